@@ -1,0 +1,30 @@
+# maitred's verbs; `make help` lists them.
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test bench lint clean
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
+
+build: ## build target/release/maitred and target/release/maitred-php
+	@scripts/setup
+	@scripts/cargo build --release --workspace
+
+run: build ## serve the example on 127.0.0.1:8080 (ARGS="--listen 127.0.0.1:9000")
+	@exec scripts/run $(ARGS)
+
+test: ## run every test, beside the real nginx, php-fpm, Apache and WordPress
+	@exec scripts/test $(ARGS)
+
+bench: ## measure against nginx, php-fpm and Apache (ARGS="--quick")
+	@scripts/setup-test
+	@scripts/cargo build --release --workspace
+	@exec python3 bench/run.py $(ARGS)
+
+lint: ## check formatting and warnings
+	@scripts/setup
+	@scripts/cargo fmt --all --check
+	@scripts/cargo clippy --workspace --all-targets -- -D warnings
+
+clean: ## remove what was built
+	@scripts/cargo clean

@@ -1,0 +1,160 @@
+"""Asking a server: once, to see that it answers right, and many times, to see what that costs."""
+
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import time
+
+import processes
+
+WRK_SCRIPT = os.path.join(os.path.dirname(__file__), "wrk_summary.lua")
+ANSWER_SECONDS = 20
+IDLE_MOST_SECONDS = 20
+
+
+class WrongAnswer(Exception):
+    """A server did not answer as it must; measuring it would mean nothing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What is asked for, and how."""
+
+    path: str
+    connections: int
+    keep_alive: bool = True
+
+    def headers(self, port):
+        """The request's headers."""
+        lines = {"Host": f"127.0.0.1:{port}"}
+        if not self.keep_alive:
+            lines["Connection"] = "close"
+        return lines
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One run of the load generator against one server."""
+
+    requests: int
+    seconds: float
+    cpu_us: float  # of all the server's processes, per completed request
+    p50_ms: float
+    p99_ms: float
+    not_2xx: int
+    socket_errors: int
+    foreign_share: float  # of the machine's CPU time, spent by neither server nor generator
+
+    @property
+    def per_second(self):
+        """Completed requests per second."""
+        return self.requests / self.seconds
+
+    @property
+    def errors(self):
+        """Answers that were not 2xx, and connections that failed."""
+        return self.not_2xx + self.socket_errors
+
+
+def fetch(port, load):
+    """One answer: (status, headers in lower case, body, whether the server closed after it)."""
+    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
+        connection.settimeout(ANSWER_SECONDS)
+        head = "".join(f"{name}: {value}\r\n" for name, value in load.headers(port).items())
+        connection.sendall(f"GET {load.path} HTTP/1.1\r\n{head}\r\n".encode())
+        stream = connection.makefile("rb")
+        status, headers = read_head(stream)
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            body = read_chunks(stream)
+        elif "content-length" in headers:
+            body = stream.read(int(headers["content-length"]))
+        else:
+            body = stream.read()
+        closed = headers.get("connection", "").lower() == "close"
+        if closed and stream.read(1) != b"":
+            raise WrongAnswer(f"port {port}: bytes after the end of {load.path}")
+        return status, headers, body, closed
+
+
+def read_head(stream):
+    """An answer's status and headers."""
+    status_line = stream.readline().split()
+    if len(status_line) < 2:
+        raise WrongAnswer("the connection was closed without an answer")
+    headers = {}
+    while (line := stream.readline().strip()) != b"":
+        name, _, value = line.decode("latin-1").partition(":")
+        headers[name.lower()] = value.strip()
+    return int(status_line[1]), headers
+
+
+def read_chunks(stream):
+    """A chunked body (RFC 9112, section 7.1) without trailers."""
+    body = b""
+    while (size := int(stream.readline().split(b";")[0], 16)) > 0:
+        body += stream.read(size)
+        stream.readline()
+    stream.readline()
+    return body
+
+
+def check(name, port, load, body):
+    """Refuses a server whose answer is not 200 with this body, byte for byte; None is any HTML."""
+    status, headers, got, closed = fetch(port, load)
+    if status != 200:
+        raise WrongAnswer(f"{name}: {load.path} was answered with status {status}, not 200")
+    if body is None:
+        if not headers.get("content-type", "").startswith("text/html") or b"</html>" not in got:
+            raise WrongAnswer(f"{name}: {load.path} is no whole page: {got[-100:]!r}")
+    elif got != body:
+        raise WrongAnswer(
+            f"{name}: {load.path} has {len(got)} bytes that are not the {len(body)} expected; "
+            f"it begins {got[:60]!r}"
+        )
+    if closed == load.keep_alive:
+        wanted = "kept open" if load.keep_alive else "closed"
+        raise WrongAnswer(f"{name}: the connection was not {wanted} after {load.path}")
+
+
+def wrk(port, load, seconds):
+    """Runs wrk with one thread and returns its summary."""
+    command = ["wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout", "10s"]
+    for name, value in load.headers(port).items():
+        command += ["-H", f"{name}: {value}"]
+    command += ["-s", WRK_SCRIPT, f"http://127.0.0.1:{port}{load.path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(port, leaders, load, seconds):
+    """One sample: wrk's summary, and the CPU time of the server's processes around it."""
+    generator_before = children_seconds()
+    machine_before = processes.machine_busy_seconds()
+    began = time.monotonic()
+    server_before = processes.cpu_seconds(leaders)
+    summary = wrk(port, load, seconds)
+    server = processes.cpu_seconds(leaders) - server_before
+    elapsed = time.monotonic() - began
+    machine = processes.machine_busy_seconds() - machine_before
+    generator = children_seconds() - generator_before
+    processes.wait_until_idle(leaders, IDLE_MOST_SECONDS)
+    if summary["requests"] == 0:
+        raise WrongAnswer(f"port {port}: {load.path} was not answered once in {seconds} s")
+    return Sample(
+        requests=summary["requests"],
+        seconds=summary["duration_us"] / 1e6,
+        cpu_us=server / summary["requests"] * 1e6,
+        p50_ms=summary["p50_us"] / 1e3,
+        p99_ms=summary["p99_us"] / 1e3,
+        not_2xx=summary["status_errors"],
+        socket_errors=summary["socket_errors"],
+        foreign_share=max(0.0, machine - server - generator) / (elapsed * os.cpu_count()),
+    )
+
+
+def children_seconds():
+    """CPU time of our own children that have ended: the load generator's."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

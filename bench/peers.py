@@ -1,0 +1,327 @@
+"""The servers that are measured, each started from a configuration written for the run.
+
+All serve the same document root on a loopback port of their own, with the same php.ini (that of
+php-fpm), OPcache on, no access log, no compression, and connections kept for as long as asked.
+"""
+
+import dataclasses
+import glob
+import os
+import re
+import shutil
+import socket
+import subprocess
+
+import processes
+
+START_SECONDS = 30
+NGINX_WORKERS = 2
+# Without root there is no changing user, and the settings that name one are left out.
+IS_ROOT = os.geteuid() == 0
+WORKER_USER = "www-data"
+
+
+class CannotStart(Exception):
+    """A server is not installed, or ended instead of serving."""
+
+
+@dataclasses.dataclass
+class Place:
+    """Where a run happens: a temporary directory, and what is served from it."""
+
+    directory: str
+    root: str
+    workers: int
+    front_controller: bool = False
+
+    def file(self, name, text=None):
+        """The path of a file in the temporary directory, written if there is text."""
+        path = os.path.join(self.directory, name)
+        if text is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return path
+
+
+class Peer:
+    """A server, or two that serve together, listening on one port."""
+
+    name = ""
+    worker_title = ""
+
+    def __init__(self, place):
+        self.place = place
+        self.port = free_port()
+        self.started = []
+
+    def start(self):
+        """Starts the server and returns when its port is open."""
+        raise NotImplementedError
+
+    def launch(self, label, command, env=None):
+        """Starts one process with its output in a log of its own."""
+        log_path = self.place.file(f"{label}-{self.port}.log")
+        with open(log_path, "ab") as log:
+            process = processes.start(command, log, env)
+        self.started.append(process)
+        return process, log_path
+
+    def await_port(self, process, log_path):
+        """Waits until the port accepts, or says why the server did not come up."""
+
+        def accepts():
+            if process.poll() is not None:
+                code = process.returncode
+                raise CannotStart(f"{self.name} ended with code {code}: {tail(log_path)}")
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+        processes.wait_until(accepts, START_SECONDS, f"{self.name} on port {self.port}")
+
+    @property
+    def leaders(self):
+        """The pids of the processes that were started; their trees are the server."""
+        return [process.pid for process in self.started]
+
+    def workers(self):
+        """The pids of the processes that run PHP."""
+        return processes.titled(self.leaders, self.worker_title)
+
+    def await_workers(self):
+        """Waits until all PHP workers are there."""
+        count = self.place.workers
+        processes.wait_until(
+            lambda: len(self.workers()) == count, START_SECONDS, f"{count} workers of {self.name}"
+        )
+
+    def stop(self):
+        """Ends the server."""
+        for process in self.started:
+            processes.stop(process)
+        self.started = []
+
+
+class Maitred(Peer):
+    """maitred as `make build` leaves it, without a configuration."""
+
+    name = "maitred"
+    worker_title = "maitred-php: worker"
+    program = os.path.join(os.path.dirname(__file__), "..", "target", "release", "maitred")
+
+    def start(self):
+        path = os.path.abspath(self.program)
+        if not os.path.exists(path):
+            raise CannotStart(f"there is no {path}; make build makes it")
+        command = [path, "serve", self.place.root]
+        command += ["--listen", f"127.0.0.1:{self.port}", "--workers", str(self.place.workers)]
+        self.await_port(*self.launch("maitred", command))
+
+
+class Nginx(Peer):
+    """nginx alone, for static files."""
+
+    name = "nginx"
+
+    def start(self):
+        config = self.place.file(f"nginx-{self.port}.conf", self.nginx_config())
+        nginx = program("nginx")
+        self.await_port(*self.launch("nginx", [nginx, "-p", self.place.directory, "-c", config]))
+
+    def php_rule(self):
+        """What becomes of PHP scripts: without PHP, their source is no answer."""
+        return "deny all;"
+
+    def nginx_config(self):
+        """nginx.conf."""
+        user = f"user {WORKER_USER};" if IS_ROOT else ""
+        temporary = "\n  ".join(
+            f"{kind}_temp_path {self.place.file(f'nginx-{self.port}-{kind}')};"
+            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        # A plain site does without try_files, which costs nginx one more system call per request.
+        rule = ""
+        if self.place.front_controller:
+            rule = "try_files $uri $uri/ /index.php$is_args$args;"
+        return f"""{user}
+daemon off;
+worker_processes {NGINX_WORKERS};
+pid {self.place.file(f"nginx-{self.port}.pid")};
+error_log {self.place.file(f"nginx-{self.port}.error")};
+events {{ worker_connections 4096; }}
+http {{
+  include /etc/nginx/mime.types;
+  default_type application/octet-stream;
+  access_log off;
+  sendfile on;
+  tcp_nopush on;
+  gzip off;
+  keepalive_requests 1000000000;
+  keepalive_timeout 65;
+  {temporary}
+  server {{
+    listen 127.0.0.1:{self.port};
+    root {self.place.root};
+    index index.php index.html;
+    location / {{ {rule} }}
+    location ~ \\.php$ {{ {self.php_rule()} }}
+  }}
+}}
+"""
+
+
+class NginxFpm(Nginx):
+    """nginx in front of php-fpm's static pool, over a Unix socket."""
+
+    name = "nginx + php-fpm"
+    worker_title = "php-fpm: pool"
+
+    def start(self):
+        config = self.place.file(f"fpm-{self.port}.conf", self.fpm_config())
+        fpm, log = self.launch("fpm", [php_fpm(), "--nodaemonize", "--fpm-config", config])
+
+        def listens():
+            if fpm.poll() is not None:
+                raise CannotStart(f"php-fpm ended with code {fpm.returncode}: {tail(log)}")
+            return os.path.exists(self.socket())
+
+        processes.wait_until(listens, START_SECONDS, "php-fpm's socket")
+        super().start()
+
+    def socket(self):
+        """The path of php-fpm's socket."""
+        return self.place.file(f"fpm-{self.port}.sock")
+
+    def php_rule(self):
+        return f"include /etc/nginx/fastcgi.conf; fastcgi_pass unix:{self.socket()};"
+
+    def fpm_config(self):
+        """php-fpm.conf."""
+        user = f"user = {WORKER_USER}\ngroup = {WORKER_USER}\n" if IS_ROOT else ""
+        return f"""[global]
+error_log = {self.place.file(f"fpm-{self.port}.error")}
+daemonize = no
+[www]
+{user}listen = {self.socket()}
+listen.mode = 0666
+pm = static
+pm.max_children = {self.place.workers}
+"""
+
+
+class ApacheModPhp(Peer):
+    """Apache's prefork model with mod_php.
+
+    mod_php ties a PHP to each connection, so its processes are as many as the most connections
+    of any row, and not as few as the other servers' workers.
+    """
+
+    name = "Apache + mod_php"
+    worker_title = "apache2"
+    max_connections = 64
+
+    def start(self):
+        config = self.place.file(f"apache-{self.port}.conf", self.config())
+        env = dict(os.environ, PHP_INI_SCAN_DIR=os.path.join(php_ini_directory(), "conf.d"))
+        command = [program("apache2"), "-f", config, "-DFOREGROUND"]
+        self.await_port(*self.launch("apache", command, env))
+
+    def config(self):
+        """apache2.conf."""
+        count = self.max_connections + 8
+        user = f"User {WORKER_USER}\nGroup {WORKER_USER}" if IS_ROOT else ""
+        modules = "\n".join(
+            f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so"
+            for name in ("mpm_prefork", "authz_core", "mime", "dir")
+        )
+        return f"""ServerRoot {self.place.directory}
+ServerName 127.0.0.1
+Listen 127.0.0.1:{self.port}
+PidFile {self.place.file(f"apache-{self.port}.pid")}
+DefaultRuntimeDir {self.place.directory}
+ErrorLog {self.place.file(f"apache-{self.port}.error")}
+{modules}
+LoadModule php_module {apache_php_module()}
+{user}
+PHPIniDir {php_ini_directory()}
+StartServers {count}
+MinSpareServers 1
+MaxSpareServers {count}
+ServerLimit {count}
+MaxRequestWorkers {count}
+MaxConnectionsPerChild 0
+KeepAlive On
+MaxKeepAliveRequests 0
+KeepAliveTimeout 65
+TypesConfig /etc/mime.types
+DocumentRoot {self.place.root}
+DirectoryIndex index.php index.html
+<Directory {self.place.root}>
+  Require all granted
+  AllowOverride None
+</Directory>
+<FilesMatch "\\.php$">
+  SetHandler application/x-httpd-php
+</FilesMatch>
+"""
+
+
+def tail(log_path):
+    """The last of what a server said."""
+    with open(log_path, encoding="utf-8", errors="replace") as log:
+        return log.read().strip()[-600:]
+
+
+def program(name):
+    """The path of an installed program."""
+    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if path is None:
+        raise CannotStart(f"{name} is not installed; scripts/setup-test installs it")
+    return path
+
+
+def newest(pattern, what):
+    """The installed path that matches a pattern, with the highest version number in it."""
+    paths = glob.glob(pattern)
+    if not paths:
+        raise CannotStart(f"{what} is not installed; scripts/setup-test installs it")
+    return max(paths, key=lambda path: [int(part) for part in re.findall(r"\d+", path)])
+
+
+def php_fpm():
+    """Debian's php-fpm program."""
+    return newest("/usr/sbin/php-fpm*", "php-fpm")
+
+
+def php_ini_directory():
+    """The directory with php-fpm's php.ini and conf.d, which all servers here use."""
+    version = re.search(r"fpm([\d.]+)$", php_fpm()).group(1)
+    return f"/etc/php/{version}/fpm"
+
+
+def apache_php_module():
+    """mod_php of the same version as php-fpm."""
+    version = php_ini_directory().split("/")[3]
+    return newest(f"/usr/lib/apache2/modules/libphp{version}.so", f"libapache2-mod-php{version}")
+
+
+def free_port():
+    """A loopback port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def versions():
+    """What was measured with what, as {program: version}."""
+    asked = {
+        "nginx": [program("nginx"), "-v"],
+        "php-fpm": [php_fpm(), "--version"],
+        "Apache": [program("apache2"), "-v"],
+        "wrk": [program("wrk"), "-v"],
+    }
+    found = {}
+    for name, command in asked.items():
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        number = re.search(r"\d+\.\d+(\.\d+)?", done.stdout + done.stderr)
+        found[name] = number.group(0) if number else "unknown"
+    return found

@@ -1,0 +1,80 @@
+"""What is measured against whom, and what has to come out of it."""
+
+import dataclasses
+
+import load
+import peers
+
+HELLO = b"Hello, World!\n"
+FILES = {
+    "hello.txt": b"Hello, World!",
+    "100k.bin": bytes(range(256)) * 400,
+    "1m.bin": bytes(range(256)) * 4096,
+}
+CPU = "CPU per request"
+RATE = "requests/s"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar:
+    """What maitred's median divided by a peer's must reach."""
+
+    peer: type
+    ratio: float
+    measure: str = CPU
+
+    def holds(self, ratio):
+        """Whether a ratio is good enough: for cost at most the bar, for a rate at least."""
+        return ratio >= self.ratio if self.measure == RATE else ratio <= self.ratio
+
+    def __str__(self):
+        return f"{'≥' if self.measure == RATE else '≤'} {self.ratio:g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One kind of work."""
+
+    title: str
+    load: load.Load
+    body: bytes | None  # None: a whole HTML page, whichever
+    bars: tuple
+    times_longer: int = 1  # than --seconds, where few requests are answered in that time
+
+
+def both(title, path, body, keep_alive, bars_16, bars_64):
+    """The rows of one kind of work at 16 and at 64 connections."""
+    kind = "keep-alive" if keep_alive else "without keep-alive"
+    return [
+        Row(f"{title}, {count} {kind}", load.Load(path, count, keep_alive), body, tuple(bars))
+        for count, bars in ((16, bars_16), (64, bars_64))
+    ]
+
+
+def spine():
+    """hello.php and static files, with and without keep-alive."""
+    nginx, fpm = peers.Nginx, peers.NginxFpm
+    php = [Bar(fpm, 0.38), Bar(peers.ApacheModPhp, 0.65)]
+    small, middle = [Bar(nginx, 0.9)], [Bar(nginx, 1.0)]
+    text = FILES["hello.txt"]
+    return [
+        *both("hello.php", "/hello.php", HELLO, True, php, php),
+        *both("hello.txt (13 B)", "/hello.txt", text, True, small, small),
+        *both("100 KB file", "/100k.bin", FILES["100k.bin"], True, middle, middle),
+        *both("1 MB file", "/1m.bin", FILES["1m.bin"], True, middle, [Bar(nginx, 1.1)]),
+        *both("hello.php", "/hello.php", HELLO, False, [Bar(fpm, 0.6)], [Bar(fpm, 0.6)]),
+        *both("hello.txt (13 B)", "/hello.txt", text, False, middle, middle),
+    ]
+
+
+def wordpress():
+    """WordPress's front page, as requests per second, the database's work included."""
+    bar = Bar(peers.NginxFpm, 1.0, RATE)
+    return [
+        Row(f"WordPress front page, {count} keep-alive", load.Load("/", count), None, (bar,), 3)
+        for count in (16, 64)
+    ]
+
+
+SYSTEM_CALLS_MOST = 12
+IDLE_MEMORY_RATIO = 1.25

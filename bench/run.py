@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Measures maitred beside nginx + php-fpm and Apache + mod_php; `make bench` calls it.
+
+Every server runs from a configuration made for the run, all at the same time, and is asked in
+turn: round by round, the first of a round the last of the next. Cost is the CPU time of all
+processes of a server, divided by the requests that wrk saw answered.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+
+import inspect_workers
+import load
+import peers
+import processes
+import report
+import rows
+import wordpress
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MEASURED_PEERS = (peers.Maitred, peers.NginxFpm, peers.Nginx, peers.ApacheModPhp)
+MEMORY = "private memory per idle worker"
+SYSTEM_CALLS = "system calls per hello.php"
+SERVES_PHP_FROM_A_POOL = (peers.Maitred, peers.NginxFpm)
+
+
+def arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="runs per row and server (5)")
+    parser.add_argument("--seconds", type=int, default=3, help="length of a run (3)")
+    parser.add_argument("--workers", type=int, default=4, help="PHP workers of each server (4)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose title has TEXT")
+    parser.add_argument("--quick", action="store_true", help="2 rounds of 1 s; writes no docs page")
+    parser.add_argument("--peers-only", action="store_true", help="measure without maitred")
+    parser.add_argument("--no-wordpress", action="store_true", help="leave WordPress out")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 2, 1
+    if min(options.rounds, options.seconds, options.workers) < 1:
+        parser.error("--rounds, --seconds and --workers take whole numbers from 1")
+    return options
+
+
+class Bench:
+    """One run: its options, its directory and the servers that serve just now."""
+
+    def __init__(self, options, directory):
+        self.options = options
+        self.directory = directory
+        self.kinds = [kind for kind in MEASURED_PEERS if kind is not peers.Maitred]
+        if not options.peers_only:
+            self.kinds.insert(0, peers.Maitred)
+
+    @contextlib.contextmanager
+    def serving(self, kinds, root, front_controller=False):
+        """Starts one server of each kind on a document root, and ends them afterwards."""
+        place = peers.Place(self.directory, root, self.options.workers, front_controller)
+        servers = {kind: kind(place) for kind in kinds}
+        try:
+            for server in servers.values():
+                server.start()
+            yield servers
+        finally:
+            for server in servers.values():
+                server.stop()
+
+    def measure_rows(self, wanted, servers):
+        """Measures rows one after the other, the servers of each in turn."""
+        measured = []
+        for row in wanted:
+            asked = [kind for kind in servers if kind is peers.Maitred or kind in row_peers(row)]
+            for kind in asked:
+                self.warm_up(row, servers[kind])
+            samples = {kind: [] for kind in asked}
+            for turn in range(self.options.rounds):
+                first = turn % len(asked)
+                for kind in asked[first:] + asked[:first]:
+                    samples[kind].append(self.sample(row, servers[kind]))
+            measured.append(report.MeasuredRow(row, samples))
+            say(measured[-1].summary())
+        return measured
+
+    def warm_up(self, row, server):
+        """Sees that a server answers right, also after the first second of load."""
+        load.check(server.name, server.port, row.load, row.body)
+        load.measure(server.port, server.leaders, row.load, 1)
+        load.check(server.name, server.port, row.load, row.body)
+
+    def sample(self, row, server):
+        """One run against one server."""
+        seconds = self.options.seconds * row.times_longer
+        return load.measure(server.port, server.leaders, row.load, seconds)
+
+    def wants(self, title):
+        """Whether --only names this."""
+        return self.options.only.lower() in title.lower()
+
+    def wants_anything(self):
+        """Whether --only names anything at all."""
+        titles = [row.title for row in rows.spine() + rows.wordpress()]
+        return any(map(self.wants, [*titles, MEMORY, SYSTEM_CALLS]))
+
+    def inspect(self, root):
+        """Memory and system calls, each of servers that nothing has been asked of before."""
+        kinds = [kind for kind in self.kinds if kind in SERVES_PHP_FROM_A_POOL]
+        memory, calls = {}, {}
+        if self.wants(MEMORY):
+            with self.serving(kinds, root) as servers:
+                for kind, server in servers.items():
+                    memory[kind] = inspect_workers.idle_memory(server)
+                    say(f"{kind.name}: idle worker {memory[kind][0]:.0f} KiB private, "
+                        f"{memory[kind][1]:.0f} after serving")
+        if self.wants(SYSTEM_CALLS):
+            with self.serving(kinds, root) as servers:
+                for kind, server in servers.items():
+                    calls[kind] = inspect_workers.system_calls(server, self.directory)
+                    say(f"{kind.name}: {sum(calls[kind].values()):.2f} system calls per hello.php")
+        return memory, calls
+
+    def spine(self, root):
+        """hello.php and static files."""
+        wanted = [row for row in rows.spine() if self.wants(row.title)]
+        if not wanted:
+            return []
+        with self.serving(self.kinds, root) as servers:
+            refuse_unequal_php(servers)
+            return self.measure_rows(wanted, servers)
+
+    def wordpress(self):
+        """WordPress's front page."""
+        wanted = [row for row in rows.wordpress() if self.wants(row.title)]
+        if self.options.no_wordpress or not wanted:
+            return []
+        database = wordpress.MariaDb(self.directory)
+        try:
+            say("Setting up WordPress…")
+            database.start()
+            root = wordpress.unpack(self.directory, database)
+            kinds = [kind for kind in self.kinds if kind in SERVES_PHP_FROM_A_POOL]
+            with self.serving(kinds, root, front_controller=True) as servers:
+                wordpress.install(servers[peers.NginxFpm].port)
+                return self.measure_rows(wanted, servers)
+        finally:
+            database.stop()
+
+
+def row_peers(row):
+    """The kinds of server that a row compares with."""
+    return {bar.peer for bar in row.bars}
+
+
+def refuse_unequal_php(servers):
+    """Compares what PHP is in each server; unequal ones must not be compared in speed."""
+    seen = {}
+    for server in servers.values():
+        if not server.worker_title:
+            continue
+        status, _, body, _ = load.fetch(server.port, load.Load("/probe.php", 1))
+        if status != 200:
+            raise load.WrongAnswer(f"{server.name}: /probe.php was answered with status {status}")
+        found = json.loads(body)
+        found["extensions"] = sorted(found["extensions"])
+        if not found["opcache"]:
+            raise load.WrongAnswer(f"{server.name}: OPcache is off")
+        seen[server.name] = found
+    names = list(seen)
+    for name in names[1:]:
+        for key, value in seen[name].items():
+            if value != seen[names[0]][key]:
+                raise load.WrongAnswer(
+                    f"PHP's {key} is {value} in {name} but {seen[names[0]][key]} in {names[0]}"
+                )
+
+
+def document_root(directory):
+    """The scripts of bench/docroot and the static files, in a place that www-data may read."""
+    root = os.path.join(directory, "docroot")
+    shutil.copytree(os.path.join(HERE, "docroot"), root)
+    for name, body in rows.FILES.items():
+        with open(os.path.join(root, name), "wb") as file:
+            file.write(body)
+    return root
+
+
+def say(line):
+    """Progress, at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def run(options):
+    """All of it; returns the exit code: 0 every bar reached, 1 not, 2 not measured."""
+    with tempfile.TemporaryDirectory(prefix="maitred-bench-") as directory:
+        os.chmod(directory, 0o755)
+        bench = Bench(options, directory)
+        if not bench.wants_anything():
+            raise peers.CannotStart(f"no row's title has \"{options.only}\"")
+        root = document_root(directory)
+        memory, calls = bench.inspect(root)
+        measured = bench.spine(root) + bench.wordpress()
+    results = report.Results(measured, memory, calls, options)
+    report.write(results, HERE)
+    print(results.bars_table())
+    print(results.verdict())
+    return 0 if results.holds() else 1
+
+
+def main():
+    """Runs, and leaves no process behind however it ends."""
+    options = arguments()
+    os.umask(0o022)
+    processes.adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return run(options)
+    except (peers.CannotStart, load.WrongAnswer, TimeoutError) as problem:
+        say(f"bench: {problem}")
+        return 2
+    except KeyboardInterrupt:
+        say("bench: interrupted")
+        return 130
+    finally:
+        left = processes.kill_descendants()
+        if left:
+            say(f"bench: ended {left} processes that were left over")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,313 @@
+//! Settings of a pool, in `[pools.NAME]`. Names are php-fpm's, without the `pm.` prefix.
+
+use std::collections::BTreeMap;
+
+use crate::directive::{Directive, Needs, Preset};
+use crate::settings::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
+use crate::value::{Entry, Value, Wrong, for_each};
+
+/// Most requests that may wait for the workers of one pool.
+const MAX_REQUEST_QUEUE_LENGTH: u32 = 1_000_000;
+
+/// What the entries of a table of php.ini settings may be, and how one is read.
+struct IniKind {
+    takes: &'static str,
+    read: fn(&Value<'_>) -> Result<String, Wrong>,
+}
+
+const INI_VALUE: IniKind = IniKind {
+    takes: "a string, a number, true or false",
+    read: |value| value.ini_value(),
+};
+const INI_FLAG: IniKind = IniKind {
+    takes: "true or false (also \"on\" and \"off\")",
+    read: |value| value.ini_flag(),
+};
+
+/// The directives of a pool.
+pub const DIRECTIVES: &[Directive<Pool>] = &[
+    Directive {
+        name: "pm",
+        default: Preset::Value("\"static\""),
+        unit: "",
+        takes: "\"static\"",
+        needs: Needs::Live,
+        doc: "How the number of workers is decided: `\"static\"` always has `max_children` of \
+              them.",
+        example: "\"static\"",
+        read: |pool, value| {
+            pool.pm = process_manager(value)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "max_children",
+        default: Preset::Words("two for each core"),
+        unit: "workers",
+        takes: "a whole number from 1 to 10000",
+        needs: Needs::Live,
+        doc: "Most workers of the pool, which is also how many of its requests run at a time.",
+        example: "40",
+        read: |pool, value| {
+            pool.max_children = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "user",
+        default: Preset::Words("the owner of the document root, or `www-data` if that is root"),
+        unit: "",
+        takes: "the name or the number of a user",
+        needs: Needs::NewZygote,
+        doc: "The user that PHP runs as. Used only if the server is started as root; otherwise \
+              everything runs as the user who started it.",
+        example: "\"shop\"",
+        read: |pool, value| {
+            pool.user = Some(value.account()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "group",
+        default: Preset::Words("the user's group"),
+        unit: "",
+        takes: "the name or the number of a group",
+        needs: Needs::NewZygote,
+        doc: "The group that PHP runs as. Used only if the server is started as root.",
+        example: "\"shop\"",
+        read: |pool, value| {
+            pool.group = Some(value.account()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "php",
+        default: Preset::Words("the PHP version the server was built with"),
+        unit: "",
+        takes: "a PHP version in quotes such as \"8.2\"",
+        needs: Needs::NewZygote,
+        doc: "The PHP version that runs the pool's scripts.",
+        example: "\"8.2\"",
+        read: |pool, value| {
+            pool.php = Some(value.text_as(php_version)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "php_ini",
+        default: Preset::Words("`/etc/php/X.Y/fpm/php.ini` if it exists, or else PHP's own"),
+        unit: "",
+        takes: "the path of a file",
+        needs: Needs::NewZygote,
+        doc: "The php.ini of the pool.",
+        example: "\"php/shop.ini\"",
+        read: |pool, value| {
+            pool.php_ini = Some(value.file()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "php_ini_scan_dir",
+        default: Preset::Words("`/etc/php/X.Y/fpm/conf.d` if it exists, or else PHP's own"),
+        unit: "",
+        takes: "the path of a directory",
+        needs: Needs::NewZygote,
+        doc: "The folder of further INI files, which is where distributions load extensions.",
+        example: "\"php/conf.d\"",
+        read: |pool, value| {
+            pool.php_ini_scan_dir = Some(value.directory()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "php_value",
+        default: Preset::Value("{}"),
+        unit: "",
+        takes: "a table of php.ini settings such as { memory_limit = \"256M\" }",
+        needs: Needs::NewZygote,
+        doc: "php.ini settings that scripts and `.user.ini` may change. Names with a dot may be \
+              written with or without quotes.",
+        example: "{ memory_limit = \"256M\", session.gc_maxlifetime = 3600 }",
+        read: |pool, value| ini_table(&mut pool.php_value, value, &INI_VALUE),
+    },
+    Directive {
+        name: "php_admin_value",
+        default: Preset::Value("{}"),
+        unit: "",
+        takes: "a table of php.ini settings such as { memory_limit = \"256M\" }",
+        needs: Needs::NewZygote,
+        doc: "php.ini settings that neither scripts nor `.user.ini` can change.",
+        example: "{ open_basedir = \"/srv/shop\" }",
+        read: |pool, value| ini_table(&mut pool.php_admin_value, value, &INI_VALUE),
+    },
+    Directive {
+        name: "php_flag",
+        default: Preset::Value("{}"),
+        unit: "",
+        takes: "a table of php.ini switches such as { display_errors = false }",
+        needs: Needs::NewZygote,
+        doc: "As `php_value`, for settings that are on or off.",
+        example: "{ display_errors = false }",
+        read: |pool, value| ini_table(&mut pool.php_value, value, &INI_FLAG),
+    },
+    Directive {
+        name: "php_admin_flag",
+        default: Preset::Value("{}"),
+        unit: "",
+        takes: "a table of php.ini switches such as { display_errors = false }",
+        needs: Needs::NewZygote,
+        doc: "As `php_admin_value`, for settings that are on or off.",
+        example: "{ log_errors = true }",
+        read: |pool, value| ini_table(&mut pool.php_admin_value, value, &INI_FLAG),
+    },
+    Directive {
+        name: "env",
+        default: Preset::Value("{}"),
+        unit: "",
+        takes: "a table of environment variables such as { APP_ENV = \"prod\" }",
+        needs: Needs::NewZygote,
+        doc: "Environment variables of the pool's PHP, taken as they stand: a `$` in a value means \
+              nothing. Nothing else of the server's own environment is passed on.",
+        example: "{ APP_ENV = \"prod\" }",
+        read: |pool, value| {
+            for_each(value.entries(INI_VALUE.takes)?, |entry| {
+                if entry.name.is_empty() || entry.name.contains(['=', '\0']) {
+                    return Err(entry.misnamed("cannot be the name of an environment variable"));
+                }
+                pool.env.insert(entry.name, entry.value.ini_value()?);
+                Ok(())
+            })
+        },
+    },
+    Directive {
+        name: "max_requests",
+        default: Preset::Value("0"),
+        unit: "requests",
+        takes: "a whole number from 0 to 4294967295",
+        needs: Needs::Live,
+        doc: "Requests after which a worker is replaced by a new one, against leaks. 0 means \
+              never.",
+        example: "1000",
+        read: |pool, value| {
+            pool.max_requests = value.count(0, u32::MAX)?.into();
+            Ok(())
+        },
+    },
+    Directive {
+        name: "request_terminate_timeout",
+        default: Preset::Value("0"),
+        unit: "seconds",
+        takes: "a duration of at most 366 days such as \"30s\"",
+        needs: Needs::Live,
+        doc: "How long a script may run before its worker is ended and the client gets a 504. \
+              0 means for ever.",
+        example: "\"30s\"",
+        read: |pool, value| {
+            pool.request_terminate_timeout = value.duration()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "request_queue_timeout",
+        default: Preset::Value("\"10s\""),
+        unit: "seconds",
+        takes: "a duration of at most 366 days such as \"30s\"",
+        needs: Needs::Live,
+        doc: "How long a request may wait for a worker before the client gets a 503. 0 means that \
+              it does not wait at all.",
+        example: "\"2s\"",
+        read: |pool, value| {
+            pool.request_queue_timeout = value.duration()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "request_queue_length",
+        default: Preset::Value("1000"),
+        unit: "requests",
+        takes: "a whole number from 0 to 1000000",
+        needs: Needs::Live,
+        doc: "How many requests may wait for a worker; those beyond get a 503 at once.",
+        example: "200",
+        read: |pool, value| {
+            pool.request_queue_length = value.count(0, MAX_REQUEST_QUEUE_LENGTH)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "spool_limit",
+        default: Preset::Value("\"1G\""),
+        unit: "bytes",
+        takes: "a size such as \"64M\"",
+        needs: Needs::Live,
+        doc: "How much of one answer is kept for a client that reads more slowly than the script \
+              writes, first in memory, then in a file in `spool_dir`. Beyond that the script \
+              waits.",
+        example: "\"256M\"",
+        read: |pool, value| {
+            pool.spool_limit = value.size(0)?;
+            Ok(())
+        },
+    },
+];
+
+const NOT_YET: &str =
+    "is not supported yet; expected \"static\", which keeps `max_children` workers";
+
+fn process_manager(value: &Value<'_>) -> Result<ProcessManager, Wrong> {
+    if value.is_table() {
+        return Err(value.refused(
+            "is how php-fpm writes it; leave the prefix `pm.` out, such as `max_children = 40`",
+        ));
+    }
+    match value.text()? {
+        "static" => Ok(ProcessManager::Static),
+        "auto" | "dynamic" | "ondemand" => Err(value.refused(NOT_YET)),
+        _ => Err(value.wrong()),
+    }
+}
+
+fn php_version(text: &str) -> Option<String> {
+    let is_number = |part: &str| {
+        (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let (major, minor) = text.split_once('.')?;
+    (is_number(major) && is_number(minor)).then(|| text.to_owned())
+}
+
+fn ini_table(
+    into: &mut BTreeMap<String, String>,
+    table: &Value<'_>,
+    kind: &IniKind,
+) -> Result<(), Wrong> {
+    for_each(table.entries(kind.takes)?, |entry| {
+        ini_entry(into, "", entry, kind)
+    })
+}
+
+/// Reads one entry. In TOML `session.gc_divisor = 5` is a table in a table, so the parts of a name
+/// are put together again here; TOML itself bounds how deep tables lie in each other.
+fn ini_entry(
+    into: &mut BTreeMap<String, String>,
+    prefix: &str,
+    entry: Entry<'_>,
+    kind: &IniKind,
+) -> Result<(), Wrong> {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if entry.name.is_empty() || !entry.name.bytes().all(good) {
+        return Err(entry.misnamed("cannot be the name of a php.ini setting"));
+    }
+    let name = format!("{prefix}{}", entry.name);
+    if entry.value.is_table() {
+        let prefix = format!("{name}.");
+        return for_each(entry.value.entries(kind.takes)?, |inner| {
+            ini_entry(into, &prefix, inner, kind)
+        });
+    }
+    let value = (kind.read)(&entry.value)?;
+    if into.contains_key(&name) {
+        return Err(entry.misnamed("is set twice in this pool; leave one out"));
+    }
+    into.insert(name, value);
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! Settings of the whole server, at the top of the file.
+
+use crate::directive::{Directive, Needs, Preset};
+use crate::listen::parse_listen;
+use crate::settings::{AccessLogFormat, Config, LogTarget};
+use crate::value::{Value, Wrong};
+
+/// Most threads of the front.
+const MAX_FRONT_THREADS: u32 = 1024;
+
+/// The directives at the top of the file.
+pub const DIRECTIVES: &[Directive<Config>] = &[
+    Directive {
+        name: "listen",
+        default: Preset::Value("\"127.0.0.1:8080\""),
+        unit: "",
+        takes: "an address and a port such as \"127.0.0.1:8080\", or an array of them",
+        needs: Needs::Live,
+        doc: "Where plain HTTP is answered. `\":80\"` and `\"80\"` mean all addresses, IPv4 and \
+              IPv6, as `\"[::]:80\"` does. Port 0 lets the system choose a port.",
+        example: "[\"[::]:80\"]",
+        read: |config, value| {
+            config.listen =
+                value.each(|item| parse_listen(item.text()?).map_err(|why| item.refused(&why)))?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "access_log",
+        default: Preset::Value("\"off\""),
+        unit: "",
+        takes: "a path, \"stderr\" or \"off\"",
+        needs: Needs::Live,
+        doc: "The file to which a line is appended for each request. `\"stderr\"` writes the lines \
+              among the server's own messages.",
+        example: "\"log/access.log\"",
+        read: |config, value| {
+            config.access_log = match value.text()? {
+                "off" => None,
+                _ => Some(log_target(value)?),
+            };
+            Ok(())
+        },
+    },
+    Directive {
+        name: "access_log_format",
+        default: Preset::Value("\"combined\""),
+        unit: "",
+        takes: "\"combined\" or \"json\"",
+        needs: Needs::Live,
+        doc: "How a request is logged: `\"combined\"` is the combined format of Apache and nginx \
+              followed by the time the request waited and the time its script ran; `\"json\"` is \
+              one JSON object.",
+        example: "\"json\"",
+        read: |config, value| {
+            config.access_log_format = value.text_as(|text| match text {
+                "combined" => Some(AccessLogFormat::Combined),
+                "json" => Some(AccessLogFormat::Json),
+                _ => None,
+            })?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "error_log",
+        default: Preset::Value("\"stderr\""),
+        unit: "",
+        takes: "a path or \"stderr\"",
+        needs: Needs::Live,
+        doc: "The file to which the server's own messages go, and what PHP writes to its error \
+              log and to standard error.",
+        example: "\"log/error.log\"",
+        read: |config, value| {
+            config.error_log = log_target(value)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "front_user",
+        default: Preset::Value("\"www-data\""),
+        unit: "",
+        takes: "the name or the number of a user",
+        needs: Needs::Restart,
+        doc: "The user of the front, the process that talks to clients. It needs to read the \
+              document roots. Used only if the server is started as root; otherwise everything \
+              runs as the user who started it.",
+        example: "\"www-data\"",
+        read: |config, value| {
+            config.front_user = value.account()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "front_threads",
+        default: Preset::Value("0"),
+        unit: "threads",
+        takes: "a whole number from 0 to 1024",
+        needs: Needs::Restart,
+        doc: "Threads of the front. 0 means one for each core.",
+        example: "4",
+        read: |config, value| {
+            config.front_threads = value.count(0, MAX_FRONT_THREADS)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "spool_dir",
+        default: Preset::Words("the system's folder for temporary files"),
+        unit: "",
+        takes: "the path of a directory",
+        needs: Needs::Restart,
+        doc: "The folder for temporary files: request bodies too large for memory, and answers \
+              that a slow client has not taken yet. `front_user` must be able to write there.",
+        example: "\"spool\"",
+        read: |config, value| {
+            config.spool_dir = value.directory()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "require_fixed_php",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::NewZygote,
+        doc: "Whether a PHP with known vulnerabilities is refused. Otherwise the server warns \
+              about it and runs it.",
+        example: "true",
+        read: |config, value| {
+            config.require_fixed_php = value.boolean()?;
+            Ok(())
+        },
+    },
+];
+
+fn log_target(value: &Value<'_>) -> Result<LogTarget, Wrong> {
+    match value.text()? {
+        "stderr" => Ok(LogTarget::Stderr),
+        _ => Ok(LogTarget::File(value.path()?)),
+    }
+}

@@ -1,0 +1,132 @@
+//! From the text of `maitred.toml` to checked settings.
+//!
+//! Every setting is one [`Directive`]: its name, default, unit, documentation, parser and what a
+//! change of it needs. The tables of directives are in [`directives`], one file per group; the
+//! reference page is generated from them ([`reference()`]). What comes out is a [`Config`] in which
+//! nothing is left to check, or all the [`Mistakes`] at once, each with its line and column.
+
+pub mod directives;
+
+mod assemble;
+mod directive;
+mod host;
+mod listen;
+mod mistakes;
+mod reference;
+mod settings;
+mod units;
+mod value;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+pub use directive::{Directive, Needs, Preset};
+pub use host::Host;
+pub use listen::parse_listen;
+pub use mistakes::{Mistake, Mistakes, Place};
+pub use reference::reference;
+pub use settings::{
+    AccessLogFormat, Config, Destination, LogTarget, MAX_CHILDREN_PER_POOL, Pool, ProcessManager,
+    Site, Upstream,
+};
+pub use value::{Value, Wrong};
+
+use mistakes::Fault;
+
+/// The largest configuration file that is read, in bytes. Ten thousand sites need two million.
+pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Reads and checks the configuration file at `path`.
+///
+/// # Errors
+/// All mistakes of the file, or the one reason why it cannot be read.
+pub fn load(path: &Path) -> Result<Config, Mistakes> {
+    let unreadable = |error: std::io::Error| {
+        Mistakes::about(
+            path,
+            format!("the configuration file cannot be read: {error}"),
+        )
+    };
+    let mut bytes = Vec::new();
+    // One byte more than is allowed, so that `parse` sees that there is more.
+    let limit = MAX_FILE_BYTES as u64 + 1;
+    File::open(path)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => parse(text, path),
+        Err(_) if bytes.len() > MAX_FILE_BYTES => Err(too_large(path)),
+        Err(error) => {
+            let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            let fault = Fault::new(
+                good.len()..good.len(),
+                "this byte is not UTF-8; save the file as UTF-8 text".to_owned(),
+            );
+            Err(Mistakes::locate(vec![fault], &good, path))
+        }
+    }
+}
+
+/// Checks the configuration in `text`. `file` names it in mistakes, and relative paths in it are
+/// relative to the folder of `file`. The folders and files it names are looked for on disk.
+///
+/// # Errors
+/// All mistakes, in the order of the text. If the text is no TOML, only those of its syntax.
+pub fn parse(text: &str, file: &Path) -> Result<Config, Mistakes> {
+    if text.len() > MAX_FILE_BYTES {
+        return Err(too_large(file));
+    }
+    let (table, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        return Err(Mistakes::locate(syntax_faults(&errors, text), text, file));
+    }
+    assemble::assemble(table.get_ref(), folder_of(file).as_path())
+        .map_err(|faults| Mistakes::locate(faults, text, file))
+}
+
+fn too_large(file: &Path) -> Mistakes {
+    Mistakes::about(
+        file,
+        format!("the configuration file is larger than {MAX_FILE_BYTES} bytes"),
+    )
+}
+
+/// The first fault of each line: those that follow it there come of it.
+fn syntax_faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
+    let mut spans: Vec<_> = errors
+        .iter()
+        .map(|error| (error.span().unwrap_or(0..0), error.message()))
+        .collect();
+    spans.sort_by_key(|(span, _)| span.start);
+    let bytes = text.as_bytes();
+    let mut reported_to = None;
+    let mut faults = Vec::new();
+    for (span, message) in spans {
+        let start = span.start.min(bytes.len());
+        if reported_to.is_some_and(|end| !bytes[end..start].contains(&b'\n')) {
+            continue;
+        }
+        reported_to = Some(start);
+        faults.push(Fault::new(
+            span,
+            format!("this is not TOML: {}", one_line(message)),
+        ));
+    }
+    faults
+}
+
+fn one_line(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The folder that relative paths in `file` start from, absolute where the system can say so.
+fn folder_of(file: &Path) -> std::path::PathBuf {
+    let folder = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf())
+}

@@ -1,0 +1,169 @@
+//! What is wrong with a configuration, in sentences that say where.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Most mistakes that are listed; the rest is counted.
+const MAX_MISTAKES_LISTED: usize = 100;
+
+/// Most characters of the user's own text that one sentence repeats.
+const MAX_QUOTED_CHARS: usize = 60;
+
+/// Where in a file a mistake is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Line, counted from 1.
+    pub line: usize,
+    /// Column in characters, counted from 1.
+    pub column: usize,
+}
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The configuration file, or the folder given in its stead.
+    pub file: PathBuf,
+    /// Where in the file, if the mistake is at one place.
+    pub place: Option<Place>,
+    /// What was found, what was expected, and what to do.
+    pub sentence: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:", self.file.display())?;
+        if let Some(Place { line, column }) = self.place {
+            write!(out, "{line}:{column}:")?;
+        }
+        write!(out, " {}", self.sentence)
+    }
+}
+
+/// All mistakes of a configuration, never none; its text is one line for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistakes {
+    listed: Vec<Mistake>,
+    unlisted: usize,
+}
+
+impl Mistakes {
+    /// One mistake that is at no one place in `file`.
+    pub(crate) fn about(file: &Path, sentence: String) -> Mistakes {
+        let mistake = Mistake {
+            file: file.to_path_buf(),
+            place: None,
+            sentence,
+        };
+        Mistakes {
+            listed: vec![mistake],
+            unlisted: 0,
+        }
+    }
+
+    /// Faults of `text`, in the order in which they stand there.
+    pub(crate) fn locate(mut faults: Vec<Fault>, text: &str, file: &Path) -> Mistakes {
+        faults.sort_by_key(|fault| fault.span.start);
+        let unlisted = faults.len().saturating_sub(MAX_MISTAKES_LISTED);
+        faults.truncate(MAX_MISTAKES_LISTED);
+        let listed = faults
+            .into_iter()
+            .map(|fault| Mistake {
+                file: file.to_path_buf(),
+                place: Some(place_of(text, fault.span.start)),
+                sentence: fault.sentence,
+            })
+            .collect();
+        Mistakes { listed, unlisted }
+    }
+
+    /// The mistakes, in the order of the file. At most a hundred; the text says how many more.
+    pub fn iter(&self) -> impl Iterator<Item = &Mistake> {
+        self.listed.iter()
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, mistake) in self.listed.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            write!(out, "{mistake}")?;
+        }
+        if self.unlisted > 0 {
+            write!(out, "\nand {} more", self.unlisted)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+/// A mistake whose place is still a range of bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Fault {
+    pub(crate) span: Range<usize>,
+    pub(crate) sentence: String,
+}
+
+impl Fault {
+    pub(crate) fn new(span: Range<usize>, sentence: String) -> Fault {
+        Fault { span, sentence }
+    }
+}
+
+fn place_of(text: &str, offset: usize) -> Place {
+    let mut offset = offset.min(text.len());
+    while !text.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    let before = &text[..offset];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    Place {
+        line: before.bytes().filter(|byte| *byte == b'\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+    }
+}
+
+/// The user's own text as a sentence may repeat it: on one line and not too long.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_QUOTED_CHARS).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown.escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_counts_characters_not_bytes() {
+        assert_eq!(place_of("a = \"ü\" x", 9), Place { line: 1, column: 9 });
+        assert_eq!(place_of("a\nbc", 3), Place { line: 2, column: 2 });
+    }
+
+    #[test]
+    fn a_place_beyond_the_text_is_its_end() {
+        assert_eq!(place_of("ab\n", 99), Place { line: 2, column: 1 });
+        assert_eq!(place_of("", 0), Place { line: 1, column: 1 });
+    }
+
+    #[test]
+    fn the_hundred_and_first_mistake_is_counted_not_listed() {
+        let faults = (0..103)
+            .map(|at| Fault::new(at..at, "no".to_owned()))
+            .collect();
+        let mistakes = Mistakes::locate(faults, &"x".repeat(200), Path::new("f"));
+        assert_eq!(mistakes.iter().count(), 100);
+        assert!(mistakes.to_string().ends_with("f:1:100: no\nand 3 more"));
+    }
+
+    #[test]
+    fn long_and_multiline_text_is_repeated_short_and_on_one_line() {
+        assert_eq!(quoted("a\nb"), "a\\nb");
+        assert_eq!(quoted(&"x".repeat(70)), format!("{}…", "x".repeat(60)));
+    }
+}

@@ -1,0 +1,93 @@
+//! The reference page of all settings, made from the directives.
+
+use std::fmt::Write;
+
+use crate::directive::{Directive, Preset};
+use crate::directives::{pools, sites, top};
+
+const HEAD: &str = r#"# Configuration
+
+<!-- Made from the directives in crates/config/src/directives; change them, not this page:
+     MAITRED_WRITE_REFERENCE=1 cargo test -p maitred-config reference -->
+
+maitred needs no configuration to serve a folder: `maitred serve public/`. For more than that it
+reads a TOML file, `/etc/maitred/maitred.toml` unless `--config` names another:
+
+```toml
+listen = ["[::]:80"]
+access_log = "/var/log/maitred/access.log"
+
+[pools.shop]
+user = "shop"
+max_children = 40
+request_terminate_timeout = "30s"
+php_admin_value = { memory_limit = "256M" }
+
+[[sites]]
+hosts = ["shop.example.com", "*.shop.example.com"]
+root = "/srv/shop/public"
+pool = "shop"
+```
+
+- **Durations** have a unit: `"500ms"`, `"30s"`, `"5m"`, `"1h"`, `"1d"`. A bare number means
+  seconds.
+- **Sizes** have a unit in powers of 1024: `"8k"`, `"64M"`, `"1G"`. A bare number means bytes.
+- **Paths** that are relative are relative to the folder of the configuration file.
+- **Changes** take effect when the server is restarted; what a change needs at least is said with
+  each setting.
+- **Mistakes** are all reported at once, each with its line and column, and nothing is started:
+  ``maitred.toml:12:1: unknown setting `max_childen` in [pools.shop]; did you mean `max_children`?``
+"#;
+
+/// The text of `docs/reference/configuration.md`.
+pub fn reference() -> String {
+    let mut page = HEAD.to_owned();
+    group(
+        &mut page,
+        "Top of the file",
+        "Settings of the whole server.",
+        top::DIRECTIVES,
+    );
+    let intro = "Settings of one pool: a set of PHP workers with one configuration. `NAME` is 1 \
+                 to 32 letters, digits, `_` or `-`, and part of the titles of the pool's \
+                 processes. The names of the settings are php-fpm's, without the prefix `pm.`.";
+    group(&mut page, "`[pools.NAME]`", intro, pools::DIRECTIVES);
+    let intro = "Settings of one site; write `[[sites]]` once for each.";
+    group(&mut page, "`[[sites]]`", intro, sites::DIRECTIVES);
+    page
+}
+
+fn group<T>(page: &mut String, title: &str, intro: &str, directives: &[Directive<T>]) {
+    section(page, &format!("## {title}"), intro);
+    for directive in directives {
+        section(page, &format!("### {}", directive.name), directive.doc);
+        let default = match directive.default {
+            Preset::Value(value) => format!("`{value}`"),
+            Preset::Words(words) => words.to_owned(),
+        };
+        let mut facts = vec![("Takes", directive.takes.to_owned()), ("Default", default)];
+        if !directive.unit.is_empty() {
+            facts.push(("Unit of a bare number", directive.unit.to_owned()));
+        }
+        facts.push(("A change needs", directive.needs.to_string()));
+        facts.push((
+            "Example",
+            format!("`{} = {}`", directive.name, directive.example),
+        ));
+        page.push('\n');
+        for (fact, text) in facts {
+            line(page, &format!("- {fact}: {text}"));
+        }
+    }
+}
+
+fn section(page: &mut String, heading: &str, text: &str) {
+    for part in ["", heading, "", text] {
+        line(page, part);
+    }
+}
+
+fn line(page: &mut String, text: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(page, "{text}");
+}

@@ -1,0 +1,276 @@
+//! Checked settings: what the rest of the program is told.
+//!
+//! Sent to the front as JSON, so all text in it is UTF-8.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::mistakes::Mistakes;
+use crate::value::directory_problem;
+
+/// Most workers one pool may have. Each has slots in the pool's shared memory.
+pub const MAX_CHILDREN_PER_POOL: u32 = 10_000;
+
+/// The pool of sites that name none in a configuration that defines none.
+pub(crate) const IMPLICIT_POOL: &str = "www";
+
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const DEFAULT_FRONT_USER: &str = "www-data";
+const DEFAULT_REQUEST_QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_REQUEST_QUEUE_LENGTH: u32 = 1000;
+const DEFAULT_SPOOL_LIMIT_BYTES: u64 = 1 << 30;
+const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
+const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
+const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
+
+/// A whole configuration in which nothing is left to check.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// Addresses for plain HTTP, at least one. `[::]` means IPv4 as well.
+    pub listen: Vec<SocketAddr>,
+    /// Where requests are logged, if they are.
+    pub access_log: Option<LogTarget>,
+    /// How requests are logged.
+    pub access_log_format: AccessLogFormat,
+    /// Where everything else is logged.
+    pub error_log: LogTarget,
+    /// The user of the front, if the supervisor is root.
+    pub front_user: String,
+    /// Threads of the front; 0 is one per core.
+    pub front_threads: u32,
+    /// Folder for temporary files of large request bodies and answers.
+    pub spool_dir: PathBuf,
+    /// Whether a PHP with known vulnerabilities is refused, not only warned about.
+    pub require_fixed_php: bool,
+    /// The pools, sorted by name.
+    pub pools: Vec<Pool>,
+    /// The sites, in the order of the file, at least one. No host is in two of them.
+    pub sites: Vec<Site>,
+}
+
+/// Where a log goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogTarget {
+    /// The standard error output of the supervisor.
+    Stderr,
+    /// A file, appended to; an absolute path.
+    File(PathBuf),
+}
+
+/// The form of a line of the access log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessLogFormat {
+    /// Apache's combined log format, followed by queue and script time.
+    Combined,
+    /// One JSON object.
+    Json,
+}
+
+/// How a pool decides how many workers it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessManager {
+    /// Always `max_children` of them.
+    Static,
+}
+
+/// A set of workers with one configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Name: letters, digits, `_` and `-`, at most 32.
+    pub name: String,
+    /// How the number of workers is decided.
+    pub pm: ProcessManager,
+    /// Most workers; `None` is two per core.
+    pub max_children: Option<u32>,
+    /// User of the zygote and the workers, by name or number, if set.
+    pub user: Option<String>,
+    /// Group of the zygote and the workers, by name or number, if set.
+    pub group: Option<String>,
+    /// The PHP version to run, such as `8.2`, if set.
+    pub php: Option<String>,
+    /// The php.ini to read, if set.
+    pub php_ini: Option<PathBuf>,
+    /// The folder of further INI files, if set.
+    pub php_ini_scan_dir: Option<PathBuf>,
+    /// INI values that a script may change: `php_value` and, as `1` and `0`, `php_flag`.
+    pub php_value: BTreeMap<String, String>,
+    /// INI values that no script may change: `php_admin_value` and `php_admin_flag`.
+    pub php_admin_value: BTreeMap<String, String>,
+    /// Environment variables of the workers.
+    pub env: BTreeMap<String, String>,
+    /// Requests after which a worker is replaced; 0 is never.
+    pub max_requests: u64,
+    /// How long a script may run; zero is for ever.
+    pub request_terminate_timeout: Duration,
+    /// How long a request may wait for a worker; zero is not at all.
+    pub request_queue_timeout: Duration,
+    /// How many requests may wait for a worker.
+    pub request_queue_length: u32,
+    /// Bytes of one answer that are kept for a slow client before the script has to wait.
+    pub spool_limit: u64,
+}
+
+/// What answers the requests for some hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Site {
+    /// The hosts, at least one.
+    pub hosts: Vec<Host>,
+    /// The document root: an absolute path that was a directory when it was checked.
+    pub root: PathBuf,
+    /// File names looked for in a folder, in this order.
+    pub index: Vec<String>,
+    /// Who runs the site's PHP.
+    pub destination: Destination,
+    /// The script for paths that are no file, as a path below the root that begins with `/`.
+    pub front_controller: Option<String>,
+    /// Largest request body in bytes.
+    pub max_body_size: u64,
+}
+
+/// Who runs a site's PHP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Destination {
+    /// A pool of ours, by its name; it is in `Config::pools`.
+    Pool(String),
+    /// A foreign FastCGI server.
+    Upstream(Upstream),
+}
+
+/// The address of a foreign FastCGI server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Upstream {
+    /// A Unix socket, by its absolute path.
+    Unix(PathBuf),
+    /// A host name or an address (IPv6 without brackets) and a port.
+    Tcp {
+        /// Host name or address.
+        host: String,
+        /// Port, not 0.
+        port: u16,
+    },
+}
+
+impl Default for Config {
+    /// All defaults, and not yet a site: what the directives are read into.
+    fn default() -> Config {
+        Config {
+            listen: vec![DEFAULT_LISTEN],
+            access_log: None,
+            access_log_format: AccessLogFormat::Combined,
+            error_log: LogTarget::Stderr,
+            front_user: DEFAULT_FRONT_USER.to_owned(),
+            front_threads: 0,
+            spool_dir: std::env::temp_dir(),
+            require_fixed_php: false,
+            pools: Vec::new(),
+            sites: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// The configuration of `maitred serve DIR`: one site for every host with `dir` as its root,
+    /// run by one pool. An empty `listen` is 127.0.0.1:8080, no `workers` is two per core.
+    ///
+    /// # Errors
+    /// `dir` is no directory, or `workers` is not from 1 to [`MAX_CHILDREN_PER_POOL`].
+    pub fn for_directory(
+        dir: &Path,
+        listen: Vec<SocketAddr>,
+        workers: Option<u32>,
+    ) -> Result<Config, Mistakes> {
+        let root = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
+        if let Some(problem) = directory_problem(&root) {
+            return Err(Mistakes::about(dir, format!("the document root {problem}")));
+        }
+        let config = Config {
+            pools: vec![Pool::named(IMPLICIT_POOL)],
+            sites: vec![Site::at(root, Destination::Pool(IMPLICIT_POOL.to_owned()))],
+            ..Config::default()
+        };
+        match workers {
+            Some(workers) => config.with_listen(listen).with_workers(workers),
+            None => Ok(config.with_listen(listen)),
+        }
+    }
+
+    /// This configuration, listening on `listen` instead, unless that is empty.
+    #[must_use]
+    pub fn with_listen(self, mut listen: Vec<SocketAddr>) -> Config {
+        let mut seen = std::collections::HashSet::new();
+        listen.retain(|address| address.port() == 0 || seen.insert(*address));
+        if listen.is_empty() {
+            self
+        } else {
+            Config { listen, ..self }
+        }
+    }
+
+    /// This configuration with `workers` workers in every pool.
+    ///
+    /// # Errors
+    /// `workers` is not from 1 to [`MAX_CHILDREN_PER_POOL`].
+    pub fn with_workers(mut self, workers: u32) -> Result<Config, Mistakes> {
+        if !(1..=MAX_CHILDREN_PER_POOL).contains(&workers) {
+            let sentence = format!("found {workers}; expected 1 to {MAX_CHILDREN_PER_POOL}");
+            return Err(Mistakes::about(Path::new("--workers"), sentence));
+        }
+        for pool in &mut self.pools {
+            pool.max_children = Some(workers);
+        }
+        Ok(self)
+    }
+
+    /// The pool with this name.
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.name == name)
+    }
+}
+
+impl Pool {
+    /// A pool in which every setting has its default.
+    pub(crate) fn named(name: &str) -> Pool {
+        Pool {
+            name: name.to_owned(),
+            pm: ProcessManager::Static,
+            max_children: None,
+            user: None,
+            group: None,
+            php: None,
+            php_ini: None,
+            php_ini_scan_dir: None,
+            php_value: BTreeMap::new(),
+            php_admin_value: BTreeMap::new(),
+            env: BTreeMap::new(),
+            max_requests: 0,
+            request_terminate_timeout: Duration::ZERO,
+            request_queue_timeout: DEFAULT_REQUEST_QUEUE_TIMEOUT,
+            request_queue_length: DEFAULT_REQUEST_QUEUE_LENGTH,
+            spool_limit: DEFAULT_SPOOL_LIMIT_BYTES,
+        }
+    }
+}
+
+impl Site {
+    /// A site for every host in which every setting has its default.
+    pub(crate) fn at(root: PathBuf, destination: Destination) -> Site {
+        Site {
+            hosts: vec![Host::Any],
+            root,
+            index: DEFAULT_INDEX.map(str::to_owned).to_vec(),
+            destination,
+            front_controller: Some(DEFAULT_FRONT_CONTROLLER.to_owned()),
+            max_body_size: DEFAULT_MAX_BODY_SIZE_BYTES,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A folder with a configuration file and what the examples of the reference name.
+
+use std::fs;
+use std::path::Path;
+
+use maitred_config::{Config, Mistakes};
+use tempfile::TempDir;
+
+pub struct Folder(TempDir);
+
+impl Folder {
+    pub fn new() -> Folder {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        for name in ["public", "spool", "php/conf.d"] {
+            fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        fs::write(folder.path().join("php/shop.ini"), "").unwrap();
+        folder
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn parse(&self, text: &str) -> Result<Config, Mistakes> {
+        maitred_config::parse(text, &self.path().join("maitred.toml"))
+    }
+
+    /// The configuration of a text without mistakes.
+    pub fn good(&self, text: &str) -> Config {
+        self.parse(text)
+            .unwrap_or_else(|mistakes| panic!("{mistakes}\n--- in ---\n{text}"))
+    }
+
+    /// The mistakes of a text, with `DIR` for the folder and without its path before the file.
+    pub fn mistakes(&self, text: &str) -> String {
+        let mistakes = self.parse(text).expect_err(text).to_string();
+        let folder = self.path().to_str().unwrap();
+        mistakes
+            .replace(&format!("{folder}/maitred.toml"), "maitred.toml")
+            .replace(folder, "DIR")
+    }
+}

@@ -1,0 +1,12 @@
+//! The configuration as a whole: what is read, what is refused, and with which sentence.
+
+#[cfg(test)]
+mod folder;
+#[cfg(test)]
+mod mistakes;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod settings;
+#[cfg(test)]
+mod wrong_values;

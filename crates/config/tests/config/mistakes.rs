@@ -1,0 +1,337 @@
+//! Mistakes between settings: unknown names, sections, syntax, and what sites share.
+
+use crate::folder::Folder;
+use proptest::prelude::*;
+
+#[track_caller]
+fn refused(text: &str, sentences: &[&str]) {
+    let expected: Vec<_> = sentences
+        .iter()
+        .map(|s| format!("maitred.toml:{s}"))
+        .collect();
+    assert_eq!(Folder::new().mistakes(text), expected.join("\n"), "{text}");
+}
+
+const SITE: &str = "[[sites]]\nroot = \"public\"\n";
+
+#[test]
+fn an_unknown_setting_is_answered_with_the_nearest_name() {
+    refused(
+        &format!("lisen = \":80\"\n[pools.www]\n  max_childen = 4\n{SITE}frnt_controller = \"\""),
+        &[
+            "1:1: unknown setting `lisen` at the top of the file; did you mean `listen`?",
+            "3:3: unknown setting `max_childen` in [pools.www]; did you mean `max_children`?",
+            "6:1: unknown setting `frnt_controller` in [[sites]]; did you mean `front_controller`?",
+        ],
+    );
+}
+
+#[test]
+fn a_setting_in_the_wrong_section_is_told_where_it_belongs() {
+    refused(
+        &format!("max_children = 4\n[pools.www]\nroot = \"public\"\n{SITE}access_log = \"a\""),
+        &[
+            "1:1: unknown setting `max_children` at the top of the file; it belongs in \
+             [pools.NAME]",
+            "3:1: unknown setting `root` in [pools.www]; it belongs in [[sites]]",
+            "6:1: unknown setting `access_log` in [[sites]]; it belongs in the part of the file \
+             before the first section",
+        ],
+    );
+}
+
+#[test]
+fn a_name_like_no_other_is_answered_with_all_names() {
+    refused(
+        &format!("{SITE}gzip = true"),
+        &[
+            "3:1: unknown setting `gzip` in [[sites]]; expected one of `hosts`, `root`, `index`, \
+           `pool`, `upstream`, `front_controller`, `max_body_size`",
+        ],
+    );
+    let endless = "x".repeat(100_000);
+    let found = Folder::new().mistakes(&format!("{SITE}{endless} = 1"));
+    assert!(
+        found.len() < 300 && found.contains("…` in [[sites]]; expected one of"),
+        "{found}"
+    );
+}
+
+#[test]
+fn all_mistakes_are_reported_in_the_order_of_the_file() {
+    refused(
+        "[[sites]]\nroot = \"nowhere\"\nindex = [\"a/b\", \"ok\", 5]\npool = \"x\"\n\
+         [pools.www]\nmax_children = 0\npm = \"none\"\nenv = { \"A=B\" = \"c\", D = [] }\n",
+        &[
+            "2:8: `root` is DIR/nowhere, but it does not exist; create the directory or correct \
+             the path",
+            "3:10: `index` has the string \"a/b\"; expected a file name such as \"index.php\", or \
+             an array of them",
+            "3:23: `index` has the number 5; expected a file name such as \"index.php\", or an \
+             array of them",
+            "4:8: `pool` is \"x\", but there is no pool of that name; expected one of `www`, or a \
+             section [pools.x]",
+            "6:16: `max_children` is the number 0; expected a whole number from 1 to 10000",
+            "7:6: `pm` is the string \"none\"; expected \"static\"",
+            "8:9: `env.A=B` cannot be the name of an environment variable",
+            "8:26: `env.D` is an empty array; expected a string, a number, true or false",
+        ],
+    );
+}
+
+#[test]
+fn what_is_not_toml_is_reported_with_its_place() {
+    refused(
+        &format!("{SITE}index = [\"a\"\n\nhosts = \"a\" b\n"),
+        &["5:1: this is not TOML: missing comma between array elements, expected `,`"],
+    );
+    refused(
+        "listen = \":80\"\nlisten = \":81\"\nx = \n[y\n",
+        &[
+            "2:1: this is not TOML: duplicate key",
+            "3:5: this is not TOML: string values must be quoted, expected literal string",
+            "4:3: this is not TOML: unclosed table, expected `]`",
+        ],
+    );
+}
+
+#[test]
+fn a_file_without_a_site_is_refused() {
+    let sentence = "1:1: there is no site; add [[sites]] with the `root` of one";
+    refused("", &[sentence]);
+    refused("listen = \":80\"", &[sentence]);
+}
+
+#[test]
+fn a_site_without_a_root_is_refused() {
+    refused(
+        "\n[[sites]]\nhosts = \"a.example\"",
+        &["2:1: this site has no `root`; add the path of its document root"],
+    );
+}
+
+#[test]
+fn sites_written_as_one_table_are_refused() {
+    let sentence = "`sites` is not a list of sites; write [[sites]], with two brackets, before \
+                    the settings of each site";
+    refused("[sites]\nroot = \"public\"", &[&format!("1:1: {sentence}")]);
+    refused("sites = []", &[&format!("1:9: {sentence}")]);
+    refused(
+        "sites = [5]",
+        &[
+            "1:10: `sites` has an item that is no table; write [[sites]] before the settings of \
+           each site",
+        ],
+    );
+}
+
+#[test]
+fn pools_that_are_no_sections_are_refused() {
+    refused(
+        &format!("pools = 5\n{SITE}"),
+        &["1:9: `pools` is no table; write a section such as [pools.www] for each pool"],
+    );
+    refused(
+        &format!("[pools]\nmax_children = 5\nwww = 5\n{SITE}"),
+        &[
+            "2:1: `max_children` is outside of a pool; write it in a section such as [pools.www]",
+            "3:1: the pool `www` is no table; write its settings in a section [pools.www]",
+        ],
+    );
+}
+
+#[test]
+fn a_pool_name_that_cannot_stand_in_a_process_title_is_refused() {
+    let long = "x".repeat(33);
+    let rest = "expected 1 to 32 letters, digits, `_` or `-`";
+    for name in ["a b", "", "ä", "a.b", &long] {
+        refused(
+            &format!("[pools.\"{name}\"]\n{SITE}"),
+            &[&format!(
+                "1:8: the pool name `{name}` cannot be used; {rest}"
+            )],
+        );
+    }
+    Folder::new().good(&format!("[pools.A-z_0{}]\n{SITE}", "x".repeat(26)));
+}
+
+#[test]
+fn a_host_in_two_sites_is_refused() {
+    refused(
+        "[[sites]]\nroot = \"public\"\nhosts = [\"a.example\", \"*.b.example\"]\n\
+         [[sites]]\nroot = \"public\"\nhosts = [\"*.B.example\", \"c.example\", \"A.example\"]\n",
+        &[
+            "6:10: `hosts` has \"*.b.example\", which another site has too",
+            "6:38: `hosts` has \"a.example\", which another site has too",
+        ],
+    );
+}
+
+#[test]
+fn a_host_twice_in_one_site_is_refused() {
+    refused(
+        &format!("{SITE}hosts = [\"a.example\", \"A.example.\"]"),
+        &["3:23: `hosts` has the string \"A.example.\", which is there twice; leave one out"],
+    );
+}
+
+#[test]
+fn an_array_without_end_is_refused() {
+    let hosts = |count: usize| {
+        let hosts: Vec<_> = (0..count).map(|number| format!("\"h{number}\"")).collect();
+        format!("{SITE}hosts = [{}]", hosts.join(","))
+    };
+    refused(
+        &hosts(10_001),
+        &["3:9: `hosts` is an array, which has more than 10000 items"],
+    );
+    assert_eq!(
+        Folder::new().good(&hosts(10_000)).sites[0].hosts.len(),
+        10_000
+    );
+}
+
+#[test]
+fn two_sites_for_all_other_names_are_refused() {
+    refused(
+        &format!("{SITE}{SITE}"),
+        &[
+            "3:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
+           names that are left; add `hosts`",
+        ],
+    );
+    refused(
+        &format!("{SITE}{SITE}hosts = \"*\""),
+        &["5:9: `hosts` has \"*\", which another site has too"],
+    );
+}
+
+#[test]
+fn wrong_hosts_do_not_count_as_none() {
+    refused(
+        &format!("{SITE}{SITE}hosts = [\"a b\"]"),
+        &[
+            "5:10: `hosts` has the string \"a b\", which is no host name; expected one such as \
+           \"example.com\", \"*.example.com\" or \"*\"",
+        ],
+    );
+}
+
+#[test]
+fn a_site_must_name_its_pool_if_there_are_several() {
+    refused(
+        &format!("[pools.a]\n[pools.b]\n{SITE}"),
+        &["3:1: this site has no `pool`; expected one of `a`, `b`"],
+    );
+}
+
+#[test]
+fn a_pool_and_an_upstream_exclude_each_other() {
+    refused(
+        &format!("{SITE}pool = \"www\"\nupstream = \"a:1\""),
+        &["4:12: this site has both `pool` and `upstream`; leave one out"],
+    );
+}
+
+#[test]
+fn a_php_setting_given_twice_is_refused() {
+    refused(
+        &format!(
+            "[pools.www]\nphp_value = {{ a.b = 1, \"a.b\" = 2, \"x y\" = 3, c = 1979-05-27 }}\n\
+             php_flag = {{ a.b = true, d = 2 }}\n{SITE}"
+        ),
+        &[
+            "2:17: `php_value.a.b` is set twice in this pool; leave one out",
+            "2:24: `php_value.a.b` is set twice in this pool; leave one out",
+            "2:35: `php_value.x y` cannot be the name of a php.ini setting",
+            "2:50: `php_value.c` is a date or time; expected a string, a number, true or false",
+            "3:30: `php_flag.d` is the number 2; expected true or false (also \"on\" and \"off\")",
+        ],
+    );
+}
+
+/// Pieces of configuration files, so that more of the random texts get beyond the syntax.
+fn piece() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "listen",
+        "pools",
+        "sites",
+        "www",
+        "hosts",
+        "root",
+        "pool",
+        "pm",
+        "php_value",
+        "env",
+        "max_children",
+        "upstream",
+        "request_queue_timeout",
+        "spool_limit",
+        "a.b",
+        "[",
+        "]",
+        "[[",
+        "]]",
+        "{",
+        "}",
+        "=",
+        ",",
+        ".",
+        "\n",
+        "\"",
+        "'",
+        "\"public\"",
+        "\"unix:/\"",
+        "\"*\"",
+        "\"30s\"",
+        "\"9223372036854775807G\"",
+        "-1",
+        "0x",
+        "1e9",
+        "nan",
+        "true",
+        "1979-05-27",
+        "#",
+        "\"\\u0000\"",
+        "\u{feff}",
+        "\r",
+        "\0",
+        "é",
+    ]);
+    prop_oneof![word.prop_map(str::to_owned), "\\PC{0,3}"]
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in any::<String>()) {
+        let _ = maitred_config::parse(&text, "maitred.toml".as_ref()).map_err(|m| m.to_string());
+    }
+
+    #[test]
+    fn no_text_of_pieces_makes_the_parser_panic(pieces in prop::collection::vec(piece(), 0..40)) {
+        let text = pieces.concat();
+        let _ = maitred_config::parse(&text, "maitred.toml".as_ref()).map_err(|m| m.to_string());
+    }
+
+    #[test]
+    fn no_value_makes_a_directive_panic_and_each_mistake_is_one_line(
+        name in prop::sample::select(vec![
+            "listen", "access_log", "front_user", "front_threads", "spool_dir", "pools", "sites",
+            "pools.www.pm", "pools.www.max_children", "pools.www.php_value", "pools.www.env",
+            "pools.www.request_queue_timeout", "pools.www.spool_limit", "pools.www.php",
+        ]),
+        value in prop_oneof![
+            any::<String>().prop_map(|text| format!("{text:?}")),
+            any::<i64>().prop_map(|number| number.to_string()),
+            any::<f64>().prop_map(|number| format!("{number:?}")),
+            any::<String>().prop_map(|text| format!("'''{text}'''")),
+            any::<String>().prop_map(|text| format!("[[{text:?}, '{text}'], {{ a = 1 }}]")),
+            any::<String>().prop_map(|text| format!("{{ '{text}' = '''{text}''' }}")),
+        ],
+    ) {
+        let text = format!("{name} = {value}");
+        if let Err(mistakes) = maitred_config::parse(&text, "maitred.toml".as_ref()) {
+            prop_assert_eq!(mistakes.to_string().lines().count(), mistakes.iter().count());
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! Each directive with a good value, the defaults, and what is sent to the front.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::folder::Folder;
+use maitred_config::directives::{pools, sites, top};
+use maitred_config::{
+    AccessLogFormat, Config, Destination, Host, LogTarget, Pool, Preset, ProcessManager, Site,
+    Upstream,
+};
+
+fn top(folder: &Folder, lines: &str) -> Config {
+    folder.good(&format!("{lines}\n[[sites]]\nroot = \"public\"\n"))
+}
+
+fn pool(folder: &Folder, lines: &str) -> Pool {
+    let config = folder.good(&format!(
+        "[pools.shop]\n{lines}\n[[sites]]\nroot = \"public\"\n"
+    ));
+    config.pool("shop").unwrap().clone()
+}
+
+fn site(folder: &Folder, lines: &str) -> Site {
+    let root = if lines.starts_with("root") {
+        ""
+    } else {
+        "root = \"public\""
+    };
+    // The pool that the example of `pool` names.
+    let text = format!("[pools.shop]\n[[sites]]\n{root}\n{lines}\n");
+    folder.good(&text).sites.remove(0)
+}
+
+fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_site_with_a_root_is_all_that_a_file_needs() {
+    let folder = Folder::new();
+    let config = folder.good("[[sites]]\nroot = \"public\"");
+    assert_eq!(config.listen, addresses(&["127.0.0.1:8080"]));
+    assert_eq!(config.access_log, None);
+    assert_eq!(config.access_log_format, AccessLogFormat::Combined);
+    assert_eq!(config.error_log, LogTarget::Stderr);
+    assert_eq!(config.front_user, "www-data");
+    assert_eq!(config.front_threads, 0);
+    assert_eq!(config.spool_dir, std::env::temp_dir());
+    assert!(!config.require_fixed_php);
+    let [pool] = &config.pools[..] else {
+        panic!("one pool")
+    };
+    assert_eq!(pool.name, "www");
+    assert_eq!((pool.pm, pool.max_children), (ProcessManager::Static, None));
+    assert_eq!((&pool.user, &pool.group, &pool.php), (&None, &None, &None));
+    assert_eq!((&pool.php_ini, &pool.php_ini_scan_dir), (&None, &None));
+    assert!(pool.php_value.is_empty() && pool.php_admin_value.is_empty() && pool.env.is_empty());
+    assert_eq!(pool.max_requests, 0);
+    assert_eq!(pool.request_terminate_timeout, Duration::ZERO);
+    assert_eq!(pool.request_queue_timeout, Duration::from_secs(10));
+    assert_eq!(pool.request_queue_length, 1000);
+    assert_eq!(pool.spool_limit, 1 << 30);
+    let [site] = &config.sites[..] else {
+        panic!("one site")
+    };
+    assert_eq!(site.hosts, [Host::Any]);
+    assert_eq!(site.root, folder.path().join("public"));
+    assert_eq!(site.index, ["index.php", "index.html"]);
+    assert_eq!(site.destination, Destination::Pool("www".to_owned()));
+    assert_eq!(site.front_controller.as_deref(), Some("/index.php"));
+    assert_eq!(site.max_body_size, 256 << 20);
+}
+
+#[test]
+fn the_default_in_the_reference_is_what_holds_without_the_setting() {
+    let folder = Folder::new();
+    let line = |name: &str, preset: Preset| match preset {
+        Preset::Value(value) => format!("{name} = {value}"),
+        Preset::Words(_) => String::new(),
+    };
+    for directive in top::DIRECTIVES {
+        let line = line(directive.name, directive.default);
+        assert_eq!(top(&folder, &line), top(&folder, ""), "{line}");
+    }
+    for directive in pools::DIRECTIVES {
+        let line = line(directive.name, directive.default);
+        assert_eq!(pool(&folder, &line), pool(&folder, ""), "{line}");
+    }
+    for directive in sites::DIRECTIVES {
+        let line = line(directive.name, directive.default);
+        assert_eq!(site(&folder, &line), site(&folder, ""), "{line}");
+    }
+}
+
+#[test]
+fn the_example_in_the_reference_is_taken() {
+    let folder = Folder::new();
+    for directive in top::DIRECTIVES {
+        top(
+            &folder,
+            &format!("{} = {}", directive.name, directive.example),
+        );
+    }
+    for directive in pools::DIRECTIVES {
+        pool(
+            &folder,
+            &format!("{} = {}", directive.name, directive.example),
+        );
+    }
+    for directive in sites::DIRECTIVES {
+        site(
+            &folder,
+            &format!("{} = {}", directive.name, directive.example),
+        );
+    }
+}
+
+#[test]
+fn settings_of_the_whole_server_are_read() {
+    let folder = Folder::new();
+    let config = top(
+        &folder,
+        "listen = [\":80\", \"127.0.0.1:8080\"]\n\
+         access_log = \"log/access.log\"\n\
+         access_log_format = \"json\"\n\
+         error_log = \"/var/log/maitred.log\"\n\
+         front_user = \"nobody\"\n\
+         front_threads = 1_024\n\
+         spool_dir = \"spool\"\n\
+         require_fixed_php = true",
+    );
+    assert_eq!(config.listen, addresses(&["[::]:80", "127.0.0.1:8080"]));
+    assert_eq!(
+        config.access_log,
+        Some(LogTarget::File(folder.path().join("log/access.log")))
+    );
+    assert_eq!(config.access_log_format, AccessLogFormat::Json);
+    assert_eq!(
+        config.error_log,
+        LogTarget::File(PathBuf::from("/var/log/maitred.log"))
+    );
+    assert_eq!(config.front_user, "nobody");
+    assert_eq!(config.front_threads, 1024);
+    assert_eq!(config.spool_dir, folder.path().join("spool"));
+    assert!(config.require_fixed_php);
+}
+
+#[test]
+fn a_log_may_go_to_standard_error_or_be_off() {
+    let folder = Folder::new();
+    let read = |value: &str| top(&folder, &format!("access_log = {value}")).access_log;
+    assert_eq!(read("\"stderr\""), Some(LogTarget::Stderr));
+    assert_eq!(read("\"off\""), None);
+}
+
+#[test]
+fn settings_of_a_pool_are_read() {
+    let folder = Folder::new();
+    let pool = pool(
+        &folder,
+        "pm = \"static\"\nmax_children = 0x10\nuser = \"shop\"\ngroup = 33\nphp = \"8.2\"\n\
+         php_ini = \"php/shop.ini\"\nphp_ini_scan_dir = \"php/conf.d\"\n\
+         max_requests = 500\nrequest_terminate_timeout = \"30s\"\nrequest_queue_timeout = 2\n\
+         request_queue_length = 0\nspool_limit = \"64M\"",
+    );
+    assert_eq!(
+        (pool.pm, pool.max_children),
+        (ProcessManager::Static, Some(16))
+    );
+    assert_eq!(
+        (pool.user.as_deref(), pool.group.as_deref()),
+        (Some("shop"), Some("33"))
+    );
+    assert_eq!(pool.php.as_deref(), Some("8.2"));
+    assert_eq!(pool.php_ini, Some(folder.path().join("php/shop.ini")));
+    assert_eq!(
+        pool.php_ini_scan_dir,
+        Some(folder.path().join("php/conf.d"))
+    );
+    assert_eq!(pool.max_requests, 500);
+    assert_eq!(pool.request_terminate_timeout, Duration::from_secs(30));
+    assert_eq!(pool.request_queue_timeout, Duration::from_secs(2));
+    assert_eq!(pool.request_queue_length, 0);
+    assert_eq!(pool.spool_limit, 64 << 20);
+}
+
+#[test]
+fn php_settings_of_every_type_become_the_text_php_reads() {
+    let folder = Folder::new();
+    let pool = pool(
+        &folder,
+        "php_value = { memory_limit = \"256M\", precision = -1, x.y = 0.5, short = false }\n\
+         php_flag = { display_errors = \"off\", html_errors = 1 }\n\
+         php_admin_flag = { log_errors = true }\n\
+         env = { APP_ENV = \"prod\", DEBUG = false, PATH = \"$PATH\" }\n\
+         [pools.shop.php_admin_value]\n\
+         opcache.jit.buffer = 0\n\
+         \"opcache.enable\" = 1",
+    );
+    let pairs = |map: &std::collections::BTreeMap<String, String>| {
+        map.iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        pairs(&pool.php_value),
+        [
+            "display_errors=0",
+            "html_errors=1",
+            "memory_limit=256M",
+            "precision=-1",
+            "short=0",
+            "x.y=0.5"
+        ]
+    );
+    assert_eq!(
+        pairs(&pool.php_admin_value),
+        ["log_errors=1", "opcache.enable=1", "opcache.jit.buffer=0"]
+    );
+    assert_eq!(pairs(&pool.env), ["APP_ENV=prod", "DEBUG=0", "PATH=$PATH"]);
+}
+
+#[test]
+fn settings_of_a_site_are_read() {
+    let folder = Folder::new();
+    let site = site(
+        &folder,
+        "root = \"public\"\nhosts = [\"Shop.example\", \"*.shop.example\"]\nindex = \"home.php\"\n\
+         pool = \"shop\"\nfront_controller = \"/app/front.php\"\nmax_body_size = 1",
+    );
+    let (name, below) = ("shop.example".to_owned(), "shop.example".to_owned());
+    assert_eq!(site.hosts, [Host::Exact(name), Host::Below(below)]);
+    assert_eq!(site.root, folder.path().join("public"));
+    assert_eq!(site.index, ["home.php"]);
+    assert_eq!(site.destination, Destination::Pool("shop".to_owned()));
+    assert_eq!(site.front_controller.as_deref(), Some("/app/front.php"));
+    assert_eq!(site.max_body_size, 1);
+}
+
+#[test]
+fn a_site_may_have_no_front_controller() {
+    assert_eq!(
+        site(&Folder::new(), "front_controller = \"\"").front_controller,
+        None
+    );
+}
+
+#[test]
+fn an_upstream_is_a_socket_or_a_host_and_a_port() {
+    let folder = Folder::new();
+    let read = |value: &str| match site(&folder, &format!("upstream = \"{value}\"")).destination {
+        Destination::Upstream(upstream) => upstream,
+        Destination::Pool(name) => panic!("{name}"),
+    };
+    let tcp = |host: &str| Upstream::Tcp {
+        host: host.to_owned(),
+        port: 9000,
+    };
+    assert_eq!(
+        read("unix:/run/php.sock"),
+        Upstream::Unix(PathBuf::from("/run/php.sock"))
+    );
+    assert_eq!(read("127.0.0.1:9000"), tcp("127.0.0.1"));
+    assert_eq!(read("[::1]:9000"), tcp("::1"));
+    assert_eq!(read("php.internal:9000"), tcp("php.internal"));
+}
+
+#[test]
+fn a_file_in_which_every_site_has_an_upstream_has_no_pool() {
+    let text = "[[sites]]\nroot = \"public\"\nupstream = \"127.0.0.1:9000\"";
+    assert_eq!(Folder::new().good(text).pools, []);
+}
+
+#[test]
+fn the_only_pool_runs_the_sites_that_name_none() {
+    let folder = Folder::new();
+    assert_eq!(
+        site(&folder, "").destination,
+        Destination::Pool("shop".to_owned())
+    );
+    let empty = folder.good("[pools]\n[[sites]]\nroot = \"public\"");
+    assert_eq!(
+        empty.sites[0].destination,
+        Destination::Pool("www".to_owned())
+    );
+    assert!(empty.pool("www").is_some());
+}
+
+#[test]
+fn the_implicit_pool_may_be_named() {
+    let config = Folder::new().good("[[sites]]\nroot = \"public\"\npool = \"www\"");
+    assert_eq!(
+        config.sites[0].destination,
+        Destination::Pool("www".to_owned())
+    );
+}
+
+#[test]
+fn a_configuration_survives_the_way_to_the_front() {
+    let folder = Folder::new();
+    let config = folder.good(
+        "listen = \"[::]:80\"\naccess_log = \"a.log\"\n\
+         [pools.a]\nrequest_queue_timeout = \"500ms\"\nphp_value = { a = \"ü\" }\n\
+         [pools.b]\nphp_ini = \"php/shop.ini\"\n\
+         [[sites]]\nroot = \"public\"\npool = \"a\"\n\
+         hosts = [\"a.example\", \"*.a.example\", \"*\"]\n\
+         [[sites]]\nroot = \"public\"\nhosts = \"b.example\"\nupstream = \"unix:/run/b\"\n\
+         [[sites]]\nroot = \"public\"\nhosts = \"c.example\"\nupstream = \"[::1]:9000\"",
+    );
+    let sent = serde_json::to_string(&config).unwrap();
+    assert_eq!(serde_json::from_str::<Config>(&sent).unwrap(), config);
+}
+
+#[test]
+fn a_directory_is_served_without_a_file() {
+    let folder = Folder::new();
+    let public = folder.path().join("public");
+    let config = Config::for_directory(&public, Vec::new(), None).unwrap();
+    assert_eq!(config, folder.good("[[sites]]\nroot = \"public\""));
+    let listen = addresses(&["127.0.0.1:0"]);
+    let config = Config::for_directory(&public, listen.clone(), Some(3)).unwrap();
+    assert_eq!(config.listen, listen);
+    assert_eq!(config.pools[0].max_children, Some(3));
+}
+
+#[test]
+fn a_directory_that_cannot_be_served_is_refused() {
+    let folder = Folder::new();
+    let refused = |path: &Path, workers| {
+        Config::for_directory(path, Vec::new(), workers)
+            .unwrap_err()
+            .to_string()
+    };
+    let nowhere = folder.path().join("nowhere");
+    assert_eq!(
+        refused(&nowhere, None),
+        format!(
+            "{}: the document root does not exist; create the directory or correct the path",
+            nowhere.display()
+        )
+    );
+    let file = folder.path().join("php/shop.ini");
+    assert_eq!(
+        refused(&file, None),
+        format!(
+            "{}: the document root is not a directory; name the directory",
+            file.display()
+        )
+    );
+    let public = folder.path().join("public");
+    assert_eq!(
+        refused(&public, Some(0)),
+        "--workers: found 0; expected 1 to 10000"
+    );
+    assert_eq!(
+        refused(&public, Some(10_001)),
+        "--workers: found 10001; expected 1 to 10000"
+    );
+}
+
+#[test]
+fn a_directory_whose_name_cannot_be_sent_to_the_front_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new();
+    let dir = folder.path().join(std::ffi::OsStr::from_bytes(b"\xff"));
+    std::fs::create_dir(&dir).unwrap();
+    let found = Config::for_directory(&dir, Vec::new(), None)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        found,
+        format!(
+            "{}: the document root has a name that is not UTF-8",
+            dir.display()
+        )
+    );
+    std::fs::create_dir(dir.join("public")).unwrap();
+    let text = "[[sites]]\nroot = \"public\"";
+    let found = maitred_config::parse(text, &dir.join("m.toml"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        found.contains("`root` is the string \"public\", which is below "),
+        "{found}"
+    );
+    assert!(found.ends_with(", whose name is not UTF-8"), "{found}");
+}
+
+#[test]
+fn flags_override_the_file() {
+    let folder = Folder::new();
+    let config = folder.good(
+        "listen = \"127.0.0.1:1\"\n[pools.a]\nmax_children = 7\n[pools.b]\n\
+         [[sites]]\nroot = \"public\"\npool = \"a\"",
+    );
+    assert_eq!(config.clone().with_listen(Vec::new()), config);
+    let twice = addresses(&["[::1]:2", "[::1]:2", "127.0.0.1:0", "127.0.0.1:0"]);
+    let listen = config.clone().with_listen(twice).listen;
+    assert_eq!(
+        listen,
+        addresses(&["[::1]:2", "127.0.0.1:0", "127.0.0.1:0"])
+    );
+    let workers = config.with_workers(2).unwrap();
+    assert!(
+        workers
+            .pools
+            .iter()
+            .all(|pool| pool.max_children == Some(2))
+    );
+}
+
+#[test]
+fn a_file_is_loaded_with_paths_relative_to_its_folder() {
+    let folder = Folder::new();
+    let file = folder.path().join("maitred.toml");
+    std::fs::write(&file, "\u{feff}[[sites]]\nroot = \"public\"\n").unwrap();
+    let config = maitred_config::load(&file).unwrap();
+    assert_eq!(config.sites[0].root, folder.path().join("public"));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_refused() {
+    let folder = Folder::new();
+    let file = folder.path().join("maitred.toml");
+    let load = || maitred_config::load(&file).unwrap_err().to_string();
+    let path = file.display();
+    assert_eq!(
+        load(),
+        format!(
+            "{path}: the configuration file cannot be read: No such file or directory (os error 2)"
+        )
+    );
+    std::fs::write(&file, b"# a\nb = \"\xff\"").unwrap();
+    assert_eq!(
+        load(),
+        format!("{path}:2:6: this byte is not UTF-8; save the file as UTF-8 text")
+    );
+    std::fs::write(&file, " ".repeat(maitred_config::MAX_FILE_BYTES + 1)).unwrap();
+    assert_eq!(
+        load(),
+        format!("{path}: the configuration file is larger than 16777216 bytes")
+    );
+}

@@ -1,0 +1,87 @@
+//! Each directive with wrong values, and the whole sentence that says so.
+
+use maitred_config::directives::{pools, sites, top};
+
+use crate::folder::Folder;
+
+/// A file that is good but for `line`, and the number of that line.
+fn file_with(section: &str, line: &str) -> (String, usize) {
+    match section {
+        "top" => (format!("{line}\n[[sites]]\nroot = \"public\"\n"), 1),
+        "pools" => (
+            format!("[pools.www]\n{line}\n[[sites]]\nroot = \"public\"\n"),
+            2,
+        ),
+        _ if line.starts_with("root") => (format!("[[sites]]\n{line}\n"), 2),
+        _ => (format!("[[sites]]\n{line}\nroot = \"public\"\n"), 2),
+    }
+}
+
+/// A wrong value: the section, the line, and the sentence that answers it.
+fn wrong_values() -> Vec<(&'static str, &'static str, &'static str)> {
+    let mut blocks = include_str!("wrong_values.txt").split("\n\n");
+    blocks.next();
+    let read = |block: &'static str| {
+        let (setting, sentence) = block.split_once("\n  ").unwrap();
+        let (section, line) = setting.split_once(": ").unwrap();
+        (section, line, sentence.trim_end())
+    };
+    blocks.map(read).collect()
+}
+
+#[test]
+fn each_wrong_value_is_answered_with_its_sentence() {
+    let folder = Folder::new();
+    for (section, line, sentence) in wrong_values() {
+        let (text, number) = file_with(section, line);
+        let column = line.find(" = ").unwrap() + 4;
+        let expected = format!("maitred.toml:{number}:{column}: {sentence}");
+        assert_eq!(folder.mistakes(&text), expected, "{line}");
+    }
+}
+
+#[test]
+fn no_directive_is_without_a_wrong_value() {
+    let tested = |section: &str, name: &str| {
+        let start = format!("{name} = ");
+        wrong_values()
+            .iter()
+            .any(|wrong| wrong.0 == section && wrong.1.starts_with(&start))
+    };
+    let top = top::DIRECTIVES
+        .iter()
+        .map(|directive| ("top", directive.name));
+    let pools = pools::DIRECTIVES
+        .iter()
+        .map(|directive| ("pools", directive.name));
+    let sites = sites::DIRECTIVES
+        .iter()
+        .map(|directive| ("sites", directive.name));
+    for (section, name) in top.chain(pools).chain(sites) {
+        assert!(
+            tested(section, name),
+            "wrong_values.txt has no wrong `{name}` in {section}"
+        );
+    }
+}
+
+#[test]
+fn no_directive_takes_a_date() {
+    let folder = Folder::new();
+    let check = |section: &str, name: &str, takes: &str| {
+        let (text, line) = file_with(section, &format!("{name} = 1979-05-27"));
+        let column = name.len() + 4;
+        let expected =
+            format!("maitred.toml:{line}:{column}: `{name}` is a date or time; expected {takes}");
+        assert_eq!(folder.mistakes(&text), expected);
+    };
+    top::DIRECTIVES
+        .iter()
+        .for_each(|directive| check("top", directive.name, directive.takes));
+    pools::DIRECTIVES
+        .iter()
+        .for_each(|directive| check("pools", directive.name, directive.takes));
+    sites::DIRECTIVES
+        .iter()
+        .for_each(|directive| check("sites", directive.name, directive.takes));
+}

@@ -1,0 +1,17 @@
+//! Exit codes by which a zygote or a worker says how it ended. Whatever else it exits with, and
+//! every signal, counts as a failure.
+
+/// A worker left its seat as it should: it had served `max_requests`, or was asked to stop.
+pub const RECYCLED: i32 = 0;
+
+/// PHP could not start in this process. `EX_SOFTWARE` of sysexits.h.
+pub const START_FAILED: i32 = 70;
+
+/// A worker ended because PHP bailed out of a script (a fatal error, memory exhausted). A recycle
+/// with a reason of its own, never a failure. `EX_TEMPFAIL` of sysexits.h.
+pub const BAILOUT: i32 = 75;
+
+/// Whether a worker that exited with `code` failed.
+pub fn is_failure(code: i32) -> bool {
+    !matches!(code, RECYCLED | BAILOUT)
+}

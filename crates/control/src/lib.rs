@@ -1,0 +1,234 @@
+//! What the processes of maitred say to each other, one message a frame, over a
+//! [`maitred_os::channel::Channel`]. Orders are imperative, reports are in the past tense.
+//!
+//! The supervisor talks with the front ([`ToFront`], [`FromFront`]) and with each zygote
+//! ([`ToZygote`], [`FromZygote`]). Workers say nothing here: they and the front share a seat link.
+
+pub mod exit;
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use maitred_os::channel::{Channel, Received};
+use maitred_os::users::Identity;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// Number of a seat within its pool, from 0.
+pub type Seat = u32;
+
+/// Which of the workers that have sat in a seat over time, from 1. An offer names it, so that a
+/// new worker never takes what was meant for its predecessor.
+pub type Incarnation = u32;
+
+/// Orders from the supervisor to the front.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToFront {
+    /// The settings to run with. Descriptor: a file with the configuration as JSON.
+    Configure {
+        /// Number of this front, from 1; answers meant for an earlier one are discarded.
+        epoch: u32,
+        /// Number of threads, each with a listening socket per address.
+        threads: u32,
+        /// Whom to become before the first client is accepted.
+        identity: Option<Identity>,
+    },
+    /// A socket to accept HTTP clients from. Descriptor: the socket.
+    Listen {
+        /// Thread that accepts from it.
+        thread: u32,
+        /// Its address, for messages.
+        address: String,
+    },
+    /// A pool's seat link. Descriptors: the shared memory, then one event per front thread.
+    OpenPool {
+        /// Name of the pool.
+        pool: String,
+    },
+    /// Everything has been said: accept clients.
+    Begin,
+    /// A worker sits in a seat and may be offered requests. Descriptor: its pidfd.
+    OpenSeat {
+        /// Name of the pool.
+        pool: String,
+        /// Its seat.
+        seat: Seat,
+        /// Which worker of that seat.
+        incarnation: Incarnation,
+        /// Its process id, for messages.
+        pid: i32,
+    },
+    /// Accept no more clients, finish what runs, then report [`FromFront::Drained`] and end.
+    Drain,
+}
+
+/// Reports from the front to the supervisor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromFront {
+    /// Clients are being accepted.
+    Listening,
+    /// A worker must be ended: its script outlived `request_terminate_timeout`, or it broke the
+    /// rules of the seat link.
+    EndWorker {
+        /// Name of the pool.
+        pool: String,
+        /// Its seat.
+        seat: Seat,
+        /// Which worker of that seat; another one there now is left alone.
+        incarnation: Incarnation,
+        /// Why, for the log.
+        why: String,
+    },
+    /// A worker died while it ran a script: what the supervisor cannot know by itself.
+    ScriptDied {
+        /// Name of the pool.
+        pool: String,
+        /// Its seat.
+        seat: Seat,
+        /// Which worker of that seat.
+        incarnation: Incarnation,
+        /// The script it ran.
+        script: String,
+    },
+    /// Nothing is in hand any more.
+    Drained,
+}
+
+/// Orders from the supervisor to a zygote.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToZygote {
+    /// The settings to start PHP with, sent once. Descriptors: the pool's shared memory, then one
+    /// event per front thread.
+    Configure(Box<ZygoteSettings>),
+    /// Fork a worker into a seat.
+    FillSeat {
+        /// The seat.
+        seat: Seat,
+        /// Which worker of that seat it will be.
+        incarnation: Incarnation,
+    },
+}
+
+/// Reports from a zygote to the supervisor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromZygote {
+    /// PHP runs; workers can be forked.
+    Started {
+        /// PHP's version, as `8.2.35`.
+        php: String,
+        /// The library carries the fixes of October 2026 (decision 8 of the design).
+        fixed: bool,
+    },
+    /// PHP did not start.
+    StartFailed {
+        /// One sentence.
+        why: String,
+    },
+    /// A worker was forked. Its parent is the supervisor.
+    SeatFilled {
+        /// The seat.
+        seat: Seat,
+        /// Which worker of that seat it is.
+        incarnation: Incarnation,
+        /// Its process id.
+        pid: i32,
+    },
+    /// No worker could be forked.
+    ForkFailed {
+        /// The seat that stays empty.
+        seat: Seat,
+        /// Which worker of that seat it would have been.
+        incarnation: Incarnation,
+        /// One sentence.
+        why: String,
+    },
+}
+
+/// What a zygote needs to know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ZygoteSettings {
+    /// Name of the pool.
+    pub pool: String,
+    /// The supervisor's process id: the workers' parent.
+    pub supervisor: i32,
+    /// Whom to become before PHP starts.
+    pub identity: Option<Identity>,
+    /// `php.ini` file or the folder it is in.
+    pub php_ini: Option<PathBuf>,
+    /// Folder of further `.ini` files.
+    pub php_ini_scan_dir: Option<PathBuf>,
+    /// `php_value` and `php_flag`: name and value.
+    pub php_values: Vec<(String, String)>,
+    /// `php_admin_value` and `php_admin_flag`: name and value.
+    pub php_admin_values: Vec<(String, String)>,
+    /// Environment of the scripts.
+    pub env: Vec<(String, String)>,
+    /// Requests a worker serves before it leaves; 0: no limit.
+    pub max_requests: u64,
+    /// How long a script may run, for the status functions; the front keeps the time.
+    pub request_terminate_timeout: Option<Duration>,
+    /// Number of seats in the pool.
+    pub seats: u32,
+}
+
+/// A message that arrived.
+#[derive(Debug)]
+pub enum Heard<M> {
+    /// A message with its descriptors.
+    Message(M, Vec<OwnedFd>),
+    /// Nothing is there now.
+    Nothing,
+    /// The other process has gone.
+    Closed,
+}
+
+/// Sends one message.
+///
+/// # Errors
+/// As [`Channel::send`]; a message that cannot be written as JSON is `InvalidData`.
+pub fn say<M: Serialize>(channel: &Channel, message: &M, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    channel.send(&serde_json::to_vec(message)?, fds)
+}
+
+/// Takes the next message, waiting for it when `wait` is set.
+///
+/// # Errors
+/// As [`Channel::receive`]; bytes that are no message of the expected kind are `InvalidData`.
+pub fn hear<M: DeserializeOwned>(channel: &Channel, wait: bool) -> io::Result<Heard<M>> {
+    match channel.receive(wait)? {
+        Received::Message(bytes, fds) => Ok(Heard::Message(serde_json::from_slice(&bytes)?, fds)),
+        Received::Nothing => Ok(Heard::Nothing),
+        Received::Closed => Ok(Heard::Closed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_heard_as_it_was_said() {
+        let (a, b) = Channel::pair().unwrap();
+        let said = FromZygote::SeatFilled {
+            seat: 3,
+            incarnation: 7,
+            pid: 4711,
+        };
+        say(&a, &said, &[]).unwrap();
+        match hear::<FromZygote>(&b, true).unwrap() {
+            Heard::Message(heard, fds) => {
+                assert_eq!(heard, said);
+                assert!(fds.is_empty());
+            }
+            other => panic!("expected a message, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_an_error_and_not_a_panic() {
+        let (a, b) = Channel::pair().unwrap();
+        a.send(b"{\"FillSeat\":{}}", &[]).unwrap();
+        assert!(hear::<ToZygote>(&b, true).is_err());
+    }
+}

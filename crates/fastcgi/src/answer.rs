@@ -1,0 +1,30 @@
+use crate::record::{ProtocolStatus, RecordType, record_header, write_stream};
+
+/// Appends a part of the answer (§5.3), in as many records as it takes; nothing if it is empty.
+pub fn write_stdout(out: &mut Vec<u8>, request_id: u16, content: &[u8]) {
+    write_stream(out, RecordType::Stdout, request_id, content);
+}
+
+/// Appends error messages (§5.3), in as many records as they take; nothing if there are none.
+pub fn write_stderr(out: &mut Vec<u8>, request_id: u16, content: &[u8]) {
+    write_stream(out, RecordType::Stderr, request_id, content);
+}
+
+/// Appends the record that ends a request (§5.5). `app_status` is what the program would have
+/// exited with.
+pub fn write_end(
+    out: &mut Vec<u8>,
+    request_id: u16,
+    app_status: u32,
+    protocol_status: ProtocolStatus,
+) {
+    out.extend_from_slice(&record_header(RecordType::EndRequest, request_id, 8));
+    out.extend_from_slice(&app_status.to_be_bytes());
+    out.extend_from_slice(&[protocol_status as u8, 0, 0, 0]);
+}
+
+/// Appends the answer to a management record of an unknown type (§4.2).
+pub fn write_unknown_type(out: &mut Vec<u8>, kind: u8) {
+    out.extend_from_slice(&record_header(RecordType::UnknownType, 0, 8));
+    out.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
+}

@@ -1,0 +1,119 @@
+use crate::record::{Header, ProtocolStatus, RecordType};
+use crate::records::{FixedContent, Part, ProtocolError, Records};
+
+/// What an application says about the request it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerEvent<'a> {
+    /// The next bytes of the answer, CGI head and body; never empty.
+    Stdout(&'a [u8]),
+    /// The next bytes of error messages; never empty.
+    Stderr(&'a [u8]),
+    /// The request is over. Nothing more may come before the next request.
+    End {
+        /// What the program would have exited with.
+        app_status: u32,
+        /// Whether the request was answered, and if not, why.
+        protocol_status: ProtocolStatus,
+    },
+}
+
+/// Reads the answer to one request, however its bytes are split. Keeps no content.
+#[derive(Clone, Debug)]
+pub struct AnswerReader {
+    request_id: u16,
+    records: Records,
+    content: Content,
+}
+
+/// What the content of the present record is.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    Stdout,
+    Stderr,
+    End(FixedContent),
+    /// Of a management record, which nobody asked for and nobody needs.
+    Skipped,
+    /// None: END_REQUEST has been told.
+    Over,
+}
+
+impl AnswerReader {
+    /// A reader for the answer to the request with this id.
+    pub const fn new(request_id: u16) -> Self {
+        Self {
+            request_id,
+            records: Records::new(),
+            content: Content::Skipped,
+        }
+    }
+
+    /// Takes the next event off `input`; `None` when all of it is read and no event is complete.
+    /// After [`AnswerEvent::End`] it reads no further; what is left of `input` then has no business
+    /// there.
+    ///
+    /// # Errors
+    /// The application has broken the protocol; close the connection.
+    pub fn next<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<AnswerEvent<'a>>, ProtocolError> {
+        while !matches!(self.content, Content::Over) {
+            let Some(part) = self.records.next(input)? else {
+                break;
+            };
+            match (part, &mut self.content) {
+                (Part::Start(header), _) => self.content = self.content_of(header)?,
+                (Part::Content(bytes), Content::Stdout) => {
+                    return Ok(Some(AnswerEvent::Stdout(bytes)));
+                }
+                (Part::Content(bytes), Content::Stderr) => {
+                    return Ok(Some(AnswerEvent::Stderr(bytes)));
+                }
+                (Part::Content(bytes), Content::End(fixed)) => fixed.add(bytes),
+                (Part::End, Content::End(fixed)) => {
+                    let event = end_of(fixed.bytes())?;
+                    self.content = Content::Over;
+                    return Ok(Some(event));
+                }
+                (Part::Content(_) | Part::End, _) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether END_REQUEST has been told.
+    pub fn is_over(&self) -> bool {
+        matches!(self.content, Content::Over)
+    }
+
+    fn content_of(&self, header: Header) -> Result<Content, ProtocolError> {
+        // §3.3: records with id 0 are management records, about the connection and not a request.
+        if header.request_id == 0 {
+            return match RecordType::of(header.kind) {
+                Some(RecordType::GetValuesResult | RecordType::UnknownType) | None => {
+                    Ok(Content::Skipped)
+                }
+                Some(_) => Err(ProtocolError::RequestId(0)),
+            };
+        }
+        if header.request_id != self.request_id {
+            return Err(ProtocolError::RequestId(header.request_id));
+        }
+        match RecordType::of(header.kind) {
+            Some(RecordType::Stdout) => Ok(Content::Stdout),
+            Some(RecordType::Stderr) => Ok(Content::Stderr),
+            Some(RecordType::EndRequest) => FixedContent::expect(header).map(Content::End),
+            _ => Err(ProtocolError::Unexpected(header.kind)),
+        }
+    }
+}
+
+fn end_of(content: [u8; 8]) -> Result<AnswerEvent<'static>, ProtocolError> {
+    let [a, b, c, d, status, _, _, _] = content;
+    let protocol_status =
+        ProtocolStatus::of(status).ok_or(ProtocolError::ProtocolStatus(status))?;
+    Ok(AnswerEvent::End {
+        app_status: u32::from_be_bytes([a, b, c, d]),
+        protocol_status,
+    })
+}

@@ -1,0 +1,32 @@
+//! FastCGI 1.0 as bytes in and values out, for both ends of a connection: no I/O, no clock, no
+//! async. "§" in this crate is the FastCGI Specification of 29 April 1996, unless it names another
+//! document.
+//!
+//! - Who asks, such as a web server, writes with [`RequestWriter`] and [`write_stdin`], reads with
+//!   [`AnswerReader`], and then with [`cgi::HeadReader`].
+//! - Who answers, such as PHP, reads with [`RequestReader`] and [`params`], writes with
+//!   [`write_stdout`] and [`write_end`].
+//!
+//! Nothing is multiplexed: a connection carries one request at a time. What comes from the other
+//! end is not trusted: all that is kept is bounded, and anything the specification does not allow
+//! is an error.
+
+mod answer;
+mod answer_reader;
+pub mod cgi;
+mod params;
+mod record;
+mod records;
+mod request;
+mod request_reader;
+
+pub use answer::{write_end, write_stderr, write_stdout, write_unknown_type};
+pub use answer_reader::{AnswerEvent, AnswerReader};
+pub use params::{ParamError, ParamTooLong, Params, ParamsWriter, params};
+pub use record::{
+    HEADER_LEN, Header, KEEP_CONN, MAX_CONTENT_LEN, ProtocolStatus, RESPONDER, RecordType, VERSION,
+    record_header,
+};
+pub use records::ProtocolError;
+pub use request::{RequestWriter, write_abort, write_begin, write_stdin, write_stdin_end};
+pub use request_reader::{DEFAULT_MAX_PARAMS_BYTES, RequestEvent, RequestReader};

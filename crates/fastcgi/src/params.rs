@@ -1,0 +1,206 @@
+use std::fmt;
+
+use crate::record::{HEADER_LEN, MAX_CONTENT_LEN, RecordType, record_header};
+
+/// The longest name or value the encoding can carry, in bytes (§3.4: 31 bits).
+const MAX_PARAM_LEN: usize = 0x7fff_ffff;
+
+/// Lengths up to this take one byte, others four (§3.4).
+const MAX_SHORT_LEN: usize = 0x7f;
+
+/// A name or a value is longer than FastCGI can carry (2 GiB).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamTooLong;
+
+impl fmt::Display for ParamTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("A FastCGI parameter's name or value is longer than the 2 GiB it may have.")
+    }
+}
+
+impl std::error::Error for ParamTooLong {}
+
+/// Writes name-value pairs as the PARAMS stream of a request (§5.2), into as few records as they
+/// need. A pair is cut only if no record could hold it whole, that is if name, value and their
+/// lengths have more than [`MAX_CONTENT_LEN`] bytes. §3.3 allows cutting anywhere, but PHP's own
+/// reader (`fcgi_read_request`) takes each record for itself and hangs up at a pair that is cut.
+#[derive(Debug)]
+pub struct ParamsWriter<'a> {
+    out: &'a mut Vec<u8>,
+    request_id: u16,
+    /// Where the header of the record being filled lies in `out`.
+    record_at: usize,
+}
+
+impl<'a> ParamsWriter<'a> {
+    /// Begins the stream at the end of `out`.
+    pub fn new(out: &'a mut Vec<u8>, request_id: u16) -> Self {
+        let record_at = out.len();
+        out.extend_from_slice(&[0; HEADER_LEN]);
+        Self {
+            out,
+            request_id,
+            record_at,
+        }
+    }
+
+    /// Adds a pair.
+    ///
+    /// # Errors
+    /// A name or value of 2 GiB or more; nothing has been written of it.
+    pub fn param(&mut self, name: &[u8], value: &[u8]) -> Result<(), ParamTooLong> {
+        let (lens, lens_len) = encode_lens(name.len(), value.len())?;
+        let lens = &lens[..lens_len];
+        let pair_len = lens.len() + name.len() + value.len();
+        if pair_len > self.room() && self.content_len() > 0 {
+            self.next_record();
+        }
+        if pair_len <= self.room() {
+            self.out.reserve(pair_len);
+            self.out.extend_from_slice(lens);
+            self.out.extend_from_slice(name);
+            self.out.extend_from_slice(value);
+        } else {
+            [lens, name, value]
+                .into_iter()
+                .for_each(|part| self.cut(part));
+        }
+        Ok(())
+    }
+
+    /// Ends the stream with its empty record.
+    pub fn finish(mut self) {
+        if self.content_len() > 0 {
+            self.next_record();
+        }
+        self.seal();
+    }
+
+    fn content_len(&self) -> usize {
+        self.out.len() - self.record_at - HEADER_LEN
+    }
+
+    fn room(&self) -> usize {
+        MAX_CONTENT_LEN - self.content_len()
+    }
+
+    /// Writes the header of the record that is now complete.
+    fn seal(&mut self) {
+        let header = record_header(
+            RecordType::Params,
+            self.request_id,
+            self.content_len() as u16,
+        );
+        if let Some(place) = self
+            .out
+            .get_mut(self.record_at..self.record_at + HEADER_LEN)
+        {
+            place.copy_from_slice(&header);
+        }
+    }
+
+    fn next_record(&mut self) {
+        self.seal();
+        self.record_at = self.out.len();
+        self.out.extend_from_slice(&[0; HEADER_LEN]);
+    }
+
+    /// Appends a part of a pair over as many records as it takes.
+    fn cut(&mut self, mut part: &[u8]) {
+        while !part.is_empty() {
+            if self.room() == 0 {
+                self.next_record();
+            }
+            let (now, later) = part.split_at(part.len().min(self.room()));
+            self.out.extend_from_slice(now);
+            part = later;
+        }
+    }
+}
+
+/// Both lengths of a pair, and how many bytes they take (§3.4).
+fn encode_lens(name: usize, value: usize) -> Result<([u8; 8], usize), ParamTooLong> {
+    let (mut bytes, mut at) = ([0; 8], 0);
+    for len in [name, value] {
+        if len <= MAX_SHORT_LEN {
+            bytes[at] = len as u8;
+            at += 1;
+        } else if len <= MAX_PARAM_LEN {
+            bytes[at..at + 4].copy_from_slice(&(len as u32 | 1 << 31).to_be_bytes());
+            at += 4;
+        } else {
+            return Err(ParamTooLong);
+        }
+    }
+    Ok((bytes, at))
+}
+
+/// A PARAMS stream ends within a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamError {
+    /// Where the pair begins, in bytes from the stream's start.
+    pub at: usize,
+}
+
+impl fmt::Display for ParamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "The FastCGI parameter at byte {} is longer than the stream it is in.",
+            self.at
+        )
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+/// Reads the pairs of an assembled PARAMS stream. After an error there is nothing more.
+pub fn params(stream: &[u8]) -> Params<'_> {
+    Params {
+        stream,
+        rest: stream,
+    }
+}
+
+/// The pairs of a PARAMS stream: see [`params`].
+#[derive(Clone, Debug)]
+pub struct Params<'a> {
+    stream: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Params<'a> {
+    type Item = Result<(&'a [u8], &'a [u8]), ParamError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let at = self.stream.len() - self.rest.len();
+        let pair = take_pair(&mut self.rest);
+        if pair.is_none() {
+            self.rest = &[];
+        }
+        Some(pair.ok_or(ParamError { at }))
+    }
+}
+
+fn take_pair<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let name_len = take_len(rest)?;
+    let value_len = take_len(rest)?;
+    let (name, after_name) = rest.split_at_checked(name_len)?;
+    let (value, after_value) = after_name.split_at_checked(value_len)?;
+    *rest = after_value;
+    Some((name, value))
+}
+
+fn take_len(rest: &mut &[u8]) -> Option<usize> {
+    let (&first, after) = rest.split_first()?;
+    if usize::from(first) <= MAX_SHORT_LEN {
+        *rest = after;
+        return Some(first.into());
+    }
+    let (&bytes, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some((u32::from_be_bytes(bytes) & !(1 << 31)) as usize)
+}

@@ -1,0 +1,170 @@
+/// The only protocol version there is (§8, `FCGI_VERSION_1`).
+pub const VERSION: u8 = 1;
+
+/// Bytes of a record's header (§8, `FCGI_HEADER_LEN`).
+pub const HEADER_LEN: usize = 8;
+
+/// The most content bytes one record carries (§3.3).
+pub const MAX_CONTENT_LEN: usize = 0xffff;
+
+/// The role of an application that answers HTTP requests (§6.2, `FCGI_RESPONDER`).
+pub const RESPONDER: u16 = 1;
+
+/// The flag that asks the application to leave the connection open (§5.1, `FCGI_KEEP_CONN`).
+pub const KEEP_CONN: u8 = 1;
+
+/// What a record is for (§8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RecordType {
+    /// A request begins (§5.1).
+    BeginRequest = 1,
+    /// The web server no longer wants the answer (§5.4).
+    AbortRequest = 2,
+    /// The application has finished (§5.5).
+    EndRequest = 3,
+    /// Name-value pairs, a stream (§5.2).
+    Params = 4,
+    /// The request's body, a stream (§5.3).
+    Stdin = 5,
+    /// The answer, a stream (§5.3).
+    Stdout = 6,
+    /// Error messages, a stream (§5.3).
+    Stderr = 7,
+    /// A second body, for filters (§6.4).
+    Data = 8,
+    /// A question about the application's abilities (§4.1).
+    GetValues = 9,
+    /// The answer to it (§4.1).
+    GetValuesResult = 10,
+    /// The answer to a management record nobody knows (§4.2).
+    UnknownType = 11,
+}
+
+impl RecordType {
+    /// The type with this number, if the specification has one.
+    pub const fn of(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::BeginRequest,
+            2 => Self::AbortRequest,
+            3 => Self::EndRequest,
+            4 => Self::Params,
+            5 => Self::Stdin,
+            6 => Self::Stdout,
+            7 => Self::Stderr,
+            8 => Self::Data,
+            9 => Self::GetValues,
+            10 => Self::GetValuesResult,
+            11 => Self::UnknownType,
+            _ => return None,
+        })
+    }
+}
+
+/// How the application ended a request (§5.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ProtocolStatus {
+    /// It has been answered.
+    RequestComplete = 0,
+    /// Refused: one request at a time on a connection.
+    CantMultiplex = 1,
+    /// Refused: the application has no room.
+    Overloaded = 2,
+    /// Refused: the application does not play this role.
+    UnknownRole = 3,
+}
+
+impl ProtocolStatus {
+    /// The status with this number, if the specification has one.
+    pub const fn of(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::RequestComplete,
+            1 => Self::CantMultiplex,
+            2 => Self::Overloaded,
+            3 => Self::UnknownRole,
+            _ => return None,
+        })
+    }
+}
+
+/// The header that every record begins with (§3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// [`VERSION`], if the other end speaks FastCGI.
+    pub version: u8,
+    /// A [`RecordType`] by number.
+    pub kind: u8,
+    /// The request the record belongs to; 0 for management records.
+    pub request_id: u16,
+    /// Bytes of content after the header.
+    pub content_len: u16,
+    /// Bytes after the content that mean nothing.
+    pub padding_len: u8,
+}
+
+impl Header {
+    /// As it goes over the wire.
+    pub const fn encode(self) -> [u8; HEADER_LEN] {
+        let [id_high, id_low] = self.request_id.to_be_bytes();
+        let [len_high, len_low] = self.content_len.to_be_bytes();
+        [
+            self.version,
+            self.kind,
+            id_high,
+            id_low,
+            len_high,
+            len_low,
+            self.padding_len,
+            0,
+        ]
+    }
+
+    /// As it came over the wire; anything goes, even another version.
+    pub const fn decode(bytes: [u8; HEADER_LEN]) -> Self {
+        let [
+            version,
+            kind,
+            id_high,
+            id_low,
+            len_high,
+            len_low,
+            padding_len,
+            _reserved,
+        ] = bytes;
+        Self {
+            version,
+            kind,
+            request_id: u16::from_be_bytes([id_high, id_low]),
+            content_len: u16::from_be_bytes([len_high, len_low]),
+            padding_len,
+        }
+    }
+}
+
+/// The header of a record with `content_len` bytes and no padding, for who writes the content
+/// itself.
+pub const fn record_header(
+    kind: RecordType,
+    request_id: u16,
+    content_len: u16,
+) -> [u8; HEADER_LEN] {
+    let header = Header {
+        version: VERSION,
+        kind: kind as u8,
+        request_id,
+        content_len,
+        padding_len: 0,
+    };
+    header.encode()
+}
+
+/// Appends `content` as records of one stream, none of them empty: an empty one would end the
+/// stream.
+pub(crate) fn write_stream(out: &mut Vec<u8>, kind: RecordType, request_id: u16, content: &[u8]) {
+    for piece in content.chunks(MAX_CONTENT_LEN) {
+        out.reserve(HEADER_LEN + piece.len());
+        out.extend_from_slice(&record_header(kind, request_id, piece.len() as u16));
+        out.extend_from_slice(piece);
+    }
+}

@@ -1,0 +1,67 @@
+use crate::params::{ParamTooLong, ParamsWriter};
+use crate::record::{KEEP_CONN, RESPONDER, RecordType, record_header, write_stream};
+
+/// Appends the record that begins a request to a responder (§5.1). With `keep_conn` the application
+/// leaves the connection open after its answer.
+pub fn write_begin(out: &mut Vec<u8>, request_id: u16, keep_conn: bool) {
+    let [role_high, role_low] = RESPONDER.to_be_bytes();
+    let flags = if keep_conn { KEEP_CONN } else { 0 };
+    out.extend_from_slice(&record_header(RecordType::BeginRequest, request_id, 8));
+    out.extend_from_slice(&[role_high, role_low, flags, 0, 0, 0, 0, 0]);
+}
+
+/// Appends a part of the request's body (§5.3), in as many records as it takes; nothing if it is
+/// empty.
+pub fn write_stdin(out: &mut Vec<u8>, request_id: u16, body: &[u8]) {
+    write_stream(out, RecordType::Stdin, request_id, body);
+}
+
+/// Appends the end of the request's body, which every request has, with or without a body.
+pub fn write_stdin_end(out: &mut Vec<u8>, request_id: u16) {
+    out.extend_from_slice(&record_header(RecordType::Stdin, request_id, 0));
+}
+
+/// Appends the record that says the answer is no longer wanted (§5.4).
+pub fn write_abort(out: &mut Vec<u8>, request_id: u16) {
+    out.extend_from_slice(&record_header(RecordType::AbortRequest, request_id, 0));
+}
+
+/// Writes a request up to its body.
+///
+/// ```
+/// # use maitred_fastcgi::{ParamTooLong, RequestWriter, write_stdin_end};
+/// let mut out = Vec::new();
+/// let mut request = RequestWriter::new(&mut out, 1, true);
+/// request.param(b"REQUEST_METHOD", b"GET")?.param(b"SCRIPT_FILENAME", b"/srv/index.php")?;
+/// request.finish();
+/// write_stdin_end(&mut out, 1);
+/// # Ok::<(), ParamTooLong>(())
+/// ```
+#[derive(Debug)]
+pub struct RequestWriter<'a> {
+    params: ParamsWriter<'a>,
+}
+
+impl<'a> RequestWriter<'a> {
+    /// Begins a request at the end of `out`: see [`write_begin`].
+    pub fn new(out: &'a mut Vec<u8>, request_id: u16, keep_conn: bool) -> Self {
+        write_begin(out, request_id, keep_conn);
+        Self {
+            params: ParamsWriter::new(out, request_id),
+        }
+    }
+
+    /// Adds a parameter.
+    ///
+    /// # Errors
+    /// As [`ParamsWriter::param`].
+    pub fn param(&mut self, name: &[u8], value: &[u8]) -> Result<&mut Self, ParamTooLong> {
+        self.params.param(name, value)?;
+        Ok(self)
+    }
+
+    /// Ends the parameters; the body follows, with [`write_stdin`] and [`write_stdin_end`].
+    pub fn finish(self) {
+        self.params.finish();
+    }
+}

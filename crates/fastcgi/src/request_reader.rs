@@ -1,0 +1,218 @@
+use crate::record::{Header, KEEP_CONN, RecordType};
+use crate::records::{FixedContent, Part, ProtocolError, Records};
+
+/// The parameters a request may have, names, values and lengths together, unless the reader is told
+/// otherwise.
+pub const DEFAULT_MAX_PARAMS_BYTES: usize = 1 << 20;
+
+/// What a web server says on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestEvent<'a> {
+    /// A request begins.
+    Begin {
+        /// Its id, which belongs on every record of the answer.
+        request_id: u16,
+        /// What is asked: [`crate::RESPONDER`], or something to be refused as an unknown role.
+        role: u16,
+        /// Whether the connection stays open after the answer.
+        keep_conn: bool,
+    },
+    /// All parameters are there: [`RequestReader::params`].
+    Params,
+    /// The next bytes of the body; never empty.
+    Stdin(&'a [u8]),
+    /// The body is complete.
+    StdinEnd,
+    /// The answer is no longer wanted; end the request soon.
+    Abort,
+    /// Another request begins before this one has ended: to be refused with
+    /// [`crate::ProtocolStatus::CantMultiplex`].
+    Second {
+        /// The other request's id.
+        request_id: u16,
+    },
+    /// A management record of this type, passed over: to be answered with
+    /// [`crate::write_unknown_type`].
+    Management {
+        /// Its type by number.
+        kind: u8,
+    },
+}
+
+/// Reads the requests of a connection one after the other, however their bytes are split. Keeps the
+/// parameters, bounded.
+///
+/// ```text
+/// Idle ─BEGIN─▶ Params ─empty PARAMS─▶ Stdin ─empty STDIN─▶ Done
+///   ▲                                                        │
+///   └──────────── end_request(), from any state ◀────────────┘
+/// ```
+#[derive(Clone, Debug)]
+pub struct RequestReader {
+    max_params_bytes: usize,
+    records: Records,
+    state: State,
+    request_id: u16,
+    content: Content,
+    params: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Params,
+    Stdin,
+    Done,
+}
+
+/// What the content of the present record is.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    Begin(FixedContent),
+    Params,
+    Stdin,
+    Skipped,
+    /// None, but there is something to tell at the record's end.
+    Told(RequestEvent<'static>),
+}
+
+impl Default for RequestReader {
+    fn default() -> Self {
+        Self::new(DEFAULT_MAX_PARAMS_BYTES)
+    }
+}
+
+impl RequestReader {
+    /// A reader at the start of a connection.
+    pub const fn new(max_params_bytes: usize) -> Self {
+        Self {
+            max_params_bytes,
+            records: Records::new(),
+            state: State::Idle,
+            request_id: 0,
+            content: Content::Skipped,
+            params: Vec::new(),
+        }
+    }
+
+    /// Takes the next event off `input`; `None` when all of it is read and no event is complete.
+    ///
+    /// # Errors
+    /// The web server has broken the protocol; close the connection.
+    pub fn next<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<RequestEvent<'a>>, ProtocolError> {
+        while let Some(part) = self.records.next(input)? {
+            match (part, &mut self.content) {
+                (Part::Start(header), _) => self.content = self.content_of(header)?,
+                (Part::Content(bytes), Content::Begin(fixed)) => fixed.add(bytes),
+                (Part::Content(bytes), Content::Params) => self.add_params(bytes)?,
+                (Part::Content(bytes), Content::Stdin) => {
+                    return Ok(Some(RequestEvent::Stdin(bytes)));
+                }
+                (Part::End, &mut Content::Begin(fixed)) => {
+                    return Ok(Some(self.begin(fixed.bytes())));
+                }
+                (Part::End, &mut Content::Told(event)) => return Ok(Some(event)),
+                (Part::Content(_) | Part::End, _) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The parameters of the present request, for [`crate::params`]; complete from
+    /// [`RequestEvent::Params`] on.
+    pub fn params(&self) -> &[u8] {
+        &self.params
+    }
+
+    /// Says that the request has been answered. What still comes for it is passed over; the next
+    /// may begin.
+    pub fn end_request(&mut self) {
+        self.state = State::Idle;
+        self.params.clear();
+        use RequestEvent::{Management, Second};
+        match self.content {
+            Content::Begin(_)
+            | Content::Told(Management { .. } | Second { .. })
+            | Content::Skipped => {}
+            Content::Params | Content::Stdin | Content::Told(_) => self.content = Content::Skipped,
+        }
+    }
+
+    fn content_of(&mut self, header: Header) -> Result<Content, ProtocolError> {
+        let kind = RecordType::of(header.kind);
+        if header.request_id == 0 {
+            let event = RequestEvent::Management { kind: header.kind };
+            return match kind {
+                Some(RecordType::GetValues) | None => Ok(Content::Told(event)),
+                Some(_) => Err(ProtocolError::RequestId(0)),
+            };
+        }
+        if self.state == State::Idle {
+            return match kind {
+                Some(RecordType::BeginRequest) => {
+                    self.request_id = header.request_id;
+                    FixedContent::expect(header).map(Content::Begin)
+                }
+                // What an answer that came before the body's end has made superfluous.
+                Some(RecordType::Params | RecordType::Stdin | RecordType::AbortRequest) => {
+                    Ok(Content::Skipped)
+                }
+                _ => Err(ProtocolError::Unexpected(header.kind)),
+            };
+        }
+        if header.request_id != self.request_id {
+            return Ok(match kind {
+                Some(RecordType::BeginRequest) => Content::Told(RequestEvent::Second {
+                    request_id: header.request_id,
+                }),
+                _ => Content::Skipped,
+            });
+        }
+        self.content_of_own(kind, header)
+    }
+
+    /// The content of a record that belongs to the present request.
+    fn content_of_own(
+        &mut self,
+        kind: Option<RecordType>,
+        header: Header,
+    ) -> Result<Content, ProtocolError> {
+        let ends = header.content_len == 0;
+        match (kind, self.state) {
+            (Some(RecordType::Params), State::Params) if ends => {
+                self.state = State::Stdin;
+                Ok(Content::Told(RequestEvent::Params))
+            }
+            (Some(RecordType::Params), State::Params) => Ok(Content::Params),
+            (Some(RecordType::Stdin), State::Stdin) if ends => {
+                self.state = State::Done;
+                Ok(Content::Told(RequestEvent::StdinEnd))
+            }
+            (Some(RecordType::Stdin), State::Stdin) => Ok(Content::Stdin),
+            (Some(RecordType::AbortRequest), _) => Ok(Content::Told(RequestEvent::Abort)),
+            _ => Err(ProtocolError::Unexpected(header.kind)),
+        }
+    }
+
+    fn add_params(&mut self, bytes: &[u8]) -> Result<(), ProtocolError> {
+        if bytes.len() > self.max_params_bytes.saturating_sub(self.params.len()) {
+            return Err(ProtocolError::ParamsTooLarge(self.max_params_bytes));
+        }
+        self.params.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn begin(&mut self, content: [u8; 8]) -> RequestEvent<'static> {
+        let [role_high, role_low, flags, ..] = content;
+        self.state = State::Params;
+        self.params.clear();
+        RequestEvent::Begin {
+            request_id: self.request_id,
+            role: u16::from_be_bytes([role_high, role_low]),
+            keep_conn: flags & KEEP_CONN != 0,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The access log: one line for every request, with the time it waited and the time its script
+//! took.
+
+use std::cell::{Cell, RefCell};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use maitred_config::{AccessLogFormat, LogTarget};
+use maitred_http1::Head;
+
+/// Lines are written together up to this many bytes.
+const BUFFER_BYTES: usize = 32 * 1024;
+
+/// Where lines go, and how they look.
+#[derive(Debug)]
+pub struct AccessLog {
+    file: File,
+    format: AccessLogFormat,
+}
+
+/// What a line says of an answer.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Answered {
+    /// The status sent.
+    pub status: u16,
+    /// Bytes of body sent.
+    pub bytes: u64,
+    /// How long the request waited for a worker.
+    pub queued: Option<Duration>,
+    /// How long its script took.
+    pub script: Option<Duration>,
+}
+
+thread_local! {
+    static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static SECOND: Cell<u64> = const { Cell::new(0) };
+    static STAMP: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+impl AccessLog {
+    /// Opens a log for appending.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open(target: &LogTarget, format: AccessLogFormat) -> io::Result<AccessLog> {
+        let file = match target {
+            LogTarget::File(path) => OpenOptions::new().append(true).create(true).open(path)?,
+            LogTarget::Stderr => {
+                use std::os::fd::AsFd;
+                File::from(io::stderr().as_fd().try_clone_to_owned()?)
+            }
+        };
+        Ok(AccessLog { file, format })
+    }
+
+    /// Adds a line. It is written when the thread has a moment, or enough of them.
+    pub fn write(&self, peer: IpAddr, head: &Head, begun: Instant, answered: &Answered) {
+        let full = LINES.with_borrow_mut(|lines| {
+            let peer = peer.to_canonical();
+            match self.format {
+                AccessLogFormat::Combined => combined(lines, peer, head, answered),
+                AccessLogFormat::Json => json(lines, peer, head, begun, answered),
+            }
+            lines.len() >= BUFFER_BYTES
+        });
+        if full {
+            self.flush();
+        }
+    }
+
+    /// Writes this thread's lines to the file.
+    pub fn flush(&self) {
+        LINES.with_borrow_mut(|lines| {
+            if !lines.is_empty() {
+                // A log that cannot be written must not stop the server it is about.
+                let _ = (&self.file).write_all(lines);
+                lines.clear();
+            }
+        });
+    }
+}
+
+fn combined(lines: &mut Vec<u8>, peer: IpAddr, head: &Head, answered: &Answered) {
+    let stamp = common_log_time();
+    let _ = write!(lines, "{peer} - - [{stamp}] \"{} ", head.method());
+    escape(lines, head.target().as_bytes());
+    let Answered { status, bytes, .. } = answered;
+    let _ = write!(lines, " {}\" {status} {bytes} \"", head.version().as_str());
+    escape(lines, head.header("referer").unwrap_or(b"-"));
+    lines.extend_from_slice(b"\" \"");
+    escape(lines, head.header("user-agent").unwrap_or(b"-"));
+    let seconds = |time: Option<Duration>| match time {
+        Some(time) => format!("{:.6}", time.as_secs_f64()),
+        None => "-".to_owned(),
+    };
+    let _ = writeln!(lines, "\" {} {}", seconds(answered.queued), seconds(answered.script));
+}
+
+fn json(lines: &mut Vec<u8>, peer: IpAddr, head: &Head, begun: Instant, answered: &Answered) {
+    let text = |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let line = serde_json::json!({
+        "time": since_1970().as_secs_f64(),
+        "remote_addr": peer.to_string(),
+        "host": head.host(),
+        "method": head.method(),
+        "target": head.target(),
+        "protocol": head.version().as_str(),
+        "status": answered.status,
+        "bytes": answered.bytes,
+        "referer": text(head.header("referer")),
+        "user_agent": text(head.header("user-agent")),
+        "request_time": begun.elapsed().as_secs_f64(),
+        "queue_time": answered.queued.map(|time| time.as_secs_f64()),
+        "script_time": answered.script.map(|time| time.as_secs_f64()),
+    });
+    let _ = writeln!(lines, "{line}");
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// `20/Nov/2026:09:14:30 +0000`, made once a second and thread.
+fn common_log_time() -> String {
+    let second = since_1970().as_secs();
+    if SECOND.get() != second {
+        SECOND.set(second);
+        let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+        // `Fri, 20 Nov 2026 09:14:30 GMT`
+        let part = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
+        let stamp =
+            format!("{}/{}/{}:{} +0000", part(5, 7), part(8, 11), part(12, 16), part(17, 25));
+        STAMP.set(stamp);
+    }
+    STAMP.with_borrow(Clone::clone)
+}
+
+/// Nothing a client sends can end a line or a quoted field.
+fn escape(lines: &mut Vec<u8>, text: &[u8]) {
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => lines.extend_from_slice(&[b'\\', byte]),
+            0x20..=0x7e | 0x80.. => lines.push(byte),
+            _ => {
+                let _ = write!(lines, "\\x{byte:02X}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_and_control_bytes_are_escaped() {
+        let mut line = Vec::new();
+        escape(&mut line, b"a\"b\\c\nd\x7f");
+        assert_eq!(line, b"a\\\"b\\\\c\\x0Ad\\x7F");
+    }
+
+    #[test]
+    fn the_time_is_written_as_apache_writes_it() {
+        let stamp = common_log_time();
+        assert_eq!(stamp.len(), "20/Nov/2026:09:14:30 +0000".len());
+        assert_eq!(&stamp[2..3], "/");
+        assert_eq!(&stamp[11..12], ":");
+    }
+}

@@ -1,0 +1,206 @@
+//! A request's body, collected whole before a worker is asked for: in memory while it is small,
+//! then in a temporary file. A slow sender holds a connection and nothing else.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use maitred_http1::{CONTINUE, ChunkedBody, Framing, Head, Refusal};
+use tokio::time::{Duration, Instant};
+
+use crate::connection::{BODY, Connection, SLOWEST_RATE};
+
+/// Bodies up to this many bytes stay in memory.
+pub const MEMORY_BYTES: usize = 64 * 1024;
+/// Bytes collected before they are written to the file in one go.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// A request's body.
+#[derive(Debug)]
+pub enum Body {
+    /// All of it.
+    Memory(Vec<u8>),
+    /// In a file that has no name.
+    File(Arc<File>, u64),
+}
+
+/// Why there is no body.
+#[derive(Debug)]
+pub enum NoBody {
+    /// It is larger than the site takes.
+    TooLarge,
+    /// The client sent it too slowly, or not at all.
+    TooSlow,
+    /// The client has gone.
+    Gone,
+    /// What it sent is no body.
+    Refused(Refusal),
+    /// It could not be kept.
+    Spool(io::Error),
+}
+
+impl Body {
+    /// Its size in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Body::Memory(bytes) => bytes.len() as u64,
+            Body::File(_, length) => *length,
+        }
+    }
+
+    /// A piece of it.
+    ///
+    /// # Errors
+    /// What reading the temporary file says.
+    pub async fn piece(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let length = length.min(usize::try_from(self.len() - offset).unwrap_or(usize::MAX));
+        match self {
+            Body::Memory(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(bytes.len());
+                Ok(bytes[start..start + length].to_vec())
+            }
+            Body::File(file, _) => {
+                let file = file.clone();
+                blocking(move || {
+                    let mut buffer = vec![0; length];
+                    file.read_exact_at(&mut buffer, offset)?;
+                    Ok(buffer)
+                })
+                .await
+            }
+        }
+    }
+}
+
+/// Runs what may wait for a disk on a thread that may wait.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+struct Collected {
+    memory: Vec<u8>,
+    file: Option<(Arc<File>, u64)>,
+    limit: u64,
+}
+
+impl Collected {
+    fn len(&self) -> u64 {
+        self.memory.len() as u64 + self.file.as_ref().map_or(0, |(_, length)| *length)
+    }
+
+    async fn add(&mut self, bytes: &[u8], spool_dir: &Path) -> Result<(), NoBody> {
+        if self.len() + bytes.len() as u64 > self.limit {
+            return Err(NoBody::TooLarge);
+        }
+        self.memory.extend_from_slice(bytes);
+        let most = if self.file.is_some() { WRITE_BYTES } else { MEMORY_BYTES };
+        if self.memory.len() > most {
+            self.write(spool_dir).await.map_err(NoBody::Spool)?;
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, spool_dir: &Path) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.memory);
+        let (file, length) = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let dir = spool_dir.to_owned();
+                (Arc::new(blocking(move || tempfile::tempfile_in(dir)).await?), 0)
+            }
+        };
+        let target = file.clone();
+        let count = bytes.len() as u64;
+        blocking(move || (&*target).write_all(&bytes)).await?;
+        self.file = Some((file, length + count));
+        Ok(())
+    }
+
+    async fn finish(mut self, spool_dir: &Path) -> Result<Body, NoBody> {
+        if self.file.is_none() {
+            return Ok(Body::Memory(self.memory));
+        }
+        self.write(spool_dir).await.map_err(NoBody::Spool)?;
+        match self.file {
+            Some((file, length)) => Ok(Body::File(file, length)),
+            None => Ok(Body::Memory(Vec::new())),
+        }
+    }
+}
+
+/// Collects the body that follows `head`. A client that asked for permission gets it only now
+/// that the size is known to be within the limit.
+///
+/// # Errors
+/// Why there is none; the connection is then of no further use.
+pub async fn collect(
+    connection: &mut Connection,
+    head: &Head,
+    limit: u64,
+    spool_dir: &Path,
+) -> Result<Body, NoBody> {
+    let length = match head.body {
+        Framing::None => return Ok(Body::Memory(Vec::new())),
+        Framing::Length(length) if length > limit => return Err(NoBody::TooLarge),
+        Framing::Length(length) => Some(length),
+        Framing::Chunked => None,
+    };
+    if head.expects_continue && connection.input().is_empty() {
+        connection.send(CONTINUE).await.map_err(|_| NoBody::Gone)?;
+    }
+    let mut collected = Collected { memory: Vec::new(), file: None, limit };
+    let mut chunks = ChunkedBody::new();
+    let begun = Instant::now();
+    loop {
+        let complete = match length {
+            Some(length) => take_length(connection, &mut collected, length, spool_dir).await?,
+            None => take_chunks(connection, &mut collected, &mut chunks, spool_dir).await?,
+        };
+        if complete {
+            return collected.finish(spool_dir).await;
+        }
+        let extra = Duration::from_secs(collected.len() / SLOWEST_RATE);
+        match connection.fill(begun + BODY + extra).await {
+            Some(Ok(count)) if count > 0 => {}
+            None => return Err(NoBody::TooSlow),
+            _ => return Err(NoBody::Gone),
+        }
+    }
+}
+
+async fn take_length(
+    connection: &mut Connection,
+    collected: &mut Collected,
+    length: u64,
+    spool_dir: &Path,
+) -> Result<bool, NoBody> {
+    let missing = usize::try_from(length - collected.len()).unwrap_or(usize::MAX);
+    let input = connection.input();
+    let count = missing.min(input.len());
+    let bytes = input.split_to(count);
+    collected.add(&bytes, spool_dir).await?;
+    Ok(count == missing)
+}
+
+async fn take_chunks(
+    connection: &mut Connection,
+    collected: &mut Collected,
+    chunks: &mut ChunkedBody,
+    spool_dir: &Path,
+) -> Result<bool, NoBody> {
+    let input = connection.input().split();
+    let mut rest = &input[..];
+    let mut complete = false;
+    while !rest.is_empty() && !complete {
+        let decoded = chunks.decode(rest).map_err(NoBody::Refused)?;
+        collected.add(decoded.data, spool_dir).await?;
+        rest = &rest[decoded.consumed..];
+        complete = decoded.complete;
+    }
+    connection.input().extend_from_slice(rest);
+    Ok(complete)
+}

@@ -1,0 +1,284 @@
+//! One client connection: reading heads and bodies off it, writing answers to it, and the
+//! time-outs that keep a slow client from holding anything but itself.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use maitred_http1::{Head, HeadParser, Limits, Refusal};
+use rustix::net::SendFlags;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use crate::files::{Residency, residency};
+
+/// How long a kept connection may be idle between two requests.
+pub const IDLE: Duration = Duration::from_secs(75);
+/// How long a client may take for a request's head, from its first byte (Apache's
+/// `RequestReadTimeout` starts with as much).
+pub const HEAD: Duration = Duration::from_secs(20);
+/// How long a client may take for a body, beside the time it gets for its size.
+pub const BODY: Duration = Duration::from_secs(20);
+/// How long a client may leave an answer untouched.
+pub const SEND: Duration = Duration::from_secs(60);
+/// Slowest rate of a body in bytes per second: each gives its sender more time.
+pub const SLOWEST_RATE: u64 = 500;
+/// How long, and for how many bytes, a connection is listened to after its last answer, so that
+/// the answer is not lost to a reset (RFC 9112 §9.6).
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// Room made for each read in bytes.
+const READ_BYTES: usize = 8 * 1024;
+/// Bytes a client may send ahead while its request is answered; it is then not read further.
+const AHEAD_BYTES: usize = 64 * 1024;
+/// Most bytes handed to one `sendfile`, so that one fast client cannot hold the thread.
+const SENDFILE_BYTES: u64 = 512 * 1024;
+
+/// One client connection.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    /// The client's address.
+    pub peer: SocketAddr,
+    local: Option<SocketAddr>,
+    input: BytesMut,
+    parser: HeadParser,
+    timer: Pin<Box<Sleep>>,
+}
+
+/// Why no request came.
+#[derive(Debug)]
+pub enum NoHead {
+    /// The client closed the connection, or did nothing with it for too long.
+    Closed,
+    /// It sent part of a head and then nothing for too long.
+    TooSlow,
+    /// It sent what is no request.
+    Refused(Refusal),
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    pub fn new(stream: TcpStream, peer: SocketAddr) -> Connection {
+        let timer = Box::pin(tokio::time::sleep_until(Instant::now() + IDLE));
+        let (input, parser) = (BytesMut::new(), HeadParser::new());
+        Connection { stream, peer, local: None, input, parser, timer }
+    }
+
+    /// The address the client connected to.
+    pub fn local(&mut self) -> SocketAddr {
+        let stream = &self.stream;
+        *self.local.get_or_insert_with(|| {
+            stream.local_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)))
+        })
+    }
+
+    /// What the client has sent and nobody has used yet.
+    pub fn input(&mut self) -> &mut BytesMut {
+        &mut self.input
+    }
+
+    /// Waits for the next request's head.
+    ///
+    /// # Errors
+    /// When none comes, or what comes is none.
+    pub async fn next_head(&mut self, limits: &Limits) -> Result<Head, NoHead> {
+        let mut deadline = Instant::now() + IDLE;
+        let mut begun = false;
+        loop {
+            match self.parser.parse(&mut self.input, limits) {
+                Ok(Some(head)) => return Ok(head),
+                Ok(None) => {}
+                Err(refusal) => return Err(NoHead::Refused(refusal)),
+            }
+            if !begun && !self.input.is_empty() {
+                begun = true;
+                deadline = Instant::now() + HEAD;
+            }
+            if !begun {
+                // An idle connection holds no buffer.
+                self.input = BytesMut::new();
+            }
+            match self.fill(deadline).await {
+                Some(Ok(count)) if count > 0 => {}
+                None if begun => return Err(NoHead::TooSlow),
+                _ => return Err(NoHead::Closed),
+            }
+        }
+    }
+
+    /// Reads more from the client: how many bytes, 0 at the end. `None` when the deadline passed.
+    pub async fn fill(&mut self, deadline: Instant) -> Option<io::Result<usize>> {
+        let Connection { stream, input, timer, .. } = self;
+        before(timer, deadline, read_more(stream, input)).await
+    }
+
+    /// Returns when the client has gone. What it sends meanwhile is kept for later, up to a
+    /// limit.
+    pub async fn client_gone(&mut self) {
+        while self.input.len() < AHEAD_BYTES {
+            match read_more(&self.stream, &mut self.input).await {
+                Ok(count) if count > 0 => {}
+                _ => return,
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Sends bytes without waiting; 0 when the client must read first.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self.stream.try_write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            sent => sent,
+        }
+    }
+
+    /// Waits until the client may be sent more.
+    ///
+    /// # Errors
+    /// When the client has gone or did not read for [`SEND`].
+    pub async fn sendable(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + SEND;
+        let Connection { stream, timer, .. } = self;
+        before(timer, deadline, stream.writable()).await.unwrap_or_else(|| Err(too_slow()))
+    }
+
+    /// Sends all of `bytes`.
+    ///
+    /// # Errors
+    /// As [`Connection::sendable`].
+    pub async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.try_send(bytes)? {
+                0 => self.sendable().await?,
+                sent => bytes = &bytes[sent..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a head that a file follows: the kernel keeps it back to fill a packet.
+    ///
+    /// # Errors
+    /// As [`Connection::sendable`].
+    pub async fn send_more(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+            let sent = self.stream.try_io(Interest::WRITABLE, || {
+                Ok(rustix::net::send(&self.stream, bytes, flags)?)
+            });
+            match sent {
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.sendable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a piece of a file, which the kernel copies by itself. A piece that is not in memory
+    /// is first read there by another thread.
+    ///
+    /// # Errors
+    /// As [`Connection::sendable`]; `UnexpectedEof` when the file has become shorter.
+    pub async fn send_file(
+        &mut self,
+        fd: &std::sync::Arc<OwnedFd>,
+        offset: u64,
+        length: u64,
+    ) -> io::Result<()> {
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            let piece = (end - at).min(SENDFILE_BYTES);
+            if residency(fd.as_ref(), at, piece) != Residency::Resident {
+                read_ahead(fd.clone(), at, piece).await?;
+            }
+            let stop = at + piece;
+            while at < stop {
+                let count = usize::try_from(stop - at).unwrap_or(usize::MAX);
+                let sent = self.stream.try_io(Interest::WRITABLE, || {
+                    Ok(rustix::fs::sendfile(&self.stream, fd.as_ref(), Some(&mut at), count)?)
+                });
+                match sent {
+                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.sendable().await?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the connection so that the client gets the answer it was sent last: says that nothing
+    /// more comes, and takes what still arrives for a while.
+    pub async fn close(mut self) {
+        let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write);
+        let deadline = Instant::now() + LINGER;
+        let mut taken = 0;
+        while taken < LINGER_BYTES {
+            self.input.clear();
+            match self.fill(deadline).await {
+                Some(Ok(count)) if count > 0 => taken += count,
+                _ => return,
+            }
+        }
+    }
+}
+
+fn too_slow() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the client did not read its answer")
+}
+
+async fn read_more(stream: &TcpStream, input: &mut BytesMut) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        input.reserve(READ_BYTES);
+        match stream.try_read_buf(input) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+    }
+}
+
+async fn read_ahead(fd: std::sync::Arc<OwnedFd>, offset: u64, length: u64) -> io::Result<()> {
+    let read = move || {
+        let mut buffer = vec![0; usize::try_from(length).unwrap_or(0)];
+        rustix::io::pread(fd.as_ref(), &mut buffer, offset).map(drop)
+    };
+    Ok(tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??)
+}
+
+/// What `task` yields, or nothing when the deadline passes first. The timer is set only when
+/// there is something to wait for, since setting it costs more than most requests take.
+pub async fn before<T>(
+    timer: &mut Pin<Box<Sleep>>,
+    deadline: Instant,
+    task: impl Future<Output = T>,
+) -> Option<T> {
+    let mut task = pin!(task);
+    let mut armed = false;
+    poll_fn(|cx| {
+        if let Poll::Ready(value) = task.as_mut().poll(cx) {
+            return Poll::Ready(Some(value));
+        }
+        if !armed {
+            armed = true;
+            timer.as_mut().reset(deadline);
+        }
+        timer.as_mut().poll(cx).map(|()| None)
+    })
+    .await
+}

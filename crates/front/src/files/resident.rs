@@ -1,0 +1,47 @@
+//! Whether a piece of a file can be sent without waiting for the disk.
+
+use std::io::IoSliceMut;
+use std::os::fd::AsFd;
+
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+/// What the page cache says of a piece of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Residency {
+    /// It is in memory.
+    Resident,
+    /// It must be read from the disk first.
+    Cold,
+    /// The file system cannot tell (overlayfs and older tmpfs, for two).
+    Unknown,
+}
+
+/// Asks for the first and the last byte of the piece, without waiting (`RWF_NOWAIT` of preadv2(2)).
+///
+/// Read-ahead fills the page cache from front to back, so a piece whose last byte is there is there
+/// as a rule. This is a hint, and memory pressure may take the pages the next moment: after one
+/// read-ahead of a piece, send it.
+pub fn residency(fd: impl AsFd, offset: u64, len: u64) -> Residency {
+    let Some(last) = len.checked_sub(1).and_then(|more| offset.checked_add(more)) else {
+        return Residency::Resident;
+    };
+    match probe(&fd, offset) {
+        Residency::Resident if last != offset => probe(&fd, last),
+        other => other,
+    }
+}
+
+fn probe(fd: &impl AsFd, offset: u64) -> Residency {
+    let mut byte = [0];
+    match preadv2(
+        fd,
+        &mut [IoSliceMut::new(&mut byte)],
+        offset,
+        ReadWriteFlags::NOWAIT,
+    ) {
+        // Zero bytes: behind the end, where there is nothing to wait for.
+        Ok(_) => Residency::Resident,
+        Err(Errno::AGAIN | Errno::INTR) => Residency::Cold,
+        Err(_) => Residency::Unknown,
+    }
+}

@@ -1,0 +1,24 @@
+//! The front: the process that owns client connections, static files and every queue.
+//!
+//! [`run::run`] is the process; `request.rs` is the life of a request and reads as all of the
+//! data flow.
+
+mod access;
+mod body;
+mod clock;
+mod connection;
+pub mod files;
+mod params;
+mod pool;
+mod request;
+pub mod route;
+mod run;
+mod script;
+mod shared;
+mod sites;
+mod source;
+mod spool;
+mod supervisor;
+mod upstream;
+
+pub use run::run;

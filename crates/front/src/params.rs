@@ -1,0 +1,194 @@
+//! A request as FastCGI parameters: what becomes `$_SERVER`, as nginx's packaged `fastcgi_params`
+//! with php-fpm behind it would fill it.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use maitred_fastcgi::{ParamTooLong, RequestWriter, write_stdin, write_stdin_end};
+use maitred_http1::Head;
+
+use crate::body::Body;
+use crate::route::Script;
+use crate::sites::host_name;
+
+/// FastCGI request id used on every link: each carries one request at a time.
+pub const REQUEST_ID: u16 = 1;
+/// Most bytes of encoded parameters: they must fit a seat's request ring with room to spare.
+pub const MAX_PARAMS_BYTES: usize = maitred_seat::REQUEST_RING_BYTES - 8 * 1024;
+
+const SOFTWARE: &[u8] = concat!("maitred/", env!("CARGO_PKG_VERSION")).as_bytes();
+
+/// What of a request goes to PHP.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Its head.
+    pub head: &'a Head,
+    /// Its body.
+    pub body: &'a Body,
+    /// The script it is for.
+    pub script: &'a Script,
+    /// The site's document root.
+    pub document_root: &'a [u8],
+    /// The client.
+    pub peer: SocketAddr,
+    /// The address it connected to.
+    pub local: SocketAddr,
+}
+
+/// The parameters do not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge;
+
+impl From<ParamTooLong> for TooLarge {
+    fn from(_: ParamTooLong) -> TooLarge {
+        TooLarge
+    }
+}
+
+/// Encodes a call: all parameters, and the body if it is in memory.
+///
+/// # Errors
+/// When the parameters are larger than [`MAX_PARAMS_BYTES`].
+pub fn encode(call: &Call<'_>) -> Result<Vec<u8>, TooLarge> {
+    let mut out = Vec::with_capacity(2048);
+    let mut request = RequestWriter::new(&mut out, REQUEST_ID, false);
+    write_params(&mut request, call)?;
+    request.finish();
+    if out.len() > MAX_PARAMS_BYTES {
+        return Err(TooLarge);
+    }
+    if let Body::Memory(bytes) = call.body {
+        if !bytes.is_empty() {
+            write_stdin(&mut out, REQUEST_ID, bytes);
+        }
+        write_stdin_end(&mut out, REQUEST_ID);
+    }
+    Ok(out)
+}
+
+fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), TooLarge> {
+    let Call { head, script, .. } = call;
+    let uri = [&script.script_name[..], &script.path_info[..]].concat();
+    let (mut ip, mut number) = (Text::default(), itoa::Buffer::new());
+    request
+        .param(b"SCRIPT_FILENAME", &script.script_filename)?
+        .param(b"PATH_INFO", &script.path_info)?
+        .param(b"QUERY_STRING", head.query().unwrap_or("").as_bytes())?
+        .param(b"REQUEST_METHOD", head.method().as_bytes())?
+        .param(b"CONTENT_TYPE", head.header("content-type").unwrap_or(b""))?;
+    match head.body {
+        maitred_http1::Framing::None => request.param(b"CONTENT_LENGTH", b"")?,
+        _ => request.param(b"CONTENT_LENGTH", number.format(call.body.len()).as_bytes())?,
+    };
+    request
+        .param(b"SCRIPT_NAME", &script.script_name)?
+        .param(b"REQUEST_URI", head.target().as_bytes())?
+        .param(b"DOCUMENT_URI", &uri)?
+        .param(b"DOCUMENT_ROOT", call.document_root)?
+        .param(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?
+        .param(b"REQUEST_SCHEME", b"http")?
+        .param(b"GATEWAY_INTERFACE", b"CGI/1.1")?
+        .param(b"SERVER_SOFTWARE", SOFTWARE)?
+        .param(b"REMOTE_ADDR", ip.of(call.peer.ip()))?
+        .param(b"REMOTE_PORT", number.format(call.peer.port()).as_bytes())?
+        .param(b"REMOTE_USER", &basic_user(head.header("authorization")))?
+        .param(b"SERVER_ADDR", ip.of(call.local.ip()))?
+        .param(b"SERVER_PORT", number.format(call.local.port()).as_bytes())?
+        .param(b"SERVER_NAME", host_name(head.host()).as_bytes())?
+        .param(b"REDIRECT_STATUS", b"200")?
+        .param(b"HTTP_HOST", head.host().as_bytes())?;
+    write_headers(request, head)
+}
+
+/// The user of HTTP's basic authentication (RFC 7617), which PHP checks or nobody.
+fn basic_user(authorization: Option<&[u8]>) -> Vec<u8> {
+    let Some((b"Basic " | b"basic ", token)) = authorization.and_then(|a| a.split_at_checked(6))
+    else {
+        return Vec::new();
+    };
+    let mut user = decode_base64(token);
+    match user.iter().position(|&byte| byte == b':') {
+        Some(colon) => user.truncate(colon),
+        None => user.clear(),
+    }
+    if user.iter().any(u8::is_ascii_control) {
+        user.clear();
+    }
+    user
+}
+
+fn decode_base64(token: &[u8]) -> Vec<u8> {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.decode(token).unwrap_or_default()
+}
+
+/// Every header as `HTTP_NAME`. A name with anything but letters, digits and dashes is left out,
+/// as nginx does: an underscore in it could pass for a dash. `Proxy` is left out because programs
+/// take `HTTP_PROXY` for a setting (CVE-2016-5385). Several headers of a name are one list.
+fn write_headers(request: &mut RequestWriter<'_>, head: &Head) -> Result<(), TooLarge> {
+    let headers: Vec<(&[u8], &[u8])> = head.headers().collect();
+    let mut joined = Vec::new();
+    for (index, (name, value)) in headers.iter().enumerate() {
+        let same = |other: &(&[u8], &[u8])| {
+            other.0.len() == name.len() && other.0.eq_ignore_ascii_case(name)
+        };
+        if !is_passed_on(name) || headers[..index].iter().any(same) {
+            continue;
+        }
+        let mut value: &[u8] = value;
+        if headers[index + 1..].iter().any(same) {
+            let separator: &[u8] =
+                if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
+            let all: Vec<&[u8]> =
+                headers.iter().filter(|header| same(header)).map(|header| header.1).collect();
+            joined = all.join(separator);
+            value = &joined;
+        }
+        let mut variable = Text::default();
+        request.param(variable.http(name), value)?;
+    }
+    drop(joined);
+    Ok(())
+}
+
+fn is_passed_on(name: &[u8]) -> bool {
+    let plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    plain
+        && name.len() <= Text::NAME_BYTES
+        && !name.eq_ignore_ascii_case(b"host")
+        && !name.eq_ignore_ascii_case(b"proxy")
+}
+
+/// A short text that is formatted without an allocation.
+struct Text {
+    bytes: [u8; Text::BYTES],
+}
+
+impl Default for Text {
+    fn default() -> Text {
+        Text { bytes: [0; Text::BYTES] }
+    }
+}
+
+impl Text {
+    const BYTES: usize = 256;
+    /// Longest header name that is passed on, in bytes.
+    const NAME_BYTES: usize = Text::BYTES - 5;
+
+    fn http(&mut self, name: &[u8]) -> &[u8] {
+        self.bytes[..5].copy_from_slice(b"HTTP_");
+        for (place, byte) in self.bytes[5..].iter_mut().zip(name) {
+            *place = if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+        }
+        &self.bytes[..5 + name.len()]
+    }
+
+    /// An address; one of IPv4 that came over IPv6 is written as IPv4.
+    fn of(&mut self, ip: IpAddr) -> &[u8] {
+        let mut rest = &mut self.bytes[..];
+        let room = rest.len();
+        let _ = write!(rest, "{}", ip.to_canonical());
+        let left = rest.len();
+        &self.bytes[..room - left]
+    }
+}

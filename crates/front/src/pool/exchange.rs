@@ -1,0 +1,303 @@
+//! One request on its way through a pool: waiting, lent to a worker, answered.
+//!
+//! An exchange is shared by the task that serves the client, the pool's queue, and the front
+//! thread that empties answer rings ([`super::local`]).
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use maitred_seat::{Began, Lent};
+
+use super::Pool;
+
+/// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
+/// is more stays in the ring, and a worker with more than that to say waits.
+const ANSWER_AHEAD_BYTES: usize = 256 * 1024;
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The worker is through with it.
+    Finished,
+    /// The worker died over it.
+    WorkerDied,
+    /// The worker broke the rules of the seat link.
+    Broken,
+}
+
+/// What happened to an exchange.
+#[derive(Debug)]
+pub enum Event {
+    /// A worker was found for it.
+    Lent,
+    /// More of the answer: FastCGI records, cut anywhere.
+    Answer(Vec<u8>),
+    /// There is room for more of the request.
+    Room,
+    /// It is over; nothing more comes.
+    Ended(Ended),
+}
+
+/// One request on its way.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The pool it is for.
+    pub pool: Arc<Pool>,
+    /// The front thread whose task waits for the answer.
+    pub thread: u32,
+    /// The request's first FastCGI records; all of its head, and its body if that is small.
+    request: Vec<u8>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lent: Option<Lent>,
+    /// Told the task that it was lent.
+    lent_told: bool,
+    was_lent: bool,
+    /// Bytes of the request that are in the ring or have been.
+    sent: usize,
+    wants_room: bool,
+    answer: Vec<u8>,
+    ended: Option<Ended>,
+    /// Nobody waits for the answer any more.
+    left: bool,
+    script_micros: u64,
+    waker: Option<Waker>,
+}
+
+impl PartialEq for Exchange {
+    fn eq(&self, other: &Exchange) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Exchange {
+    /// An exchange that nobody has taken yet.
+    pub fn new(pool: Arc<Pool>, thread: u32, request: Vec<u8>) -> Arc<Exchange> {
+        Arc::new(Exchange { pool, thread, request, state: Mutex::default() })
+    }
+
+    /// One that an earlier front began: it is waited for and its answer thrown away.
+    pub fn orphan(pool: Arc<Pool>, thread: u32, lent: Lent) -> Arc<Exchange> {
+        let state = State { lent: Some(lent), left: true, was_lent: true, ..State::default() };
+        Arc::new(Exchange { pool, thread, request: Vec::new(), state: Mutex::new(state) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queue found a place: writes the request there. False when nobody wants it any more.
+    pub fn lend(&self, place: super::queue::Place) {
+        let mut state = self.lock();
+        let link = self.pool.link();
+        let (lent, sent) =
+            link.offer(place.seat, place.slot, place.incarnation, self.thread, &self.request);
+        state.sent = sent;
+        state.was_lent = true;
+        if state.left {
+            link.leave(&lent);
+        }
+        state.lent = Some(lent);
+        if !state.lent_told {
+            wake(&mut state);
+        }
+    }
+
+    /// The queue needs the request elsewhere. False when the worker has begun it.
+    pub fn take_back(&self) -> bool {
+        let mut state = self.lock();
+        let taken = state.lent.as_ref().is_some_and(|lent| self.pool.link().take_back(lent));
+        if taken {
+            state.lent = None;
+        }
+        taken
+    }
+
+    /// The worker it was lent to is dead. True when it had not begun, so that another may run it.
+    pub fn worker_died(&self) -> bool {
+        let mut state = self.lock();
+        let Some(mut lent) = state.lent.take() else {
+            return state.ended.is_none() && !state.left;
+        };
+        let link = self.pool.link();
+        if link.take_back(&lent) {
+            return !state.left;
+        }
+        let done = link.progress(&lent) == Ok(Began::Done);
+        let drained = link.drain(&mut lent, usize::MAX, &mut state.answer);
+        link.release(lent);
+        state.ended = Some(match (done, drained) {
+            (true, Ok(_)) => Ended::Finished,
+            (false, Ok(_)) => Ended::WorkerDied,
+            (_, Err(_)) => Ended::Broken,
+        });
+        wake(&mut state);
+        false
+    }
+
+    /// Looks whether the worker has written something and takes it. True when there was news.
+    pub fn pump(self: &Arc<Exchange>) -> bool {
+        let mut state = self.lock();
+        let news = self.take_answer(&mut state);
+        let finished = state.ended.is_some().then(|| state.lent.take()).flatten();
+        if news {
+            wake(&mut state);
+        }
+        drop(state);
+        if let Some(lent) = finished {
+            self.pool.finished(lent, self);
+        }
+        news
+    }
+
+    /// As [`Exchange::pump`], and whether there is nothing more to look after: what comes after
+    /// the end of a dead worker is told by its death.
+    pub fn look(self: &Arc<Exchange>) -> (bool, bool) {
+        let news = self.pump();
+        (news, self.lock().ended.is_some())
+    }
+
+    fn take_answer(&self, state: &mut State) -> bool {
+        let State { lent: Some(lent), answer, .. } = state else { return false };
+        let link = self.pool.link();
+        // The state first: what a finished worker has written is then all there.
+        let began = link.progress(lent);
+        let ahead = if state.left { usize::MAX } else { ANSWER_AHEAD_BYTES };
+        let drained = link.drain(lent, ahead.saturating_sub(answer.len()), answer);
+        if state.left {
+            answer.clear();
+        }
+        match (began, drained) {
+            (Err(_), _) | (_, Err(_)) => {
+                self.pool.broken(lent);
+                state.ended = Some(Ended::Broken);
+                // The slot stays taken until the worker is dead.
+                state.lent = None;
+                true
+            }
+            (Ok(Began::Done), Ok(_)) if !link.has_answer(lent) => {
+                let board = link.seat_board(lent.seat());
+                state.script_micros = board.request_took.load(Ordering::Relaxed);
+                state.ended = Some(Ended::Finished);
+                true
+            }
+            (Ok(_), Ok(count)) => {
+                let room = state.wants_room && link.room(lent).is_ok_and(|room| room > 0);
+                count > 0 || room
+            }
+        }
+    }
+
+    /// Whether a worker has it, or had it.
+    pub fn is_lent(&self) -> bool {
+        self.lock().was_lent
+    }
+
+    /// Whether a worker has begun it: it must not simply be run again.
+    pub fn has_begun(&self) -> bool {
+        let state = self.lock();
+        let begun = |lent| self.pool.link().progress(lent) != Ok(Began::NotYet);
+        state.ended.is_some() || state.lent.as_ref().is_some_and(begun)
+    }
+
+    /// What happens next. The task's side.
+    pub fn poll_event(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<Event> {
+        self.pump();
+        let mut state = self.lock();
+        if state.was_lent && !state.lent_told {
+            state.lent_told = true;
+            return Poll::Ready(Event::Lent);
+        }
+        if !state.answer.is_empty() {
+            return Poll::Ready(Event::Answer(std::mem::take(&mut state.answer)));
+        }
+        if let Some(ended) = state.ended {
+            return Poll::Ready(Event::Ended(ended));
+        }
+        if let (true, Some(lent)) = (state.wants_room, &state.lent)
+            && self.pool.link().room(lent).is_ok_and(|room| room > 0)
+        {
+            state.wants_room = false;
+            return Poll::Ready(Event::Room);
+        }
+        if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            state.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Sends more of the request and returns how many bytes found room; asks to be told
+    /// ([`Event::Room`]) when that is not all of them.
+    pub fn feed(&self, bytes: &[u8]) -> usize {
+        let mut state = self.lock();
+        let mut fed = 0;
+        if state.sent < self.request.len() {
+            state.wants_room = true;
+            let from = state.sent;
+            if let Some(lent) = &mut state.lent
+                && let Ok(count) = self.pool.link().feed(lent, &self.request[from..])
+            {
+                state.sent += count;
+            }
+            if state.sent < self.request.len() {
+                return 0;
+            }
+        }
+        if let Some(lent) = &mut state.lent
+            && let Ok(count) = self.pool.link().feed(lent, bytes)
+        {
+            fed = count;
+        }
+        state.wants_room = fed < bytes.len();
+        fed
+    }
+
+    /// Whether the request's first records have not found room yet.
+    pub fn is_partly_sent(&self) -> bool {
+        self.lock().sent < self.request.len()
+    }
+
+    /// The answer is complete although the script runs on (`fastcgi_finish_request`): it is left
+    /// to run, and what it still says is thrown away.
+    pub fn detach(&self) {
+        let mut state = self.lock();
+        state.left = true;
+        state.waker = None;
+    }
+
+    /// Has the worker ended that runs this.
+    pub fn end_worker(&self, why: &str) {
+        if let Some(lent) = &self.lock().lent {
+            self.pool.end_worker(lent.seat(), lent.incarnation(), why);
+        }
+    }
+
+    /// How long the worker says that its last script took, in microseconds, while this exchange
+    /// has just ended.
+    pub fn script_micros(&self) -> u64 {
+        self.lock().script_micros
+    }
+
+    /// Nobody wants the answer any more.
+    pub fn leave(self: &Arc<Exchange>) {
+        if self.pool.cancel(self) {
+            return;
+        }
+        let mut state = self.lock();
+        state.left = true;
+        state.waker = None;
+        if let Some(lent) = &state.lent {
+            self.pool.link().leave(lent);
+        }
+    }
+}
+
+fn wake(state: &mut State) {
+    if let Some(waker) = state.waker.take() {
+        waker.wake();
+    }
+}

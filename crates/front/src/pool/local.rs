@@ -1,0 +1,167 @@
+//! What each front thread keeps for itself: the exchanges it waits for, and the hooks that look
+//! after them when the thread is about to sleep, has woken, or has been busy for a while.
+//!
+//! A worker wakes a front thread only if that thread has said that it sleeps. So before it does,
+//! it says so and then looks once more; and a thread that never sleeps looks every
+//! [`POLLS_BETWEEN_LOOKS`] polls.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use maitred_seat::Asleep;
+
+use super::Pool;
+use super::exchange::Exchange;
+
+/// A busy thread looks for answers at least this often, in polls of its tasks. tokio looks for
+/// new socket events every 61.
+pub const POLLS_BETWEEN_LOOKS: u32 = 16;
+
+/// Exchanges that another thread found a place for.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    any: AtomicBool,
+    exchanges: Mutex<Vec<Arc<Exchange>>>,
+}
+
+impl Inbox {
+    /// Leaves an exchange for the thread it belongs to. That thread need not be woken: the worker
+    /// will do so.
+    pub fn put(&self, exchange: Arc<Exchange>) {
+        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn empty_into(&self, list: &mut Vec<Arc<Exchange>>) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
+        self.any.store(false, Ordering::Relaxed);
+        list.append(&mut exchanges);
+        true
+    }
+}
+
+struct Local {
+    thread: u32,
+    pools: Vec<Arc<Pool>>,
+    inboxes: Arc<[Inbox]>,
+    followed: RefCell<Vec<Arc<Exchange>>>,
+    announced: RefCell<Vec<(usize, Asleep)>>,
+    polls: Cell<u32>,
+}
+
+thread_local! {
+    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+}
+
+/// Prepares this thread.
+pub fn set_up(thread: u32, pools: Vec<Arc<Pool>>, inboxes: Arc<[Inbox]>) {
+    LOCAL.with(|local| {
+        *local.borrow_mut() = Some(Local {
+            thread,
+            pools,
+            inboxes,
+            followed: RefCell::default(),
+            announced: RefCell::default(),
+            polls: Cell::new(0),
+        });
+    });
+}
+
+/// Looks after an exchange from now on, until it is over.
+pub fn follow(exchange: Arc<Exchange>) {
+    with(|local| local.followed.borrow_mut().push(exchange));
+}
+
+/// The thread is about to sleep.
+pub fn before_park() {
+    with(|local| {
+        if local.look() {
+            return;
+        }
+        local.announce();
+        if local.look() {
+            local.withdraw();
+        }
+    });
+}
+
+/// The thread has woken.
+pub fn after_unpark() {
+    with(|local| {
+        local.withdraw();
+        local.look();
+    });
+}
+
+fn with(act: impl FnOnce(&Local)) {
+    LOCAL.with(|local| {
+        if let Some(local) = local.borrow().as_ref() {
+            act(local);
+        }
+    });
+}
+
+impl Local {
+    /// Takes what workers have written. True when there was anything.
+    fn look(&self) -> bool {
+        // Emptying a ring can place further exchanges, which are followed while we go.
+        let mut list = std::mem::take(&mut *self.followed.borrow_mut());
+        let mut news = self.inboxes[self.thread as usize].empty_into(&mut list);
+        list.retain(|exchange| {
+            let (changed, over) = exchange.look();
+            news |= changed;
+            !over
+        });
+        let mut followed = self.followed.borrow_mut();
+        list.append(&mut followed);
+        *followed = list;
+        news
+    }
+
+    fn announce(&self) {
+        let mut announced = self.announced.borrow_mut();
+        for (index, pool) in self.pools.iter().enumerate() {
+            if pool.interests(self.thread) {
+                announced.push((index, pool.link().announce_sleep(self.thread)));
+            }
+        }
+    }
+
+    fn withdraw(&self) {
+        for (index, asleep) in self.announced.borrow_mut().drain(..) {
+            self.pools[index].link().awake(self.thread, asleep);
+        }
+    }
+}
+
+/// A task that lets its thread look for answers while it is busy.
+pub struct Paced<F>(Pin<Box<F>>);
+
+impl<F> Paced<F> {
+    /// Paces `task`.
+    pub fn new(task: F) -> Paced<F> {
+        Paced(Box::pin(task))
+    }
+}
+
+impl<F: Future> Future for Paced<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        with(|local| {
+            let polls = local.polls.get() + 1;
+            local.polls.set(polls % POLLS_BETWEEN_LOOKS);
+            if polls == POLLS_BETWEEN_LOOKS {
+                local.look();
+            }
+        });
+        self.0.as_mut().poll(cx)
+    }
+}

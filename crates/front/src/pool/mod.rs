@@ -1,0 +1,285 @@
+//! A pool as the front sees it: one queue, and a seat link to its workers.
+
+pub mod exchange;
+pub mod local;
+pub mod queue;
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use maitred_control::FromFront;
+use maitred_seat::{FrontEnd, Lent};
+
+use crate::supervisor::Supervisor;
+use exchange::Exchange;
+use local::Inbox;
+use queue::{Next, Place, Queue, Submitted};
+
+/// Scripts that take less than this, in microseconds, let the next request wait in the second
+/// slot of a busy seat ("well under a millisecond").
+const SHORT_SCRIPT_MICROS: u32 = 500;
+
+/// Share of a new measurement in the average script time: one eighth, as in TCP's smoothed round
+/// trip time (RFC 6298 §2).
+const AVERAGE_SHIFT: u32 = 3;
+
+/// The queue is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueFull;
+
+/// A pool.
+#[derive(Debug)]
+pub struct Pool {
+    /// Its settings.
+    pub settings: maitred_config::Pool,
+    link: FrontEnd,
+    queue: Mutex<Queue<Arc<Exchange>>>,
+    inboxes: Arc<[Inbox]>,
+    /// Exchanges of each front thread that wait or are lent.
+    interest: Vec<AtomicU32>,
+    average_micros: AtomicU32,
+    supervisor: Arc<Supervisor>,
+    events: Vec<OwnedFd>,
+}
+
+impl Pool {
+    /// A pool without workers, over its seat link.
+    pub fn new(
+        settings: maitred_config::Pool,
+        link: FrontEnd,
+        events: Vec<OwnedFd>,
+        inboxes: Arc<[Inbox]>,
+        supervisor: Arc<Supervisor>,
+    ) -> Pool {
+        let limit = settings.request_queue_length;
+        let board = link.board();
+        board.queue_limit.store(limit, Ordering::Relaxed);
+        board.queued.store(0, Ordering::Relaxed);
+        board.active.store(0, Ordering::Relaxed);
+        let queue = Mutex::new(Queue::new(link.seats(), limit as usize));
+        let interest = (0..link.threads()).map(|_| AtomicU32::new(0)).collect();
+        let average_micros = AtomicU32::new(u32::MAX);
+        Pool { settings, link, queue, inboxes, interest, average_micros, supervisor, events }
+    }
+
+    /// The seat link.
+    pub fn link(&self) -> &FrontEnd {
+        &self.link
+    }
+
+    /// What wakes front thread number `thread` when a worker has news.
+    pub fn event(&self, thread: u32) -> Option<&OwnedFd> {
+        self.events.get(thread as usize)
+    }
+
+    /// Whether a front thread waits for anything from this pool.
+    pub fn interests(&self, thread: u32) -> bool {
+        self.interest[thread as usize].load(Ordering::Relaxed) > 0
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue<Arc<Exchange>>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn scripts_are_short(&self) -> bool {
+        self.average_micros.load(Ordering::Relaxed) < SHORT_SCRIPT_MICROS
+    }
+
+    /// Gives a request to an idle worker or lets it wait. Call it on the thread that waits for
+    /// the answer.
+    ///
+    /// # Errors
+    /// When as many wait as may.
+    pub fn submit(
+        self: &Arc<Pool>,
+        thread: u32,
+        request: Vec<u8>,
+    ) -> Result<Arc<Exchange>, QueueFull> {
+        let exchange = Exchange::new(self.clone(), thread, request);
+        let mut queue = self.queue();
+        let submitted = queue.submit(exchange.clone(), self.scripts_are_short());
+        match submitted {
+            Submitted::Placed(place) => {
+                exchange.lend(place);
+                self.show_figures(&queue);
+                drop(queue);
+                self.link.wake(place.seat);
+                local::follow(exchange.clone());
+            }
+            Submitted::Waiting => {
+                self.show_figures(&queue);
+                let reached = &self.link.board().max_children_reached;
+                reached.fetch_add(1, Ordering::Relaxed);
+            }
+            Submitted::Full => return Err(QueueFull),
+        }
+        self.interest[thread as usize].fetch_add(1, Ordering::Relaxed);
+        Ok(exchange)
+    }
+
+    fn show_figures(&self, queue: &Queue<Arc<Exchange>>) {
+        let board = self.link.board();
+        let (queued, active) = (queue.waiting() as u32, queue.busy() as u32);
+        board.queued.store(queued, Ordering::Relaxed);
+        board.active.store(active, Ordering::Relaxed);
+        raise(&board.max_queued, queued);
+        raise(&board.max_active, active);
+    }
+
+    fn lose_interest(&self, thread: u32) {
+        self.interest[thread as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Takes a request out of the queue that no worker has. False when one has it.
+    pub fn cancel(&self, exchange: &Arc<Exchange>) -> bool {
+        let mut queue = self.queue();
+        let cancelled = queue.cancel(exchange);
+        if cancelled {
+            self.show_figures(&queue);
+            self.lose_interest(exchange.thread);
+        }
+        cancelled
+    }
+
+    /// A worker is through with what it was lent: the next request gets its place.
+    pub fn finished(self: &Arc<Pool>, lent: Lent, exchange: &Arc<Exchange>) {
+        let board = self.link.board();
+        board.accepted.fetch_add(1, Ordering::Relaxed);
+        self.measure(&lent);
+        let place =
+            Place { seat: lent.seat(), slot: lent.slot(), incarnation: lent.incarnation() };
+        self.link.release(lent);
+        self.lose_interest(exchange.thread);
+        let mut queue = self.queue();
+        queue.free(place);
+        self.settle(queue, place.seat);
+    }
+
+    /// The worker's word on how long its script took, as an average; it decides nothing but how
+    /// this pool's own requests wait.
+    fn measure(&self, lent: &Lent) {
+        let took = self.link.seat_board(lent.seat()).request_took.load(Ordering::Relaxed);
+        let took = u32::try_from(took).unwrap_or(u32::MAX);
+        let average = self.average_micros.load(Ordering::Relaxed);
+        let next = match average {
+            u32::MAX => took,
+            _ => average - (average >> AVERAGE_SHIFT) + (took >> AVERAGE_SHIFT),
+        };
+        self.average_micros.store(next.min(u32::MAX - 1), Ordering::Relaxed);
+    }
+
+    /// Does what the queue says is next for a seat, and wakes the workers it concerns once the
+    /// queue is free for others.
+    fn settle(self: &Arc<Pool>, mut queue: MutexGuard<'_, Queue<Arc<Exchange>>>, seat: u32) {
+        let mut placed = false;
+        loop {
+            match queue.next(seat, self.scripts_are_short()) {
+                Next::Run(exchange, place) => {
+                    self.hand_over(exchange, place);
+                    placed = true;
+                }
+                Next::TakeBack { item, from, to } => {
+                    if !self.fetch(&mut queue, item, from, to) {
+                        break;
+                    }
+                    placed = true;
+                }
+                Next::Rest => break,
+            }
+        }
+        self.show_figures(&queue);
+        drop(queue);
+        if placed {
+            self.link.wake(seat);
+        }
+    }
+
+    fn hand_over(&self, exchange: Arc<Exchange>, place: Place) {
+        exchange.lend(place);
+        self.inboxes[exchange.thread as usize].put(exchange);
+    }
+
+    /// Fetches a request that waits behind another; which of the two has begun, the slots say.
+    fn fetch(
+        &self,
+        queue: &mut Queue<Arc<Exchange>>,
+        item: Arc<Exchange>,
+        from: Place,
+        to: Place,
+    ) -> bool {
+        let sibling = queue.sibling(from);
+        let candidates = std::iter::once((item, from)).chain(sibling);
+        for (exchange, from) in candidates {
+            if exchange.take_back() {
+                queue.moved(exchange.clone(), from, to);
+                exchange.lend(to);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A worker sits in a seat. What an earlier front left there is waited for and thrown away.
+    pub fn seat_opened(self: &Arc<Pool>, seat: u32, incarnation: u32) {
+        if seat >= self.link.seats() {
+            return;
+        }
+        let left: Vec<_> = self
+            .link
+            .adopt(seat, incarnation)
+            .into_iter()
+            .map(|lent| (lent.slot(), Exchange::orphan(self.clone(), 0, lent)))
+            .collect();
+        for (_, exchange) in &left {
+            self.interest[0].fetch_add(1, Ordering::Relaxed);
+            self.inboxes[0].put(exchange.clone());
+        }
+        let mut queue = self.queue();
+        queue.open(seat, incarnation, left);
+        self.settle(queue, seat);
+    }
+
+    /// A seat's worker is dead: what it had not begun goes to others, the rest has failed.
+    pub fn seat_died(self: &Arc<Pool>, seat: u32, incarnation: u32) {
+        let mut queue = self.queue();
+        let had = queue.close(seat, incarnation);
+        for (_, exchange) in had.into_iter().rev() {
+            if exchange.worker_died() {
+                queue.put_back(exchange);
+            } else {
+                self.lose_interest(exchange.thread);
+            }
+        }
+        match queue.idle_seat() {
+            Some(idle) => self.settle(queue, idle),
+            None => self.show_figures(&queue),
+        }
+    }
+
+    /// Has a worker ended that keeps to no rules.
+    pub fn broken(&self, lent: &Lent) {
+        self.end_worker(lent.seat(), lent.incarnation(), "it broke the rules of the seat link");
+    }
+
+    /// Whether nothing waits and nothing runs.
+    pub fn is_quiet(&self) -> bool {
+        self.interest.iter().all(|interest| interest.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Asks the supervisor to end a worker.
+    pub fn end_worker(&self, seat: u32, incarnation: u32, why: &str) {
+        self.supervisor.report(&FromFront::EndWorker {
+            pool: self.settings.name.clone(),
+            seat,
+            incarnation,
+            why: why.to_owned(),
+        });
+    }
+}
+
+fn raise(mark: &AtomicU32, to: u32) {
+    if mark.load(Ordering::Relaxed) < to {
+        mark.store(to, Ordering::Relaxed);
+    }
+}

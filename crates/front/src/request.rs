@@ -1,0 +1,390 @@
+//! The life of a request: which site, which file or script, what answer, one line in the log.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use maitred_http1::{Answer, AnswerFraming, Framing, Head, Method, write_head};
+
+use crate::access::Answered;
+use crate::body::{self, Body, NoBody};
+use crate::clock::http_date;
+use crate::connection::Connection;
+use crate::files::{self, AnswerBody, Entry};
+use crate::params::{self, Call};
+use crate::route::{Route, Script};
+use crate::script::{Failure, Run, Sent, retry_after};
+use crate::shared::{Site, Thread};
+
+/// Times a request whose worker died before it had said anything is tried again, if doing it
+/// twice is as good as once.
+const RETRIES: u32 = 1;
+
+/// What becomes of the connection after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// The next request may come.
+    Keep,
+    /// It is closed once the client has what it was sent.
+    Close,
+}
+
+/// Answers one request.
+pub async fn serve(connection: &mut Connection, head: &Head, thread: &Arc<Thread>) -> After {
+    let begun = Instant::now();
+    let mut answered = Answered::default();
+    let after = answer(connection, head, thread, &mut answered).await;
+    if let Some(log) = &thread.shared.access_log {
+        log.write(connection.peer.ip(), head, begun, &answered);
+    }
+    match after {
+        Ok(after) if head.keep_alive && !thread.shared.is_draining() => after,
+        _ => After::Close,
+    }
+}
+
+async fn answer(
+    connection: &mut Connection,
+    head: &Head,
+    thread: &Arc<Thread>,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let Some(site) = thread.site_for(head.host()) else {
+        return refuse(connection, head, answered, 404, "No site is served under this name.").await;
+    };
+    match site.resolve(head.path(), head.query()) {
+        Route::File(entry) => send_file(connection, head, &entry, answered).await,
+        Route::Script(script) => {
+            run_script(connection, head, thread, site, &script, answered).await
+        }
+        Route::RedirectSlash(location) => {
+            let headers = [(&b"Location"[..], location.as_bytes())];
+            plain(connection, head, answered, 301, &headers, "").await
+        }
+        Route::Refused(refused) => {
+            refuse(connection, head, answered, refused.status, refused.why).await
+        }
+    }
+}
+
+struct Conditions<'a>(&'a Head);
+
+impl files::Conditions for Conditions<'_> {
+    fn method(&self) -> &str {
+        self.0.method()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let named = |header: &(&[u8], &[u8])| header.0.eq_ignore_ascii_case(name.as_bytes());
+        self.0.headers().find(named).and_then(|(_, value)| std::str::from_utf8(value).ok())
+    }
+}
+
+async fn send_file(
+    connection: &mut Connection,
+    head: &Head,
+    entry: &Entry,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let answer = files::answer(entry, &Conditions(head));
+    let after = discard_body(connection, head);
+    (answered.status, answered.bytes) = (answer.status, answer.length);
+    let memory: &[u8] = match &answer.body {
+        AnswerBody::Memory(bytes) => bytes,
+        _ => &[],
+    };
+    let mut out = Vec::with_capacity(256 + answer.headers.len() + memory.len());
+    write_status(&mut out, head, answer.status, after);
+    out.extend_from_slice(&answer.headers);
+    out.extend_from_slice(b"\r\n");
+    match &answer.body {
+        AnswerBody::Empty => connection.send(&out).await?,
+        AnswerBody::Memory(bytes) => {
+            out.extend_from_slice(bytes);
+            connection.send(&out).await?;
+        }
+        AnswerBody::File { fd, slice } => {
+            connection.send_more(&out).await?;
+            connection.send_file(fd, slice.offset, slice.len).await?;
+        }
+        AnswerBody::Multipart { fd, parts, closing } => {
+            connection.send_more(&out).await?;
+            for part in parts {
+                connection.send_more(&part.head).await?;
+                connection.send_file(fd, part.slice.offset, part.slice.len).await?;
+            }
+            connection.send(closing).await?;
+        }
+    }
+    Ok(after)
+}
+
+/// Status line, Server, Date and Connection of an answer whose other headers are ready-made.
+fn write_status(out: &mut Vec<u8>, head: &Head, status: u16, after: After) {
+    let answer = Answer {
+        version: head.version(),
+        status,
+        reason: None,
+        framing: AnswerFraming::NoBody,
+        keep_alive: head.keep_alive && after == After::Keep,
+        date: &http_date(),
+    };
+    write_head(out, &answer, []);
+    // The ready-made headers follow instead of the empty line.
+    out.truncate(out.len() - 2);
+}
+
+/// A body that nobody wants: one that has arrived is dropped, one that has not ends the
+/// connection, which is cheaper than to read it.
+fn discard_body(connection: &mut Connection, head: &Head) -> After {
+    match head.body {
+        Framing::None => After::Keep,
+        Framing::Length(length) => {
+            let input = connection.input();
+            match usize::try_from(length) {
+                Ok(length) if length <= input.len() => {
+                    drop(input.split_to(length));
+                    After::Keep
+                }
+                _ => After::Close,
+            }
+        }
+        Framing::Chunked => After::Close,
+    }
+}
+
+async fn run_script(
+    connection: &mut Connection,
+    head: &Head,
+    thread: &Arc<Thread>,
+    site: &Site,
+    script: &Script,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let spool_dir = &thread.shared.config.spool_dir;
+    let limit = site.settings.max_body_size;
+    let body = match body::collect(connection, head, limit, spool_dir).await {
+        Ok(body) => body,
+        Err(no_body) => return refuse_body(connection, head, answered, no_body).await,
+    };
+    let local = connection.local();
+    let document_root = site.document_root();
+    let call =
+        Call { head, body: &body, script, document_root, peer: connection.peer, local };
+    let Ok(request) = params::encode(&call) else {
+        let why = "The request's headers are too large for a script.";
+        return refuse_close(connection, head, answered, 431, why).await;
+    };
+    let name = String::from_utf8_lossy(&script.script_filename);
+    let keep_alive = head.keep_alive && !thread.shared.is_draining();
+    let run = Run {
+        backend: &site.backend,
+        head,
+        body: &body,
+        script: &name,
+        keep_alive,
+        spool_dir: spool_dir.clone(),
+    };
+    attempt(connection, thread, &run, &body, request, answered).await
+}
+
+async fn attempt(
+    connection: &mut Connection,
+    thread: &Arc<Thread>,
+    run: &Run<'_>,
+    body: &Body,
+    request: Vec<u8>,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let begun = Instant::now();
+    let mut tries = 0;
+    loop {
+        let mut sent = Sent::default();
+        let spare = if tries < RETRIES && run.head.kind().is_idempotent() {
+            Some(request.clone())
+        } else {
+            None
+        };
+        let outcome = run.run(connection, thread.number, request.clone(), &mut sent).await;
+        *answered = sent.answered;
+        let failure = match outcome {
+            Ok(()) if sent.reusable => return Ok(After::Keep),
+            Ok(()) => return Ok(After::Close),
+            Err(failure) => failure,
+        };
+        if let (Failure::WorkerDied { silent: true }, Some(_)) = (&failure, &spare) {
+            tracing::warn!("{}: {}: its worker died; tried again", run.backend.name(), run.script);
+            tries += 1;
+            continue;
+        }
+        let waited = begun.elapsed();
+        return fail(connection, run, body, &failure, waited, &sent, answered).await;
+    }
+}
+
+async fn fail(
+    connection: &mut Connection,
+    run: &Run<'_>,
+    body: &Body,
+    failure: &Failure,
+    waited: std::time::Duration,
+    sent: &Sent,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let (status, why) = explain(failure);
+    let bytes = body.len();
+    let (backend, script) = (run.backend.name(), run.script);
+    let (method, target) = (run.head.method(), run.head.target());
+    match failure {
+        Failure::ClientLeft | Failure::LeftQueue => {
+            tracing::debug!("{backend}: {script}: {why} ({method} {target})");
+            answered.status = status;
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        Failure::Invalid(detail) | Failure::Unreachable(detail) => {
+            tracing::error!("{backend}: {script}: {status}: {why}: {detail} ({method} {target})");
+        }
+        _ => tracing::error!(
+            "{backend}: {script}: {status} after {:.3} s: {why} ({method} {target}, {bytes} bytes)",
+            waited.as_secs_f64()
+        ),
+    }
+    if sent.begun {
+        // Half an answer cannot be mended; the client sees it end too early.
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    if status == 503 {
+        let seconds = retry_after(waited).to_string();
+        let headers = [(&b"Retry-After"[..], seconds.as_bytes())];
+        return plain(connection, run.head, answered, status, &headers, why).await;
+    }
+    plain(connection, run.head, answered, status, &[], why).await
+}
+
+/// Which status each failure gets, and the sentence that goes with it.
+fn explain(failure: &Failure) -> (u16, &'static str) {
+    match failure {
+        Failure::QueueFull => (503, "All workers are busy and the queue is full."),
+        Failure::QueueTimeout => (503, "No worker became free in time."),
+        Failure::LeftQueue => (499, "The client left before its script began."),
+        Failure::ClientLeft => (499, "The client left."),
+        Failure::Terminated => (504, "The script ran longer than request_terminate_timeout."),
+        Failure::WorkerDied { .. } => (502, "The worker died while it ran the script."),
+        Failure::Invalid(_) => (502, "The script's answer is not valid."),
+        Failure::Unreachable(_) => (502, "The upstream server cannot be reached."),
+        Failure::Body(_) => (500, "The request's body could not be read back from disk."),
+    }
+}
+
+async fn refuse_body(
+    connection: &mut Connection,
+    head: &Head,
+    answered: &mut Answered,
+    no_body: NoBody,
+) -> io::Result<After> {
+    let (status, why) = match no_body {
+        NoBody::TooLarge => (413, "The body is larger than max_body_size allows."),
+        NoBody::TooSlow => (408, "The body came too slowly."),
+        NoBody::Gone => {
+            answered.status = 499;
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
+        NoBody::Spool(error) => {
+            tracing::error!("{} {}: its body cannot be kept: {error}", head.method(), head.target());
+            (507, "The body could not be kept: the disk is full or cannot be written.")
+        }
+    };
+    refuse_close(connection, head, answered, status, why).await
+}
+
+async fn refuse(
+    connection: &mut Connection,
+    head: &Head,
+    answered: &mut Answered,
+    status: u16,
+    why: &str,
+) -> io::Result<After> {
+    let after = discard_body(connection, head);
+    let kept = plain(connection, head, answered, status, &[], why).await?;
+    Ok(if after == After::Close { after } else { kept })
+}
+
+async fn refuse_close(
+    connection: &mut Connection,
+    head: &Head,
+    answered: &mut Answered,
+    status: u16,
+    why: &str,
+) -> io::Result<After> {
+    let out = plain_answer(head, answered, status, &[], why, false);
+    connection.send(&out).await?;
+    Ok(After::Close)
+}
+
+async fn plain(
+    connection: &mut Connection,
+    head: &Head,
+    answered: &mut Answered,
+    status: u16,
+    headers: &[(&[u8], &[u8])],
+    why: &str,
+) -> io::Result<After> {
+    let keeps = matches!(head.body, Framing::None) || connection.input().is_empty();
+    let keep_alive = head.keep_alive && keeps;
+    let out = plain_answer(head, answered, status, headers, why, keep_alive);
+    connection.send(&out).await?;
+    Ok(if keep_alive { After::Keep } else { After::Close })
+}
+
+/// An answer of our own: the status in words, and the cause.
+fn plain_answer(
+    head: &Head,
+    answered: &mut Answered,
+    status: u16,
+    headers: &[(&[u8], &[u8])],
+    why: &str,
+    keep_alive: bool,
+) -> Vec<u8> {
+    let body = format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status));
+    let answer = Answer {
+        version: head.version(),
+        status,
+        reason: None,
+        framing: AnswerFraming::Length(body.len() as u64),
+        keep_alive,
+        date: &http_date(),
+    };
+    let kind = [(&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..])];
+    let mut out = Vec::with_capacity(512);
+    write_head(&mut out, &answer, kind.into_iter().chain(headers.iter().copied()));
+    (answered.status, answered.bytes) = (status, 0);
+    if head.kind() != Method::Head {
+        answered.bytes = body.len() as u64;
+        out.extend_from_slice(body.as_bytes());
+    }
+    out
+}
+
+/// The answer to what is no request.
+pub fn refusal(refusal: maitred_http1::Refusal) -> Vec<u8> {
+    let status = refusal.status();
+    bare(status, refusal.reason())
+}
+
+/// An answer to a client whose request has no usable head.
+pub fn bare(status: u16, why: &str) -> Vec<u8> {
+    let body = format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status));
+    let answer = Answer {
+        version: maitred_http1::Version::Http11,
+        status,
+        reason: None,
+        framing: AnswerFraming::Length(body.len() as u64),
+        keep_alive: false,
+        date: &http_date(),
+    };
+    let mut out = Vec::with_capacity(512);
+    write_head(&mut out, &answer, [(&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..])]);
+    out.extend_from_slice(body.as_bytes());
+    out
+}

@@ -1,0 +1,440 @@
+//! Which file or script a path stands for.
+//!
+//! The rules are those of nginx's `try_files $uri $uri/ /index.php?$args` with `index` and a
+//! PATH_INFO that is found in the file system and never guessed. What is found is kept and checked
+//! again with one `stat` per request.
+
+mod beneath;
+mod path;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use percent_encoding::{CONTROLS, utf8_percent_encode};
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::files::{self, Body, Entry};
+use beneath::Opened;
+use table::{Expect, Table, Watch};
+
+pub use path::{CleanPath, Refused, clean_path};
+pub use table::Limits;
+
+/// Files with this ending are run, and never sent.
+const SCRIPT_EXTENSION: &[u8] = b".php";
+
+/// What a request path stands for.
+#[derive(Clone, Debug)]
+pub enum Route {
+    /// A file to send.
+    File(Arc<Entry>),
+    /// A script to run.
+    Script(Arc<Script>),
+    /// A directory that was asked for without its slash: 301 to this path (and query).
+    RedirectSlash(String),
+    /// Neither.
+    Refused(Refused),
+}
+
+/// A script, in the words of CGI (RFC 3875 §4.1). Paths are bytes: file names need not be UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// `SCRIPT_FILENAME`: the document root and the script's name.
+    pub script_filename: Vec<u8>,
+    /// `SCRIPT_NAME`: decoded, begins with a slash.
+    pub script_name: Vec<u8>,
+    /// `PATH_INFO`: decoded, empty or begins with a slash.
+    pub path_info: Vec<u8>,
+}
+
+/// What a site says about its document root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteFiles {
+    /// The document root, absolute. A symbolic link is looked up again whenever it may have moved.
+    pub root: PathBuf,
+    /// The names tried, in this order, for a directory.
+    pub index: Vec<String>,
+    /// Where a path goes that is no file: `/index.php`.
+    pub front_controller: Option<String>,
+}
+
+/// What a path led to, as it is kept.
+#[derive(Clone)]
+enum Target {
+    File(Arc<Entry>),
+    Script(Arc<Script>),
+    Redirect(Arc<str>),
+    Nothing,
+}
+
+impl Target {
+    /// Bytes of file contents, and descriptors, that are held by keeping this.
+    fn holds(&self) -> (usize, usize) {
+        match self {
+            Target::File(entry) => match entry.body() {
+                Body::Memory(bytes) => (bytes.len(), 0),
+                Body::File(_) => (0, 1),
+            },
+            _ => (0, 0),
+        }
+    }
+}
+
+/// A target and the looks by which it may be kept; none if it must not be.
+struct Found {
+    target: Target,
+    watches: Option<Vec<Watch>>,
+}
+
+/// Resolves the paths of one site in one front thread.
+pub struct Resolver {
+    site: SiteFiles,
+    /// `site.root` without slashes at the end, as bytes.
+    root_name: Vec<u8>,
+    root: OwnedFd,
+    /// Device and inode of `root`.
+    root_id: (u64, u64),
+    table: Table,
+}
+
+impl Resolver {
+    /// Opens the document root.
+    ///
+    /// # Errors
+    ///
+    /// The root's own error if it cannot be opened as a directory.
+    pub fn new(site: SiteFiles, limits: Limits) -> io::Result<Resolver> {
+        let root = open_root(&site.root)?;
+        let mut root_name = site.root.clone().into_os_string().into_vec();
+        while root_name.last() == Some(&b'/') {
+            root_name.pop();
+        }
+        Ok(Resolver {
+            site,
+            root_name,
+            root_id: file_id(&fs::fstat(&root)?),
+            root,
+            table: Table::new(limits),
+        })
+    }
+
+    /// What `raw_path` (the path of the request target, as it came) stands for. `query` is only
+    /// carried along into a redirect.
+    pub fn resolve(&mut self, raw_path: &str, query: Option<&str>) -> Route {
+        let path = match clean_path(raw_path) {
+            Ok(path) => path,
+            Err(refused) => return Route::Refused(refused),
+        };
+        let whole = path.names_end() == path.as_bytes().len();
+        if whole && let Some(target) = self.table.fresh(path.as_bytes()) {
+            return route(target, query);
+        }
+        match self.look_up(&path) {
+            Ok(found) => {
+                if whole && let Some(watches) = found.watches {
+                    self.table.insert(path.as_bytes(), &found.target, watches);
+                }
+                route(found.target, query)
+            }
+            Err(refused) => Route::Refused(refused),
+        }
+    }
+
+    /// How many paths are kept, the bytes of file contents in memory, and the open files.
+    pub fn kept(&self) -> (usize, usize, usize) {
+        let (memory, open_files) = self.table.held();
+        (self.table.len(), memory, open_files)
+    }
+
+    fn look_up(&mut self, path: &CleanPath<'_>) -> Result<Found, Refused> {
+        self.follow_root()?;
+        let name = path.as_bytes();
+        if path.names_end() < name.len() {
+            return match self.script_before(name, path.names_end())? {
+                Some(found) => Ok(found),
+                None if path.is_hidden() => {
+                    Err(not_found("names that begin with a dot are hidden"))
+                }
+                None => self.fall_back(Vec::new()),
+            };
+        }
+        match self.open(name, beneath::LOOK) {
+            Ok(opened) => match opened.kind() {
+                FileType::RegularFile if !path.ends_with_slash() => {
+                    self.regular(name, &opened, Vec::new())
+                }
+                FileType::RegularFile => self.script_or_fall_back(name),
+                FileType::Directory => self.directory(path),
+                _ => Err(not_found(
+                    "the path names neither a regular file nor a directory",
+                )),
+            },
+            Err(Errno::NOTDIR) => self.script_or_fall_back(name),
+            Err(error) if table::is_absence(error) => self.missing(name),
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    fn script_or_fall_back(&self, name: &[u8]) -> Result<Found, Refused> {
+        match self.script_before(name, name.len())? {
+            Some(found) => Ok(found),
+            None => self.missing(name),
+        }
+    }
+
+    fn missing(&self, name: &[u8]) -> Result<Found, Refused> {
+        let mut found = self.fall_back(vec![self.absent(name)?])?;
+        // When a script appears inside the path, the whole is still no file: no look would tell.
+        if script_ends(name, name.len()).next().is_some() {
+            found.watches = None;
+        }
+        Ok(found)
+    }
+
+    /// The script that ends at a slash at or before `names_end`, with the rest as its PATH_INFO.
+    /// From the left, so that a path has as many looks as it has existing directories that end in
+    /// `.php`, and one more.
+    fn script_before(&self, name: &[u8], names_end: usize) -> Result<Option<Found>, Refused> {
+        for end in script_ends(name, names_end) {
+            match self.open(&name[..end], beneath::LOOK) {
+                Ok(opened) if opened.kind() == FileType::RegularFile => {
+                    return Ok(Some(self.script(
+                        &name[..end],
+                        &name[end..],
+                        &opened,
+                        Vec::new(),
+                    )?));
+                }
+                Ok(opened) if opened.kind() == FileType::Directory => {}
+                Ok(_) => return Ok(None),
+                Err(error) if table::is_absence(error) => return Ok(None),
+                Err(error) => return Err(refusal(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn directory(&self, path: &CleanPath<'_>) -> Result<Found, Refused> {
+        let name = path.as_bytes();
+        let mut watches = Vec::new();
+        for index in &self.site.index {
+            let slash: &[u8] = if path.ends_with_slash() { b"" } else { b"/" };
+            let candidate = [name, slash, index.as_bytes()].concat();
+            match self.open(&candidate, beneath::LOOK) {
+                Ok(opened) if opened.kind() != FileType::RegularFile => {
+                    watches.push(self.watch(&candidate, Expect::Directory)?);
+                }
+                Ok(opened) if path.ends_with_slash() => {
+                    return self.regular(&candidate, &opened, watches);
+                }
+                Ok(opened) => {
+                    let location = path::encode_path(name) + "/";
+                    let watches = vec![self.watch(&candidate, still_there(&opened))?];
+                    return Ok(keep(Target::Redirect(location.into()), watches));
+                }
+                Err(error) if table::is_absence(error) => watches.push(self.absent(&candidate)?),
+                Err(error) => return Err(refusal(error)),
+            }
+        }
+        // An application whose own page this is would answer a redirect to the slash with one back.
+        watches.push(self.watch(name, Expect::Directory)?);
+        self.fall_back(watches)
+    }
+
+    /// A regular file: a script, an entry, or source that must not be sent.
+    fn regular(
+        &self,
+        name: &[u8],
+        seen: &Opened,
+        mut watches: Vec<Watch>,
+    ) -> Result<Found, Refused> {
+        if is_script(name) {
+            return self.script(name, b"", seen, watches);
+        }
+        if path::is_php_source(name) {
+            return Err(not_found(
+                "the file holds PHP source by its name, and is not a .php script",
+            ));
+        }
+        let opened = self.open(name, beneath::READ).map_err(refusal)?;
+        if opened.kind() != FileType::RegularFile {
+            return Err(not_found(
+                "the path names neither a regular file nor a directory",
+            ));
+        }
+        if opened.through_link {
+            let own = opened.real_name().map_err(refusal)?;
+            if path::is_dot_name(&own) || path::is_php_source(&own) {
+                return Err(not_found(
+                    "a symbolic link gives PHP source or a hidden file another name",
+                ));
+            }
+        }
+        let loaded = files::load(opened.fd, name)
+            .map_err(|error| refusal(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        let target = Target::File(Arc::new(loaded.entry));
+        let Some(identity) = loaded.settled else {
+            return Ok(Found {
+                target,
+                watches: None,
+            });
+        };
+        watches.push(self.watch(name, Expect::Unchanged(identity))?);
+        Ok(keep(target, watches))
+    }
+
+    fn script(
+        &self,
+        name: &[u8],
+        path_info: &[u8],
+        seen: &Opened,
+        mut watches: Vec<Watch>,
+    ) -> Result<Found, Refused> {
+        watches.push(self.watch(name, still_there(seen))?);
+        let script = Script {
+            script_filename: self.file_name(name),
+            script_name: name.to_vec(),
+            path_info: path_info.to_vec(),
+        };
+        Ok(keep(Target::Script(Arc::new(script)), watches))
+    }
+
+    /// The front controller, as long as `watches` (the reason why the path is no file) hold.
+    fn fall_back(&self, mut watches: Vec<Watch>) -> Result<Found, Refused> {
+        let Some(controller) = self.site.front_controller.as_deref().map(str::as_bytes) else {
+            return Ok(keep(Target::Nothing, watches));
+        };
+        match self.open(controller, beneath::LOOK) {
+            Ok(opened) if opened.kind() == FileType::RegularFile => {
+                let mut found = self.regular(controller, &opened, Vec::new())?;
+                if matches!(found.target, Target::Script(_)) {
+                    // If the script goes, the worker says so: that saves a look for each request.
+                    found.watches = Some(watches);
+                } else if let Some(own) = &mut found.watches {
+                    own.append(&mut watches);
+                }
+                Ok(found)
+            }
+            Ok(_) => Err(not_found("the front controller is not a regular file")),
+            Err(error) if table::is_absence(error) => {
+                watches.push(self.absent(controller)?);
+                Ok(keep(Target::Nothing, watches))
+            }
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    /// A deployment may have moved the link that the root's name leads through.
+    fn follow_root(&mut self) -> Result<(), Refused> {
+        let gone = |_| Refused {
+            status: 503,
+            why: "the document root cannot be opened at the moment",
+        };
+        let now = fs::stat(&self.site.root).map_err(gone)?;
+        if file_id(&now) != self.root_id {
+            self.root = open_root(&self.site.root).map_err(gone)?;
+            self.root_id = file_id(&fs::fstat(&self.root).map_err(gone)?);
+            self.table.clear();
+        }
+        Ok(())
+    }
+
+    fn open(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<Opened> {
+        beneath::open(self.root.as_fd(), name, flags)
+    }
+
+    fn absent(&self, name: &[u8]) -> Result<Watch, Refused> {
+        self.watch(name, Expect::Absent)
+    }
+
+    /// Watches go by name, not by the root's descriptor, so that they see the root move.
+    fn watch(&self, name: &[u8], expect: Expect) -> Result<Watch, Refused> {
+        let path = CString::new(self.file_name(name)).map_err(|_| Refused {
+            status: 400,
+            why: "the path holds a control byte",
+        })?;
+        Ok(Watch { path, expect })
+    }
+
+    fn file_name(&self, name: &[u8]) -> Vec<u8> {
+        [&self.root_name, name].concat()
+    }
+}
+
+fn open_root(root: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = beneath::LOOK | OFlags::DIRECTORY;
+    fs::open(root.as_os_str().as_bytes(), flags, Mode::empty())
+}
+
+/// Where, up to `names_end`, a script's name could end and its PATH_INFO begin.
+fn script_ends(name: &[u8], names_end: usize) -> impl Iterator<Item = usize> {
+    let slashes = memchr::memchr_iter(b'/', name).take_while(move |end| *end <= names_end);
+    slashes.filter(|end| is_script(&name[..*end]))
+}
+
+fn file_id(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+fn is_script(name: &[u8]) -> bool {
+    let stem = name.strip_suffix(SCRIPT_EXTENSION);
+    stem.is_some_and(|stem| !stem.is_empty() && !stem.ends_with(b"/"))
+}
+
+fn still_there(opened: &Opened) -> Expect {
+    Expect::SameFile {
+        dev: opened.stat.st_dev,
+        ino: opened.stat.st_ino,
+    }
+}
+
+fn keep(target: Target, watches: Vec<Watch>) -> Found {
+    Found {
+        target,
+        watches: Some(watches),
+    }
+}
+
+fn route(target: Target, query: Option<&str>) -> Route {
+    match target {
+        Target::File(entry) => Route::File(entry),
+        Target::Script(script) => Route::Script(script),
+        Target::Redirect(path) => Route::RedirectSlash(match query {
+            Some(query) => format!("{path}?{}", utf8_percent_encode(query, CONTROLS)),
+            None => path.to_string(),
+        }),
+        Target::Nothing => Route::Refused(not_found("there is no such file")),
+    }
+}
+
+fn not_found(why: &'static str) -> Refused {
+    Refused { status: 404, why }
+}
+
+fn refusal(error: Errno) -> Refused {
+    match error {
+        Errno::ACCESS => Refused {
+            status: 403,
+            why: "the front may not read the file or search its directory",
+        },
+        Errno::XDEV => not_found("a symbolic link leads out of the root to another owner's file"),
+        Errno::LOOP => not_found("too many symbolic links"),
+        Errno::NOENT | Errno::NOTDIR => not_found("the file has just gone"),
+        Errno::MFILE | Errno::NFILE => Refused {
+            status: 503,
+            why: "no file descriptor is free: raise the limit on open files",
+        },
+        _ => Refused {
+            status: 503,
+            why: "the file system failed to open the file",
+        },
+    }
+}

@@ -1,0 +1,175 @@
+//! Who runs a script: a worker of a pool of ours, or a foreign FastCGI server. Both speak FastCGI
+//! records, so the rest of the front does not care.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::body::Body;
+use crate::params::REQUEST_ID;
+use crate::pool::exchange::{Event, Exchange};
+use crate::upstream::Foreign;
+
+/// Bytes of a large body that are on their way to the script at once.
+const PIECE_BYTES: usize = 32 * 1024;
+
+/// Where a site's scripts run.
+#[derive(Debug, Clone)]
+pub enum Backend {
+    /// In a pool of ours.
+    Pool(Arc<crate::pool::Pool>),
+    /// In a foreign FastCGI server.
+    Upstream(maitred_config::Upstream),
+}
+
+impl Backend {
+    /// Name for log lines.
+    pub fn name(&self) -> String {
+        match self {
+            Backend::Pool(pool) => format!("pool {}", pool.settings.name),
+            Backend::Upstream(upstream) => format!("upstream {}", crate::upstream::name(upstream)),
+        }
+    }
+
+    /// How long a request may wait for a worker.
+    pub fn queue_timeout(&self) -> Duration {
+        match self {
+            Backend::Pool(pool) => pool.settings.request_queue_timeout,
+            Backend::Upstream(_) => Duration::MAX,
+        }
+    }
+
+    /// How long a script may run; none: for ever.
+    pub fn terminate_timeout(&self) -> Option<Duration> {
+        match self {
+            Backend::Pool(pool) => Some(pool.settings.request_terminate_timeout)
+                .filter(|timeout| !timeout.is_zero()),
+            Backend::Upstream(_) => None,
+        }
+    }
+
+    /// Bytes of one answer kept for a slow client.
+    pub fn spool_limit(&self) -> u64 {
+        match self {
+            Backend::Pool(pool) => pool.settings.spool_limit,
+            Backend::Upstream(_) => 1 << 30,
+        }
+    }
+}
+
+/// A request on its way to a script.
+pub enum Source {
+    /// Through a pool's queue. Dropping it means that nobody wants the answer.
+    Pool(Arc<Exchange>),
+    /// To a foreign server.
+    Foreign(Foreign),
+}
+
+impl Source {
+    /// What happens next.
+    pub async fn event(&mut self) -> Event {
+        poll_fn(|cx| match self {
+            Source::Pool(exchange) => exchange.poll_event(cx),
+            Source::Foreign(foreign) => foreign.poll_event(cx),
+        })
+        .await
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> usize {
+        match self {
+            Source::Pool(exchange) => exchange.feed(bytes),
+            Source::Foreign(foreign) => foreign.feed(bytes),
+        }
+    }
+
+    /// Whether the script has been begun, so that it must not simply be run again or dropped.
+    pub fn has_begun(&self) -> bool {
+        match self {
+            Source::Pool(exchange) => exchange.has_begun(),
+            Source::Foreign(_) => true,
+        }
+    }
+
+    /// The answer is complete; the script may still run.
+    pub fn detach(&mut self) {
+        if let Source::Pool(exchange) = self {
+            exchange.detach();
+        }
+    }
+
+    /// Has the worker ended that runs the script.
+    pub fn end_worker(&self, why: &str) {
+        if let Source::Pool(exchange) = self {
+            exchange.end_worker(why);
+        }
+    }
+
+    /// How long the script took, by the word of its worker.
+    pub fn script_time(&self) -> Option<Duration> {
+        match self {
+            Source::Pool(exchange) => Some(Duration::from_micros(exchange.script_micros())),
+            Source::Foreign(_) => None,
+        }
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if let Source::Pool(exchange) = self {
+            exchange.leave();
+        }
+    }
+}
+
+/// Sends a large body after the head, as the script takes it.
+pub struct Feeder<'a> {
+    body: &'a Body,
+    offset: u64,
+    records: Vec<u8>,
+    fed: usize,
+    over: bool,
+}
+
+impl<'a> Feeder<'a> {
+    /// A feeder at the start of `body`. A body in memory has gone with the head.
+    pub fn new(body: &'a Body) -> Feeder<'a> {
+        let over = matches!(body, Body::Memory(_));
+        Feeder { body, offset: 0, records: Vec::new(), fed: 0, over }
+    }
+
+    /// Sends what finds room.
+    ///
+    /// # Errors
+    /// When the body cannot be read back.
+    pub async fn feed(&mut self, source: &mut Source) -> std::io::Result<()> {
+        loop {
+            if self.fed == self.records.len() {
+                if self.over {
+                    source.feed(&[]);
+                    return Ok(());
+                }
+                self.next_records().await?;
+            }
+            let count = source.feed(&self.records[self.fed..]);
+            self.fed += count;
+            if self.fed < self.records.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn next_records(&mut self) -> std::io::Result<()> {
+        self.records.clear();
+        self.fed = 0;
+        if self.offset < self.body.len() {
+            let piece = self.body.piece(self.offset, PIECE_BYTES).await?;
+            self.offset += piece.len() as u64;
+            maitred_fastcgi::write_stdin(&mut self.records, REQUEST_ID, &piece);
+        }
+        if self.offset == self.body.len() {
+            maitred_fastcgi::write_stdin_end(&mut self.records, REQUEST_ID);
+            self.over = true;
+        }
+        Ok(())
+    }
+}

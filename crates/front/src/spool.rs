@@ -1,0 +1,232 @@
+//! What a script has said and its client has not read yet: in memory, then in a temporary file,
+//! up to the pool's `spool_limit`; beyond that the script waits.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::body::blocking;
+
+/// Bytes of one answer kept in memory.
+pub const MEMORY_BYTES: usize = 512 * 1024;
+/// Bytes moved to or from the file in one go.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// The unsent part of one answer.
+#[derive(Debug)]
+pub struct Spool {
+    /// First to be sent, oldest first.
+    memory: VecDeque<Vec<u8>>,
+    memory_bytes: usize,
+    /// Of the first piece, what has been sent.
+    sent: usize,
+    /// To be sent after what is in memory.
+    file: Option<Arc<File>>,
+    /// What of the file has been written, and what of that read back.
+    written: u64,
+    read: u64,
+    dir: PathBuf,
+    limit: u64,
+    full_disk: bool,
+}
+
+impl Spool {
+    /// An empty spool that keeps up to `limit` bytes, in files in `dir`.
+    pub fn new(dir: PathBuf, limit: u64) -> Spool {
+        Spool {
+            memory: VecDeque::new(),
+            memory_bytes: 0,
+            sent: 0,
+            file: None,
+            written: 0,
+            read: 0,
+            dir,
+            limit,
+            full_disk: false,
+        }
+    }
+
+    /// Whether everything has been sent.
+    pub fn is_empty(&self) -> bool {
+        self.memory.is_empty() && self.read == self.written
+    }
+
+    /// Whether more may be put in.
+    pub fn has_room(&self) -> bool {
+        if self.memory_bytes < MEMORY_BYTES && self.read == self.written {
+            return true;
+        }
+        !self.full_disk && self.memory_bytes as u64 + self.written - self.read < self.limit
+    }
+
+    /// Puts bytes in; to the file when there are too many in memory, or some in the file already.
+    ///
+    /// # Errors
+    /// When the file cannot be written. The bytes are kept in memory all the same, and
+    /// [`Spool::has_room`] says no until the client has read enough.
+    pub async fn push(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let behind_file = self.read < self.written;
+        if self.full_disk || (!behind_file && self.memory_bytes < MEMORY_BYTES) {
+            self.keep(bytes);
+            return Ok(());
+        }
+        let (bytes, written) = self.write(bytes).await;
+        match written {
+            Ok(count) => {
+                self.written += count;
+                Ok(())
+            }
+            Err(error) => {
+                // What was written before comes first; this piece follows it in memory.
+                self.full_disk = true;
+                let unread = self.read_all_back().await;
+                if let Ok(unread) = unread {
+                    unread.into_iter().for_each(|piece| self.keep(piece));
+                }
+                self.keep(bytes);
+                Err(error)
+            }
+        }
+    }
+
+    fn keep(&mut self, bytes: Vec<u8>) {
+        self.memory_bytes += bytes.len();
+        self.memory.push_back(bytes);
+    }
+
+    async fn write(&mut self, bytes: Vec<u8>) -> (Vec<u8>, io::Result<u64>) {
+        let file = match &self.file {
+            Some(file) => file.clone(),
+            None => {
+                let dir = self.dir.clone();
+                match blocking(move || tempfile::tempfile_in(dir)).await {
+                    Ok(file) => self.file.insert(Arc::new(file)).clone(),
+                    Err(error) => return (bytes, Err(error)),
+                }
+            }
+        };
+        let bytes = Arc::new(bytes);
+        let (source, at) = (bytes.clone(), self.written);
+        let written = blocking(move || file.write_all_at(&source, at)).await;
+        let count = bytes.len() as u64;
+        (Arc::try_unwrap(bytes).unwrap_or_default(), written.map(|()| count))
+    }
+
+    async fn read_all_back(&mut self) -> io::Result<Vec<Vec<u8>>> {
+        let mut pieces = Vec::new();
+        while let Some(piece) = self.read_back().await? {
+            pieces.push(piece);
+        }
+        Ok(pieces)
+    }
+
+    async fn read_back(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let unread = self.written - self.read;
+        let (Some(file), 1..) = (&self.file, unread) else { return Ok(None) };
+        let length = usize::try_from(unread).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let (file, at) = (file.clone(), self.read);
+        let piece = blocking(move || {
+            let mut piece = vec![0; length];
+            file.read_exact_at(&mut piece, at).map(|()| piece)
+        })
+        .await?;
+        self.read += length as u64;
+        if self.read == self.written {
+            // Everything was read: the file's blocks go back to the disk.
+            (self.file, self.read, self.written) = (None, 0, 0);
+        }
+        Ok(Some(piece))
+    }
+
+    /// What is to be sent next; nothing when everything has been.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn front(&mut self) -> io::Result<Option<&[u8]>> {
+        if self.memory.is_empty()
+            && let Some(piece) = self.read_back().await?
+        {
+            self.keep(piece);
+        }
+        Ok(self.memory.front().map(|piece| &piece[self.sent..]))
+    }
+
+    /// So many bytes of [`Spool::front`] have been sent.
+    pub fn advance(&mut self, count: usize) {
+        self.sent += count;
+        if self.memory.front().is_some_and(|piece| self.sent >= piece.len())
+            && let Some(piece) = self.memory.pop_front()
+        {
+            self.memory_bytes -= piece.len();
+            self.sent = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn empty(spool: &mut Spool, step: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        while let Some(front) = spool.front().await.unwrap() {
+            let count = front.len().min(step);
+            out.extend_from_slice(&front[..count]);
+            spool.advance(count);
+        }
+        out
+    }
+
+    fn numbered(pieces: usize) -> Vec<Vec<u8>> {
+        (0..pieces).map(|number| vec![number as u8; 100_000]).collect()
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn bytes_come_out_in_order_whether_they_went_through_the_file_or_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path().to_owned(), 1 << 30);
+        let pieces = numbered(40);
+        for (index, piece) in pieces.iter().enumerate() {
+            spool.push(piece.clone()).await.unwrap();
+            if index == 20 {
+                spool.front().await.unwrap();
+                spool.advance(5);
+            }
+        }
+        let mut expected = pieces.concat();
+        expected.drain(..5);
+        assert!(empty(&mut spool, 70_001).await == expected);
+        assert!(spool.is_empty() && spool.has_room());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_full_spool_has_no_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path().to_owned(), 1_000_000);
+        let mut pushed = 0;
+        while spool.has_room() {
+            spool.push(vec![0; 100_000]).await.unwrap();
+            pushed += 1;
+        }
+        assert_eq!(pushed, 10);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn without_a_disk_everything_is_still_sent_and_the_script_waits() {
+        let mut spool = Spool::new("/nonexistent".into(), 1 << 30);
+        let pieces = numbered(7);
+        let mut failed = false;
+        for piece in &pieces {
+            failed |= spool.push(piece.clone()).await.is_err();
+        }
+        assert!(failed && !spool.has_room());
+        assert!(empty(&mut spool, 1_000).await == pieces.concat());
+        assert!(spool.has_room());
+    }
+}

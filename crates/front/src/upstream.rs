@@ -1,0 +1,117 @@
+//! A foreign FastCGI server in place of a pool: php-fpm on a socket, say.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use maitred_config::Upstream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::pool::exchange::{Ended, Event};
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Bytes taken from the server in one read.
+const READ_BYTES: usize = 64 * 1024;
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// One request to a foreign server, over a connection of its own.
+pub struct Foreign {
+    stream: Box<dyn Stream>,
+    /// What has not been written of the request.
+    unsent: Vec<u8>,
+    sent: usize,
+    told_lent: bool,
+    wants_room: bool,
+}
+
+impl Foreign {
+    /// Connects and begins to send `request`.
+    ///
+    /// # Errors
+    /// One sentence that names the server and what is wrong with it.
+    pub async fn connect(upstream: &Upstream, request: Vec<u8>) -> Result<Foreign, String> {
+        let describe = |error: io::Error| format!("{} cannot be reached: {error}", name(upstream));
+        let stream = tokio::time::timeout(CONNECT, open(upstream))
+            .await
+            .map_err(|_| format!("{} did not accept a connection in 5 s", name(upstream)))?
+            .map_err(describe)?;
+        Ok(Foreign { stream, unsent: request, sent: 0, told_lent: false, wants_room: false })
+    }
+
+    /// What happens next.
+    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if !self.told_lent {
+            self.told_lent = true;
+            return Poll::Ready(Event::Lent);
+        }
+        if self.write(cx).is_err() {
+            return Poll::Ready(Event::Ended(Ended::WorkerDied));
+        }
+        if self.wants_room && self.unsent.is_empty() {
+            self.wants_room = false;
+            return Poll::Ready(Event::Room);
+        }
+        let mut bytes = vec![0; READ_BYTES];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+            Poll::Pending => Poll::Pending,
+            // What the answer's own end says decides whether it was complete.
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
+                Poll::Ready(Event::Ended(Ended::WorkerDied))
+            }
+            Poll::Ready(Ok(())) => {
+                let count = buffer.filled().len();
+                bytes.truncate(count);
+                Poll::Ready(Event::Answer(bytes))
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(Event::Ended(Ended::WorkerDied)),
+        }
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.sent < self.unsent.len() {
+            let rest = &self.unsent[self.sent..];
+            match Pin::new(&mut self.stream).poll_write(cx, rest)? {
+                Poll::Ready(count) => self.sent += count,
+                Poll::Pending => return Ok(()),
+            }
+        }
+        self.unsent.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Takes more of the request if the last of it has been sent, and says how many bytes.
+    pub fn feed(&mut self, bytes: &[u8]) -> usize {
+        self.wants_room = true;
+        if !self.unsent.is_empty() {
+            return 0;
+        }
+        self.unsent.extend_from_slice(bytes);
+        bytes.len()
+    }
+}
+
+async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
+    Ok(match upstream {
+        Upstream::Unix(path) => Box::new(UnixStream::connect(path).await?),
+        Upstream::Tcp { host, port } => {
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            Box::new(stream)
+        }
+    })
+}
+
+/// The server as it is written in the configuration.
+pub fn name(upstream: &Upstream) -> String {
+    match upstream {
+        Upstream::Unix(path) => format!("unix:{}", path.display()),
+        Upstream::Tcp { host, port } => format!("{host}:{port}"),
+    }
+}

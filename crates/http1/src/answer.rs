@@ -1,0 +1,182 @@
+use memchr::memchr3;
+
+use crate::ascii::is_token;
+use crate::head::Version;
+use crate::reason::reason_phrase;
+
+/// The interim answer to a client that waits before it sends a body (RFC 9110 §15.2.1).
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// What ends a chunk's data.
+pub const CHUNK_END: &[u8] = b"\r\n";
+
+/// The last chunk and the end of the trailers, of which there are none.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// How an answer's body is delimited (RFC 9112 §6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerFraming {
+    /// By Content-Length. The answer to HEAD says the length and has no body.
+    Length(u64),
+    /// In chunks; HTTP/1.1 only.
+    Chunked,
+    /// By the end of the connection, which is therefore closed.
+    UntilClose,
+    /// There is no body, and nothing is said about one.
+    NoBody,
+}
+
+/// What an answer's head says besides the headers of the application.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    /// The version of the request. The answer's own is always HTTP/1.1 (RFC 9110 §6.2).
+    pub version: Version,
+    /// The status, 100 to 999; anything else is written as 500.
+    pub status: u16,
+    /// The reason phrase; without one, or with one that a status line cannot carry, the standard's.
+    pub reason: Option<&'a [u8]>,
+    /// How the body is delimited.
+    pub framing: AnswerFraming,
+    /// Whether the connection stays open afterwards.
+    pub keep_alive: bool,
+    /// The time as an IMF-fixdate (RFC 9110 §5.6.7), for an answer without a Date of its own.
+    pub date: &'a [u8; 29],
+}
+
+/// How to delimit the body of an answer with this status to a request of this version; `length` is
+/// the body's length in bytes, if it is known.
+pub const fn answer_framing(
+    version: Version,
+    head_request: bool,
+    status: u16,
+    length: Option<u64>,
+) -> AnswerFraming {
+    match (length, version) {
+        _ if !carries_body(false, status) => AnswerFraming::NoBody,
+        (Some(length), _) => AnswerFraming::Length(length),
+        (None, _) if head_request => AnswerFraming::NoBody,
+        (None, Version::Http11) => AnswerFraming::Chunked,
+        (None, Version::Http10) => AnswerFraming::UntilClose,
+    }
+}
+
+/// Whether a body follows the head of an answer with this status (RFC 9112 §6.3, rule 1).
+pub const fn carries_body(head_request: bool, status: u16) -> bool {
+    !head_request && !matches!(status, 100..=199 | 204 | 304)
+}
+
+/// Whether a header belongs to one connection (RFC 9110 §7.6.1), or decides on framing: the
+/// application's is dropped and ours written.
+pub fn is_hop_by_hop(name: &[u8]) -> bool {
+    const NAMES: [&str; 8] = [
+        "te",
+        "trailer",
+        "upgrade",
+        "connection",
+        "keep-alive",
+        "content-length",
+        "proxy-connection",
+        "transfer-encoding",
+    ];
+    matches!(name.len(), 2 | 7 | 10 | 14 | 16 | 17)
+        && NAMES
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Appends the head of an answer to `out`: status line, the application's headers without those
+/// that [`is_hop_by_hop`] names, then Server, Date, length or coding, and Connection as needed.
+///
+/// Returns how many of `headers` have been left out because no head can carry them: a name that is
+/// not a token, or CR, LF or NUL in the value.
+pub fn write_head<'h>(
+    out: &mut Vec<u8>,
+    answer: &Answer<'_>,
+    headers: impl IntoIterator<Item = (&'h [u8], &'h [u8])>,
+) -> usize {
+    write_status_line(out, answer.status, answer.reason);
+    let mut unfit = 0;
+    let (mut dated, mut served) = (false, false);
+    for (name, value) in headers {
+        if is_hop_by_hop(name) {
+            continue;
+        }
+        if !is_token(name) || memchr3(b'\r', b'\n', 0, value).is_some() {
+            unfit += 1;
+            continue;
+        }
+        dated |= name.eq_ignore_ascii_case(b"date");
+        served |= name.eq_ignore_ascii_case(b"server");
+        out.reserve(name.len() + value.len() + 4);
+        out.extend_from_slice(name);
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    }
+    if !matches!(answer.status, 100..=199) {
+        if !served {
+            out.extend_from_slice(b"Server: maitred\r\n");
+        }
+        if !dated {
+            out.extend_from_slice(b"Date: ");
+            out.extend_from_slice(answer.date);
+            out.extend_from_slice(b"\r\n");
+        }
+        write_framing(out, answer);
+        write_connection(out, answer);
+    }
+    out.extend_from_slice(b"\r\n");
+    unfit
+}
+
+fn write_status_line(out: &mut Vec<u8>, status: u16, reason: Option<&[u8]>) {
+    let status = if (100..=999).contains(&status) {
+        status
+    } else {
+        500
+    };
+    let standard = reason_phrase(status).as_bytes();
+    let fits = |reason: &&[u8]| memchr3(b'\r', b'\n', 0, reason).is_none();
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(reason.filter(fits).unwrap_or(standard));
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_framing(out: &mut Vec<u8>, answer: &Answer<'_>) {
+    match answer.framing {
+        // RFC 9110 §8.6 and RFC 9112 §6.1: a 204 has neither.
+        _ if answer.status == 204 => {}
+        AnswerFraming::Length(length) => {
+            out.extend_from_slice(b"Content-Length: ");
+            out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        AnswerFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        AnswerFraming::UntilClose | AnswerFraming::NoBody => {}
+    }
+}
+
+fn write_connection(out: &mut Vec<u8>, answer: &Answer<'_>) {
+    let stays = answer.keep_alive && answer.framing != AnswerFraming::UntilClose;
+    match (stays, answer.version) {
+        (true, Version::Http11) => {}
+        (true, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
+    }
+}
+
+/// Appends the line that begins a chunk of `len` bytes; the data and [`CHUNK_END`] follow. Nothing
+/// for an empty chunk, which would end the body.
+pub fn write_chunk_header(out: &mut Vec<u8>, len: usize) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    if len == 0 {
+        return;
+    }
+    let digits = (usize::BITS - len.leading_zeros()).div_ceil(4);
+    for place in (0..digits).rev() {
+        out.push(DIGITS[len >> (place * 4) & 0xf]);
+    }
+    out.extend_from_slice(b"\r\n");
+}

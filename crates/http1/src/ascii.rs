@@ -1,0 +1,64 @@
+//! Character classes of RFC 9110 §5.6.
+
+/// Whether `byte` may stand in a token (RFC 9110 §5.6.2): methods and header names are tokens.
+pub(crate) const fn is_token_byte(byte: u8) -> bool {
+    TOKEN_BYTES[byte as usize]
+}
+
+/// Whether `bytes` is a token: at least one byte, and token bytes only.
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
+}
+
+/// Whether `byte` may stand in a field value (RFC 9110 §5.5): no control character but the tab.
+pub(crate) const fn is_value_byte(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+/// The members of a comma-separated list (RFC 9110 §5.6.1) without the white space around them;
+/// empty ones are left out, as a recipient must ignore them.
+pub(crate) fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|&byte| byte == b',')
+        .map(trim)
+        .filter(|member| !member.is_empty())
+}
+
+/// `bytes` without the optional white space (space and tab only, RFC 9110 §5.6.3) at both ends.
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+const TOKEN_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let b = byte as u8;
+        table[byte] = b.is_ascii_alphanumeric()
+            || matches!(
+                b,
+                b'!' | b'#'
+                    | b'$'
+                    | b'%'
+                    | b'&'
+                    | b'\''
+                    | b'*'
+                    | b'+'
+                    | b'-'
+                    | b'.'
+                    | b'^'
+                    | b'_'
+                    | b'`'
+                    | b'|'
+                    | b'~'
+            );
+        byte += 1;
+    }
+    table
+};

@@ -1,0 +1,248 @@
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::ascii::list_members;
+
+/// A protocol version this server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1.
+    Http11,
+}
+
+impl Version {
+    /// As it stands in a request line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// A request method, as far as the server tells methods apart. Methods are case-sensitive (RFC 9110
+/// §9.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// GET.
+    Get,
+    /// HEAD.
+    Head,
+    /// POST.
+    Post,
+    /// PUT.
+    Put,
+    /// DELETE.
+    Delete,
+    /// OPTIONS.
+    Options,
+    /// PATCH.
+    Patch,
+    /// TRACE.
+    Trace,
+    /// Any other token; [`crate::Head::method`] has its name.
+    Other,
+}
+
+impl Method {
+    pub(crate) fn of(name: &str) -> Self {
+        match name {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "DELETE" => Self::Delete,
+            "OPTIONS" => Self::Options,
+            "PATCH" => Self::Patch,
+            "TRACE" => Self::Trace,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether sending the request twice is as good as once (RFC 9110 §9.2.2), so that it may be
+    /// retried.
+    pub const fn is_idempotent(self) -> bool {
+        match self {
+            Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace => true,
+            Self::Post | Self::Patch | Self::Other => false,
+        }
+    }
+}
+
+/// How a request's body is delimited (RFC 9112 §6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// There is no body.
+    None,
+    /// So many bytes follow the head; below 2^63.
+    Length(u64),
+    /// The body is chunked: see [`crate::ChunkedBody`].
+    Chunked,
+}
+
+/// A piece of a head's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+}
+
+impl Span {
+    fn of(self, bytes: &[u8]) -> &[u8] {
+        let start = self.start as usize;
+        bytes
+            .get(start..start + self.len as usize)
+            .unwrap_or_default()
+    }
+
+    fn text(self, bytes: &[u8]) -> &str {
+        std::str::from_utf8(self.of(bytes)).unwrap_or_default()
+    }
+}
+
+/// A header: where its name and its value are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeaderSpans {
+    pub(crate) name: Span,
+    pub(crate) value: Span,
+}
+
+/// A request's head, checked. It keeps the bytes it came in and offsets into them: two allocations
+/// in all.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Head {
+    pub(crate) bytes: Bytes,
+    pub(crate) kind: Method,
+    pub(crate) method: Span,
+    pub(crate) target: Span,
+    /// Length of the target's path; what follows it, if anything, is `?` and the query.
+    pub(crate) path_len: u32,
+    pub(crate) version: Version,
+    pub(crate) host: Span,
+    pub(crate) headers: Vec<HeaderSpans>,
+    pub(crate) upgrade: bool,
+    /// How the body is delimited.
+    pub body: Framing,
+    /// Whether the client keeps the connection open after the answer (RFC 9112 §9.3).
+    pub keep_alive: bool,
+    /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
+    /// Never on HTTP/1.0, where the expectation is ignored, nor without a body.
+    pub expects_continue: bool,
+}
+
+impl Head {
+    /// The method's name.
+    pub fn method(&self) -> &str {
+        self.method.text(&self.bytes)
+    }
+
+    /// Which method it is.
+    pub fn kind(&self) -> Method {
+        self.kind
+    }
+
+    /// The request target in origin-form, path and query as the client sent them; `*` for the whole
+    /// server. Of an absolute-form target the part after the authority.
+    pub fn target(&self) -> &str {
+        match self.target.text(&self.bytes) {
+            "" if self.kind == Method::Options => "*",
+            "" => "/",
+            target => target,
+        }
+    }
+
+    /// The target up to the query; not decoded.
+    pub fn path(&self) -> &str {
+        self.target()
+            .get(..self.path_len as usize)
+            .unwrap_or_default()
+    }
+
+    /// What follows the target's first `?`; not decoded.
+    pub fn query(&self) -> Option<&str> {
+        self.target().get(self.path_len as usize + 1..)
+    }
+
+    /// The client's protocol version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The authority the request is for, `host[:port]` by RFC 3986 §3.2, as the client spelt it.
+    /// Empty only on HTTP/1.0.
+    pub fn host(&self) -> &str {
+        self.host.text(&self.bytes)
+    }
+
+    /// Every header as the client sent it, in order; values without the white space around them.
+    pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        self.headers
+            .iter()
+            .map(|header| (header.name.of(&self.bytes), header.value.of(&self.bytes)))
+    }
+
+    /// The values of all headers called `name`, whatever its case.
+    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        let named = move |header: &&HeaderSpans| {
+            header.name.len as usize == name.len()
+                && header
+                    .name
+                    .of(&self.bytes)
+                    .eq_ignore_ascii_case(name.as_bytes())
+        };
+        self.headers
+            .iter()
+            .filter(named)
+            .map(|header| header.value.of(&self.bytes))
+    }
+
+    /// The value of the first header called `name`, whatever its case.
+    pub fn header<'a>(&'a self, name: &'a str) -> Option<&'a [u8]> {
+        self.values(name).next()
+    }
+
+    /// How many headers are called `name`, whatever its case.
+    pub fn count(&self, name: &str) -> usize {
+        self.values(name).count()
+    }
+
+    /// The protocols the client would change to (RFC 9110 §7.8): the first Upgrade, if Connection
+    /// names it. Never on HTTP/1.0.
+    pub fn upgrade(&self) -> Option<&[u8]> {
+        if self.upgrade {
+            self.header("Upgrade")
+        } else {
+            None
+        }
+    }
+
+    /// Whether any header called `name` has `member` in its comma-separated list, whatever the case
+    /// of both.
+    pub fn lists(&self, name: &str, member: &str) -> bool {
+        self.values(name)
+            .flat_map(list_members)
+            .any(|listed| listed.eq_ignore_ascii_case(member.as_bytes()))
+    }
+
+    /// Length of the head in bytes, from the request line to the empty line.
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Head")
+            .field("method", &self.method())
+            .field("target", &self.target())
+            .field("version", &self.version.as_str())
+            .field("host", &self.host())
+            .field("headers", &self.headers.len())
+            .field("body", &self.body)
+            .field("keep_alive", &self.keep_alive)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,192 @@
+use std::mem::MaybeUninit;
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::{memchr, memchr_iter};
+
+use crate::ascii::is_token_byte;
+use crate::diagnose::diagnose;
+use crate::fields::Fields;
+use crate::head::{Head, HeaderSpans, Method, Span, Version};
+use crate::refusal::Refusal;
+use crate::target;
+
+/// The most headers a request can have, whatever [`Limits::max_headers`] says: as many fit on the
+/// stack (8 KiB).
+pub const MAX_HEADERS: usize = 256;
+
+/// Empty lines skipped before a request line; RFC 9112 §2.2 asks for at least one.
+const MAX_EMPTY_LINES: u8 = 2;
+
+/// Bounds of a request's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes from the request line to the empty line, both included. At most 4 GiB are ever taken.
+    pub max_head_bytes: usize,
+    /// Header lines; at most [`MAX_HEADERS`] are ever taken.
+    pub max_headers: usize,
+    /// Bytes of the request target. RFC 9112 §3 asks for at least 8000 in the whole request line.
+    pub max_target_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_head_bytes: 64 << 10,
+            max_headers: MAX_HEADERS,
+            max_target_bytes: 16 << 10,
+        }
+    }
+}
+
+/// Takes request heads off a connection's buffer, one after the other.
+///
+/// It remembers how far it has looked, so that a head which comes in a byte at a time costs no more
+/// than one that comes at once. Between two calls bytes may only be added at the buffer's end.
+#[derive(Clone, Debug, Default)]
+pub struct HeadParser {
+    /// Bytes of the buffer already looked at.
+    scanned: usize,
+    /// Where the line begins whose end has not been seen.
+    line_start: usize,
+    /// Lines whose end has been seen.
+    lines: usize,
+    empty_lines: u8,
+}
+
+impl HeadParser {
+    /// A parser at the start of a connection.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Splits the next head off `buf`; `None` when its end has not arrived.
+    ///
+    /// # Errors
+    /// What is wrong with the head. The connection must be closed after the answer.
+    pub fn parse(&mut self, buf: &mut BytesMut, limits: &Limits) -> Result<Option<Head>, Refusal> {
+        if !self.skip_empty_lines(buf)? {
+            return Ok(None);
+        }
+        let Some(end) = self.find_end(buf, limits)? else {
+            return Ok(None);
+        };
+        let headers = self.lines - 1;
+        *self = Self::default();
+        read_head(buf.split_to(end).freeze(), headers, limits).map(Some)
+    }
+
+    /// Whether part of a head has been seen: the client has begun a request and not ended its head.
+    pub fn is_amid_head(&self) -> bool {
+        self.scanned > 0
+    }
+
+    /// Whether a request line has begun at the buffer's start.
+    fn skip_empty_lines(&mut self, buf: &mut BytesMut) -> Result<bool, Refusal> {
+        loop {
+            match **buf {
+                [] => return Ok(false),
+                [first, ..] if is_token_byte(first) => return Ok(true),
+                [b'\n', ..] => return Err(Refusal::BareLineFeed),
+                [b'\r', ..] if self.empty_lines == MAX_EMPTY_LINES => {
+                    return Err(Refusal::RequestLine);
+                }
+                [b'\r'] => return Ok(false),
+                [b'\r', b'\n', ..] => {
+                    buf.advance(2);
+                    self.empty_lines += 1;
+                }
+                [b'\r', ..] => return Err(Refusal::RequestLine),
+                _ => return Err(Refusal::MethodToken),
+            }
+        }
+    }
+
+    /// The head's length, once its empty line is there.
+    fn find_end(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, Refusal> {
+        let max_bytes = limits.max_head_bytes.min(u32::MAX as usize);
+        let max_lines = 1 + limits.max_headers.min(MAX_HEADERS);
+        let seen = &buf[..buf.len().min(max_bytes)];
+        for offset in memchr_iter(b'\n', seen.get(self.scanned..).unwrap_or_default()) {
+            let line_feed = self.scanned + offset;
+            if line_feed == 0 || seen[line_feed - 1] != b'\r' {
+                return Err(Refusal::BareLineFeed);
+            }
+            if line_feed == self.line_start + 1 {
+                return Ok(Some(line_feed + 1));
+            }
+            self.line_start = line_feed + 1;
+            self.lines += 1;
+            if self.lines > max_lines {
+                return Err(Refusal::TooManyHeaders);
+            }
+        }
+        self.scanned = seen.len();
+        match (seen.len() == max_bytes, self.lines) {
+            (false, _) => Ok(None),
+            (true, 0) => Err(Refusal::TargetTooLong),
+            (true, _) => Err(Refusal::HeadTooLarge),
+        }
+    }
+}
+
+/// Reads one whole head of `headers` lines besides the request line.
+fn read_head(bytes: Bytes, headers: usize, limits: &Limits) -> Result<Head, Refusal> {
+    let mut slots = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+    let mut request = httparse::Request::new(&mut []);
+    match request.parse_with_uninit_headers(&bytes, &mut slots[..headers.min(MAX_HEADERS)]) {
+        Ok(httparse::Status::Complete(len)) if len == bytes.len() => {}
+        Ok(_) => return Err(Refusal::RequestLine),
+        Err(_) => return Err(diagnose(&bytes)),
+    }
+    let method = request.method.unwrap_or_default();
+    let version = if request.version == Some(1) {
+        Version::Http11
+    } else {
+        Version::Http10
+    };
+    let kind = Method::of(method);
+    let raw_target = request.path.unwrap_or_default();
+    if raw_target.len() > limits.max_target_bytes {
+        return Err(Refusal::TargetTooLong);
+    }
+    let target = target::split(method, kind, raw_target)?;
+    let fields = Fields::survey(request.headers)?;
+    let host = target::host(target.authority, fields.host, version)?;
+    let body = fields.framing(version)?;
+    let span = |part: &[u8]| span_in(&bytes, part);
+    let spans = |header: &httparse::Header<'_>| HeaderSpans {
+        name: span(header.name.as_bytes()),
+        value: span(header.value),
+    };
+    let head = Head {
+        kind,
+        method: span(method.as_bytes()),
+        target: span(target.origin.as_bytes()),
+        path_len: match (memchr(b'?', target.origin.as_bytes()), target.origin.len()) {
+            (Some(at), _) => at as u32,
+            (None, 0) => 1,
+            (None, len) => len as u32,
+        },
+        version,
+        host: span(host),
+        headers: request.headers.iter().map(spans).collect(),
+        upgrade: fields.upgrade && version == Version::Http11,
+        body,
+        keep_alive: fields.keep_alive(version),
+        expects_continue: fields.expects_continue(version, body),
+        bytes: Bytes::new(),
+    };
+    Ok(Head { bytes, ..head })
+}
+
+/// Where `part`, which is a part of `whole`, lies in it. An empty part may lie anywhere.
+fn span_in(whole: &[u8], part: &[u8]) -> Span {
+    let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+    if part.is_empty() {
+        return Span::default();
+    }
+    Span {
+        start: start as u32,
+        len: part.len() as u32,
+    }
+}

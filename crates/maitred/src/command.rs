@@ -1,0 +1,123 @@
+//! What can be asked of `maitred` on the command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use maitred_config::{MAX_CHILDREN_PER_POOL, parse_listen};
+
+/// The PHP application server that needs no tuning guide.
+#[derive(Debug, Parser)]
+#[command(
+    name = "maitred",
+    bin_name = "maitred",
+    version,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        maitred serve public/\n  \
+        maitred serve public/ --listen 0.0.0.0:8000 --workers 8\n  \
+        maitred serve --config /etc/maitred/maitred.toml\n  \
+        maitred check --config maitred.toml\n\n\
+        Exit codes: 0 success, 1 failure while running, 2 wrong usage or configuration."
+)]
+pub struct Maitred {
+    /// How much to log: error, warn, info, debug or trace [default: MAITRED_LOG, or info]
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve PHP sites over HTTP, in the foreground
+    #[command(after_help = "Examples:\n  \
+        maitred serve                          what this folder or /etc/maitred holds\n  \
+        maitred serve public/                  one site on 127.0.0.1:8080\n  \
+        maitred serve public/ --listen :8000   on every address\n  \
+        maitred serve --config maitred.toml    what the file says\n\n\
+        SIGTERM, SIGINT (Ctrl-C) and SIGQUIT let running requests finish, then stop the server; \
+        a second one stops it at once.")]
+    Serve(Serve),
+    /// Check a configuration file and say everything that is wrong with it
+    #[command(after_help = "Example:\n  maitred check --config maitred.toml")]
+    Check(Check),
+    /// The process that owns client connections; the server starts it itself
+    #[command(hide = true)]
+    Front,
+}
+
+/// Arguments of `maitred serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Document root. Without DIR and --config: /etc/maitred/maitred.toml if it exists, or else
+    /// public/ or the current folder, whichever holds an index.php or index.html
+    #[arg(value_name = "DIR", conflicts_with = "config")]
+    pub dir: Option<PathBuf>,
+    /// Address to listen on, such as 127.0.0.1:8080 or :80; may be given several times
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    pub listen: Vec<SocketAddr>,
+    /// Workers of each pool [default: what the configuration says, or two per core]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CHILDREN_PER_POOL))
+    )]
+    pub workers: Option<u32>,
+    /// Configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Arguments of `maitred check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Configuration file
+    #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
+    pub config: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Maitred::command().debug_assert();
+    }
+
+    #[test]
+    fn addresses_may_be_given_several_times_and_in_every_form() {
+        let line = [
+            "maitred",
+            "serve",
+            "--listen",
+            ":80",
+            "--listen",
+            "127.0.0.1:81",
+            "www",
+        ];
+        let Command::Serve(serve) = Maitred::parse_from(line).command else {
+            panic!("serve")
+        };
+        let read: Vec<String> = serve.listen.iter().map(SocketAddr::to_string).collect();
+        assert_eq!(read, ["[::]:80", "127.0.0.1:81"]);
+        assert_eq!(serve.dir, Some(PathBuf::from("www")));
+    }
+
+    #[test]
+    fn a_folder_and_a_configuration_exclude_each_other() {
+        let line = ["maitred", "serve", "www", "--config", "maitred.toml"];
+        assert!(Maitred::try_parse_from(line).is_err());
+    }
+
+    #[test]
+    fn no_workers_and_too_many_workers_are_refused() {
+        for workers in ["0", "-1", "10001", "many"] {
+            assert!(Maitred::try_parse_from(["maitred", "serve", "--workers", workers]).is_err());
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The role the server starts this program in for the front.
+
+use std::process::ExitCode;
+
+use maitred_os::channel::Channel;
+use maitred_os::{spawn, title};
+
+use crate::refuse;
+
+/// Runs the front over the channel that the supervisor left us.
+pub fn front() -> ExitCode {
+    title::set("maitred: front");
+    match spawn::inherited(0) {
+        Ok(channel) => {
+            let code = maitred_front::run(Channel::from_fd(channel));
+            ExitCode::from(u8::try_from(code).unwrap_or(crate::EXIT_FAILURE))
+        }
+        Err(_) => refuse(&"`maitred front` is started by `maitred serve`, not by hand"),
+    }
+}

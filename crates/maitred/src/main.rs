@@ -1,0 +1,52 @@
+//! The command `maitred`: words for people, exit codes, and which role this process plays.
+
+mod check;
+mod command;
+mod front;
+mod log;
+mod serve;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use command::{Command, Maitred};
+
+/// All went well.
+const EXIT_SUCCESS: u8 = 0;
+
+/// What was asked for is right, and could not be done here and now.
+const EXIT_FAILURE: u8 = 1;
+
+/// What was asked for is wrong: usage or configuration. Clap's own code for usage errors.
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    // Collected before the title, which is written over them.
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    maitred_os::title::prepare();
+    let Maitred { log_level, command } = Maitred::parse_from(arguments);
+    let log_level = match log::set_up(log_level) {
+        Ok(log_level) => log_level,
+        Err(why) => return refuse(&why),
+    };
+    match command {
+        Command::Serve(serve) => serve::serve(serve, &log_level),
+        Command::Check(check) => check::check(&check),
+        Command::Front => front::front(),
+    }
+}
+
+/// Says on standard error why the command or the configuration is wrong.
+fn refuse(why: &impl Display) -> ExitCode {
+    eprintln!("maitred: {why}");
+    ExitCode::from(EXIT_USAGE)
+}
+
+/// Says on standard error why what is right failed.
+fn fail(why: &impl Display) -> ExitCode {
+    eprintln!("maitred: {why}");
+    ExitCode::from(EXIT_FAILURE)
+}

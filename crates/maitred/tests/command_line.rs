@@ -1,0 +1,174 @@
+//! The command from outside: what it says and exits with when it is asked for what is wrong.
+
+// Helpers of tests are tests.
+#![allow(clippy::unwrap_used)]
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn maitred(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_maitred"))
+        .args(arguments)
+        .current_dir(folder)
+        .env_remove("MAITRED_LOG")
+        .output()
+        .unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A folder that holds a site.
+fn site() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("index.php"), "<?php echo 'hello';").unwrap();
+    folder
+}
+
+#[test]
+fn help_and_version_exit_with_0_and_show_examples() {
+    let folder = site();
+    for (arguments, expected) in [
+        (&["--help"][..], "maitred serve public/"),
+        (&["serve", "--help"], "maitred serve --config maitred.toml"),
+        (&["check", "--help"], "maitred check --config"),
+        (&["--version"], env!("CARGO_PKG_VERSION")),
+    ] {
+        let output = maitred(arguments, folder.path());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+        assert!(
+            !text.contains("front "),
+            "the front's role is not for people: {text}"
+        );
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_says_what_was_expected() {
+    let folder = site();
+    for (arguments, expected) in [
+        (&[][..], "Usage: maitred"),
+        (&["sevre"], "unrecognized subcommand 'sevre'"),
+        (
+            &["serve", "--listen", "nowhere:80"],
+            "expected an IP address and a port",
+        ),
+        (
+            &["serve", "--listen", "unix:/run/a.sock"],
+            "names a Unix socket",
+        ),
+        (&["serve", "--workers", "0"], "0 is not in 1..=10000"),
+        (
+            &["serve", ".", "--config", "maitred.toml"],
+            "cannot be used with",
+        ),
+        (
+            &["serve", "--log-level", "loud"],
+            "the log level `loud` is unknown",
+        ),
+        (&["front"], "is started by `maitred serve`"),
+    ] {
+        let output = maitred(arguments, folder.path());
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn a_document_root_that_does_not_exist_exits_with_2_and_is_named() {
+    let folder = site();
+    let output = maitred(&["serve", "no-such-folder"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    let text = said(&output);
+    assert!(text.contains("no-such-folder"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn a_wrong_configuration_exits_with_2_with_file_line_and_column() {
+    let folder = site();
+    let file = folder.path().join("maitred.toml");
+    std::fs::write(
+        &file,
+        "lisen = \"127.0.0.1:0\"\n[[sites]]\nhosts = [\"*\"]\nroot = \".\"\n",
+    )
+    .unwrap();
+    for command in ["serve", "check"] {
+        let output = maitred(&[command, "--config", "maitred.toml"], folder.path());
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(
+            text.contains("maitred.toml:1:1:") && text.contains("listen"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_right_configuration_is_said_to_be_right() {
+    let folder = site();
+    let file = folder.path().join("maitred.toml");
+    std::fs::write(&file, "[[sites]]\nhosts = [\"*\"]\nroot = \".\"\n").unwrap();
+    let output = maitred(&["check", "--config", "maitred.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "maitred.toml is right: 1 site, 1 pool\n"
+    );
+}
+
+#[test]
+fn a_port_in_use_exits_with_1_and_names_the_address_and_who_has_it() {
+    let folder = site();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = maitred(&["serve", ".", "--listen", &address], folder.path());
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains(&format!("{address} cannot be listened on")),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("(process {})", std::process::id())),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn a_pool_of_a_user_who_does_not_exist_exits_with_2() {
+    let folder = site();
+    let file = folder.path().join("maitred.toml");
+    let text = "listen = \"127.0.0.1:0\"\n[pools.www]\nuser = \"nobody-of-this-name\"\n\
+                [[sites]]\nhosts = [\"*\"]\nroot = \".\"\n";
+    std::fs::write(&file, text).unwrap();
+    let output = maitred(&["serve", "--config", "maitred.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("`nobody-of-this-name` does not exist"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn a_program_without_its_php_host_exits_with_1_and_says_which_file_is_missing() {
+    let folder = site();
+    let alone = folder.path().join("maitred");
+    std::fs::copy(env!("CARGO_BIN_EXE_maitred"), &alone).unwrap();
+    let output = Command::new(&alone)
+        .args(["serve", ".", "--listen", "127.0.0.1:0"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("maitred-php could not be started"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+}

@@ -1,0 +1,18 @@
+//! This process's environment, replaced as a whole.
+
+/// Makes `variables` the whole environment. Call it while there is one thread.
+///
+/// # Panics
+/// Never: names that no environment can hold (empty, with `=` or NUL) are left out.
+pub fn replace(variables: &[(String, String)]) {
+    let fits = |name: &str, value: &str| {
+        !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+    };
+    // SAFETY: there is one thread, so nobody reads the environment meanwhile.
+    unsafe {
+        libc::clearenv();
+        for (name, value) in variables.iter().filter(|(name, value)| fits(name, value)) {
+            std::env::set_var(name, value);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Forking a worker so that the supervisor, not the zygote, becomes its parent.
+//!
+//! The zygote forks an intermediate process, that forks the worker and leaves; the kernel gives
+//! the orphan to the nearest subreaper, the supervisor. A raw `clone(CLONE_PARENT)` would save
+//! one fork, but glibc would go on believing the zygote's thread id in the child, and `fork`
+//! handlers would not run (docs/decisions/0001-who-is-the-workers-parent.md).
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid, fork};
+
+/// Which process returned from [`fork_orphan`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The caller, some time after the orphan was made.
+    Parent,
+    /// The orphan: a new process whose parent is the nearest subreaper.
+    Orphan,
+}
+
+static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_child() {
+    FORKED_CHILD.store(true, Ordering::Relaxed);
+}
+
+/// From now on, children that this process forks know themselves by [`is_forked_child`]. For
+/// workers, whose scripts may fork (`pcntl_fork`): the children hold everything the worker holds
+/// and must not use it.
+pub fn mark_children() {
+    FORKED_CHILD.store(false, Ordering::Relaxed);
+    // SAFETY: the handler only stores to an atomic.
+    let _ = unsafe { libc::pthread_atfork(None, None, Some(note_child)) };
+}
+
+/// Whether this process was forked by one that called [`mark_children`].
+pub fn is_forked_child() -> bool {
+    FORKED_CHILD.load(Ordering::Relaxed)
+}
+
+/// Number of threads of this process.
+///
+/// # Errors
+/// When `/proc` is not mounted.
+pub fn thread_count() -> io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
+/// Makes an orphan. `announce` runs in the intermediate process with the orphan's pid, before
+/// anybody can collect it, so the subreaper learns of a pid no later than of its death.
+///
+/// # Errors
+/// When a second thread runs here (its locks would be copied in whatever state they are), or when
+/// the system refuses a process.
+pub fn fork_orphan(announce: impl FnOnce(i32)) -> io::Result<Side> {
+    if thread_count()? != 1 {
+        return Err(io::Error::other(
+            "a process that forks must have one thread",
+        ));
+    }
+    // SAFETY: this process has one thread (checked above), so the child may run any code.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => {
+            let status = waitpid(child, None)?;
+            match status {
+                nix::sys::wait::WaitStatus::Exited(_, 0) => Ok(Side::Parent),
+                other => Err(io::Error::other(format!(
+                    "the second fork failed: {other:?}"
+                ))),
+            }
+        }
+        ForkResult::Child => {
+            let intermediate = Pid::this();
+            // SAFETY: as above; a fork copies only the calling thread.
+            match unsafe { fork() } {
+                Ok(ForkResult::Parent { child }) => {
+                    announce(child.as_raw());
+                    exit_now(0)
+                }
+                Ok(ForkResult::Child) => {
+                    wait_for_new_parent(intermediate);
+                    Ok(Side::Orphan)
+                }
+                Err(_) => exit_now(1),
+            }
+        }
+    }
+}
+
+/// Ends this process at once: no destructors, no `atexit`, nothing flushed. The only way out for
+/// a child that shares its parent's state.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: `_exit` has no preconditions and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Returns once the intermediate process has gone, so that a parent-death signal asked for next
+/// is tied to the subreaper and not to the intermediate.
+fn wait_for_new_parent(intermediate: Pid) {
+    while Pid::parent() == intermediate {
+        std::thread::yield_now();
+    }
+}
+
+/// Asks the kernel to send `SIGKILL` to this process when its parent ends, and ends at once if
+/// that parent is no longer `expected_parent` (it died before the request took effect).
+pub fn die_with_parent(expected_parent: i32) {
+    let asked = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
+    if asked.is_err() || Pid::parent().as_raw() != expected_parent {
+        exit_now(1);
+    }
+}
+
+/// Makes this process the one that orphans below it are given to.
+///
+/// # Errors
+/// Never on the kernels we support (`prctl(2)`, Linux 3.4).
+pub fn become_subreaper() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_child_subreaper(true)?)
+}
+
+/// Keeps other processes of the same user from reading this process's memory or taking its
+/// descriptors (`PR_SET_DUMPABLE`, see ptrace(2) "access mode checking").
+///
+/// # Errors
+/// Never on the kernels we support.
+pub fn forbid_inspection() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_dumpable(false)?)
+}
+
+/// A child that ended, as [`reap`] found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Its process id; the kernel may use it again from now on.
+    pub pid: i32,
+    /// How it ended.
+    pub how: HowEnded,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HowEnded {
+    /// By itself, with this exit code.
+    Exited(i32),
+    /// By this signal.
+    Signaled(i32),
+}
+
+impl std::fmt::Display for HowEnded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            HowEnded::Exited(code) => write!(f, "exited with code {code}"),
+            HowEnded::Signaled(signal) => match nix::sys::signal::Signal::try_from(signal) {
+                Ok(name) => write!(f, "was ended by signal {signal} ({name})"),
+                Err(_) => write!(f, "was ended by signal {signal}"),
+            },
+        }
+    }
+}
+
+/// Collects one child that has ended, if there is one, without waiting.
+///
+/// # Errors
+/// Nothing but a kernel refusal of `waitpid(2)`; "no children" is `Ok(None)`.
+pub fn reap() -> io::Result<Option<Ended>> {
+    use nix::errno::Errno;
+    use nix::sys::wait::{WaitPidFlag, WaitStatus};
+    loop {
+        return match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) => Ok(Some(Ended {
+                pid: pid.as_raw(),
+                how: HowEnded::Exited(code),
+            })),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => Ok(Some(Ended {
+                pid: pid.as_raw(),
+                how: HowEnded::Signaled(signal as i32),
+            })),
+            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => Ok(None),
+            Ok(_) | Err(Errno::EINTR) => continue,
+            Err(error) => Err(error.into()),
+        };
+    }
+}
+
+/// The parent of `pid`, from `/proc`.
+pub fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field, the command's name, may itself hold blanks and brackets.
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    after_name.split_ascii_whitespace().nth(1)?.parse().ok()
+}

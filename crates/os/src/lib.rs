@@ -1,0 +1,15 @@
+//! What maitred asks of the operating system and no safe library offers whole: forking, starting
+//! programs with chosen descriptors and users, signals as events, shared memory, process titles.
+//!
+//! This is one of the three crates that may contain `unsafe`; every block names its invariant.
+#![allow(unsafe_code)]
+
+pub mod channel;
+pub mod environment;
+pub mod fork;
+pub mod shared;
+pub mod signals;
+pub mod sockets;
+pub mod spawn;
+pub mod title;
+pub mod users;

@@ -1,0 +1,123 @@
+//! Memory shared between processes: an anonymous file of fixed size, mapped by everybody who
+//! holds its descriptor.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Makes an anonymous file of `bytes` zero bytes that nobody can shrink or grow any more, so that
+/// a mapping of it can never raise `SIGBUS` in another process.
+///
+/// # Errors
+/// When the system is out of descriptors or memory.
+pub fn create_sealed(name: &str, bytes: usize) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&fd, bytes as u64)?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// An anonymous file with the given contents, read from its start by whoever gets it.
+///
+/// # Errors
+/// When the system is out of descriptors or memory.
+pub fn file_with(name: &str, contents: &[u8]) -> io::Result<OwnedFd> {
+    use std::io::{Seek, Write};
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(contents)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// A shared mapping of a whole sealed file, readable and writable, unmapped when dropped.
+#[derive(Debug)]
+pub struct SharedMap {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is plain memory that stays mapped as long as this value lives; all access
+// goes through raw pointers and atomics whose users keep their own rules.
+unsafe impl Send for SharedMap {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMap {}
+
+impl SharedMap {
+    /// Maps the whole of `fd`, which must be sealed against shrinking.
+    ///
+    /// # Errors
+    /// When the file is empty or not sealed, or the address space is full.
+    pub fn map(fd: impl AsFd) -> io::Result<SharedMap> {
+        if !rustix::fs::fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "shared file is not sealed",
+            ));
+        }
+        let bytes = usize::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
+        let start = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )
+        }?;
+        let start = NonNull::new(start.cast::<u8>())
+            .ok_or_else(|| io::Error::other("the kernel mapped shared memory at address zero"))?;
+        Ok(SharedMap { start, bytes })
+    }
+
+    /// First byte of the mapping. Valid while this value lives.
+    pub fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Size of the mapping in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the mapping has no bytes; it never has none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+impl Drop for SharedMap {
+    fn drop(&mut self) {
+        // SAFETY: `start` and `bytes` are what `mmap` gave, and nobody may hold a pointer into a
+        // mapping that outlives its owner. A failure leaks the mapping, which is harmless.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_file_cannot_change_its_size_and_is_shared_by_its_mappings() {
+        let fd = create_sealed("test", 4096).unwrap();
+        assert!(rustix::fs::ftruncate(&fd, 0).is_err());
+        let (a, b) = (SharedMap::map(&fd).unwrap(), SharedMap::map(&fd).unwrap());
+        // SAFETY: both mappings are 4096 bytes long.
+        unsafe {
+            a.start().add(7).write_volatile(42);
+            assert_eq!(b.start().add(7).read_volatile(), 42);
+        }
+    }
+
+    #[test]
+    fn an_unsealed_file_is_refused() {
+        let fd = file_with("test", b"contents").unwrap();
+        assert!(SharedMap::map(&fd).is_err());
+    }
+}

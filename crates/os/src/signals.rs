@@ -1,0 +1,92 @@
+//! Signals as events on a descriptor, for programs that wait in one place.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+pub use nix::sys::signal::Signal;
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// Blocked signals that are read from a descriptor instead.
+#[derive(Debug)]
+pub struct SignalEvents {
+    fd: SignalFd,
+}
+
+impl SignalEvents {
+    /// Takes over `signals` for this process: from now on they only show here. Call it while the
+    /// process has one thread.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn take_over(signals: &[Signal]) -> io::Result<SignalEvents> {
+        let set: SigSet = signals.iter().copied().collect();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(SignalEvents { fd })
+    }
+
+    /// The next signal that came, if any, with the pid that sent it (0: the kernel).
+    ///
+    /// # Errors
+    /// Nothing that is known to happen on a valid descriptor.
+    pub fn take(&mut self) -> io::Result<Option<(Signal, u32)>> {
+        match self.fd.read_signal()? {
+            None => Ok(None),
+            Some(info) => {
+                let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+                Ok(Signal::try_from(number)
+                    .ok()
+                    .map(|signal| (signal, info.ssi_pid)))
+            }
+        }
+    }
+}
+
+impl AsFd for SignalEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Unblocks every signal and gives `signals` their default action again: the state a program that
+/// is about to be started, or a process that was just forked, expects.
+pub fn reset(signals: &[Signal]) {
+    for &each in signals {
+        // SAFETY: the default action runs no code of ours.
+        let _ = unsafe { signal(each, SigHandler::SigDfl) };
+    }
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
+}
+
+/// Makes writing to a closed socket an error instead of the end of the process.
+pub fn ignore_sigpipe() {
+    // SAFETY: ignoring a signal runs no code of ours.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
+}
+
+/// Sends `signal` to the process behind a pidfd; a process that has gone is no error.
+///
+/// # Errors
+/// When we may not send signals to that process.
+pub fn send_to(pidfd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    let signal = rustix::process::Signal::from_named_raw(signal as i32)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "unknown signal"))?;
+    match rustix::process::pidfd_send_signal(pidfd, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A descriptor for a child that has not been reaped, readable when the child has ended.
+///
+/// # Errors
+/// When there is no such process or no descriptor is left.
+pub fn pidfd(pid: i32) -> io::Result<std::os::fd::OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(pid)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "pid zero"))?;
+    Ok(rustix::process::pidfd_open(
+        pid,
+        rustix::process::PidfdFlags::empty(),
+    )?)
+}

@@ -1,0 +1,86 @@
+//! Listening sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+/// Length asked for the queue of connections the kernel has completed and nobody has taken. The
+/// kernel lowers it to `net.core.somaxconn`.
+pub const BACKLOG: i32 = 4096;
+
+/// Opens `count` sockets that share one TCP address, so that each front thread has a queue of
+/// its own. Every connection accepted from them has Nagle's delay off (Linux hands the option
+/// down from the listening socket).
+///
+/// `SO_REUSEPORT` alone would let a second server of the same user take half of our clients
+/// unnoticed, so the address is tried without it first.
+///
+/// # Errors
+/// `AddrInUse` when anybody listens there already; otherwise what `bind(2)` says.
+pub fn listen_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
+    let probe = tcp_socket(address)?;
+    sockopt::set_socket_reuseaddr(&probe, true)?;
+    rustix::net::bind(&probe, &address)?;
+    let address = SocketAddr::try_from(rustix::net::getsockname(&probe)?)?;
+    rustix::net::listen(&probe, 1)?;
+    drop(probe);
+    (0..count)
+        .map(|_| {
+            let socket = tcp_socket(address)?;
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+            sockopt::set_socket_reuseport(&socket, true)?;
+            sockopt::set_tcp_nodelay(&socket, true)?;
+            rustix::net::bind(&socket, &address)?;
+            rustix::net::listen(&socket, BACKLOG)?;
+            Ok(socket)
+        })
+        .collect()
+}
+
+fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    Ok(socket)
+}
+
+/// The address a socket is bound to.
+///
+/// # Errors
+/// When it is not an internet socket.
+pub fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
+    Ok(SocketAddr::try_from(rustix::net::getsockname(socket)?)?)
+}
+
+/// Raises this process's limit of open descriptors to what the system lets it have, and returns
+/// the limit that holds now.
+///
+/// # Errors
+/// When the limit cannot be read.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() {
+        return Ok(hard);
+    }
+    Ok(soft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_sockets_share_an_address_and_a_second_server_is_refused() {
+        let sockets = listen_tcp("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+        let address = local_address(&sockets[0]).unwrap();
+        assert_eq!(address, local_address(&sockets[1]).unwrap());
+        let again = listen_tcp(address, 2).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
+    }
+}

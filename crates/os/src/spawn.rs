@@ -1,0 +1,114 @@
+//! Starting a program of ours in a role: with chosen descriptors, as a chosen user, tied to the
+//! life of its parent.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::users::Identity;
+
+/// First descriptor number that a started program finds its inherited descriptors at.
+pub const FIRST_INHERITED_FD: RawFd = 3;
+
+/// A program to start.
+#[derive(Debug)]
+pub struct Program<'a> {
+    /// File to execute.
+    pub path: &'a Path,
+    /// What the process is called until it sets its own title.
+    pub name: &'a OsStr,
+    /// Arguments after the name.
+    pub arguments: &'a [&'a OsStr],
+    /// The whole environment; nothing is inherited.
+    pub environment: &'a [(String, String)],
+    /// Descriptors it gets, numbered from [`FIRST_INHERITED_FD`] in this order.
+    pub inherit: &'a [BorrowedFd<'a>],
+    /// The user it becomes before it runs; none: ours.
+    pub identity: Option<&'a Identity>,
+}
+
+/// Starts a program and returns its pid. It is killed when this process ends, has every signal
+/// unblocked, reads nothing from standard input, and shares our standard error as its output.
+///
+/// # Errors
+/// When the file cannot be executed or the user cannot be taken on.
+pub fn start(program: &Program<'_>) -> io::Result<i32> {
+    let ours = std::process::id();
+    let wanted: Vec<RawFd> = program.inherit.iter().map(AsRawFd::as_raw_fd).collect();
+    let identity = program.identity.cloned();
+    let mut command = Command::new(program.path);
+    command
+        .arg0(program.name)
+        .args(program.arguments)
+        .env_clear();
+    command.envs(
+        program
+            .environment
+            .iter()
+            .map(|(name, value)| (name, value)),
+    );
+    command.stdin(Stdio::null());
+    // SAFETY: the closure runs in the forked child of a process with one thread (callers start
+    // programs before any thread exists), so it may allocate and call anything.
+    unsafe {
+        command.pre_exec(move || {
+            crate::signals::reset(&[]);
+            place_descriptors(&wanted)?;
+            if let Some(identity) = &identity {
+                crate::users::become_user(identity)?;
+            }
+            // After the change of user, which clears the wish.
+            crate::fork::die_with_parent(i32::try_from(ours).unwrap_or(0));
+            Ok(())
+        })
+    };
+    let child = command.stdout(standard_error()?).spawn()?;
+    i32::try_from(child.id()).map_err(io::Error::other)
+}
+
+fn standard_error() -> io::Result<Stdio> {
+    use std::os::fd::AsFd;
+    Ok(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?))
+}
+
+/// Moves the wanted descriptors to consecutive numbers; the copies survive the exec.
+fn place_descriptors(wanted: &[RawFd]) -> io::Result<()> {
+    // First out of the way of the numbers to fill, so that no target is still a source.
+    let clear = FIRST_INHERITED_FD + RawFd::try_from(wanted.len()).unwrap_or(0) + 1;
+    let mut parked = Vec::with_capacity(wanted.len());
+    for &fd in wanted {
+        // SAFETY: `fd` is open in the parent and therefore here.
+        let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, clear) };
+        if copy < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        parked.push(copy);
+    }
+    for (target, fd) in (FIRST_INHERITED_FD..).zip(parked) {
+        // SAFETY: `fd` is a descriptor made above; whatever `target` was is ours to replace,
+        // since the program about to run owns the whole table.
+        if unsafe { libc::dup2(fd, target) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Takes over the descriptor that the parent placed at `FIRST_INHERITED_FD + index`.
+///
+/// # Errors
+/// When nothing is open there: the program was started by hand.
+pub fn inherited(index: RawFd) -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd;
+    let fd = FIRST_INHERITED_FD + index;
+    // SAFETY: asking for the flags of any number is harmless.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open (checked above) and nobody else in this program owns the
+    // numbers its parent filled; each is taken once, at start.
+    Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
+}

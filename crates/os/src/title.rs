@@ -1,0 +1,73 @@
+//! The process title that `ps` shows: the memory the kernel put our arguments and environment in,
+//! written over.
+
+use std::ffi::{CString, OsString};
+use std::sync::Mutex;
+
+struct Area {
+    start: usize,
+    bytes: usize,
+}
+
+static AREA: Mutex<Option<Area>> = Mutex::new(None);
+
+/// Finds and frees the title's memory. Call it first thing in `main`, while there is one thread
+/// and nobody has kept a pointer into the environment.
+pub fn prepare() {
+    let Some(area) = argument_area() else { return };
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    // SAFETY: there is one thread; `clearenv` gives up the kernel's strings, and every variable
+    // is then set again, in memory of the allocator's.
+    unsafe {
+        libc::clearenv();
+        for (name, value) in environment {
+            std::env::set_var(name, value);
+        }
+    }
+    if let Ok(mut slot) = AREA.lock() {
+        *slot = Some(area);
+    }
+}
+
+/// Sets the title, cut to the room there is.
+pub fn set(title: &str) {
+    let short: String = title.chars().filter(char::is_ascii).take(15).collect();
+    if let Ok(name) = CString::new(short) {
+        let _ = nix::sys::prctl::set_name(&name);
+    }
+    let Ok(slot) = AREA.lock() else { return };
+    let Some(area) = slot.as_ref() else { return };
+    let length = title.len().min(area.bytes - 1);
+    // SAFETY: the area is the kernel's argument and environment block, which stays mapped and
+    // writable for the life of the process; `prepare` moved all users of it away.
+    unsafe {
+        let start = area.start as *mut u8;
+        std::ptr::write_bytes(start, 0, area.bytes);
+        std::ptr::copy_nonoverlapping(title.as_ptr(), start, length);
+    }
+}
+
+/// Fields 48 to 51 of `/proc/self/stat` (proc(5)): where arguments and environment lie.
+fn argument_area() -> Option<Area> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    // The first field after the name is number 3.
+    let field = |number: usize| -> Option<usize> {
+        after_name
+            .split_ascii_whitespace()
+            .nth(number - 3)?
+            .parse()
+            .ok()
+    };
+    let (arguments, arguments_end) = (field(48)?, field(49)?);
+    let (environment, environment_end) = (field(50)?, field(51)?);
+    let end = if environment == arguments_end {
+        environment_end
+    } else {
+        arguments_end
+    };
+    (arguments != 0 && end > arguments).then(|| Area {
+        start: arguments,
+        bytes: end - arguments,
+    })
+}

@@ -1,0 +1,113 @@
+//! Users and groups, and becoming one of them for good.
+
+use std::io;
+use std::path::Path;
+
+use nix::unistd::{Gid, Group, Uid, User};
+use serde::{Deserialize, Serialize};
+
+/// A user that a process is to run as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Name for messages and for the supplementary groups.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+}
+
+/// Whether this process may become any user.
+pub fn is_root() -> bool {
+    Uid::effective().is_root()
+}
+
+/// The user this process runs as now.
+pub fn current() -> Identity {
+    let uid = Uid::effective();
+    let name = match User::from_uid(uid) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    };
+    Identity {
+        name,
+        uid: uid.as_raw(),
+        gid: Gid::effective().as_raw(),
+    }
+}
+
+/// Looks a user (name or number) up, with another group (name or number) if one is given.
+///
+/// # Errors
+/// One sentence that names the user or group that does not exist.
+pub fn look_up(user: &str, group: Option<&str>) -> Result<Identity, String> {
+    let found = match user.parse::<u32>() {
+        Ok(uid) => User::from_uid(Uid::from_raw(uid)),
+        Err(_) => User::from_name(user),
+    };
+    let found = found
+        .map_err(|error| format!("user `{user}` could not be looked up: {error}"))?
+        .ok_or_else(|| format!("user `{user}` does not exist on this machine"))?;
+    let gid = match group {
+        None => found.gid,
+        Some(group) => look_up_group(group)?,
+    };
+    Ok(Identity {
+        name: found.name,
+        uid: found.uid.as_raw(),
+        gid: gid.as_raw(),
+    })
+}
+
+fn look_up_group(group: &str) -> Result<Gid, String> {
+    if let Ok(gid) = group.parse::<u32>() {
+        return Ok(Gid::from_raw(gid));
+    }
+    let found = Group::from_name(group)
+        .map_err(|error| format!("group `{group}` could not be looked up: {error}"))?;
+    Ok(found
+        .ok_or_else(|| format!("group `{group}` does not exist on this machine"))?
+        .gid)
+}
+
+/// The owner of a file or folder.
+///
+/// # Errors
+/// When the path cannot be read.
+pub fn owner_of(path: &Path) -> io::Result<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = std::fs::metadata(path)?;
+    let user = User::from_uid(Uid::from_raw(meta.uid())).ok().flatten();
+    Ok(match user {
+        Some(user) => Identity {
+            name: user.name,
+            uid: user.uid.as_raw(),
+            gid: user.gid.as_raw(),
+        },
+        None => Identity {
+            name: meta.uid().to_string(),
+            uid: meta.uid(),
+            gid: meta.gid(),
+        },
+    })
+}
+
+/// Becomes `identity` for good: supplementary groups, group, user, in that order, and checks that
+/// there is no way back.
+///
+/// # Errors
+/// When this process may not, or when it could still become root afterwards.
+pub fn become_user(identity: &Identity) -> io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    let name = std::ffi::CString::new(identity.name.as_str())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "user name holds a NUL"))?;
+    nix::unistd::initgroups(&name, gid)?;
+    nix::unistd::setresgid(gid, gid, gid)?;
+    nix::unistd::setresuid(uid, uid, uid)?;
+    if !uid.is_root() && nix::unistd::setuid(Uid::from_raw(0)).is_ok() {
+        return Err(io::Error::other(
+            "root could be regained after giving it up",
+        ));
+    }
+    Ok(())
+}

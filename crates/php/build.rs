@@ -1,0 +1,233 @@
+//! Finds PHP's headers and its embed library, and compiles the shim against them.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// PHP versions the shim has a header for, the newest first.
+const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
+
+/// The shim's C files.
+const SOURCES: [&str; 8] = [
+    "shim.c",
+    "response.c",
+    "variables.c",
+    "functions.c",
+    "request_ini.c",
+    "folder.c",
+    "interposed.c",
+    "timers.c",
+];
+
+/// Symbols of the C library that the shim stands in front of; programs must export them to libphp.
+const INTERPOSED: [&str; 5] = ["chdir", "fchdir", "setitimer", "sigaction", "sigprocmask"];
+
+/// Name of the library that programs are linked with, see [`stand_in`].
+const STAND_IN: &str = "maitred_php_stand_in";
+
+/// One PHP installation with an embed library.
+struct Php {
+    version: String,
+    includes: Vec<String>,
+    library: PathBuf,
+}
+
+fn main() {
+    for variable in ["PHP_CONFIG", "MAITRED_PHP_VERSION"] {
+        println!("cargo:rerun-if-env-changed={variable}");
+    }
+    println!("cargo:rerun-if-changed=shim");
+    if let Err(problem) = build() {
+        eprintln!("maitred-php: {problem}");
+        std::process::exit(1);
+    }
+}
+
+fn build() -> Result<(), String> {
+    let php = find()?;
+    compile(&php);
+    link(&php)
+}
+
+fn find() -> Result<Php, String> {
+    let wanted = env::var("MAITRED_PHP_VERSION").ok();
+    let mut problem = None;
+    for program in candidates(wanted.as_deref()) {
+        match inspect(&program, wanted.as_deref()) {
+            Ok(Some(php)) => return Ok(php),
+            Ok(None) => {}
+            Err(found) => problem = problem.or(Some(found)),
+        }
+    }
+    let version = wanted.unwrap_or_else(|| "8.2".to_owned());
+    Err(problem.unwrap_or_else(|| {
+        format!(
+            "no php-config was found, so there are no PHP headers to build with; on Debian or \
+             Ubuntu run `apt install php{version}-dev libphp{version}-embed`, elsewhere set \
+             PHP_CONFIG to the php-config of a PHP built with --enable-embed=shared"
+        )
+    }))
+}
+
+fn candidates(wanted: Option<&str>) -> Vec<OsString> {
+    if let Some(program) = env::var_os("PHP_CONFIG") {
+        return vec![program];
+    }
+    match wanted {
+        Some(version) => vec![format!("php-config{version}").into(), "php-config".into()],
+        None => VERSIONS
+            .iter()
+            .map(|version| format!("php-config{version}").into())
+            .chain(["php-config".into()])
+            .collect(),
+    }
+}
+
+/// `Ok(None)`: there is no such program.
+fn inspect(program: &OsString, wanted: Option<&str>) -> Result<Option<Php>, String> {
+    let Some(full) = ask(program, "--version") else {
+        return Ok(None);
+    };
+    let version = full.split('.').take(2).collect::<Vec<_>>().join(".");
+    if wanted.is_some_and(|wanted| wanted != version) {
+        return Ok(None);
+    }
+    if !VERSIONS.contains(&version.as_str()) {
+        return Err(format!(
+            "{} is for PHP {full}, but PHP {} to {} is needed",
+            Path::new(program).display(),
+            VERSIONS[VERSIONS.len() - 1],
+            VERSIONS[0]
+        ));
+    }
+    let includes = ask(program, "--includes").unwrap_or_default();
+    let prefix = ask(program, "--prefix").unwrap_or_else(|| "/usr".to_owned());
+    let Some(library) = library(&prefix, &version) else {
+        return Err(format!(
+            "the headers of PHP {full} are here, but its embed library is not; on Debian or Ubuntu \
+             run `apt install libphp{version}-embed`, elsewhere build PHP with \
+             --enable-embed=shared"
+        ));
+    };
+    let includes = includes
+        .split_whitespace()
+        .filter_map(|flag| flag.strip_prefix("-I"))
+        .map(str::to_owned)
+        .collect();
+    Ok(Some(Php {
+        version,
+        includes,
+        library,
+    }))
+}
+
+fn ask(program: &OsString, question: &str) -> Option<String> {
+    let output = Command::new(program).arg(question).output().ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn library(prefix: &str, version: &str) -> Option<PathBuf> {
+    let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let folders = [
+        format!("{prefix}/lib"),
+        format!("{prefix}/lib/{machine}-linux-gnu"),
+        format!("{prefix}/lib64"),
+    ];
+    let names = [format!("libphp{version}.so"), "libphp.so".to_owned()];
+    folders
+        .iter()
+        .flat_map(|folder| names.iter().map(move |name| Path::new(folder).join(name)))
+        .find(|path| path.exists())
+}
+
+fn compile(php: &Php) {
+    let header = format!("\"version/php{}.h\"", php.version.replace('.', ""));
+    let mut build = cc::Build::new();
+    build
+        .include("shim")
+        .define("MAITRED_VERSION_HEADER", header.as_str());
+    build.define("_GNU_SOURCE", None);
+    for include in &php.includes {
+        build.flag(format!("-isystem{include}"));
+    }
+    for source in SOURCES {
+        build.file(Path::new("shim").join(source));
+    }
+    build
+        .flag("-std=gnu11")
+        .opt_level(2)
+        .compile("maitred_php_shim");
+}
+
+/// Debian's library of every version calls itself `libphp.so`, so that a program linked with it
+/// would load whichever version that name leads to. Programs are linked with a stand-in instead
+/// that has the same symbols and calls itself what the version's own file is called. Its file has
+/// another name: cargo puts this folder into `LD_LIBRARY_PATH` of what it runs.
+fn stand_in(library: &Path) -> Result<PathBuf, String> {
+    let name = library
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or("libphp.so");
+    let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let source = folder.join("stand_in.s");
+    let target = folder.join(format!("lib{STAND_IN}.so"));
+    fs::write(&source, symbols(library)?)
+        .map_err(|error| format!("{}: {error}", source.display()))?;
+    let mut compiler = cc::Build::new().get_compiler().to_command();
+    compiler
+        .args(["-shared", "-nostdlib"])
+        .arg(format!("-Wl,-soname,{name}"));
+    let status = compiler.arg("-o").arg(&target).arg(&source).status();
+    match status {
+        Ok(status) if status.success() => Ok(folder),
+        _ => Err(format!(
+            "the C compiler could not make {}",
+            target.display()
+        )),
+    }
+}
+
+/// Assembly that defines what `library` defines.
+fn symbols(library: &Path) -> Result<String, String> {
+    let mut command = Command::new("nm");
+    command
+        .args(["--dynamic", "--defined-only", "--format=posix"])
+        .arg(library);
+    let output = command.output().map_err(|error| {
+        format!("nm could not be run ({error}); on Debian or Ubuntu run `apt install binutils`")
+    })?;
+    let mut assembly = String::from(".section .note.GNU-stack,\"\",%progbits\n");
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let mut fields = line.split(' ');
+        let (Some(name), Some(kind)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let size = fields.nth(1).filter(|size| !size.is_empty()).unwrap_or("0");
+        let (section, kind) = match kind {
+            "T" | "t" | "W" | "i" => (".text", "%function"),
+            _ => (".data", "%object"),
+        };
+        assembly.push_str(&format!(
+            "{section}\n.globl {name}\n.type {name},{kind}\n.size {name},0x{size}\n{name}: .byte 0\n"
+        ));
+    }
+    Ok(assembly)
+}
+
+fn link(php: &Php) -> Result<(), String> {
+    let folder = stand_in(&php.library)?;
+    println!("cargo:rustc-link-search=native={}", folder.display());
+    println!("cargo:rustc-link-lib=dylib={STAND_IN}");
+    // For the build scripts of programs: DEP_PHP_VERSION, DEP_PHP_EXPORTS.
+    println!("cargo:version={}", php.version);
+    println!("cargo:exports={}", INTERPOSED.join(","));
+    for symbol in INTERPOSED {
+        println!("cargo:rustc-link-arg-examples=-Wl,--export-dynamic-symbol={symbol}");
+    }
+    Ok(())
+}

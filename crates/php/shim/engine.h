@@ -1,0 +1,73 @@
+/* What the shim's own C files share. Rust never sees this header. */
+#ifndef MAITRED_ENGINE_H
+#define MAITRED_ENGINE_H
+
+#include "shim.h"
+
+#include <SAPI.h>
+#include <php.h>
+#include <php_ini.h>
+#include <php_main.h>
+#include <php_output.h>
+#include <php_variables.h>
+#include <zend_ini.h>
+
+#include MAITRED_VERSION_HEADER
+
+/* The cgi.* and fastcgi.* directives, as php-fpm registers them. */
+struct maitred_directives {
+	bool rfc2616_headers;
+	bool nph;
+	bool fix_pathinfo;
+	bool force_redirect;
+	bool discard_path;
+	bool logging;
+	char *redirect_status_env;
+	char *error_header;
+	char *fpm_config;
+};
+
+/* The process serves one request at a time; `request` is NULL between two. */
+struct maitred_engine {
+	const struct maitred_callbacks *callbacks;
+	const struct maitred_request *request;
+	bool finished;
+	bool client_gone;
+	struct maitred_directives directives;
+};
+
+extern struct maitred_engine maitred_engine;
+extern zend_module_entry maitred_module_entry;
+
+/* Acts on what a callback said. May bail out. */
+void maitred_obey(int verdict);
+
+/* Ends the answer once; later output is dropped. */
+void maitred_finish(void);
+
+/* response.c */
+size_t maitred_write(const char *bytes, size_t length);
+void maitred_flush(void *context);
+int maitred_send_headers(sapi_headers_struct *headers);
+void maitred_log_message(const char *message, int syslog_type);
+void maitred_log(const char *message);
+
+/* variables.c */
+void maitred_hook_environment(void);
+char *maitred_getenv(const char *name, size_t name_length);
+char *maitred_read_cookies(void);
+void maitred_register_variables(zval *variables);
+
+/* request_ini.c */
+int maitred_activate(void);
+void maitred_request_ini_start(void);
+void maitred_request_ini_stop(void);
+const struct maitred_param *maitred_param_named(const char *name, size_t name_length);
+
+/* timers.c */
+void maitred_timers_after_fork(void);
+
+/* folder.c */
+void maitred_folder_enter(const char *script, size_t length);
+
+#endif

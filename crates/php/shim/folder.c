@@ -1,0 +1,62 @@
+/*
+ * The working folder. A script runs in its own folder. php-fpm asks for the present one, changes,
+ * and changes back for every request; here it is changed only when the script's folder is another
+ * than before, or the script before changed it itself. The latter is seen by standing in front of
+ * the C library: a program linked with this file and exporting its dynamic symbols is where
+ * libphp's calls of chdir() and fchdir() arrive.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "shim.h"
+
+#include <limits.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+void maitred_folder_enter(const char *script, size_t length);
+
+/*
+ * The folder last entered, and when. A path may name another folder later (a deployment moves a
+ * symbolic link), so it is entered anew when a second has gone by.
+ */
+static char entered[PATH_MAX];
+static size_t entered_length;
+static time_t entered_at;
+
+int chdir(const char *path)
+{
+	entered_length = 0;
+	return (int) syscall(SYS_chdir, path);
+}
+
+int fchdir(int descriptor)
+{
+	entered_length = 0;
+	return (int) syscall(SYS_fchdir, descriptor);
+}
+
+void maitred_folder_enter(const char *script, size_t length)
+{
+	const char *slash = memrchr(script, '/', length);
+	size_t folder_length = slash ? (size_t) (slash - script) : 0;
+	time_t now;
+
+	if (!slash || folder_length >= sizeof(entered)) {
+		return;
+	}
+	if (folder_length == 0) {
+		folder_length = 1;
+	}
+	now = time(NULL);
+	if (maitred_php_interposed() && folder_length == entered_length && now == entered_at
+		&& memcmp(entered, script, folder_length) == 0) {
+		return;
+	}
+	memcpy(entered, script, folder_length);
+	entered[folder_length] = '\0';
+	entered_at = now;
+	entered_length = syscall(SYS_chdir, entered) == 0 ? folder_length : 0;
+}

@@ -1,0 +1,171 @@
+/* The module `cgi-fcgi`: its directives, and the functions php-fpm offers to scripts. */
+#include "engine.h"
+
+#include <ext/standard/info.h>
+
+#define SWITCH(name, value, when, field) \
+	STD_PHP_INI_BOOLEAN(name, value, when, OnUpdateBool, directives.field, \
+		struct maitred_engine, maitred_engine)
+#define TEXT(name, when, field) \
+	STD_PHP_INI_ENTRY(name, NULL, when, OnUpdateString, directives.field, \
+		struct maitred_engine, maitred_engine)
+
+PHP_INI_BEGIN()
+	SWITCH("cgi.rfc2616_headers", "0", PHP_INI_ALL, rfc2616_headers)
+	SWITCH("cgi.nph", "0", PHP_INI_ALL, nph)
+	SWITCH("cgi.force_redirect", "1", PHP_INI_SYSTEM, force_redirect)
+	TEXT("cgi.redirect_status_env", PHP_INI_SYSTEM, redirect_status_env)
+	SWITCH("cgi.fix_pathinfo", "1", PHP_INI_SYSTEM, fix_pathinfo)
+	SWITCH("cgi.discard_path", "0", PHP_INI_SYSTEM, discard_path)
+	SWITCH("fastcgi.logging", "1", PHP_INI_SYSTEM, logging)
+	TEXT("fastcgi.error_header", PHP_INI_SYSTEM, error_header)
+	TEXT("fpm.config", PHP_INI_SYSTEM, fpm_config)
+PHP_INI_END()
+
+static PHP_MINIT_FUNCTION(maitred)
+{
+	(void) type;
+	REGISTER_INI_ENTRIES();
+	return SUCCESS;
+}
+
+static PHP_MSHUTDOWN_FUNCTION(maitred)
+{
+	(void) type;
+	UNREGISTER_INI_ENTRIES();
+	return SUCCESS;
+}
+
+/* Runs after the script's shutdown functions: a body nobody read is not fetched to be dropped. */
+static PHP_RSHUTDOWN_FUNCTION(maitred)
+{
+	(void) type;
+	(void) module_number;
+	SG(post_read) = 1;
+	return SUCCESS;
+}
+
+static PHP_MINFO_FUNCTION(maitred)
+{
+	php_info_print_table_start();
+	php_info_print_table_row(2, "maitred", "active");
+	php_info_print_table_end();
+	DISPLAY_INI_ENTRIES();
+}
+
+static PHP_FUNCTION(fastcgi_finish_request)
+{
+	if (zend_parse_parameters_none() == FAILURE) {
+		RETURN_THROWS();
+	}
+	if (!maitred_engine.request || maitred_engine.finished) {
+		RETURN_FALSE;
+	}
+	php_output_end_all();
+	php_header();
+	maitred_finish();
+	RETURN_TRUE;
+}
+
+static PHP_FUNCTION(apache_request_headers)
+{
+	const struct maitred_request *request = maitred_engine.request;
+
+	if (zend_parse_parameters_none() == FAILURE) {
+		RETURN_THROWS();
+	}
+	array_init(return_value);
+	for (size_t i = 0; request && i < request->param_count; i++) {
+		const struct maitred_param *param = &request->params[i];
+		sapi_add_request_header(
+			param->name, (unsigned int) param->name_length, (char *) param->value,
+			(unsigned int) param->value_length, return_value);
+	}
+}
+
+static void add_process(zval *list, const struct maitred_process_status *process)
+{
+	zval entry;
+
+	array_init(&entry);
+	add_assoc_long(&entry, "pid", process->pid);
+	add_assoc_string(&entry, "state", process->state);
+	add_assoc_long(&entry, "start-time", process->start_time);
+	add_assoc_long(&entry, "start-since", process->start_since);
+	add_assoc_long(&entry, "requests", process->requests);
+	add_assoc_long(&entry, "request-duration", process->request_duration);
+	add_assoc_string(&entry, "request-method", process->request_method);
+	add_assoc_string(&entry, "request-uri", process->request_uri);
+	add_assoc_string(&entry, "query-string", process->query_string);
+	add_assoc_long(&entry, "request-length", process->request_length);
+	add_assoc_string(&entry, "user", process->user);
+	add_assoc_string(&entry, "script", process->script);
+	add_assoc_double(&entry, "last-request-cpu", process->last_request_cpu);
+	add_assoc_long(&entry, "last-request-memory", process->last_request_memory);
+	add_next_index_zval(list, &entry);
+}
+
+static PHP_FUNCTION(fpm_get_status)
+{
+	const struct maitred_pool_status *status;
+	zval processes;
+
+	if (zend_parse_parameters_none() == FAILURE) {
+		RETURN_THROWS();
+	}
+	if (!maitred_engine.request) {
+		RETURN_FALSE;
+	}
+	status = maitred_engine.callbacks->status(maitred_engine.request->exchange);
+	if (!status) {
+		RETURN_FALSE;
+	}
+	array_init(return_value);
+	add_assoc_string(return_value, "pool", status->pool);
+	add_assoc_string(return_value, "process-manager", status->process_manager);
+	add_assoc_long(return_value, "start-time", status->start_time);
+	add_assoc_long(return_value, "start-since", status->start_since);
+	add_assoc_long(return_value, "accepted-conn", status->accepted_conn);
+	add_assoc_long(return_value, "listen-queue", status->listen_queue);
+	add_assoc_long(return_value, "max-listen-queue", status->max_listen_queue);
+	add_assoc_long(return_value, "listen-queue-len", status->listen_queue_len);
+	add_assoc_long(return_value, "idle-processes", status->idle_processes);
+	add_assoc_long(return_value, "active-processes", status->active_processes);
+	add_assoc_long(return_value, "total-processes", status->total_processes);
+	add_assoc_long(return_value, "max-active-processes", status->max_active_processes);
+	add_assoc_long(return_value, "max-children-reached", status->max_children_reached);
+	add_assoc_long(return_value, "slow-requests", status->slow_requests);
+	array_init(&processes);
+	for (size_t i = 0; i < status->process_count; i++) {
+		add_process(&processes, &status->processes[i]);
+	}
+	add_assoc_zval(return_value, "procs", &processes);
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_bool, 0, 0, _IS_BOOL, 0)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_array, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_array_or_false, 0, 0, MAY_BE_ARRAY | MAY_BE_FALSE)
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry functions[] = {
+	PHP_FE(fastcgi_finish_request, arginfo_bool)
+	PHP_FE(apache_request_headers, arginfo_array)
+	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_array)
+	PHP_FE(fpm_get_status, arginfo_array_or_false)
+	PHP_FE_END
+};
+
+zend_module_entry maitred_module_entry = {
+	STANDARD_MODULE_HEADER,
+	"cgi-fcgi",
+	functions,
+	PHP_MINIT(maitred),
+	PHP_MSHUTDOWN(maitred),
+	NULL,
+	PHP_RSHUTDOWN(maitred),
+	PHP_MINFO(maitred),
+	PHP_VERSION,
+	STANDARD_MODULE_PROPERTIES
+};

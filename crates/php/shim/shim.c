@@ -1,0 +1,348 @@
+/* Start of the engine, and the life of one request in it. */
+#include "engine.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include <ext/standard/php_standard.h>
+#include <zend_signal.h>
+
+struct maitred_engine maitred_engine;
+
+static const char *refused_value;
+
+void maitred_obey(int verdict)
+{
+	if (UNEXPECTED(verdict == MAITRED_CLIENT_GONE)) {
+		maitred_engine.client_gone = true;
+		php_handle_aborted_connection();
+	}
+}
+
+void maitred_finish(void)
+{
+	if (maitred_engine.request && !maitred_engine.finished) {
+		maitred_engine.finished = true;
+		maitred_engine.callbacks->finish(maitred_engine.request->exchange);
+	}
+}
+
+static size_t read_body(char *buffer, size_t capacity)
+{
+	const struct maitred_request *request = maitred_engine.request;
+	size_t done = 0;
+	int64_t rest = SG(request_info).content_length - SG(read_post_bytes);
+
+	if (!request || rest <= 0) {
+		return 0;
+	}
+	if ((uint64_t) rest < capacity) {
+		capacity = (size_t) rest;
+	}
+	while (done < capacity) {
+		size_t part = maitred_engine.callbacks->read_body(
+			request->exchange, buffer + done, capacity - done);
+		if (part == 0) {
+			break;
+		}
+		done += part;
+	}
+	return done;
+}
+
+/* Called at module startup too, when there is no request. */
+static int deactivate(void)
+{
+	maitred_finish();
+	return SUCCESS;
+}
+
+static int startup(sapi_module_struct *sapi)
+{
+	return maitred_module_startup(sapi, &maitred_module_entry);
+}
+
+static sapi_module_struct sapi = {
+	.pretty_name = "maitred",
+	.startup = startup,
+	.shutdown = php_module_shutdown_wrapper,
+	.deactivate = deactivate,
+	.ub_write = maitred_write,
+	.flush = maitred_flush,
+	.getenv = maitred_getenv,
+	.sapi_error = php_error,
+	.send_headers = maitred_send_headers,
+	.read_post = read_body,
+	.read_cookies = maitred_read_cookies,
+	.register_server_variables = maitred_register_variables,
+	.log_message = maitred_log_message,
+	.php_ini_ignore_cwd = 1,
+};
+
+/* zend_disable_class takes one name; the directive is a list. */
+static void disable_classes(const char *list)
+{
+	while (*list) {
+		size_t length = strcspn(list, " ,");
+		if (length) {
+			maitred_disable_class(list, length);
+		}
+		list += length;
+		list += strspn(list, " ,");
+	}
+}
+
+/*
+ * A value of the pool becomes the directive's default, as in php-fpm's children: php_value may be
+ * changed by .user.ini and ini_set(), php_admin_value by nobody. A list of disabled functions adds
+ * to that of php.ini.
+ */
+static bool apply_value(const struct maitred_ini_value *value)
+{
+	zend_ini_entry *entry;
+	zend_string *text;
+	const char *effective = value->value;
+
+	if (!strcmp(value->name, "extension") || !strcmp(value->name, "zend_extension")) {
+		return true;
+	}
+	entry = zend_hash_str_find_ptr(EG(ini_directives), value->name, strlen(value->name));
+	if (!entry) {
+		return false;
+	}
+	if (!strcmp(value->name, "error_reporting")) {
+		zval *parsed = cfg_get_entry(value->name, strlen(value->name));
+		if (parsed && Z_TYPE_P(parsed) == IS_STRING) {
+			effective = Z_STRVAL_P(parsed);
+		}
+	}
+	text = zend_string_init(effective, strlen(effective), 1);
+	if (entry->on_modify
+		&& entry->on_modify(entry, text, entry->mh_arg1, entry->mh_arg2, entry->mh_arg3,
+			   ZEND_INI_STAGE_ACTIVATE)
+			!= SUCCESS) {
+		zend_string_release_ex(text, 1);
+		return false;
+	}
+	entry->value = text;
+	if (value->admin) {
+		entry->modifiable = ZEND_INI_SYSTEM;
+	}
+	if (!strcmp(value->name, "disable_functions")) {
+		zend_disable_functions(value->value);
+	} else if (!strcmp(value->name, "disable_classes")) {
+		disable_classes(value->value);
+	}
+	return true;
+}
+
+static void apply_values(const struct maitred_settings *settings)
+{
+	for (size_t i = 0; i < settings->value_count; i++) {
+		if (!apply_value(&settings->values[i]) && !refused_value) {
+			refused_value = settings->values[i].name;
+		}
+	}
+}
+
+bool maitred_php_start(
+	const struct maitred_settings *settings, const struct maitred_callbacks *callbacks)
+{
+	bool started = false;
+
+	signal(SIGPIPE, SIG_IGN);
+	maitred_engine.callbacks = callbacks;
+	zend_signal_startup();
+	sapi.name = (char *) settings->sapi_name;
+	maitred_hook_activation(&sapi, maitred_activate);
+	sapi_startup(&sapi);
+	sapi.executable_location = (char *) settings->executable;
+	sapi.php_ini_path_override = (char *) settings->ini_path;
+	sapi.ini_entries = (char *) settings->ini_entries;
+	maitred_request_ini_start();
+
+	if (sapi.startup(&sapi) != SUCCESS) {
+		return false;
+	}
+	/* The server's own handlers stay: PHP need not ask for them again at every request. */
+	SIGG(reset) = 0;
+	SG(options) |= SAPI_OPTION_NO_CHDIR;
+	maitred_hook_environment();
+	zend_first_try {
+		apply_values(settings);
+		started = true;
+	} zend_end_try();
+	return started;
+}
+
+const char *maitred_php_refused_value(void)
+{
+	return refused_value;
+}
+
+void maitred_php_stop(void)
+{
+	maitred_request_ini_stop();
+	php_module_shutdown();
+	sapi_shutdown();
+}
+
+void maitred_php_after_fork(void)
+{
+	/* Takes note of the handlers this process has installed since it was forked. */
+	zend_signal_startup();
+	SIGG(reset) = 0;
+	maitred_timers_after_fork();
+	maitred_child_start();
+}
+
+const char *maitred_php_version(void)
+{
+	const char *version = zend_get_module_version("standard");
+	return version ? version : PHP_VERSION;
+}
+
+/* A script path with a `..` component is not served (as php-fpm). */
+static bool is_valid_path(const char *path)
+{
+	for (const char *dots = strstr(path, ".."); dots; dots = strstr(dots + 1, "..")) {
+		if ((dots == path || dots[-1] == '/') && (dots[2] == '\0' || dots[2] == '/')) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void fill_request_info(const struct maitred_request *request)
+{
+	sapi_request_info *info = &SG(request_info);
+	const char *script = request->script_filename;
+
+	SG(server_context) = (void *) request;
+	SG(sapi_headers).http_response_code = 200;
+	EG(exit_status) = 0;
+	info->request_method = request->method;
+	info->query_string = (char *) request->query_string;
+	info->content_type = request->content_type;
+	info->content_length = request->content_length;
+	if (maitred_engine.directives.fix_pathinfo || !request->path_info) {
+		info->request_uri = (char *) request->script_name;
+	} else {
+		info->request_uri = (char *) request->path_info;
+	}
+	info->path_translated = script && is_valid_path(script) ? estrdup(script) : NULL;
+	php_handle_auth_data(request->authorization);
+}
+
+static void answer_briefly(int status, const char *text)
+{
+	zend_try {
+		SG(sapi_headers).http_response_code = status;
+		PUTS(text);
+	} zend_end_try();
+}
+
+static void refuse_script(const char *path, int error)
+{
+	bool missing = error == ENOENT || error == ENOTDIR;
+	const char *what = missing ? "Primary script unknown" : "Unable to open primary script";
+	char *message;
+
+	spprintf(&message, 0, "%s: %s (%s)", what, path, strerror(error));
+	maitred_log(message);
+	efree(message);
+	if (error == EACCES) {
+		answer_briefly(403, "Access denied.\n");
+	} else {
+		answer_briefly(404, missing ? "File not found.\n" : "No input file specified.\n");
+	}
+}
+
+static void execute(void)
+{
+	zend_file_handle file;
+	char *path;
+
+	if (UNEXPECTED(!SG(request_info).path_translated)) {
+		maitred_log("Primary script unknown");
+		answer_briefly(404, "File not found.\n");
+		return;
+	}
+	/* php_fopen_primary_script() frees the path when it fails. */
+	path = estrdup(SG(request_info).path_translated);
+	if (UNEXPECTED(php_fopen_primary_script(&file) == FAILURE)) {
+		refuse_script(path, errno);
+	} else {
+		maitred_folder_enter(path, strlen(path));
+		php_execute_script(&file);
+	}
+	/* OPcache leaves the handle out of the engine's list of files that it closes itself. */
+	if (!file.in_list) {
+		zend_destroy_file_handle(&file);
+	}
+	efree(path);
+}
+
+static void add_error_header(void)
+{
+	const char *line = maitred_engine.directives.error_header;
+
+	if (EG(exit_status) == 255 && line && *line && !SG(headers_sent)) {
+		sapi_header_line header = { .line = line, .line_len = strlen(line) };
+		sapi_header_op(SAPI_HEADER_REPLACE, &header);
+	}
+}
+
+static void answer_startup_failure(const struct maitred_request *request)
+{
+	static const char head[] = "Status: 500 Internal Server Error\r\n"
+		"Content-type: text/html; charset=UTF-8\r\n\r\n";
+
+	if (!SG(headers_sent)) {
+		maitred_engine.callbacks->send(request->exchange, head, sizeof(head) - 1);
+	}
+	maitred_finish();
+}
+
+static void run_request(const struct maitred_request *request, struct maitred_served *served)
+{
+	fill_request_info(request);
+	if (UNEXPECTED(php_request_startup() == FAILURE)) {
+		answer_startup_failure(request);
+		served->outcome = MAITRED_STARTUP_FAILED;
+		served->response_status = 500;
+		return;
+	}
+	execute();
+	add_error_header();
+	if (SG(request_info).path_translated) {
+		efree(SG(request_info).path_translated);
+		SG(request_info).path_translated = NULL;
+	}
+	served->peak_memory = zend_memory_peak_usage(1);
+	served->response_status = SG(sapi_headers).http_response_code;
+	php_request_shutdown(NULL);
+	served->outcome = MAITRED_FINISHED;
+}
+
+void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served)
+{
+	memset(served, 0, sizeof(*served));
+	served->outcome = MAITRED_BAILOUT_FATAL;
+	maitred_engine.request = request;
+	maitred_engine.finished = false;
+	maitred_engine.client_gone = false;
+	zend_first_try {
+		run_request(request, served);
+	} zend_end_try();
+
+	maitred_finish();
+	served->client_gone = maitred_engine.client_gone;
+	/* The engine clears the flag only when the next request starts. */
+	if (served->outcome == MAITRED_FINISHED && CG(unclean_shutdown)) {
+		served->outcome = served->client_gone ? MAITRED_BAILOUT_CLIENT_GONE : MAITRED_BAILOUT_FATAL;
+	}
+	SG(server_context) = NULL;
+	maitred_engine.request = NULL;
+}

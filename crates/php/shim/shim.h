@@ -1,0 +1,157 @@
+/*
+ * The whole contract between Rust and PHP. No Zend type crosses it.
+ *
+ * Two rules hold everywhere:
+ *   - a PHP bailout (longjmp) never crosses a Rust frame: callbacks only report a verdict, and C
+ *     acts on it after the callback has returned;
+ *   - a Rust panic never crosses a C frame: every callback catches it and returns its declared
+ *     default.
+ *
+ * Strings handed to C as `const char *` are NUL-terminated and live until the call they came with
+ * returns.
+ */
+#ifndef MAITRED_SHIM_H
+#define MAITRED_SHIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a callback tells C about the client. */
+enum maitred_verdict {
+	MAITRED_CONTINUE = 0,
+	MAITRED_CLIENT_GONE = 1,
+};
+
+/* How a request ended. After anything but MAITRED_FINISHED the process must serve no other. */
+enum maitred_outcome {
+	MAITRED_FINISHED = 0,
+	MAITRED_BAILOUT_FATAL = 1,
+	MAITRED_BAILOUT_CLIENT_GONE = 2,
+	MAITRED_STARTUP_FAILED = 3,
+};
+
+/* One CGI variable. The name holds [A-Z0-9_] only; neither string contains a NUL before its end. */
+struct maitred_param {
+	const char *name;
+	size_t name_length;
+	const char *value;
+	size_t value_length;
+};
+
+/* A request. A missing variable is NULL; `content_type` and `query_string` then are "". */
+struct maitred_request {
+	void *exchange;
+	const struct maitred_param *params;
+	size_t param_count;
+	const char *method;
+	const char *script_name;
+	const char *path_info;
+	const char *script_filename;
+	const char *query_string;
+	const char *content_type;
+	const char *cookie;
+	const char *authorization;
+	const char *document_root;
+	const char *server_name;
+	int64_t content_length;
+};
+
+/* What is known of a request after it. */
+struct maitred_served {
+	int outcome;            /* enum maitred_outcome */
+	int response_status;    /* HTTP status of the answer */
+	bool client_gone;       /* a callback said so while the script ran */
+	size_t peak_memory;     /* bytes the engine's allocator took from the system, at most */
+};
+
+/* fpm_get_status()["procs"][n]; durations in microseconds, CPU in per cent. */
+struct maitred_process_status {
+	int64_t pid;
+	const char *state;
+	int64_t start_time;
+	int64_t start_since;
+	int64_t requests;
+	int64_t request_duration;
+	const char *request_method;
+	const char *request_uri;
+	const char *query_string;
+	int64_t request_length;
+	const char *user;
+	const char *script;
+	double last_request_cpu;
+	int64_t last_request_memory;
+};
+
+/* fpm_get_status(). Owned by Rust; valid until the next callback. */
+struct maitred_pool_status {
+	const char *pool;
+	const char *process_manager;
+	int64_t start_time;
+	int64_t start_since;
+	int64_t accepted_conn;
+	int64_t listen_queue;
+	int64_t max_listen_queue;
+	int64_t listen_queue_len;
+	int64_t idle_processes;
+	int64_t active_processes;
+	int64_t total_processes;
+	int64_t max_active_processes;
+	int64_t max_children_reached;
+	int64_t slow_requests;
+	const struct maitred_process_status *processes;
+	size_t process_count;
+};
+
+/* Calls from C into Rust. `exchange` is the request's own. Verdicts are enum maitred_verdict. */
+struct maitred_callbacks {
+	int (*send)(void *exchange, const char *bytes, size_t length);
+	int (*flush)(void *exchange);
+	void (*finish)(void *exchange);
+	size_t (*read_body)(void *exchange, char *buffer, size_t capacity);
+	void (*log)(void *exchange, const char *message, size_t length);
+	const struct maitred_pool_status *(*status)(void *exchange);
+};
+
+/* php_value (admin = false) and php_admin_value (admin = true). */
+struct maitred_ini_value {
+	const char *name;
+	const char *value;
+	bool admin;
+};
+
+struct maitred_settings {
+	const char *sapi_name;          /* php_sapi_name() */
+	const char *executable;         /* PHP_BINARY is derived from it; may be NULL */
+	const char *ini_path;           /* a php.ini, or the folder of one; NULL: libphp's own */
+	const char *ini_entries;        /* php.ini text that overrides the files */
+	const struct maitred_ini_value *values;
+	size_t value_count;
+};
+
+/*
+ * `callbacks` and the strings of `settings` must live as long as the process. Returns false when
+ * PHP did not start.
+ */
+bool maitred_php_start(
+	const struct maitred_settings *settings, const struct maitred_callbacks *callbacks);
+
+/* The first of `settings.values` that PHP refused while starting, or NULL. */
+const char *maitred_php_refused_value(void);
+
+/* In a forked child, outside a request: what PHP must not share with its siblings. */
+void maitred_php_after_fork(void);
+
+/* Serves one request. All bailouts are caught inside. */
+void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served);
+
+/* Whether libphp's `chdir` reaches the shim, that is: whether the program exports its symbols. */
+bool maitred_php_interposed(void);
+
+/* PHP_VERSION of the loaded libphp, which may be newer than the headers of the shim. */
+const char *maitred_php_version(void);
+
+/* Ends the engine in the process that started it; never called in a forked child. */
+void maitred_php_stop(void);
+
+#endif

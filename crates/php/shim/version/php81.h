@@ -1,0 +1,27 @@
+/* PHP 8.1: what other versions spell differently. */
+#include <ext/standard/basic_functions.h>
+#include <ext/standard/php_lcg.h>
+#include <ext/standard/php_standard.h>
+
+static inline int maitred_module_startup(sapi_module_struct *sapi, zend_module_entry *module)
+{
+	return php_module_startup(sapi, module, 1);
+}
+
+static inline void maitred_disable_class(const char *name, size_t length)
+{
+	zend_disable_class(name, length);
+}
+
+/* Forked children must not draw the same numbers. The flags make the next draw seed anew. */
+static inline void maitred_child_start(void)
+{
+	BG(mt_rand_is_seeded) = 0;
+	LCG(seeded) = 0;
+}
+
+/* The directives of one request are set when the SAPI is activated. */
+static inline void maitred_hook_activation(sapi_module_struct *sapi, int (*activate)(void))
+{
+	sapi->activate = activate;
+}

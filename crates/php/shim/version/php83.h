@@ -1,0 +1,26 @@
+/* PHP 8.3: what other versions spell differently. */
+#include <ext/random/php_random.h>
+#include <ext/standard/php_standard.h>
+
+static inline int maitred_module_startup(sapi_module_struct *sapi, zend_module_entry *module)
+{
+	return php_module_startup(sapi, module);
+}
+
+static inline void maitred_disable_class(const char *name, size_t length)
+{
+	zend_disable_class(name, length);
+}
+
+/* Forked children must not draw the same numbers. The flags make the next draw seed anew. */
+static inline void maitred_child_start(void)
+{
+	RANDOM_G(mt19937_seeded) = false;
+	RANDOM_G(combined_lcg_seeded) = false;
+}
+
+/* The directives of one request are set when the SAPI is activated. */
+static inline void maitred_hook_activation(sapi_module_struct *sapi, int (*activate)(void))
+{
+	sapi->activate = activate;
+}

@@ -1,0 +1,32 @@
+/* PHP 8.5: what other versions spell differently. */
+#include <ext/random/php_random.h>
+#include <ext/standard/php_standard.h>
+
+static inline int maitred_module_startup(sapi_module_struct *sapi, zend_module_entry *module)
+{
+	return php_module_startup(sapi, module);
+}
+
+/* 8.5 has no disable_classes any more. */
+static inline void maitred_disable_class(const char *name, size_t length)
+{
+	(void) name;
+	(void) length;
+}
+
+/*
+ * php_child_init() renews the heap's shadow key and the timers. Forked children must not draw the
+ * same numbers: the flags make the next draw seed anew.
+ */
+static inline void maitred_child_start(void)
+{
+	php_child_init();
+	RANDOM_G(mt19937_seeded) = false;
+	RANDOM_G(combined_lcg_seeded) = false;
+}
+
+/* The directives of one request are set before its body is read, as php-fpm does from 8.5. */
+static inline void maitred_hook_activation(sapi_module_struct *sapi, int (*activate)(void))
+{
+	sapi->pre_request_init = activate;
+}

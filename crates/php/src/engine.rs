@@ -1,0 +1,166 @@
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::exchange::Exchange;
+use crate::params::Params;
+use crate::raw;
+use crate::settings::Settings;
+use crate::version::PhpVersion;
+
+/// The PHP engine of this process: there is one, it stays on the thread that started it, and its
+/// children inherit it.
+///
+/// Dropping it does nothing. PHP must not be shut down in a forked child, so a child ends by
+/// `_exit` and only the process that started the engine may call [`stop`](Self::stop).
+#[derive(Debug)]
+pub struct Engine {
+    raw: raw::Engine,
+    version: PhpVersion,
+    /// Not `Send`: PHP's state belongs to a thread.
+    _thread: PhantomData<*const ()>,
+}
+
+/// Why PHP did not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// A setting contains a NUL byte.
+    Nul {
+        /// Which one.
+        setting: String,
+    },
+    /// There is an engine in this process already.
+    AlreadyStarted,
+    /// PHP's own start-up failed; what it had to say went to standard error.
+    Refused,
+    /// PHP reports a version nobody can read.
+    Version {
+        /// What it reports.
+        reported: String,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nul { setting } => {
+                write!(
+                    out,
+                    "the PHP setting {setting} contains a NUL byte; remove it"
+                )
+            }
+            Self::AlreadyStarted => {
+                out.write_str("PHP is started in this process already and can be started only once")
+            }
+            Self::Refused => out.write_str(
+                "PHP did not start; its own message is on standard error, and the cause is most \
+                 often a php.ini directive or an extension that does not fit this PHP",
+            ),
+            Self::Version { reported } => {
+                write!(
+                    out,
+                    "libphp reports the version `{reported}`, which is no PHP version"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The script came to its end, by `exit` or an uncaught exception too. The process can serve
+    /// another request.
+    Finished,
+    /// PHP jumped out of a script with a fatal error (memory, time, a compile error…). The process
+    /// must end: what the dead request leaves behind is not safe to go on with.
+    Fatal,
+    /// PHP jumped out of a script because the client had gone. The process must end, for the same
+    /// reason.
+    ClientGone,
+    /// PHP could not even begin the request. An answer with status 500 was sent. The process must
+    /// end.
+    NotStarted,
+}
+
+impl Outcome {
+    /// Whether this process may serve another request.
+    pub fn process_is_clean(self) -> bool {
+        self == Self::Finished
+    }
+}
+
+/// What is known of a request after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// HTTP status of the answer.
+    pub status: u16,
+    /// An [`Exchange`] call said that the client had gone. The script may have gone on regardless.
+    pub client_gone: bool,
+    /// The most memory PHP's allocator took from the system for it, in bytes.
+    pub peak_memory: usize,
+}
+
+impl Engine {
+    /// Starts PHP: php.ini, extensions, OPcache with its shared memory, preloading. Handlers of
+    /// signals other than SIGPROF stay the caller's; SIGPIPE is ignored from here on. Call it
+    /// before there are threads.
+    ///
+    /// # Errors
+    ///
+    /// See [`StartError`].
+    pub fn start(settings: &Settings) -> Result<Self, StartError> {
+        let raw = raw::Engine::start(settings)?;
+        let reported = raw.version();
+        let version = reported
+            .parse()
+            .map_err(|_| StartError::Version { reported })?;
+        Ok(Self {
+            raw,
+            version,
+            _thread: PhantomData,
+        })
+    }
+
+    /// The version of the loaded libphp, which may be newer than the one compiled against.
+    pub fn version(&self) -> PhpVersion {
+        self.version
+    }
+
+    /// The name of a directive in [`Settings::values`] that PHP does not know or whose value it
+    /// refused.
+    pub fn refused_value(&self) -> Option<String> {
+        raw::refused_value()
+    }
+
+    /// Whether this program exports the symbols by which the shim saves system calls and sees a
+    /// script's `chdir()`. Without, all works, with some more system calls per request. See
+    /// `build.rs`.
+    pub fn is_interposed(&self) -> bool {
+        raw::is_interposed()
+    }
+
+    /// Makes a forked child a process of its own: random numbers, timers, and (PHP 8.5) the heap's
+    /// secrets. Signal handlers the child wants to keep through scripts that use pcntl must be
+    /// installed before.
+    pub fn after_fork(&mut self) {
+        raw::after_fork();
+    }
+
+    /// Serves one request.
+    ///
+    /// # Panics
+    ///
+    /// A panic of `exchange` ends the script and is raised again here.
+    pub fn serve(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
+        self.raw.serve(params, exchange)
+    }
+
+    /// Shuts PHP down in the process that started it; in a forked child it does nothing.
+    pub fn stop(self) {
+        self.raw.stop();
+    }
+}

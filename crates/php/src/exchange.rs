@@ -1,0 +1,98 @@
+/// What is known of the client after bytes were handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Somebody may still read the answer.
+    Continue,
+    /// Nobody reads it any more. PHP ends the script, unless it said `ignore_user_abort(true)`.
+    ClientGone,
+}
+
+/// What one request has to do with the world outside PHP. A panic in any of these ends the script
+/// and is raised again by [`Engine::serve`](crate::Engine::serve).
+pub trait Exchange {
+    /// Copies the next part of the request body into `buffer`; 0 is the end of it.
+    fn read_body(&mut self, buffer: &mut [u8]) -> usize;
+
+    /// Takes the next bytes of the answer: first the whole CGI head (RFC 3875 section 6) in one
+    /// piece, then the body.
+    fn send(&mut self, bytes: &[u8]) -> Verdict;
+
+    /// The script called `flush()`.
+    fn flush(&mut self) -> Verdict;
+
+    /// The answer is complete, although the script may run on (`fastcgi_finish_request`). Called
+    /// once per request.
+    fn finish(&mut self);
+
+    /// Takes one message for the error log, without a line feed at its end.
+    fn log(&mut self, message: &[u8]);
+
+    /// The pool as `fpm_get_status()` tells it; `None` makes that function return false.
+    fn status(&mut self) -> Option<PoolStatus>;
+}
+
+/// What `fpm_get_status()` tells of a pool. Times are Unix seconds, queue lengths are requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PoolStatus {
+    /// Name of the pool.
+    pub pool: String,
+    /// `static`, `dynamic`, `ondemand` or `auto`.
+    pub process_manager: String,
+    /// When the pool started.
+    pub start_time: i64,
+    /// Seconds since then.
+    pub start_since: i64,
+    /// Requests accepted.
+    pub accepted_conn: i64,
+    /// Requests that wait for a worker.
+    pub listen_queue: i64,
+    /// The most that ever waited.
+    pub max_listen_queue: i64,
+    /// The most that may wait.
+    pub listen_queue_len: i64,
+    /// Workers without a request.
+    pub idle_processes: i64,
+    /// Workers with one.
+    pub active_processes: i64,
+    /// The most that ever had one at the same time.
+    pub max_active_processes: i64,
+    /// How often `max_children` stood in the way.
+    pub max_children_reached: i64,
+    /// Requests slower than `request_slowlog_timeout`.
+    pub slow_requests: i64,
+    /// The workers.
+    pub processes: Vec<ProcessStatus>,
+}
+
+/// What `fpm_get_status()` tells of a worker.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProcessStatus {
+    /// Process id.
+    pub pid: i64,
+    /// `Idle`, `Running`, `Finishing`…
+    pub state: String,
+    /// When it started, in Unix seconds.
+    pub start_time: i64,
+    /// Seconds since then.
+    pub start_since: i64,
+    /// Requests served.
+    pub requests: i64,
+    /// Microseconds of the present or last request.
+    pub request_duration: i64,
+    /// Its method.
+    pub request_method: String,
+    /// Its URI.
+    pub request_uri: String,
+    /// Its query string.
+    pub query_string: String,
+    /// Bytes of its body.
+    pub request_length: i64,
+    /// Its user, or `-`.
+    pub user: String,
+    /// Its script, or `-`.
+    pub script: String,
+    /// CPU it used, in per cent of its duration.
+    pub last_request_cpu: f64,
+    /// Most memory PHP's allocator held for it, in bytes.
+    pub last_request_memory: i64,
+}

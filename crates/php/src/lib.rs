@@ -1,0 +1,23 @@
+//! PHP inside this process: Debian's `libphp` (the embed library, not thread-safe builds) behind a
+//! thin C shim.
+//!
+//! A zygote calls [`Engine::start`] once, forks, and each child calls [`Engine::after_fork`] and
+//! then [`Engine::serve`] for one request after another. What a request needs from its surroundings
+//! it gets through an [`Exchange`]: body bytes in, answer bytes and log lines out.
+//!
+//! Three rules hold at the border, in `shim/` and in the private module `raw`, the only ones that
+//! may be unsafe: a PHP bailout (`longjmp`) never crosses a Rust frame, a Rust panic never unwinds
+//! into C, and no Zend type is known to Rust.
+
+mod engine;
+mod exchange;
+mod params;
+mod raw;
+mod settings;
+mod version;
+
+pub use engine::{Engine, Outcome, Served, StartError};
+pub use exchange::{Exchange, PoolStatus, ProcessStatus, Verdict};
+pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError};
+pub use settings::{IniValue, Settings};
+pub use version::{PhpVersion, is_fixed};

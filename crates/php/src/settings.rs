@@ -1,0 +1,105 @@
+use std::path::PathBuf;
+
+/// One php.ini directive of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IniValue {
+    /// The directive, such as `memory_limit`.
+    pub name: String,
+    /// Its value as php.ini would have it, such as `256M`.
+    pub value: String,
+    /// `php_admin_value`: no `.user.ini` and no `ini_set()` can change it.
+    pub admin: bool,
+}
+
+/// How PHP is started.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What `php_sapi_name()` says. OPcache before 8.5 starts only under names on its own list.
+    pub sapi_name: String,
+    /// A php.ini, or the folder it is in; `None`: where libphp looks by itself.
+    pub ini_path: Option<PathBuf>,
+    /// Where further `*.ini` files are; `None`: `PHP_INI_SCAN_DIR`, or where libphp looks by
+    /// itself.
+    pub ini_scan_dir: Option<PathBuf>,
+    /// `php_value` and `php_admin_value`, in their order; of two values for one directive the later
+    /// holds.
+    pub values: Vec<IniValue>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            sapi_name: "fpm-fcgi".to_owned(),
+            ini_path: None,
+            ini_scan_dir: None,
+            values: Vec::new(),
+        }
+    }
+}
+
+/// Directives whose pool value adds to that of php.ini instead of replacing it (as in php-fpm).
+const ADDING: [&str; 2] = ["disable_functions", "disable_classes"];
+
+impl Settings {
+    /// The values as php.ini text. PHP reads it after its files, so that what counts at start-up
+    /// (extensions, OPcache's memory) can be set per pool too.
+    pub(crate) fn ini_entries(&self) -> String {
+        self.values
+            .iter()
+            .filter(|value| !ADDING.contains(&value.name.as_str()))
+            .filter_map(|value| {
+                if value.name == "error_reporting" {
+                    return Some(format!("{}={}\n", value.name, value.value));
+                }
+                // Within single quotes nothing is special, and a single quote cannot be written.
+                let plain = !value.value.contains(['\'', '\n', '\r']);
+                plain.then(|| format!("{}='{}'\n", value.name, value.value))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(name: &str, value: &str) -> String {
+        let value = IniValue {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            admin: false,
+        };
+        Settings {
+            values: vec![value],
+            ..Settings::default()
+        }
+        .ini_entries()
+    }
+
+    #[test]
+    fn a_value_is_quoted_so_that_nothing_in_it_is_special() {
+        assert_eq!(
+            entries("sendmail_path", "/bin/x; \"${A}\""),
+            "sendmail_path='/bin/x; \"${A}\"'\n"
+        );
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_quoted_is_left_to_be_applied_later() {
+        assert_eq!(entries("date.timezone", "it's"), "");
+        assert_eq!(entries("date.timezone", "a\nmemory_limit=-1"), "");
+    }
+
+    #[test]
+    fn error_reporting_is_written_as_an_expression() {
+        assert_eq!(
+            entries("error_reporting", "E_ALL & ~E_NOTICE"),
+            "error_reporting=E_ALL & ~E_NOTICE\n"
+        );
+    }
+
+    #[test]
+    fn lists_of_disabled_functions_do_not_replace_that_of_php_ini() {
+        assert_eq!(entries("disable_functions", "exec"), "");
+    }
+}

@@ -1,0 +1,229 @@
+//! Directives: of the pool, of php.ini's sections, of `.user.ini`, of the request.
+
+mod php;
+
+use php::{Php, answer};
+
+#[test]
+fn scripts_are_told_they_run_under_php_fpm() {
+    assert_eq!(
+        answer("<?php echo php_sapi_name(), PHP_SAPI, extension_loaded('cgi-fcgi');").body(),
+        "fpm-fcgifpm-fcgi1"
+    );
+}
+
+#[test]
+fn a_value_of_the_pool_can_be_changed_and_an_admin_value_cannot() {
+    let php = Php::new()
+        .ini("memory_limit=64M\nprecision=14")
+        .with(&[
+            "--value",
+            "precision=5",
+            "--admin-value",
+            "memory_limit=99M",
+        ])
+        .file(
+            "t.php",
+            "<?php echo ini_get('memory_limit'), ' ', ini_get('precision'), ' ';
+            var_dump(ini_set('memory_limit', '1G'), ini_set('precision', '6'));
+            echo ini_get('memory_limit'), ' ', ini_get('precision');",
+        );
+    let run = php.serve(&["t.php", "t.php"]);
+    let expected = "99M 5 bool(false)\nstring(1) \"5\"\n99M 6";
+    assert_eq!(run.bodies(), [expected, expected]);
+}
+
+#[test]
+fn error_reporting_may_be_an_expression() {
+    let php = Php::new()
+        .with(&["--admin-value", "error_reporting=E_ALL & ~E_NOTICE"])
+        .file(
+            "t.php",
+            "<?php echo ini_get('error_reporting') - (E_ALL & ~E_NOTICE);",
+        );
+    assert_eq!(php.serve(&["t.php"]).one().body(), "0");
+}
+
+#[test]
+fn disabled_functions_of_the_pool_add_to_those_of_php_ini() {
+    let php = Php::new()
+        .ini("disable_functions=exec")
+        .with(&["--admin-value", "disable_functions=system, passthru"])
+        .file(
+            "t.php",
+            "<?php foreach (['exec', 'system', 'passthru', 'strlen'] as $f)
+            var_dump(function_exists($f));",
+        );
+    let body = php.serve(&["t.php"]).one().body();
+    assert_eq!(body, "bool(false)\nbool(false)\nbool(false)\nbool(true)\n");
+}
+
+#[test]
+fn an_extension_is_loaded_for_the_pool() {
+    let php = Php::new()
+        .with(&["--value", "extension=ctype"])
+        .file("t.php", "<?php var_dump(extension_loaded('ctype'));");
+    assert_eq!(php.serve(&["t.php"]).one().body(), "bool(true)\n");
+}
+
+#[test]
+fn a_directive_php_does_not_know_is_named() {
+    let php = Php::new().with(&["--value", "no.such=1"]).file("t.php", "");
+    let output = php.serve(&["t.php"]).output;
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "refused: no.such\n"
+    );
+}
+
+#[test]
+fn user_ini_files_hold_from_the_document_root_down() {
+    let php = Php::new()
+        .file(".user.ini", "precision=3\nserialize_precision=7")
+        .file("a/.user.ini", "precision=4")
+        .file(
+            "a/b/t.php",
+            "<?php echo ini_get('precision'), ini_get('serialize_precision');",
+        )
+        .file(
+            "t.php",
+            "<?php echo ini_get('precision'), ini_get('serialize_precision');",
+        );
+    assert_eq!(
+        php.serve(&["a/b/t.php", "t.php", "a/b/t.php"]).bodies(),
+        ["47", "37", "47"]
+    );
+}
+
+#[test]
+fn a_user_ini_file_cannot_change_an_admin_value() {
+    let php = Php::new()
+        .with(&["--admin-value", "precision=9"])
+        .file(".user.ini", "precision=3")
+        .file("t.php", "<?php echo ini_get('precision');");
+    assert_eq!(php.serve(&["t.php"]).one().body(), "9");
+}
+
+#[test]
+fn a_user_ini_file_is_remembered_for_its_time() {
+    let change = "<?php file_put_contents('.user.ini', 'precision=5'); echo ini_get('precision');";
+    let php = Php::new()
+        .file(".user.ini", "precision=3")
+        .file("t.php", change);
+    assert_eq!(php.serve(&["t.php", "t.php"]).bodies(), ["3", "3"]);
+}
+
+#[test]
+fn user_ini_files_can_be_switched_off() {
+    let php = Php::new()
+        .ini("user_ini.filename=\nprecision=14")
+        .file(".user.ini", "precision=3")
+        .file("t.php", "<?php echo ini_get('precision');");
+    assert_eq!(php.serve(&["t.php"]).one().body(), "14");
+}
+
+#[test]
+fn sections_of_php_ini_hold_for_their_folder_and_host() {
+    let php = Php::new().file("a/t.php", "<?php echo ini_get('precision');");
+    let php = php.file(
+        "t.php",
+        "<?php echo ini_get('precision'), ini_get('serialize_precision');",
+    );
+    let section = format!(
+        "precision=14\n[PATH={}/a]\nprecision=6\n[HOST=localhost]\nserialize_precision=9",
+        php.root().display()
+    );
+    let php = php.ini(&section);
+    assert_eq!(php.serve(&["a/t.php", "t.php"]).bodies(), ["6", "149"]);
+}
+
+#[test]
+fn values_passed_with_a_request_end_with_it() {
+    let php = Php::new()
+        .ini("precision=14")
+        .param("PHP_VALUE", "precision=6\nserialize_precision=8")
+        .param("PHP_ADMIN_VALUE", "memory_limit=55M")
+        .file(
+            "t.php",
+            "<?php foreach (['precision', 'serialize_precision', 'memory_limit'] as $i)
+                echo ini_get($i);
+            var_dump(ini_set('memory_limit', '66M'));",
+        );
+    assert_eq!(php.serve(&["t.php"]).one().body(), "6855Mbool(false)\n");
+}
+
+#[test]
+fn opcache_works_in_a_forked_child_with_the_memory_of_the_pool() {
+    let php = Php::new()
+        .with(&["--fork"])
+        .ini("zend_extension=opcache\nopcache.file_update_protection=0")
+        .with(&["--admin-value", "opcache.memory_consumption=16"])
+        .file(
+            "t.php",
+            "<?php $s = opcache_get_status(false); $m = $s['memory_usage'];
+            echo $s['opcache_statistics']['hits'] > 0 ? 'hit ' : 'miss ';
+            echo round(($m['used_memory'] + $m['free_memory']) / 1048576);",
+        );
+    assert_eq!(
+        php.serve(&["t.php", "t.php", "t.php"]).bodies(),
+        ["miss 16", "hit 16", "hit 16"]
+    );
+}
+
+#[test]
+fn errors_are_shown_as_php_ini_says() {
+    let script = "<?php echo $missing;";
+    let shown = Php::new()
+        .ini("display_errors=1\nhtml_errors=0")
+        .file("t.php", script)
+        .serve(&["t.php"])
+        .one();
+    assert!(
+        shown
+            .body()
+            .contains("Warning: Undefined variable $missing"),
+        "{}",
+        shown.body()
+    );
+    let hidden = Php::new()
+        .ini("display_errors=0\nlog_errors=1")
+        .file("t.php", script)
+        .serve(&["t.php"])
+        .one();
+    assert_eq!(hidden.body(), "");
+    assert!(
+        hidden
+            .log()
+            .starts_with("PHP message: PHP Warning:  Undefined variable"),
+        "{}",
+        hidden.log()
+    );
+}
+
+#[test]
+fn a_preloaded_class_is_there_in_every_request() {
+    let php = Php::new()
+        .file(
+            "preload.php",
+            "<?php class Preloaded { const HERE = 'here'; }",
+        )
+        .file("t.php", "<?php echo Preloaded::HERE;");
+    let preload = format!(
+        "zend_extension=opcache\nopcache.preload={}\nopcache.preload_user={}",
+        php.path("preload.php").display(),
+        owner(php.root()),
+    );
+    let run = php.ini(&preload).serve(&["t.php", "t.php"]);
+    assert_eq!(run.bodies(), ["here", "here"]);
+}
+
+/// OPcache wants to know whom to preload as when it is started by root.
+fn owner(path: &std::path::Path) -> String {
+    let output = std::process::Command::new("stat")
+        .args(["-c", "%U"])
+        .arg(path)
+        .output();
+    String::from_utf8_lossy(&output.expect("stat runs").stdout)
+        .trim()
+        .to_owned()
+}

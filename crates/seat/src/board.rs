@@ -1,0 +1,90 @@
+//! The figures that a pool's scripts can ask for (`fpm_get_status`): the pool's, written by the
+//! front, and each seat's, written by its worker. Plain stores; readers see some recent state.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Longest text kept of a request in bytes; more is cut.
+pub const TEXT_BYTES: usize = 256;
+
+/// A pool's figures since it was opened. Written by the front.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PoolBoard {
+    /// Requests that were handed to a worker.
+    pub accepted: AtomicU64,
+    /// Requests that wait for a worker now.
+    pub queued: AtomicU32,
+    /// Most requests that ever waited at once.
+    pub max_queued: AtomicU32,
+    /// Limit of waiting requests.
+    pub queue_limit: AtomicU32,
+    /// Workers that run a script now.
+    pub active: AtomicU32,
+    /// Most workers that ever ran a script at once.
+    pub max_active: AtomicU32,
+    /// Times a request found every worker busy.
+    pub max_children_reached: AtomicU32,
+    /// When the pool was opened, in seconds since 1970.
+    pub opened_at: AtomicU64,
+}
+
+/// A seat's figures. Written by its worker.
+#[derive(Debug)]
+#[repr(C)]
+pub struct SeatBoard {
+    /// Process id; 0: nobody sits here.
+    pub pid: AtomicU32,
+    /// Not 0 while a script runs.
+    pub running: AtomicU32,
+    /// When the worker was forked, in seconds since 1970.
+    pub started_at: AtomicU64,
+    /// When the last request began, in microseconds since 1970.
+    pub request_at: AtomicU64,
+    /// How long the last finished request took, in microseconds.
+    pub request_took: AtomicU64,
+    /// Requests begun by this worker.
+    pub requests: AtomicU64,
+    /// Length of the last request's body in bytes.
+    pub content_length: AtomicU64,
+    /// Peak memory of the last finished script in bytes.
+    pub memory_peak: AtomicU64,
+    /// Method of the last request.
+    pub method: Text<16>,
+    /// Its target, without the query.
+    pub uri: Text<TEXT_BYTES>,
+    /// Its query.
+    pub query: Text<TEXT_BYTES>,
+    /// Its script.
+    pub script: Text<TEXT_BYTES>,
+    /// Its authenticated user.
+    pub user: Text<64>,
+}
+
+/// A short text in shared memory: one writer, readers that may see it half changed.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Text<const N: usize> {
+    length: AtomicU32,
+    bytes: [AtomicU8; N],
+}
+
+impl<const N: usize> Text<N> {
+    /// Writes `text`, cut to the room there is.
+    pub fn set(&self, text: &[u8]) {
+        let length = text.len().min(N);
+        for (place, byte) in self.bytes.iter().zip(text) {
+            place.store(*byte, Ordering::Relaxed);
+        }
+        self.length
+            .store(u32::try_from(length).unwrap_or(0), Ordering::Release);
+    }
+
+    /// Reads the text.
+    pub fn get(&self) -> Vec<u8> {
+        let length = (self.length.load(Ordering::Acquire) as usize).min(N);
+        self.bytes[..length]
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .collect()
+    }
+}

@@ -1,0 +1,282 @@
+//! The front's end of a seat link.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use rustix::thread::futex;
+
+use crate::board::{PoolBoard, SeatBoard};
+use crate::layout::{Layout, SLOTS_PER_SEAT};
+pub use crate::words::State as SlotState;
+
+/// What a slot that is lent to a worker needs kept on the front's side: the counters that the
+/// front must not read back from memory which the worker can write.
+#[derive(Debug)]
+pub struct Lent {
+    seat: u32,
+    slot: usize,
+    incarnation: u32,
+    request_head: u32,
+    answer_tail: u32,
+    long_answer: bool,
+}
+
+impl Lent {
+    fn new(seat: u32, slot: usize, incarnation: u32, request_head: u32) -> Lent {
+        Lent {
+            seat,
+            slot,
+            incarnation,
+            request_head,
+            answer_tail: 0,
+            long_answer: false,
+        }
+    }
+
+    /// The seat.
+    pub fn seat(&self) -> u32 {
+        self.seat
+    }
+
+    /// The slot within the seat.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// The worker it was lent to.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+}
+
+/// How far a worker is with what it was lent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Began {
+    /// It has not begun.
+    NotYet,
+    /// It runs the script.
+    Running,
+    /// It is through; the answer is complete.
+    Done,
+}
+
+/// The worker wrote what no worker of ours writes. It must be ended and nothing of it believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken;
+
+/// Proof that a front thread has said it is about to sleep; it looks for answers once more and
+/// then sleeps, or calls [`FrontEnd::awake`].
+#[derive(Debug)]
+pub struct Asleep;
+
+/// The front's end of one pool's link. Methods may be called from any thread; each [`Lent`] has
+/// one owner at a time.
+#[derive(Debug)]
+pub struct FrontEnd {
+    layout: Layout,
+    epoch: u32,
+}
+
+impl FrontEnd {
+    /// Takes a pool's link over for front number `epoch`: what earlier fronts asked for is not
+    /// wanted any more.
+    ///
+    /// # Errors
+    /// When the file is not a pool's.
+    pub fn take_over(file: impl AsFd, epoch: u32) -> io::Result<FrontEnd> {
+        let layout = Layout::map(file)?;
+        layout.set_epoch(epoch);
+        Ok(FrontEnd { layout, epoch })
+    }
+
+    /// Number of seats.
+    pub fn seats(&self) -> u32 {
+        self.layout.seats()
+    }
+
+    /// Number of front threads the link was made for.
+    pub fn threads(&self) -> u32 {
+        self.layout.threads()
+    }
+
+    /// Cleans a seat of what an earlier front or an earlier worker left in it, and says which
+    /// slot the worker that sits there now still runs something in. The answer is thrown away;
+    /// the slot is free when [`FrontEnd::progress`] says so.
+    pub fn adopt(&self, seat: u32, incarnation: u32) -> Vec<Lent> {
+        let mut running = Vec::new();
+        for slot in 0..SLOTS_PER_SEAT {
+            let words = self.layout.slot(seat, slot);
+            let (state, whose) = words.state.get();
+            if whose == incarnation && state == SlotState::Offered {
+                words.state.take_back(incarnation);
+            }
+            let (state, whose) = words.state.get();
+            if whose == incarnation && matches!(state, SlotState::Claimed | SlotState::Done) {
+                words.front.gone.store(1, Ordering::Release);
+                running.push(Lent::new(seat, slot, incarnation, 0));
+            } else {
+                words.state.release();
+            }
+        }
+        self.wake(seat);
+        running
+    }
+
+    /// Lends a free slot to a worker with the first bytes of a request; all of its head must be
+    /// among them. Returns how many bytes found room. `thread` waits for the answer. The caller
+    /// then calls [`FrontEnd::wake`], which may cost a system call, outside any lock.
+    pub fn offer(
+        &self,
+        seat: u32,
+        slot: usize,
+        incarnation: u32,
+        thread: u32,
+        request: &[u8],
+    ) -> (Lent, usize) {
+        let words = self.layout.slot(seat, slot);
+        let ring = self.layout.request_ring(seat, slot);
+        let count = request.len().min(ring.capacity());
+        ring.put(0, &request[..count]);
+        let head = count as u32;
+        words.worker.answer_head.store(0, Ordering::Relaxed);
+        words.worker.request_tail.store(0, Ordering::Relaxed);
+        words.front.request_head.store(head, Ordering::Relaxed);
+        words.front.answer_tail.store(0, Ordering::Relaxed);
+        words.front.thread.store(thread, Ordering::Relaxed);
+        words.front.epoch.store(self.epoch, Ordering::Relaxed);
+        words.front.gone.store(0, Ordering::Relaxed);
+        words.state.offer(incarnation);
+        (Lent::new(seat, slot, incarnation, head), count)
+    }
+
+    /// Takes a request back that the worker has not begun; then the slot is free. False when it
+    /// has begun.
+    pub fn take_back(&self, lent: &Lent) -> bool {
+        self.layout
+            .slot(lent.seat, lent.slot)
+            .state
+            .take_back(lent.incarnation)
+    }
+
+    /// How far the worker is.
+    ///
+    /// # Errors
+    /// When the slot is in a state that no worker of ours leaves it in.
+    pub fn progress(&self, lent: &Lent) -> Result<Began, Broken> {
+        match self.layout.slot(lent.seat, lent.slot).state.get() {
+            (SlotState::Offered, whose) if whose == lent.incarnation => Ok(Began::NotYet),
+            (SlotState::Claimed, whose) if whose == lent.incarnation => Ok(Began::Running),
+            (SlotState::Done, whose) if whose == lent.incarnation => Ok(Began::Done),
+            _ => Err(Broken),
+        }
+    }
+
+    /// Sends more of the request; returns how many bytes found room.
+    pub fn feed(&self, lent: &mut Lent, bytes: &[u8]) -> Result<usize, Broken> {
+        let words = self.layout.slot(lent.seat, lent.slot);
+        let ring = self.layout.request_ring(lent.seat, lent.slot);
+        let tail = words.worker.request_tail.load(Ordering::Acquire);
+        let used = ring.distance(tail, lent.request_head).ok_or(Broken)?;
+        let count = bytes.len().min(ring.capacity() - used);
+        if count > 0 {
+            ring.put(lent.request_head, &bytes[..count]);
+            lent.request_head = lent.request_head.wrapping_add(count as u32);
+            words
+                .front
+                .request_head
+                .store(lent.request_head, Ordering::Release);
+            self.wake(lent.seat);
+        }
+        Ok(count)
+    }
+
+    /// How many more bytes of the request would find room now.
+    ///
+    /// # Errors
+    /// When the worker claims to have read more than was sent.
+    pub fn room(&self, lent: &Lent) -> Result<usize, Broken> {
+        let tail = self.layout.slot(lent.seat, lent.slot).worker.request_tail.load(Ordering::Acquire);
+        let ring = self.layout.request_ring(lent.seat, lent.slot);
+        Ok(ring.capacity() - ring.distance(tail, lent.request_head).ok_or(Broken)?)
+    }
+
+    /// Whether the answer ring holds something new.
+    pub fn has_answer(&self, lent: &Lent) -> bool {
+        let words = self.layout.slot(lent.seat, lent.slot);
+        words.worker.answer_head.load(Ordering::Acquire) != lent.answer_tail
+    }
+
+    /// Appends up to `limit` bytes of the answer to `to` and returns how many.
+    ///
+    /// # Errors
+    /// When the worker claims to have written more than the ring holds.
+    pub fn drain(&self, lent: &mut Lent, limit: usize, to: &mut Vec<u8>) -> Result<usize, Broken> {
+        let words = self.layout.slot(lent.seat, lent.slot);
+        let ring = self.layout.answer_ring(lent.seat, lent.slot);
+        let head = words.worker.answer_head.load(Ordering::Acquire);
+        let count = ring
+            .distance(lent.answer_tail, head)
+            .ok_or(Broken)?
+            .min(limit);
+        if count > 0 {
+            ring.take(lent.answer_tail, count, to);
+            lent.answer_tail = lent.answer_tail.wrapping_add(count as u32);
+            words
+                .front
+                .answer_tail
+                .store(lent.answer_tail, Ordering::Release);
+            // Only a worker that fills the ring waits for room in it.
+            lent.long_answer |= lent.answer_tail as usize >= ring.capacity() / 2;
+            if lent.long_answer {
+                self.wake(lent.seat);
+            }
+        }
+        Ok(count)
+    }
+
+    /// Nobody wants the answer any more: the worker is told at its next write.
+    pub fn leave(&self, lent: &Lent) {
+        self.layout
+            .slot(lent.seat, lent.slot)
+            .front
+            .gone
+            .store(1, Ordering::Release);
+        self.wake(lent.seat);
+    }
+
+    /// Gives a slot back that the worker is through with, or whose worker is dead.
+    pub fn release(&self, lent: Lent) {
+        self.layout.slot(lent.seat, lent.slot).state.release();
+    }
+
+    /// Says that `thread` is about to sleep. It must look for answers once more before it does.
+    pub fn announce_sleep(&self, thread: u32) -> Asleep {
+        self.layout.front_sleep(thread).announce();
+        Asleep
+    }
+
+    /// Says that `thread` is awake: workers need not wake it.
+    pub fn awake(&self, thread: u32, _asleep: Asleep) {
+        self.layout.front_sleep(thread).awake();
+    }
+
+    /// The pool's figures.
+    pub fn board(&self) -> &PoolBoard {
+        self.layout.pool_board()
+    }
+
+    /// A seat's figures. What they say is the worker's word.
+    pub fn seat_board(&self, seat: u32) -> &SeatBoard {
+        self.layout.seat_board(seat)
+    }
+
+    /// Wakes a seat's worker if it sleeps.
+    pub fn wake(&self, seat: u32) {
+        let sleep = self.layout.worker_sleep(seat);
+        if sleep.must_wake() {
+            // Waking nobody is no error.
+            let _ = futex::wake(sleep.word(), futex::Flags::empty(), 1);
+        }
+    }
+}

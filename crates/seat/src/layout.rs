@@ -1,0 +1,193 @@
+//! Where everything lies in a pool's shared file.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use maitred_os::shared::{SharedMap, create_sealed};
+
+use crate::board::{PoolBoard, SeatBoard};
+use crate::ring::Ring;
+use crate::words::{SleepWord, SlotWords};
+
+/// Slots of a seat: one for the request that runs, one for the next.
+pub const SLOTS_PER_SEAT: usize = 2;
+/// Size of a request ring in bytes. A request's head must fit whole; bodies stream through.
+pub const REQUEST_RING_BYTES: usize = 128 * 1024;
+/// Size of an answer ring in bytes. Most pages fit, so that a worker finishes without waiting.
+pub const ANSWER_RING_BYTES: usize = 128 * 1024;
+/// Most threads a front may have.
+pub const MAX_THREADS: u32 = 64;
+/// Most seats a pool may have.
+pub const MAX_SEATS: u32 = 16 * 1024;
+
+const PAGE: usize = 4096;
+const MAGIC: u32 = 0x6d74_7232;
+const SLOT_BYTES: usize = PAGE + REQUEST_RING_BYTES + ANSWER_RING_BYTES;
+const SEAT_BYTES: usize = 2 * PAGE + SLOTS_PER_SEAT * SLOT_BYTES;
+const SLEEP_OFFSET: usize = PAGE;
+const BOARD_OFFSET: usize = 2 * PAGE;
+const SEATS_OFFSET: usize = 3 * PAGE;
+
+const _: () = assert!(size_of::<Header>() <= PAGE);
+const _: () = assert!(size_of::<SleepWord>() * MAX_THREADS as usize <= PAGE);
+const _: () = assert!(size_of::<PoolBoard>() <= PAGE);
+const _: () = assert!(size_of::<SleepWord>() <= PAGE && size_of::<SeatBoard>() <= PAGE);
+const _: () = assert!(size_of::<SlotWords>() <= PAGE);
+
+#[repr(C)]
+struct Header {
+    magic: u32,
+    seats: u32,
+    threads: u32,
+    epoch: AtomicU32,
+}
+
+/// Makes a pool's shared file: all slots free, sealed against resizing.
+///
+/// # Errors
+/// For more seats or threads than [`MAX_SEATS`] and [`MAX_THREADS`], or when the system is out of
+/// descriptors or memory.
+pub fn create(pool: &str, seats: u32, threads: u32) -> io::Result<OwnedFd> {
+    if !(1..=MAX_SEATS).contains(&seats) || !(1..=MAX_THREADS).contains(&threads) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "too many seats or threads",
+        ));
+    }
+    let bytes = SEATS_OFFSET + seats as usize * SEAT_BYTES;
+    let fd = create_sealed(&format!("maitred-{pool}"), bytes)?;
+    let map = SharedMap::map(&fd)?;
+    let header = Header {
+        magic: MAGIC,
+        seats,
+        threads,
+        epoch: AtomicU32::new(0),
+    };
+    // SAFETY: the file is larger than a page, page-aligned, and nobody else has it yet.
+    unsafe { map.start().cast::<Header>().write(header) };
+    Ok(fd)
+}
+
+/// A mapped pool file and how large it says it is; the sizes are copied at mapping time, since
+/// the file is writable by the pool's workers.
+#[derive(Debug)]
+pub struct Layout {
+    map: SharedMap,
+    seats: u32,
+    threads: u32,
+}
+
+impl Layout {
+    /// Maps a pool's shared file.
+    ///
+    /// # Errors
+    /// When it is none, or its size does not fit what it says.
+    pub fn map(fd: impl std::os::fd::AsFd) -> io::Result<Layout> {
+        let map = SharedMap::map(fd)?;
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a pool's shared file");
+        if map.len() < SEATS_OFFSET {
+            return Err(wrong());
+        }
+        // SAFETY: the mapping has room for a header and is page-aligned; the fields read here are
+        // written once, before the file is handed on.
+        let (magic, seats, threads) = unsafe {
+            let header = map.start().cast::<Header>();
+            ((*header).magic, (*header).seats, (*header).threads)
+        };
+        let size = SEATS_OFFSET + seats as usize * SEAT_BYTES;
+        if magic != MAGIC || map.len() != size || !(1..=MAX_THREADS).contains(&threads) {
+            return Err(wrong());
+        }
+        Ok(Layout {
+            map,
+            seats,
+            threads,
+        })
+    }
+
+    /// Number of seats.
+    pub fn seats(&self) -> u32 {
+        self.seats
+    }
+
+    /// Number of front threads.
+    pub fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// A shared value at an offset inside the mapping.
+    fn at<T>(&self, offset: usize) -> &T {
+        assert!(
+            offset + size_of::<T>() <= self.map.len(),
+            "offset within the mapping"
+        );
+        // SAFETY: the place is inside the mapping (checked) and aligned, since every offset used
+        // is a multiple of a page plus a multiple of `T`'s size; `T` is one of the types of this
+        // crate made of atomics only, for which every bit pattern is valid.
+        unsafe { &*self.map.start().add(offset).cast::<T>() }
+    }
+
+    /// Number of the front that owns the link.
+    pub fn epoch(&self) -> u32 {
+        self.at::<Header>(0).epoch.load(Ordering::Acquire)
+    }
+
+    /// Takes the link over for front number `epoch`.
+    pub fn set_epoch(&self, epoch: u32) {
+        self.at::<Header>(0).epoch.store(epoch, Ordering::SeqCst);
+    }
+
+    /// Whether a front thread sleeps.
+    pub fn front_sleep(&self, thread: u32) -> &SleepWord {
+        assert!(thread < self.threads, "a thread of this front");
+        self.at(SLEEP_OFFSET + thread as usize * size_of::<SleepWord>())
+    }
+
+    /// The pool's figures, written by the front.
+    pub fn pool_board(&self) -> &PoolBoard {
+        self.at(BOARD_OFFSET)
+    }
+
+    fn seat_offset(&self, seat: u32) -> usize {
+        assert!(seat < self.seats, "a seat of this pool");
+        SEATS_OFFSET + seat as usize * SEAT_BYTES
+    }
+
+    /// Whether the worker in a seat sleeps.
+    pub fn worker_sleep(&self, seat: u32) -> &SleepWord {
+        self.at(self.seat_offset(seat))
+    }
+
+    /// A seat's figures, written by its worker.
+    pub fn seat_board(&self, seat: u32) -> &SeatBoard {
+        self.at(self.seat_offset(seat) + PAGE)
+    }
+
+    fn slot_offset(&self, seat: u32, slot: usize) -> usize {
+        assert!(slot < SLOTS_PER_SEAT, "a slot of this seat");
+        self.seat_offset(seat) + 2 * PAGE + slot * SLOT_BYTES
+    }
+
+    /// A slot's words.
+    pub fn slot(&self, seat: u32, slot: usize) -> &SlotWords {
+        self.at(self.slot_offset(seat, slot))
+    }
+
+    /// A slot's ring for requests.
+    pub fn request_ring(&self, seat: u32, slot: usize) -> Ring<'_> {
+        self.ring(self.slot_offset(seat, slot) + PAGE, REQUEST_RING_BYTES)
+    }
+
+    /// A slot's ring for answers.
+    pub fn answer_ring(&self, seat: u32, slot: usize) -> Ring<'_> {
+        let offset = self.slot_offset(seat, slot) + PAGE + REQUEST_RING_BYTES;
+        self.ring(offset, ANSWER_RING_BYTES)
+    }
+
+    fn ring(&self, offset: usize, bytes: usize) -> Ring<'_> {
+        assert!(offset + bytes <= self.map.len(), "ring within the mapping");
+        // SAFETY: the range is inside the mapping (checked), which lives as long as `self`.
+        unsafe { Ring::new(self.map.start().add(offset), bytes) }
+    }
+}

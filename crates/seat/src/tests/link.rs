@@ -1,0 +1,186 @@
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::*;
+
+struct Bench {
+    front: Arc<FrontEnd>,
+    file: OwnedFd,
+    event: OwnedFd,
+}
+
+fn bench() -> Bench {
+    let file = create("test", 2, 1).unwrap();
+    let front = Arc::new(FrontEnd::take_over(&file, 1).unwrap());
+    let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+    Bench { front, file, event }
+}
+
+impl Bench {
+    fn worker(&self, incarnation: u32) -> WorkerEnd {
+        let event = self.event.try_clone().unwrap();
+        WorkerEnd::new(&self.file, vec![event], 0, incarnation).unwrap()
+    }
+
+    /// Waits for the worker the way the front does: announce, look, sleep.
+    fn wait_for(&self, lent: &mut Lent, into: &mut Vec<u8>) -> Began {
+        loop {
+            let asleep = self.front.announce_sleep(0);
+            let began = self.front.progress(lent).unwrap();
+            let count = self.front.drain(lent, usize::MAX, into).unwrap();
+            if count == 0 && began != Began::Done {
+                let mut poll = [rustix::event::PollFd::new(
+                    &self.event,
+                    rustix::event::PollFlags::IN,
+                )];
+                rustix::event::poll(&mut poll, None).unwrap();
+                let _ = rustix::io::read(&self.event, &mut [0; 8]);
+                continue;
+            }
+            self.front.awake(0, asleep);
+            return began;
+        }
+    }
+}
+
+#[test]
+fn a_request_goes_over_and_its_answer_comes_back() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let thread = std::thread::spawn(move || {
+        worker.claim();
+        let mut request = Vec::new();
+        worker.read(&mut request);
+        assert_eq!(worker.write(b"you said "), Verdict::Continue);
+        assert_eq!(worker.write(&request), Verdict::Continue);
+        worker.finish();
+    });
+    let (mut lent, sent) = bench.front.offer(0, 0, 1, 0, b"hello");
+    bench.front.wake(0);
+    assert_eq!(sent, 5);
+    let mut answer = Vec::new();
+    while bench.wait_for(&mut lent, &mut answer) != Began::Done {}
+    assert_eq!(answer, b"you said hello");
+    bench.front.release(lent);
+    thread.join().unwrap();
+}
+
+#[test]
+fn bodies_of_any_size_stream_through_in_both_directions() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    const BYTES: usize = 5_000_000;
+    let thread = std::thread::spawn(move || {
+        worker.claim();
+        let (mut seen, mut piece) = (0, Vec::new());
+        while seen < BYTES {
+            piece.clear();
+            worker.read(&mut piece);
+            assert!(!piece.is_empty());
+            seen += piece.len();
+            assert_eq!(worker.write(&piece), Verdict::Continue);
+        }
+        worker.finish();
+    });
+    let body: Vec<u8> = (0..BYTES).map(|i| (i % 251) as u8).collect();
+    let (mut lent, mut sent) = bench.front.offer(0, 1, 1, 0, &body);
+    bench.front.wake(0);
+    let mut answer = Vec::new();
+    loop {
+        sent += bench.front.feed(&mut lent, &body[sent..]).unwrap();
+        if bench.wait_for(&mut lent, &mut answer) == Began::Done {
+            bench
+                .front
+                .drain(&mut lent, usize::MAX, &mut answer)
+                .unwrap();
+            break;
+        }
+    }
+    assert!(answer == body);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_request_can_be_taken_back_until_it_is_claimed() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"one");
+    assert!(bench.front.take_back(&lent));
+    assert!(!worker.try_claim());
+    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"two");
+    assert!(worker.try_claim());
+    assert!(!bench.front.take_back(&lent));
+}
+
+#[test]
+fn a_new_worker_does_not_take_what_was_offered_to_its_predecessor() {
+    let bench = bench();
+    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"for the first");
+    let mut second = bench.worker(2);
+    assert!(!second.try_claim());
+    assert!(bench.front.take_back(&lent));
+}
+
+#[test]
+fn an_answer_that_nobody_wants_stops_at_the_next_write() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"x");
+    worker.claim();
+    assert_eq!(worker.write(b"a"), Verdict::Continue);
+    bench.front.leave(&lent);
+    assert_eq!(worker.write(b"b"), Verdict::ClientGone);
+}
+
+#[test]
+fn a_worker_that_waits_for_a_dead_front_is_freed_by_the_next_one() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"x");
+    bench.front.offer(0, 1, 1, 0, b"never begun");
+    let thread = std::thread::spawn(move || {
+        worker.claim();
+        let full = vec![0; 2 * ANSWER_RING_BYTES];
+        let verdict = worker.write(&full);
+        worker.finish();
+        (verdict, worker.try_claim())
+    });
+    // The first front dies here without taking anything.
+    while bench.front.progress(&lent) != Ok(Began::Running) {
+        std::thread::yield_now();
+    }
+    let next = FrontEnd::take_over(&bench.file, 2).unwrap();
+    let left = next.adopt(0, 1);
+    assert_eq!(left.len(), 1);
+    assert_eq!(thread.join().unwrap(), (Verdict::ClientGone, false));
+    assert_eq!(next.progress(&left[0]), Ok(Began::Done));
+}
+
+#[test]
+fn counters_that_no_worker_of_ours_writes_are_noticed() {
+    let bench = bench();
+    let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"x");
+    let hostile = crate::layout::Layout::map(&bench.file).unwrap();
+    let words = hostile.slot(0, 0);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    words
+        .worker
+        .answer_head
+        .store(ANSWER_RING_BYTES as u32 + 1, relaxed);
+    assert_eq!(
+        bench.front.drain(&mut lent, usize::MAX, &mut Vec::new()),
+        Err(Broken)
+    );
+    words.worker.request_tail.store(2, relaxed);
+    assert_eq!(bench.front.feed(&mut lent, b"y"), Err(Broken));
+    words.state.release();
+    assert_eq!(bench.front.progress(&lent), Err(Broken));
+    words.state.finish(2);
+    assert_eq!(bench.front.progress(&lent), Err(Broken));
+}
+
+#[test]
+fn a_file_that_is_no_pool_is_refused() {
+    let file = maitred_os::shared::create_sealed("no pool", 1 << 20).unwrap();
+    assert!(FrontEnd::take_over(&file, 1).is_err());
+}

@@ -1,0 +1,173 @@
+//! The words that both ends of a seat link read and write, and the few steps on them whose order
+//! matters. Everything here also runs under loom, which tries every interleaving.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+const FREE: u32 = 0;
+const OFFERED: u32 = 1;
+const CLAIMED: u32 = 2;
+const DONE: u32 = 3;
+const STATE_BITS: u32 = 2;
+
+/// Incarnations above this wrap around; a seat would need a new worker every second for 34 years.
+pub const MAX_INCARNATION: u32 = u32::MAX >> STATE_BITS;
+
+/// What a slot's state word says. Offers and claims name the worker (incarnation) they are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Nothing in it.
+    Free,
+    /// A request that nobody has begun.
+    Offered,
+    /// A request that the worker is running.
+    Claimed,
+    /// The worker is through with it; its answer may still lie in the ring.
+    Done,
+}
+
+fn pack(state: u32, incarnation: u32) -> u32 {
+    (incarnation & MAX_INCARNATION) << STATE_BITS | state
+}
+
+/// A slot's state: the one word that both ends change.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct StateWord(AtomicU32);
+
+impl StateWord {
+    #[cfg(loom)]
+    pub fn new() -> StateWord {
+        StateWord(AtomicU32::new(0))
+    }
+
+    /// The state and whom it is about. Sees everything written before the state was set.
+    pub fn get(&self) -> (State, u32) {
+        let word = self.0.load(Ordering::Acquire);
+        let state = match word & ((1 << STATE_BITS) - 1) {
+            OFFERED => State::Offered,
+            CLAIMED => State::Claimed,
+            DONE => State::Done,
+            _ => State::Free,
+        };
+        (state, word >> STATE_BITS)
+    }
+
+    /// Front: the slot's request is written and the worker may begin it.
+    pub fn offer(&self, incarnation: u32) {
+        self.0.store(pack(OFFERED, incarnation), Ordering::Release);
+    }
+
+    /// Front: the request is needed elsewhere. False when the worker was first.
+    pub fn take_back(&self, incarnation: u32) -> bool {
+        self.change(pack(OFFERED, incarnation), FREE)
+    }
+
+    /// Worker: begins what is offered to it. False when there is nothing, or not any more.
+    pub fn claim(&self, incarnation: u32) -> bool {
+        let offered = pack(OFFERED, incarnation);
+        self.0.load(Ordering::Relaxed) == offered
+            && self.change(offered, pack(CLAIMED, incarnation))
+    }
+
+    /// Worker: the answer is complete and nothing more will be written.
+    pub fn finish(&self, incarnation: u32) {
+        self.0.store(pack(DONE, incarnation), Ordering::Release);
+    }
+
+    /// Front: the slot may be used again.
+    pub fn release(&self) {
+        self.0.store(FREE, Ordering::Release);
+    }
+
+    fn change(&self, from: u32, to: u32) -> bool {
+        self.0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+}
+
+/// Whether somebody sleeps and must be woken. One owner goes to sleep, anybody may wake it.
+///
+/// The rule that loses no wake-up: the sleeper says that it sleeps, and *then* looks for work; the
+/// waker leaves work, and *then* looks for sleepers; a full fence between the two on either side.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct SleepWord(AtomicU32);
+
+impl SleepWord {
+    #[cfg(loom)]
+    pub fn new() -> SleepWord {
+        SleepWord(AtomicU32::new(0))
+    }
+
+    /// Owner: says that it is about to sleep. It must look for work once more before it does.
+    pub fn announce(&self) {
+        self.0.store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Owner: it is awake again, or never went to sleep.
+    pub fn awake(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Anybody, after leaving work: whether it falls to the caller to wake the owner. Of several
+    /// callers one is told so.
+    pub fn must_wake(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed) == 1 && self.0.swap(0, Ordering::AcqRel) == 1
+    }
+
+    /// Whether the owner still counts as asleep.
+    #[cfg(loom)]
+    pub fn is_announced(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == 1
+    }
+
+    /// The word itself, to wait on.
+    #[cfg(not(loom))]
+    pub fn word(&self) -> &AtomicU32 {
+        &self.0
+    }
+}
+
+/// What the front writes and the worker reads, in a cache line of its own.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct FrontWords {
+    /// Bytes put into the request ring since the offer.
+    pub request_head: AtomicU32,
+    /// Bytes taken out of the answer ring since the offer.
+    pub answer_tail: AtomicU32,
+    /// Front thread that waits for the answer.
+    pub thread: AtomicU32,
+    /// Front that made the offer.
+    pub epoch: AtomicU32,
+    /// Not 0: nobody wants the answer any more.
+    pub gone: AtomicU32,
+}
+
+/// What the worker writes and the front reads, in a cache line of its own.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct WorkerWords {
+    /// Bytes put into the answer ring since the offer, and meant to be seen.
+    pub answer_head: AtomicU32,
+    /// Bytes taken out of the request ring since the offer.
+    pub request_tail: AtomicU32,
+}
+
+/// All words of a slot. All zero is a free slot.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct SlotWords {
+    /// Who may do what.
+    pub state: StateWord,
+    /// The front's.
+    pub front: FrontWords,
+    /// The worker's.
+    pub worker: WorkerWords,
+}

@@ -1,0 +1,301 @@
+//! The worker's end of a seat link.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use rustix::thread::futex;
+
+use crate::board::{PoolBoard, SeatBoard};
+use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT};
+use crate::words::SleepWord;
+
+/// Unseen bytes in the answer ring that are shown without being asked: half of it, so that the
+/// front empties one half while the worker fills the other.
+const SHOW_BYTES: u32 = (ANSWER_RING_BYTES / 2) as u32;
+
+/// Whether anybody still wants the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes.
+    Continue,
+    /// No: the client has left, or the front that asked is no more.
+    ClientGone,
+}
+
+/// The request in hand.
+#[derive(Debug)]
+struct InHand {
+    slot: usize,
+    thread: u32,
+    epoch: u32,
+    request_tail: u32,
+    answer_head: u32,
+    shown: u32,
+    long_request: bool,
+    gone: bool,
+}
+
+/// One worker in its seat.
+#[derive(Debug)]
+pub struct WorkerEnd {
+    layout: Layout,
+    events: Vec<OwnedFd>,
+    seat: u32,
+    incarnation: u32,
+    next_slot: usize,
+    in_hand: Option<InHand>,
+}
+
+impl WorkerEnd {
+    /// The end for worker number `incarnation` of `seat`; `events` wake the front's threads.
+    ///
+    /// # Errors
+    /// When the file is not a pool's, or the seat or the events do not fit it.
+    pub fn new(
+        file: impl AsFd,
+        events: Vec<OwnedFd>,
+        seat: u32,
+        incarnation: u32,
+    ) -> io::Result<WorkerEnd> {
+        let layout = Layout::map(file)?;
+        if seat >= layout.seats() || events.len() != layout.threads() as usize {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "no such seat in this pool",
+            ));
+        }
+        layout.worker_sleep(seat).awake();
+        Ok(WorkerEnd {
+            layout,
+            events,
+            seat,
+            incarnation,
+            next_slot: 0,
+            in_hand: None,
+        })
+    }
+
+    /// Waits for a request and begins it.
+    pub fn claim(&mut self) {
+        while !self.try_claim() {
+            self.sleep_unless(|end| {
+                (0..SLOTS_PER_SEAT).any(|slot| {
+                    let offered = (crate::words::State::Offered, end.incarnation);
+                    end.layout.slot(end.seat, slot).state.get() == offered
+                })
+            });
+        }
+    }
+
+    /// Begins a request if one is offered now.
+    pub fn try_claim(&mut self) -> bool {
+        for _ in 0..SLOTS_PER_SEAT {
+            let slot = self.next_slot;
+            self.next_slot = (slot + 1) % SLOTS_PER_SEAT;
+            let words = self.layout.slot(self.seat, slot);
+            if words.state.claim(self.incarnation) {
+                let thread = words.front.thread.load(Ordering::Relaxed);
+                self.in_hand = Some(InHand {
+                    slot,
+                    thread: thread.min(self.layout.threads() - 1),
+                    epoch: words.front.epoch.load(Ordering::Relaxed),
+                    request_tail: 0,
+                    answer_head: 0,
+                    shown: 0,
+                    long_request: false,
+                    gone: false,
+                });
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Appends what the front has sent of the request to `to`, waiting until there is something.
+    /// Nothing is appended when nothing more will come: the client or the front has gone.
+    pub fn read(&mut self, to: &mut Vec<u8>) {
+        loop {
+            let Some(hand) = &mut self.in_hand else {
+                return;
+            };
+            let words = self.layout.slot(self.seat, hand.slot);
+            let ring = self.layout.request_ring(self.seat, hand.slot);
+            let head = words.front.request_head.load(Ordering::Acquire);
+            match ring.distance(hand.request_tail, head) {
+                Some(0) => {}
+                None => return,
+                Some(count) => {
+                    ring.take(hand.request_tail, count, to);
+                    hand.request_tail = head;
+                    hand.long_request |= head as usize > ring.capacity() / 2;
+                    words.worker.request_tail.store(head, Ordering::Release);
+                    self.tell_front_of_room();
+                    return;
+                }
+            }
+            if self.verdict() == Verdict::ClientGone {
+                return;
+            }
+            self.sleep_unless(|end| {
+                end.layout
+                    .slot(end.seat, end.slot_in_hand())
+                    .front
+                    .request_head
+                    .load(Ordering::Acquire)
+                    != head
+                    || end.is_gone()
+            });
+        }
+    }
+
+    /// A front that has more of the body to send sleeps until there is room for it. One that has
+    /// sent everything is not waiting for this, but cannot be told apart; it is rarely asleep
+    /// and the event costs little.
+    fn tell_front_of_room(&self) {
+        let Some(hand) = &self.in_hand else { return };
+        if hand.long_request {
+            self.wake_front(hand.thread);
+        }
+    }
+
+    /// Adds bytes to the answer. They are seen when [`WorkerEnd::show`] is called, at the end, or
+    /// when there are many. Waits while the ring is full.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Verdict {
+        while !bytes.is_empty() {
+            let Some(hand) = &mut self.in_hand else {
+                return Verdict::ClientGone;
+            };
+            if hand.gone {
+                return Verdict::ClientGone;
+            }
+            let words = self.layout.slot(self.seat, hand.slot);
+            let ring = self.layout.answer_ring(self.seat, hand.slot);
+            let tail = words.front.answer_tail.load(Ordering::Acquire);
+            let used = ring
+                .distance(tail, hand.answer_head)
+                .unwrap_or(ring.capacity());
+            let count = bytes.len().min(ring.capacity() - used);
+            if count > 0 {
+                ring.put(hand.answer_head, &bytes[..count]);
+                hand.answer_head = hand.answer_head.wrapping_add(count as u32);
+                bytes = &bytes[count..];
+                if hand.answer_head.wrapping_sub(hand.shown) >= SHOW_BYTES {
+                    self.show();
+                }
+                continue;
+            }
+            self.show();
+            if self.verdict() == Verdict::ClientGone {
+                return Verdict::ClientGone;
+            }
+            self.sleep_unless(|end| {
+                end.layout
+                    .slot(end.seat, end.slot_in_hand())
+                    .front
+                    .answer_tail
+                    .load(Ordering::Acquire)
+                    != tail
+                    || end.is_gone()
+            });
+        }
+        self.verdict()
+    }
+
+    /// Shows the front everything that was written, and wakes it if it sleeps.
+    pub fn show(&mut self) {
+        let Some(hand) = &mut self.in_hand else {
+            return;
+        };
+        if hand.shown == hand.answer_head {
+            return;
+        }
+        hand.shown = hand.answer_head;
+        let words = self.layout.slot(self.seat, hand.slot);
+        words
+            .worker
+            .answer_head
+            .store(hand.answer_head, Ordering::Release);
+        let thread = hand.thread;
+        self.wake_front(thread);
+    }
+
+    /// Ends the request in hand: everything is shown and the slot is done.
+    pub fn finish(&mut self) {
+        let Some(hand) = self.in_hand.take() else {
+            return;
+        };
+        let words = self.layout.slot(self.seat, hand.slot);
+        words
+            .worker
+            .answer_head
+            .store(hand.answer_head, Ordering::Release);
+        words.state.finish(self.incarnation);
+        self.wake_front(hand.thread);
+    }
+
+    /// Whether anybody still wants the answer.
+    pub fn verdict(&mut self) -> Verdict {
+        let gone = self.is_gone();
+        match &mut self.in_hand {
+            Some(hand) => hand.gone |= gone,
+            None => return Verdict::ClientGone,
+        }
+        if gone {
+            Verdict::ClientGone
+        } else {
+            Verdict::Continue
+        }
+    }
+
+    /// The pool's figures.
+    pub fn pool_board(&self) -> &PoolBoard {
+        self.layout.pool_board()
+    }
+
+    /// The figures of a seat of this pool.
+    pub fn seat_board(&self, seat: u32) -> &SeatBoard {
+        self.layout.seat_board(seat)
+    }
+
+    /// This worker's seat.
+    pub fn seat(&self) -> u32 {
+        self.seat
+    }
+
+    /// Number of seats in the pool.
+    pub fn seats(&self) -> u32 {
+        self.layout.seats()
+    }
+
+    fn slot_in_hand(&self) -> usize {
+        self.in_hand.as_ref().map_or(0, |hand| hand.slot)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.in_hand.as_ref().is_none_or(|hand| {
+            let front = &self.layout.slot(self.seat, hand.slot).front;
+            hand.gone
+                || front.gone.load(Ordering::Acquire) != 0
+                || self.layout.epoch() != hand.epoch
+        })
+    }
+
+    fn wake_front(&self, thread: u32) {
+        if self.layout.front_sleep(thread).must_wake() {
+            // A full counter means that the front has been woken 2^64 times and not looked.
+            let _ = rustix::io::write(&self.events[thread as usize], &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Sleeps until the front wakes this worker, unless there is something to do already.
+    fn sleep_unless(&self, something_to_do: impl Fn(&WorkerEnd) -> bool) {
+        let sleep: &SleepWord = self.layout.worker_sleep(self.seat);
+        sleep.announce();
+        if !something_to_do(self) {
+            // A signal or a changed word ends the wait; the caller looks again in either case.
+            let _ = futex::wait(sleep.word(), futex::Flags::empty(), 1, None);
+        }
+        sleep.awake();
+    }
+}

@@ -1,0 +1,448 @@
+//! Carrying out what was decided: starting, telling, ending.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use maitred_control::{ToFront, ToZygote};
+use maitred_os::fork::HowEnded;
+use maitred_os::shared;
+use maitred_os::signals::{self, Signal};
+use maitred_os::spawn::Program;
+use tracing::{error, info, warn};
+
+use crate::adopt::{self, Seen};
+use crate::life::Step;
+use crate::limits::{FIRST_FILL, FRONT_START};
+use crate::obituary::Who;
+use crate::peer::Peer;
+use crate::phase;
+use crate::pool::{self, Action, Reason};
+use crate::run::{Supervisor, Zygote};
+use crate::words::one_line;
+use crate::{FRONT_ROLE, roomy_name};
+
+/// The program that runs, whatever has become of its file since.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// The argument that makes the PHP program a zygote.
+const ZYGOTE_ROLE: &str = "zygote";
+
+impl Supervisor {
+    /// Tells a pool what happened, and does what it says.
+    pub(crate) fn pool_event(&mut self, index: usize, event: pool::Event) {
+        let now = self.now();
+        for action in self.pools[index].pool.on(event, now) {
+            self.apply(index, action);
+        }
+    }
+
+    /// Tells the whole server what happened, and does what it says.
+    pub(crate) fn phase_event(&mut self, event: phase::Event) {
+        match self.phase.on(event, self.now()) {
+            None => {}
+            Some(phase::Action::Announce) => self.announce(),
+            Some(phase::Action::ReportSlowStart) => {
+                let limit = FIRST_FILL.as_secs();
+                self.say_failure(&format!(
+                    "not every pool was full of workers after {limit} s"
+                ));
+                self.signal_everybody(Signal::SIGKILL);
+            }
+            Some(phase::Action::Drain) => match &mut self.front.peer {
+                Some(peer) => peer.say(ToFront::Drain, &[]),
+                None => self.phase_event(phase::Event::Drained),
+            },
+            Some(phase::Action::AskAllToLeave) => self.signal_everybody(Signal::SIGTERM),
+            Some(phase::Action::KillAll) => self.signal_everybody(Signal::SIGKILL),
+        }
+    }
+
+    /// Does one thing for a pool. While the server ends, nothing is begun any more.
+    pub(crate) fn apply(&mut self, index: usize, action: Action) {
+        if !self.phase.wants_workers() {
+            return;
+        }
+        match action {
+            Action::StartZygote => self.start_zygote(index),
+            Action::KillZygote(reason) => self.kill_zygote(index, reason),
+            Action::Fill { seat, incarnation } => {
+                if let Some(zygote) = &mut self.pools[index].zygote {
+                    zygote
+                        .peer
+                        .say(ToZygote::FillSeat { seat, incarnation }, &[]);
+                }
+            }
+            Action::Look { pid } => self.look(index, pid),
+            Action::Open {
+                seat,
+                incarnation,
+                pid,
+            } => {
+                let pool = self.name(index).to_owned();
+                let pidfd = self.pools[index].workers.get(&pid);
+                if let (Some(pidfd), Some(peer)) = (pidfd, &mut self.front.peer) {
+                    let order = ToFront::OpenSeat {
+                        pool,
+                        seat,
+                        incarnation,
+                        pid,
+                    };
+                    peer.say(order, &[pidfd.as_fd()]);
+                }
+            }
+            Action::KillWorker { pid } => {
+                if let Some(pidfd) = self.pools[index].workers.get(&pid) {
+                    // A failure means that it has gone.
+                    let _ = signals::send_to(pidfd.as_fd(), Signal::SIGKILL);
+                }
+            }
+            Action::Report {
+                seat,
+                incarnation,
+                pid,
+                how,
+                retry,
+            } => {
+                let who = Who {
+                    pool: self.name(index).to_owned(),
+                    seat,
+                    incarnation,
+                };
+                self.obituaries
+                    .died(who, pid, how.to_string(), retry, self.now());
+            }
+        }
+    }
+
+    /// Looks whether an announced process has become our child.
+    pub(crate) fn look(&mut self, index: usize, pid: i32) {
+        match adopt::see(pid, self.plan.pools[index].uid) {
+            Seen::Ours(pidfd) => {
+                self.pools[index].workers.insert(pid, pidfd);
+                self.pool_event(index, pool::Event::Adopted { pid });
+            }
+            Seen::NotYet => {}
+            Seen::Stranger => {
+                self.pool_event(index, pool::Event::ZygoteFailed(Reason::BrokeRules));
+            }
+        }
+    }
+
+    fn start_zygote(&mut self, index: usize) {
+        let plan = &self.plan.pools[index];
+        let name = roomy_name(&format!("maitred-php: zygote pool {}", plan.settings.pool));
+        let started = Peer::start(&Program {
+            path: &self.plan.php_program,
+            name: &name,
+            arguments: &[OsStr::new(ZYGOTE_ROLE)],
+            environment: &self.plan.environment,
+            inherit: &[],
+            identity: None,
+        });
+        match started {
+            Ok(mut peer) => {
+                let order = ToZygote::Configure(Box::new(plan.settings.clone()));
+                peer.say(order, &plan.shared());
+                self.pools[index].zygote = Some(Zygote { peer, reaped: None });
+            }
+            Err(why) => {
+                let program = self.plan.php_program.display();
+                self.fail(&format!("{program} could not be started: {why}"));
+                self.pool_event(index, pool::Event::ZygoteEnded);
+            }
+        }
+    }
+
+    fn kill_zygote(&mut self, index: usize, reason: Reason) {
+        if let Some(zygote) = &self.pools[index].zygote {
+            zygote.peer.signal(Signal::SIGKILL);
+        }
+        if reason != Reason::StartFailed {
+            let pool = self.name(index);
+            self.fail(&format!("the zygote of pool `{pool}` is killed: {reason}"));
+        }
+    }
+
+    /// A zygote says that PHP runs. Is it a PHP that is wanted?
+    pub(crate) fn zygote_started(&mut self, index: usize, php: &str, fixed: bool) {
+        let (pool, php) = (self.name(index).to_owned(), one_line(php));
+        let wanted = self.plan.pools[index].php.as_ref();
+        if let Some(wanted) = wanted.filter(|wanted| !is_version(&php, wanted)) {
+            self.fail(&format!(
+                "pool `{pool}` asks for PHP {wanted}, and {} runs PHP {php}; correct `php`, or \
+                 build maitred against the other version",
+                self.plan.php_program.display()
+            ));
+            return self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
+        }
+        let known = self.pools[index].php.as_ref() == Some(&php);
+        if !fixed {
+            let lacks = format!(
+                "pool `{pool}` runs PHP {php}, which lacks the security fixes of October 2026; \
+                 update it to 8.2.35, 8.3.36, 8.4.27, 8.5.12 or newer"
+            );
+            if self.plan.config.require_fixed_php {
+                self.fail(&format!("{lacks}, or set require_fixed_php = false"));
+                return self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
+            }
+            if !known {
+                warn!("{lacks}");
+            }
+        }
+        self.pools[index].php = Some(php);
+        self.pool_event(index, pool::Event::ZygoteStarted);
+    }
+
+    pub(crate) fn zygote_reaped(&mut self, index: usize, how: HowEnded) {
+        if self.phase.wants_workers() {
+            let pool = self.name(index);
+            self.fail(&format!(
+                "the zygote of pool `{pool}` {how}; its workers go on serving"
+            ));
+        }
+    }
+
+    /// Sees to it that there is a front, as long as there has to be one.
+    pub(crate) fn keep_front(&mut self) {
+        if !self.phase.wants_front() {
+            return;
+        }
+        match self.front.life.due(self.now()) {
+            Some(Step::Start) => self.start_front(),
+            Some(Step::Kill) => self.kill_front(&format!(
+                "it accepted no clients within {} s",
+                FRONT_START.as_secs()
+            )),
+            None => {}
+        }
+    }
+
+    fn start_front(&mut self) {
+        self.front.epoch += 1;
+        let configuration = serde_json::to_vec(&self.plan.config).map_err(std::io::Error::from);
+        let configuration =
+            configuration.and_then(|json| shared::file_with("maitred-configuration", &json));
+        let started = configuration.and_then(|file| {
+            let peer = Peer::start(&Program {
+                path: Path::new(THIS_PROGRAM),
+                name: &roomy_name("maitred: front"),
+                arguments: &[OsStr::new(FRONT_ROLE)],
+                environment: &self.plan.environment,
+                inherit: &[],
+                identity: None,
+            })?;
+            Ok((peer, file))
+        });
+        match started {
+            Ok((mut peer, file)) => {
+                let order = ToFront::Configure {
+                    epoch: self.front.epoch,
+                    threads: self.plan.threads,
+                    identity: self.plan.front_identity.clone(),
+                };
+                peer.say(order, &[file.as_fd()]);
+                self.introduce(&mut peer);
+                self.front.peer = Some(peer);
+            }
+            Err(why) => {
+                self.fail(&format!("the front could not be started: {why}"));
+                self.front.life.ended(self.now());
+            }
+        }
+    }
+
+    /// Tells a new front all there is to know: where to listen, the pools, who sits where.
+    fn introduce(&self, peer: &mut Peer<ToFront>) {
+        for listener in &self.plan.listeners {
+            for (thread, socket) in (0..).zip(&listener.sockets) {
+                let address = listener.address.to_string();
+                peer.say(ToFront::Listen { thread, address }, &[socket.as_fd()]);
+            }
+        }
+        for (plan, running) in self.plan.pools.iter().zip(&self.pools) {
+            let pool = &plan.settings.pool;
+            peer.say(ToFront::OpenPool { pool: pool.clone() }, &plan.shared());
+            for pool::Seated {
+                seat,
+                incarnation,
+                pid,
+            } in running.pool.seated()
+            {
+                if let Some(pidfd) = running.workers.get(&pid) {
+                    let pool = pool.clone();
+                    let order = ToFront::OpenSeat {
+                        pool,
+                        seat,
+                        incarnation,
+                        pid,
+                    };
+                    peer.say(order, &[pidfd.as_fd()]);
+                }
+            }
+        }
+        peer.say(ToFront::Begin, &[]);
+    }
+
+    fn kill_front(&mut self, why: &str) {
+        if let Some(peer) = &self.front.peer {
+            peer.signal(Signal::SIGKILL);
+        }
+        self.fail(&format!("the front is killed: {why}"));
+    }
+
+    pub(crate) fn front_listens(&mut self) {
+        if self.front.life.ready(self.now()).is_err() {
+            self.front.life.give_up();
+            return self.kill_front("it said twice that it listens");
+        }
+        if !self.phase.is_start() {
+            info!("front {} accepts clients", self.front.epoch);
+        }
+        self.phase_event(phase::Event::Listening);
+    }
+
+    pub(crate) fn front_ended(&mut self, how: HowEnded) {
+        self.front.peer = None;
+        self.front.life.ended(self.now());
+        if self.phase.wants_front() {
+            self.fail(&format!("the front {how}"));
+        }
+        self.phase_event(phase::Event::Drained);
+    }
+
+    /// Says what failed. Before the server serves, that is its end.
+    pub(crate) fn fail(&mut self, sentence: &str) {
+        if self.phase.is_start() {
+            self.say_failure(sentence);
+        } else {
+            error!("{sentence}");
+        }
+        self.phase_event(phase::Event::StartFailed);
+    }
+
+    fn say_failure(&self, sentence: &str) {
+        error!("{sentence}");
+        if self.plan.terminal.is_aside() {
+            self.plan.terminal.tell(sentence);
+        }
+    }
+
+    fn announce(&self) {
+        let roots: BTreeSet<&Path> = self
+            .plan
+            .config
+            .sites
+            .iter()
+            .map(|site| site.root.as_path())
+            .collect();
+        let roots: Vec<String> = roots
+            .iter()
+            .map(|root| root.display().to_string())
+            .collect();
+        let workers: usize = self
+            .pools
+            .iter()
+            .map(|pool| pool.pool.seated().count())
+            .sum();
+        let versions: BTreeSet<&String> = self
+            .pools
+            .iter()
+            .filter_map(|pool| pool.php.as_ref())
+            .collect();
+        let mut facts = format!(
+            "{workers} {}",
+            if workers == 1 { "worker" } else { "workers" }
+        );
+        for version in versions {
+            facts.push_str(&format!(", PHP {version}"));
+        }
+        for listener in &self.plan.listeners {
+            let (roots, address) = (roots.join(", "), listener.address);
+            self.plan
+                .terminal
+                .tell(&format!("serving {roots} on http://{address} ({facts})"));
+        }
+    }
+
+    /// Sends a signal to every child there is: our processes, and what scripts left behind and we
+    /// were given as the subreaper.
+    pub(crate) fn signal_everybody(&self, signal: Signal) {
+        let front = self.front.peer.iter().map(Peer::pid);
+        let alive = |zygote: &&Zygote| zygote.reaped.is_none();
+        let zygotes = self.pools.iter().filter_map(|pool| pool.zygote.as_ref());
+        let zygotes = zygotes.filter(alive).map(|zygote| zygote.peer.pid());
+        let workers = self
+            .pools
+            .iter()
+            .flat_map(|pool| pool.workers.keys().copied());
+        let known = front.chain(zygotes).chain(workers);
+        let everybody: BTreeSet<i32> = adopt::children().into_iter().chain(known).collect();
+        for pid in everybody {
+            // They are children that nobody but us reaps, so no pid changes hands; who is not
+            // there any more needs no signal.
+            if let Ok(pidfd) = signals::pidfd(pid) {
+                let _ = signals::send_to(pidfd.as_fd(), signal);
+            }
+        }
+    }
+
+    pub(crate) fn name(&self, index: usize) -> &str {
+        &self.plan.pools[index].settings.pool
+    }
+
+    pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
+        self.plan
+            .pools
+            .iter()
+            .position(|pool| pool.settings.pool == name)
+    }
+
+    /// Whether `pid` is a process of ours that pool `index` has no claim to.
+    pub(crate) fn is_known_elsewhere(&self, index: usize, pid: i32) -> bool {
+        let front = self
+            .front
+            .peer
+            .as_ref()
+            .is_some_and(|peer| peer.pid() == pid);
+        let zygotes = self.pools.iter().filter_map(|pool| pool.zygote.as_ref());
+        let mut others = self
+            .pools
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != index);
+        front
+            || zygotes.into_iter().any(|zygote| zygote.peer.pid() == pid)
+            || others.any(|(_, pool)| pool.pool.knows(pid))
+    }
+}
+
+impl crate::plan::PoolPlan {
+    /// What the front and the zygote of a pool share: its memory, then its events.
+    fn shared(&self) -> Vec<BorrowedFd<'_>> {
+        std::iter::once(&self.memory)
+            .chain(&self.events)
+            .map(AsFd::as_fd)
+            .collect()
+    }
+}
+
+/// Whether `php` (as `8.2.35`) is of the version `wanted` (as `8.2`).
+fn is_version(php: &str, wanted: &str) -> bool {
+    php.strip_prefix(wanted)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_compared_by_its_parts_and_not_by_its_letters() {
+        assert!(is_version("8.2.35", "8.2"));
+        assert!(is_version("8.2.35", "8.2.35"));
+        assert!(!is_version("8.20.1", "8.2"));
+        assert!(!is_version("8.3.1", "8.2"));
+    }
+}

@@ -1,0 +1,73 @@
+//! Why the server could not start.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Why the server could not start. Its text is one sentence for the person who started it.
+#[derive(Debug)]
+pub enum Error {
+    /// The configuration asks for what cannot be here: a user that does not exist, for one.
+    Configuration(String),
+    /// Somebody else listens on an address of ours.
+    AddressInUse {
+        /// The address.
+        address: SocketAddr,
+        /// Who it is, as far as `/proc` lets us see.
+        holder: Option<String>,
+    },
+    /// An address cannot be listened on.
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system refuses what the server needs.
+    System {
+        /// What was being done, as `the pool's memory could not be made`.
+        doing: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps what the system said while we were `doing` something.
+    pub(crate) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+        move |source| Error::System { doing, source }
+    }
+
+    /// Whether the configuration or the command has to change, rather than the machine.
+    pub fn is_configuration(&self) -> bool {
+        matches!(self, Error::Configuration(_))
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Configuration(sentence) => f.write_str(sentence),
+            Error::AddressInUse { address, holder } => {
+                let holder = holder.as_deref().unwrap_or("another program");
+                write!(
+                    f,
+                    "{address} cannot be listened on: {holder} listens there already; stop it, or \
+                     choose another address with --listen"
+                )
+            }
+            Error::Listen { address, source } => {
+                write!(f, "{address} cannot be listened on: {source}")
+            }
+            Error::System { doing, source } => write!(f, "{doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Configuration(_) | Error::AddressInUse { .. } => None,
+            Error::Listen { source, .. } | Error::System { source, .. } => Some(source),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Whom the front and the pools run as.
+
+use std::path::Path;
+
+use maitred_config::{Config, Destination, Pool};
+use maitred_os::users::{self, Identity};
+
+use crate::error::Error;
+
+/// Who PHP runs as where nobody says so and the document root is root's.
+const DEFAULT_USER: &str = "www-data";
+
+/// Whom the front has to become; none: it stays who we are.
+///
+/// # Errors
+/// One sentence, for a user that does not exist or is root.
+pub fn of_front(config: &Config) -> Result<Option<Identity>, Error> {
+    if !users::is_root() {
+        return Ok(None);
+    }
+    let identity = users::look_up(&config.front_user, None).map_err(|why| {
+        Error::Configuration(format!("{why}; set front_user to a user that does"))
+    })?;
+    not_root("the front", "front_user", &identity)?;
+    Ok(Some(identity))
+}
+
+/// Whom a pool's zygote has to become; none: it stays who we are.
+///
+/// Started as root, a pool without `user` runs as the owner of its document root (that of the
+/// first site it serves), or as `www-data` if that is root. Not started as root, it cannot run as
+/// anybody else, and to be asked to is an error rather than a surprise.
+///
+/// # Errors
+/// One sentence, for a user that does not exist, is root, or cannot be taken on.
+pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> {
+    let asked = pool
+        .user
+        .as_deref()
+        .map(|user| look_up(pool, user))
+        .transpose()?;
+    if !users::is_root() {
+        return stays_who_we_are(pool, asked).map(|()| None);
+    }
+    let identity = match asked {
+        Some(asked) => asked,
+        None => of_root(pool, config)?,
+    };
+    not_root(&format!("pool `{}`", pool.name), "user", &identity)?;
+    Ok(Some(identity))
+}
+
+/// The owner of the pool's document root, who need not be in the user database (in a container,
+/// say), unless a group has to be looked up as well.
+fn of_root(pool: &Pool, config: &Config) -> Result<Identity, Error> {
+    let owner = root_of(pool, config).and_then(|root| users::owner_of(root).ok());
+    match owner.filter(|owner| owner.uid != 0) {
+        Some(owner) if pool.group.is_none() => Ok(owner),
+        Some(owner) => look_up(pool, &owner.name),
+        None => look_up(pool, DEFAULT_USER),
+    }
+}
+
+fn look_up(pool: &Pool, user: &str) -> Result<Identity, Error> {
+    users::look_up(user, pool.group.as_deref()).map_err(|why| {
+        Error::Configuration(format!(
+            "pool `{}`: {why}; set `user` to one that does",
+            pool.name
+        ))
+    })
+}
+
+fn stays_who_we_are(pool: &Pool, asked: Option<Identity>) -> Result<(), Error> {
+    let ours = users::current();
+    match asked {
+        Some(asked) if asked.uid != ours.uid => Err(Error::Configuration(format!(
+            "pool `{}` is to run as user `{}`, which only root can arrange; start maitred as root, \
+             or leave `user` out to run as `{}`",
+            pool.name, asked.name, ours.name
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn not_root(who: &str, setting: &str, identity: &Identity) -> Result<(), Error> {
+    if identity.uid != 0 {
+        return Ok(());
+    }
+    Err(Error::Configuration(format!(
+        "{who} is to run as root, which maitred never does; set `{setting}` to another user"
+    )))
+}
+
+fn root_of<'a>(pool: &Pool, config: &'a Config) -> Option<&'a Path> {
+    let serves = |destination: &Destination| match destination {
+        Destination::Pool(name) => *name == pool.name,
+        Destination::Upstream(_) => false,
+    };
+    let site = config.sites.iter().find(|site| serves(&site.destination))?;
+    Some(&site.root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(user: &str) -> Config {
+        let text =
+            format!("[pools.www]\nuser = \"{user}\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/\"");
+        maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
+    }
+
+    #[test]
+    fn a_user_that_does_not_exist_is_named_with_its_pool() {
+        let config = config("nobody-of-this-name");
+        let error = of_pool(&config.pools[0], &config).unwrap_err();
+        assert!(error.is_configuration());
+        assert_eq!(
+            error.to_string(),
+            "pool `www`: user `nobody-of-this-name` does not exist on this machine; set `user` to \
+             one that does"
+        );
+    }
+
+    #[test]
+    fn nobody_runs_php_as_root() {
+        let config = config("root");
+        assert!(
+            of_pool(&config.pools[0], &config)
+                .unwrap_err()
+                .is_configuration()
+        );
+    }
+
+    #[test]
+    fn a_root_of_roots_is_served_by_www_data_if_we_are_root_and_by_ourselves_if_not() {
+        let mut config = config("root");
+        config.pools[0].user = None;
+        let identity = of_pool(&config.pools[0], &config).unwrap();
+        match users::is_root() {
+            true => assert_eq!(identity.unwrap().name, DEFAULT_USER),
+            false => assert_eq!(identity, None),
+        }
+    }
+}

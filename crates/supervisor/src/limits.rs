@@ -1,0 +1,65 @@
+//! Every wait of the supervisor, and its bound.
+
+use std::time::Duration;
+
+/// A point in time: how long after the supervisor's start, on the monotonic clock. Decisions take
+/// it as a value, so that a test can invent it.
+pub type Moment = Duration;
+
+/// Longest a zygote may take from being started until it says that PHP runs.
+pub const ZYGOTE_START: Duration = Duration::from_secs(30);
+
+/// Longest the front may take from being started until it accepts clients.
+pub const FRONT_START: Duration = Duration::from_secs(10);
+
+/// Longest from the order to fill a seat until its worker is a child of the supervisor. A zygote
+/// that takes longer is stuck, or lies, and is replaced.
+pub const WORKER_SPAWN: Duration = Duration::from_secs(10);
+
+/// Longest from the start of the server until every seat has its first worker.
+pub const FIRST_FILL: Duration = Duration::from_secs(60);
+
+/// A process that died younger than this failed to live: its successor waits a little.
+pub const EARLY_DEATH: Duration = Duration::from_secs(1);
+
+/// First wait after a failure; it doubles with each further one.
+pub const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+
+/// Longest wait after a failure.
+pub const BACKOFF_LONGEST: Duration = Duration::from_secs(10);
+
+/// How long after an announcement we look for the first time again whether the worker has become
+/// our child; later looks wait half of the time that has passed.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// How long a dead zygote's channel may stay open: its last intermediate process still has to
+/// announce the worker it forked, and that worker has to close its copy.
+pub const ZYGOTE_LINGER: Duration = Duration::from_secs(1);
+
+/// How long the report of a worker's death waits for the front to name the script it ran.
+pub const SCRIPT_NAMED: Duration = Duration::from_millis(250);
+
+/// Longest a graceful stop waits for requests that run. Below the 90 seconds after which systemd
+/// loses patience (`TimeoutStopSec`, systemd-system.conf(5)).
+pub const DRAIN: Duration = Duration::from_secs(60);
+
+/// How long workers and zygotes may take to leave after SIGTERM before they are killed.
+pub const LEAVE: Duration = Duration::from_millis(500);
+
+/// How long the supervisor waits for killed processes to be gone before it ends itself.
+pub const KILLED: Duration = Duration::from_secs(5);
+
+/// Most messages that wait for a process which does not read. More, and it is taken for stuck.
+pub const OUTBOX_MESSAGES: usize = 16 * 1024;
+
+/// Most messages taken from one process before the others have their turn.
+pub const MESSAGES_PER_TURN: usize = 128;
+
+const _: () = assert!(
+    BACKOFF_FIRST.as_nanos() < BACKOFF_LONGEST.as_nanos(),
+    "waits grow from the first to the longest"
+);
+const _: () = assert!(
+    ZYGOTE_START.as_nanos() + WORKER_SPAWN.as_nanos() < FIRST_FILL.as_nanos(),
+    "a zygote that is slow within its limits must not fail the start of the server"
+);

@@ -1,0 +1,134 @@
+//! A process of ours that we talk with: the front or a zygote.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use maitred_control::{Heard, hear, say};
+use maitred_os::channel::Channel;
+use maitred_os::signals::{self, Signal};
+use maitred_os::spawn::{self, Program};
+use serde::{Serialize, de::DeserializeOwned};
+use tracing::error;
+
+use crate::limits::OUTBOX_MESSAGES;
+
+/// A child that gets orders `Out`.
+#[derive(Debug)]
+pub struct Peer<Out> {
+    pid: i32,
+    pidfd: OwnedFd,
+    channel: Channel,
+    /// What did not fit into the channel yet.
+    outbox: VecDeque<(Out, Vec<OwnedFd>)>,
+    closed: bool,
+}
+
+impl<Out: Serialize> Peer<Out> {
+    /// Starts `program`, which inherits one end of a new channel and nothing else.
+    ///
+    /// # Errors
+    /// When the program cannot be executed or the system is out of something.
+    pub fn start(program: &Program<'_>) -> io::Result<Peer<Out>> {
+        let (ours, theirs) = Channel::pair()?;
+        let pid = spawn::start(&Program {
+            inherit: &[theirs.as_fd()],
+            ..*program
+        })?;
+        let pidfd = signals::pidfd(pid)?;
+        Ok(Peer {
+            pid,
+            pidfd,
+            channel: ours,
+            outbox: VecDeque::new(),
+            closed: false,
+        })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Gives an order, now or when there is room in the channel. A process that has gone gets
+    /// none; one that does not read for too long is killed.
+    pub fn say(&mut self, order: Out, fds: &[BorrowedFd<'_>]) {
+        if let Err(why) = self.try_say(order, fds) {
+            self.give_up(&why);
+        }
+    }
+
+    fn try_say(&mut self, order: Out, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        if self.outbox.is_empty() {
+            match say(&self.channel, &order, fds) {
+                Err(full) if full.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+        }
+        if self.outbox.len() >= OUTBOX_MESSAGES {
+            return Err(io::Error::other("it does not read its orders"));
+        }
+        let fds: io::Result<Vec<OwnedFd>> =
+            fds.iter().map(BorrowedFd::try_clone_to_owned).collect();
+        self.outbox.push_back((order, fds?));
+        Ok(())
+    }
+
+    /// Gives the orders that wait, as far as there is room.
+    pub fn flush(&mut self) {
+        while let Some((order, fds)) = self.outbox.front() {
+            let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+            match say(&self.channel, order, &fds) {
+                Err(full) if full.kind() == io::ErrorKind::WouldBlock => return,
+                Err(why) => return self.give_up(&why),
+                Ok(()) => {}
+            }
+            self.outbox.pop_front();
+        }
+    }
+
+    /// Takes the next report, if there is one. None also when the other end has gone or does not
+    /// keep to the language.
+    pub fn hear<In: DeserializeOwned>(&mut self) -> Option<In> {
+        match hear(&self.channel, false) {
+            Ok(Heard::Message(report, _)) => return Some(report),
+            Ok(Heard::Nothing) => {}
+            Ok(Heard::Closed) => self.closed = true,
+            Err(why) => {
+                self.closed = true;
+                self.give_up(&why);
+            }
+        }
+        None
+    }
+
+    /// Whether nothing will ever be heard again.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether orders wait for room in the channel.
+    pub fn is_behind(&self) -> bool {
+        !self.outbox.is_empty() && !self.closed
+    }
+
+    /// Sends it a signal. A failure means that it has gone.
+    pub fn signal(&self, signal: Signal) {
+        let _ = signals::send_to(self.pidfd.as_fd(), signal);
+    }
+
+    fn give_up(&mut self, why: &io::Error) {
+        self.outbox.clear();
+        // Whoever closed its end is ending, and how is told when it has ended.
+        if why.kind() != io::ErrorKind::BrokenPipe && why.kind() != io::ErrorKind::ConnectionReset {
+            error!("process {} is killed: {why}", self.pid);
+            self.signal(Signal::SIGKILL);
+        }
+    }
+}
+
+impl<Out> AsFd for Peer<Out> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}

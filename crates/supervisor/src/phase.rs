@@ -1,0 +1,290 @@
+//! The whole server, from its start to its end.
+//!
+//! ```text
+//!   Filling ──pools full──▶ Opening ──listening──▶ Serving ──stop──▶ Draining
+//!      │                       │                                       │ drained, front gone,
+//!      │ stop, failed          │ stop, failed                          │ too late
+//!      ╰───────────────────────┴────────────▶ Leaving ◀────────────────╯
+//!                                                │ too late, or a second stop at any time
+//!                                                ▼
+//!                                             Killing ──nobody left, too late──▶ Over
+//! ```
+
+use crate::limits::{DRAIN, FIRST_FILL, KILLED, LEAVE, Moment};
+
+/// Exit code of a server that was asked to stop.
+pub const EXIT_STOPPED: i32 = 0;
+
+/// Exit code of a server that could not start.
+pub const EXIT_FAILED: i32 = 1;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing but that time went by.
+    Tick,
+    /// Every seat of every pool has a worker.
+    PoolsFull,
+    /// The front accepts clients.
+    Listening,
+    /// A process that the start needs has failed.
+    StartFailed,
+    /// Somebody asks the server to stop.
+    StopAsked,
+    /// The front has nothing in hand any more, or has ended.
+    Drained,
+    /// No process of ours is left.
+    NobodyLeft,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Say that the server serves.
+    Announce,
+    /// Say that the start took too long, and kill every process.
+    ReportSlowStart,
+    /// Tell the front to finish what it has in hand.
+    Drain,
+    /// Ask every process to end.
+    AskAllToLeave,
+    /// Kill every process.
+    KillAll,
+}
+
+/// Where the server is between its start and its end.
+#[derive(Debug)]
+pub struct Phase {
+    state: State,
+    exit: i32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Filling { deadline: Moment },
+    Opening,
+    Serving,
+    Draining { deadline: Moment },
+    Leaving { deadline: Moment },
+    Killing { deadline: Moment },
+    Over,
+}
+
+impl Phase {
+    /// The start of the server at `now`.
+    pub fn new(now: Moment) -> Phase {
+        Phase {
+            state: State::Filling {
+                deadline: now + FIRST_FILL,
+            },
+            exit: EXIT_STOPPED,
+        }
+    }
+
+    /// Takes note of what happened and says what to do.
+    pub fn on(&mut self, event: Event, now: Moment) -> Option<Action> {
+        match (event, self.state) {
+            (Event::PoolsFull, State::Filling { .. }) => {
+                self.state = State::Opening;
+                None
+            }
+            (Event::Listening, State::Opening) => {
+                self.state = State::Serving;
+                Some(Action::Announce)
+            }
+            (Event::StartFailed, State::Filling { .. } | State::Opening) => {
+                self.exit = EXIT_FAILED;
+                self.kill(now)
+            }
+            (Event::StopAsked, State::Filling { .. } | State::Opening) => self.leave(now),
+            (Event::StopAsked, State::Serving) => {
+                self.state = State::Draining {
+                    deadline: now + DRAIN,
+                };
+                Some(Action::Drain)
+            }
+            (Event::StopAsked, State::Draining { .. } | State::Leaving { .. }) => self.kill(now),
+            (Event::Drained, State::Draining { .. }) => self.leave(now),
+            (Event::NobodyLeft, State::Leaving { .. } | State::Killing { .. }) => {
+                self.state = State::Over;
+                None
+            }
+            _ => self.late(now),
+        }
+    }
+
+    fn late(&mut self, now: Moment) -> Option<Action> {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return None;
+        }
+        match self.state {
+            State::Filling { .. } => {
+                self.exit = EXIT_FAILED;
+                self.kill(now);
+                Some(Action::ReportSlowStart)
+            }
+            State::Draining { .. } => self.leave(now),
+            State::Leaving { .. } => self.kill(now),
+            State::Killing { .. } => {
+                self.state = State::Over;
+                None
+            }
+            State::Opening | State::Serving | State::Over => None,
+        }
+    }
+
+    fn leave(&mut self, now: Moment) -> Option<Action> {
+        self.state = State::Leaving {
+            deadline: now + LEAVE,
+        };
+        Some(Action::AskAllToLeave)
+    }
+
+    fn kill(&mut self, now: Moment) -> Option<Action> {
+        self.state = State::Killing {
+            deadline: now + KILLED,
+        };
+        Some(Action::KillAll)
+    }
+
+    /// When something is due without anything happening before.
+    pub fn deadline(&self) -> Option<Moment> {
+        match self.state {
+            State::Filling { deadline }
+            | State::Draining { deadline }
+            | State::Leaving { deadline }
+            | State::Killing { deadline } => Some(deadline),
+            State::Opening | State::Serving | State::Over => None,
+        }
+    }
+
+    /// Whether the server has not begun to serve yet: every failure ends it.
+    pub fn is_start(&self) -> bool {
+        matches!(self.state, State::Filling { .. } | State::Opening)
+    }
+
+    /// Whether there has to be a front.
+    pub fn wants_front(&self) -> bool {
+        matches!(self.state, State::Opening | State::Serving)
+    }
+
+    /// Whether there have to be zygotes and workers.
+    pub fn wants_workers(&self) -> bool {
+        self.is_start() || matches!(self.state, State::Serving | State::Draining { .. })
+    }
+
+    /// Whether every process that is still there is to be killed.
+    pub fn kills(&self) -> bool {
+        matches!(self.state, State::Killing { .. })
+    }
+
+    /// The exit code, once all is over.
+    pub fn exit_code(&self) -> Option<i32> {
+        (self.state == State::Over).then_some(self.exit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const NOW: Moment = Duration::from_secs(100);
+
+    fn serving() -> Phase {
+        let mut phase = Phase::new(NOW);
+        assert_eq!(phase.on(Event::PoolsFull, NOW), None);
+        assert_eq!(phase.on(Event::Listening, NOW), Some(Action::Announce));
+        phase
+    }
+
+    #[test]
+    fn a_graceful_stop_drains_then_asks_then_ends_with_code_0() {
+        let mut phase = serving();
+        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::Drain));
+        assert!(phase.wants_workers() && !phase.wants_front());
+        assert_eq!(phase.on(Event::Drained, NOW), Some(Action::AskAllToLeave));
+        assert_eq!(phase.exit_code(), None);
+        assert_eq!(phase.on(Event::NobodyLeft, NOW), None);
+        assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
+    }
+
+    #[test]
+    fn a_second_stop_kills_and_still_ends_with_code_0() {
+        let mut phase = serving();
+        phase.on(Event::StopAsked, NOW);
+        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::KillAll));
+        phase.on(Event::NobodyLeft, NOW);
+        assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
+    }
+
+    #[test]
+    fn a_start_that_fails_kills_everything_and_ends_with_code_1() {
+        let mut phase = Phase::new(NOW);
+        assert_eq!(phase.on(Event::StartFailed, NOW), Some(Action::KillAll));
+        phase.on(Event::NobodyLeft, NOW);
+        assert_eq!(phase.exit_code(), Some(EXIT_FAILED));
+    }
+
+    #[test]
+    fn a_failure_after_the_start_does_not_end_the_server() {
+        let mut phase = serving();
+        assert_eq!(phase.on(Event::StartFailed, NOW), None);
+        assert!(phase.wants_front() && phase.wants_workers());
+    }
+
+    #[test]
+    fn processes_that_do_not_leave_are_killed_and_processes_that_do_not_die_are_left_behind() {
+        let mut phase = serving();
+        phase.on(Event::StopAsked, NOW);
+        assert_eq!(
+            phase.on(Event::Tick, NOW + DRAIN),
+            Some(Action::AskAllToLeave)
+        );
+        let later = NOW + DRAIN + LEAVE;
+        assert_eq!(phase.on(Event::Tick, later), Some(Action::KillAll));
+        assert_eq!(phase.on(Event::Tick, later + KILLED), None);
+        assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
+    }
+
+    fn events() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            Just(Event::Tick),
+            Just(Event::PoolsFull),
+            Just(Event::Listening),
+            Just(Event::StartFailed),
+            Just(Event::StopAsked),
+            Just(Event::Drained),
+            Just(Event::NobodyLeft),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_a_stop_that_was_asked_for_comes_to_an_end(
+            before in prop::collection::vec((events(), 0u64..5_000), 0..50),
+            after in prop::collection::vec((events(), 0u64..5_000), 0..50))
+        {
+            let mut phase = Phase::new(NOW);
+            let mut now = NOW;
+            for (event, pass) in before {
+                now += Duration::from_millis(pass);
+                phase.on(event, now);
+            }
+            phase.on(Event::StopAsked, now);
+            let asked = now;
+            for (event, pass) in after {
+                now += Duration::from_millis(pass);
+                phase.on(event, now);
+                prop_assert!(!phase.wants_front(), "no front is started after a stop");
+            }
+            while let Some(deadline) = phase.deadline() {
+                prop_assert!(deadline <= asked.max(now) + DRAIN + LEAVE + KILLED);
+                now = now.max(deadline);
+                phase.on(Event::Tick, now);
+            }
+            prop_assert!(phase.exit_code().is_some());
+        }
+    }
+}

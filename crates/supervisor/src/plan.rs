@@ -1,0 +1,153 @@
+//! What a configuration comes to on this machine, with everything the processes share made.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use maitred_config::{Config, Pool};
+use maitred_control::ZygoteSettings;
+use maitred_os::users::{self, Identity};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::LOG_VARIABLE;
+use crate::error::Error;
+use crate::identity;
+use crate::listen::{self, Listener};
+use crate::words::Terminal;
+
+/// The program of zygotes and workers, in the folder of our own.
+const PHP_PROGRAM: &str = "maitred-php";
+
+/// What our own environment hands on to our processes. Scripts get what their pool's `env` says.
+const HANDED_ON: [&str; 5] = ["PATH", "TZ", "LANG", "TMPDIR", "RUST_BACKTRACE"];
+
+/// Workers of a pool that does not say how many, for each core.
+const WORKERS_PER_CORE: u32 = 2;
+
+/// Everything that is decided before the first process is started.
+#[derive(Debug)]
+pub struct Plan {
+    /// The configuration, as the front gets it.
+    pub config: Config,
+    /// Threads of the front.
+    pub threads: u32,
+    /// Whom the front becomes.
+    pub front_identity: Option<Identity>,
+    /// Where clients are listened for.
+    pub listeners: Vec<Listener>,
+    /// The environment of our processes.
+    pub environment: Vec<(String, String)>,
+    /// The program of zygotes and workers.
+    pub php_program: PathBuf,
+    /// The pools.
+    pub pools: Vec<PoolPlan>,
+    /// Where the person who started the server reads.
+    pub terminal: Terminal,
+}
+
+/// One pool, and what its front and its workers share.
+#[derive(Debug)]
+pub struct PoolPlan {
+    /// What its zygote is told.
+    pub settings: ZygoteSettings,
+    /// The PHP version it asks for, as `8.2`.
+    pub php: Option<String>,
+    /// User id of its workers.
+    pub uid: u32,
+    /// The seat link's memory.
+    pub memory: OwnedFd,
+    /// One event for each thread of the front.
+    pub events: Vec<OwnedFd>,
+}
+
+impl Plan {
+    /// Makes the plan, and with it sockets, memory and events.
+    ///
+    /// # Errors
+    /// What the configuration asks for and cannot be had here.
+    pub fn make(config: Config, log_level: &str) -> Result<Plan, Error> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+        let threads = if config.front_threads == 0 {
+            cores
+        } else {
+            config.front_threads
+        };
+        let threads = threads.min(maitred_seat::MAX_THREADS);
+        let front_identity = identity::of_front(&config)?;
+        let pools = config
+            .pools
+            .iter()
+            .map(|pool| PoolPlan::make(pool, &config, cores, threads));
+        let pools = pools.collect::<Result<_, _>>()?;
+        let program = std::env::current_exe().map_err(Error::system(
+            "the folder of this program could not be found",
+        ))?;
+        Ok(Plan {
+            listeners: listen::open(&config.listen, threads)?,
+            threads,
+            front_identity,
+            environment: environment(log_level),
+            php_program: program.with_file_name(PHP_PROGRAM),
+            pools,
+            terminal: Terminal::redirect(&config.error_log)?,
+            config,
+        })
+    }
+}
+
+impl PoolPlan {
+    fn make(pool: &Pool, config: &Config, cores: u32, threads: u32) -> Result<PoolPlan, Error> {
+        let identity = identity::of_pool(pool, config)?;
+        let uid = identity
+            .as_ref()
+            .map_or_else(|| users::current().uid, |identity| identity.uid);
+        let seats = pool
+            .max_children
+            .unwrap_or_else(|| cores.saturating_mul(WORKERS_PER_CORE));
+        let memory = maitred_seat::create(&pool.name, seats, threads)
+            .map_err(Error::system("the memory of a pool could not be made"))?;
+        let events = (0..threads)
+            .map(|_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC))
+            .collect::<Result<_, _>>()
+            .map_err(|source| {
+                Error::system("the events of a pool could not be made")(source.into())
+            })?;
+        let settings = settings(pool, seats, identity);
+        Ok(PoolPlan {
+            settings,
+            php: pool.php.clone(),
+            uid,
+            memory,
+            events,
+        })
+    }
+}
+
+fn settings(pool: &Pool, seats: u32, identity: Option<Identity>) -> ZygoteSettings {
+    ZygoteSettings {
+        pool: pool.name.clone(),
+        supervisor: i32::try_from(std::process::id()).unwrap_or(0),
+        identity,
+        php_ini: pool.php_ini.clone(),
+        php_ini_scan_dir: pool.php_ini_scan_dir.clone(),
+        php_values: pool.php_value.clone().into_iter().collect(),
+        php_admin_values: pool.php_admin_value.clone().into_iter().collect(),
+        env: pool.env.clone().into_iter().collect(),
+        max_requests: pool.max_requests,
+        request_terminate_timeout: Some(pool.request_terminate_timeout)
+            .filter(|timeout| *timeout != Duration::ZERO),
+        seats,
+    }
+}
+
+fn environment(log_level: &str) -> Vec<(String, String)> {
+    let handed_on = |name: &str| HANDED_ON.contains(&name) || name.starts_with("LC_");
+    let all = std::env::vars_os();
+    let text =
+        all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let level = (LOG_VARIABLE.to_owned(), log_level.to_owned());
+    text.filter(|(name, _)| handed_on(name))
+        .chain([level])
+        .collect()
+}

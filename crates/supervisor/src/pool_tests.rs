@@ -1,0 +1,367 @@
+//! A pool in an invented world: zygotes that work, fail, lie and die, workers that die, and time.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::limits::{BACKOFF_FIRST, BACKOFF_LONGEST};
+
+const SEATS: u32 = 4;
+
+#[derive(Debug, PartialEq)]
+enum Zygote {
+    None,
+    Starting,
+    Up,
+    Killed,
+}
+
+/// What is true in the world, whatever the pool believes.
+struct World {
+    pool: Pool,
+    now: Moment,
+    zygote: Zygote,
+    orders: Vec<(Seat, Incarnation)>,
+    announced: Vec<i32>,
+    workers: HashMap<i32, (Seat, Incarnation)>,
+    seated: HashMap<Seat, i32>,
+    last: HashMap<Seat, Incarnation>,
+    next_pid: i32,
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            pool: Pool::new(SEATS),
+            now: Moment::ZERO,
+            zygote: Zygote::None,
+            orders: Vec::new(),
+            announced: Vec::new(),
+            workers: HashMap::new(),
+            seated: HashMap::new(),
+            last: HashMap::new(),
+            next_pid: 100,
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        for action in self.pool.on(event, self.now) {
+            self.carry_out(action);
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::StartZygote => {
+                assert_eq!(self.zygote, Zygote::None, "two zygotes in one pool");
+                self.zygote = Zygote::Starting;
+            }
+            Action::KillZygote(_) => {
+                assert!(matches!(self.zygote, Zygote::Starting | Zygote::Up));
+                self.zygote = Zygote::Killed;
+            }
+            Action::Fill { seat, incarnation } => {
+                assert_eq!(self.zygote, Zygote::Up, "an order to nobody");
+                assert!(
+                    !self.seated.contains_key(&seat),
+                    "two workers in seat {seat}"
+                );
+                let last = self.last.insert(seat, incarnation).unwrap_or(0);
+                assert!(incarnation > last, "incarnation {incarnation} after {last}");
+                self.orders.push((seat, incarnation));
+            }
+            Action::Look { .. } => {}
+            Action::Open {
+                seat,
+                incarnation,
+                pid,
+            } => {
+                assert_eq!(self.workers.get(&pid), Some(&(seat, incarnation)));
+                let other = self.seated.insert(seat, pid);
+                assert_eq!(other, None, "two workers in seat {seat}");
+            }
+            Action::KillWorker { pid } => {
+                assert!(self.workers.contains_key(&pid), "a stranger is killed");
+                self.worker_dies(pid, true);
+            }
+            Action::Report { retry, .. } => assert!(retry <= BACKOFF_LONGEST),
+        }
+    }
+
+    fn zygote_carries_out(&mut self, pick: usize) {
+        if self.zygote != Zygote::Up || self.orders.is_empty() {
+            return;
+        }
+        let (seat, incarnation) = self.orders.swap_remove(pick % self.orders.len());
+        let pid = self.next_pid;
+        self.next_pid += 1;
+        self.workers.insert(pid, (seat, incarnation));
+        self.announced.push(pid);
+        self.tell(Event::Announced {
+            seat,
+            incarnation,
+            pid,
+        });
+    }
+
+    /// Everybody announced has by now become our child; those nobody waits for are swept away.
+    fn intermediates_leave(&mut self) {
+        for pid in std::mem::take(&mut self.announced) {
+            self.tell(Event::Adopted { pid });
+            if !self.seated.values().any(|seated| *seated == pid) {
+                self.workers.remove(&pid);
+            }
+        }
+    }
+
+    fn zygote_dies(&mut self) {
+        if self.zygote != Zygote::None {
+            self.orders.clear();
+            self.intermediates_leave();
+            self.zygote = Zygote::None;
+            self.tell(Event::ZygoteEnded);
+        }
+    }
+
+    fn worker_dies(&mut self, pid: i32, failed: bool) {
+        self.workers.remove(&pid);
+        self.announced.retain(|announced| *announced != pid);
+        self.seated.retain(|_, seated| *seated != pid);
+        let how = if failed {
+            HowEnded::Signaled(11)
+        } else {
+            HowEnded::Exited(exit::BAILOUT)
+        };
+        self.tell(Event::Ended { pid, how });
+    }
+
+    fn any_worker(&self, pick: usize) -> Option<i32> {
+        let mut pids: Vec<i32> = self.workers.keys().copied().collect();
+        pids.sort_unstable();
+        (!pids.is_empty()).then(|| pids[pick % pids.len()])
+    }
+
+    fn step(&mut self, kind: u8, pick: usize, pass: u64) {
+        self.now += Duration::from_millis(pass);
+        let seat = u32::try_from(pick).unwrap() % (SEATS + 1);
+        match kind {
+            0 => self.tell(Event::Tick),
+            1 | 2 if self.zygote == Zygote::Starting => {
+                self.zygote = Zygote::Up;
+                self.tell(Event::ZygoteStarted);
+            }
+            1 => self.tell(Event::ZygoteStarted),
+            3 => self.zygote_dies(),
+            4..=9 => self.zygote_carries_out(pick),
+            10..=12 => self.intermediates_leave(),
+            13 if self.zygote == Zygote::Up && !self.orders.is_empty() => {
+                let (seat, incarnation) = self.orders.swap_remove(pick % self.orders.len());
+                self.tell(Event::ForkFailed { seat, incarnation });
+            }
+            14 | 15 => {
+                if let Some(pid) = self.any_worker(pick) {
+                    self.worker_dies(pid, kind == 14);
+                }
+            }
+            16 => {
+                let incarnation = self.last.get(&seat).copied().unwrap_or(0);
+                self.tell(Event::EndWorker { seat, incarnation });
+            }
+            17 if self.zygote == Zygote::Up => {
+                let pid = self.any_worker(pick).unwrap_or(1);
+                let incarnation = self.last.get(&seat).copied().unwrap_or(9);
+                self.tell(Event::Announced {
+                    seat,
+                    incarnation,
+                    pid,
+                });
+                self.orders.retain(|order| order.0 != seat);
+            }
+            18 => self.tell(Event::ZygoteFailed(Reason::StartFailed)),
+            _ => {}
+        }
+    }
+
+    /// From now on everything works. Returns how long it took until every seat was taken.
+    fn recover(&mut self) -> Duration {
+        let begun = self.now;
+        for _ in 0..1000 {
+            if self.zygote == Zygote::Killed {
+                self.zygote_dies();
+            }
+            if self.zygote == Zygote::Starting {
+                self.step(1, 0, 0);
+            }
+            while self.zygote == Zygote::Up && !self.orders.is_empty() {
+                self.zygote_carries_out(0);
+            }
+            self.intermediates_leave();
+            if self.pool.is_full() && self.zygote == Zygote::Up {
+                return self.now - begun;
+            }
+            if let Some(deadline) = self.pool.deadline() {
+                self.now = self.now.max(deadline);
+            }
+            self.tell(Event::Tick);
+        }
+        panic!("the pool is never full again: {:?}", self.pool);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn whatever_happens_no_seat_has_two_workers_and_every_seat_is_filled_again(
+        steps in prop::collection::vec((0u8..19, 0usize..100, 0u64..3000), 0..120))
+    {
+        let mut world = World::new();
+        for (kind, pick, pass) in steps {
+            world.step(kind, pick, pass);
+        }
+        let took = world.recover();
+        prop_assert!(took <= 2 * (WORKER_SPAWN + BACKOFF_LONGEST), "it took {took:?}");
+        let full = world.pool.seated().count();
+        prop_assert_eq!(full, SEATS as usize);
+    }
+}
+
+fn full_pool() -> World {
+    let mut world = World::new();
+    world.tell(Event::Tick);
+    world.recover();
+    world
+}
+
+#[test]
+fn a_worker_that_lived_long_is_replaced_at_once_however_it_died() {
+    let mut world = full_pool();
+    world.now += EARLY_DEATH;
+    let pid = world.seated[&2];
+    world.worker_dies(pid, true);
+    assert_eq!(world.orders, [(2, 2)]);
+}
+
+#[test]
+fn workers_that_die_early_again_and_again_make_the_pool_wait_longer() {
+    let mut world = full_pool();
+    let mut waits = Vec::new();
+    for _ in 0..9 {
+        let pid = world.seated[&0];
+        let died = world.now;
+        world.worker_dies(pid, true);
+        assert!(world.orders.is_empty(), "the seat has to wait");
+        world.recover();
+        waits.push((world.now - died).as_millis());
+    }
+    assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000]);
+}
+
+#[test]
+fn workers_that_die_together_wait_once() {
+    let mut world = full_pool();
+    for seat in 0..SEATS {
+        let pid = world.seated[&seat];
+        world.worker_dies(pid, true);
+    }
+    assert_eq!(world.recover(), BACKOFF_FIRST);
+}
+
+#[test]
+fn a_worker_that_ends_as_it_should_never_makes_the_pool_wait() {
+    let mut world = full_pool();
+    for _ in 0..50 {
+        let pid = world.seated[&1];
+        world.worker_dies(pid, false);
+        assert_eq!(world.recover(), Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_worker_that_was_sentenced_is_replaced_at_once() {
+    let mut world = full_pool();
+    let (seat, incarnation) = (3, world.last[&3]);
+    world.tell(Event::EndWorker { seat, incarnation });
+    assert_eq!(world.orders, [(3, incarnation + 1)]);
+}
+
+#[test]
+fn the_front_cannot_end_the_successor_of_the_worker_it_means() {
+    let mut world = full_pool();
+    let (seat, incarnation) = (3, world.last[&3]);
+    let pid = world.seated[&seat];
+    world.worker_dies(pid, false);
+    world.recover();
+    let successor = world.seated[&seat];
+    world.tell(Event::EndWorker { seat, incarnation });
+    assert_eq!(world.seated[&seat], successor);
+}
+
+#[test]
+fn workers_outlive_their_zygote_and_its_successor_fills_what_became_free() {
+    let mut world = full_pool();
+    world.now += EARLY_DEATH;
+    world.zygote_dies();
+    assert!(world.pool.is_full());
+    let pid = world.seated[&0];
+    world.worker_dies(pid, false);
+    assert!(world.orders.is_empty());
+    assert_eq!(
+        world.zygote,
+        Zygote::Starting,
+        "a zygote that was up for long is replaced at once"
+    );
+    world.recover();
+    assert_eq!(world.last[&0], 2);
+    assert_eq!(world.last[&1], 1);
+}
+
+#[test]
+fn a_zygote_that_does_not_fork_is_replaced() {
+    let mut world = World::new();
+    world.tell(Event::Tick);
+    world.step(1, 0, 0);
+    assert_eq!(world.orders.len(), SEATS as usize);
+    world.now += WORKER_SPAWN;
+    world.tell(Event::Tick);
+    assert_eq!(world.zygote, Zygote::Killed);
+}
+
+#[test]
+fn a_zygote_that_names_a_process_we_never_get_is_replaced() {
+    let mut world = World::new();
+    world.tell(Event::Tick);
+    world.step(1, 0, 0);
+    let (seat, incarnation) = world.orders[0];
+    world.tell(Event::Announced {
+        seat,
+        incarnation,
+        pid: 4000,
+    });
+    world.now += WORKER_SPAWN;
+    world.tell(Event::Tick);
+    assert_eq!(world.zygote, Zygote::Killed);
+}
+
+#[test]
+fn one_process_cannot_be_announced_for_two_seats() {
+    let mut world = full_pool();
+    let pid = world.seated[&0];
+    let other = world.seated[&1];
+    world.worker_dies(other, false);
+    let (seat, incarnation) = world.orders[0];
+    world.tell(Event::Announced {
+        seat,
+        incarnation,
+        pid,
+    });
+    assert_eq!(world.zygote, Zygote::Killed);
+    assert_eq!(
+        world
+            .pool
+            .seated()
+            .filter(|seated| seated.pid == pid)
+            .count(),
+        1
+    );
+}

@@ -1,0 +1,408 @@
+//! All of the control flow: wait for something to happen, decide what it means, apply it.
+//!
+//! The decisions are in [`crate::phase`] and [`crate::pool`], which know no clock and no process;
+//! carrying them out is in `apply.rs`. This file is what happens in between, and in which order.
+
+use std::time::{Duration, Instant};
+
+use maitred_control::{FromFront, FromZygote, ToFront, ToZygote};
+use maitred_os::fork::{self, Ended};
+use maitred_os::signals::{Signal, SignalEvents};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{error, info, warn};
+
+use crate::adopt;
+use crate::life::Life;
+use crate::limits::{FRONT_START, MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
+use crate::obituary::{Obituaries, Who};
+use crate::peer::Peer;
+use crate::phase::{self, Phase};
+use crate::plan::{Plan, PoolPlan};
+use crate::pool::{self, Pool, Reason};
+use crate::words::one_line;
+
+/// What the supervisor is told by signals. They are taken over before anything is started.
+pub const SIGNALS: [Signal; 7] = [
+    Signal::SIGCHLD,
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// How long to sleep after the system refused to let us wait, so as not to spin.
+const REFUSED_WAIT: Duration = Duration::from_millis(100);
+
+/// The supervisor and everything it owns.
+#[derive(Debug)]
+pub struct Supervisor {
+    pub(crate) started: Instant,
+    pub(crate) signals: SignalEvents,
+    pub(crate) plan: Plan,
+    pub(crate) phase: Phase,
+    pub(crate) pools: Vec<RunningPool>,
+    pub(crate) front: Front,
+    pub(crate) obituaries: Obituaries,
+}
+
+/// A pool: what is decided about it, and the processes it has.
+#[derive(Debug)]
+pub(crate) struct RunningPool {
+    pub(crate) pool: Pool,
+    pub(crate) zygote: Option<Zygote>,
+    /// The PHP it runs, once a zygote has said so.
+    pub(crate) php: Option<String>,
+    /// Descriptors of the processes that sit in its seats.
+    pub(crate) workers: std::collections::HashMap<i32, std::os::fd::OwnedFd>,
+}
+
+/// A pool's zygote.
+#[derive(Debug)]
+pub(crate) struct Zygote {
+    pub(crate) peer: Peer<ToZygote>,
+    /// When it was reaped. Its last intermediate process may still speak for it.
+    pub(crate) reaped: Option<Moment>,
+}
+
+/// The front.
+#[derive(Debug)]
+pub(crate) struct Front {
+    pub(crate) life: Life,
+    pub(crate) epoch: u32,
+    pub(crate) peer: Option<Peer<ToFront>>,
+}
+
+/// Who has something to say.
+struct Ready {
+    signals: bool,
+    front: bool,
+    zygotes: Vec<bool>,
+}
+
+impl Supervisor {
+    /// A supervisor that has not started anything yet.
+    pub fn new(plan: Plan, signals: SignalEvents) -> Supervisor {
+        let running = |plan: &PoolPlan| RunningPool {
+            pool: Pool::new(plan.settings.seats),
+            zygote: None,
+            php: None,
+            workers: std::collections::HashMap::new(),
+        };
+        Supervisor {
+            started: Instant::now(),
+            signals,
+            phase: Phase::new(Moment::ZERO),
+            pools: plan.pools.iter().map(running).collect(),
+            front: Front {
+                life: Life::new(FRONT_START),
+                epoch: 0,
+                peer: None,
+            },
+            obituaries: Obituaries::default(),
+            plan,
+        }
+    }
+
+    /// Runs the server to its end and returns its exit code.
+    ///
+    /// The order within a turn matters. A worker is announced before anybody can collect it, so
+    /// what zygotes say is heard after the dead were collected and before their deaths count:
+    /// no death is ever that of a process we have not heard of.
+    pub fn run(mut self) -> i32 {
+        self.keep_time();
+        while self.phase.exit_code().is_none() {
+            let ready = self.wait();
+            let ended = self.take_signals(&ready);
+            self.hear_zygotes(&ready, !ended.is_empty());
+            self.hear_front(&ready);
+            for ended in ended {
+                self.collect(ended);
+            }
+            self.end_zygotes();
+            self.keep_time();
+        }
+        self.phase.exit_code().unwrap_or(phase::EXIT_FAILED)
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.started.elapsed()
+    }
+
+    /// Waits until somebody has something to say, or something is due.
+    fn wait(&self) -> Ready {
+        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        let front = self.front.peer.as_ref().filter(|peer| !peer.is_closed());
+        if let Some(peer) = front {
+            fds.push(PollFd::new(peer, wanted(peer.is_behind())));
+        }
+        let zygotes = self
+            .pools
+            .iter()
+            .map(|pool| pool.zygote.as_ref().map(|zygote| &zygote.peer));
+        let zygotes: Vec<_> = zygotes
+            .map(|peer| peer.filter(|peer| !peer.is_closed()))
+            .collect();
+        for peer in zygotes.iter().flatten() {
+            fds.push(PollFd::new(*peer, wanted(peer.is_behind())));
+        }
+        let timeout = self
+            .deadline()
+            .map(|deadline| deadline.saturating_sub(self.now()));
+        let timeout = timeout.and_then(|wait| Timespec::try_from(wait).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(why) => {
+                error!("waiting for events failed: {why}");
+                std::thread::sleep(REFUSED_WAIT);
+            }
+        }
+        let mut spoke = fds.iter().map(|fd| !fd.revents().is_empty());
+        let mut next = || spoke.next().unwrap_or(false);
+        Ready {
+            signals: next(),
+            front: front.is_some() && next(),
+            zygotes: zygotes
+                .iter()
+                .map(|peer| peer.is_some() && next())
+                .collect(),
+        }
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        let fixed = [self.phase.deadline(), self.obituaries.deadline()];
+        let front = self
+            .phase
+            .wants_front()
+            .then(|| self.front.life.deadline())
+            .flatten();
+        let reaped = self
+            .pools
+            .iter()
+            .filter_map(|pool| pool.zygote.as_ref()?.reaped);
+        let lingering = reaped.map(|reaped| reaped + ZYGOTE_LINGER);
+        let wants_workers = self.phase.wants_workers();
+        let pools = self.pools.iter().filter(|_| wants_workers);
+        let pools = pools.filter_map(|pool| pool.pool.deadline());
+        fixed
+            .into_iter()
+            .flatten()
+            .chain(front)
+            .chain(lingering)
+            .chain(pools)
+            .min()
+    }
+
+    /// Acts on signals, and collects the children that have ended.
+    fn take_signals(&mut self, ready: &Ready) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        if !ready.signals {
+            return ended;
+        }
+        loop {
+            match self.signals.take() {
+                Ok(Some((Signal::SIGCHLD, _))) => {
+                    while let Ok(Some(child)) = fork::reap() {
+                        ended.push(child);
+                    }
+                }
+                Ok(Some((signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT), _))) => {
+                    info!("{signal}: stopping");
+                    self.phase_event(phase::Event::StopAsked);
+                }
+                Ok(Some((signal, _))) => {
+                    warn!("{signal} is not supported yet and changes nothing");
+                }
+                Ok(None) => return ended,
+                Err(why) => {
+                    error!("signals cannot be read: {why}");
+                    return ended;
+                }
+            }
+        }
+    }
+
+    fn hear_zygotes(&mut self, ready: &Ready, all: bool) {
+        for index in 0..self.pools.len() {
+            if all || ready.zygotes.get(index).copied().unwrap_or(false) {
+                self.hear_zygote(index);
+            }
+        }
+    }
+
+    fn hear_zygote(&mut self, index: usize) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(zygote) = &mut self.pools[index].zygote else {
+                return;
+            };
+            zygote.peer.flush();
+            let Some(report) = zygote.peer.hear::<FromZygote>() else {
+                return;
+            };
+            match report {
+                FromZygote::Started { php, fixed } => self.zygote_started(index, &php, fixed),
+                FromZygote::StartFailed { why } => {
+                    let (pool, why) = (self.name(index), one_line(&why));
+                    self.fail(&format!("PHP could not start for pool `{pool}`: {why}"));
+                    self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
+                }
+                FromZygote::SeatFilled {
+                    seat,
+                    incarnation,
+                    pid,
+                } => {
+                    let taken = self.is_known_elsewhere(index, pid);
+                    let event = match taken {
+                        true => pool::Event::ZygoteFailed(Reason::BrokeRules),
+                        false => pool::Event::Announced {
+                            seat,
+                            incarnation,
+                            pid,
+                        },
+                    };
+                    self.pool_event(index, event);
+                }
+                FromZygote::ForkFailed {
+                    seat,
+                    incarnation,
+                    why,
+                } => {
+                    let (pool, why) = (self.name(index), one_line(&why));
+                    warn!("pool {pool} seat {seat}: no worker could be made: {why}");
+                    self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
+                }
+            }
+        }
+    }
+
+    fn hear_front(&mut self, ready: &Ready) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(peer) = self.front.peer.as_mut().filter(|_| ready.front) else {
+                return;
+            };
+            peer.flush();
+            let Some(report) = peer.hear::<FromFront>() else {
+                return;
+            };
+            match report {
+                FromFront::Listening => self.front_listens(),
+                FromFront::EndWorker {
+                    pool,
+                    seat,
+                    incarnation,
+                    why,
+                } => {
+                    let Some(index) = self.index_of(&pool) else {
+                        continue;
+                    };
+                    warn!(
+                        "pool {pool} seat {seat}: its worker is ended: {}",
+                        one_line(&why)
+                    );
+                    self.pool_event(index, pool::Event::EndWorker { seat, incarnation });
+                }
+                FromFront::ScriptDied {
+                    pool,
+                    seat,
+                    incarnation,
+                    script,
+                } => {
+                    let (now, script) = (self.now(), one_line(&script));
+                    self.obituaries.ran(
+                        Who {
+                            pool,
+                            seat,
+                            incarnation,
+                        },
+                        script,
+                        now,
+                    );
+                }
+                FromFront::Drained => self.phase_event(phase::Event::Drained),
+            }
+        }
+    }
+
+    /// A child has ended: the front, a zygote, a worker, or a stray we were given.
+    fn collect(&mut self, ended: Ended) {
+        let Ended { pid, how } = ended;
+        if self
+            .front
+            .peer
+            .as_ref()
+            .is_some_and(|peer| peer.pid() == pid)
+        {
+            return self.front_ended(how);
+        }
+        let now = self.now();
+        for index in 0..self.pools.len() {
+            let running = &mut self.pools[index];
+            let zygote = running
+                .zygote
+                .as_mut()
+                .filter(|zygote| zygote.peer.pid() == pid);
+            if let Some(zygote) = zygote {
+                zygote.reaped = Some(now);
+                return self.zygote_reaped(index, how);
+            }
+            if running.pool.knows(pid) {
+                running.workers.remove(&pid);
+                return self.pool_event(index, pool::Event::Ended { pid, how });
+            }
+        }
+    }
+
+    /// A zygote is gone for its pool once it was reaped and nobody can speak for it any more: its
+    /// channel is closed, or has been open for too long. What its last intermediate process
+    /// announced has been heard by then, and the worker has become our child.
+    fn end_zygotes(&mut self) {
+        for index in 0..self.pools.len() {
+            let now = self.now();
+            let over = self.pools[index].zygote.as_ref().is_some_and(|zygote| {
+                zygote
+                    .reaped
+                    .is_some_and(|reaped| zygote.peer.is_closed() || now >= reaped + ZYGOTE_LINGER)
+            });
+            if over {
+                for pid in self.pools[index].pool.announced() {
+                    self.look(index, pid);
+                }
+                self.pools[index].zygote = None;
+                self.pool_event(index, pool::Event::ZygoteEnded);
+            }
+        }
+    }
+
+    /// Does what is due because time went by.
+    fn keep_time(&mut self) {
+        if self.phase.wants_workers() {
+            for index in 0..self.pools.len() {
+                self.pool_event(index, pool::Event::Tick);
+            }
+        }
+        if self.phase.is_start() && self.pools.iter().all(|pool| pool.pool.is_full()) {
+            self.phase_event(phase::Event::PoolsFull);
+        }
+        self.keep_front();
+        self.phase_event(phase::Event::Tick);
+        if self.phase.kills() {
+            // Whom a killed process leaves behind becomes our child.
+            self.signal_everybody(Signal::SIGKILL);
+        }
+        if !self.phase.wants_workers() && !adopt::any_child() {
+            self.phase_event(phase::Event::NobodyLeft);
+        }
+        for line in self.obituaries.due(self.now()) {
+            error!("{line}");
+        }
+    }
+}
+
+fn wanted(behind: bool) -> PollFlags {
+    if behind {
+        PollFlags::IN | PollFlags::OUT
+    } else {
+        PollFlags::IN
+    }
+}

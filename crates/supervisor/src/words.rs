@@ -1,0 +1,91 @@
+//! Where the supervisor's words go, and what becomes of the words of others.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use maitred_config::LogTarget;
+
+use crate::error::Error;
+
+/// Longest text of another process that is repeated in a message, in characters.
+const MAX_QUOTED_CHARS: usize = 500;
+
+/// Mode of a log file that we make: tenants have no business in it.
+const LOG_MODE: u32 = 0o640;
+
+/// The standard error output that the server was started with.
+#[derive(Debug)]
+pub struct Terminal {
+    /// Where it has to be written to, if standard error has become a log file.
+    aside: Option<File>,
+}
+
+impl Terminal {
+    /// Makes standard error, ours and that of everything we start, the file `log` names.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn redirect(log: &LogTarget) -> Result<Terminal, Error> {
+        let LogTarget::File(path) = log else {
+            return Ok(Terminal { aside: None });
+        };
+        let opened = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(LOG_MODE)
+            .open(path);
+        let file = opened.map_err(|why| {
+            Error::Configuration(format!(
+                "the log {} cannot be opened: {why}; correct error_log or the rights of its folder",
+                path.display()
+            ))
+        })?;
+        let aside = std::io::stderr().as_fd().try_clone_to_owned();
+        let aside = aside.map_err(Error::system("standard error cannot be kept"))?;
+        rustix::stdio::dup2_stderr(&file)
+            .map_err(|why| Error::system("standard error cannot be replaced")(why.into()))?;
+        Ok(Terminal {
+            aside: Some(aside.into()),
+        })
+    }
+
+    /// Writes one line for the person who started the server. That nobody reads it is no error.
+    pub fn tell(&self, line: &str) {
+        let line = format!("maitred: {line}\n");
+        let _ = match &self.aside {
+            Some(aside) => (&mut &*aside).write_all(line.as_bytes()),
+            None => std::io::stderr().write_all(line.as_bytes()),
+        };
+    }
+
+    /// Whether the terminal sees nothing of the log.
+    pub fn is_aside(&self) -> bool {
+        self.aside.is_some()
+    }
+}
+
+/// The words of another process on one line, without control characters and not too long.
+pub fn one_line(words: &str) -> String {
+    let mut kept: String = words.chars().take(MAX_QUOTED_CHARS).collect();
+    if kept.len() < words.len() {
+        kept.push('…');
+    }
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    kept.trim_end().chars().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_others_cannot_add_a_line_to_the_log() {
+        assert_eq!(one_line("a\nb\x1b[31m\n"), "a b [31m");
+        assert_eq!(
+            one_line(&"x".repeat(600)).chars().count(),
+            MAX_QUOTED_CHARS + 1
+        );
+    }
+}

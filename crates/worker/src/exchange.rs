@@ -1,0 +1,253 @@
+//! What PHP has to do with the world during a request, over the seat link: FastCGI records in
+//! and out.
+
+use std::sync::atomic::Ordering;
+
+use maitred_control::ZygoteSettings;
+use maitred_fastcgi::{
+    HEADER_LEN, MAX_CONTENT_LEN, ProtocolStatus, RecordType, RequestEvent, RequestReader,
+    record_header, write_end, write_stderr,
+};
+use maitred_os::fork::is_forked_child;
+use maitred_php::{Exchange, Params, PoolStatus, Verdict};
+use maitred_seat::WorkerEnd;
+
+use crate::status;
+
+/// Output collected before it goes into the ring, in bytes: the size of a record.
+const RECORD_BYTES: usize = 16 * 1024;
+
+/// Most bytes of parameters: what fits a request ring.
+const PARAMS_BYTES: usize = maitred_seat::REQUEST_RING_BYTES;
+
+/// The request in hand.
+pub struct WorkerExchange<'a> {
+    end: WorkerEnd,
+    settings: &'a ZygoteSettings,
+    reader: RequestReader,
+    request_id: u16,
+    /// What the front has sent and nobody has parsed.
+    incoming: Vec<u8>,
+    parsed: usize,
+    /// Bytes of the body that are parsed and not used, in `incoming`.
+    body: std::ops::Range<usize>,
+    body_ended: bool,
+    /// A record of output being filled; its header's place is kept free.
+    output: Vec<u8>,
+    finished: bool,
+}
+
+impl<'a> WorkerExchange<'a> {
+    /// An exchange with nothing in hand.
+    pub fn new(end: WorkerEnd, settings: &'a ZygoteSettings) -> WorkerExchange<'a> {
+        WorkerExchange {
+            end,
+            settings,
+            reader: RequestReader::new(PARAMS_BYTES),
+            request_id: 0,
+            incoming: Vec::new(),
+            parsed: 0,
+            body: 0..0,
+            body_ended: false,
+            output: vec![0; HEADER_LEN],
+            finished: false,
+        }
+    }
+
+    /// Waits for a request and begins it.
+    pub fn claim(&mut self) {
+        self.end.claim();
+        self.reader = RequestReader::new(PARAMS_BYTES);
+        self.incoming.clear();
+        (self.parsed, self.body, self.body_ended) = (0, 0..0, false);
+        self.output.truncate(HEADER_LEN);
+        self.finished = false;
+    }
+
+    /// Reads the request's parameters. False when there is nothing usable.
+    pub fn read_head(&mut self, params: &mut Params) -> bool {
+        loop {
+            match self.next_event() {
+                Ok(Some(Step::Begin(id))) => self.request_id = id,
+                Ok(Some(Step::Params)) => return params.push_pairs(self.reader.params()).is_ok(),
+                Ok(Some(Step::BodyEnd)) => self.body_ended = true,
+                Ok(Some(Step::Body | Step::Other)) => {}
+                Ok(None) if self.read_more() => {}
+                Ok(None) | Err(()) => return false,
+            }
+        }
+    }
+
+    /// The request is over; the seat may have its slot.
+    pub fn end_request(&mut self) {
+        self.complete();
+        self.end.finish();
+    }
+
+    fn complete(&mut self) {
+        if !self.finished {
+            self.finished = true;
+            self.write_output();
+            let mut record = Vec::with_capacity(2 * HEADER_LEN);
+            write_end(&mut record, self.request_id, 0, ProtocolStatus::RequestComplete);
+            self.end.write(&record);
+        }
+    }
+
+    fn next_event(&mut self) -> Result<Option<Step>, ()> {
+        let start = self.parsed;
+        let mut input = &self.incoming[start..];
+        let before = input.len();
+        let event = self.reader.next(&mut input).map_err(drop)?;
+        self.parsed = start + (before - input.len());
+        Ok(event.map(|event| match event {
+            RequestEvent::Begin { request_id, .. } => Step::Begin(request_id),
+            RequestEvent::Params => Step::Params,
+            RequestEvent::Stdin(bytes) => {
+                self.body = self.parsed - bytes.len()..self.parsed;
+                Step::Body
+            }
+            RequestEvent::StdinEnd => Step::BodyEnd,
+            _ => Step::Other,
+        }))
+    }
+
+    /// Waits for more from the front. False when nothing will come.
+    fn read_more(&mut self) -> bool {
+        self.incoming.clear();
+        self.parsed = 0;
+        self.end.read(&mut self.incoming);
+        !self.incoming.is_empty()
+    }
+
+    fn write_output(&mut self) -> Verdict {
+        let length = self.output.len() - HEADER_LEN;
+        if length == 0 {
+            return verdict(self.end.verdict());
+        }
+        let header = record_header(
+            RecordType::Stdout,
+            self.request_id,
+            u16::try_from(length).unwrap_or(u16::MAX),
+        );
+        self.output[..HEADER_LEN].copy_from_slice(&header);
+        let said = self.end.write(&self.output);
+        self.output.truncate(HEADER_LEN);
+        verdict(said)
+    }
+
+    /// Tells the status functions that this worker was born.
+    pub fn show_birth(&self, now_seconds: u64) {
+        let board = self.end.seat_board(self.end.seat());
+        board.pid.store(std::process::id(), Ordering::Relaxed);
+        board.running.store(0, Ordering::Relaxed);
+        board.started_at.store(now_seconds, Ordering::Relaxed);
+        board.requests.store(0, Ordering::Relaxed);
+    }
+
+    /// Tells the status functions what begins.
+    pub fn show_request(&self, params: &Params, now_micros: u64) {
+        let board = self.end.seat_board(self.end.seat());
+        board.requests.fetch_add(1, Ordering::Relaxed);
+        board.request_at.store(now_micros, Ordering::Relaxed);
+        board.running.store(1, Ordering::Relaxed);
+        status::show_request(board, params);
+    }
+
+    /// Tells the status functions, and the front, how long it took.
+    pub fn show_end(&self, took_micros: u64, peak_memory: u64) {
+        let board = self.end.seat_board(self.end.seat());
+        board.request_took.store(took_micros, Ordering::Relaxed);
+        board.memory_peak.store(peak_memory, Ordering::Relaxed);
+        board.running.store(0, Ordering::Relaxed);
+    }
+}
+
+/// An event of the request's, without its bytes.
+enum Step {
+    Begin(u16),
+    Params,
+    Body,
+    BodyEnd,
+    Other,
+}
+
+fn verdict(said: maitred_seat::Verdict) -> Verdict {
+    match said {
+        maitred_seat::Verdict::Continue => Verdict::Continue,
+        maitred_seat::Verdict::ClientGone => Verdict::ClientGone,
+    }
+}
+
+impl Exchange for WorkerExchange<'_> {
+    fn read_body(&mut self, buffer: &mut [u8]) -> usize {
+        while self.body.is_empty() {
+            if self.body_ended || is_forked_child() {
+                return 0;
+            }
+            match self.next_event() {
+                Ok(Some(Step::BodyEnd)) => self.body_ended = true,
+                Ok(Some(_)) => {}
+                Ok(None) if self.read_more() => {}
+                Ok(None) | Err(()) => self.body_ended = true,
+            }
+        }
+        let count = buffer.len().min(self.body.len());
+        let from = self.body.start;
+        buffer[..count].copy_from_slice(&self.incoming[from..from + count]);
+        self.body.start += count;
+        count
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Verdict {
+        // What a forked child of the script says must not end up in its parent's answer.
+        if is_forked_child() || self.finished {
+            return Verdict::Continue;
+        }
+        let mut said = Verdict::Continue;
+        for piece in bytes.chunks(MAX_CONTENT_LEN / 2) {
+            if self.output.len() + piece.len() > HEADER_LEN + RECORD_BYTES {
+                said = self.write_output();
+            }
+            self.output.extend_from_slice(piece);
+        }
+        said
+    }
+
+    fn flush(&mut self) -> Verdict {
+        if is_forked_child() || self.finished {
+            return Verdict::Continue;
+        }
+        let said = self.write_output();
+        self.end.show();
+        said
+    }
+
+    fn finish(&mut self) {
+        if !is_forked_child() {
+            self.complete();
+            self.end.show();
+        }
+    }
+
+    fn log(&mut self, message: &[u8]) {
+        if is_forked_child() {
+            return;
+        }
+        if self.finished {
+            // The answer is complete: what comes later goes where everybody's messages go.
+            let text = String::from_utf8_lossy(message);
+            eprintln!("pool {}: {text}", self.settings.pool);
+            return;
+        }
+        let mut record = Vec::with_capacity(message.len() + 2 * HEADER_LEN);
+        write_stderr(&mut record, self.request_id, message);
+        write_stderr(&mut record, self.request_id, b"\n");
+        self.write_output();
+        self.end.write(&record);
+    }
+
+    fn status(&mut self) -> Option<PoolStatus> {
+        Some(status::of_pool(&self.end, self.settings))
+    }
+}

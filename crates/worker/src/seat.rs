@@ -1,0 +1,89 @@
+//! A worker in its seat: one request after the other, until it has served enough or something
+//! has gone wrong in PHP.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use maitred_control::{ZygoteSettings, exit};
+use maitred_os::fork::{exit_now, is_forked_child, mark_children};
+use maitred_os::title;
+use maitred_php::{Engine, Params};
+
+use crate::exchange::WorkerExchange;
+use crate::zygote::Link;
+
+/// How far `max_requests` is varied from worker to worker, as one part in this many: workers that
+/// were born together must not all end together.
+const JITTER_PART: u64 = 10;
+
+/// Serves until this worker's time is over; then the process ends.
+pub fn serve(
+    settings: &ZygoteSettings,
+    link: Link,
+    engine: &mut Engine,
+    seat: u32,
+    incarnation: u32,
+) -> ! {
+    title::set(&format!("maitred-php: worker pool {} seat {seat}", settings.pool));
+    mark_children();
+    let end = match link.worker_end(seat, incarnation) {
+        Ok(end) => end,
+        Err(error) => {
+            eprintln!("maitred-php: pool {} seat {seat}: {error}", settings.pool);
+            exit_now(exit::START_FAILED)
+        }
+    };
+    let mut exchange = WorkerExchange::new(end, settings);
+    let mut params = Params::new();
+    let last = last_request(settings.max_requests);
+    let mut served = 0;
+    exchange.show_birth(now_micros() / 1_000_000);
+    while served < last {
+        exchange.claim();
+        let begun = now_micros();
+        params.clear();
+        if !exchange.read_head(&mut params) {
+            // The front has gone, or speaks another language: nobody waits for an answer.
+            exchange.end_request();
+            continue;
+        }
+        exchange.show_request(&params, begun);
+        let done = engine.serve(&params, &mut exchange);
+        if is_forked_child() {
+            // A child of the script came back here: the seat is its parent's.
+            exit_now(exit::RECYCLED);
+        }
+        exchange.show_end(now_micros().saturating_sub(begun), done.peak_memory as u64);
+        exchange.end_request();
+        served += 1;
+        if !done.outcome.process_is_clean() {
+            exit_now(exit::BAILOUT);
+        }
+    }
+    exit_now(exit::RECYCLED)
+}
+
+/// After how many requests this worker leaves.
+fn last_request(max_requests: u64) -> u64 {
+    if max_requests == 0 {
+        return u64::MAX;
+    }
+    let spread = max_requests / JITTER_PART;
+    max_requests - u64::from(std::process::id()) % (spread + 1)
+}
+
+fn now_micros() -> u64 {
+    let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(passed.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_leaves_a_little_before_its_limit_and_never_without_one() {
+        assert_eq!(last_request(0), u64::MAX);
+        assert_eq!(last_request(1), 1);
+        assert!((450..=500).contains(&last_request(500)));
+    }
+}

@@ -1,0 +1,128 @@
+//! The zygote: PHP started with a pool's settings, forking workers when it is told to. It serves
+//! nobody.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+
+use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say};
+use maitred_os::channel::Channel;
+use maitred_os::fork::{self, Side};
+use maitred_os::{signals, spawn, title, users};
+use maitred_php::{Engine, IniValue, Settings, is_fixed};
+
+use crate::{package, seat};
+
+/// A pool's descriptors: its shared memory, and one event per front thread.
+pub struct Link {
+    /// The shared memory.
+    pub memory: OwnedFd,
+    /// The events.
+    pub events: Vec<OwnedFd>,
+}
+
+/// Runs the zygote; in a forked worker, it does not return.
+pub fn run() -> ExitCode {
+    let Ok(control) = spawn::inherited(0).map(Channel::from_fd) else {
+        eprintln!("maitred-php: no control channel; a zygote is started by maitred only");
+        return ExitCode::from(2);
+    };
+    match start(&control) {
+        Ok((settings, link, engine)) => obey(control, settings, link, engine),
+        Err(why) => {
+            let _ = say(&control, &FromZygote::StartFailed { why }, &[]);
+            ExitCode::from(u8::try_from(exit::START_FAILED).unwrap_or(1))
+        }
+    }
+}
+
+fn start(control: &Channel) -> Result<(ZygoteSettings, Link, Engine), String> {
+    let Ok(Heard::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
+        return Err("the zygote was not told its settings".to_owned());
+    };
+    title::set(&format!("maitred-php: zygote pool {}", settings.pool));
+    let mut fds = fds.into_iter();
+    let memory = fds.next().ok_or("the pool's shared memory is missing")?;
+    let link = Link { memory, events: fds.collect() };
+    if let Some(identity) = &settings.identity {
+        users::become_user(identity)
+            .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
+        // A change of user clears the wish.
+        fork::die_with_parent(settings.supervisor);
+    }
+    set_environment(&settings);
+    let engine = Engine::start(&php_settings(&settings)).map_err(|error| error.to_string())?;
+    if let Some(name) = engine.refused_value() {
+        return Err(format!("PHP does not take the setting `{name}` of this pool"));
+    }
+    let version = engine.version();
+    // Where nobody can tell, nobody is warned: a distribution may have fixed an older release.
+    let fixed = is_fixed(version, package::version_of_libphp(version).as_deref()).unwrap_or(true);
+    let started = FromZygote::Started { php: version.to_string(), fixed };
+    say(control, &started, &[]).map_err(|error| error.to_string())?;
+    Ok((*settings, link, engine))
+}
+
+/// Scripts see the pool's environment and nothing of ours.
+fn set_environment(settings: &ZygoteSettings) {
+    maitred_os::environment::replace(&settings.env);
+}
+
+fn php_settings(settings: &ZygoteSettings) -> Settings {
+    let values = |list: &[(String, String)], admin| -> Vec<IniValue> {
+        list.iter()
+            .map(|(name, value)| IniValue { name: name.clone(), value: value.clone(), admin })
+            .collect()
+    };
+    let mut all = values(&settings.php_values, false);
+    all.extend(values(&settings.php_admin_values, true));
+    Settings {
+        ini_path: settings.php_ini.clone(),
+        ini_scan_dir: settings.php_ini_scan_dir.clone(),
+        values: all,
+        ..Settings::default()
+    }
+}
+
+fn obey(control: Channel, settings: ZygoteSettings, link: Link, mut engine: Engine) -> ExitCode {
+    loop {
+        match hear(&control, true) {
+            Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, _)) => {
+                let report = |pid| {
+                    let filled = FromZygote::SeatFilled { seat, incarnation, pid };
+                    let _ = say(&control, &filled, &[]);
+                };
+                match fork::fork_orphan(report) {
+                    Ok(Side::Parent) => {}
+                    Ok(Side::Orphan) => {
+                        drop(control);
+                        signals::reset(&[]);
+                        fork::die_with_parent(settings.supervisor);
+                        engine.after_fork();
+                        seat::serve(&settings, link, &mut engine, seat, incarnation)
+                    }
+                    Err(error) => {
+                        let why = error.to_string();
+                        let failed = FromZygote::ForkFailed { seat, incarnation, why };
+                        let _ = say(&control, &failed, &[]);
+                    }
+                }
+            }
+            Ok(Heard::Message(ToZygote::Configure(_), _) | Heard::Nothing) => {}
+            Ok(Heard::Closed) | Err(_) => return ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl Link {
+    /// The worker's end of the link for one seat.
+    ///
+    /// # Errors
+    /// When the pool's memory does not fit.
+    pub fn worker_end(
+        self,
+        seat: u32,
+        incarnation: u32,
+    ) -> std::io::Result<maitred_seat::WorkerEnd> {
+        maitred_seat::WorkerEnd::new(self.memory.as_fd(), self.events, seat, incarnation)
+    }
+}

@@ -1,0 +1,42 @@
+//! An application's answer means the same whole and byte by byte, and its reader always moves on.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use maitred_fastcgi::{AnswerEvent, AnswerReader, ProtocolError, ProtocolStatus};
+
+#[derive(Debug, Default, PartialEq)]
+struct Answer {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    end: Option<(u32, ProtocolStatus)>,
+}
+
+fn read(wire: &[u8], size: usize) -> (Answer, Result<(), ProtocolError>) {
+    let (mut reader, mut answer) = (AnswerReader::new(1), Answer::default());
+    for mut input in wire.chunks(size.max(1)) {
+        loop {
+            let before = input.len();
+            match reader.next(&mut input) {
+                Ok(Some(AnswerEvent::Stdout(bytes))) => answer.stdout.extend_from_slice(bytes),
+                Ok(Some(AnswerEvent::Stderr(bytes))) => answer.stderr.extend_from_slice(bytes),
+                Ok(Some(AnswerEvent::End {
+                    app_status,
+                    protocol_status,
+                })) => {
+                    answer.end = Some((app_status, protocol_status));
+                    return (answer, Ok(()));
+                }
+                Ok(None) => break,
+                Err(error) => return (answer, Err(error)),
+            }
+            assert!(input.len() < before);
+        }
+        assert!(input.is_empty());
+    }
+    (answer, Ok(()))
+}
+
+fuzz_target!(|wire: &[u8]| {
+    assert_eq!(read(wire, wire.len()), read(wire, 1));
+});

@@ -1,0 +1,5 @@
+<?php
+// request: GET {self}
+// expect: untyped
+ini_set('default_mimetype', '');
+echo 'untyped';

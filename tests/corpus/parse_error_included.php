@@ -1,0 +1,8 @@
+<?php
+// request: GET {self}
+// expect: ParseError
+try {
+    include 'broken.inc';
+} catch (ParseError $error) {
+    echo 'ParseError on line ', $error->getLine();
+}

@@ -1,0 +1,7 @@
+<?php
+// request: GET {self}
+// expect: 22
+// request: GET {self}
+// expect: 22
+echo decoct(umask());
+umask(0);

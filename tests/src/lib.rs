@@ -1,0 +1,61 @@
+//! The testbed: starts maitred and its peers, talks to them byte by byte, and insists that nothing
+//! is left when they stop.
+//!
+//! Everything here panics with a sentence when something is not as it must be, since its callers
+//! are tests. Waiting is always for an event with a deadline; see [`wait`].
+
+pub mod browser;
+pub mod corpus;
+pub mod guard;
+pub mod http;
+pub mod load;
+pub mod log;
+pub mod mariadb;
+pub mod peer;
+pub mod picture;
+pub mod ports;
+pub mod processes;
+pub mod server;
+pub mod session;
+pub mod wait;
+pub mod wordpress;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Something that answers HTTP and writes a log: maitred, or a peer.
+pub trait Target {
+    /// Where it listens for plain HTTP.
+    fn address(&self) -> SocketAddr;
+
+    /// All it has logged so far, PHP's messages included.
+    fn log_text(&self) -> String;
+
+    /// The address as the start of a URL, without a slash at the end.
+    fn base_url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+}
+
+/// The root of the project's checkout.
+pub fn project_root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package
+        .parent()
+        .expect("the tests package lies inside the project")
+        .to_path_buf()
+}
+
+/// The maitred program under test: `MAITRED_BIN`, or the release build of this checkout.
+pub fn maitred_program() -> PathBuf {
+    let program = std::env::var_os("MAITRED_BIN").map_or_else(
+        || project_root().join("target/release/maitred"),
+        PathBuf::from,
+    );
+    assert!(
+        program.is_file(),
+        "{} does not exist: run `make build`, or set MAITRED_BIN to a maitred program",
+        program.display()
+    );
+    program
+}

@@ -1,0 +1,77 @@
+//! What a process writes to a pipe, collected line by line, and waiting for a line to come.
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// The lines so far, shared with the thread that reads them.
+#[derive(Debug, Default)]
+struct Lines {
+    lines: Mutex<Vec<String>>,
+    grew: Condvar,
+}
+
+/// A log being written by another process.
+#[derive(Debug, Clone, Default)]
+pub struct Log {
+    shared: Arc<Lines>,
+}
+
+impl Log {
+    /// Collects everything that comes out of `pipe`, on a thread that ends with it.
+    pub fn collect(pipe: impl Read + Send + 'static) -> Self {
+        let log = Self::default();
+        let shared = Arc::clone(&log.shared);
+        std::thread::spawn(move || {
+            for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                shared
+                    .lines
+                    .lock()
+                    .expect("no reader of a log panics")
+                    .push(line);
+                shared.grew.notify_all();
+            }
+        });
+        log
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
+        self.shared.lines.lock().expect("no reader of a log panics")
+    }
+
+    /// All lines so far.
+    pub fn lines(&self) -> Vec<String> {
+        self.lock().clone()
+    }
+
+    /// How many lines there are so far; a mark for [`Log::since`].
+    pub fn mark(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// The lines after a mark.
+    pub fn since(&self, mark: usize) -> Vec<String> {
+        self.lock().iter().skip(mark).cloned().collect()
+    }
+
+    /// Waits until a line after `mark` satisfies `wanted`; nothing if none comes `within` that
+    /// time.
+    pub fn find_since(
+        &self,
+        mark: usize,
+        within: Duration,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let deadline = Instant::now() + within;
+        let mut lines = self.lock();
+        loop {
+            if let Some(line) = lines.iter().skip(mark).find(|line| wanted(line)) {
+                return Some(line.clone());
+            }
+            let left = deadline.checked_duration_since(Instant::now())?;
+            let waited = self.shared.grew.wait_timeout(lines, left);
+            lines = waited.expect("no reader of a log panics").0;
+        }
+    }
+}

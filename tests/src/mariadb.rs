@@ -1,0 +1,121 @@
+//! A private MariaDB that listens on a Unix socket only.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::guard::Guarded;
+use crate::log::Log;
+use crate::processes::Signal;
+use crate::server::{is_root, public_folder, user_ids};
+use crate::wait;
+
+/// The user MariaDB runs as when tests run as root.
+const DATABASE_USER: &str = "mysql";
+
+/// A running database server; it ends and its data go when this is dropped.
+#[derive(Debug)]
+pub struct MariaDb {
+    server: Guarded,
+    folder: TempDir,
+}
+
+impl MariaDb {
+    /// Makes an empty data folder and starts a server on it.
+    ///
+    /// # Panics
+    /// When MariaDB is not installed or does not start.
+    pub fn start() -> Self {
+        let folder = public_folder();
+        if is_root() {
+            let (uid, gid) = user_ids(DATABASE_USER);
+            let given = std::os::unix::fs::chown(folder.path(), Some(uid), Some(gid));
+            given.expect("root can give a folder away");
+        }
+        install(folder.path());
+        let mut command = Command::new("mariadbd");
+        command
+            .arg("--no-defaults")
+            .args(["--skip-networking", "--innodb-flush-log-at-trx-commit=0"])
+            .arg(format!("--datadir={}", data(folder.path()).display()))
+            .arg(format!("--socket={}", socket(folder.path()).display()))
+            .arg(format!(
+                "--pid-file={}",
+                folder.path().join("pid").display()
+            ))
+            .args(is_root().then(|| format!("--user={DATABASE_USER}")))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut server = Guarded::spawn(&mut command, Signal::TERM);
+        let log = Log::collect(server.child().stderr.take().expect("stderr is a pipe"));
+        let mut database = Self { server, folder };
+        wait::until_true("MariaDB to answer", || {
+            let ended = database.server.ended();
+            assert!(
+                ended.is_none(),
+                "MariaDB ended:\n{}",
+                log.lines().join("\n")
+            );
+            database
+                .client("SELECT 1")
+                .status()
+                .is_ok_and(|status| status.success())
+        });
+        database
+    }
+
+    /// Its Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        socket(self.folder.path())
+    }
+
+    fn client(&self, sql: &str) -> Command {
+        let mut command = Command::new("mariadb");
+        command
+            .arg("--no-defaults")
+            .arg(format!("--socket={}", self.socket().display()))
+            .args(["--user=root", "--execute", sql])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    }
+
+    /// Runs SQL as the database's root.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn run(&self, sql: &str) {
+        let status = self.client(sql).stderr(Stdio::inherit()).status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "MariaDB refused: {sql}"
+        );
+    }
+}
+
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("socket")
+}
+
+fn install(folder: &Path) {
+    let output = Command::new("mariadb-install-db")
+        .arg("--no-defaults")
+        .args([
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--skip-name-resolve",
+        ])
+        .arg(format!("--datadir={}", data(folder).display()))
+        .args(is_root().then(|| format!("--user={DATABASE_USER}")))
+        .output()
+        .expect("mariadb-install-db can be started (apt install mariadb-server)");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "mariadb-install-db failed: {text}");
+}

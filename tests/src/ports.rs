@@ -1,0 +1,45 @@
+//! Free TCP ports below the kernel's ephemeral range, so that no outgoing connection of a test can
+//! take one in between.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The first port tried.
+const FIRST_PORT: u32 = 12_000;
+
+/// How many ports there are to try; the kernel's ephemeral range starts at 32768 by default.
+const PORT_COUNT: u32 = 20_000;
+
+/// The state LISTEN in the `st` column of /proc/net/tcp (include/net/tcp_states.h).
+const TCP_LISTEN: &str = "0A";
+
+/// A loopback address with a port that nobody listens on.
+///
+/// # Panics
+/// When every port is taken.
+pub fn free_address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(97);
+    for _ in 0..PORT_COUNT {
+        let step = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = FIRST_PORT + step % PORT_COUNT;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port as u16));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+    panic!("all {PORT_COUNT} ports from {FIRST_PORT} on are taken");
+}
+
+/// Whether some process listens on the IPv4 port of `address`.
+pub fn is_listening(address: SocketAddr) -> bool {
+    let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp can be read");
+    let wanted = format!(":{:04X}", address.port());
+    table.lines().skip(1).any(|line| {
+        let mut columns = line.split_whitespace().skip(1);
+        let local = columns.next().unwrap_or_default();
+        let state = columns.nth(1).unwrap_or_default();
+        local.ends_with(&wanted) && state == TCP_LISTEN
+    })
+}

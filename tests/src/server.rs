@@ -1,0 +1,435 @@
+//! maitred under test: started on a free port, and on stopping searched for anything it left.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::guard::Guarded;
+use crate::log::Log;
+use crate::processes::{self, Process, Signal};
+use crate::wait::{self, DEADLINE};
+use crate::{Target, maitred_program, ports};
+
+/// How long the processes of a stopped server may take to disappear after their supervisor.
+const REMAINS_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The user that serves when tests run as root.
+pub const WEB_USER: &str = "www-data";
+
+/// Whether this process is root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A temporary folder that the web user may enter.
+pub fn public_folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    set_mode(folder.path(), 0o755);
+    folder
+}
+
+/// A temporary document root with the given files in it; folders are made as needed.
+pub fn document_root(files: &[(&str, &str)]) -> TempDir {
+    let root = public_folder();
+    for (name, text) in files {
+        write_file(root.path(), name, text.as_bytes());
+    }
+    root
+}
+
+/// Writes a file beneath a root, readable for all; folders are made as needed.
+pub fn write_file(root: &Path, name: &str, bytes: &[u8]) {
+    let path = root.join(name);
+    fs::create_dir_all(path.parent().expect("a file lies in a folder"))
+        .expect("folders can be made");
+    fs::write(&path, bytes).expect("a file can be written");
+    set_mode(&path, 0o644);
+}
+
+/// Sets the permission bits of a file or folder.
+pub fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode can be set");
+}
+
+/// Gives a file or folder to the web user when tests run as root.
+pub fn give_to_web_user(path: &Path) {
+    if is_root() {
+        let (uid, gid) = user_ids(WEB_USER);
+        std::os::unix::fs::chown(path, Some(uid), Some(gid)).expect("root can give a file away");
+    }
+}
+
+/// The user and group id of a user in /etc/passwd.
+pub fn user_ids(name: &str) -> (u32, u32) {
+    let passwd = fs::read_to_string("/etc/passwd").expect("/etc/passwd can be read");
+    let line = passwd
+        .lines()
+        .find(|line| line.split(':').next() == Some(name));
+    let line = line.unwrap_or_else(|| panic!("there is no user {name}"));
+    let id = |at| {
+        line.split(':')
+            .nth(at)
+            .and_then(|id| id.parse().ok())
+            .expect("ids are numbers")
+    };
+    (id(2), id(3))
+}
+
+/// A server to be: one site, one pool `www`, with further settings as TOML lines.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    root: PathBuf,
+    hosts: Vec<String>,
+    served_by: String,
+    workers: u32,
+    top: Vec<String>,
+    pool: Vec<String>,
+    site: Vec<String>,
+    spool: Option<PathBuf>,
+}
+
+impl Setup {
+    /// A server of this document root with two workers.
+    pub fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_path_buf(),
+            hosts: Vec::new(),
+            served_by: "pool = \"www\"".into(),
+            workers: 2,
+            top: Vec::new(),
+            pool: Vec::new(),
+            site: Vec::new(),
+            spool: None,
+        }
+    }
+
+    /// Sets the number of workers (`max_children` of a static pool).
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Names the site's hosts; without, it answers for every host.
+    pub fn hosts(mut self, hosts: &[&str]) -> Self {
+        self.hosts = hosts.iter().map(|&host| host.to_owned()).collect();
+        self
+    }
+
+    /// Has a FastCGI server run the scripts instead of the pool.
+    pub fn upstream(mut self, address: &str) -> Self {
+        self.served_by = format!("upstream = {address:?}");
+        self
+    }
+
+    /// Adds a line at the top of the file.
+    pub fn top(mut self, line: &str) -> Self {
+        self.top.push(line.into());
+        self
+    }
+
+    /// Adds a line to `[pools.www]`.
+    pub fn pool(mut self, line: &str) -> Self {
+        self.pool.push(line.into());
+        self
+    }
+
+    /// Adds a line to `[[sites]]`.
+    pub fn site(mut self, line: &str) -> Self {
+        self.site.push(line.into());
+        self
+    }
+
+    /// Spools to this folder instead of one of the testbed's.
+    pub fn spool(mut self, folder: &Path) -> Self {
+        self.spool = Some(folder.to_path_buf());
+        self
+    }
+
+    fn toml(&self, address: SocketAddr, spool: &Path) -> String {
+        let mut text = format!("listen = [\"{address}\"]\nspool_dir = {spool:?}\n");
+        for line in &self.top {
+            let _ = writeln!(text, "{line}");
+        }
+        let _ = write!(
+            text,
+            "\n[pools.www]\npm = \"static\"\nmax_children = {}\n",
+            self.workers
+        );
+        for line in &self.pool {
+            let _ = writeln!(text, "{line}");
+        }
+        let _ = write!(
+            text,
+            "\n[[sites]]\nroot = {:?}\n{}\n",
+            self.root, self.served_by
+        );
+        if !self.hosts.is_empty() {
+            let _ = writeln!(text, "hosts = {:?}", self.hosts);
+        }
+        for line in &self.site {
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+
+    /// Starts the server and waits until it says that it serves.
+    ///
+    /// # Panics
+    /// When it ends, or says nothing within the deadline.
+    pub fn start(self) -> Server {
+        let folder = public_folder();
+        let address = ports::free_address();
+        let spool = self
+            .spool
+            .clone()
+            .unwrap_or_else(|| folder.path().join("spool"));
+        fs::create_dir_all(&spool).expect("a spool folder can be made");
+        give_to_web_user(&spool);
+        let file = folder.path().join("maitred.toml");
+        fs::write(&file, self.toml(address, &spool)).expect("a configuration can be written");
+        let mut command = Command::new(maitred_program());
+        command.arg("serve").arg("--config").arg(&file);
+        Server::spawn(command, address, spool, folder)
+    }
+}
+
+/// A running maitred. Dropping it stops it politely and insists that nothing of it is left.
+#[derive(Debug)]
+pub struct Server {
+    supervisor: Guarded,
+    address: SocketAddr,
+    log: Log,
+    spool: PathBuf,
+    seen: Mutex<HashSet<Process>>,
+    stopped: bool,
+    _folder: TempDir,
+}
+
+impl Server {
+    /// Serves a document root with two workers.
+    pub fn start(root: &Path) -> Self {
+        Setup::new(root).start()
+    }
+
+    /// Runs `maitred serve ROOT --listen ADDRESS` with further flags, as a user without a
+    /// configuration file would.
+    pub fn serve(root: &Path, flags: &[&str]) -> Self {
+        let folder = public_folder();
+        let address = ports::free_address();
+        let spool = folder.path().join("spool");
+        fs::create_dir_all(&spool).expect("a spool folder can be made");
+        let mut command = Command::new(maitred_program());
+        command
+            .arg("serve")
+            .arg(root)
+            .arg("--listen")
+            .arg(address.to_string())
+            .args(flags);
+        Self::spawn(command, address, spool, folder)
+    }
+
+    fn spawn(mut command: Command, address: SocketAddr, spool: PathBuf, folder: TempDir) -> Self {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut supervisor = Guarded::spawn(&mut command, Signal::TERM);
+        let pipe = supervisor.child().stderr.take().expect("stderr is a pipe");
+        let log = Log::collect(pipe);
+        let ready = format!(" on http://{address}");
+        let says_ready = |line: &str| line.contains("maitred: serving ") && line.contains(&ready);
+        wait::until("maitred to say that it serves, or to end", || {
+            if let Some(status) = supervisor.ended() {
+                panic!(
+                    "maitred ended before it served ({status}):\n{}",
+                    log.lines().join("\n")
+                );
+            }
+            log.find_since(0, Duration::ZERO, says_ready)
+        });
+        let seen = Mutex::default();
+        Self {
+            supervisor,
+            address,
+            log,
+            spool,
+            seen,
+            stopped: false,
+            _folder: folder,
+        }
+    }
+
+    /// What it writes on stderr.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Where it spools bodies too large for memory.
+    pub fn spool(&self) -> &Path {
+        &self.spool
+    }
+
+    /// All its processes now. Each is remembered: none may outlive the server.
+    pub fn processes(&self) -> Vec<Process> {
+        let family = processes::family(self.supervisor.pid());
+        self.seen
+            .lock()
+            .expect("nobody panics here")
+            .extend(family.iter().cloned());
+        family
+    }
+
+    fn titled(&self, start: &str) -> Vec<Process> {
+        self.processes()
+            .into_iter()
+            .filter(|p| p.title.starts_with(start))
+            .collect()
+    }
+
+    /// The supervisor.
+    pub fn supervisor(&self) -> Process {
+        Process::read(self.supervisor.pid()).expect("the supervisor runs")
+    }
+
+    /// The front, if it runs now.
+    pub fn front(&self) -> Option<Process> {
+        self.titled("maitred: front").pop()
+    }
+
+    /// The zygote of pool `www`, if it runs now.
+    pub fn zygote(&self) -> Option<Process> {
+        self.titled("maitred-php: zygote pool www").pop()
+    }
+
+    /// The workers of pool `www` that run now.
+    pub fn workers(&self) -> Vec<Process> {
+        self.titled("maitred-php: worker pool www")
+    }
+
+    /// Waits until exactly `count` workers, a zygote and a front run.
+    pub fn wait_for_full_strength(&self, count: usize, within: Duration) {
+        wait::until_within("full strength", within, || {
+            let full =
+                self.workers().len() == count && self.zygote().is_some() && self.front().is_some();
+            full.then_some(())
+        });
+    }
+
+    /// Waits for a line on stderr after `mark` that contains `text`.
+    ///
+    /// # Panics
+    /// When none comes within the deadline.
+    pub fn expect_log(&self, mark: usize, text: &str) -> String {
+        let found = self
+            .log
+            .find_since(mark, DEADLINE, |line| line.contains(text));
+        found.unwrap_or_else(|| {
+            let lines = self.log.since(mark).join("\n");
+            panic!("no line with {text:?} came; what came:\n{lines}")
+        })
+    }
+
+    /// Sends the supervisor a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.supervisor().signal(signal);
+    }
+
+    /// Insists that nothing is left of a server whose supervisor was killed or told to stop at
+    /// once.
+    pub fn expect_killed(mut self) {
+        self.stopped = true;
+        self.wait_for_end();
+        self.assert_nothing_left();
+    }
+
+    /// Waits for the supervisor to end by itself or by an earlier signal.
+    pub fn wait_for_end(&mut self) -> ExitStatus {
+        self.supervisor
+            .wait(DEADLINE)
+            .expect("the supervisor ends within the deadline")
+    }
+
+    /// Stops the server and insists that it ends with exit code 0 and leaves nothing.
+    pub fn stop(mut self) {
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        self.stopped = true;
+        self.processes();
+        let status = self.supervisor.stop();
+        let status = status.unwrap_or_else(|| panic!("maitred did not stop:\n{}", self.log_text()));
+        assert!(
+            status.success(),
+            "maitred stopped with {status}:\n{}",
+            self.log_text()
+        );
+        self.assert_nothing_left();
+    }
+
+    /// Insists that no process, listening socket or spooled file of the server is left.
+    pub fn assert_nothing_left(&self) {
+        let group = self.supervisor.pid();
+        let left = || {
+            let seen = self.seen.lock().expect("nobody panics here").clone();
+            let mut left: Vec<Process> = seen.into_iter().filter(Process::is_running).collect();
+            left.extend(
+                processes::all()
+                    .into_iter()
+                    .filter(|p| p.group == group && p.state != 'Z'),
+            );
+            left
+        };
+        let gone = wait::poll(REMAINS_DEADLINE, || left().is_empty().then_some(()));
+        assert!(
+            gone.is_some(),
+            "processes outlived the supervisor: {:#?}",
+            left()
+        );
+        assert!(
+            !ports::is_listening(self.address),
+            "somebody still listens on {}",
+            self.address
+        );
+        let spooled: Vec<_> = fs::read_dir(&self.spool)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
+        assert!(
+            spooled.is_empty(),
+            "files are left in the spool folder: {spooled:?}"
+        );
+    }
+}
+
+impl Target for Server {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn log_text(&self) -> String {
+        self.log.lines().join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.stopped {
+            return;
+        }
+        if std::thread::panicking() {
+            eprintln!("maitred at {} wrote:\n{}", self.address, self.log_text());
+        } else {
+            self.finish();
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What a user sees of `maitred serve`: titles, streaming, stopping, configuration mistakes.
+
+use std::fs;
+use std::process::Command;
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::peer::Peer;
+use maitred_tests::processes::Signal;
+use maitred_tests::server::{Server, Setup, document_root, public_folder};
+use maitred_tests::{maitred_program, wait};
+use tempfile::TempDir;
+
+/// `wait.php` answers `first`, and `second` once the file `go` exists.
+fn site() -> TempDir {
+    document_root(&[
+        ("hello.php", "<?php echo 'hello';"),
+        (
+            "wait.php",
+            "<?php echo 'first'; while (ob_get_level()) { ob_end_flush(); } flush();
+             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+             echo 'second';",
+        ),
+    ])
+}
+
+#[test]
+fn a_folder_is_served_without_any_configuration() {
+    let root = site();
+    let server = Server::serve(root.path(), &["--workers", "3"]);
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    assert_eq!(server.workers().len(), 3);
+    server.stop();
+}
+
+#[test]
+fn process_titles_name_role_pool_and_seat() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(2).start();
+    let mut titles: Vec<String> = server.processes().into_iter().map(|p| p.title).collect();
+    titles.sort();
+    assert_eq!(
+        titles,
+        [
+            "maitred-php: worker pool www seat 1",
+            "maitred-php: worker pool www seat 2",
+            "maitred-php: zygote pool www",
+            "maitred: front",
+            "maitred: supervisor",
+        ]
+    );
+}
+
+#[test]
+fn flushed_output_reaches_the_client_while_the_script_runs() {
+    let root = site();
+    let server = Server::start(root.path());
+    let mut connection = Connection::open(server.address());
+    connection
+        .send(&Request::get("/wait.php").to_bytes())
+        .expect("a request is taken");
+    connection.read_head().expect("the head comes at once");
+    assert_eq!(
+        connection.read_chunk().expect("a chunk comes at once"),
+        b"first"
+    );
+    fs::write(root.path().join("go"), "").expect("a file can be written");
+    assert_eq!(connection.read_chunk().expect("the rest comes"), b"second");
+    assert!(connection.read_chunk().expect("an end comes").is_empty());
+}
+
+#[test]
+fn a_stopping_server_finishes_running_requests() {
+    let root = site();
+    for signal in [Signal::TERM, Signal::INT] {
+        let _ = fs::remove_file(root.path().join("go"));
+        let mut server = Server::start(root.path());
+        let mut connection = Connection::open(server.address());
+        connection
+            .send(&Request::get("/wait.php").to_bytes())
+            .expect("a request is taken");
+        connection.read_head().expect("the head comes at once");
+        server.processes();
+        server.signal(signal);
+        wait::until_true("the server to take no more connections", || {
+            Connection::try_open(server.address()).is_err()
+        });
+        fs::write(root.path().join("go"), "").expect("a file can be written");
+        assert_eq!(connection.read_chunk().expect("a chunk"), b"first");
+        assert_eq!(
+            connection.read_chunk().expect("the rest still comes"),
+            b"second"
+        );
+        assert!(server.wait_for_end().success());
+        server.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_second_signal_stops_at_once() {
+    let root = site();
+    let mut server = Server::start(root.path());
+    let mut connection = Connection::open(server.address());
+    connection
+        .send(&Request::get("/wait.php").to_bytes())
+        .expect("a request is taken");
+    connection.read_head().expect("the head comes at once");
+    server.processes();
+    server.signal(Signal::TERM);
+    wait::until_true("the server to take no more connections", || {
+        Connection::try_open(server.address()).is_err()
+    });
+    server.signal(Signal::TERM);
+    server.wait_for_end();
+    server.assert_nothing_left();
+    server.expect_killed();
+}
+
+#[test]
+fn a_worker_is_replaced_after_max_requests() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("max_requests = 3")
+        .start();
+    let first = server.workers();
+    for _ in 0..10 {
+        assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    }
+    wait::until_true("another worker", || {
+        let now = server.workers();
+        now.len() == 1 && now[0].pid != first[0].pid
+    });
+}
+
+#[test]
+fn a_mistake_in_the_configuration_is_named_with_its_place_and_nothing_starts() {
+    let folder = public_folder();
+    let file = folder.path().join("maitred.toml");
+    let root = site();
+    let text = format!(
+        "[pools.www]\nmax_childen = 3\n\n[[sites]]\nroot = {:?}\n",
+        root.path()
+    );
+    fs::write(&file, text).expect("a file can be written");
+    let output = Command::new(maitred_program())
+        .arg("serve")
+        .arg("--config")
+        .arg(&file)
+        .output();
+    let output = output.expect("maitred can be started");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("maitred.toml:2"), "the file and line: {said}");
+    assert!(said.contains("max_children"), "the nearest name: {said}");
+}
+
+#[test]
+fn two_sites_are_told_apart_by_their_hosts() {
+    let (first, second) = (
+        site(),
+        document_root(&[("hello.php", "<?php echo 'other';")]),
+    );
+    let more = format!(
+        "\n[[sites]]\nhosts = [\"*.other.test\"]\npool = \"www\"\nroot = {:?}",
+        second.path()
+    );
+    let server = Setup::new(first.path())
+        .hosts(&["first.test"])
+        .site(&more)
+        .start();
+    for (host, expected) in [("first.test", "hello"), ("a.other.test:80", "other")] {
+        let request = Request::new("GET", "/hello.php").header("Host", host);
+        assert_eq!(
+            http::ask(server.address(), &request).text(),
+            expected,
+            "{host}"
+        );
+    }
+}
+
+#[test]
+fn a_foreign_php_fpm_runs_the_scripts_of_a_site_with_an_upstream() {
+    let root = site();
+    let peer = Peer::nginx_php_fpm(root.path());
+    let upstream = format!("unix:{}", peer.fpm_socket().display());
+    let server = Setup::new(root.path()).upstream(&upstream).start();
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let mark = server.log().mark();
+    drop(peer);
+    assert_eq!(http::get(server.address(), "/hello.php").status, 502);
+    server.expect_log(mark, "fpm.sock");
+}
