@@ -42,8 +42,8 @@ fn process_titles_name_role_pool_and_seat() {
     assert_eq!(
         titles,
         [
+            "maitred-php: worker pool www seat 0",
             "maitred-php: worker pool www seat 1",
-            "maitred-php: worker pool www seat 2",
             "maitred-php: zygote pool www",
             "maitred: front",
             "maitred: supervisor",

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use maitred_http1::{Head, HeadParser, Limits, Refusal};
 use rustix::net::SendFlags;
-use tokio::io::Interest;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
@@ -124,7 +124,7 @@ impl Connection {
     /// limit.
     pub async fn client_gone(&mut self) {
         while self.input.len() < AHEAD_BYTES {
-            match read_more(&self.stream, &mut self.input).await {
+            match read_more(&mut self.stream, &mut self.input).await {
                 Ok(count) if count > 0 => {}
                 _ => return,
             }
@@ -242,15 +242,12 @@ fn too_slow() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the client did not read its answer")
 }
 
-async fn read_more(stream: &TcpStream, input: &mut BytesMut) -> io::Result<usize> {
-    loop {
-        stream.readable().await?;
-        input.reserve(READ_BYTES);
-        match stream.try_read_buf(input) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            read => return read,
-        }
-    }
+/// Reads once there is something. An idle connection holds no buffer, so room is made only then.
+/// tokio's `poll_read` knows, unlike `try_read`, that a short read has emptied the socket.
+async fn read_more(stream: &mut TcpStream, input: &mut BytesMut) -> io::Result<usize> {
+    stream.readable().await?;
+    input.reserve(READ_BYTES);
+    stream.read_buf(input).await
 }
 
 async fn read_ahead(fd: std::sync::Arc<OwnedFd>, offset: u64, length: u64) -> io::Result<()> {

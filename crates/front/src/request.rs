@@ -241,6 +241,9 @@ async fn fail(
             answered.status = status;
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
+        Failure::Body(error) => {
+            tracing::error!("{backend}: {script}: {status}: {why}: {error} ({method} {target})");
+        }
         Failure::Invalid(detail) | Failure::Unreachable(detail) => {
             tracing::error!("{backend}: {script}: {status}: {why}: {detail} ({method} {target})");
         }

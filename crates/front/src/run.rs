@@ -100,6 +100,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
 
 /// Opens what needs our privileges, gives them up, and sets everything else up.
 fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String> {
+    let supervisor_pid = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
     let (epoch, threads, identity, config) =
         orders.configured.ok_or("no configuration came before the order to begin")?;
     let access_log = match &config.access_log {
@@ -113,7 +114,8 @@ fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String
         maitred_os::users::become_user(identity)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
     }
-    // A change of user clears the wish to die with the parent; who we are decides who may look.
+    // A change of user clears the wish to die with the parent.
+    maitred_os::fork::die_with_parent(supervisor_pid);
     maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let mut pools = Vec::new();
@@ -205,6 +207,7 @@ fn serve_thread(
                 tokio::spawn(listen_to(event.try_clone().map_err(|error| error.to_string())?));
             }
         }
+        tokio::spawn(local::rescue());
         for socket in sockets {
             tokio::spawn(accept(TcpListener::from(socket), thread.clone()));
         }

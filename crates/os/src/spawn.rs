@@ -50,7 +50,8 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
             .iter()
             .map(|(name, value)| (name, value)),
     );
-    command.stdin(Stdio::null());
+    // A process group of its own: Ctrl-C is the supervisor's to hear.
+    command.stdin(Stdio::null()).process_group(0);
     // SAFETY: the closure runs in the forked child of a process with one thread (callers start
     // programs before any thread exists), so it may allocate and call anything.
     unsafe {

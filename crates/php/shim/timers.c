@@ -5,6 +5,9 @@
  * limit is armed; arming a limit stores a number of ticks, and the handler PHP asked for runs when
  * they are used up: never early, and late by at most one tick.
  *
+ * PHP loads its extensions so that they find the C library first (RTLD_DEEPBIND): what an extension
+ * does with SIGPROF by itself goes past this file, and past PHP, as it always did.
+ *
  * A repeating timer, and every other signal and timer, is passed on as it is.
  */
 #ifndef _GNU_SOURCE

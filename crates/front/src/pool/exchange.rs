@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use maitred_seat::{Began, Lent};
 
 use super::Pool;
+use super::queue::Place;
 
 /// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
 /// is more stays in the ring, and a worker with more than that to say waits.
@@ -60,6 +61,7 @@ struct State {
     /// Bytes of the request that are in the ring or have been.
     sent: usize,
     wants_room: bool,
+    seen_waiting: bool,
     answer: Vec<u8>,
     ended: Option<Ended>,
     /// Nobody waits for the answer any more.
@@ -91,7 +93,7 @@ impl Exchange {
     }
 
     /// The queue found a place: writes the request there. False when nobody wants it any more.
-    pub fn lend(&self, place: super::queue::Place) {
+    pub fn lend(&self, place: Place) {
         let mut state = self.lock();
         let link = self.pool.link();
         let (lent, sent) =
@@ -192,9 +194,20 @@ impl Exchange {
         }
     }
 
-    /// Whether a worker has it, or had it.
-    pub fn is_lent(&self) -> bool {
-        self.lock().was_lent
+    /// Whether a worker has it and has not begun it, and since when: true for the second when it
+    /// was so at the last call.
+    pub fn waits_behind(&self) -> (bool, bool) {
+        let mut state = self.lock();
+        let begins = |lent| self.pool.link().progress(lent) == Ok(Began::NotYet);
+        let waits = state.lent.as_ref().is_some_and(begins);
+        (waits, std::mem::replace(&mut state.seen_waiting, waits) && waits)
+    }
+
+    /// Where it is, if a worker has it.
+    pub fn place(&self) -> Option<Place> {
+        let state = self.lock();
+        let lent = state.lent.as_ref()?;
+        Some(Place { seat: lent.seat(), slot: lent.slot(), incarnation: lent.incarnation() })
     }
 
     /// Whether a worker has begun it: it must not simply be run again.
@@ -254,11 +267,6 @@ impl Exchange {
         }
         state.wants_room = fed < bytes.len();
         fed
-    }
-
-    /// Whether the request's first records have not found room yet.
-    pub fn is_partly_sent(&self) -> bool {
-        self.lock().sent < self.request.len()
     }
 
     /// The answer is complete although the script runs on (`fastcgi_finish_request`): it is left

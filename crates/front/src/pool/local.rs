@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use maitred_seat::Asleep;
+use tokio::sync::Notify;
+use tokio::time::Duration;
 
 use super::Pool;
 use super::exchange::Exchange;
@@ -20,6 +22,10 @@ use super::exchange::Exchange;
 /// A busy thread looks for answers at least this often, in polls of its tasks. tokio looks for
 /// new socket events every 61.
 pub const POLLS_BETWEEN_LOOKS: u32 = 16;
+
+/// How long a request may wait behind another before an idle worker is looked for. Requests are
+/// put behind others only where scripts take a fraction of this.
+const RESCUE_AFTER: Duration = Duration::from_millis(2);
 
 /// Exchanges that another thread found a place for.
 #[derive(Debug, Default)]
@@ -54,6 +60,9 @@ struct Local {
     followed: RefCell<Vec<Arc<Exchange>>>,
     announced: RefCell<Vec<(usize, Asleep)>>,
     polls: Cell<u32>,
+    /// Whether the rescuer is at work.
+    rescuing: Cell<bool>,
+    rescue: Arc<Notify>,
 }
 
 thread_local! {
@@ -70,13 +79,36 @@ pub fn set_up(thread: u32, pools: Vec<Arc<Pool>>, inboxes: Arc<[Inbox]>) {
             followed: RefCell::default(),
             announced: RefCell::default(),
             polls: Cell::new(0),
+            rescuing: Cell::new(false),
+            rescue: Arc::default(),
         });
     });
 }
 
 /// Looks after an exchange from now on, until it is over.
 pub fn follow(exchange: Arc<Exchange>) {
-    with(|local| local.followed.borrow_mut().push(exchange));
+    with(|local| {
+        local.followed.borrow_mut().push(exchange);
+        if !local.rescuing.replace(true) {
+            local.rescue.notify_one();
+        }
+    });
+}
+
+/// Looks, while requests are with workers, for one that waits behind a script which turned out
+/// long. One task per thread.
+pub async fn rescue() {
+    let mut notify = None;
+    with(|local| notify = Some(local.rescue.clone()));
+    let Some(notify) = notify else { return };
+    loop {
+        notify.notified().await;
+        let mut any = true;
+        while any {
+            tokio::time::sleep(RESCUE_AFTER).await;
+            with(|local| any = local.rescue_waiting());
+        }
+    }
 }
 
 /// The thread is about to sleep.
@@ -123,6 +155,21 @@ impl Local {
         list.append(&mut followed);
         *followed = list;
         news
+    }
+
+    /// False when no request waits behind another, and the rescuer may rest.
+    fn rescue_waiting(&self) -> bool {
+        let followed: Vec<_> = self.followed.borrow().clone();
+        let mut any = false;
+        for exchange in followed {
+            let (waits, for_long) = exchange.waits_behind();
+            any |= waits;
+            if for_long {
+                exchange.pool.rescue(&exchange);
+            }
+        }
+        self.rescuing.set(any);
+        any
     }
 
     fn announce(&self) {

@@ -9,16 +9,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use maitred_control::FromFront;
-use maitred_seat::{FrontEnd, Lent};
+use maitred_seat::{FrontEnd, Lent, SLOTS_PER_SEAT};
 
 use crate::supervisor::Supervisor;
 use exchange::Exchange;
 use local::Inbox;
-use queue::{Next, Place, Queue, Submitted};
+use queue::{Depth, Next, Place, Queue, Submitted};
 
-/// Scripts that take less than this, in microseconds, let the next request wait in the second
-/// slot of a busy seat ("well under a millisecond").
+/// Scripts that take less than this on average, in microseconds, let the next request wait in the
+/// second slot of a busy seat ("well under a millisecond").
 const SHORT_SCRIPT_MICROS: u32 = 500;
+
+/// What waking a sleeping worker costs, in microseconds, its own way back to work included:
+/// waiting less than this for a busy one is quicker, and cheaper for everybody.
+const WAKING_MICROS: u32 = 100;
 
 /// Share of a new measurement in the average script time: one eighth, as in TCP's smoothed round
 /// trip time (RFC 6298 §2).
@@ -82,8 +86,15 @@ impl Pool {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn scripts_are_short(&self) -> bool {
-        self.average_micros.load(Ordering::Relaxed) < SHORT_SCRIPT_MICROS
+    /// How many requests a seat may hold, by how long the pool's scripts take.
+    fn depth(&self) -> Depth {
+        let average = self.average_micros.load(Ordering::Relaxed).max(1);
+        let before_waking = (WAKING_MICROS / average) as usize;
+        let when_busy = if average < SHORT_SCRIPT_MICROS { 2 } else { 1 };
+        Depth {
+            before_waking: before_waking.clamp(1, SLOTS_PER_SEAT),
+            when_busy: before_waking.clamp(when_busy, SLOTS_PER_SEAT),
+        }
     }
 
     /// Gives a request to an idle worker or lets it wait. Call it on the thread that waits for
@@ -98,7 +109,7 @@ impl Pool {
     ) -> Result<Arc<Exchange>, QueueFull> {
         let exchange = Exchange::new(self.clone(), thread, request);
         let mut queue = self.queue();
-        let submitted = queue.submit(exchange.clone(), self.scripts_are_short());
+        let submitted = queue.submit(exchange.clone(), self.depth());
         match submitted {
             Submitted::Placed(place) => {
                 exchange.lend(place);
@@ -174,13 +185,13 @@ impl Pool {
     fn settle(self: &Arc<Pool>, mut queue: MutexGuard<'_, Queue<Arc<Exchange>>>, seat: u32) {
         let mut placed = false;
         loop {
-            match queue.next(seat, self.scripts_are_short()) {
+            match queue.next(seat, self.depth()) {
                 Next::Run(exchange, place) => {
                     self.hand_over(exchange, place);
                     placed = true;
                 }
-                Next::TakeBack { item, from, to } => {
-                    if !self.fetch(&mut queue, item, from, to) {
+                Next::TakeBack { from, to } => {
+                    if !self.fetch(&mut queue, from, to) {
                         break;
                     }
                     placed = true;
@@ -200,16 +211,13 @@ impl Pool {
         self.inboxes[exchange.thread as usize].put(exchange);
     }
 
-    /// Fetches a request that waits behind another; which of the two has begun, the slots say.
+    /// Fetches a request that waits behind another; which of them has begun, the slots say.
     fn fetch(
         &self,
         queue: &mut Queue<Arc<Exchange>>,
-        item: Arc<Exchange>,
-        from: Place,
+        candidates: Vec<(Arc<Exchange>, Place)>,
         to: Place,
     ) -> bool {
-        let sibling = queue.sibling(from);
-        let candidates = std::iter::once((item, from)).chain(sibling);
         for (exchange, from) in candidates {
             if exchange.take_back() {
                 queue.moved(exchange.clone(), from, to);
@@ -218,6 +226,18 @@ impl Pool {
             }
         }
         false
+    }
+
+    /// A request has waited behind another for longer than the pool's scripts take: moves it to
+    /// an idle seat, if there is one.
+    pub fn rescue(&self, exchange: &Arc<Exchange>) {
+        let mut queue = self.queue();
+        let Some(to) = queue.idle_place() else { return };
+        let Some(from) = exchange.place() else { return };
+        if self.fetch(&mut queue, vec![(exchange.clone(), from)], to) {
+            drop(queue);
+            self.link.wake(to.seat);
+        }
     }
 
     /// A worker sits in a seat. What an earlier front left there is waited for and thrown away.
@@ -251,9 +271,10 @@ impl Pool {
                 self.lose_interest(exchange.thread);
             }
         }
-        match queue.idle_seat() {
-            Some(idle) => self.settle(queue, idle),
-            None => self.show_figures(&queue),
+        self.show_figures(&queue);
+        while let (Some(idle), 1..) = (queue.idle_seat(), queue.waiting()) {
+            self.settle(queue, idle);
+            queue = self.queue();
         }
     }
 

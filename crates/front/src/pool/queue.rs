@@ -2,10 +2,11 @@
 //! descriptor or lock. Whoever drives it carries its answers out.
 //!
 //! A request goes to the most recently used idle seat, so that few workers stay warm and the rest
-//! may rest. While every seat is busy, requests wait in the order they came; if the pool's scripts
-//! are short, the next ones wait in the second slots of busy seats instead, where a worker finds
-//! them without sleeping. One that was put behind a script which turns out long is fetched from
-//! there by the first seat that becomes idle ([`Next::TakeBack`]).
+//! may rest. While every seat is busy, requests wait in the order they came. If the pool's scripts
+//! are short, requests also wait in the spare slots of busy seats, where a worker finds them
+//! without sleeping; if they are so short that waking another worker takes longer than waiting for
+//! this one, they do so even while others are idle ([`Depth`]). One that was put behind a script
+//! which turns out long is fetched from there by a seat with nothing to do ([`Next::TakeBack`]).
 
 use std::collections::VecDeque;
 
@@ -38,18 +39,30 @@ pub enum Submitted {
 pub enum Next<T> {
     /// This request goes here.
     Run(T, Place),
-    /// Try to take this request back from where it waits behind another; if that succeeds, call
-    /// [`Queue::moved`] and run it at `to`.
+    /// Try to take one of these requests back from where it waits behind another; if that
+    /// succeeds, call [`Queue::moved`] and run it at `to`.
     TakeBack {
-        /// The request.
-        item: T,
-        /// Where it waits.
-        from: Place,
+        /// Requests of one seat and where they are; all but one of them wait.
+        from: Vec<(T, Place)>,
         /// Where it would run at once.
         to: Place,
     },
     /// Nothing.
     Rest,
+}
+
+/// How many requests one seat may hold, the running one included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Depth {
+    /// While other seats are idle. 1: an idle seat always comes first.
+    pub before_waking: usize,
+    /// While none is idle.
+    pub when_busy: usize,
+}
+
+impl Depth {
+    /// Every request gets a seat of its own.
+    pub const ONE: Depth = Depth { before_waking: 1, when_busy: 1 };
 }
 
 #[derive(Debug)]
@@ -62,6 +75,15 @@ struct Seat<T> {
 impl<T> Seat<T> {
     fn taken(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_some()).count()
+    }
+
+    fn all(&self, seat: u32) -> Vec<(T, Place)>
+    where
+        T: Clone,
+    {
+        let place = |slot| Place { seat, slot, incarnation: self.incarnation };
+        let slots = self.slots.iter().enumerate().rev();
+        slots.filter_map(|(slot, item)| Some((item.clone()?, place(slot)))).collect()
     }
 
     fn free_slot(&self) -> Option<usize> {
@@ -79,6 +101,8 @@ pub struct Queue<T> {
     limit: usize,
     /// Seats with a worker.
     open: usize,
+    /// The seat that was given a request last.
+    warm: u32,
 }
 
 impl<T: Clone + PartialEq> Queue<T> {
@@ -91,6 +115,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             waiting: VecDeque::new(),
             limit,
             open: 0,
+            warm: 0,
         }
     }
 
@@ -109,15 +134,18 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.idle.last().copied()
     }
 
-    /// A request has come. `short` says that the pool's scripts take well under a millisecond.
-    pub fn submit(&mut self, item: T, short: bool) -> Submitted {
+    /// A request has come.
+    pub fn submit(&mut self, item: T, depth: Depth) -> Submitted {
+        if self.takes_more(self.warm, depth.before_waking) {
+            return Submitted::Placed(self.put(self.warm, item));
+        }
         if let Some(seat) = self.idle.pop() {
             return Submitted::Placed(self.put(seat, item));
         }
-        if short && self.waiting.is_empty() {
-            let busy = self.seats.iter().position(|seat| seat.incarnation != 0 && seat.taken() == 1);
-            if let Some(seat) = busy {
-                return Submitted::Placed(self.put(seat as u32, item));
+        if depth.when_busy > 1 && self.waiting.is_empty() {
+            let mut seats = (0u32..).take(self.seats.len());
+            if let Some(seat) = seats.find(|&seat| self.takes_more(seat, depth.when_busy)) {
+                return Submitted::Placed(self.put(seat, item));
             }
         }
         if self.waiting.len() >= self.limit {
@@ -125,6 +153,13 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
         self.waiting.push_back(item);
         Submitted::Waiting
+    }
+
+    /// Whether a busy seat may hold another request.
+    fn takes_more(&self, seat: u32, depth: usize) -> bool {
+        self.seats.get(seat as usize).is_some_and(|seat| {
+            seat.incarnation != 0 && (1..depth.min(SLOTS_PER_SEAT)).contains(&seat.taken())
+        })
     }
 
     /// A worker sits in a seat and can take requests; `left` are slots in which it still has
@@ -177,11 +212,11 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// What a seat that may have room does next. Call it until it says [`Next::Rest`].
-    pub fn next(&mut self, seat: u32, short: bool) -> Next<T> {
+    pub fn next(&mut self, seat: u32, depth: Depth) -> Next<T> {
         let Some(places) = self.seats.get(seat as usize) else { return Next::Rest };
         let taken = places.taken();
-        let room = places.incarnation != 0 && (taken == 0 || (short && taken < SLOTS_PER_SEAT));
-        if !room {
+        let room = taken == 0 || taken < depth.when_busy.min(SLOTS_PER_SEAT);
+        if places.incarnation == 0 || !room {
             return Next::Rest;
         }
         if let Some(item) = self.waiting.pop_front() {
@@ -189,38 +224,29 @@ impl<T: Clone + PartialEq> Queue<T> {
             let place = self.put(seat, item.clone());
             return Next::Run(item, place);
         }
-        if taken > 0 {
+        if taken > 0 || depth.before_waking > 1 {
             return Next::Rest;
         }
         self.find_second(seat)
     }
 
-    /// A request that waits behind another, for an idle seat to fetch. Which of a seat's two
-    /// runs is the worker's to say, so the caller tries; only the newer one can succeed.
+    /// Requests of a seat that has more than one, for an idle seat to fetch one of. Which of
+    /// them runs is the worker's to say, so the caller tries, the latest first.
     fn find_second(&self, seat: u32) -> Next<T> {
-        let incarnation = self.seats[seat as usize].incarnation;
-        let to = Place { seat, slot: 0, incarnation };
-        for (other, places) in (0u32..).zip(&self.seats) {
-            if places.incarnation == 0 || places.taken() < SLOTS_PER_SEAT {
-                continue;
-            }
-            // Both are offered or run; the caller tries the one in slot 1 and then, through
-            // `Place::slot`, the other.
-            if let Some(item) = &places.slots[1] {
-                let from = Place { seat: other, slot: 1, incarnation: places.incarnation };
-                return Next::TakeBack { item: item.clone(), from, to };
-            }
+        let to = Place { seat, slot: 0, incarnation: self.seats[seat as usize].incarnation };
+        let crowded = (0u32..)
+            .zip(&self.seats)
+            .find(|(_, places)| places.incarnation != 0 && places.taken() > 1);
+        match crowded {
+            None => Next::Rest,
+            Some((other, places)) => Next::TakeBack { from: places.all(other), to },
         }
-        Next::Rest
     }
 
-    /// The other request of a seat with two, when the first to be tried had begun.
-    pub fn sibling(&self, place: Place) -> Option<(T, Place)> {
-        let seat = self.seats.get(place.seat as usize)?;
-        let slot = (place.slot + 1) % SLOTS_PER_SEAT;
-        (seat.incarnation == place.incarnation)
-            .then(|| Some((seat.slots[slot].clone()?, Place { slot, ..place })))
-            .flatten()
+    /// A place at an idle seat, if there is one.
+    pub fn idle_place(&self) -> Option<Place> {
+        let seat = *self.idle.last()?;
+        Some(Place { seat, slot: 0, incarnation: self.seats[seat as usize].incarnation })
     }
 
     /// A request was taken back from `from` and runs at `to`, which was idle.
@@ -241,6 +267,7 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     fn put(&mut self, seat: u32, item: T) -> Place {
+        self.warm = seat;
         let places = &mut self.seats[seat as usize];
         let slot = places.free_slot().unwrap_or(0);
         places.slots[slot] = Some(item);
@@ -252,6 +279,10 @@ impl<T: Clone + PartialEq> Queue<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const ONE: Depth = Depth::ONE;
+    const TWO: Depth = Depth { before_waking: 1, when_busy: 2 };
+    const DEEP: Depth = Depth { before_waking: 3, when_busy: 4 };
 
     fn opened(seats: u32) -> Queue<u32> {
         let mut queue = Queue::new(seats, 3);
@@ -268,65 +299,76 @@ mod tests {
     #[test]
     fn the_most_recently_used_seat_is_taken_first() {
         let mut queue = opened(3);
-        assert_eq!(queue.submit(1, false), Submitted::Placed(place(2, 0)));
-        assert_eq!(queue.submit(2, false), Submitted::Placed(place(1, 0)));
+        assert_eq!(queue.submit(1, ONE), Submitted::Placed(place(2, 0)));
+        assert_eq!(queue.submit(2, ONE), Submitted::Placed(place(1, 0)));
         queue.free(place(2, 0));
-        assert_eq!(queue.submit(3, false), Submitted::Placed(place(2, 0)));
+        assert_eq!(queue.submit(3, ONE), Submitted::Placed(place(2, 0)));
     }
 
     #[test]
     fn requests_wait_in_order_and_the_queue_has_an_end() {
         let mut queue = opened(1);
-        queue.submit(1, false);
+        queue.submit(1, ONE);
         for item in 2..=4 {
-            assert_eq!(queue.submit(item, false), Submitted::Waiting);
+            assert_eq!(queue.submit(item, ONE), Submitted::Waiting);
         }
-        assert_eq!(queue.submit(5, false), Submitted::Full);
+        assert_eq!(queue.submit(5, ONE), Submitted::Full);
         queue.free(place(0, 0));
-        assert_eq!(queue.next(0, false), Next::Run(2, place(0, 0)));
-        assert_eq!(queue.next(0, false), Next::Rest);
+        assert_eq!(queue.next(0, ONE), Next::Run(2, place(0, 0)));
+        assert_eq!(queue.next(0, ONE), Next::Rest);
     }
 
     #[test]
     fn short_scripts_use_the_second_slot_and_long_ones_do_not() {
         let mut queue = opened(1);
-        queue.submit(1, true);
-        assert_eq!(queue.submit(2, false), Submitted::Waiting);
+        queue.submit(1, TWO);
+        assert_eq!(queue.submit(2, ONE), Submitted::Waiting);
         let mut queue = opened(1);
-        queue.submit(1, true);
-        assert_eq!(queue.submit(2, true), Submitted::Placed(place(0, 1)));
+        queue.submit(1, TWO);
+        assert_eq!(queue.submit(2, TWO), Submitted::Placed(place(0, 1)));
+    }
+
+    #[test]
+    fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
+        let mut queue = opened(2);
+        for slot in 0..3 {
+            assert_eq!(queue.submit(slot as u32, DEEP), Submitted::Placed(place(1, slot)));
+        }
+        assert_eq!(queue.submit(3, DEEP), Submitted::Placed(place(0, 0)));
+        assert_eq!(queue.idle_place(), None);
     }
 
     #[test]
     fn an_idle_seat_fetches_what_waits_behind_another() {
         let mut queue = opened(2);
-        queue.submit(1, true);
-        queue.submit(2, true);
-        assert_eq!(queue.submit(3, true), Submitted::Placed(place(0, 1)));
+        queue.submit(1, TWO);
+        queue.submit(2, TWO);
+        assert_eq!(queue.submit(3, TWO), Submitted::Placed(place(0, 1)));
         queue.free(place(1, 0));
-        let (from, to) = (place(0, 1), place(1, 0));
-        assert_eq!(queue.next(1, true), Next::TakeBack { item: 3, from, to });
-        queue.moved(3, from, to);
-        assert_eq!(queue.submit(4, false), Submitted::Waiting);
+        let to = place(1, 0);
+        let from = vec![(3, place(0, 1)), (2, place(0, 0))];
+        assert_eq!(queue.next(1, TWO), Next::TakeBack { from, to });
+        queue.moved(3, place(0, 1), to);
+        assert_eq!(queue.submit(4, ONE), Submitted::Waiting);
     }
 
     #[test]
     fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
         let mut queue = opened(1);
-        queue.submit(1, true);
-        queue.submit(2, true);
+        queue.submit(1, TWO);
+        queue.submit(2, TWO);
         let left = queue.close(0, 1);
         assert_eq!(left, vec![(place(0, 0), 1), (place(0, 1), 2)]);
-        assert_eq!(queue.submit(3, true), Submitted::Waiting);
+        assert_eq!(queue.submit(3, TWO), Submitted::Waiting);
         queue.put_back(2);
         queue.open(0, 2, Vec::new());
         let reopened = Place { seat: 0, slot: 0, incarnation: 2 };
-        assert_eq!(queue.next(0, false), Next::Run(2, reopened));
+        assert_eq!(queue.next(0, ONE), Next::Run(2, reopened));
     }
 
     #[derive(Debug, Clone)]
     enum Step {
-        Submit { short: bool },
+        Submit { depth: Depth },
         Finish { nth: usize },
         Die { seat: u32 },
         Cancel { nth: usize },
@@ -334,7 +376,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            4 => any::<bool>().prop_map(|short| Step::Submit { short }),
+            4 => prop_oneof![Just(ONE), Just(TWO), Just(DEEP)].prop_map(|depth| Step::Submit { depth }),
             4 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
             1 => (0u32..3).prop_map(|seat| Step::Die { seat }),
             1 => any::<usize>().prop_map(|nth| Step::Cancel { nth }),
@@ -351,21 +393,18 @@ mod tests {
     }
 
     impl World {
-        fn settle(&mut self, seat: u32, short: bool) {
+        fn settle(&mut self, seat: u32) {
             loop {
-                match self.queue.next(seat, short) {
+                match self.queue.next(seat, ONE) {
                     Next::Run(item, place) => {
                         self.waiting -= 1;
                         self.placed.push((item, place));
                     }
-                    Next::TakeBack { item, from, to } => {
-                        let first = self.placed.iter().find(|(_, place)| place.seat == from.seat);
-                        let (item, from) = match first {
-                            Some(&(older, _)) if older == item => {
-                                self.queue.sibling(from).expect("a seat with two")
-                            }
-                            _ => (item, from),
-                        };
+                    Next::TakeBack { from, to } => {
+                        let begun = self.placed.iter().find(|(_, at)| at.seat == from[0].1.seat);
+                        let begun = begun.map(|(item, _)| *item);
+                        let waits = from.into_iter().find(|(item, _)| Some(*item) != begun);
+                        let (item, from) = waits.expect("a seat with two");
                         self.queue.moved(item, from, to);
                         self.placed.retain(|(other, _)| *other != item);
                         self.placed.push((item, to));
@@ -390,9 +429,9 @@ mod tests {
             let mut next_item = 0;
             for step in steps {
                 match step {
-                    Step::Submit { short } => {
+                    Step::Submit { depth } => {
                         next_item += 1;
-                        match world.queue.submit(next_item, short) {
+                        match world.queue.submit(next_item, depth) {
                             Submitted::Placed(place) => world.placed.push((next_item, place)),
                             Submitted::Waiting => world.waiting += 1,
                             Submitted::Full => prop_assert!(world.waiting >= 3),
@@ -401,19 +440,21 @@ mod tests {
                     Step::Finish { nth } if !world.placed.is_empty() => {
                         let (_, place) = world.placed.remove(nth % world.placed.len());
                         world.queue.free(place);
-                        world.settle(place.seat, false);
+                        world.settle(place.seat);
                     }
                     Step::Die { seat } => {
                         let old = world.incarnations[seat as usize];
                         let left = world.queue.close(seat, old);
                         world.placed.retain(|(_, place)| place.seat != seat);
-                        if let Some((_, item)) = left.last() {
+                        for (_, item) in left.iter().skip(1).rev() {
                             world.queue.put_back(*item);
                             world.waiting += 1;
                         }
                         world.incarnations[seat as usize] += 1;
                         world.queue.open(seat, old + 1, Vec::new());
-                        world.settle(seat, false);
+                        while let (Some(idle), 1..) = (world.queue.idle_seat(), world.waiting) {
+                            world.settle(idle);
+                        }
                     }
                     Step::Cancel { nth } if next_item > 0 => {
                         let item = nth as u32 % next_item + 1;
