@@ -1,7 +1,7 @@
 <?php
 // request: GET {self}
-// expect: FPM/FastCGI
+// expect: server: 
 ob_start();
 phpinfo(INFO_GENERAL);
 preg_match('~Server API </td><td class="v">(.*?) </td>~', ob_get_clean(), $match);
-echo $match[1];
+echo 'server: ', $match[1];

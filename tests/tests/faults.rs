@@ -125,12 +125,12 @@ fn fault_site() -> TempDir {
         ("hello.php", "<?php echo 'hello';"),
         (
             "segfault.php",
-            "<?php posix_kill(getpid(), SIGSEGV); sleep(60);",
+            "<?php function deeper() { array_map('deeper', [1]); } deeper();",
         ),
         (
             "once.php",
             "<?php $mark = __DIR__ . '/marks/died';
-             if (!file_exists($mark)) { touch($mark); posix_kill(getpid(), SIGKILL); sleep(60); }
+             if (!file_exists($mark)) { touch($mark); posix_kill(getmypid(), 9); sleep(60); }
              echo 'second try';",
         ),
         (
@@ -143,7 +143,7 @@ fn fault_site() -> TempDir {
             "half.php",
             "<?php echo str_repeat('half', 1000);
              while (ob_get_level()) { ob_end_flush(); } flush();
-             posix_kill(getpid(), SIGKILL); sleep(60);",
+             posix_kill(getmypid(), 9); sleep(60);",
         ),
         (
             "invalid_header.php",
@@ -187,8 +187,13 @@ fn a_script_that_crashes_php_is_a_502_that_the_log_explains() {
     let mark = server.log().mark();
     let request = Request::post("/segfault.php", "text/plain", b"");
     assert_eq!(http::ask(server.address(), &request).status, 502);
-    let line = server.expect_log(mark, "segfault.php");
-    assert!(line.contains("SIGSEGV"), "{line}");
+    server.expect_log(mark, "segfault.php");
+    // A stack that overflows is SIGSEGV, or SIGABRT where a handler has said so first.
+    let line = server.expect_log(mark, "SIG");
+    assert!(
+        line.contains("SIGSEGV") || line.contains("SIGABRT"),
+        "{line}"
+    );
     assert_serves(&server);
 }
 
@@ -439,7 +444,7 @@ fn a_full_disk_while_spooling_refuses_that_request_only() {
         "{}",
         refused.status_line
     );
-    server.expect_log(mark, "spool");
+    server.expect_log(mark, "No space left on device");
     assert_serves(&server);
 
     let mut lazy = Connection::open(server.address());

@@ -459,7 +459,8 @@ fn curl_gets_what_a_user_would_expect() {
 #[test]
 fn as_many_idle_connections_as_the_limit_allows_delay_nobody() {
     const WANTED: u64 = 20_000;
-    const KEPT_FOR_OTHERS: u64 = 300;
+    // The front keeps 512 descriptors back for files and pools.
+    const KEPT_FOR_OTHERS: u64 = 600;
     let root = site();
     let server = Server::start(root.path());
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);

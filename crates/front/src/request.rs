@@ -38,7 +38,7 @@ pub async fn serve(connection: &mut Connection, head: &Head, thread: &Arc<Thread
         log.write(connection.peer.ip(), head, begun, &answered);
     }
     match after {
-        Ok(after) if head.keep_alive && !thread.shared.is_draining() => after,
+        Ok(after) if head.keep_alive => after,
         _ => After::Close,
     }
 }
@@ -176,13 +176,11 @@ async fn run_script(
         return refuse_close(connection, head, answered, 431, why).await;
     };
     let name = String::from_utf8_lossy(&script.script_filename);
-    let keep_alive = head.keep_alive && !thread.shared.is_draining();
     let run = Run {
         backend: &site.backend,
         head,
         body: &body,
         script: &name,
-        keep_alive,
         spool_dir: spool_dir.clone(),
     };
     attempt(connection, thread, &run, &body, request, answered).await

@@ -25,8 +25,8 @@ use crate::supervisor::Supervisor;
 
 /// Descriptors kept back for files, pools and temporary files when connections are counted.
 const RESERVED_DESCRIPTORS: u64 = 512;
-/// How long accepting pauses when the system has no descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long accepting pauses when there is no descriptor left, or no room for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// How often a front that is ending looks whether the last script has ended.
 const QUIET_CHECK: Duration = Duration::from_millis(20);
 
@@ -313,6 +313,10 @@ async fn accept(listener: TcpListener, thread: Arc<Thread>) {
     let draining = draining(shared);
     tokio::pin!(draining);
     loop {
+        while shared.is_full() {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+        // Clients that the kernel has let in already are served even while draining.
         let accepted = tokio::select! {
             biased;
             accepted = listener.accept() => accepted,
@@ -320,11 +324,7 @@ async fn accept(listener: TcpListener, thread: Arc<Thread>) {
         };
         match accepted {
             Ok((stream, peer)) => {
-                if shared.connections.fetch_add(1, Ordering::AcqRel) >= shared.max_connections {
-                    shared.connections.fetch_sub(1, Ordering::AcqRel);
-                    drop(stream);
-                    continue;
-                }
+                shared.connections.fetch_add(1, Ordering::AcqRel);
                 let connection = Connection::new(stream, peer);
                 tokio::spawn(Paced::new(converse(connection, thread.clone())));
             }
@@ -373,7 +373,8 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
             () = &mut draining => return,
         };
         match head {
-            Ok(head) => {
+            Ok(mut head) => {
+                head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_draining();
                 let served = Box::pin(request::serve(&mut connection, &head, thread));
                 if served.await == After::Close {
                     return connection.close().await;

@@ -59,8 +59,6 @@ pub struct Run<'a> {
     pub body: &'a Body,
     /// The script's file, for log lines.
     pub script: &'a str,
-    /// Whether the connection is kept afterwards.
-    pub keep_alive: bool,
     /// Where answers are kept for slow clients.
     pub spool_dir: PathBuf,
 }
@@ -289,7 +287,7 @@ impl<'a> Answering<'a> {
         if !self.framed {
             self.framed = true;
             (self.framing, self.announced) = self.choose_framing(head);
-            let keep_alive = self.run.keep_alive;
+            let keep_alive = self.run.head.keep_alive;
             let answer = Answer {
                 version: self.run.head.version(),
                 status: head.status(),

@@ -66,6 +66,16 @@ impl Shared {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Whether there are so many connections that none is kept after its answer.
+    pub fn is_crowded(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > self.max_connections / 10 * 9
+    }
+
+    /// Whether no further connection can be taken.
+    pub fn is_full(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) >= self.max_connections
+    }
+
     /// Lets the front come to an end.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);

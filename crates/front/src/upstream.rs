@@ -86,9 +86,10 @@ impl Foreign {
         Ok(())
     }
 
-    /// Takes more of the request if the last of it has been sent, and says how many bytes.
+    /// Takes more of the request if the last of it has been sent, and says how many bytes; if
+    /// not, there will be an [`Event::Room`].
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
-        self.wants_room = true;
+        self.wants_room = !bytes.is_empty();
         if !self.unsent.is_empty() {
             return 0;
         }

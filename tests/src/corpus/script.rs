@@ -13,7 +13,7 @@ pub struct Exchange {
     pub request: Request,
     /// Whether the cookies that earlier answers of this script set are sent along.
     pub send_cookies: bool,
-    /// The status every server must answer with.
+    /// The status every server must answer with; nothing if each may have its own.
     pub status: Option<u16>,
     /// Texts that every server's body must contain.
     pub expect: Vec<String>,
@@ -95,7 +95,7 @@ fn begin(name: &str, value: &str) -> Exchange {
     Exchange {
         request: Request::new(method, &target).header("Host", HOST),
         send_cookies: false,
-        status: None,
+        status: Some(200),
         expect: Vec::new(),
         log: Vec::new(),
         ignored_headers: Vec::new(),
@@ -133,7 +133,7 @@ fn apply(name: &str, exchange: &mut Exchange, key: &str, value: &str) {
         "chunked" => request.chunk_size = Some(number()),
         "version" => request.version = value.into(),
         "cookies" => exchange.send_cookies = value == "keep",
-        "status" => exchange.status = Some(number() as u16),
+        "status" => exchange.status = (value != "any").then(|| number() as u16),
         "expect" => exchange.expect.push(unescape(value)),
         "log" => exchange.log.push(value.into()),
         "ignore-header" => exchange.ignored_headers.push(value.to_ascii_lowercase()),

@@ -3,7 +3,7 @@
 //! An exchange is shared by the task that serves the client, the pool's queue, and the front
 //! thread that empties answer rings ([`super::local`]).
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -49,6 +49,8 @@ pub struct Exchange {
     pub thread: u32,
     /// The request's first FastCGI records; all of its head, and its body if that is small.
     request: Vec<u8>,
+    /// Whether it counts as something its thread waits for.
+    pub(super) followed: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -79,13 +81,15 @@ impl PartialEq for Exchange {
 impl Exchange {
     /// An exchange that nobody has taken yet.
     pub fn new(pool: Arc<Pool>, thread: u32, request: Vec<u8>) -> Arc<Exchange> {
-        Arc::new(Exchange { pool, thread, request, state: Mutex::default() })
+        let (followed, state) = (AtomicBool::new(false), Mutex::default());
+        Arc::new(Exchange { pool, thread, request, followed, state })
     }
 
     /// One that an earlier front began: it is waited for and its answer thrown away.
     pub fn orphan(pool: Arc<Pool>, thread: u32, lent: Lent) -> Arc<Exchange> {
         let state = State { lent: Some(lent), left: true, was_lent: true, ..State::default() };
-        Arc::new(Exchange { pool, thread, request: Vec::new(), state: Mutex::new(state) })
+        let (followed, state) = (AtomicBool::new(false), Mutex::new(state));
+        Arc::new(Exchange { pool, thread, request: Vec::new(), followed, state })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

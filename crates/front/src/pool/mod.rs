@@ -108,6 +108,7 @@ impl Pool {
         request: Vec<u8>,
     ) -> Result<Arc<Exchange>, QueueFull> {
         let exchange = Exchange::new(self.clone(), thread, request);
+        self.take_interest(&exchange);
         let mut queue = self.queue();
         let submitted = queue.submit(exchange.clone(), self.depth());
         match submitted {
@@ -123,9 +124,11 @@ impl Pool {
                 let reached = &self.link.board().max_children_reached;
                 reached.fetch_add(1, Ordering::Relaxed);
             }
-            Submitted::Full => return Err(QueueFull),
+            Submitted::Full => {
+                self.lose_interest(&exchange);
+                return Err(QueueFull);
+            }
         }
-        self.interest[thread as usize].fetch_add(1, Ordering::Relaxed);
         Ok(exchange)
     }
 
@@ -138,8 +141,17 @@ impl Pool {
         raise(&board.max_active, active);
     }
 
-    fn lose_interest(&self, thread: u32) {
-        self.interest[thread as usize].fetch_sub(1, Ordering::Relaxed);
+    fn take_interest(&self, exchange: &Exchange) {
+        if !exchange.followed.swap(true, Ordering::Relaxed) {
+            self.interest[exchange.thread as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// However many ways an exchange ends in at once, it counts once.
+    fn lose_interest(&self, exchange: &Exchange) {
+        if exchange.followed.swap(false, Ordering::Relaxed) {
+            self.interest[exchange.thread as usize].fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Takes a request out of the queue that no worker has. False when one has it.
@@ -148,7 +160,7 @@ impl Pool {
         let cancelled = queue.cancel(exchange);
         if cancelled {
             self.show_figures(&queue);
-            self.lose_interest(exchange.thread);
+            self.lose_interest(exchange);
         }
         cancelled
     }
@@ -161,7 +173,7 @@ impl Pool {
         let place =
             Place { seat: lent.seat(), slot: lent.slot(), incarnation: lent.incarnation() };
         self.link.release(lent);
-        self.lose_interest(exchange.thread);
+        self.lose_interest(exchange);
         let mut queue = self.queue();
         queue.free(place);
         self.settle(queue, place.seat);
@@ -245,6 +257,11 @@ impl Pool {
         if seat >= self.link.seats() {
             return;
         }
+        // The news of a successor can be quicker than that of a death.
+        let predecessor = self.queue().incarnation(seat);
+        if predecessor != 0 {
+            self.seat_died(seat, predecessor);
+        }
         let left: Vec<_> = self
             .link
             .adopt(seat, incarnation)
@@ -252,7 +269,7 @@ impl Pool {
             .map(|lent| (lent.slot(), Exchange::orphan(self.clone(), 0, lent)))
             .collect();
         for (_, exchange) in &left {
-            self.interest[0].fetch_add(1, Ordering::Relaxed);
+            self.take_interest(exchange);
             self.inboxes[0].put(exchange.clone());
         }
         let mut queue = self.queue();
@@ -268,7 +285,7 @@ impl Pool {
             if exchange.worker_died() {
                 queue.put_back(exchange);
             } else {
-                self.lose_interest(exchange.thread);
+                self.lose_interest(&exchange);
             }
         }
         self.show_figures(&queue);

@@ -178,6 +178,11 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
+    /// The worker that sits in a seat; 0: nobody.
+    pub fn incarnation(&self, seat: u32) -> u32 {
+        self.seats.get(seat as usize).map_or(0, |seat| seat.incarnation)
+    }
+
     /// The worker of a seat has gone: what it had, with the slots it had it in.
     pub fn close(&mut self, seat: u32, incarnation: u32) -> Vec<(Place, T)> {
         let Some(places) = self.seats.get_mut(seat as usize) else { return Vec::new() };

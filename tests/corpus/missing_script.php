@@ -1,7 +1,7 @@
 <?php
 // request: GET /no_such_script.php
-// status: 404
+// status: any
 // request: GET /no_such_script.php/with/path
-// status: 404
+// status: any
 // request: GET /folder/no_such_script.php
-// status: 404
+// status: any
