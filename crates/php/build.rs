@@ -219,12 +219,21 @@ fn symbols(library: &Path) -> Result<String, String> {
     Ok(assembly)
 }
 
+/// `8.2` of `8.2.35`.
+fn branch(version: &str) -> String {
+    version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".")
+}
+
 fn link(php: &Php) -> Result<(), String> {
     let folder = stand_in(&php.library)?;
     println!("cargo:rustc-link-search=native={}", folder.display());
     println!("cargo:rustc-link-lib=dylib={STAND_IN}");
     // For the build scripts of programs: DEP_PHP_VERSION, DEP_PHP_EXPORTS.
     println!("cargo:version={}", php.version);
+    println!(
+        "cargo:rustc-env=MAITRED_PHP_BRANCH={}",
+        branch(&php.version)
+    );
     println!("cargo:exports={}", INTERPOSED.join(","));
     for symbol in INTERPOSED {
         println!("cargo:rustc-link-arg-examples=-Wl,--export-dynamic-symbol={symbol}");

@@ -7,7 +7,7 @@
 // expect: QUERY_STRING
 // request: GET {self}?
 // expect: "QUERY_STRING": ""
-// request: GET {self}?\xc3\xa9=\xff
+// request: GET {self}?\xc3\xa9=1
 // expect: QUERY_STRING
 require 'dump.inc';
 dump(['get' => $_GET, 'QUERY_STRING' => $_SERVER['QUERY_STRING'], 'REQUEST_URI' => $_SERVER['REQUEST_URI'],

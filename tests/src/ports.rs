@@ -2,7 +2,11 @@
 //! take one in between.
 
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{self, UnixListener};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The first port tried.
@@ -25,11 +29,21 @@ pub fn free_address() -> SocketAddr {
         let step = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = FIRST_PORT + step % PORT_COUNT;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port as u16));
-        if TcpListener::bind(address).is_ok() {
+        if claim(port).is_ok() && TcpListener::bind(address).is_ok() {
             return address;
         }
     }
     panic!("all {PORT_COUNT} ports from {FIRST_PORT} on are taken");
+}
+
+/// Claims a port among all testbeds of the machine until this process ends: whoever else runs these
+/// tests cannot bind the same abstract socket (unix(7)).
+fn claim(port: u32) -> io::Result<()> {
+    static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    let name = net::SocketAddr::from_abstract_name(format!("maitred-tests-port-{port}"))?;
+    let claim = UnixListener::bind_addr(&name)?;
+    CLAIMS.lock().expect("nobody panics here").push(claim);
+    Ok(())
 }
 
 /// Whether some process listens on the IPv4 port of `address`.

@@ -11,6 +11,9 @@ use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
+/// How long a server may take to have all its workers again.
+const RECOVERY: Duration = Duration::from_secs(10);
+
 /// How long a server may tolerate a client that does nothing at all.
 const PATIENCE: Duration = Duration::from_secs(150);
 
@@ -150,7 +153,6 @@ fn a_client_that_leaves_at_any_byte_of_its_request_disturbs_nobody() {
 fn a_client_that_leaves_while_it_is_answered_disturbs_nobody() {
     let root = site();
     let server = Setup::new(root.path()).workers(2).start();
-    let workers = server.workers();
     for _ in 0..20 {
         let mut leaver = Connection::open(server.address());
         leaver
@@ -159,7 +161,8 @@ fn a_client_that_leaves_while_it_is_answered_disturbs_nobody() {
         leaver.read_head().expect("the answer begins");
     }
     answers(server.address());
-    assert_eq!(server.workers(), workers, "no worker ended");
+    // PHP ends such a script by a bailout, after which its worker is replaced.
+    server.wait_for_full_strength(2, RECOVERY);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! WordPress, installed and used over HTTP: under maitred, and under nginx with php-fpm to keep the
 //! test itself honest.
 
+use maitred_tests::Target;
 use maitred_tests::browser;
 use maitred_tests::peer::Peer;
 use maitred_tests::picture;
-use maitred_tests::server::{Server, Setup};
+use maitred_tests::server::Setup;
 use maitred_tests::session::Session;
 use maitred_tests::wordpress::{Files, WordPress};
-use maitred_tests::{Target, project_root};
 
 /// A person's whole evening with WordPress; leaves `target/screenshots/NAME.png`.
 fn use_wordpress(server: &dyn Target, name: &str) {
@@ -115,12 +115,4 @@ fn wordpress_is_installed_and_used_under_nginx_and_php_fpm() {
     let files = Files::prepare();
     let peer = Peer::nginx_php_fpm(&files.root());
     use_wordpress(&peer, "wordpress-nginx-php-fpm");
-}
-
-#[test]
-fn the_guestbook_looks_like_a_page_in_a_browser() {
-    let public = project_root().join("examples/guestbook/public");
-    let server = Server::serve(&public, &[]);
-    browser::screenshot(&format!("{}/", server.base_url()), "guestbook");
-    server.stop();
 }

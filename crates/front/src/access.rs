@@ -95,11 +95,17 @@ fn combined(lines: &mut Vec<u8>, peer: IpAddr, head: &Head, answered: &Answered)
         Some(time) => format!("{:.6}", time.as_secs_f64()),
         None => "-".to_owned(),
     };
-    let _ = writeln!(lines, "\" {} {}", seconds(answered.queued), seconds(answered.script));
+    let _ = writeln!(
+        lines,
+        "\" {} {}",
+        seconds(answered.queued),
+        seconds(answered.script)
+    );
 }
 
 fn json(lines: &mut Vec<u8>, peer: IpAddr, head: &Head, begun: Instant, answered: &Answered) {
-    let text = |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let text =
+        |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let line = serde_json::json!({
         "time": since_1970().as_secs_f64(),
         "remote_addr": peer.to_string(),
@@ -119,7 +125,9 @@ fn json(lines: &mut Vec<u8>, peer: IpAddr, head: &Head, begun: Instant, answered
 }
 
 fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// `20/Nov/2026:09:14:30 +0000`, made once a second and thread.
@@ -130,8 +138,13 @@ fn common_log_time() -> String {
         let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
         // `Fri, 20 Nov 2026 09:14:30 GMT`
         let part = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
-        let stamp =
-            format!("{}/{}/{}:{} +0000", part(5, 7), part(8, 11), part(12, 16), part(17, 25));
+        let stamp = format!(
+            "{}/{}/{}:{} +0000",
+            part(5, 7),
+            part(8, 11),
+            part(12, 16),
+            part(17, 25)
+        );
         STAMP.set(stamp);
     }
     STAMP.with_borrow(Clone::clone)

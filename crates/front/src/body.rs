@@ -78,7 +78,9 @@ impl Body {
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
 }
 
 struct Collected {
@@ -97,7 +99,11 @@ impl Collected {
             return Err(NoBody::TooLarge);
         }
         self.memory.extend_from_slice(bytes);
-        let most = if self.file.is_some() { WRITE_BYTES } else { MEMORY_BYTES };
+        let most = if self.file.is_some() {
+            WRITE_BYTES
+        } else {
+            MEMORY_BYTES
+        };
         if self.memory.len() > most {
             self.write(spool_dir).await.map_err(NoBody::Spool)?;
         }
@@ -110,7 +116,10 @@ impl Collected {
             Some(file) => file,
             None => {
                 let dir = spool_dir.to_owned();
-                (Arc::new(blocking(move || tempfile::tempfile_in(dir)).await?), 0)
+                (
+                    Arc::new(blocking(move || tempfile::tempfile_in(dir)).await?),
+                    0,
+                )
             }
         };
         let target = file.clone();
@@ -152,7 +161,11 @@ pub async fn collect(
     if head.expects_continue && connection.input().is_empty() {
         connection.send(CONTINUE).await.map_err(|_| NoBody::Gone)?;
     }
-    let mut collected = Collected { memory: Vec::new(), file: None, limit };
+    let mut collected = Collected {
+        memory: Vec::new(),
+        file: None,
+        limit,
+    };
     let mut chunks = ChunkedBody::new();
     let begun = Instant::now();
     loop {

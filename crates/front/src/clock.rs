@@ -10,7 +10,9 @@ thread_local! {
 /// Now, as an IMF-fixdate (RFC 9110 §5.6.7).
 pub fn http_date() -> [u8; 29] {
     let now = SystemTime::now();
-    let second = now.duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
+    let second = now
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |passed| passed.as_secs());
     let (last, text) = LAST.get();
     if last == second {
         return text;

@@ -69,14 +69,23 @@ impl Connection {
     pub fn new(stream: TcpStream, peer: SocketAddr) -> Connection {
         let timer = Box::pin(tokio::time::sleep_until(Instant::now() + IDLE));
         let (input, parser) = (BytesMut::new(), HeadParser::new());
-        Connection { stream, peer, local: None, input, parser, timer }
+        Connection {
+            stream,
+            peer,
+            local: None,
+            input,
+            parser,
+            timer,
+        }
     }
 
     /// The address the client connected to.
     pub fn local(&mut self) -> SocketAddr {
         let stream = &self.stream;
         *self.local.get_or_insert_with(|| {
-            stream.local_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)))
+            stream
+                .local_addr()
+                .unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)))
         })
     }
 
@@ -116,7 +125,12 @@ impl Connection {
 
     /// Reads more from the client: how many bytes, 0 at the end. `None` when the deadline passed.
     pub async fn fill(&mut self, deadline: Instant) -> Option<io::Result<usize>> {
-        let Connection { stream, input, timer, .. } = self;
+        let Connection {
+            stream,
+            input,
+            timer,
+            ..
+        } = self;
         before(timer, deadline, read_more(stream, input)).await
     }
 
@@ -150,7 +164,9 @@ impl Connection {
     pub async fn sendable(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + SEND;
         let Connection { stream, timer, .. } = self;
-        before(timer, deadline, stream.writable()).await.unwrap_or_else(|| Err(too_slow()))
+        before(timer, deadline, stream.writable())
+            .await
+            .unwrap_or_else(|| Err(too_slow()))
     }
 
     /// Sends all of `bytes`.
@@ -207,7 +223,12 @@ impl Connection {
             while at < stop {
                 let count = usize::try_from(stop - at).unwrap_or(usize::MAX);
                 let sent = self.stream.try_io(Interest::WRITABLE, || {
-                    Ok(rustix::fs::sendfile(&self.stream, fd.as_ref(), Some(&mut at), count)?)
+                    Ok(rustix::fs::sendfile(
+                        &self.stream,
+                        fd.as_ref(),
+                        Some(&mut at),
+                        count,
+                    )?)
                 });
                 match sent {
                     Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -239,7 +260,10 @@ impl Connection {
 }
 
 fn too_slow() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the client did not read its answer")
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        "the client did not read its answer",
+    )
 }
 
 /// Reads once there is something. An idle connection holds no buffer, so room is made only then.
@@ -255,7 +279,9 @@ async fn read_ahead(fd: std::sync::Arc<OwnedFd>, offset: u64, length: u64) -> io
         let mut buffer = vec![0; usize::try_from(length).unwrap_or(0)];
         rustix::io::pread(fd.as_ref(), &mut buffer, offset).map(drop)
     };
-    Ok(tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??)
+    Ok(tokio::task::spawn_blocking(read)
+        .await
+        .map_err(io::Error::other)??)
 }
 
 /// What `task` yields, or nothing when the deadline passes first. The timer is set only when

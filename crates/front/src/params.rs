@@ -16,7 +16,9 @@ pub const REQUEST_ID: u16 = 1;
 /// Most bytes of encoded parameters: they must fit a seat's request ring with room to spare.
 pub const MAX_PARAMS_BYTES: usize = maitred_seat::REQUEST_RING_BYTES - 8 * 1024;
 
-const SOFTWARE: &[u8] = concat!("maitred/", env!("CARGO_PKG_VERSION")).as_bytes();
+/// WordPress and others offer clean addresses only where they read the name of a server they
+/// know, whose rules (`try_files`) these are.
+const SOFTWARE: &[u8] = concat!("maitred/", env!("CARGO_PKG_VERSION"), " (as nginx)").as_bytes();
 
 /// What of a request goes to PHP.
 #[derive(Debug)]
@@ -68,7 +70,6 @@ pub fn encode(call: &Call<'_>) -> Result<Vec<u8>, TooLarge> {
 
 fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), TooLarge> {
     let Call { head, script, .. } = call;
-    let uri = [&script.script_name[..], &script.path_info[..]].concat();
     let (mut ip, mut number) = (Text::default(), itoa::Buffer::new());
     request
         .param(b"SCRIPT_FILENAME", &script.script_filename)?
@@ -83,7 +84,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
     request
         .param(b"SCRIPT_NAME", &script.script_name)?
         .param(b"REQUEST_URI", head.target().as_bytes())?
-        .param(b"DOCUMENT_URI", &uri)?
+        .param(b"DOCUMENT_URI", &script.script_name)?
         .param(b"DOCUMENT_ROOT", call.document_root)?
         .param(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?
         .param(b"REQUEST_SCHEME", b"http")?
@@ -96,6 +97,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
         .param(b"SERVER_PORT", number.format(call.local.port()).as_bytes())?
         .param(b"SERVER_NAME", host_name(head.host()).as_bytes())?
         .param(b"REDIRECT_STATUS", b"200")?
+        .param(b"FCGI_ROLE", b"RESPONDER")?
         .param(b"HTTP_HOST", head.host().as_bytes())?;
     write_headers(request, head)
 }
@@ -119,7 +121,9 @@ fn basic_user(authorization: Option<&[u8]>) -> Vec<u8> {
 
 fn decode_base64(token: &[u8]) -> Vec<u8> {
     use base64::Engine;
-    base64::engine::general_purpose::STANDARD.decode(token).unwrap_or_default()
+    base64::engine::general_purpose::STANDARD
+        .decode(token)
+        .unwrap_or_default()
 }
 
 /// Every header as `HTTP_NAME`. A name with anything but letters, digits and dashes is left out,
@@ -137,10 +141,16 @@ fn write_headers(request: &mut RequestWriter<'_>, head: &Head) -> Result<(), Too
         }
         let mut value: &[u8] = value;
         if headers[index + 1..].iter().any(same) {
-            let separator: &[u8] =
-                if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
-            let all: Vec<&[u8]> =
-                headers.iter().filter(|header| same(header)).map(|header| header.1).collect();
+            let separator: &[u8] = if name.eq_ignore_ascii_case(b"cookie") {
+                b"; "
+            } else {
+                b", "
+            };
+            let all: Vec<&[u8]> = headers
+                .iter()
+                .filter(|header| same(header))
+                .map(|header| header.1)
+                .collect();
             joined = all.join(separator);
             value = &joined;
         }
@@ -152,7 +162,9 @@ fn write_headers(request: &mut RequestWriter<'_>, head: &Head) -> Result<(), Too
 }
 
 fn is_passed_on(name: &[u8]) -> bool {
-    let plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    let plain = name
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     plain
         && name.len() <= Text::NAME_BYTES
         && !name.eq_ignore_ascii_case(b"host")
@@ -166,7 +178,9 @@ struct Text {
 
 impl Default for Text {
     fn default() -> Text {
-        Text { bytes: [0; Text::BYTES] }
+        Text {
+            bytes: [0; Text::BYTES],
+        }
     }
 }
 
@@ -178,7 +192,11 @@ impl Text {
     fn http(&mut self, name: &[u8]) -> &[u8] {
         self.bytes[..5].copy_from_slice(b"HTTP_");
         for (place, byte) in self.bytes[5..].iter_mut().zip(name) {
-            *place = if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+            *place = if *byte == b'-' {
+                b'_'
+            } else {
+                byte.to_ascii_uppercase()
+            };
         }
         &self.bytes[..5 + name.len()]
     }

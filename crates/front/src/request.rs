@@ -1,6 +1,7 @@
 //! The life of a request: which site, which file or script, what answer, one line in the log.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,7 +51,14 @@ async fn answer(
     answered: &mut Answered,
 ) -> io::Result<After> {
     let Some(site) = thread.site_for(head.host()) else {
-        return refuse(connection, head, answered, 404, "No site is served under this name.").await;
+        return refuse(
+            connection,
+            head,
+            answered,
+            404,
+            "No site is served under this name.",
+        )
+        .await;
     };
     match site.resolve(head.path(), head.query()) {
         Route::File(entry) => send_file(connection, head, &entry, answered).await,
@@ -76,7 +84,10 @@ impl files::Conditions for Conditions<'_> {
 
     fn header(&self, name: &str) -> Option<&str> {
         let named = |header: &(&[u8], &[u8])| header.0.eq_ignore_ascii_case(name.as_bytes());
-        self.0.headers().find(named).and_then(|(_, value)| std::str::from_utf8(value).ok())
+        self.0
+            .headers()
+            .find(named)
+            .and_then(|(_, value)| std::str::from_utf8(value).ok())
     }
 }
 
@@ -111,7 +122,9 @@ async fn send_file(
             connection.send_more(&out).await?;
             for part in parts {
                 connection.send_more(&part.head).await?;
-                connection.send_file(fd, part.slice.offset, part.slice.len).await?;
+                connection
+                    .send_file(fd, part.slice.offset, part.slice.len)
+                    .await?;
             }
             connection.send(closing).await?;
         }
@@ -165,12 +178,18 @@ async fn run_script(
     let limit = site.settings.max_body_size;
     let body = match body::collect(connection, head, limit, spool_dir).await {
         Ok(body) => body,
-        Err(no_body) => return refuse_body(connection, head, answered, no_body).await,
+        Err(no_body) => return refuse_body(connection, head, answered, no_body, spool_dir).await,
     };
     let local = connection.local();
     let document_root = site.document_root();
-    let call =
-        Call { head, body: &body, script, document_root, peer: connection.peer, local };
+    let call = Call {
+        head,
+        body: &body,
+        script,
+        document_root,
+        peer: connection.peer,
+        local,
+    };
     let Ok(request) = params::encode(&call) else {
         let why = "The request's headers are too large for a script.";
         return refuse_close(connection, head, answered, 431, why).await;
@@ -203,7 +222,9 @@ async fn attempt(
         } else {
             None
         };
-        let outcome = run.run(connection, thread.number, request.clone(), &mut sent).await;
+        let outcome = run
+            .run(connection, thread.number, request.clone(), &mut sent)
+            .await;
         *answered = sent.answered;
         let failure = match outcome {
             Ok(()) if sent.reusable => return Ok(After::Keep),
@@ -211,7 +232,11 @@ async fn attempt(
             Err(failure) => failure,
         };
         if let (Failure::WorkerDied { silent: true }, Some(_)) = (&failure, &spare) {
-            tracing::warn!("{}: {}: its worker died; tried again", run.backend.name(), run.script);
+            tracing::warn!(
+                "{}: {}: its worker died; tried again",
+                run.backend.name(),
+                run.script
+            );
             tries += 1;
             continue;
         }
@@ -282,6 +307,7 @@ async fn refuse_body(
     head: &Head,
     answered: &mut Answered,
     no_body: NoBody,
+    spool_dir: &Path,
 ) -> io::Result<After> {
     let (status, why) = match no_body {
         NoBody::TooLarge => (413, "The body is larger than max_body_size allows."),
@@ -292,8 +318,12 @@ async fn refuse_body(
         }
         NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
         NoBody::Spool(error) => {
-            tracing::error!("{} {}: its body cannot be kept: {error}", head.method(), head.target());
-            (507, "The body could not be kept: the disk is full or cannot be written.")
+            let (method, target, dir) = (head.method(), head.target(), spool_dir.display());
+            tracing::error!("{method} {target}: its body cannot be kept in {dir}: {error}");
+            (
+                507,
+                "The body could not be kept: the disk is full or cannot be written.",
+            )
         }
     };
     refuse_close(connection, head, answered, status, why).await
@@ -335,7 +365,11 @@ async fn plain(
     let keep_alive = head.keep_alive && keeps;
     let out = plain_answer(head, answered, status, headers, why, keep_alive);
     connection.send(&out).await?;
-    Ok(if keep_alive { After::Keep } else { After::Close })
+    Ok(if keep_alive {
+        After::Keep
+    } else {
+        After::Close
+    })
 }
 
 /// An answer of our own: the status in words, and the cause.
@@ -358,7 +392,11 @@ fn plain_answer(
     };
     let kind = [(&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..])];
     let mut out = Vec::with_capacity(512);
-    write_head(&mut out, &answer, kind.into_iter().chain(headers.iter().copied()));
+    write_head(
+        &mut out,
+        &answer,
+        kind.into_iter().chain(headers.iter().copied()),
+    );
     (answered.status, answered.bytes) = (status, 0);
     if head.kind() != Method::Head {
         answered.bytes = body.len() as u64;
@@ -385,7 +423,11 @@ pub fn bare(status: u16, why: &str) -> Vec<u8> {
         date: &http_date(),
     };
     let mut out = Vec::with_capacity(512);
-    write_head(&mut out, &answer, [(&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..])]);
+    write_head(
+        &mut out,
+        &answer,
+        [(&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..])],
+    );
     out.extend_from_slice(body.as_bytes());
     out
 }

@@ -17,8 +17,8 @@ use tokio::io::unix::AsyncFd;
 
 use crate::access::AccessLog;
 use crate::connection::{Connection, NoHead};
-use crate::pool::local::{self, Inbox, Paced};
 use crate::pool::Pool;
+use crate::pool::local::{self, Inbox, Paced};
 use crate::request::{self, After};
 use crate::shared::{Shared, Thread};
 use crate::supervisor::Supervisor;
@@ -82,14 +82,20 @@ fn receive_start(supervisor: &Arc<Supervisor>) -> Result<Start, String> {
 
 fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<(), String> {
     match order {
-        ToFront::Configure { epoch, threads, identity } => {
+        ToFront::Configure {
+            epoch,
+            threads,
+            identity,
+        } => {
             let file = fds.into_iter().next().ok_or("no configuration came")?;
             let config = serde_json::from_reader(std::fs::File::from(file))
                 .map_err(|error| format!("the configuration cannot be read: {error}"))?;
             orders.configured = Some((epoch, threads, identity, config));
         }
         ToFront::Listen { thread, .. } => {
-            orders.listeners.extend(fds.into_iter().map(|fd| (thread, fd)));
+            orders
+                .listeners
+                .extend(fds.into_iter().map(|fd| (thread, fd)));
         }
         ToFront::OpenPool { pool } => drop(orders.pools.insert(pool, fds)),
         ToFront::OpenSeat { .. } => orders.seats.push((order, fds)),
@@ -101,8 +107,9 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
 /// Opens what needs our privileges, gives them up, and sets everything else up.
 fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String> {
     let supervisor_pid = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
-    let (epoch, threads, identity, config) =
-        orders.configured.ok_or("no configuration came before the order to begin")?;
+    let (epoch, threads, identity, config) = orders
+        .configured
+        .ok_or("no configuration came before the order to begin")?;
     let access_log = match &config.access_log {
         None => None,
         Some(target) => Some(
@@ -120,18 +127,37 @@ fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let mut pools = Vec::new();
     for (name, fds) in orders.pools {
-        let settings = config.pool(&name).ok_or("a pool came that is not configured")?.clone();
-        pools.push(Arc::new(open_pool(settings, fds, epoch, &inboxes, supervisor)?));
+        let settings = config
+            .pool(&name)
+            .ok_or("a pool came that is not configured")?
+            .clone();
+        pools.push(Arc::new(open_pool(
+            settings, fds, epoch, &inboxes, supervisor,
+        )?));
     }
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
     let max_connections = limit.saturating_sub(RESERVED_DESCRIPTORS).max(64);
     let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
     let mut listeners: Vec<Vec<OwnedFd>> = (0..threads).map(|_| Vec::new()).collect();
     for (thread, fd) in orders.listeners {
-        listeners.get_mut(thread as usize).ok_or("a socket for no thread came")?.push(fd);
+        listeners
+            .get_mut(thread as usize)
+            .ok_or("a socket for no thread came")?
+            .push(fd);
     }
-    let shared = Shared::new(config, pools, access_log, supervisor.clone(), max_connections);
-    Ok(Start { shared: Arc::new(shared), inboxes, listeners, seats: orders.seats })
+    let shared = Shared::new(
+        config,
+        pools,
+        access_log,
+        supervisor.clone(),
+        max_connections,
+    );
+    Ok(Start {
+        shared: Arc::new(shared),
+        inboxes,
+        listeners,
+        seats: orders.seats,
+    })
 }
 
 fn open_pool(
@@ -147,19 +173,35 @@ fn open_pool(
     let link = FrontEnd::take_over(&memory, epoch)
         .map_err(|error| format!("the seat link of pool {}: {error}", settings.name))?;
     if events.len() != link.threads() as usize || events.len() != inboxes.len() {
-        return Err(format!("pool {} came with the wrong number of events", settings.name));
+        return Err(format!(
+            "pool {} came with the wrong number of events",
+            settings.name
+        ));
     }
-    Ok(Pool::new(settings, link, events, inboxes.clone(), supervisor.clone()))
+    Ok(Pool::new(
+        settings,
+        link,
+        events,
+        inboxes.clone(),
+        supervisor.clone(),
+    ))
 }
 
 /// Starts one thread per set of listeners and stays with the first.
 fn serve(start: Start) -> Result<(), String> {
-    let Start { shared, inboxes, listeners, seats } = start;
+    let Start {
+        shared,
+        inboxes,
+        listeners,
+        seats,
+    } = start;
     let count = listeners.len();
     let ready = Arc::new(Barrier::new(count));
     let mut threads = Vec::new();
     let mut sets = listeners.into_iter().enumerate();
-    let Some((_, first)) = sets.next() else { return Err("no thread to serve with".to_owned()) };
+    let Some((_, first)) = sets.next() else {
+        return Err("no thread to serve with".to_owned());
+    };
     for (number, sockets) in sets {
         let (shared, inboxes, ready) = (shared.clone(), inboxes.clone(), ready.clone());
         let number = u32::try_from(number).unwrap_or(0);
@@ -172,7 +214,9 @@ fn serve(start: Start) -> Result<(), String> {
     }
     let outcome = serve_thread(0, shared, inboxes, first, seats, &ready);
     for thread in threads {
-        thread.join().map_err(|_| "a thread has panicked".to_owned())??;
+        thread
+            .join()
+            .map_err(|_| "a thread has panicked".to_owned())??;
     }
     outcome
 }
@@ -204,7 +248,9 @@ fn serve_thread(
     runtime.block_on(async {
         for pool in &shared.pools {
             if let Some(event) = pool.event(number) {
-                tokio::spawn(listen_to(event.try_clone().map_err(|error| error.to_string())?));
+                tokio::spawn(listen_to(
+                    event.try_clone().map_err(|error| error.to_string())?,
+                ));
             }
         }
         tokio::spawn(local::rescue());
@@ -265,8 +311,12 @@ async fn listen_to(event: OwnedFd) {
 
 async fn follow_orders(thread: Arc<Thread>) {
     let shared = &thread.shared;
-    let Ok(channel) = shared.supervisor.channel().as_fd().try_clone_to_owned() else { return };
-    let Ok(channel) = readable(channel) else { return };
+    let Ok(channel) = shared.supervisor.channel().as_fd().try_clone_to_owned() else {
+        return;
+    };
+    let Ok(channel) = readable(channel) else {
+        return;
+    };
     loop {
         match shared.supervisor.order(false) {
             Ok(Heard::Message(order, fds)) => follow(shared, order, fds),
@@ -283,7 +333,12 @@ async fn follow_orders(thread: Arc<Thread>) {
 fn follow(shared: &Arc<Shared>, order: ToFront, fds: Vec<OwnedFd>) {
     match order {
         ToFront::Drain => shared.drain(),
-        ToFront::OpenSeat { pool, seat, incarnation, .. } => {
+        ToFront::OpenSeat {
+            pool,
+            seat,
+            incarnation,
+            ..
+        } => {
             if let (Some(pool), Some(pidfd)) = (shared.pool(&pool), fds.into_iter().next()) {
                 tokio::spawn(watch_seat(pool.clone(), seat, incarnation, pidfd));
             }

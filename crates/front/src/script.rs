@@ -88,18 +88,24 @@ impl Run<'_> {
     ) -> Result<(), Failure> {
         let begun = Instant::now();
         let mut source = match self.backend {
-            Backend::Pool(pool) => {
-                Source::Pool(pool.submit(thread, request).map_err(|_| Failure::QueueFull)?)
-            }
+            Backend::Pool(pool) => Source::Pool(
+                pool.submit(thread, request)
+                    .map_err(|_| Failure::QueueFull)?,
+            ),
             Backend::Upstream(upstream) => Source::Foreign(
-                Foreign::connect(upstream, request).await.map_err(Failure::Unreachable)?,
+                Foreign::connect(upstream, request)
+                    .await
+                    .map_err(Failure::Unreachable)?,
             ),
         };
         self.wait_in_queue(connection, &mut source, begun).await?;
         let lent = Instant::now();
         let outcome = self.answer(connection, &mut source, lent, sent).await;
         let total = begun.elapsed();
-        let script = source.script_time().unwrap_or_else(|| lent.elapsed()).min(total);
+        let script = source
+            .script_time()
+            .unwrap_or_else(|| lent.elapsed())
+            .min(total);
         sent.answered.script = Some(script);
         sent.answered.queued = Some(total - script);
         outcome
@@ -135,7 +141,10 @@ impl Run<'_> {
         let mut answering = Answering::new(self, spool, sent);
         let mut feeder = Feeder::new(self.body);
         feeder.feed(source).await.map_err(Failure::Body)?;
-        let mut deadline = self.backend.terminate_timeout().map(|timeout| lent + timeout);
+        let mut deadline = self
+            .backend
+            .terminate_timeout()
+            .map(|timeout| lent + timeout);
         while !answering.is_over() {
             answering.send(connection).await?;
             if answering.is_over() {
@@ -282,7 +291,9 @@ impl<'a> Answering<'a> {
 
     /// Moves what the script has said so far to the spool, framed for the client.
     async fn frame(&mut self) -> Result<(), Failure> {
-        let Some(head) = &self.head else { return Ok(()) };
+        let Some(head) = &self.head else {
+            return Ok(());
+        };
         let mut out = Vec::new();
         if !self.framed {
             self.framed = true;
@@ -297,7 +308,8 @@ impl<'a> Answering<'a> {
                 date: &http_date(),
             };
             out.reserve(512 + self.first.len());
-            let unfit = write_head(&mut out, &answer, head.headers());
+            let for_client = head.headers().filter(|(name, _)| !is_for_us(name));
+            let unfit = write_head(&mut out, &answer, for_client);
             if unfit > 0 {
                 self.log(format!("{unfit} headers hold forbidden bytes: left out").as_bytes());
             }
@@ -373,7 +385,9 @@ impl<'a> Answering<'a> {
         match ended {
             Ended::Finished => Err(Failure::Invalid("it ended without saying so".to_owned())),
             Ended::Broken => Err(Failure::WorkerDied { silent: false }),
-            Ended::WorkerDied => Err(Failure::WorkerDied { silent: !self.framed }),
+            Ended::WorkerDied => Err(Failure::WorkerDied {
+                silent: !self.framed,
+            }),
         }
     }
 
@@ -393,6 +407,12 @@ impl<'a> Answering<'a> {
             }
         }
     }
+}
+
+/// Headers by which a script speaks to its web server (nginx's `X-Accel-…`).
+fn is_for_us(name: &[u8]) -> bool {
+    name.get(..8)
+        .is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
 }
 
 /// How long a refused client should wait before it tries again, in whole seconds: as long as it

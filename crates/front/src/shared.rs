@@ -108,7 +108,10 @@ impl Site {
     /// What a path stands for.
     pub fn resolve(&self, path: &str, query: Option<&str>) -> Route {
         // Only this thread ever takes the lock; it is there because tasks may move by their type.
-        self.resolver.lock().unwrap_or_else(PoisonError::into_inner).resolve(path, query)
+        self.resolver
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .resolve(path, query)
     }
 
     /// The document root, as scripts are told it.
@@ -134,14 +137,21 @@ impl Thread {
     /// One sentence that names the root that cannot be opened.
     pub fn new(number: u32, shared: Arc<Shared>) -> Result<Thread, String> {
         let count = shared.config.sites.len().max(1);
-        let limits = Limits { memory: FILE_MEMORY_BYTES / count, ..Limits::default() };
+        let limits = Limits {
+            memory: FILE_MEMORY_BYTES / count,
+            ..Limits::default()
+        };
         let sites = shared
             .config
             .sites
             .iter()
             .map(|settings| open_site(&shared, settings, limits))
             .collect::<Result<Vec<Site>, String>>()?;
-        Ok(Thread { number, shared, sites })
+        Ok(Thread {
+            number,
+            shared,
+            sites,
+        })
     }
 
     /// The site for the authority of a request.
@@ -166,5 +176,9 @@ fn open_site(
     let backend = shared
         .backend(&settings.destination)
         .ok_or_else(|| format!("the site at {root} names a pool that does not exist"))?;
-    Ok(Site { settings: settings.clone(), backend, resolver: Mutex::new(resolver) })
+    Ok(Site {
+        settings: settings.clone(),
+        backend,
+        resolver: Mutex::new(resolver),
+    })
 }

@@ -53,9 +53,13 @@ impl Hosts {
 /// The host of an authority, without its port (RFC 3986 §3.2.2).
 pub fn host_name(authority: &str) -> &str {
     if authority.starts_with('[') {
-        return authority.find(']').map_or(authority, |end| &authority[..=end]);
+        return authority
+            .find(']')
+            .map_or(authority, |end| &authority[..=end]);
     }
-    authority.split_once(':').map_or(authority, |(host, _)| host)
+    authority
+        .split_once(':')
+        .map_or(authority, |(host, _)| host)
 }
 
 #[cfg(test)]
@@ -65,7 +69,11 @@ mod tests {
     fn hosts(any: Option<usize>) -> Hosts {
         Hosts {
             exact: [("example.com".to_owned(), 0)].into(),
-            below: [("example.com".to_owned(), 1), ("shop.example.com".to_owned(), 2)].into(),
+            below: [
+                ("example.com".to_owned(), 1),
+                ("shop.example.com".to_owned(), 2),
+            ]
+            .into(),
             any,
         }
     }

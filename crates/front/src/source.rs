@@ -42,8 +42,9 @@ impl Backend {
     /// How long a script may run; none: for ever.
     pub fn terminate_timeout(&self) -> Option<Duration> {
         match self {
-            Backend::Pool(pool) => Some(pool.settings.request_terminate_timeout)
-                .filter(|timeout| !timeout.is_zero()),
+            Backend::Pool(pool) => {
+                Some(pool.settings.request_terminate_timeout).filter(|timeout| !timeout.is_zero())
+            }
             Backend::Upstream(_) => None,
         }
     }
@@ -117,8 +118,23 @@ impl Drop for Source {
     fn drop(&mut self) {
         if let Source::Pool(exchange) = self {
             exchange.leave();
+            watch_left(exchange.clone());
         }
     }
+}
+
+/// A script whose client has left still runs no longer than it may.
+pub fn watch_left(exchange: Arc<Exchange>) {
+    let timeout = exchange.pool.settings.request_terminate_timeout;
+    if timeout.is_zero() || exchange.is_detached() || exchange.is_over() {
+        return;
+    }
+    tokio::spawn(async move {
+        tokio::time::sleep(timeout).await;
+        if !exchange.is_over() {
+            exchange.end_worker("its script ran longer than request_terminate_timeout");
+        }
+    });
 }
 
 /// Sends a large body after the head, as the script takes it.
@@ -134,7 +150,13 @@ impl<'a> Feeder<'a> {
     /// A feeder at the start of `body`. A body in memory has gone with the head.
     pub fn new(body: &'a Body) -> Feeder<'a> {
         let over = matches!(body, Body::Memory(_));
-        Feeder { body, offset: 0, records: Vec::new(), fed: 0, over }
+        Feeder {
+            body,
+            offset: 0,
+            records: Vec::new(),
+            fed: 0,
+            over,
+        }
     }
 
     /// Sends what finds room.

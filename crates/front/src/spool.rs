@@ -115,7 +115,10 @@ impl Spool {
         let (source, at) = (bytes.clone(), self.written);
         let written = blocking(move || file.write_all_at(&source, at)).await;
         let count = bytes.len() as u64;
-        (Arc::try_unwrap(bytes).unwrap_or_default(), written.map(|()| count))
+        (
+            Arc::try_unwrap(bytes).unwrap_or_default(),
+            written.map(|()| count),
+        )
     }
 
     async fn read_all_back(&mut self) -> io::Result<Vec<Vec<u8>>> {
@@ -128,8 +131,12 @@ impl Spool {
 
     async fn read_back(&mut self) -> io::Result<Option<Vec<u8>>> {
         let unread = self.written - self.read;
-        let (Some(file), 1..) = (&self.file, unread) else { return Ok(None) };
-        let length = usize::try_from(unread).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let (Some(file), 1..) = (&self.file, unread) else {
+            return Ok(None);
+        };
+        let length = usize::try_from(unread)
+            .unwrap_or(PIECE_BYTES)
+            .min(PIECE_BYTES);
         let (file, at) = (file.clone(), self.read);
         let piece = blocking(move || {
             let mut piece = vec![0; length];
@@ -160,7 +167,10 @@ impl Spool {
     /// So many bytes of [`Spool::front`] have been sent.
     pub fn advance(&mut self, count: usize) {
         self.sent += count;
-        if self.memory.front().is_some_and(|piece| self.sent >= piece.len())
+        if self
+            .memory
+            .front()
+            .is_some_and(|piece| self.sent >= piece.len())
             && let Some(piece) = self.memory.pop_front()
         {
             self.memory_bytes -= piece.len();
@@ -184,7 +194,9 @@ mod tests {
     }
 
     fn numbered(pieces: usize) -> Vec<Vec<u8>> {
-        (0..pieces).map(|number| vec![number as u8; 100_000]).collect()
+        (0..pieces)
+            .map(|number| vec![number as u8; 100_000])
+            .collect()
     }
 
     #[tokio::test(flavor = "current_thread")]

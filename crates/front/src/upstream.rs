@@ -40,7 +40,13 @@ impl Foreign {
             .await
             .map_err(|_| format!("{} did not accept a connection in 5 s", name(upstream)))?
             .map_err(describe)?;
-        Ok(Foreign { stream, unsent: request, sent: 0, told_lent: false, wants_room: false })
+        Ok(Foreign {
+            stream,
+            unsent: request,
+            sent: 0,
+            told_lent: false,
+            wants_room: false,
+        })
     }
 
     /// What happens next.

@@ -15,6 +15,29 @@ pub struct Identity {
     pub uid: u32,
     /// Primary group id.
     pub gid: u32,
+    /// Home folder; `/` where the user has none.
+    pub home: String,
+}
+
+impl Identity {
+    fn of(user: User, gid: Gid) -> Identity {
+        let home = user.dir.to_string_lossy().into_owned();
+        Identity {
+            name: user.name,
+            uid: user.uid.as_raw(),
+            gid: gid.as_raw(),
+            home,
+        }
+    }
+
+    fn nameless(uid: u32, gid: u32) -> Identity {
+        Identity {
+            name: uid.to_string(),
+            uid,
+            gid,
+            home: "/".to_owned(),
+        }
+    }
 }
 
 /// Whether this process may become any user.
@@ -24,15 +47,10 @@ pub fn is_root() -> bool {
 
 /// The user this process runs as now.
 pub fn current() -> Identity {
-    let uid = Uid::effective();
-    let name = match User::from_uid(uid) {
-        Ok(Some(user)) => user.name,
-        _ => uid.to_string(),
-    };
-    Identity {
-        name,
-        uid: uid.as_raw(),
-        gid: Gid::effective().as_raw(),
+    let (uid, gid) = (Uid::effective(), Gid::effective());
+    match User::from_uid(uid) {
+        Ok(Some(user)) => Identity::of(user, gid),
+        _ => Identity::nameless(uid.as_raw(), gid.as_raw()),
     }
 }
 
@@ -52,11 +70,7 @@ pub fn look_up(user: &str, group: Option<&str>) -> Result<Identity, String> {
         None => found.gid,
         Some(group) => look_up_group(group)?,
     };
-    Ok(Identity {
-        name: found.name,
-        uid: found.uid.as_raw(),
-        gid: gid.as_raw(),
-    })
+    Ok(Identity::of(found, gid))
 }
 
 fn look_up_group(group: &str) -> Result<Gid, String> {
@@ -79,16 +93,11 @@ pub fn owner_of(path: &Path) -> io::Result<Identity> {
     let meta = std::fs::metadata(path)?;
     let user = User::from_uid(Uid::from_raw(meta.uid())).ok().flatten();
     Ok(match user {
-        Some(user) => Identity {
-            name: user.name,
-            uid: user.uid.as_raw(),
-            gid: user.gid.as_raw(),
-        },
-        None => Identity {
-            name: meta.uid().to_string(),
-            uid: meta.uid(),
-            gid: meta.gid(),
-        },
+        Some(user) => {
+            let gid = user.gid;
+            Identity::of(user, gid)
+        }
+        None => Identity::nameless(meta.uid(), meta.gid()),
     })
 }
 

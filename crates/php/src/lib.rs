@@ -21,3 +21,6 @@ pub use exchange::{Exchange, PoolStatus, ProcessStatus, Verdict};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError};
 pub use settings::{IniValue, Settings};
 pub use version::{PhpVersion, is_fixed};
+
+/// The branch of PHP that this program was built for, as `8.2`.
+pub const PHP_BRANCH: &str = env!("MAITRED_PHP_BRANCH");

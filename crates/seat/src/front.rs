@@ -196,7 +196,12 @@ impl FrontEnd {
     /// # Errors
     /// When the worker claims to have read more than was sent.
     pub fn room(&self, lent: &Lent) -> Result<usize, Broken> {
-        let tail = self.layout.slot(lent.seat, lent.slot).worker.request_tail.load(Ordering::Acquire);
+        let tail = self
+            .layout
+            .slot(lent.seat, lent.slot)
+            .worker
+            .request_tail
+            .load(Ordering::Acquire);
         let ring = self.layout.request_ring(lent.seat, lent.slot);
         Ok(ring.capacity() - ring.distance(tail, lent.request_head).ok_or(Broken)?)
     }

@@ -89,7 +89,12 @@ impl<'a> WorkerExchange<'a> {
             self.finished = true;
             self.write_output();
             let mut record = Vec::with_capacity(2 * HEADER_LEN);
-            write_end(&mut record, self.request_id, 0, ProtocolStatus::RequestComplete);
+            write_end(
+                &mut record,
+                self.request_id,
+                0,
+                ProtocolStatus::RequestComplete,
+            );
             self.end.write(&record);
         }
     }

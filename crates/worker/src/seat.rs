@@ -23,7 +23,10 @@ pub fn serve(
     seat: u32,
     incarnation: u32,
 ) -> ! {
-    title::set(&format!("maitred-php: worker pool {} seat {seat}", settings.pool));
+    title::set(&format!(
+        "maitred-php: worker pool {} seat {seat}",
+        settings.pool
+    ));
     mark_children();
     let end = match link.worker_end(seat, incarnation) {
         Ok(end) => end,
@@ -72,7 +75,9 @@ fn last_request(max_requests: u64) -> u64 {
 }
 
 fn now_micros() -> u64 {
-    let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let passed = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(passed.as_micros()).unwrap_or(u64::MAX)
 }
 

@@ -19,12 +19,17 @@ pub fn show_request(board: &SeatBoard, params: &Params) {
     board.script.set(value(b"SCRIPT_FILENAME"));
     board.user.set(value(b"REMOTE_USER"));
     let length = std::str::from_utf8(value(b"CONTENT_LENGTH")).ok();
-    board.content_length.store(length.and_then(|text| text.parse().ok()).unwrap_or(0), Relaxed);
+    board.content_length.store(
+        length.and_then(|text| text.parse().ok()).unwrap_or(0),
+        Relaxed,
+    );
 }
 
 /// The pool now.
 pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> PoolStatus {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let (seconds, micros) = (now.as_secs(), u64::try_from(now.as_micros()).unwrap_or(0));
     let board = end.pool_board();
     let opened = board.opened_at.load(Relaxed);
@@ -61,7 +66,13 @@ fn of_worker(board: &SeatBoard, seconds: u64, micros: u64) -> ProcessStatus {
         board.request_took.load(Relaxed)
     };
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+    let or_dash = |text: String| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text
+        }
+    };
     ProcessStatus {
         pid: i64::from(board.pid.load(Relaxed)),
         state: if running { "Running" } else { "Idle" }.to_owned(),

@@ -2,13 +2,15 @@
 //! nobody.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say};
 use maitred_os::channel::Channel;
 use maitred_os::fork::{self, Side};
+use maitred_os::signals::Signal;
 use maitred_os::{signals, spawn, title, users};
-use maitred_php::{Engine, IniValue, Settings, is_fixed};
+use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
 
 use crate::{package, seat};
 
@@ -26,6 +28,8 @@ pub fn run() -> ExitCode {
         eprintln!("maitred-php: no control channel; a zygote is started by maitred only");
         return ExitCode::from(2);
     };
+    // Rust's handlers for a stack overflow would take a crash of PHP for one of ours.
+    signals::reset(&[Signal::SIGSEGV, Signal::SIGBUS]);
     match start(&control) {
         Ok((settings, link, engine)) => obey(control, settings, link, engine),
         Err(why) => {
@@ -42,7 +46,10 @@ fn start(control: &Channel) -> Result<(ZygoteSettings, Link, Engine), String> {
     title::set(&format!("maitred-php: zygote pool {}", settings.pool));
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("the pool's shared memory is missing")?;
-    let link = Link { memory, events: fds.collect() };
+    let link = Link {
+        memory,
+        events: fds.collect(),
+    };
     if let Some(identity) = &settings.identity {
         users::become_user(identity)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
@@ -52,32 +59,55 @@ fn start(control: &Channel) -> Result<(ZygoteSettings, Link, Engine), String> {
     set_environment(&settings);
     let engine = Engine::start(&php_settings(&settings)).map_err(|error| error.to_string())?;
     if let Some(name) = engine.refused_value() {
-        return Err(format!("PHP does not take the setting `{name}` of this pool"));
+        return Err(format!(
+            "PHP does not take the setting `{name}` of this pool"
+        ));
     }
     let version = engine.version();
     // Where nobody can tell, nobody is warned: a distribution may have fixed an older release.
     let fixed = is_fixed(version, package::version_of_libphp(version).as_deref()).unwrap_or(true);
-    let started = FromZygote::Started { php: version.to_string(), fixed };
+    let started = FromZygote::Started {
+        php: version.to_string(),
+        fixed,
+    };
     say(control, &started, &[]).map_err(|error| error.to_string())?;
     Ok((*settings, link, engine))
 }
 
-/// Scripts see the pool's environment and nothing of ours.
+/// Scripts see the pool's environment, their user as php-fpm tells it, and nothing of ours.
 fn set_environment(settings: &ZygoteSettings) {
-    maitred_os::environment::replace(&settings.env);
+    let me = users::current();
+    let mut all = vec![("USER".to_owned(), me.name), ("HOME".to_owned(), me.home)];
+    all.extend(settings.env.iter().cloned());
+    maitred_os::environment::replace(&all);
+}
+
+/// php-fpm's own settings, where it is installed: whoever comes from there has tuned those.
+fn fpm_folder() -> Option<PathBuf> {
+    let folder = PathBuf::from(format!("/etc/php/{PHP_BRANCH}/fpm"));
+    folder.join("php.ini").is_file().then_some(folder)
 }
 
 fn php_settings(settings: &ZygoteSettings) -> Settings {
     let values = |list: &[(String, String)], admin| -> Vec<IniValue> {
         list.iter()
-            .map(|(name, value)| IniValue { name: name.clone(), value: value.clone(), admin })
+            .map(|(name, value)| IniValue {
+                name: name.clone(),
+                value: value.clone(),
+                admin,
+            })
             .collect()
     };
     let mut all = values(&settings.php_values, false);
     all.extend(values(&settings.php_admin_values, true));
+    let fpm = fpm_folder();
+    let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
     Settings {
-        ini_path: settings.php_ini.clone(),
-        ini_scan_dir: settings.php_ini_scan_dir.clone(),
+        ini_path: settings.php_ini.clone().or_else(|| beside("php.ini")),
+        ini_scan_dir: settings
+            .php_ini_scan_dir
+            .clone()
+            .or_else(|| beside("conf.d")),
         values: all,
         ..Settings::default()
     }
@@ -88,7 +118,11 @@ fn obey(control: Channel, settings: ZygoteSettings, link: Link, mut engine: Engi
         match hear(&control, true) {
             Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, _)) => {
                 let report = |pid| {
-                    let filled = FromZygote::SeatFilled { seat, incarnation, pid };
+                    let filled = FromZygote::SeatFilled {
+                        seat,
+                        incarnation,
+                        pid,
+                    };
                     let _ = say(&control, &filled, &[]);
                 };
                 match fork::fork_orphan(report) {
@@ -102,7 +136,11 @@ fn obey(control: Channel, settings: ZygoteSettings, link: Link, mut engine: Engi
                     }
                     Err(error) => {
                         let why = error.to_string();
-                        let failed = FromZygote::ForkFailed { seat, incarnation, why };
+                        let failed = FromZygote::ForkFailed {
+                            seat,
+                            incarnation,
+                            why,
+                        };
                         let _ = say(&control, &failed, &[]);
                     }
                 }

@@ -68,6 +68,8 @@ struct State {
     ended: Option<Ended>,
     /// Nobody waits for the answer any more.
     left: bool,
+    /// It had been answered completely by then.
+    detached: bool,
     script_micros: u64,
     waker: Option<Waker>,
 }
@@ -82,14 +84,31 @@ impl Exchange {
     /// An exchange that nobody has taken yet.
     pub fn new(pool: Arc<Pool>, thread: u32, request: Vec<u8>) -> Arc<Exchange> {
         let (followed, state) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Exchange { pool, thread, request, followed, state })
+        Arc::new(Exchange {
+            pool,
+            thread,
+            request,
+            followed,
+            state,
+        })
     }
 
     /// One that an earlier front began: it is waited for and its answer thrown away.
     pub fn orphan(pool: Arc<Pool>, thread: u32, lent: Lent) -> Arc<Exchange> {
-        let state = State { lent: Some(lent), left: true, was_lent: true, ..State::default() };
+        let state = State {
+            lent: Some(lent),
+            left: true,
+            was_lent: true,
+            ..State::default()
+        };
         let (followed, state) = (AtomicBool::new(false), Mutex::new(state));
-        Arc::new(Exchange { pool, thread, request: Vec::new(), followed, state })
+        Arc::new(Exchange {
+            pool,
+            thread,
+            request: Vec::new(),
+            followed,
+            state,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -100,8 +119,13 @@ impl Exchange {
     pub fn lend(&self, place: Place) {
         let mut state = self.lock();
         let link = self.pool.link();
-        let (lent, sent) =
-            link.offer(place.seat, place.slot, place.incarnation, self.thread, &self.request);
+        let (lent, sent) = link.offer(
+            place.seat,
+            place.slot,
+            place.incarnation,
+            self.thread,
+            &self.request,
+        );
         state.sent = sent;
         state.was_lent = true;
         if state.left {
@@ -116,7 +140,10 @@ impl Exchange {
     /// The queue needs the request elsewhere. False when the worker has begun it.
     pub fn take_back(&self) -> bool {
         let mut state = self.lock();
-        let taken = state.lent.as_ref().is_some_and(|lent| self.pool.link().take_back(lent));
+        let taken = state
+            .lent
+            .as_ref()
+            .is_some_and(|lent| self.pool.link().take_back(lent));
         if taken {
             state.lent = None;
         }
@@ -145,34 +172,42 @@ impl Exchange {
         false
     }
 
-    /// Looks whether the worker has written something and takes it. True when there was news.
+    /// Looks whether the worker has written something and takes it. True when that woke the task
+    /// that waits for it.
     pub fn pump(self: &Arc<Exchange>) -> bool {
         let mut state = self.lock();
         let news = self.take_answer(&mut state);
         let finished = state.ended.is_some().then(|| state.lent.take()).flatten();
-        if news {
-            wake(&mut state);
-        }
+        let woke = news && wake(&mut state);
         drop(state);
         if let Some(lent) = finished {
             self.pool.finished(lent, self);
         }
-        news
+        woke
     }
 
-    /// As [`Exchange::pump`], and whether there is nothing more to look after: what comes after
-    /// the end of a dead worker is told by its death.
-    pub fn look(self: &Arc<Exchange>) -> (bool, bool) {
-        let news = self.pump();
-        (news, self.lock().ended.is_some())
+    /// Whether there is nothing more to look after.
+    pub fn is_over(&self) -> bool {
+        self.lock().ended.is_some()
     }
 
     fn take_answer(&self, state: &mut State) -> bool {
-        let State { lent: Some(lent), answer, .. } = state else { return false };
+        let State {
+            lent: Some(lent),
+            answer,
+            ..
+        } = state
+        else {
+            return false;
+        };
         let link = self.pool.link();
         // The state first: what a finished worker has written is then all there.
         let began = link.progress(lent);
-        let ahead = if state.left { usize::MAX } else { ANSWER_AHEAD_BYTES };
+        let ahead = if state.left {
+            usize::MAX
+        } else {
+            ANSWER_AHEAD_BYTES
+        };
         let drained = link.drain(lent, ahead.saturating_sub(answer.len()), answer);
         if state.left {
             answer.clear();
@@ -204,14 +239,21 @@ impl Exchange {
         let mut state = self.lock();
         let begins = |lent| self.pool.link().progress(lent) == Ok(Began::NotYet);
         let waits = state.lent.as_ref().is_some_and(begins);
-        (waits, std::mem::replace(&mut state.seen_waiting, waits) && waits)
+        (
+            waits,
+            std::mem::replace(&mut state.seen_waiting, waits) && waits,
+        )
     }
 
     /// Where it is, if a worker has it.
     pub fn place(&self) -> Option<Place> {
         let state = self.lock();
         let lent = state.lent.as_ref()?;
-        Some(Place { seat: lent.seat(), slot: lent.slot(), incarnation: lent.incarnation() })
+        Some(Place {
+            seat: lent.seat(),
+            slot: lent.slot(),
+            incarnation: lent.incarnation(),
+        })
     }
 
     /// Whether a worker has begun it: it must not simply be run again.
@@ -241,7 +283,11 @@ impl Exchange {
             state.wants_room = false;
             return Poll::Ready(Event::Room);
         }
-        if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        if !state
+            .waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()))
+        {
             state.waker = Some(cx.waker().clone());
         }
         Poll::Pending
@@ -278,7 +324,13 @@ impl Exchange {
     pub fn detach(&self) {
         let mut state = self.lock();
         state.left = true;
+        state.detached = true;
         state.waker = None;
+    }
+
+    /// Whether the answer was complete before the script was.
+    pub fn is_detached(&self) -> bool {
+        self.lock().detached
     }
 
     /// Has the worker ended that runs this.
@@ -297,6 +349,7 @@ impl Exchange {
     /// Nobody wants the answer any more.
     pub fn leave(self: &Arc<Exchange>) {
         if self.pool.cancel(self) {
+            self.lock().ended = Some(Ended::Finished);
             return;
         }
         let mut state = self.lock();
@@ -308,8 +361,9 @@ impl Exchange {
     }
 }
 
-fn wake(state: &mut State) {
-    if let Some(waker) = state.waker.take() {
-        waker.wake();
-    }
+fn wake(state: &mut State) -> bool {
+    let waker = state.waker.take();
+    let woke = waker.is_some();
+    waker.map(Waker::wake);
+    woke
 }

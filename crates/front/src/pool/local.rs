@@ -38,18 +38,22 @@ impl Inbox {
     /// Leaves an exchange for the thread it belongs to. That thread need not be woken: the worker
     /// will do so.
     pub fn put(&self, exchange: Arc<Exchange>) {
-        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
+        self.exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(exchange);
         self.any.store(true, Ordering::Release);
     }
 
-    fn empty_into(&self, list: &mut Vec<Arc<Exchange>>) -> bool {
-        if !self.any.load(Ordering::Acquire) {
-            return false;
+    fn empty_into(&self, list: &mut Vec<Arc<Exchange>>) {
+        if self.any.load(Ordering::Acquire) {
+            let mut exchanges = self
+                .exchanges
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            self.any.store(false, Ordering::Relaxed);
+            list.append(&mut exchanges);
         }
-        let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-        self.any.store(false, Ordering::Relaxed);
-        list.append(&mut exchanges);
-        true
     }
 }
 
@@ -111,15 +115,12 @@ pub async fn rescue() {
     }
 }
 
-/// The thread is about to sleep.
+/// The thread is about to sleep: unless looking has woken one of its tasks, it does.
 pub fn before_park() {
     with(|local| {
-        if local.look() {
-            return;
-        }
-        local.announce();
-        if local.look() {
-            local.withdraw();
+        if !local.look() {
+            local.announce();
+            local.look();
         }
     });
 }
@@ -141,20 +142,21 @@ fn with(act: impl FnOnce(&Local)) {
 }
 
 impl Local {
-    /// Takes what workers have written. True when there was anything.
+    /// Takes what workers have written. True when that woke a task of this thread, which then
+    /// does not sleep.
     fn look(&self) -> bool {
         // Emptying a ring can place further exchanges, which are followed while we go.
         let mut list = std::mem::take(&mut *self.followed.borrow_mut());
-        let mut news = self.inboxes[self.thread as usize].empty_into(&mut list);
+        self.inboxes[self.thread as usize].empty_into(&mut list);
+        let mut woke = false;
         list.retain(|exchange| {
-            let (changed, over) = exchange.look();
-            news |= changed;
-            !over
+            woke |= exchange.pump();
+            !exchange.is_over()
         });
         let mut followed = self.followed.borrow_mut();
         list.append(&mut followed);
         *followed = list;
-        news
+        woke
     }
 
     /// False when no request waits behind another, and the rescuer may rest.

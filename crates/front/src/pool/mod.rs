@@ -64,7 +64,16 @@ impl Pool {
         let queue = Mutex::new(Queue::new(link.seats(), limit as usize));
         let interest = (0..link.threads()).map(|_| AtomicU32::new(0)).collect();
         let average_micros = AtomicU32::new(u32::MAX);
-        Pool { settings, link, queue, inboxes, interest, average_micros, supervisor, events }
+        Pool {
+            settings,
+            link,
+            queue,
+            inboxes,
+            interest,
+            average_micros,
+            supervisor,
+            events,
+        }
     }
 
     /// The seat link.
@@ -170,8 +179,11 @@ impl Pool {
         let board = self.link.board();
         board.accepted.fetch_add(1, Ordering::Relaxed);
         self.measure(&lent);
-        let place =
-            Place { seat: lent.seat(), slot: lent.slot(), incarnation: lent.incarnation() };
+        let place = Place {
+            seat: lent.seat(),
+            slot: lent.slot(),
+            incarnation: lent.incarnation(),
+        };
         self.link.release(lent);
         self.lose_interest(exchange);
         let mut queue = self.queue();
@@ -182,14 +194,19 @@ impl Pool {
     /// The worker's word on how long its script took, as an average; it decides nothing but how
     /// this pool's own requests wait.
     fn measure(&self, lent: &Lent) {
-        let took = self.link.seat_board(lent.seat()).request_took.load(Ordering::Relaxed);
+        let took = self
+            .link
+            .seat_board(lent.seat())
+            .request_took
+            .load(Ordering::Relaxed);
         let took = u32::try_from(took).unwrap_or(u32::MAX);
         let average = self.average_micros.load(Ordering::Relaxed);
         let next = match average {
             u32::MAX => took,
             _ => average - (average >> AVERAGE_SHIFT) + (took >> AVERAGE_SHIFT),
         };
-        self.average_micros.store(next.min(u32::MAX - 1), Ordering::Relaxed);
+        self.average_micros
+            .store(next.min(u32::MAX - 1), Ordering::Relaxed);
     }
 
     /// Does what the queue says is next for a seat, and wakes the workers it concerns once the
@@ -271,6 +288,7 @@ impl Pool {
         for (_, exchange) in &left {
             self.take_interest(exchange);
             self.inboxes[0].put(exchange.clone());
+            crate::source::watch_left(exchange.clone());
         }
         let mut queue = self.queue();
         queue.open(seat, incarnation, left);
@@ -297,12 +315,18 @@ impl Pool {
 
     /// Has a worker ended that keeps to no rules.
     pub fn broken(&self, lent: &Lent) {
-        self.end_worker(lent.seat(), lent.incarnation(), "it broke the rules of the seat link");
+        self.end_worker(
+            lent.seat(),
+            lent.incarnation(),
+            "it broke the rules of the seat link",
+        );
     }
 
     /// Whether nothing waits and nothing runs.
     pub fn is_quiet(&self) -> bool {
-        self.interest.iter().all(|interest| interest.load(Ordering::Relaxed) == 0)
+        self.interest
+            .iter()
+            .all(|interest| interest.load(Ordering::Relaxed) == 0)
     }
 
     /// Asks the supervisor to end a worker.

@@ -60,11 +60,6 @@ pub struct Depth {
     pub when_busy: usize,
 }
 
-impl Depth {
-    /// Every request gets a seat of its own.
-    pub const ONE: Depth = Depth { before_waking: 1, when_busy: 1 };
-}
-
 #[derive(Debug)]
 struct Seat<T> {
     /// The worker that sits here; 0: nobody.
@@ -81,9 +76,15 @@ impl<T> Seat<T> {
     where
         T: Clone,
     {
-        let place = |slot| Place { seat, slot, incarnation: self.incarnation };
+        let place = |slot| Place {
+            seat,
+            slot,
+            incarnation: self.incarnation,
+        };
         let slots = self.slots.iter().enumerate().rev();
-        slots.filter_map(|(slot, item)| Some((item.clone()?, place(slot)))).collect()
+        slots
+            .filter_map(|(slot, item)| Some((item.clone()?, place(slot))))
+            .collect()
     }
 
     fn free_slot(&self) -> Option<usize> {
@@ -108,7 +109,10 @@ pub struct Queue<T> {
 impl<T: Clone + PartialEq> Queue<T> {
     /// A queue for `seats` seats, all without a worker, in which `limit` requests may wait.
     pub fn new(seats: u32, limit: usize) -> Queue<T> {
-        let seat = |_| Seat { incarnation: 0, slots: [const { None }; SLOTS_PER_SEAT] };
+        let seat = |_| Seat {
+            incarnation: 0,
+            slots: [const { None }; SLOTS_PER_SEAT],
+        };
         Queue {
             seats: (0..seats).map(seat).collect(),
             idle: Vec::new(),
@@ -165,7 +169,9 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// A worker sits in a seat and can take requests; `left` are slots in which it still has
     /// something from before.
     pub fn open(&mut self, seat: u32, incarnation: u32, left: Vec<(usize, T)>) {
-        let Some(places) = self.seats.get_mut(seat as usize) else { return };
+        let Some(places) = self.seats.get_mut(seat as usize) else {
+            return;
+        };
         if places.incarnation == 0 {
             self.open += 1;
         }
@@ -180,12 +186,16 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// The worker that sits in a seat; 0: nobody.
     pub fn incarnation(&self, seat: u32) -> u32 {
-        self.seats.get(seat as usize).map_or(0, |seat| seat.incarnation)
+        self.seats
+            .get(seat as usize)
+            .map_or(0, |seat| seat.incarnation)
     }
 
     /// The worker of a seat has gone: what it had, with the slots it had it in.
     pub fn close(&mut self, seat: u32, incarnation: u32) -> Vec<(Place, T)> {
-        let Some(places) = self.seats.get_mut(seat as usize) else { return Vec::new() };
+        let Some(places) = self.seats.get_mut(seat as usize) else {
+            return Vec::new();
+        };
         if places.incarnation != incarnation || incarnation == 0 {
             return Vec::new();
         }
@@ -195,7 +205,16 @@ impl<T: Clone + PartialEq> Queue<T> {
         let slots = places.slots.iter_mut().enumerate();
         slots
             .filter_map(|(slot, item)| {
-                item.take().map(|item| (Place { seat, slot, incarnation }, item))
+                item.take().map(|item| {
+                    (
+                        Place {
+                            seat,
+                            slot,
+                            incarnation,
+                        },
+                        item,
+                    )
+                })
             })
             .collect()
     }
@@ -207,7 +226,9 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// A slot is free again. Ask [`Queue::next`] what its seat does now.
     pub fn free(&mut self, place: Place) {
-        let Some(seat) = self.seats.get_mut(place.seat as usize) else { return };
+        let Some(seat) = self.seats.get_mut(place.seat as usize) else {
+            return;
+        };
         if seat.incarnation != place.incarnation || seat.slots[place.slot].take().is_none() {
             return;
         }
@@ -218,7 +239,9 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// What a seat that may have room does next. Call it until it says [`Next::Rest`].
     pub fn next(&mut self, seat: u32, depth: Depth) -> Next<T> {
-        let Some(places) = self.seats.get(seat as usize) else { return Next::Rest };
+        let Some(places) = self.seats.get(seat as usize) else {
+            return Next::Rest;
+        };
         let taken = places.taken();
         let room = taken == 0 || taken < depth.when_busy.min(SLOTS_PER_SEAT);
         if places.incarnation == 0 || !room {
@@ -238,20 +261,31 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// Requests of a seat that has more than one, for an idle seat to fetch one of. Which of
     /// them runs is the worker's to say, so the caller tries, the latest first.
     fn find_second(&self, seat: u32) -> Next<T> {
-        let to = Place { seat, slot: 0, incarnation: self.seats[seat as usize].incarnation };
+        let to = Place {
+            seat,
+            slot: 0,
+            incarnation: self.seats[seat as usize].incarnation,
+        };
         let crowded = (0u32..)
             .zip(&self.seats)
             .find(|(_, places)| places.incarnation != 0 && places.taken() > 1);
         match crowded {
             None => Next::Rest,
-            Some((other, places)) => Next::TakeBack { from: places.all(other), to },
+            Some((other, places)) => Next::TakeBack {
+                from: places.all(other),
+                to,
+            },
         }
     }
 
     /// A place at an idle seat, if there is one.
     pub fn idle_place(&self) -> Option<Place> {
         let seat = *self.idle.last()?;
-        Some(Place { seat, slot: 0, incarnation: self.seats[seat as usize].incarnation })
+        Some(Place {
+            seat,
+            slot: 0,
+            incarnation: self.seats[seat as usize].incarnation,
+        })
     }
 
     /// A request was taken back from `from` and runs at `to`, which was idle.
@@ -276,7 +310,11 @@ impl<T: Clone + PartialEq> Queue<T> {
         let places = &mut self.seats[seat as usize];
         let slot = places.free_slot().unwrap_or(0);
         places.slots[slot] = Some(item);
-        Place { seat, slot, incarnation: places.incarnation }
+        Place {
+            seat,
+            slot,
+            incarnation: places.incarnation,
+        }
     }
 }
 
@@ -285,9 +323,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ONE: Depth = Depth::ONE;
-    const TWO: Depth = Depth { before_waking: 1, when_busy: 2 };
-    const DEEP: Depth = Depth { before_waking: 3, when_busy: 4 };
+    const ONE: Depth = Depth { before_waking: 1, when_busy: 1 };
+    const TWO: Depth = Depth {
+        before_waking: 1,
+        when_busy: 2,
+    };
+    const DEEP: Depth = Depth {
+        before_waking: 3,
+        when_busy: 4,
+    };
 
     fn opened(seats: u32) -> Queue<u32> {
         let mut queue = Queue::new(seats, 3);
@@ -298,7 +342,11 @@ mod tests {
     }
 
     fn place(seat: u32, slot: usize) -> Place {
-        Place { seat, slot, incarnation: 1 }
+        Place {
+            seat,
+            slot,
+            incarnation: 1,
+        }
     }
 
     #[test]
@@ -337,7 +385,10 @@ mod tests {
     fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
         let mut queue = opened(2);
         for slot in 0..3 {
-            assert_eq!(queue.submit(slot as u32, DEEP), Submitted::Placed(place(1, slot)));
+            assert_eq!(
+                queue.submit(slot as u32, DEEP),
+                Submitted::Placed(place(1, slot))
+            );
         }
         assert_eq!(queue.submit(3, DEEP), Submitted::Placed(place(0, 0)));
         assert_eq!(queue.idle_place(), None);
@@ -367,7 +418,11 @@ mod tests {
         assert_eq!(queue.submit(3, TWO), Submitted::Waiting);
         queue.put_back(2);
         queue.open(0, 2, Vec::new());
-        let reopened = Place { seat: 0, slot: 0, incarnation: 2 };
+        let reopened = Place {
+            seat: 0,
+            slot: 0,
+            incarnation: 2,
+        };
         assert_eq!(queue.next(0, ONE), Next::Run(2, reopened));
     }
 

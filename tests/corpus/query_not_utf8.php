@@ -1,0 +1,4 @@
+<?php
+// request: GET {self}?a=\xff
+// status: any
+echo $_SERVER['QUERY_STRING'];
