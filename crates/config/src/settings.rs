@@ -41,7 +41,7 @@ pub struct Config {
     pub error_log: LogTarget,
     /// The user of the front, if the supervisor is root.
     pub front_user: String,
-    /// Threads of the front; 0 is one per core.
+    /// Threads of the front; 0 is one for every two cores.
     pub front_threads: u32,
     /// Folder for temporary files of large request bodies and answers.
     pub spool_dir: PathBuf,

@@ -11,7 +11,7 @@ use crate::ring::Ring;
 use crate::words::{SleepWord, SlotWords};
 
 /// Slots of a seat: one for the request that runs, the others for the next.
-pub const SLOTS_PER_SEAT: usize = 8;
+pub const SLOTS_PER_SEAT: usize = 16;
 /// Size of a request ring in bytes. A request's head must fit whole; bodies stream through.
 pub const REQUEST_RING_BYTES: usize = 128 * 1024;
 /// Size of an answer ring in bytes. Most pages fit, so that a worker finishes without waiting.

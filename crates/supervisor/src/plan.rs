@@ -69,7 +69,9 @@ impl Plan {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let cores = u32::try_from(cores).unwrap_or(u32::MAX);
         let threads = if config.front_threads == 0 {
-            cores
+            // A thread answers tens of thousands of requests a second; the scripts need the rest
+            // of the machine (docs/decisions/0003-front-runtime.md).
+            cores.div_ceil(2)
         } else {
             config.front_threads
         };

@@ -96,7 +96,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "threads",
         takes: "a whole number from 0 to 1024",
         needs: Needs::Restart,
-        doc: "Threads of the front. 0 means one for each core.",
+        doc: "Threads of the front. 0 means one for every two cores: the scripts need the rest.",
         example: "4",
         read: |config, value| {
             config.front_threads = value.count(0, MAX_FRONT_THREADS)?;

@@ -22,7 +22,7 @@ const SHORT_SCRIPT_MICROS: u32 = 500;
 
 /// What waking a sleeping worker costs, in microseconds, its own way back to work included:
 /// waiting less than this for a busy one is quicker, and cheaper for everybody.
-const WAKING_MICROS: u32 = 100;
+const WAKING_MICROS: u32 = 150;
 
 /// Share of a new measurement in the average script time: one eighth, as in TCP's smoothed round
 /// trip time (RFC 6298 §2).
