@@ -1,7 +1,7 @@
 <?php
 
 // What the benchmark compares between servers before it measures them.
-$sapi_modules = ['apache2handler', 'cgi-fcgi', 'maitred'];
+$sapi_modules = ['apache2handler', 'pcntl', 'cgi-fcgi', 'maitred'];
 $opcache = function_exists('opcache_get_status') ? opcache_get_status(false) : false;
 header('Content-Type: application/json');
 echo json_encode([

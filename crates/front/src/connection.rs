@@ -11,12 +11,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use maitred_http1::{Head, HeadParser, Limits, Refusal};
-use rustix::net::SendFlags;
-use tokio::io::{AsyncReadExt, Interest};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use crate::files::{Residency, residency};
+use crate::stream::Stream;
 
 /// How long a kept connection may be idle between two requests.
 pub const IDLE: Duration = Duration::from_secs(75);
@@ -34,17 +32,20 @@ pub const SLOWEST_RATE: u64 = 500;
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1024 * 1024;
 
+/// How long the client of a fresh connection may have gone without our noticing.
+const UNWATCHED: Duration = Duration::from_millis(20);
+
 /// Room made for each read in bytes.
 const READ_BYTES: usize = 8 * 1024;
 /// Bytes a client may send ahead while its request is answered; it is then not read further.
 const AHEAD_BYTES: usize = 64 * 1024;
 /// Most bytes handed to one `sendfile`, so that one fast client cannot hold the thread.
-const SENDFILE_BYTES: u64 = 512 * 1024;
+const SENDFILE_BYTES: u64 = 2 * 1024 * 1024;
 
 /// One client connection.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// The client's address.
     pub peer: SocketAddr,
     local: Option<SocketAddr>,
@@ -66,8 +67,9 @@ pub enum NoHead {
 
 impl Connection {
     /// A connection that was just accepted.
-    pub fn new(stream: TcpStream, peer: SocketAddr) -> Connection {
+    pub fn new(socket: OwnedFd, peer: SocketAddr) -> Connection {
         let timer = Box::pin(tokio::time::sleep_until(Instant::now() + IDLE));
+        let stream = Stream::Fresh(socket);
         let (input, parser) = (BytesMut::new(), HeadParser::new());
         Connection {
             stream,
@@ -131,14 +133,24 @@ impl Connection {
             timer,
             ..
         } = self;
-        before(timer, deadline, read_more(stream, input)).await
+        before(timer, deadline, stream.read(input, READ_BYTES)).await
+    }
+
+    /// As [`Connection::client_gone`], for a client whose answer will be there in a moment: for
+    /// most fresh connections, looking for its departure does not pay.
+    pub async fn client_gone_later(&mut self) {
+        if !self.stream.is_registered() {
+            let deadline = Instant::now() + UNWATCHED;
+            before(&mut self.timer, deadline, std::future::pending::<()>()).await;
+        }
+        self.client_gone().await;
     }
 
     /// Returns when the client has gone. What it sends meanwhile is kept for later, up to a
     /// limit.
     pub async fn client_gone(&mut self) {
         while self.input.len() < AHEAD_BYTES {
-            match read_more(&mut self.stream, &mut self.input).await {
+            match self.stream.read(&mut self.input, READ_BYTES).await {
                 Ok(count) if count > 0 => {}
                 _ => return,
             }
@@ -151,10 +163,7 @@ impl Connection {
     /// # Errors
     /// When the client has gone.
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self.stream.try_write(bytes) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            sent => sent,
-        }
+        Ok(self.stream.try_send(bytes, false)?.unwrap_or(0))
     }
 
     /// Waits until the client may be sent more.
@@ -173,30 +182,23 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::sendable`].
-    pub async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.try_send(bytes)? {
-                0 => self.sendable().await?,
-                sent => bytes = &bytes[sent..],
-            }
-        }
-        Ok(())
+    pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.send_all(bytes, false).await
     }
 
     /// Sends a head that a file follows: the kernel keeps it back to fill a packet.
     ///
     /// # Errors
     /// As [`Connection::sendable`].
-    pub async fn send_more(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub async fn send_more(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.send_all(bytes, true).await
+    }
+
+    async fn send_all(&mut self, mut bytes: &[u8], more: bool) -> io::Result<()> {
         while !bytes.is_empty() {
-            let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-            let sent = self.stream.try_io(Interest::WRITABLE, || {
-                Ok(rustix::net::send(&self.stream, bytes, flags)?)
-            });
-            match sent {
-                Ok(sent) => bytes = &bytes[sent..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.sendable().await?,
-                Err(error) => return Err(error),
+            match self.stream.try_send(bytes, more)? {
+                None => self.sendable().await?,
+                Some(sent) => bytes = &bytes[sent..],
             }
         }
         Ok(())
@@ -222,21 +224,10 @@ impl Connection {
             let stop = at + piece;
             while at < stop {
                 let count = usize::try_from(stop - at).unwrap_or(usize::MAX);
-                let sent = self.stream.try_io(Interest::WRITABLE, || {
-                    Ok(rustix::fs::sendfile(
-                        &self.stream,
-                        fd.as_ref(),
-                        Some(&mut at),
-                        count,
-                    )?)
-                });
-                match sent {
-                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        self.sendable().await?;
-                    }
-                    Err(error) => return Err(error),
+                match self.stream.try_sendfile(fd, at, count)? {
+                    None => self.sendable().await?,
+                    Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Some(sent) => at += sent as u64,
                 }
             }
         }
@@ -245,8 +236,8 @@ impl Connection {
 
     /// Ends the connection so that the client gets the answer it was sent last: says that nothing
     /// more comes, and takes what still arrives for a while.
-    pub async fn close(mut self) {
-        let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write);
+    pub async fn linger(mut self) {
+        self.stream.shut_down();
         let deadline = Instant::now() + LINGER;
         let mut taken = 0;
         while taken < LINGER_BYTES {
@@ -264,14 +255,6 @@ fn too_slow() -> io::Error {
         io::ErrorKind::TimedOut,
         "the client did not read its answer",
     )
-}
-
-/// Reads once there is something. An idle connection holds no buffer, so room is made only then.
-/// tokio's `poll_read` knows, unlike `try_read`, that a short read has emptied the socket.
-async fn read_more(stream: &mut TcpStream, input: &mut BytesMut) -> io::Result<usize> {
-    stream.readable().await?;
-    input.reserve(READ_BYTES);
-    stream.read_buf(input).await
 }
 
 async fn read_ahead(fd: std::sync::Arc<OwnedFd>, offset: u64, length: u64) -> io::Result<()> {

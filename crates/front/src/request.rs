@@ -26,8 +26,10 @@ const RETRIES: u32 = 1;
 pub enum After {
     /// The next request may come.
     Keep,
-    /// It is closed once the client has what it was sent.
+    /// It is closed: the client has sent nothing that was not read.
     Close,
+    /// It is closed once the client has stopped sending what nobody reads.
+    Linger,
 }
 
 /// Answers one request.
@@ -39,8 +41,9 @@ pub async fn serve(connection: &mut Connection, head: &Head, thread: &Arc<Thread
         log.write(connection.peer.ip(), head, begun, &answered);
     }
     match after {
-        Ok(after) if head.keep_alive => after,
-        _ => After::Close,
+        Ok(After::Keep) if head.keep_alive => After::Keep,
+        Ok(After::Keep) | Err(_) => After::Close,
+        Ok(after) => after,
     }
 }
 
@@ -67,7 +70,8 @@ async fn answer(
         }
         Route::RedirectSlash(location) => {
             let headers = [(&b"Location"[..], location.as_bytes())];
-            plain(connection, head, answered, 301, &headers, "").await
+            let after = discard_body(connection, head);
+            plain(connection, head, answered, 301, &headers, "", after).await
         }
         Route::Refused(refused) => {
             refuse(connection, head, answered, refused.status, refused.why).await
@@ -159,10 +163,10 @@ fn discard_body(connection: &mut Connection, head: &Head) -> After {
                     drop(input.split_to(length));
                     After::Keep
                 }
-                _ => After::Close,
+                _ => After::Linger,
             }
         }
-        Framing::Chunked => After::Close,
+        Framing::Chunked => After::Linger,
     }
 }
 
@@ -210,20 +214,23 @@ async fn attempt(
     thread: &Arc<Thread>,
     run: &Run<'_>,
     body: &Body,
-    request: Vec<u8>,
+    mut request: Vec<u8>,
     answered: &mut Answered,
 ) -> io::Result<After> {
     let begun = Instant::now();
     let mut tries = 0;
     loop {
         let mut sent = Sent::default();
-        let spare = if tries < RETRIES && run.head.kind().is_idempotent() {
-            Some(request.clone())
+        let may_retry = tries < RETRIES && run.head.kind().is_idempotent();
+        // The last try gets the request itself.
+        let spare = if may_retry {
+            request.clone()
         } else {
-            None
+            Vec::new()
         };
+        let request_now = std::mem::replace(&mut request, spare);
         let outcome = run
-            .run(connection, thread.number, request.clone(), &mut sent)
+            .run(connection, thread.number, request_now, &mut sent)
             .await;
         *answered = sent.answered;
         let failure = match outcome {
@@ -231,7 +238,7 @@ async fn attempt(
             Ok(()) => return Ok(After::Close),
             Err(failure) => failure,
         };
-        if let (Failure::WorkerDied { silent: true }, Some(_)) = (&failure, &spare) {
+        if may_retry && matches!(failure, Failure::WorkerDied { silent: true }) {
             tracing::warn!(
                 "{}: {}: its worker died; tried again",
                 run.backend.name(),
@@ -265,10 +272,10 @@ async fn fail(
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         Failure::Body(error) => {
-            tracing::error!("{backend}: {script}: {status}: {why}: {error} ({method} {target})");
+            tracing::error!("{backend}: {script}: {status}: {why} {error} ({method} {target})");
         }
         Failure::Invalid(detail) | Failure::Unreachable(detail) => {
-            tracing::error!("{backend}: {script}: {status}: {why}: {detail} ({method} {target})");
+            tracing::error!("{backend}: {script}: {status}: {why} {detail} ({method} {target})");
         }
         _ => tracing::error!(
             "{backend}: {script}: {status} after {:.3} s: {why} ({method} {target}, {bytes} bytes)",
@@ -282,9 +289,27 @@ async fn fail(
     if status == 503 {
         let seconds = retry_after(waited).to_string();
         let headers = [(&b"Retry-After"[..], seconds.as_bytes())];
-        return plain(connection, run.head, answered, status, &headers, why).await;
+        return plain(
+            connection,
+            run.head,
+            answered,
+            status,
+            &headers,
+            why,
+            After::Keep,
+        )
+        .await;
     }
-    plain(connection, run.head, answered, status, &[], why).await
+    plain(
+        connection,
+        run.head,
+        answered,
+        status,
+        &[],
+        why,
+        After::Keep,
+    )
+    .await
 }
 
 /// Which status each failure gets, and the sentence that goes with it.
@@ -337,8 +362,7 @@ async fn refuse(
     why: &str,
 ) -> io::Result<After> {
     let after = discard_body(connection, head);
-    let kept = plain(connection, head, answered, status, &[], why).await?;
-    Ok(if after == After::Close { after } else { kept })
+    plain(connection, head, answered, status, &[], why, after).await
 }
 
 async fn refuse_close(
@@ -350,9 +374,11 @@ async fn refuse_close(
 ) -> io::Result<After> {
     let out = plain_answer(head, answered, status, &[], why, false);
     connection.send(&out).await?;
-    Ok(After::Close)
+    Ok(After::Linger)
 }
 
+/// Sends an answer of our own; `after` says whether the request's body has been taken off the
+/// connection, without which nothing else may be read from it.
 async fn plain(
     connection: &mut Connection,
     head: &Head,
@@ -360,16 +386,12 @@ async fn plain(
     status: u16,
     headers: &[(&[u8], &[u8])],
     why: &str,
+    after: After,
 ) -> io::Result<After> {
-    let keeps = matches!(head.body, Framing::None) || connection.input().is_empty();
-    let keep_alive = head.keep_alive && keeps;
+    let keep_alive = head.keep_alive && after == After::Keep;
     let out = plain_answer(head, answered, status, headers, why, keep_alive);
     connection.send(&out).await?;
-    Ok(if keep_alive {
-        After::Keep
-    } else {
-        After::Close
-    })
+    Ok(after)
 }
 
 /// An answer of our own: the status in words, and the cause.

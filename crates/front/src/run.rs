@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
@@ -12,6 +12,8 @@ use maitred_control::{FromFront, Heard, ToFront};
 use maitred_os::channel::Channel;
 use maitred_os::users::Identity;
 use maitred_seat::FrontEnd;
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -27,6 +29,11 @@ use crate::supervisor::Supervisor;
 const RESERVED_DESCRIPTORS: u64 = 512;
 /// How long accepting pauses when there is no descriptor left, or no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// Connections accepted before the thread looks after those it has.
+const ACCEPT_BATCH: usize = 64;
+/// How often a thread with connections looks at the clock. A timer that is set for earlier than
+/// every other costs a system call; with this one there is always an earlier one.
+const BEAT: Duration = Duration::from_millis(500);
 /// How often a front that is ending looks whether the last script has ended.
 const QUIET_CHECK: Duration = Duration::from_millis(20);
 
@@ -170,9 +177,10 @@ fn open_pool(
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("a pool came without its memory")?;
     let events: Vec<OwnedFd> = fds.collect();
-    let link = FrontEnd::take_over(&memory, epoch)
+    let threads = u32::try_from(events.len()).unwrap_or(u32::MAX);
+    let link = FrontEnd::take_over(&memory, threads, epoch)
         .map_err(|error| format!("the seat link of pool {}: {error}", settings.name))?;
-    if events.len() != link.threads() as usize || events.len() != inboxes.len() {
+    if events.len() != inboxes.len() {
         return Err(format!(
             "pool {} came with the wrong number of events",
             settings.name
@@ -254,8 +262,9 @@ fn serve_thread(
             }
         }
         tokio::spawn(local::rescue());
+        tokio::spawn(beat(thread.clone()));
         for socket in sockets {
-            tokio::spawn(accept(TcpListener::from(socket), thread.clone()));
+            tokio::spawn(accept(socket, thread.clone()));
         }
         if number == 0 {
             for (order, fds) in seats {
@@ -309,6 +318,16 @@ async fn listen_to(event: OwnedFd) {
     }
 }
 
+/// Keeps a timer set while the thread has connections, and none while it has not.
+async fn beat(thread: Arc<Thread>) {
+    loop {
+        thread.first_connection.notified().await;
+        while thread.has_connections() {
+            tokio::time::sleep(BEAT).await;
+        }
+    }
+}
+
 async fn follow_orders(thread: Arc<Thread>) {
     let shared = &thread.shared;
     let Ok(channel) = shared.supervisor.channel().as_fd().try_clone_to_owned() else {
@@ -359,8 +378,8 @@ async fn watch_seat(pool: Arc<Pool>, seat: u32, incarnation: u32, pidfd: OwnedFd
     }
 }
 
-async fn accept(listener: TcpListener, thread: Arc<Thread>) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
+async fn accept(listener: OwnedFd, thread: Arc<Thread>) {
+    let listener = match readable(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("a listening socket cannot be used: {error}"),
     };
@@ -371,34 +390,45 @@ async fn accept(listener: TcpListener, thread: Arc<Thread>) {
         while shared.is_full() {
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
+        let more = accept_some(&listener, &thread).await;
+        if more {
+            tokio::task::yield_now().await;
+            continue;
+        }
         // Clients that the kernel has let in already are served even while draining.
-        let accepted = tokio::select! {
+        tokio::select! {
             biased;
-            accepted = listener.accept() => accepted,
+            ready = listener.readable() => match ready {
+                Ok(mut ready) => ready.clear_ready(),
+                Err(error) => return tracing::error!("a listening socket has failed: {error}"),
+            },
             () = &mut draining => return,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                shared.connections.fetch_add(1, Ordering::AcqRel);
-                let connection = Connection::new(stream, peer);
-                tokio::spawn(Paced::new(converse(connection, thread.clone())));
-            }
-            Err(error) if is_about_one_connection(&error) => {}
-            Err(error) => {
-                tracing::warn!("no connection can be accepted for a moment: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
         }
     }
 }
 
-/// Errors of `accept(2)` that say something about the connection and nothing about us.
-fn is_about_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
-    )
+/// Accepts a batch of connections. True when there may be more.
+async fn accept_some(listener: &AsyncFd<OwnedFd>, thread: &Arc<Thread>) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    for _ in 0..ACCEPT_BATCH {
+        match rustix::net::acceptfrom_with(listener, flags) {
+            Ok((socket, peer)) => {
+                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                let peer = peer.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+                thread.count_in();
+                let connection = Connection::new(socket, peer);
+                tokio::spawn(Paced::new(converse(connection, thread.clone())));
+            }
+            Err(Errno::AGAIN) => return false,
+            Err(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => {}
+            Err(error) => {
+                tracing::warn!("no connection can be accepted for a moment: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                return true;
+            }
+        }
+    }
+    true
 }
 
 /// Counts a connection for as long as it lives.
@@ -406,11 +436,7 @@ struct Counted(Arc<Thread>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let shared = &self.0.shared;
-        shared.connections.fetch_sub(1, Ordering::AcqRel);
-        if shared.is_draining() {
-            shared.changed.notify_waiters();
-        }
+        self.0.count_out();
     }
 }
 
@@ -429,22 +455,27 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
         };
         match head {
             Ok(mut head) => {
+                let client_stays = head.keep_alive;
                 head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_draining();
                 let served = Box::pin(request::serve(&mut connection, &head, thread));
-                if served.await == After::Close {
-                    return connection.close().await;
+                match served.await {
+                    After::Keep => {}
+                    // A client that said it would close sends nothing more.
+                    After::Close if !client_stays && connection.input().is_empty() => return,
+                    After::Close => return connection.linger().await,
+                    After::Linger => return connection.linger().await,
                 }
             }
             Err(NoHead::Closed) => return,
             Err(NoHead::TooSlow) => {
                 let answer = request::bare(408, "The request's head came too slowly.");
                 let _ = connection.send(&answer).await;
-                return connection.close().await;
+                return connection.linger().await;
             }
             Err(NoHead::Refused(refusal)) => {
                 tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
                 let _ = connection.send(&request::refusal(refusal)).await;
-                return connection.close().await;
+                return connection.linger().await;
             }
         }
     }

@@ -72,6 +72,8 @@ pub struct Sent {
     pub begun: bool,
     /// Whether the connection can be used again.
     pub reusable: bool,
+    /// When the script had said everything.
+    pub script_over: Option<Instant>,
 }
 
 impl Run<'_> {
@@ -101,11 +103,10 @@ impl Run<'_> {
         self.wait_in_queue(connection, &mut source, begun).await?;
         let lent = Instant::now();
         let outcome = self.answer(connection, &mut source, lent, sent).await;
-        let total = begun.elapsed();
-        let script = source
-            .script_time()
-            .unwrap_or_else(|| lent.elapsed())
-            .min(total);
+        // The client's time is not the script's: what counts is when the script was through.
+        let through = sent.script_over.unwrap_or_else(Instant::now);
+        let total = through.duration_since(begun);
+        let script = source.script_time().unwrap_or(through - lent).min(total);
         sent.answered.script = Some(script);
         sent.answered.queued = Some(total - script);
         outcome
@@ -122,6 +123,7 @@ impl Run<'_> {
         tokio::select! {
             biased;
             event = source.event() => match event {
+                Event::Ended(Ended::TakenBack) => Err(Failure::QueueTimeout),
                 Event::Ended(_) => Err(Failure::WorkerDied { silent: true }),
                 _ => Ok(()),
             },
@@ -158,7 +160,10 @@ impl Run<'_> {
                     Event::Answer(bytes) => answering.take(&bytes, source).await?,
                     Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
                     Event::Ended(ended) => answering.ended(ended)?,
-                    Event::Lent => {}
+                    Event::Lent => {
+                        feeder.restart();
+                        feeder.feed(source).await.map_err(Failure::Body)?;
+                    }
                 },
                 ready = sendable(connection, has_unsent) => {
                     if ready.is_err() {
@@ -166,11 +171,13 @@ impl Run<'_> {
                     }
                 }
                 () = until(deadline), if !answering.script_is_over() => {
-                    if source.has_begun() {
+                    let began = source.began(lent.into_std()).map(Instant::from_std);
+                    let timeout = self.backend.terminate_timeout();
+                    deadline = began.zip(timeout).map(|(began, timeout)| began + timeout);
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                         source.end_worker("its script ran longer than request_terminate_timeout");
                         return Err(Failure::Terminated);
                     }
-                    deadline = self.backend.terminate_timeout().map(|most| Instant::now() + most);
                 }
             }
         }
@@ -183,7 +190,7 @@ async fn sendable(connection: &mut Connection, has_unsent: bool) -> std::io::Res
     if has_unsent {
         return connection.sendable().await;
     }
-    connection.client_gone().await;
+    connection.client_gone_later().await;
     Err(std::io::ErrorKind::UnexpectedEof.into())
 }
 
@@ -255,6 +262,7 @@ impl<'a> Answering<'a> {
                 Ok(Some(AnswerEvent::Stderr(content))) => self.log(content),
                 Ok(Some(AnswerEvent::End { .. })) => {
                     self.over = true;
+                    self.sent.script_over = Some(Instant::now());
                     source.detach();
                     break;
                 }
@@ -384,6 +392,7 @@ impl<'a> Answering<'a> {
         }
         match ended {
             Ended::Finished => Err(Failure::Invalid("it ended without saying so".to_owned())),
+            Ended::TakenBack => Err(Failure::QueueTimeout),
             Ended::Broken => Err(Failure::WorkerDied { silent: false }),
             Ended::WorkerDied => Err(Failure::WorkerDied {
                 silent: !self.framed,

@@ -128,9 +128,34 @@ pub struct Thread {
     /// What it shares with the others.
     pub shared: Arc<Shared>,
     sites: Vec<Site>,
+    connections: AtomicUsize,
+    /// Told when a connection comes and there was none.
+    pub first_connection: Notify,
 }
 
 impl Thread {
+    /// A connection has begun.
+    pub fn count_in(&self) {
+        self.shared.connections.fetch_add(1, Ordering::AcqRel);
+        if self.connections.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.first_connection.notify_one();
+        }
+    }
+
+    /// A connection has ended.
+    pub fn count_out(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.shared.connections.fetch_sub(1, Ordering::AcqRel);
+        if self.shared.is_draining() {
+            self.shared.changed.notify_waiters();
+        }
+    }
+
+    /// Whether this thread has connections.
+    pub fn has_connections(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > 0
+    }
+
     /// Opens every site's document root.
     ///
     /// # Errors
@@ -151,6 +176,8 @@ impl Thread {
             number,
             shared,
             sites,
+            connections: AtomicUsize::new(0),
+            first_connection: Notify::new(),
         })
     }
 

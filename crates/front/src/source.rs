@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::body::Body;
 use crate::params::REQUEST_ID;
@@ -83,11 +83,12 @@ impl Source {
         }
     }
 
-    /// Whether the script has been begun, so that it must not simply be run again or dropped.
-    pub fn has_begun(&self) -> bool {
+    /// When the script began, at the earliest: `lent`, or later if it waited behind another in
+    /// its seat. Nothing when it is over.
+    pub fn began(&self, lent: Instant) -> Option<Instant> {
         match self {
-            Source::Pool(exchange) => exchange.has_begun(),
-            Source::Foreign(_) => true,
+            Source::Pool(exchange) => exchange.began(lent),
+            Source::Foreign(_) => Some(lent),
         }
     }
 
@@ -108,7 +109,9 @@ impl Source {
     /// How long the script took, by the word of its worker.
     pub fn script_time(&self) -> Option<Duration> {
         match self {
-            Source::Pool(exchange) => Some(Duration::from_micros(exchange.script_micros())),
+            Source::Pool(exchange) => {
+                Some(Duration::from_micros(exchange.script_micros())).filter(|took| !took.is_zero())
+            }
             Source::Foreign(_) => None,
         }
     }
@@ -130,8 +133,8 @@ pub fn watch_left(exchange: Arc<Exchange>) {
         return;
     }
     tokio::spawn(async move {
-        tokio::time::sleep(timeout).await;
-        if !exchange.is_over() {
+        let over = poll_fn(|cx| exchange.poll_over(cx));
+        if tokio::time::timeout(timeout, over).await.is_err() {
             exchange.end_worker("its script ran longer than request_terminate_timeout");
         }
     });
@@ -157,6 +160,11 @@ impl<'a> Feeder<'a> {
             fed: 0,
             over,
         }
+    }
+
+    /// Begins anew: another worker has the request.
+    pub fn restart(&mut self) {
+        *self = Feeder::new(self.body);
     }
 
     /// Sends what finds room.

@@ -28,6 +28,8 @@ pub struct Spool {
     /// What of the file has been written, and what of that read back.
     written: u64,
     read: u64,
+    /// To be sent after what is in the file: what found no room there.
+    held: Vec<u8>,
     dir: PathBuf,
     limit: u64,
     full_disk: bool,
@@ -43,6 +45,7 @@ impl Spool {
             file: None,
             written: 0,
             read: 0,
+            held: Vec::new(),
             dir,
             limit,
             full_disk: false,
@@ -51,12 +54,13 @@ impl Spool {
 
     /// Whether everything has been sent.
     pub fn is_empty(&self) -> bool {
-        self.memory.is_empty() && self.read == self.written
+        self.memory.is_empty() && self.read == self.written && self.held.is_empty()
     }
 
     /// Whether more may be put in.
     pub fn has_room(&self) -> bool {
-        if self.memory_bytes < MEMORY_BYTES && self.read == self.written {
+        let behind = self.read < self.written || !self.held.is_empty();
+        if self.memory_bytes < MEMORY_BYTES && !behind {
             return true;
         }
         !self.full_disk && self.memory_bytes as u64 + self.written - self.read < self.limit
@@ -66,12 +70,16 @@ impl Spool {
     ///
     /// # Errors
     /// When the file cannot be written. The bytes are kept in memory all the same, and
-    /// [`Spool::has_room`] says no until the client has read enough.
+    /// [`Spool::has_room`] says no until the client has read what comes before them.
     pub async fn push(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
         let behind_file = self.read < self.written;
+        if !self.held.is_empty() || (self.full_disk && behind_file) {
+            self.held.extend_from_slice(&bytes);
+            return Ok(());
+        }
         if self.full_disk || (!behind_file && self.memory_bytes < MEMORY_BYTES) {
             self.keep(bytes);
             return Ok(());
@@ -83,13 +91,8 @@ impl Spool {
                 Ok(())
             }
             Err(error) => {
-                // What was written before comes first; this piece follows it in memory.
                 self.full_disk = true;
-                let unread = self.read_all_back().await;
-                if let Ok(unread) = unread {
-                    unread.into_iter().for_each(|piece| self.keep(piece));
-                }
-                self.keep(bytes);
+                self.held = bytes;
                 Err(error)
             }
         }
@@ -119,14 +122,6 @@ impl Spool {
             Arc::try_unwrap(bytes).unwrap_or_default(),
             written.map(|()| count),
         )
-    }
-
-    async fn read_all_back(&mut self) -> io::Result<Vec<Vec<u8>>> {
-        let mut pieces = Vec::new();
-        while let Some(piece) = self.read_back().await? {
-            pieces.push(piece);
-        }
-        Ok(pieces)
     }
 
     async fn read_back(&mut self) -> io::Result<Option<Vec<u8>>> {
@@ -160,6 +155,10 @@ impl Spool {
             && let Some(piece) = self.read_back().await?
         {
             self.keep(piece);
+        }
+        if self.memory.is_empty() && !self.held.is_empty() {
+            let held = std::mem::take(&mut self.held);
+            self.keep(held);
         }
         Ok(self.memory.front().map(|piece| &piece[self.sent..]))
     }
@@ -239,6 +238,24 @@ mod tests {
         }
         assert!(failed && !spool.has_room());
         assert!(empty(&mut spool, 1_000).await == pieces.concat());
+        assert!(spool.has_room());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_disk_that_fills_up_midway_costs_no_memory_and_no_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path().to_owned(), 1 << 30);
+        let pieces = numbered(20);
+        for piece in &pieces[..12] {
+            spool.push(piece.clone()).await.unwrap();
+        }
+        // A file that cannot be written any more, though what it holds can be read.
+        let file = spool.file.take().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&*file));
+        spool.file = Some(Arc::new(File::open(path).unwrap()));
+        assert!(spool.push(pieces[12].clone()).await.is_err());
+        assert!(!spool.has_room() && spool.memory_bytes <= MEMORY_BYTES + 100_000);
+        assert!(empty(&mut spool, 7_000).await == pieces[..13].concat());
         assert!(spool.has_room());
     }
 }

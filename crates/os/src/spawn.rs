@@ -95,6 +95,17 @@ fn place_descriptors(wanted: &[RawFd]) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
+    // Whatever else is open here, by our caller's negligence, is not the program's business.
+    let first_other = FIRST_INHERITED_FD + RawFd::try_from(wanted.len()).unwrap_or(0);
+    // SAFETY: marking descriptors to be closed by an exec closes nothing in this process.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first_other as libc::c_uint,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
     Ok(())
 }
 

@@ -84,8 +84,8 @@ impl FrontEnd {
     ///
     /// # Errors
     /// When the file is not a pool's.
-    pub fn take_over(file: impl AsFd, epoch: u32) -> io::Result<FrontEnd> {
-        let layout = Layout::map(file)?;
+    pub fn take_over(file: impl AsFd, threads: u32, epoch: u32) -> io::Result<FrontEnd> {
+        let layout = Layout::map(file, threads)?;
         layout.set_epoch(epoch);
         Ok(FrontEnd { layout, epoch })
     }
@@ -101,9 +101,10 @@ impl FrontEnd {
     }
 
     /// Cleans a seat of what an earlier front or an earlier worker left in it, and says which
-    /// slot the worker that sits there now still runs something in. The answer is thrown away;
+    /// slot the worker that sits there now still runs something in. `thread` waits for its end;
+    /// the answer is thrown away;
     /// the slot is free when [`FrontEnd::progress`] says so.
-    pub fn adopt(&self, seat: u32, incarnation: u32) -> Vec<Lent> {
+    pub fn adopt(&self, seat: u32, incarnation: u32, thread: u32) -> Vec<Lent> {
         let mut running = Vec::new();
         for slot in 0..SLOTS_PER_SEAT {
             let words = self.layout.slot(seat, slot);
@@ -113,10 +114,14 @@ impl FrontEnd {
             }
             let (state, whose) = words.state.get();
             if whose == incarnation && matches!(state, SlotState::Claimed | SlotState::Done) {
+                words.front.thread.store(thread, Ordering::SeqCst);
                 words.front.gone.store(1, Ordering::Release);
-                running.push(Lent::new(seat, slot, incarnation, 0));
+                let mut lent = Lent::new(seat, slot, incarnation, 0);
+                // What has been said so far was said to another front.
+                lent.answer_tail = words.worker.answer_head.load(Ordering::Acquire);
+                running.push(lent);
             } else {
-                words.state.release();
+                words.state.reset();
             }
         }
         self.wake(seat);
@@ -250,9 +255,11 @@ impl FrontEnd {
         self.wake(lent.seat);
     }
 
-    /// Gives a slot back that the worker is through with, or whose worker is dead.
+    /// Gives a slot back that the worker is through with. One that meanwhile belongs to the
+    /// worker's successor is left alone.
     pub fn release(&self, lent: Lent) {
-        self.layout.slot(lent.seat, lent.slot).state.release();
+        let words = self.layout.slot(lent.seat, lent.slot);
+        words.state.release(lent.incarnation);
     }
 
     /// Says that `thread` is about to sleep. It must look for answers once more before it does.

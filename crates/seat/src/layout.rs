@@ -22,7 +22,6 @@ pub const MAX_THREADS: u32 = 64;
 pub const MAX_SEATS: u32 = 16 * 1024;
 
 const PAGE: usize = 4096;
-const MAGIC: u32 = 0x6d74_7232;
 const SLOT_BYTES: usize = PAGE + REQUEST_RING_BYTES + ANSWER_RING_BYTES;
 const SEAT_BYTES: usize = 2 * PAGE + SLOTS_PER_SEAT * SLOT_BYTES;
 const SLEEP_OFFSET: usize = PAGE;
@@ -35,11 +34,10 @@ const _: () = assert!(size_of::<PoolBoard>() <= PAGE);
 const _: () = assert!(size_of::<SleepWord>() <= PAGE && size_of::<SeatBoard>() <= PAGE);
 const _: () = assert!(size_of::<SlotWords>() <= PAGE);
 
+/// Nothing here says how large the pool is: workers can write to all of it, and the file's size,
+/// which is sealed, says the same.
 #[repr(C)]
 struct Header {
-    magic: u32,
-    seats: u32,
-    threads: u32,
     epoch: AtomicU32,
 }
 
@@ -56,21 +54,10 @@ pub fn create(pool: &str, seats: u32, threads: u32) -> io::Result<OwnedFd> {
         ));
     }
     let bytes = SEATS_OFFSET + seats as usize * SEAT_BYTES;
-    let fd = create_sealed(&format!("maitred-{pool}"), bytes)?;
-    let map = SharedMap::map(&fd)?;
-    let header = Header {
-        magic: MAGIC,
-        seats,
-        threads,
-        epoch: AtomicU32::new(0),
-    };
-    // SAFETY: the file is larger than a page, page-aligned, and nobody else has it yet.
-    unsafe { map.start().cast::<Header>().write(header) };
-    Ok(fd)
+    create_sealed(&format!("maitred-{pool}"), bytes)
 }
 
-/// A mapped pool file and how large it says it is; the sizes are copied at mapping time, since
-/// the file is writable by the pool's workers.
+/// A mapped pool file.
 #[derive(Debug)]
 pub struct Layout {
     map: SharedMap,
@@ -79,24 +66,19 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Maps a pool's shared file.
+    /// Maps a pool's shared file, made for a front of `threads` threads.
     ///
     /// # Errors
-    /// When it is none, or its size does not fit what it says.
-    pub fn map(fd: impl std::os::fd::AsFd) -> io::Result<Layout> {
+    /// When its size is not that of a pool's.
+    pub fn map(fd: impl std::os::fd::AsFd, threads: u32) -> io::Result<Layout> {
         let map = SharedMap::map(fd)?;
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a pool's shared file");
-        if map.len() < SEATS_OFFSET {
-            return Err(wrong());
-        }
-        // SAFETY: the mapping has room for a header and is page-aligned; the fields read here are
-        // written once, before the file is handed on.
-        let (magic, seats, threads) = unsafe {
-            let header = map.start().cast::<Header>();
-            ((*header).magic, (*header).seats, (*header).threads)
-        };
-        let size = SEATS_OFFSET + seats as usize * SEAT_BYTES;
-        if magic != MAGIC || map.len() != size || !(1..=MAX_THREADS).contains(&threads) {
+        let rest = map.len().checked_sub(SEATS_OFFSET).ok_or_else(wrong)?;
+        let seats = u32::try_from(rest / SEAT_BYTES).map_err(|_| wrong())?;
+        if rest % SEAT_BYTES != 0
+            || !(1..=MAX_SEATS).contains(&seats)
+            || !(1..=MAX_THREADS).contains(&threads)
+        {
             return Err(wrong());
         }
         Ok(Layout {

@@ -2,10 +2,10 @@
 //! memory that both have mapped, without a system call as long as both are awake.
 //!
 //! Each pool has one shared file, made and sealed by the supervisor ([`create`]). Each seat in it
-//! has two slots; a slot holds one request at a time and consists of its words ([`words`]), a
+//! has a few slots; a slot holds one request at a time and consists of its words ([`words`]), a
 //! request ring (front → worker) and an answer ring (worker → front). Both rings carry FastCGI
-//! records. The second slot is for a request not yet begun, so that a busy worker finds its next
-//! one without sleeping; it can be taken back until the worker claims it.
+//! records. All slots but one are for requests not yet begun, so that a busy worker finds its next
+//! one without sleeping; they can be taken back until the worker claims them.
 //!
 //! ```text
 //! FREE ──offer (front)──▶ OFFERED ──claim (worker)──▶ CLAIMED ──finish (worker)──▶ DONE

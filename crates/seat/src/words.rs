@@ -77,8 +77,13 @@ impl StateWord {
         self.0.store(pack(DONE, incarnation), Ordering::Release);
     }
 
-    /// Front: the slot may be used again.
-    pub fn release(&self) {
+    /// Front: the answer has been taken and the slot may be used again.
+    pub fn release(&self, incarnation: u32) {
+        self.change(pack(DONE, incarnation), FREE);
+    }
+
+    /// Front: whatever an earlier worker left here is void.
+    pub fn reset(&self) {
         self.0.store(FREE, Ordering::Release);
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use rustix::thread::futex;
 
@@ -27,7 +27,6 @@ pub enum Verdict {
 #[derive(Debug)]
 struct InHand {
     slot: usize,
-    thread: u32,
     epoch: u32,
     request_tail: u32,
     answer_head: u32,
@@ -58,8 +57,9 @@ impl WorkerEnd {
         seat: u32,
         incarnation: u32,
     ) -> io::Result<WorkerEnd> {
-        let layout = Layout::map(file)?;
-        if seat >= layout.seats() || events.len() != layout.threads() as usize {
+        let threads = u32::try_from(events.len()).unwrap_or(u32::MAX);
+        let layout = Layout::map(file, threads)?;
+        if seat >= layout.seats() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "no such seat in this pool",
@@ -95,10 +95,8 @@ impl WorkerEnd {
             self.next_slot = (slot + 1) % SLOTS_PER_SEAT;
             let words = self.layout.slot(self.seat, slot);
             if words.state.claim(self.incarnation) {
-                let thread = words.front.thread.load(Ordering::Relaxed);
                 self.in_hand = Some(InHand {
                     slot,
-                    thread: thread.min(self.layout.threads() - 1),
                     epoch: words.front.epoch.load(Ordering::Relaxed),
                     request_tail: 0,
                     answer_head: 0,
@@ -155,7 +153,7 @@ impl WorkerEnd {
     fn tell_front_of_room(&self) {
         let Some(hand) = &self.in_hand else { return };
         if hand.long_request {
-            self.wake_front(hand.thread);
+            self.wake_front(hand.slot);
         }
     }
 
@@ -216,8 +214,8 @@ impl WorkerEnd {
             .worker
             .answer_head
             .store(hand.answer_head, Ordering::Release);
-        let thread = hand.thread;
-        self.wake_front(thread);
+        let slot = hand.slot;
+        self.wake_front(slot);
     }
 
     /// Ends the request in hand: everything is shown and the slot is done.
@@ -231,7 +229,7 @@ impl WorkerEnd {
             .answer_head
             .store(hand.answer_head, Ordering::Release);
         words.state.finish(self.incarnation);
-        self.wake_front(hand.thread);
+        self.wake_front(hand.slot);
     }
 
     /// Whether anybody still wants the answer.
@@ -281,7 +279,14 @@ impl WorkerEnd {
         })
     }
 
-    fn wake_front(&self, thread: u32) {
+    /// Wakes the front thread that waits for a slot's answer. Which one that is may change when a
+    /// front is replaced: the new one says so before it looks, so it is read after all that the
+    /// new one is to see has been written.
+    fn wake_front(&self, slot: usize) {
+        fence(Ordering::SeqCst);
+        let words = self.layout.slot(self.seat, slot);
+        let thread = words.front.thread.load(Ordering::Relaxed);
+        let thread = thread.min(self.layout.threads() - 1);
         if self.layout.front_sleep(thread).must_wake() {
             // A full counter means that the front has been woken 2^64 times and not looked.
             let _ = rustix::io::write(&self.events[thread as usize], &1u64.to_ne_bytes());

@@ -66,6 +66,9 @@ impl<'a> WorkerExchange<'a> {
 
     /// Reads the request's parameters. False when there is nothing usable.
     pub fn read_head(&mut self, params: &mut Params) -> bool {
+        if self.end.verdict() == maitred_seat::Verdict::ClientGone {
+            return false;
+        }
         loop {
             match self.next_event() {
                 Ok(Some(Step::Begin(id))) => self.request_id = id,

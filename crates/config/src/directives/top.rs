@@ -6,7 +6,7 @@ use crate::settings::{AccessLogFormat, Config, LogTarget};
 use crate::value::{Value, Wrong};
 
 /// Most threads of the front.
-const MAX_FRONT_THREADS: u32 = 1024;
+const MAX_FRONT_THREADS: u32 = 64;
 
 /// The directives at the top of the file.
 pub const DIRECTIVES: &[Directive<Config>] = &[
@@ -94,7 +94,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         name: "front_threads",
         default: Preset::Value("0"),
         unit: "threads",
-        takes: "a whole number from 0 to 1024",
+        takes: "a whole number from 0 to 64",
         needs: Needs::Restart,
         doc: "Threads of the front. 0 means one for every two cores: the scripts need the rest.",
         example: "4",

@@ -127,7 +127,7 @@ fn settings_of_the_whole_server_are_read() {
          access_log_format = \"json\"\n\
          error_log = \"/var/log/maitred.log\"\n\
          front_user = \"nobody\"\n\
-         front_threads = 1_024\n\
+         front_threads = 64\n\
          spool_dir = \"spool\"\n\
          require_fixed_php = true",
     );
@@ -142,7 +142,7 @@ fn settings_of_the_whole_server_are_read() {
         LogTarget::File(PathBuf::from("/var/log/maitred.log"))
     );
     assert_eq!(config.front_user, "nobody");
-    assert_eq!(config.front_threads, 1024);
+    assert_eq!(config.front_threads, 64);
     assert_eq!(config.spool_dir, folder.path().join("spool"));
     assert!(config.require_fixed_php);
 }

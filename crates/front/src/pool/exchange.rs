@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use maitred_seat::{Began, Lent};
 
@@ -25,12 +26,26 @@ pub enum Ended {
     WorkerDied,
     /// The worker broke the rules of the seat link.
     Broken,
+    /// It was taken back before a worker began it.
+    TakenBack,
+}
+
+/// What a dead worker has left of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// It had not begun: another worker may run it.
+    Unbegun,
+    /// It was in the middle of it.
+    Cut,
+    /// It was through with it, or nobody wants it.
+    Over,
 }
 
 /// What happened to an exchange.
 #[derive(Debug)]
 pub enum Event {
-    /// A worker was found for it.
+    /// A worker was found for it, or another one: whatever was sent of the body is to be sent
+    /// again.
     Lent,
     /// More of the answer: FastCGI records, cut anywhere.
     Answer(Vec<u8>),
@@ -63,7 +78,9 @@ struct State {
     /// Bytes of the request that are in the ring or have been.
     sent: usize,
     wants_room: bool,
-    seen_waiting: bool,
+    /// When it was first and last seen to wait behind another request.
+    waits_since: Option<Instant>,
+    waited_until: Option<Instant>,
     answer: Vec<u8>,
     ended: Option<Ended>,
     /// Nobody waits for the answer any more.
@@ -72,6 +89,15 @@ struct State {
     detached: bool,
     script_micros: u64,
     waker: Option<Waker>,
+}
+
+impl State {
+    /// Takes it off a worker that had not begun. What was sent of the body lies in that slot, so
+    /// the task is told when there is another.
+    fn take_off(&mut self) {
+        self.lent = None;
+        (self.was_lent, self.lent_told, self.wants_room) = (false, false, false);
+    }
 }
 
 impl PartialEq for Exchange {
@@ -145,20 +171,26 @@ impl Exchange {
             .as_ref()
             .is_some_and(|lent| self.pool.link().take_back(lent));
         if taken {
-            state.lent = None;
+            state.take_off();
         }
         taken
     }
 
-    /// The worker it was lent to is dead. True when it had not begun, so that another may run it.
-    pub fn worker_died(&self) -> bool {
+    /// The worker it was lent to is dead.
+    pub fn worker_died(&self) -> Left {
         let mut state = self.lock();
         let Some(mut lent) = state.lent.take() else {
-            return state.ended.is_none() && !state.left;
+            let waits = state.ended.is_none() && !state.left;
+            return if waits { Left::Unbegun } else { Left::Over };
         };
         let link = self.pool.link();
         if link.take_back(&lent) {
-            return !state.left;
+            state.take_off();
+            if !state.left {
+                return Left::Unbegun;
+            }
+            state.ended = Some(Ended::TakenBack);
+            return Left::Over;
         }
         let done = link.progress(&lent) == Ok(Began::Done);
         let drained = link.drain(&mut lent, usize::MAX, &mut state.answer);
@@ -169,7 +201,7 @@ impl Exchange {
             (_, Err(_)) => Ended::Broken,
         });
         wake(&mut state);
-        false
+        if done { Left::Over } else { Left::Cut }
     }
 
     /// Looks whether the worker has written something and takes it. True when that woke the task
@@ -233,16 +265,34 @@ impl Exchange {
         }
     }
 
-    /// Whether a worker has it and has not begun it, and since when: true for the second when it
-    /// was so at the last call.
-    pub fn waits_behind(&self) -> (bool, bool) {
+    /// How long no worker has begun it, as far as was looked; nothing when one has.
+    pub fn waits_behind(&self, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
-        let begins = |lent| self.pool.link().progress(lent) == Ok(Began::NotYet);
-        let waits = state.lent.as_ref().is_some_and(begins);
-        (
-            waits,
-            std::mem::replace(&mut state.seen_waiting, waits) && waits,
-        )
+        let waits = match &state.lent {
+            Some(lent) => self.pool.link().progress(lent) == Ok(Began::NotYet),
+            None => state.ended.is_none(),
+        };
+        if !waits {
+            state.waits_since = None;
+            return None;
+        }
+        state.waited_until = Some(now);
+        Some(now - *state.waits_since.get_or_insert(now))
+    }
+
+    /// When its script began at the earliest, if it runs: `lent`, or when it was last seen to
+    /// wait behind another. Now, if it has not begun; nothing when it has ended.
+    pub fn began(&self, lent: Instant) -> Option<Instant> {
+        let state = self.lock();
+        if state.ended.is_some() {
+            return None;
+        }
+        match &state.lent {
+            Some(at) if self.pool.link().progress(at) != Ok(Began::NotYet) => {
+                Some(state.waited_until.map_or(lent, |waited| waited.max(lent)))
+            }
+            _ => Some(Instant::now()),
+        }
     }
 
     /// Where it is, if a worker has it.
@@ -254,13 +304,6 @@ impl Exchange {
             slot: lent.slot(),
             incarnation: lent.incarnation(),
         })
-    }
-
-    /// Whether a worker has begun it: it must not simply be run again.
-    pub fn has_begun(&self) -> bool {
-        let state = self.lock();
-        let begun = |lent| self.pool.link().progress(lent) != Ok(Began::NotYet);
-        state.ended.is_some() || state.lent.as_ref().is_some_and(begun)
     }
 
     /// What happens next. The task's side.
@@ -297,6 +340,10 @@ impl Exchange {
     /// ([`Event::Room`]) when that is not all of them.
     pub fn feed(&self, bytes: &[u8]) -> usize {
         let mut state = self.lock();
+        if !state.lent_told {
+            // The task is about to begin anew.
+            return 0;
+        }
         let mut fed = 0;
         if state.sent < self.request.len() {
             state.wants_room = true;
@@ -348,22 +395,64 @@ impl Exchange {
 
     /// Nobody wants the answer any more.
     pub fn leave(self: &Arc<Exchange>) {
-        if self.pool.cancel(self) {
-            self.lock().ended = Some(Ended::Finished);
-            return;
+        {
+            let mut state = self.lock();
+            state.left = true;
+            state.waker = None;
         }
-        let mut state = self.lock();
-        state.left = true;
-        state.waker = None;
-        if let Some(lent) = &state.lent {
+        if !self.withdraw()
+            && let Some(lent) = &self.lock().lent
+        {
             self.pool.link().leave(lent);
         }
+    }
+
+    /// Takes the request back if no worker has begun it; it has then ended.
+    pub fn withdraw(self: &Arc<Exchange>) -> bool {
+        let mut state = self.lock();
+        if state.ended.is_some() {
+            return false;
+        }
+        let unbegun = |lent: &mut Lent| self.pool.link().take_back(lent);
+        let lent = match state.lent.take_if(unbegun) {
+            None if state.lent.is_some() => return false,
+            lent => lent,
+        };
+        if lent.is_some() {
+            state.ended = Some(Ended::TakenBack);
+            wake(&mut state);
+        }
+        drop(state);
+        match lent {
+            Some(lent) => self.pool.taken_back(&lent, self),
+            None if self.pool.cancel(self) => {
+                let mut state = self.lock();
+                state.ended = Some(Ended::TakenBack);
+                wake(&mut state);
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// Ready when it is over. For those who do not want the answer.
+    pub fn poll_over(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<()> {
+        self.pump();
+        let mut state = self.lock();
+        if state.ended.is_some() {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
     }
 }
 
 fn wake(state: &mut State) -> bool {
-    let waker = state.waker.take();
-    let woke = waker.is_some();
-    waker.map(Waker::wake);
-    woke
+    match state.waker.take() {
+        Some(waker) => {
+            waker.wake();
+            true
+        }
+        None => false,
+    }
 }

@@ -45,15 +45,17 @@ impl Inbox {
         self.any.store(true, Ordering::Release);
     }
 
-    fn empty_into(&self, list: &mut Vec<Arc<Exchange>>) {
-        if self.any.load(Ordering::Acquire) {
-            let mut exchanges = self
-                .exchanges
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            self.any.store(false, Ordering::Relaxed);
-            list.append(&mut exchanges);
+    fn empty_into(&self, list: &mut Vec<Arc<Exchange>>) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return false;
         }
+        let mut exchanges = self
+            .exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.any.store(false, Ordering::Relaxed);
+        list.append(&mut exchanges);
+        true
     }
 }
 
@@ -93,9 +95,7 @@ pub fn set_up(thread: u32, pools: Vec<Arc<Pool>>, inboxes: Arc<[Inbox]>) {
 pub fn follow(exchange: Arc<Exchange>) {
     with(|local| {
         local.followed.borrow_mut().push(exchange);
-        if !local.rescuing.replace(true) {
-            local.rescue.notify_one();
-        }
+        local.start_rescuer();
     });
 }
 
@@ -147,7 +147,9 @@ impl Local {
     fn look(&self) -> bool {
         // Emptying a ring can place further exchanges, which are followed while we go.
         let mut list = std::mem::take(&mut *self.followed.borrow_mut());
-        self.inboxes[self.thread as usize].empty_into(&mut list);
+        if self.inboxes[self.thread as usize].empty_into(&mut list) {
+            self.start_rescuer();
+        }
         let mut woke = false;
         list.retain(|exchange| {
             woke |= exchange.pump();
@@ -159,14 +161,25 @@ impl Local {
         woke
     }
 
+    fn start_rescuer(&self) {
+        if !self.rescuing.replace(true) {
+            self.rescue.notify_one();
+        }
+    }
+
     /// False when no request waits behind another, and the rescuer may rest.
     fn rescue_waiting(&self) -> bool {
         let followed: Vec<_> = self.followed.borrow().clone();
+        let now = std::time::Instant::now();
         let mut any = false;
         for exchange in followed {
-            let (waits, for_long) = exchange.waits_behind();
-            any |= waits;
-            if for_long {
+            let Some(waited) = exchange.waits_behind(now) else {
+                continue;
+            };
+            any = true;
+            if waited > exchange.pool.settings.request_queue_timeout {
+                exchange.withdraw();
+            } else if !waited.is_zero() {
                 exchange.pool.rescue(&exchange);
             }
         }

@@ -12,12 +12,12 @@ use maitred_control::FromFront;
 use maitred_seat::{FrontEnd, Lent, SLOTS_PER_SEAT};
 
 use crate::supervisor::Supervisor;
-use exchange::Exchange;
+use exchange::{Exchange, Left};
 use local::Inbox;
 use queue::{Depth, Next, Place, Queue, Submitted};
 
 /// Scripts that take less than this on average, in microseconds, let the next request wait in the
-/// second slot of a busy seat ("well under a millisecond").
+/// spare slots of a busy seat ("well under a millisecond").
 const SHORT_SCRIPT_MICROS: u32 = 500;
 
 /// What waking a sleeping worker costs, in microseconds, its own way back to work included:
@@ -61,6 +61,11 @@ impl Pool {
         board.queue_limit.store(limit, Ordering::Relaxed);
         board.queued.store(0, Ordering::Relaxed);
         board.active.store(0, Ordering::Relaxed);
+        if board.opened_at.load(Ordering::Relaxed) == 0 {
+            board
+                .opened_at
+                .store(seconds_since_1970(), Ordering::Relaxed);
+        }
         let queue = Mutex::new(Queue::new(link.seats(), limit as usize));
         let interest = (0..link.threads()).map(|_| AtomicU32::new(0)).collect();
         let average_micros = AtomicU32::new(u32::MAX);
@@ -191,6 +196,19 @@ impl Pool {
         self.settle(queue, place.seat);
     }
 
+    /// A request was taken back from its slot because nobody waits for it any more.
+    pub fn taken_back(self: &Arc<Pool>, lent: &Lent, exchange: &Arc<Exchange>) {
+        let place = Place {
+            seat: lent.seat(),
+            slot: lent.slot(),
+            incarnation: lent.incarnation(),
+        };
+        self.lose_interest(exchange);
+        let mut queue = self.queue();
+        queue.free(place);
+        self.settle(queue, place.seat);
+    }
+
     /// The worker's word on how long its script took, as an average; it decides nothing but how
     /// this pool's own requests wait.
     fn measure(&self, lent: &Lent) {
@@ -281,7 +299,7 @@ impl Pool {
         }
         let left: Vec<_> = self
             .link
-            .adopt(seat, incarnation)
+            .adopt(seat, incarnation, 0)
             .into_iter()
             .map(|lent| (lent.slot(), Exchange::orphan(self.clone(), 0, lent)))
             .collect();
@@ -300,17 +318,34 @@ impl Pool {
         let mut queue = self.queue();
         let had = queue.close(seat, incarnation);
         for (_, exchange) in had.into_iter().rev() {
-            if exchange.worker_died() {
-                queue.put_back(exchange);
-            } else {
-                self.lose_interest(&exchange);
+            match exchange.worker_died() {
+                Left::Unbegun => {
+                    queue.put_back(exchange);
+                    continue;
+                }
+                Left::Cut => self.report_death(seat, incarnation),
+                Left::Over => {}
             }
+            self.lose_interest(&exchange);
         }
         self.show_figures(&queue);
         while let (Some(idle), 1..) = (queue.idle_seat(), queue.waiting()) {
             self.settle(queue, idle);
             queue = self.queue();
         }
+    }
+
+    /// Tells the supervisor, which sees only a signal or an exit code, what the worker was at.
+    fn report_death(&self, seat: u32, incarnation: u32) {
+        let script = self.link.seat_board(seat).script.get();
+        let script = String::from_utf8_lossy(&script).replace(char::is_control, "?");
+        let pool = self.settings.name.clone();
+        self.supervisor.report(&FromFront::ScriptDied {
+            pool,
+            seat,
+            incarnation,
+            script,
+        });
     }
 
     /// Has a worker ended that keeps to no rules.
@@ -338,6 +373,11 @@ impl Pool {
             why: why.to_owned(),
         });
     }
+}
+
+fn seconds_since_1970() -> u64 {
+    let passed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    passed.map_or(0, |passed| passed.as_secs())
 }
 
 fn raise(mark: &AtomicU32, to: u32) {

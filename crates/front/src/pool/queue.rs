@@ -323,7 +323,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ONE: Depth = Depth { before_waking: 1, when_busy: 1 };
+    const ONE: Depth = Depth {
+        before_waking: 1,
+        when_busy: 1,
+    };
     const TWO: Depth = Depth {
         before_waking: 1,
         when_busy: 2,

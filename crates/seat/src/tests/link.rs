@@ -11,7 +11,7 @@ struct Bench {
 
 fn bench() -> Bench {
     let file = create("test", 2, 1).unwrap();
-    let front = Arc::new(FrontEnd::take_over(&file, 1).unwrap());
+    let front = Arc::new(FrontEnd::take_over(&file, 1, 1).unwrap());
     let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
     Bench { front, file, event }
 }
@@ -149,8 +149,8 @@ fn a_worker_that_waits_for_a_dead_front_is_freed_by_the_next_one() {
     while bench.front.progress(&lent) != Ok(Began::Running) {
         std::thread::yield_now();
     }
-    let next = FrontEnd::take_over(&bench.file, 2).unwrap();
-    let left = next.adopt(0, 1);
+    let next = FrontEnd::take_over(&bench.file, 1, 2).unwrap();
+    let left = next.adopt(0, 1, 0);
     assert_eq!(left.len(), 1);
     assert_eq!(thread.join().unwrap(), (Verdict::ClientGone, false));
     assert_eq!(next.progress(&left[0]), Ok(Began::Done));
@@ -160,7 +160,7 @@ fn a_worker_that_waits_for_a_dead_front_is_freed_by_the_next_one() {
 fn counters_that_no_worker_of_ours_writes_are_noticed() {
     let bench = bench();
     let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"x");
-    let hostile = crate::layout::Layout::map(&bench.file).unwrap();
+    let hostile = crate::layout::Layout::map(&bench.file, 1).unwrap();
     let words = hostile.slot(0, 0);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     words
@@ -173,7 +173,7 @@ fn counters_that_no_worker_of_ours_writes_are_noticed() {
     );
     words.worker.request_tail.store(2, relaxed);
     assert_eq!(bench.front.feed(&mut lent, b"y"), Err(Broken));
-    words.state.release();
+    words.state.reset();
     assert_eq!(bench.front.progress(&lent), Err(Broken));
     words.state.finish(2);
     assert_eq!(bench.front.progress(&lent), Err(Broken));
@@ -182,5 +182,39 @@ fn counters_that_no_worker_of_ours_writes_are_noticed() {
 #[test]
 fn a_file_that_is_no_pool_is_refused() {
     let file = maitred_os::shared::create_sealed("no pool", 1 << 20).unwrap();
-    assert!(FrontEnd::take_over(&file, 1).is_err());
+    assert!(FrontEnd::take_over(&file, 1, 1).is_err());
+}
+
+#[test]
+fn a_worker_amid_a_long_answer_outlives_the_front() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"");
+    worker.claim();
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(worker.write(&vec![0; ANSWER_RING_BYTES]), Verdict::Continue);
+        bench
+            .front
+            .drain(&mut lent, usize::MAX, &mut taken)
+            .unwrap();
+    }
+    let next = FrontEnd::take_over(&bench.file, 1, 2).unwrap();
+    let mut left = next.adopt(0, 1, 0).pop().unwrap();
+    worker.finish();
+    assert_eq!(next.drain(&mut left, usize::MAX, &mut taken), Ok(0));
+    assert_eq!(next.progress(&left), Ok(Began::Done));
+}
+
+#[test]
+fn a_slot_that_a_successor_has_is_not_released_by_its_predecessor() {
+    let bench = bench();
+    let mut first = bench.worker(1);
+    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"");
+    assert!(first.try_claim());
+    first.finish();
+    let mut second = bench.worker(2);
+    bench.front.offer(0, 0, 2, 0, b"");
+    bench.front.release(lent);
+    assert!(second.try_claim());
 }
