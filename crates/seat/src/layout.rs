@@ -126,6 +126,20 @@ impl Layout {
         self.at(SLEEP_OFFSET + thread as usize * size_of::<SleepWord>())
     }
 
+    /// Writes any value to any word of a slot's first page, as a hostile worker could.
+    #[cfg(test)]
+    pub fn spoil_slot(&self, at: usize, value: u32) {
+        let offset = self.slot_offset(0, 0) + at % (PAGE / 4) * 4;
+        self.at::<AtomicU32>(offset).store(value, Ordering::Relaxed);
+    }
+
+    /// Writes any value to any word of the pages before the seats.
+    #[cfg(test)]
+    pub fn spoil_header(&self, at: usize, value: u32) {
+        let offset = at * (SEATS_OFFSET / 4 / 64) * 4 % SEATS_OFFSET;
+        self.at::<AtomicU32>(offset).store(value, Ordering::Relaxed);
+    }
+
     /// The pool's figures, written by the front.
     pub fn pool_board(&self) -> &PoolBoard {
         self.at(BOARD_OFFSET)

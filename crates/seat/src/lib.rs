@@ -41,6 +41,8 @@ pub use {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(not(loom))]
+    mod hostile;
     #[cfg(loom)]
     mod interleavings;
     #[cfg(not(loom))]

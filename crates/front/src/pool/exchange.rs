@@ -141,7 +141,7 @@ impl Exchange {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue found a place: writes the request there. False when nobody wants it any more.
+    /// The queue found a place: writes the request there.
     pub fn lend(&self, place: Place) {
         let mut state = self.lock();
         let link = self.pool.link();
