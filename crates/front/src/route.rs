@@ -126,6 +126,13 @@ impl Resolver {
         })
     }
 
+    /// From now on it is `moment`, a number that is never 0 and changes at least whenever the
+    /// thread has waited for events. Requests that were there before the file system was looked
+    /// at need not have it looked at again for their sake.
+    pub fn set_moment(&mut self, moment: u64) {
+        self.table.set_moment(moment);
+    }
+
     /// What `raw_path` (the path of the request target, as it came) stands for. `query` is only
     /// carried along into a redirect.
     pub fn resolve(&mut self, raw_path: &str, query: Option<&str>) -> Route {

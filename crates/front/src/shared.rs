@@ -8,7 +8,7 @@ use maitred_config::{Config, Destination};
 use tokio::sync::Notify;
 
 use crate::access::AccessLog;
-use crate::pool::Pool;
+use crate::pool::{Pool, local};
 use crate::route::{Limits, Resolver, Route, SiteFiles};
 use crate::sites::Hosts;
 use crate::source::Backend;
@@ -108,10 +108,9 @@ impl Site {
     /// What a path stands for.
     pub fn resolve(&self, path: &str, query: Option<&str>) -> Route {
         // Only this thread ever takes the lock; it is there because tasks may move by their type.
-        self.resolver
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .resolve(path, query)
+        let mut resolver = self.resolver.lock().unwrap_or_else(PoisonError::into_inner);
+        resolver.set_moment(local::moment());
+        resolver.resolve(path, query)
     }
 
     /// The document root, as scripts are told it.

@@ -66,6 +66,7 @@ struct Local {
     followed: RefCell<Vec<Arc<Exchange>>>,
     announced: RefCell<Vec<(usize, Asleep)>>,
     polls: Cell<u32>,
+    moment: Cell<u64>,
     /// Whether the rescuer is at work.
     rescuing: Cell<bool>,
     rescue: Arc<Notify>,
@@ -85,10 +86,19 @@ pub fn set_up(thread: u32, pools: Vec<Arc<Pool>>, inboxes: Arc<[Inbox]>) {
             followed: RefCell::default(),
             announced: RefCell::default(),
             polls: Cell::new(0),
+            moment: Cell::new(1),
             rescuing: Cell::new(false),
             rescue: Arc::default(),
         });
     });
+}
+
+/// A number that changes whenever this thread has waited for events, and before its tasks have
+/// been polled [`POLLS_BETWEEN_LOOKS`] times. 0 on a thread that was not set up.
+pub fn moment() -> u64 {
+    let mut moment = 0;
+    with(|local| moment = local.moment.get());
+    moment
 }
 
 /// Looks after an exchange from now on, until it is over.
@@ -128,6 +138,7 @@ pub fn before_park() {
 /// The thread has woken.
 pub fn after_unpark() {
     with(|local| {
+        local.moment.set(local.moment.get() + 1);
         local.withdraw();
         local.look();
     });
@@ -221,6 +232,7 @@ impl<F: Future> Future for Paced<F> {
             let polls = local.polls.get() + 1;
             local.polls.set(polls % POLLS_BETWEEN_LOOKS);
             if polls == POLLS_BETWEEN_LOOKS {
+                local.moment.set(local.moment.get() + 1);
                 local.look();
             }
         });

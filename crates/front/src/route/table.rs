@@ -84,6 +84,8 @@ struct Slot {
     target: Target,
     watches: Vec<Watch>,
     used: bool,
+    /// When the watches were last seen to hold.
+    seen: u64,
 }
 
 /// The routes of one site in one front thread.
@@ -94,6 +96,8 @@ pub(super) struct Table {
     hand: usize,
     memory: usize,
     open_files: usize,
+    /// The present moment; 0: every look is a moment of its own.
+    moment: u64,
 }
 
 impl Table {
@@ -105,17 +109,25 @@ impl Table {
             hand: 0,
             memory: 0,
             open_files: 0,
+            moment: 0,
         }
     }
 
-    /// The route of `key` if it was resolved before and still holds. One `stat` as a rule; a
+    /// From now on it is `moment`: what has been seen in it need not be looked at again.
+    pub(super) fn set_moment(&mut self, moment: u64) {
+        self.moment = moment;
+    }
+
+    /// The route of `key` if it was resolved before and still holds. One `stat` a moment as a rule; a
     /// directory whose index is not the first name in the list, or a path that has no front
     /// controller, takes one more for each name that must still be absent.
     pub(super) fn fresh(&mut self, key: &[u8]) -> Option<Target> {
         let at = *self.by_key.get(key)?;
         let slot = self.slots.get_mut(at)?;
-        if slot.watches.iter().all(Watch::holds) {
+        let just_seen = self.moment != 0 && slot.seen == self.moment;
+        if just_seen || slot.watches.iter().all(Watch::holds) {
             slot.used = true;
+            slot.seen = self.moment;
             return Some(slot.target.clone());
         }
         self.remove(at);
@@ -150,6 +162,7 @@ impl Table {
             target: target.clone(),
             watches,
             used: false,
+            seen: 0,
         });
     }
 

@@ -298,6 +298,19 @@ fn scripts_that_come_and_go_are_seen() {
 }
 
 #[test]
+fn what_was_seen_in_a_moment_holds_for_that_moment_and_no_longer() {
+    let mut site = Site::new(&[("index.php", "")]);
+    let root = site.root();
+    site.resolver.set_moment(1);
+    assert_eq!(site.get("/x.php"), "script /index.php ");
+    assert_eq!(site.get("/x.php"), "script /index.php ");
+    write(&root.join("x.php"), "");
+    assert_eq!(site.get("/x.php"), "script /index.php ");
+    site.resolver.set_moment(2);
+    assert_eq!(site.get("/x.php"), "script /x.php ");
+}
+
+#[test]
 fn a_root_that_is_moved_by_a_deployment_is_followed() {
     let home = TempDir::new().unwrap();
     write(&home.path().join("1/a.txt"), "one");
