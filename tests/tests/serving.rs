@@ -21,6 +21,12 @@ fn site() -> TempDir {
              while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
              echo 'second';",
         ),
+        (
+            "early.php",
+            "<?php echo 'done'; fastcgi_finish_request();
+             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+             error_log('and the script went on');",
+        ),
     ])
 }
 
@@ -67,6 +73,17 @@ fn flushed_output_reaches_the_client_while_the_script_runs() {
     fs::write(root.path().join("go"), "").expect("a file can be written");
     assert_eq!(connection.read_chunk().expect("the rest comes"), b"second");
     assert!(connection.read_chunk().expect("an end comes").is_empty());
+}
+
+#[test]
+fn a_finished_answer_does_not_wait_for_its_script() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(1).start();
+    assert_eq!(http::get(server.address(), "/early.php").text(), "done");
+    let mark = server.log().mark();
+    fs::write(root.path().join("go"), "").expect("a file can be written");
+    server.expect_log(mark, "and the script went on");
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
 }
 
 #[test]

@@ -64,6 +64,8 @@ static PHP_FUNCTION(fastcgi_finish_request)
 	php_output_end_all();
 	php_header();
 	maitred_finish();
+	/* The script goes on: the client must not wait for it. */
+	maitred_engine.callbacks->flush(maitred_engine.request->exchange);
 	RETURN_TRUE;
 }
 

@@ -17,11 +17,11 @@ pub trait Exchange {
     /// piece, then the body.
     fn send(&mut self, bytes: &[u8]) -> Verdict;
 
-    /// The script called `flush()`.
+    /// What was sent so far must not wait: the script called `flush()`, or has finished its answer
+    /// and runs on (`fastcgi_finish_request`).
     fn flush(&mut self) -> Verdict;
 
-    /// The answer is complete, although the script may run on (`fastcgi_finish_request`). Called
-    /// once per request.
+    /// The answer is complete. Called once per request, as a rule when the request ends.
     fn finish(&mut self);
 
     /// Takes one message for the error log, without a line feed at its end.

@@ -223,18 +223,22 @@ impl Exchange for WorkerExchange<'_> {
     }
 
     fn flush(&mut self) -> Verdict {
-        if is_forked_child() || self.finished {
+        if is_forked_child() {
             return Verdict::Continue;
         }
-        let said = self.write_output();
+        let said = if self.finished {
+            Verdict::Continue
+        } else {
+            self.write_output()
+        };
         self.end.show();
         said
     }
 
     fn finish(&mut self) {
+        // Shown with the end of the request, which follows at once unless there is a flush first.
         if !is_forked_child() {
             self.complete();
-            self.end.show();
         }
     }
 
