@@ -7,7 +7,7 @@ pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process, kill_process_group};
 
 /// One process, as read from /proc at some moment.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub struct Process {
     /// Its process id.
     pub pid: i32,
@@ -21,6 +21,21 @@ pub struct Process {
     pub state: char,
     /// Its command line with blanks between arguments, or its name if it has none.
     pub title: String,
+}
+
+/// The same process, whatever it is doing at the moment.
+impl PartialEq for Process {
+    fn eq(&self, other: &Process) -> bool {
+        (self.pid, self.started) == (other.pid, other.started)
+    }
+}
+
+impl Eq for Process {}
+
+impl std::hash::Hash for Process {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.pid, self.started).hash(state);
+    }
 }
 
 impl Process {

@@ -125,7 +125,7 @@ fn a_finished_answer_ends_before_the_script_does() {
         error_log(json_encode([$first, fastcgi_finish_request(), connection_status()]));",
     );
     assert_eq!(request.body(), "seen");
-    assert_eq!(request.order(), "send send finish log");
+    assert_eq!(request.order(), "send send finish flush log");
     assert_eq!(request.log(), "PHP message: [true,false,0]");
     assert_eq!(request.served, "Finished status=200 gone=false");
 }

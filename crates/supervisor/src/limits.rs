@@ -26,7 +26,7 @@ pub const EARLY_DEATH: Duration = Duration::from_secs(1);
 pub const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 
 /// Longest wait after a failure.
-pub const BACKOFF_LONGEST: Duration = Duration::from_secs(10);
+pub const BACKOFF_LONGEST: Duration = Duration::from_secs(1);
 
 /// How long after an announcement we look for the first time again whether the worker has become
 /// our child; later looks wait half of the time that has passed.
