@@ -24,6 +24,7 @@ const DEFAULT_FRONT_USER: &str = "www-data";
 const DEFAULT_REQUEST_QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_REQUEST_QUEUE_LENGTH: u32 = 1000;
 const DEFAULT_SPOOL_LIMIT_BYTES: u64 = 1 << 30;
+const DEFAULT_PING_RESPONSE: &str = "pong";
 const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
 const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
 const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
@@ -116,6 +117,12 @@ pub struct Pool {
     pub request_queue_length: u32,
     /// Bytes of one answer that are kept for a slow client before the script has to wait.
     pub spool_limit: u64,
+    /// The path that answers with the pool's status, if set.
+    pub status_path: Option<String>,
+    /// The path that answers with `ping_response`, if set.
+    pub ping_path: Option<String>,
+    /// What `ping_path` answers; not empty.
+    pub ping_response: String,
 }
 
 /// What answers the requests for some hosts.
@@ -257,6 +264,9 @@ impl Pool {
             request_queue_timeout: DEFAULT_REQUEST_QUEUE_TIMEOUT,
             request_queue_length: DEFAULT_REQUEST_QUEUE_LENGTH,
             spool_limit: DEFAULT_SPOOL_LIMIT_BYTES,
+            status_path: None,
+            ping_path: None,
+            ping_response: DEFAULT_PING_RESPONSE.to_owned(),
         }
     }
 }

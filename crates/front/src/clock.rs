@@ -1,7 +1,10 @@
 //! The time as HTTP writes it, once a second and thread.
 
 use std::cell::Cell;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// 9999-12-31 23:59:59, the last second that a date of HTTP can tell, in seconds since 1970.
+const LAST_SECOND_OF_9999: u64 = 253_402_300_799;
 
 thread_local! {
     static LAST: Cell<(u64, [u8; 29])> = const { Cell::new((0, [b' '; 29])) };
@@ -24,8 +27,38 @@ pub fn http_date() -> [u8; 29] {
     fresh
 }
 
+/// The time since 1970, or nothing for a clock that is set to before.
+pub fn since_1970() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// A second since 1970 as Apache's common log format writes it: `20/Nov/2026:09:14:30 +0000`.
+pub fn common_log_time(second: u64) -> String {
+    let second = second.min(LAST_SECOND_OF_9999);
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+    // `Fri, 20 Nov 2026 09:14:30 GMT`
+    let part = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
+    format!(
+        "{}/{}/{}:{} +0000",
+        part(5, 7),
+        part(8, 11),
+        part(12, 16),
+        part(17, 25)
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_time_is_written_as_apache_writes_it() {
+        let stamp = super::common_log_time(1_795_166_070);
+        assert_eq!(stamp, "20/Nov/2026:09:14:30 +0000");
+        let latest = super::common_log_time(u64::MAX);
+        assert_eq!(latest, "31/Dec/9999:23:59:59 +0000");
+    }
+
     #[test]
     fn the_date_is_one_that_http_can_read_again() {
         let text = super::http_date();

@@ -18,6 +18,7 @@ mod shared;
 mod sites;
 mod source;
 mod spool;
+mod status;
 mod stream;
 mod supervisor;
 mod upstream;

@@ -16,6 +16,7 @@ use crate::params::{self, Call};
 use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent, retry_after};
 use crate::shared::{Site, Thread};
+use crate::status;
 
 /// Times a request whose worker died before it had said anything is tried again, if doing it
 /// twice is as good as once.
@@ -63,6 +64,13 @@ async fn answer(
         )
         .await;
     };
+    if let Some(page) = status::page(&site.backend, head) {
+        let after = discard_body(connection, head);
+        let keep_alive = head.keep_alive && after == After::Keep;
+        let out = page.answer(head, keep_alive, answered);
+        connection.send(&out).await?;
+        return Ok(after);
+    }
     match site.resolve(head.path(), head.query()) {
         Route::File(entry) => send_file(connection, head, &entry, answered).await,
         Route::Script(script) => {

@@ -1,5 +1,6 @@
-//! The figures that a pool's scripts can ask for (`fpm_get_status`): the pool's, written by the
-//! front, and each seat's, written by its worker. Plain stores; readers see some recent state.
+//! The figures that a pool's scripts can ask for (`fpm_get_status`), and its status page shows:
+//! the pool's, written by the front, and each seat's, written by its worker. Plain stores; readers
+//! see some recent state.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 

@@ -27,6 +27,8 @@ mod front;
 mod layout;
 #[cfg(not(loom))]
 mod ring;
+#[cfg(not(loom))]
+mod snapshot;
 #[cfg_attr(loom, allow(dead_code))]
 mod words;
 #[cfg(not(loom))]
@@ -36,11 +38,14 @@ mod worker;
 pub use {
     front::{Asleep, Began, Broken, FrontEnd, Lent, SlotState},
     layout::{ANSWER_RING_BYTES, MAX_THREADS, REQUEST_RING_BYTES, SLOTS_PER_SEAT, create},
+    snapshot::{Process, Snapshot},
     worker::{Verdict, WorkerEnd},
 };
 
 #[cfg(test)]
 mod tests {
+    #[cfg(not(loom))]
+    mod figures;
     #[cfg(not(loom))]
     mod hostile;
     #[cfg(loom)]

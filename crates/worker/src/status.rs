@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::ZygoteSettings;
 use maitred_php::{Params, PoolStatus, ProcessStatus};
-use maitred_seat::WorkerEnd;
 use maitred_seat::board::SeatBoard;
+use maitred_seat::{Process, Snapshot, WorkerEnd};
 
 /// Writes down what a request is.
 pub fn show_request(board: &SeatBoard, params: &Params) {
@@ -30,42 +30,27 @@ pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> PoolStatus {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let (seconds, micros) = (now.as_secs(), u64::try_from(now.as_micros()).unwrap_or(0));
-    let board = end.pool_board();
-    let opened = board.opened_at.load(Relaxed);
-    let processes: Vec<ProcessStatus> = (0..end.seats())
-        .map(|seat| end.seat_board(seat))
-        .filter(|board| board.pid.load(Relaxed) != 0)
-        .map(|board| of_worker(board, seconds, micros))
-        .collect();
-    let active = i64::from(board.active.load(Relaxed));
+    let seats = (0..end.seats()).map(|seat| end.seat_board(seat));
+    let snapshot = Snapshot::take(end.pool_board(), seats, now);
     PoolStatus {
         pool: settings.pool.clone(),
         process_manager: "static".to_owned(),
-        start_time: signed(opened),
-        start_since: signed(seconds.saturating_sub(opened)),
-        accepted_conn: signed(board.accepted.load(Relaxed)),
-        listen_queue: i64::from(board.queued.load(Relaxed)),
-        max_listen_queue: i64::from(board.max_queued.load(Relaxed)),
-        listen_queue_len: i64::from(board.queue_limit.load(Relaxed)),
-        idle_processes: (signed(processes.len() as u64) - active).max(0),
-        active_processes: active,
-        max_active_processes: i64::from(board.max_active.load(Relaxed)),
-        max_children_reached: i64::from(board.max_children_reached.load(Relaxed)),
+        start_time: signed(snapshot.start_time),
+        start_since: signed(snapshot.start_since),
+        accepted_conn: signed(snapshot.accepted),
+        listen_queue: i64::from(snapshot.queued),
+        max_listen_queue: i64::from(snapshot.max_queued),
+        listen_queue_len: i64::from(snapshot.queue_limit),
+        idle_processes: i64::from(snapshot.idle),
+        active_processes: i64::from(snapshot.active),
+        max_active_processes: i64::from(snapshot.max_active),
+        max_children_reached: i64::from(snapshot.max_children_reached),
         slow_requests: 0,
-        processes,
+        processes: snapshot.processes.into_iter().map(of_worker).collect(),
     }
 }
 
-fn of_worker(board: &SeatBoard, seconds: u64, micros: u64) -> ProcessStatus {
-    let running = board.running.load(Relaxed) != 0;
-    let started = board.started_at.load(Relaxed);
-    let duration = if running {
-        micros.saturating_sub(board.request_at.load(Relaxed))
-    } else {
-        board.request_took.load(Relaxed)
-    };
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+fn of_worker(process: Process) -> ProcessStatus {
     let or_dash = |text: String| {
         if text.is_empty() {
             "-".to_owned()
@@ -74,20 +59,20 @@ fn of_worker(board: &SeatBoard, seconds: u64, micros: u64) -> ProcessStatus {
         }
     };
     ProcessStatus {
-        pid: i64::from(board.pid.load(Relaxed)),
-        state: if running { "Running" } else { "Idle" }.to_owned(),
-        start_time: signed(started),
-        start_since: signed(seconds.saturating_sub(started)),
-        requests: signed(board.requests.load(Relaxed)),
-        request_duration: signed(duration),
-        request_method: text(board.method.get()),
-        request_uri: text(board.uri.get()),
-        query_string: text(board.query.get()),
-        request_length: signed(board.content_length.load(Relaxed)),
-        user: or_dash(text(board.user.get())),
-        script: or_dash(text(board.script.get())),
+        pid: i64::from(process.pid),
+        state: if process.running { "Running" } else { "Idle" }.to_owned(),
+        start_time: signed(process.start_time),
+        start_since: signed(process.start_since),
+        requests: signed(process.requests),
+        request_duration: signed(process.duration),
+        request_method: or_dash(process.method),
+        request_uri: process.uri,
+        query_string: process.query,
+        request_length: signed(process.content_length),
+        user: or_dash(process.user),
+        script: or_dash(process.script),
         last_request_cpu: 0.0,
-        last_request_memory: signed(board.memory_peak.load(Relaxed)),
+        last_request_memory: signed(process.memory_peak),
     }
 }
 

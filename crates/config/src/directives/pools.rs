@@ -249,7 +249,66 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
             Ok(())
         },
     },
+    Directive {
+        name: "status_path",
+        default: Preset::Value("\"\""),
+        unit: "",
+        takes: OWN_PATH,
+        needs: Needs::Live,
+        doc: "The path at which every site of the pool answers with php-fpm's status page, even \
+              if all workers are busy: as text, or with `?html`, `?json`, `?xml` or \
+              `?openmetrics`, and each of them with `&full`. It comes before a file of that name. \
+              Whoever can reach the site can read it. `\"\"` means none.",
+        example: "\"/status\"",
+        read: |pool, value| {
+            pool.status_path = value.text_as(own_path)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "ping_path",
+        default: Preset::Value("\"\""),
+        unit: "",
+        takes: OWN_PATH,
+        needs: Needs::Live,
+        doc: "The path at which every site of the pool answers with `ping_response`, even if all \
+              workers are busy. It comes before `status_path`, and before a file of that name. \
+              `\"\"` means none.",
+        example: "\"/ping\"",
+        read: |pool, value| {
+            pool.ping_path = value.text_as(own_path)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "ping_response",
+        default: Preset::Value("\"pong\""),
+        unit: "",
+        takes: "a text that is not empty",
+        needs: Needs::Live,
+        doc: "What `ping_path` answers, as plain text.",
+        example: "\"alive\"",
+        read: |pool, value| {
+            pool.ping_response =
+                value.text_as(|text| (!text.is_empty()).then(|| text.to_owned()))?;
+            Ok(())
+        },
+    },
 ];
+
+/// What php-fpm takes for `pm.status_path` and `ping.path` (`fpm_conf.c`): no character of it can
+/// be written in two ways in a request.
+const OWN_PATH: &str =
+    "a path such as \"/status\" of letters, digits and the characters /-_.~, or \"\" for none";
+
+fn own_path(text: &str) -> Option<Option<String>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    let taken = text.starts_with('/') && text.len() > 1 && text.bytes().all(good);
+    taken.then(|| Some(text.to_owned()))
+}
 
 const NOT_YET: &str =
     "is not supported yet; expected \"static\", which keeps `max_children` workers";

@@ -62,6 +62,8 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(10));
     assert_eq!(pool.request_queue_length, 1000);
     assert_eq!(pool.spool_limit, 1 << 30);
+    assert_eq!((&pool.status_path, &pool.ping_path), (&None, &None));
+    assert_eq!(pool.ping_response, "pong");
     let [site] = &config.sites[..] else {
         panic!("one site")
     };
@@ -163,7 +165,8 @@ fn settings_of_a_pool_are_read() {
         "pm = \"static\"\nmax_children = 0x10\nuser = \"shop\"\ngroup = 33\nphp = \"8.2\"\n\
          php_ini = \"php/shop.ini\"\nphp_ini_scan_dir = \"php/conf.d\"\n\
          max_requests = 500\nrequest_terminate_timeout = \"30s\"\nrequest_queue_timeout = 2\n\
-         request_queue_length = 0\nspool_limit = \"64M\"",
+         request_queue_length = 0\nspool_limit = \"64M\"\n\
+         status_path = \"/fpm/status\"\nping_path = \"/ping\"\nping_response = \"I'm here\"",
     );
     assert_eq!(
         (pool.pm, pool.max_children),
@@ -184,6 +187,9 @@ fn settings_of_a_pool_are_read() {
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(2));
     assert_eq!(pool.request_queue_length, 0);
     assert_eq!(pool.spool_limit, 64 << 20);
+    assert_eq!(pool.status_path.as_deref(), Some("/fpm/status"));
+    assert_eq!(pool.ping_path.as_deref(), Some("/ping"));
+    assert_eq!(pool.ping_response, "I'm here");
 }
 
 #[test]

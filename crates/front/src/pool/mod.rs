@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use maitred_control::FromFront;
-use maitred_seat::{FrontEnd, Lent, SLOTS_PER_SEAT};
+use maitred_seat::{FrontEnd, Lent, SLOTS_PER_SEAT, Snapshot};
 
+use crate::clock;
 use crate::supervisor::Supervisor;
 use exchange::{Exchange, Left};
 use local::Inbox;
@@ -64,7 +65,7 @@ impl Pool {
         if board.opened_at.load(Ordering::Relaxed) == 0 {
             board
                 .opened_at
-                .store(seconds_since_1970(), Ordering::Relaxed);
+                .store(clock::since_1970().as_secs(), Ordering::Relaxed);
         }
         let queue = Mutex::new(Queue::new(link.seats(), limit as usize));
         let interest = (0..link.threads()).map(|_| AtomicU32::new(0)).collect();
@@ -144,6 +145,17 @@ impl Pool {
             }
         }
         Ok(exchange)
+    }
+
+    /// The pool as its status page shows it. A script may have spoilt any of it.
+    pub fn snapshot(&self) -> Snapshot {
+        let seats = 0..self.link.seats();
+        let open: Vec<u32> = {
+            let queue = self.queue();
+            seats.filter(|seat| queue.incarnation(*seat) != 0).collect()
+        };
+        let boards = open.into_iter().map(|seat| self.link.seat_board(seat));
+        Snapshot::take(self.link.board(), boards, clock::since_1970())
     }
 
     fn show_figures(&self, queue: &Queue<Arc<Exchange>>) {
@@ -373,11 +385,6 @@ impl Pool {
             why: why.to_owned(),
         });
     }
-}
-
-fn seconds_since_1970() -> u64 {
-    let passed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    passed.map_or(0, |passed| passed.as_secs())
 }
 
 fn raise(mark: &AtomicU32, to: u32) {

@@ -1,0 +1,158 @@
+//! A pool's status page and ping, in php-fpm's formats (`fpm_status.c`). The front answers them
+//! itself: they need no worker, and so never wait for one.
+
+mod fields;
+mod formats;
+mod openmetrics;
+
+use maitred_config::ProcessManager;
+use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
+use maitred_seat::Snapshot;
+use percent_encoding::percent_decode_str;
+
+use crate::access::Answered;
+use crate::clock::http_date;
+use crate::source::Backend;
+
+/// What keeps a page out of every cache; php-fpm's.
+const NEVER_CACHED: [(&[u8], &[u8]); 2] = [
+    (b"Expires", b"Thu, 01 Jan 1970 00:00:00 GMT"),
+    (
+        b"Cache-Control",
+        b"no-cache, no-store, must-revalidate, max-age=0",
+    ),
+];
+
+/// What a status page shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The pool's name.
+    pub pool: String,
+    /// `pm`, as php-fpm spells it.
+    pub process_manager: &'static str,
+    /// The figures; a worker may have written anything into them.
+    pub figures: Snapshot,
+}
+
+/// The form of a status page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text,
+    Html,
+    Xml,
+    Json,
+    OpenMetrics,
+}
+
+/// A page of the front's own.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Page {
+    content_type: &'static str,
+    body: String,
+}
+
+/// The page that a request asks for, if its path is one of the pool's two.
+pub fn page(backend: &Backend, head: &Head) -> Option<Page> {
+    let Backend::Pool(pool) = backend else {
+        return None;
+    };
+    let settings = &pool.settings;
+    let is = |path: &Option<String>| path.as_deref() == Some(head.path());
+    if is(&settings.ping_path) {
+        return Some(Page {
+            content_type: Format::Text.content_type(),
+            body: settings.ping_response.clone(),
+        });
+    }
+    if !is(&settings.status_path) {
+        return None;
+    }
+    let status = Status {
+        pool: settings.name.clone(),
+        process_manager: name_of(settings.pm),
+        figures: pool.snapshot(),
+    };
+    let (format, full) = asked_for(head.query().unwrap_or_default());
+    Some(Page::of(&status, format, full))
+}
+
+fn name_of(pm: ProcessManager) -> &'static str {
+    match pm {
+        ProcessManager::Static => "static",
+    }
+}
+
+/// The format, and whether each worker is shown. The order in which php-fpm looks for the keys
+/// decides, not theirs; a key needs no value, and counts only as a whole, as since PHP 8.4.
+fn asked_for(query: &str) -> (Format, bool) {
+    let has = |wanted: &str| {
+        query.split('&').any(|pair| {
+            let key = pair.split('=').next().unwrap_or_default();
+            percent_decode_str(key).eq(wanted.bytes())
+        })
+    };
+    let formats = [
+        ("html", Format::Html),
+        ("xml", Format::Xml),
+        ("json", Format::Json),
+        ("openmetrics", Format::OpenMetrics),
+    ];
+    let format = formats.into_iter().find(|(key, _)| has(key));
+    (
+        format.map_or(Format::Text, |(_, format)| format),
+        has("full"),
+    )
+}
+
+impl Format {
+    /// As PHP completes it with its default character set.
+    fn content_type(self) -> &'static str {
+        match self {
+            Format::Text => "text/plain;charset=UTF-8",
+            Format::Html => "text/html;charset=UTF-8",
+            Format::Xml => "text/xml;charset=UTF-8",
+            Format::Json => "application/json",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+impl Page {
+    fn of(status: &Status, format: Format, full: bool) -> Page {
+        let body = match format {
+            Format::Text => formats::text(status, full),
+            Format::Html => formats::html(status, full),
+            Format::Xml => formats::xml(status, full),
+            Format::Json => formats::json(status, full),
+            Format::OpenMetrics => openmetrics::openmetrics(status),
+        };
+        Page {
+            content_type: format.content_type(),
+            body,
+        }
+    }
+
+    /// The whole answer; to HEAD without the body (RFC 9110 §9.3.2).
+    pub fn answer(&self, head: &Head, keep_alive: bool, answered: &mut Answered) -> Vec<u8> {
+        let answer = Answer {
+            version: head.version(),
+            status: 200,
+            reason: None,
+            framing: AnswerFraming::Length(self.body.len() as u64),
+            keep_alive,
+            date: &http_date(),
+        };
+        let kind = [(&b"Content-Type"[..], self.content_type.as_bytes())];
+        let mut out = Vec::with_capacity(512 + self.body.len());
+        write_head(&mut out, &answer, NEVER_CACHED.into_iter().chain(kind));
+        (answered.status, answered.bytes) = (200, 0);
+        if head.kind() != Method::Head {
+            answered.bytes = self.body.len() as u64;
+            out.extend_from_slice(self.body.as_bytes());
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests;

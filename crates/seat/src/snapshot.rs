@@ -1,0 +1,127 @@
+//! A pool's boards read once: what `fpm_get_status` and the status page tell.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crate::board::{PoolBoard, SeatBoard};
+
+/// A pool at about one moment: nobody stops for it, so neighbouring figures may be some requests
+/// apart. What comes from a seat's board is its worker's word.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// When the pool was opened, in seconds since 1970.
+    pub start_time: u64,
+    /// Seconds since then.
+    pub start_since: u64,
+    /// Requests that a worker is through with.
+    pub accepted: u64,
+    /// Requests that wait for a worker.
+    pub queued: u32,
+    /// Most requests that ever waited at once.
+    pub max_queued: u32,
+    /// Limit of waiting requests.
+    pub queue_limit: u32,
+    /// Workers without a request.
+    pub idle: u32,
+    /// Workers with one.
+    pub active: u32,
+    /// Most workers that ever had one at once.
+    pub max_active: u32,
+    /// Times a request found every worker busy.
+    pub max_children_reached: u32,
+    /// The workers, by seat.
+    pub processes: Vec<Process>,
+}
+
+/// A worker at about one moment, by its own word.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Whether it runs a script.
+    pub running: bool,
+    /// When it was forked, in seconds since 1970.
+    pub start_time: u64,
+    /// Seconds since then.
+    pub start_since: u64,
+    /// Requests it has begun.
+    pub requests: u64,
+    /// How long the request has run so far, or the last one took, in microseconds.
+    pub duration: u64,
+    /// Method of that request; empty before the first.
+    pub method: String,
+    /// Its target, without the query.
+    pub uri: String,
+    /// Its query.
+    pub query: String,
+    /// Length of its body in bytes.
+    pub content_length: u64,
+    /// Its authenticated user, or nothing.
+    pub user: String,
+    /// Its script.
+    pub script: String,
+    /// Peak memory of the last script in bytes; 0 while one runs.
+    pub memory_peak: u64,
+}
+
+impl Snapshot {
+    /// Reads a pool's board and those of the seats that somebody sits in; `now` is the time since
+    /// 1970. A worker that has not yet said its process id is left out.
+    pub fn take<'b>(
+        pool: &PoolBoard,
+        seats: impl Iterator<Item = &'b SeatBoard>,
+        now: Duration,
+    ) -> Snapshot {
+        let processes: Vec<Process> = seats
+            .filter(|board| board.pid.load(Relaxed) != 0)
+            .map(|board| Process::of(board, now))
+            .collect();
+        let start_time = pool.opened_at.load(Relaxed);
+        let active = pool.active.load(Relaxed);
+        let present = u32::try_from(processes.len()).unwrap_or(u32::MAX);
+        Snapshot {
+            start_time,
+            start_since: now.as_secs().saturating_sub(start_time),
+            accepted: pool.accepted.load(Relaxed),
+            queued: pool.queued.load(Relaxed),
+            max_queued: pool.max_queued.load(Relaxed),
+            queue_limit: pool.queue_limit.load(Relaxed),
+            idle: present.saturating_sub(active),
+            active,
+            max_active: pool.max_active.load(Relaxed),
+            max_children_reached: pool.max_children_reached.load(Relaxed),
+            processes,
+        }
+    }
+}
+
+impl Process {
+    fn of(board: &SeatBoard, now: Duration) -> Process {
+        let running = board.running.load(Relaxed) != 0;
+        let micros = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+        let start_time = board.started_at.load(Relaxed);
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let (duration, memory_peak) = if running {
+            let begun = board.request_at.load(Relaxed);
+            (micros.saturating_sub(begun), 0)
+        } else {
+            let took = board.request_took.load(Relaxed);
+            (took, board.memory_peak.load(Relaxed))
+        };
+        Process {
+            pid: board.pid.load(Relaxed),
+            running,
+            start_time,
+            start_since: now.as_secs().saturating_sub(start_time),
+            requests: board.requests.load(Relaxed),
+            duration,
+            method: text(board.method.get()),
+            uri: text(board.uri.get()),
+            query: text(board.query.get()),
+            content_length: board.content_length.load(Relaxed),
+            user: text(board.user.get()),
+            script: text(board.script.get()),
+            memory_peak,
+        }
+    }
+}
