@@ -191,6 +191,15 @@ pub fn say<M: Serialize>(channel: &Channel, message: &M, fds: &[BorrowedFd<'_>])
     channel.send(&serde_json::to_vec(message)?, fds)
 }
 
+/// Sends one message, waiting for room: what a zygote says is said once, and must not be lost on a
+/// supervisor that is busy. The supervisor never waits for a zygote.
+///
+/// # Errors
+/// As [`Channel::send_waiting`]; a message that cannot be written as JSON is `InvalidData`.
+pub fn say_waiting<M: Serialize>(channel: &Channel, message: &M) -> io::Result<()> {
+    channel.send_waiting(&serde_json::to_vec(message)?, &[])
+}
+
 /// Takes the next message, waiting for it when `wait` is set.
 ///
 /// # Errors

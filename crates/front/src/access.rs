@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 
 use maitred_config::{AccessLogFormat, LogTarget};
@@ -14,6 +15,9 @@ use crate::clock;
 
 /// Lines are written together up to this many bytes.
 const BUFFER_BYTES: usize = 32 * 1024;
+
+/// Mode of a log file that we make: tenants have no business in it, and addresses carry secrets.
+const LOG_MODE: u32 = 0o640;
 
 /// Where lines go, and how they look.
 #[derive(Debug)]
@@ -48,7 +52,11 @@ impl AccessLog {
     /// When the file cannot be opened.
     pub fn open(target: &LogTarget, format: AccessLogFormat) -> io::Result<AccessLog> {
         let file = match target {
-            LogTarget::File(path) => OpenOptions::new().append(true).create(true).open(path)?,
+            LogTarget::File(path) => OpenOptions::new()
+                .append(true)
+                .create(true)
+                .mode(LOG_MODE)
+                .open(path)?,
             LogTarget::Stderr => {
                 use std::os::fd::AsFd;
                 File::from(io::stderr().as_fd().try_clone_to_owned()?)
@@ -152,6 +160,17 @@ fn escape(lines: &mut Vec<u8>, text: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_is_nothing_for_everybody_to_read() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let target = LogTarget::File(path.clone());
+        AccessLog::open(&target, AccessLogFormat::Combined).unwrap();
+        let mode = std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o007, 0);
+    }
 
     #[test]
     fn quotes_and_control_bytes_are_escaped() {

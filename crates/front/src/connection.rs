@@ -41,6 +41,9 @@ const READ_BYTES: usize = 8 * 1024;
 const AHEAD_BYTES: usize = 64 * 1024;
 /// Most bytes handed to one `sendfile`, so that one fast client cannot hold the thread.
 const SENDFILE_BYTES: u64 = 2 * 1024 * 1024;
+/// Room a thread that reads ahead reads into: what it reads is of no interest, only that it is in
+/// memory afterwards, and there may be hundreds of such threads.
+const READ_AHEAD_BYTES: usize = 64 * 1024;
 
 /// One client connection.
 #[derive(Debug)]
@@ -259,8 +262,17 @@ fn too_slow() -> io::Error {
 
 async fn read_ahead(fd: std::sync::Arc<OwnedFd>, offset: u64, length: u64) -> io::Result<()> {
     let read = move || {
-        let mut buffer = vec![0; usize::try_from(length).unwrap_or(0)];
-        rustix::io::pread(fd.as_ref(), &mut buffer, offset).map(drop)
+        let mut buffer = vec![0; READ_AHEAD_BYTES];
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            match rustix::io::pread(fd.as_ref(), &mut buffer, at) {
+                Ok(0) => break,
+                Ok(count) => at += count as u64,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     };
     Ok(tokio::task::spawn_blocking(read)
         .await

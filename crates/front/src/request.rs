@@ -331,6 +331,7 @@ fn explain(failure: &Failure) -> (u16, &'static str) {
         Failure::WorkerDied { .. } => (502, "The worker died while it ran the script."),
         Failure::Invalid(_) => (502, "The script's answer is not valid."),
         Failure::Unreachable(_) => (502, "The upstream server cannot be reached."),
+        Failure::Silent => (504, "The upstream server said nothing for too long."),
         Failure::Body(_) => (500, "The request's body could not be read back from disk."),
     }
 }

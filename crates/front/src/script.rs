@@ -45,6 +45,8 @@ pub enum Failure {
     Invalid(String),
     /// The foreign server could not be reached.
     Unreachable(String),
+    /// The foreign server said nothing for too long.
+    Silent,
     /// The request's body could not be read back.
     Body(std::io::Error),
 }
@@ -293,6 +295,8 @@ impl<'a> Answering<'a> {
     fn log(&self, message: &[u8]) {
         let text = String::from_utf8_lossy(message);
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            // A carriage return would write over the line's beginning on a terminal.
+            let line = line.replace(|c: char| c.is_control() && c != '\t', " ");
             tracing::warn!("{}: {}: {line}", self.run.backend.name(), self.run.script);
         }
     }
@@ -393,6 +397,7 @@ impl<'a> Answering<'a> {
         match ended {
             Ended::Finished => Err(Failure::Invalid("it ended without saying so".to_owned())),
             Ended::TakenBack => Err(Failure::QueueTimeout),
+            Ended::Silent => Err(Failure::Silent),
             Ended::Broken => Err(Failure::WorkerDied { silent: false }),
             Ended::WorkerDied => Err(Failure::WorkerDied {
                 silent: !self.framed,

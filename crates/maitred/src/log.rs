@@ -27,6 +27,8 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
+        // It would tell standard error of the error, and panic: nobody reading is no reason to end.
+        .log_internal_errors(false)
         .init();
     Ok(level)
 }

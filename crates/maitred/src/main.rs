@@ -8,6 +8,7 @@ mod serve;
 
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -41,12 +42,18 @@ fn main() -> ExitCode {
 
 /// Says on standard error why the command or the configuration is wrong.
 fn refuse(why: &impl Display) -> ExitCode {
-    eprintln!("maitred: {why}");
+    complain(why);
     ExitCode::from(EXIT_USAGE)
 }
 
 /// Says on standard error why what is right failed.
 fn fail(why: &impl Display) -> ExitCode {
-    eprintln!("maitred: {why}");
+    complain(why);
     ExitCode::from(EXIT_FAILURE)
+}
+
+/// One line on standard error. `eprintln!` would panic where nobody reads it, and the exit code
+/// with it would be another.
+fn complain(why: &impl Display) {
+    let _ = writeln!(std::io::stderr(), "maitred: {why}");
 }

@@ -172,3 +172,20 @@ fn a_program_without_its_php_host_exits_with_1_and_says_which_file_is_missing() 
     assert!(text.contains("maitred-php could not be started"), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
 }
+
+#[test]
+fn nobody_reading_standard_error_changes_no_exit_code() {
+    let folder = site();
+    std::fs::write(folder.path().join("maitred.toml"), "nothing = 1\n").unwrap();
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    drop(ours);
+    // It logs which configuration it reads before it finds the mistake in it.
+    let status = Command::new(env!("CARGO_BIN_EXE_maitred"))
+        .args(["serve", "--config", "maitred.toml"])
+        .current_dir(folder.path())
+        .env_remove("MAITRED_LOG")
+        .stderr(std::os::fd::OwnedFd::from(theirs))
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(2));
+}

@@ -60,6 +60,18 @@ impl Channel {
     /// `WouldBlock` when the peer's buffer is full, `BrokenPipe` when it has gone, `InvalidInput`
     /// for a message over the limits of this module.
     pub fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.transmit(message, fds, SendFlags::DONTWAIT)
+    }
+
+    /// As [`Channel::send`], and waits for room. For whoever talks with somebody that never waits.
+    ///
+    /// # Errors
+    /// As [`Channel::send`], but for `WouldBlock`.
+    pub fn send_waiting(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.transmit(message, fds, SendFlags::empty())
+    }
+
+    fn transmit(&self, message: &[u8], fds: &[BorrowedFd<'_>], flags: SendFlags) -> io::Result<()> {
         if message.len() > MAX_MESSAGE_BYTES || fds.len() > MAX_FDS_PER_MESSAGE {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -77,7 +89,7 @@ impl Channel {
                 &self.socket,
                 &[IoSlice::new(message)],
                 &mut ancillary,
-                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+                SendFlags::NOSIGNAL | flags,
             )
         })?;
         Ok(())
@@ -120,11 +132,6 @@ impl Channel {
         }
         Ok(Received::Message(buffer, fds))
     }
-
-    /// Gives up the channel for its descriptor.
-    pub fn into_fd(self) -> OwnedFd {
-        self.socket
-    }
 }
 
 impl AsFd for Channel {
@@ -152,6 +159,21 @@ mod tests {
         let mut byte = [0];
         rustix::io::read(&read, &mut byte).unwrap();
         assert_eq!(&byte, b"x");
+    }
+
+    #[test]
+    fn a_full_channel_refuses_who_does_not_wait_and_loses_nothing_of_who_does() {
+        let (a, b) = Channel::pair().unwrap();
+        let mut sent = 0;
+        while a.send(b"x", &[]).is_ok() {
+            sent += 1;
+        }
+        let sender = std::thread::spawn(move || a.send_waiting(b"last", &[]));
+        for _ in 0..sent {
+            assert!(matches!(b.receive(true).unwrap(), Received::Message(m, _) if m == b"x"));
+        }
+        assert!(matches!(b.receive(true).unwrap(), Received::Message(m, _) if m == b"last"));
+        sender.join().unwrap().unwrap();
     }
 
     #[test]

@@ -183,11 +183,3 @@ pub fn reap() -> io::Result<Option<Ended>> {
         };
     }
 }
-
-/// The parent of `pid`, from `/proc`.
-pub fn parent_of(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the command's name, may itself hold blanks and brackets.
-    let after_name = &stat[stat.rfind(')')? + 1..];
-    after_name.split_ascii_whitespace().nth(1)?.parse().ok()
-}

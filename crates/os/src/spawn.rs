@@ -31,7 +31,8 @@ pub struct Program<'a> {
 }
 
 /// Starts a program and returns its pid. It is killed when this process ends, has every signal
-/// unblocked, reads nothing from standard input, and shares our standard error as its output.
+/// unblocked, reads nothing from standard input, has no controlling terminal, and shares our
+/// standard error as its output.
 ///
 /// # Errors
 /// When the file cannot be executed or the user cannot be taken on.
@@ -50,13 +51,15 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
             .iter()
             .map(|(name, value)| (name, value)),
     );
-    // A process group of its own: Ctrl-C is the supervisor's to hear.
-    command.stdin(Stdio::null()).process_group(0);
+    command.stdin(Stdio::null());
     // SAFETY: the closure runs in the forked child of a process with one thread (callers start
     // programs before any thread exists), so it may allocate and call anything.
     unsafe {
         command.pre_exec(move || {
             crate::signals::reset(&[]);
+            // A session of its own: Ctrl-C is the supervisor's to hear, and what runs as another
+            // user must not have root's terminal for its controlling one (TIOCSTI, ioctl_tty(2)).
+            nix::unistd::setsid()?;
             place_descriptors(&wanted)?;
             if let Some(identity) = &identity {
                 crate::users::become_user(identity)?;
@@ -123,4 +126,34 @@ pub fn inherited(index: RawFd) -> io::Result<std::os::fd::OwnedFd> {
     // SAFETY: the descriptor is open (checked above) and nobody else in this program owns the
     // numbers its parent filled; each is taken once, at start.
     Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_started_program_leads_a_session_without_a_terminal() {
+        let pid = start(&Program {
+            path: Path::new("/bin/sh"),
+            name: OsStr::new("sh"),
+            arguments: &[
+                OsStr::new("-c"),
+                // Fields 1, 6 and 7 of proc(5): process, session, terminal.
+                OsStr::new(
+                    "read -r pid _ _ _ _ session tty _ < /proc/$$/stat;\
+                             test $pid = $session -a $tty = 0",
+                ),
+            ],
+            environment: &[],
+            inherit: &[],
+            identity: None,
+        })
+        .unwrap();
+        let ended = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None).unwrap();
+        assert!(
+            matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)),
+            "{ended:?}"
+        );
+    }
 }

@@ -39,7 +39,7 @@ enum State {
     Absent { not_before: Moment },
     Starting { deadline: Moment },
     Up { since: Moment },
-    Ending,
+    Ending { up_since: Option<Moment> },
 }
 
 impl Life {
@@ -70,9 +70,10 @@ impl Life {
                 Some(Step::Start)
             }
             State::Starting { deadline } if deadline <= now => self.give_up(),
-            State::Absent { .. } | State::Starting { .. } | State::Up { .. } | State::Ending => {
-                None
-            }
+            State::Absent { .. }
+            | State::Starting { .. }
+            | State::Up { .. }
+            | State::Ending { .. } => None,
         }
     }
 
@@ -86,18 +87,24 @@ impl Life {
                 self.state = State::Up { since: now };
                 Ok(())
             }
-            State::Absent { .. } | State::Up { .. } | State::Ending => Err(OutOfTurn),
+            State::Absent { .. } | State::Up { .. } | State::Ending { .. } => Err(OutOfTurn),
         }
     }
 
     /// It broke the rules, or is stuck: it has to go.
     pub fn give_up(&mut self) -> Option<Step> {
         match self.state {
-            State::Starting { .. } | State::Up { .. } => {
-                self.state = State::Ending;
+            State::Starting { .. } => {
+                self.state = State::Ending { up_since: None };
                 Some(Step::Kill)
             }
-            State::Absent { .. } | State::Ending => None,
+            State::Up { since } => {
+                self.state = State::Ending {
+                    up_since: Some(since),
+                };
+                Some(Step::Kill)
+            }
+            State::Absent { .. } | State::Ending { .. } => None,
         }
     }
 
@@ -109,7 +116,16 @@ impl Life {
                 self.backoff.succeeded();
                 now
             }
-            State::Starting { .. } | State::Up { .. } | State::Ending => self.backoff.failed(now),
+            State::Ending {
+                up_since: Some(since),
+            } if now >= since + EARLY_DEATH => {
+                // What failed before it came up is long mended.
+                self.backoff.succeeded();
+                self.backoff.failed(now)
+            }
+            State::Starting { .. } | State::Up { .. } | State::Ending { .. } => {
+                self.backoff.failed(now)
+            }
         };
         self.state = State::Absent { not_before };
     }
@@ -119,7 +135,7 @@ impl Life {
         match self.state {
             State::Absent { not_before } => Some(not_before),
             State::Starting { deadline } => Some(deadline),
-            State::Up { .. } | State::Ending => None,
+            State::Up { .. } | State::Ending { .. } => None,
         }
     }
 }
@@ -165,6 +181,23 @@ mod tests {
         life.ended(SECOND);
         assert_eq!(life.due(SECOND), None);
         assert_eq!(life.deadline(), Some(SECOND + BACKOFF_FIRST));
+    }
+
+    #[test]
+    fn a_process_that_is_given_up_after_long_service_pays_for_no_earlier_failure() {
+        let mut life = Life::new(ZYGOTE_START);
+        let mut now = SECOND;
+        for _ in 0..10 {
+            assert_eq!(life.due(now), Some(Step::Start));
+            life.ended(now);
+            now = life.deadline().unwrap();
+        }
+        assert_eq!(life.due(now), Some(Step::Start));
+        life.ready(now).unwrap();
+        now += EARLY_DEATH;
+        assert_eq!(life.give_up(), Some(Step::Kill));
+        life.ended(now);
+        assert_eq!(life.deadline(), Some(now + BACKOFF_FIRST));
     }
 
     #[test]

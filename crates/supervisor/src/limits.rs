@@ -52,7 +52,7 @@ pub const KILLED: Duration = Duration::from_secs(5);
 /// Most messages that wait for a process which does not read. More, and it is taken for stuck.
 pub const OUTBOX_MESSAGES: usize = 16 * 1024;
 
-/// Most messages taken from one process before the others have their turn.
+/// Most messages taken from the front before the others have their turn.
 pub const MESSAGES_PER_TURN: usize = 128;
 
 const _: () = assert!(

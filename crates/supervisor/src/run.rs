@@ -231,8 +231,10 @@ impl Supervisor {
         }
     }
 
+    /// Hears all that a zygote which keeps to the rules can have said: one report for each seat,
+    /// and one of its start. No announcement stays behind the death it has to come before.
     fn hear_zygote(&mut self, index: usize) {
-        for _ in 0..MESSAGES_PER_TURN {
+        for _ in 0..=self.plan.pools[index].settings.seats {
             let Some(zygote) = &mut self.pools[index].zygote else {
                 return;
             };

@@ -1,6 +1,7 @@
 //! What PHP has to do with the world during a request, over the seat link: FastCGI records in
 //! and out.
 
+use std::io::Write;
 use std::sync::atomic::Ordering;
 
 use maitred_control::ZygoteSettings;
@@ -249,7 +250,8 @@ impl Exchange for WorkerExchange<'_> {
         if self.finished {
             // The answer is complete: what comes later goes where everybody's messages go.
             let text = String::from_utf8_lossy(message);
-            eprintln!("pool {}: {text}", self.settings.pool);
+            // `eprintln!` would panic where nobody reads standard error any more.
+            let _ = writeln!(std::io::stderr(), "pool {}: {text}", self.settings.pool);
             return;
         }
         let mut record = Vec::with_capacity(message.len() + 2 * HEADER_LEN);

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say};
+use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say_waiting};
 use maitred_os::channel::Channel;
 use maitred_os::fork::{self, Side};
 use maitred_os::signals::Signal;
@@ -33,7 +33,7 @@ pub fn run() -> ExitCode {
     match start(&control) {
         Ok((settings, link, engine)) => obey(control, settings, link, engine),
         Err(why) => {
-            let _ = say(&control, &FromZygote::StartFailed { why }, &[]);
+            let _ = say_waiting(&control, &FromZygote::StartFailed { why });
             ExitCode::from(u8::try_from(exit::START_FAILED).unwrap_or(1))
         }
     }
@@ -70,7 +70,7 @@ fn start(control: &Channel) -> Result<(ZygoteSettings, Link, Engine), String> {
         php: version.to_string(),
         fixed,
     };
-    say(control, &started, &[]).map_err(|error| error.to_string())?;
+    say_waiting(control, &started).map_err(|error| error.to_string())?;
     Ok((*settings, link, engine))
 }
 
@@ -123,7 +123,7 @@ fn obey(control: Channel, settings: ZygoteSettings, link: Link, mut engine: Engi
                         incarnation,
                         pid,
                     };
-                    let _ = say(&control, &filled, &[]);
+                    let _ = say_waiting(&control, &filled);
                 };
                 match fork::fork_orphan(report) {
                     Ok(Side::Parent) => {}
@@ -141,7 +141,7 @@ fn obey(control: Channel, settings: ZygoteSettings, link: Link, mut engine: Engi
                             incarnation,
                             why,
                         };
-                        let _ = say(&control, &failed, &[]);
+                        let _ = say_waiting(&control, &failed);
                     }
                 }
             }

@@ -28,6 +28,8 @@ pub enum Ended {
     Broken,
     /// It was taken back before a worker began it.
     TakenBack,
+    /// A foreign server said nothing for too long.
+    Silent,
 }
 
 /// What a dead worker has left of an exchange.
