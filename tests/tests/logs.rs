@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use maitred_tests::Target;
-use maitred_tests::http::{self, Request};
+use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
 use maitred_tests::wait;
 use tempfile::TempDir;
@@ -12,6 +12,11 @@ use tempfile::TempDir;
 fn site() -> TempDir {
     document_root(&[
         ("hello.txt", "hello, file"),
+        (
+            "prints.php",
+            "<?php $f = fopen('php://stderr', 'r+'); fwrite($f, \"a word\\nanother\\n\");
+             echo var_export(ftruncate($f, 0), true);",
+        ),
         ("slow.php", "<?php usleep(50000); echo 'slow';"),
         (
             "complains.php",
@@ -107,4 +112,60 @@ fn what_php_says_is_logged_with_pool_and_script() {
         "{line}"
     );
     server.expect_log(mark, "Undefined variable $undefined");
+}
+
+#[test]
+fn what_a_script_prints_on_standard_error_is_logged_with_its_pool_and_is_not_our_log() {
+    let (root, folder) = (site(), public_folder());
+    let log = folder.path().join("error.log");
+    let server = Setup::new(root.path())
+        .top(&format!("error_log = {log:?}"))
+        .start();
+    let before = fs::read_to_string(&log).expect("a log");
+    assert_eq!(http::get(server.address(), "/prints.php").text(), "false");
+    let text = wait::until("the words to be logged", || {
+        let text = fs::read_to_string(&log).expect("a log");
+        text.contains("pool www: another").then_some(text)
+    });
+    assert!(
+        text.starts_with(&before) && text.contains("pool www: a word"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_no_request_has_its_line_too() {
+    let logged = logged("combined");
+    let mut connection = Connection::open(logged.server.address());
+    connection
+        .send(b"GARBAGE\r\n\r\n")
+        .expect("bytes are taken");
+    assert_eq!(
+        connection.read_response(false).expect("an answer").status,
+        400
+    );
+    let lines = lines(&logged.file, 1);
+    assert!(lines[0].contains("\"-\" 400 "), "{}", lines[0]);
+}
+
+#[test]
+fn the_bytes_are_those_that_were_sent() {
+    let logged = logged("json");
+    fs::write(
+        logged._folders.0.path().join("large.bin"),
+        vec![b'x'; 64 << 20],
+    )
+    .expect("a large file");
+    let mut connection = Connection::open(logged.server.address());
+    connection
+        .send(&Request::get("/large.bin").to_bytes())
+        .expect("a request is taken");
+    connection.read_head().expect("the answer begins");
+    drop(connection);
+    let line = &lines(&logged.file, 1)[0];
+    let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    assert!(
+        line["bytes"].as_u64().expect("a number") < 64 << 20,
+        "{line}"
+    );
 }

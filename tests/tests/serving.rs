@@ -208,3 +208,71 @@ fn a_foreign_php_fpm_runs_the_scripts_of_a_site_with_an_upstream() {
     assert_eq!(http::get(server.address(), "/hello.php").status, 502);
     server.expect_log(mark, "fpm.sock");
 }
+
+#[test]
+fn a_document_root_that_is_switched_is_followed_by_files_and_scripts() {
+    let home = public_folder();
+    for release in ["1", "2"] {
+        let folder = home.path().join(release);
+        fs::create_dir(&folder).expect("a folder can be made");
+        fs::write(
+            folder.join("index.php"),
+            "<?php echo basename(__DIR__), include 'part.php';",
+        )
+        .expect("a file can be written");
+        fs::write(
+            folder.join("part.php"),
+            format!("<?php return ' part {release}';"),
+        )
+        .expect("a file can be written");
+        fs::write(folder.join("a.txt"), release).expect("a file can be written");
+    }
+    let current = home.path().join("current");
+    std::os::unix::fs::symlink("1", &current).expect("a link can be made");
+    let server = Setup::new(&current).start();
+    for _ in 0..3 {
+        assert_eq!(http::get(server.address(), "/").text(), "1 part 1");
+    }
+    std::os::unix::fs::symlink("2", home.path().join("next")).expect("a link can be made");
+    fs::rename(home.path().join("next"), &current).expect("the link can be replaced");
+    assert_eq!(http::get(server.address(), "/").text(), "2 part 2");
+    assert_eq!(http::get(server.address(), "/a.txt").text(), "2");
+}
+
+#[test]
+fn both_families_can_listen_on_one_port() {
+    let root = site();
+    let port = maitred_tests::ports::free_address().port();
+    let four = format!("0.0.0.0:{port}");
+    let six = format!("[::]:{port}");
+    let server = Server::serve(root.path(), &["--listen", &four, "--listen", &six]);
+    for address in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+        let address = address.parse().expect("an address");
+        assert_eq!(http::get(address, "/hello.php").text(), "hello");
+    }
+    server.stop();
+}
+
+#[test]
+fn trace_is_not_answered() {
+    let root = site();
+    let server = Server::start(root.path());
+    let mut connection = Connection::open(server.address());
+    let request = b"TRACE /hello.php HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    connection.send(request).expect("a request is taken");
+    assert_eq!(
+        connection.read_response(false).expect("an answer").status,
+        405
+    );
+}
+
+#[test]
+fn a_root_that_the_front_cannot_read_is_said_at_start() {
+    if !maitred_tests::server::is_root() {
+        return eprintln!("skipped: only root can be refused as another user");
+    }
+    let root = site();
+    maitred_tests::server::set_mode(root.path(), 0o700);
+    let server = Setup::new(root.path()).pool("user = \"www-data\"").start();
+    server.expect_log(0, "cannot be read by www-data");
+}

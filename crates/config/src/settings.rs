@@ -64,6 +64,15 @@ pub enum LogTarget {
     File(PathBuf),
 }
 
+impl std::fmt::Display for LogTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LogTarget::Stderr => f.write_str("stderr"),
+            LogTarget::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// The form of a line of the access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

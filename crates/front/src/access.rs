@@ -31,8 +31,10 @@ pub struct AccessLog {
 pub struct Answered {
     /// The status sent.
     pub status: u16,
-    /// Bytes of body sent.
+    /// Bytes of body that the client was really sent, its framing included.
     pub bytes: u64,
+    /// Bytes of the head.
+    pub head_bytes: u64,
     /// How long the request waited for a worker.
     pub queued: Option<Duration>,
     /// How long its script took.
@@ -78,6 +80,32 @@ impl AccessLog {
         if full {
             self.flush();
         }
+    }
+
+    /// Adds a line about what was no request.
+    pub fn write_refused(&self, peer: IpAddr, status: u16, bytes: u64) {
+        LINES.with_borrow_mut(|lines| {
+            let peer = peer.to_canonical();
+            let _ = match self.format {
+                AccessLogFormat::Combined => {
+                    let stamp = stamp();
+                    writeln!(
+                        lines,
+                        "{peer} - - [{stamp}] \"-\" {status} {bytes} \"-\" \"-\" - -"
+                    )
+                }
+                AccessLogFormat::Json => {
+                    let time = clock::since_1970().as_secs_f64();
+                    let line = serde_json::json!({
+                        "time": time,
+                        "remote_addr": peer.to_string(),
+                        "status": status,
+                        "bytes": bytes,
+                    });
+                    writeln!(lines, "{line}")
+                }
+            };
+        });
     }
 
     /// Writes this thread's lines to the file.

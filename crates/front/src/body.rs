@@ -159,7 +159,8 @@ pub async fn collect(
         Framing::Chunked => None,
     };
     if head.expects_continue && connection.input().is_empty() {
-        connection.send(CONTINUE).await.map_err(|_| NoBody::Gone)?;
+        let sent = connection.send_interim(CONTINUE).await;
+        sent.map_err(|_| NoBody::Gone)?;
     }
     let mut collected = Collected {
         memory: Vec::new(),

@@ -55,6 +55,7 @@ pub struct Connection {
     input: BytesMut,
     parser: HeadParser,
     timer: Pin<Box<Sleep>>,
+    sent: u64,
 }
 
 /// Why no request came.
@@ -81,6 +82,7 @@ impl Connection {
             input,
             parser,
             timer,
+            sent: 0,
         }
     }
 
@@ -165,8 +167,15 @@ impl Connection {
     ///
     /// # Errors
     /// When the client has gone.
-    pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(self.stream.try_send(bytes, false)?.unwrap_or(0))
+    pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = self.stream.try_send(bytes, false)?.unwrap_or(0);
+        self.sent += sent as u64;
+        Ok(sent)
+    }
+
+    /// Bytes that the client has been sent, heads included.
+    pub fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// Waits until the client may be sent more.
@@ -189,6 +198,17 @@ impl Connection {
         self.send_all(bytes, false).await
     }
 
+    /// Sends an interim answer (RFC 9110 §15.2), which is no part of the answer that counts.
+    ///
+    /// # Errors
+    /// As [`Connection::sendable`].
+    pub async fn send_interim(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let counted = self.sent;
+        let outcome = self.send(bytes).await;
+        self.sent = counted;
+        outcome
+    }
+
     /// Sends a head that a file follows: the kernel keeps it back to fill a packet.
     ///
     /// # Errors
@@ -201,7 +221,10 @@ impl Connection {
         while !bytes.is_empty() {
             match self.stream.try_send(bytes, more)? {
                 None => self.sendable().await?,
-                Some(sent) => bytes = &bytes[sent..],
+                Some(sent) => {
+                    bytes = &bytes[sent..];
+                    self.sent += sent as u64;
+                }
             }
         }
         Ok(())
@@ -230,7 +253,10 @@ impl Connection {
                 match self.stream.try_sendfile(fd, at, count)? {
                     None => self.sendable().await?,
                     Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    Some(sent) => at += sent as u64,
+                    Some(sent) => {
+                        at += sent as u64;
+                        self.sent += sent as u64;
+                    }
                 }
             }
         }

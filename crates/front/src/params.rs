@@ -29,8 +29,6 @@ pub struct Call<'a> {
     pub body: &'a Body,
     /// The script it is for.
     pub script: &'a Script,
-    /// The site's document root.
-    pub document_root: &'a [u8],
     /// The client.
     pub peer: SocketAddr,
     /// The address it connected to.
@@ -85,7 +83,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
         .param(b"SCRIPT_NAME", &script.script_name)?
         .param(b"REQUEST_URI", head.target().as_bytes())?
         .param(b"DOCUMENT_URI", &script.script_name)?
-        .param(b"DOCUMENT_ROOT", call.document_root)?
+        .param(b"DOCUMENT_ROOT", &script.document_root)?
         .param(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?
         .param(b"REQUEST_SCHEME", b"http")?
         .param(b"GATEWAY_INTERFACE", b"CGI/1.1")?

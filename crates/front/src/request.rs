@@ -37,7 +37,9 @@ pub enum After {
 pub async fn serve(connection: &mut Connection, head: &Head, thread: &Arc<Thread>) -> After {
     let begun = Instant::now();
     let mut answered = Answered::default();
+    let before = connection.sent();
     let after = answer(connection, head, thread, &mut answered).await;
+    answered.bytes = (connection.sent() - before).saturating_sub(answered.head_bytes);
     if let Some(log) = &thread.shared.access_log {
         log.write(connection.peer.ip(), head, begun, &answered);
     }
@@ -54,6 +56,10 @@ async fn answer(
     thread: &Arc<Thread>,
     answered: &mut Answered,
 ) -> io::Result<After> {
+    if head.kind() == Method::Trace {
+        // It would show a script the headers that cookies and passwords are in (nginx, too).
+        return refuse(connection, head, answered, 405, "TRACE is not answered.").await;
+    }
     let Some(site) = thread.site_for(head.host()) else {
         return refuse(
             connection,
@@ -82,6 +88,10 @@ async fn answer(
             plain(connection, head, answered, 301, &headers, "", after).await
         }
         Route::Refused(refused) => {
+            if refused.status >= 500 {
+                let root = site.settings.root.display();
+                tracing::error!("{root}: {}: {}", refused.status, refused.why);
+            }
             refuse(connection, head, answered, refused.status, refused.why).await
         }
     }
@@ -111,7 +121,7 @@ async fn send_file(
 ) -> io::Result<After> {
     let answer = files::answer(entry, &Conditions(head));
     let after = discard_body(connection, head);
-    (answered.status, answered.bytes) = (answer.status, answer.length);
+    answered.status = answer.status;
     let memory: &[u8] = match &answer.body {
         AnswerBody::Memory(bytes) => bytes,
         _ => &[],
@@ -120,6 +130,7 @@ async fn send_file(
     write_status(&mut out, head, answer.status, after);
     out.extend_from_slice(&answer.headers);
     out.extend_from_slice(b"\r\n");
+    answered.head_bytes = out.len() as u64;
     match &answer.body {
         AnswerBody::Empty => connection.send(&out).await?,
         AnswerBody::Memory(bytes) => {
@@ -193,12 +204,10 @@ async fn run_script(
         Err(no_body) => return refuse_body(connection, head, answered, no_body, spool_dir).await,
     };
     let local = connection.local();
-    let document_root = site.document_root();
     let call = Call {
         head,
         body: &body,
         script,
-        document_root,
         peer: connection.peer,
         local,
     };
@@ -428,18 +437,11 @@ fn plain_answer(
         &answer,
         kind.into_iter().chain(headers.iter().copied()),
     );
-    (answered.status, answered.bytes) = (status, 0);
+    (answered.status, answered.head_bytes) = (status, out.len() as u64);
     if head.kind() != Method::Head {
-        answered.bytes = body.len() as u64;
         out.extend_from_slice(body.as_bytes());
     }
     out
-}
-
-/// The answer to what is no request.
-pub fn refusal(refusal: maitred_http1::Refusal) -> Vec<u8> {
-    let status = refusal.status();
-    bare(status, refusal.reason())
 }
 
 /// An answer to a client whose request has no usable head.

@@ -49,6 +49,9 @@ pub enum Route {
 pub struct Script {
     /// `SCRIPT_FILENAME`: the document root and the script's name.
     pub script_filename: Vec<u8>,
+    /// `DOCUMENT_ROOT`, without symbolic links: a deployment that moves the link must not be
+    /// answered with the code that OPcache has under the name of the link.
+    pub document_root: Arc<[u8]>,
     /// `SCRIPT_NAME`: decoded, begins with a slash.
     pub script_name: Vec<u8>,
     /// `PATH_INFO`: decoded, empty or begins with a slash.
@@ -99,6 +102,8 @@ pub struct Resolver {
     site: SiteFiles,
     /// `site.root` without slashes at the end, as bytes.
     root_name: Vec<u8>,
+    /// The same without symbolic links.
+    real_root: Arc<[u8]>,
     root: OwnedFd,
     /// Device and inode of `root`.
     root_id: (u64, u64),
@@ -118,6 +123,7 @@ impl Resolver {
             root_name.pop();
         }
         Ok(Resolver {
+            real_root: real_name(&root, &root_name),
             site,
             root_name,
             root_id: file_id(&fs::fstat(&root)?),
@@ -140,6 +146,9 @@ impl Resolver {
             Ok(path) => path,
             Err(refused) => return Route::Refused(refused),
         };
+        if let Err(refused) = self.follow_link() {
+            return Route::Refused(refused);
+        }
         let whole = path.names_end() == path.as_bytes().len();
         if whole && let Some(target) = self.table.fresh(path.as_bytes()) {
             return route(target, query);
@@ -307,7 +316,8 @@ impl Resolver {
     ) -> Result<Found, Refused> {
         watches.push(self.watch(name, still_there(seen))?);
         let script = Script {
-            script_filename: self.file_name(name),
+            script_filename: [&self.real_root[..], name].concat(),
+            document_root: Arc::clone(&self.real_root),
             script_name: name.to_vec(),
             path_info: path_info.to_vec(),
         };
@@ -340,6 +350,16 @@ impl Resolver {
     }
 
     /// A deployment may have moved the link that the root's name leads through.
+    ///
+    /// Where no link leads to the root, its files keep their names whatever happens to it, and
+    /// it is enough to look when one of them has changed.
+    fn follow_link(&mut self) -> Result<(), Refused> {
+        match *self.real_root == *self.root_name {
+            true => Ok(()),
+            false => self.follow_root(),
+        }
+    }
+
     fn follow_root(&mut self) -> Result<(), Refused> {
         let gone = |_| Refused {
             status: 503,
@@ -349,6 +369,7 @@ impl Resolver {
         if file_id(&now) != self.root_id {
             self.root = open_root(&self.site.root).map_err(gone)?;
             self.root_id = file_id(&fs::fstat(&self.root).map_err(gone)?);
+            self.real_root = real_name(&self.root, &self.root_name);
             self.table.clear();
         }
         Ok(())
@@ -373,6 +394,16 @@ impl Resolver {
 
     fn file_name(&self, name: &[u8]) -> Vec<u8> {
         [&self.root_name, name].concat()
+    }
+}
+
+/// The name of an open folder without symbolic links, or `name` where the system does not tell.
+fn real_name(folder: &OwnedFd, name: &[u8]) -> Arc<[u8]> {
+    use std::os::fd::AsRawFd;
+    let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    match std::fs::read_link(link) {
+        Ok(path) if path.is_absolute() => path.into_os_string().into_vec().into(),
+        _ => name.into(),
     }
 }
 

@@ -121,7 +121,7 @@ fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String
         None => None,
         Some(target) => Some(
             AccessLog::open(target, config.access_log_format)
-                .map_err(|error| format!("the access log cannot be opened: {error}"))?,
+                .map_err(|error| format!("the access log {target} cannot be opened: {error}"))?,
         ),
     };
     if let Some(identity) = &identity {
@@ -131,6 +131,7 @@ fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String
     // A change of user clears the wish to die with the parent.
     maitred_os::fork::die_with_parent(supervisor_pid);
     maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
+    warn_of_unusable_folders(&config);
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let mut pools = Vec::new();
     for (name, fds) in orders.pools {
@@ -165,6 +166,28 @@ fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String
         listeners,
         seats: orders.seats,
     })
+}
+
+/// Says at start what would otherwise show only as a 403 or a 507 some day.
+fn warn_of_unusable_folders(config: &maitred_config::Config) {
+    let me = maitred_os::users::current().name;
+    for site in &config.sites {
+        let root = &site.root;
+        if let Err(error) = std::fs::read_dir(root) {
+            let root = root.display();
+            tracing::warn!(
+                "the document root {root} cannot be read by {me}, whom the front runs as: {error}; \
+                 give {me} the right to read it and to enter the folders above it"
+            );
+        }
+    }
+    if let Err(error) = tempfile::tempfile_in(&config.spool_dir) {
+        let dir = config.spool_dir.display();
+        tracing::warn!(
+            "spool_dir {dir} cannot be written by {me}, whom the front runs as: {error}; large \
+             bodies and answers for slow clients cannot be kept"
+        );
+    }
 }
 
 fn open_pool(
@@ -462,23 +485,30 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
                     After::Keep => {}
                     // A client that said it would close sends nothing more.
                     After::Close if !client_stays && connection.input().is_empty() => return,
-                    After::Close => return connection.linger().await,
-                    After::Linger => return connection.linger().await,
+                    After::Close | After::Linger => return connection.linger().await,
                 }
             }
             Err(NoHead::Closed) => return,
             Err(NoHead::TooSlow) => {
                 let answer = request::bare(408, "The request's head came too slowly.");
-                let _ = connection.send(&answer).await;
-                return connection.linger().await;
+                return send_away(connection, thread, 408, &answer).await;
             }
             Err(NoHead::Refused(refusal)) => {
                 tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
-                let _ = connection.send(&request::refusal(refusal)).await;
-                return connection.linger().await;
+                let answer = request::bare(refusal.status(), refusal.reason());
+                return send_away(connection, thread, refusal.status(), &answer).await;
             }
         }
     }
+}
+
+/// Answers what is no request, and is done with the client.
+async fn send_away(mut connection: Connection, thread: &Thread, status: u16, answer: &[u8]) {
+    let _ = connection.send(answer).await;
+    if let Some(log) = &thread.shared.access_log {
+        log.write_refused(connection.peer.ip(), status, connection.sent());
+    }
+    connection.linger().await;
 }
 
 /// Returns when the front is to end.

@@ -326,6 +326,7 @@ impl<'a> Answering<'a> {
                 self.log(format!("{unfit} headers hold forbidden bytes: left out").as_bytes());
             }
             self.sent.answered.status = head.status();
+            self.sent.answered.head_bytes = out.len() as u64;
             self.sent.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
         }
         self.frame_body(&mut out);
@@ -369,7 +370,6 @@ impl<'a> Answering<'a> {
             body.truncate(count);
             *left -= count as u64;
         }
-        self.sent.answered.bytes += body.len() as u64;
         match self.framing {
             AnswerFraming::Chunked => {
                 if !body.is_empty() {

@@ -1,6 +1,5 @@
 //! What all requests of a front share, and what those of one thread share.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -111,12 +110,6 @@ impl Site {
         let mut resolver = self.resolver.lock().unwrap_or_else(PoisonError::into_inner);
         resolver.set_moment(local::moment());
         resolver.resolve(path, query)
-    }
-
-    /// The document root, as scripts are told it.
-    pub fn document_root(&self) -> &[u8] {
-        use std::os::unix::ffi::OsStrExt;
-        Path::new(&self.settings.root).as_os_str().as_bytes()
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 pub const BACKLOG: i32 = 4096;
 
 /// Opens `count` sockets that share one TCP address, so that each front thread has a queue of
-/// its own. Every connection accepted from them has Nagle's delay off (Linux hands the option
+/// its own. `only_ipv6` leaves the clients of IPv4 to another socket. Every connection accepted from them has Nagle's delay off (Linux hands the option
 /// down from the listening socket).
 ///
 /// `SO_REUSEPORT` alone would let a second server of the same user take half of our clients
@@ -19,8 +19,8 @@ pub const BACKLOG: i32 = 4096;
 ///
 /// # Errors
 /// `AddrInUse` when anybody listens there already; otherwise what `bind(2)` says.
-pub fn listen_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
-    let probe = tcp_socket(address)?;
+pub fn listen_tcp(address: SocketAddr, only_ipv6: bool, count: usize) -> io::Result<Vec<OwnedFd>> {
+    let probe = tcp_socket(address, only_ipv6)?;
     sockopt::set_socket_reuseaddr(&probe, true)?;
     rustix::net::bind(&probe, &address)?;
     let address = SocketAddr::try_from(rustix::net::getsockname(&probe)?)?;
@@ -28,7 +28,7 @@ pub fn listen_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>>
     drop(probe);
     (0..count)
         .map(|_| {
-            let socket = tcp_socket(address)?;
+            let socket = tcp_socket(address, only_ipv6)?;
             sockopt::set_socket_reuseaddr(&socket, true)?;
             sockopt::set_socket_reuseport(&socket, true)?;
             sockopt::set_tcp_nodelay(&socket, true)?;
@@ -61,13 +61,16 @@ fn accept_with_data(socket: &OwnedFd) {
     };
 }
 
-fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+fn tcp_socket(address: SocketAddr, only_ipv6: bool) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, only_ipv6)?;
+    }
     Ok(socket)
 }
 
@@ -99,10 +102,10 @@ mod tests {
 
     #[test]
     fn several_sockets_share_an_address_and_a_second_server_is_refused() {
-        let sockets = listen_tcp("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+        let sockets = listen_tcp("127.0.0.1:0".parse().unwrap(), false, 2).unwrap();
         let address = local_address(&sockets[0]).unwrap();
         assert_eq!(address, local_address(&sockets[1]).unwrap());
-        let again = listen_tcp(address, 2).unwrap_err();
+        let again = listen_tcp(address, false, 2).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
     }
 }

@@ -1,4 +1,4 @@
-//! Starting a program of ours in a role: with chosen descriptors, as a chosen user, tied to the
+//! Starting a program of ours in a role: with chosen descriptors, tied to the
 //! life of its parent.
 
 use std::ffi::OsStr;
@@ -7,8 +7,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-use crate::users::Identity;
 
 /// First descriptor number that a started program finds its inherited descriptors at.
 pub const FIRST_INHERITED_FD: RawFd = 3;
@@ -26,20 +24,18 @@ pub struct Program<'a> {
     pub environment: &'a [(String, String)],
     /// Descriptors it gets, numbered from [`FIRST_INHERITED_FD`] in this order.
     pub inherit: &'a [BorrowedFd<'a>],
-    /// The user it becomes before it runs; none: ours.
-    pub identity: Option<&'a Identity>,
+    /// Where its standard output and error go; none: where ours go.
+    pub output: Option<BorrowedFd<'a>>,
 }
 
 /// Starts a program and returns its pid. It is killed when this process ends, has every signal
-/// unblocked, reads nothing from standard input, has no controlling terminal, and shares our
-/// standard error as its output.
+/// unblocked, reads nothing from standard input and has no controlling terminal.
 ///
 /// # Errors
-/// When the file cannot be executed or the user cannot be taken on.
+/// When the file cannot be executed.
 pub fn start(program: &Program<'_>) -> io::Result<i32> {
     let ours = std::process::id();
     let wanted: Vec<RawFd> = program.inherit.iter().map(AsRawFd::as_raw_fd).collect();
-    let identity = program.identity.cloned();
     let mut command = Command::new(program.path);
     command
         .arg0(program.name)
@@ -61,15 +57,18 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
             // user must not have root's terminal for its controlling one (TIOCSTI, ioctl_tty(2)).
             nix::unistd::setsid()?;
             place_descriptors(&wanted)?;
-            if let Some(identity) = &identity {
-                crate::users::become_user(identity)?;
-            }
-            // After the change of user, which clears the wish.
             crate::fork::die_with_parent(i32::try_from(ours).unwrap_or(0));
             Ok(())
         })
     };
-    let child = command.stdout(standard_error()?).spawn()?;
+    if let Some(output) = program.output {
+        command.stderr(Stdio::from(output.try_clone_to_owned()?));
+    }
+    let stdout = match program.output {
+        Some(output) => Stdio::from(output.try_clone_to_owned()?),
+        None => standard_error()?,
+    };
+    let child = command.stdout(stdout).spawn()?;
     i32::try_from(child.id()).map_err(io::Error::other)
 }
 
@@ -147,7 +146,7 @@ mod tests {
             ],
             environment: &[],
             inherit: &[],
-            identity: None,
+            output: None,
         })
         .unwrap();
         let ended = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None).unwrap();

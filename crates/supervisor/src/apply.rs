@@ -142,7 +142,7 @@ impl Supervisor {
             arguments: &[OsStr::new(ZYGOTE_ROLE)],
             environment: &self.plan.environment,
             inherit: &[],
-            identity: None,
+            output: Some(self.pools[index].voice.writer()),
         });
         match started {
             Ok(mut peer) => {
@@ -234,7 +234,7 @@ impl Supervisor {
                 arguments: &[OsStr::new(FRONT_ROLE)],
                 environment: &self.plan.environment,
                 inherit: &[],
-                identity: None,
+                output: None,
             })?;
             Ok((peer, file))
         });

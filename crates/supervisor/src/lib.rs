@@ -19,6 +19,7 @@ mod phase;
 mod plan;
 mod pool;
 mod run;
+mod voice;
 mod words;
 
 use std::ffi::OsStr;
@@ -56,7 +57,10 @@ pub fn serve(config: Config, log_level: &str) -> Result<i32, Error> {
     fork::become_subreaper().map_err(Error::system(
         "the supervisor could not become its workers' parent",
     ))?;
-    Ok(Supervisor::new(Plan::make(config, log_level)?, signals).run())
+    let plan = Plan::make(config, log_level)?;
+    let voices: std::io::Result<Vec<_>> = plan.pools.iter().map(|_| voice::Voice::new()).collect();
+    let voices = voices.map_err(Error::system("a pipe for a pool could not be made"))?;
+    Ok(Supervisor::new(plan, signals, voices).run())
 }
 
 /// A name for a process we start, padded so that there is room for every title it may take: a

@@ -28,12 +28,18 @@ pub struct Listener {
 pub fn open(addresses: &[SocketAddr], threads: u32) -> Result<Vec<Listener>, Error> {
     addresses
         .iter()
-        .map(|&address| open_one(address, threads))
+        .map(|&address| open_one(address, is_only_ipv6(address, addresses), threads))
         .collect()
 }
 
-fn open_one(address: SocketAddr, threads: u32) -> Result<Listener, Error> {
-    let opened = sockets::listen_tcp(address, threads as usize).and_then(|sockets| {
+/// `[::]` takes the clients of IPv4 too, unless IPv4 has an address of its own on that port.
+fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
+    let same_port = |other: &SocketAddr| other.is_ipv4() && other.port() == address.port();
+    address.is_ipv6() && addresses.iter().any(same_port)
+}
+
+fn open_one(address: SocketAddr, only_ipv6: bool, threads: u32) -> Result<Listener, Error> {
+    let opened = sockets::listen_tcp(address, only_ipv6, threads as usize).and_then(|sockets| {
         let address = sockets
             .first()
             .map_or(Ok(address), sockets::local_address)?;
@@ -62,6 +68,7 @@ fn holder(address: SocketAddr) -> Option<String> {
         .flatten()
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
+            (pid != std::process::id()).then_some(())?;
             holds_any(&entry.path(), &inodes).then_some(())?;
             let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
             Some((

@@ -19,6 +19,7 @@ use crate::peer::Peer;
 use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Pool, Reason};
+use crate::voice::Voice;
 use crate::words::one_line;
 
 /// What the supervisor is told by signals. They are taken over before anything is started.
@@ -56,6 +57,8 @@ pub(crate) struct RunningPool {
     pub(crate) php: Option<String>,
     /// Descriptors of the processes that sit in its seats.
     pub(crate) workers: std::collections::HashMap<i32, std::os::fd::OwnedFd>,
+    /// What its processes print.
+    pub(crate) voice: Voice,
 }
 
 /// A pool's zygote.
@@ -79,22 +82,24 @@ struct Ready {
     signals: bool,
     front: bool,
     zygotes: Vec<bool>,
+    voices: Vec<bool>,
 }
 
 impl Supervisor {
     /// A supervisor that has not started anything yet.
-    pub fn new(plan: Plan, signals: SignalEvents) -> Supervisor {
-        let running = |plan: &PoolPlan| RunningPool {
+    pub fn new(plan: Plan, signals: SignalEvents, voices: Vec<Voice>) -> Supervisor {
+        let running = |(plan, voice): (&PoolPlan, Voice)| RunningPool {
             pool: Pool::new(plan.settings.seats),
             zygote: None,
             php: None,
             workers: std::collections::HashMap::new(),
+            voice,
         };
         Supervisor {
             started: Instant::now(),
             signals,
             phase: Phase::new(Moment::ZERO),
-            pools: plan.pools.iter().map(running).collect(),
+            pools: plan.pools.iter().zip(voices).map(running).collect(),
             front: Front {
                 life: Life::new(FRONT_START),
                 epoch: 0,
@@ -117,13 +122,34 @@ impl Supervisor {
             let ended = self.take_signals(&ready);
             self.hear_zygotes(&ready, !ended.is_empty());
             self.hear_front(&ready);
+            self.hear_voices(&ready);
             for ended in ended {
                 self.collect(ended);
             }
             self.end_zygotes();
             self.keep_time();
         }
+        for index in 0..self.pools.len() {
+            let words = self.pools[index].voice.last_words(self.started.elapsed());
+            self.repeat(index, words);
+        }
         self.phase.exit_code().unwrap_or(phase::EXIT_FAILED)
+    }
+
+    fn hear_voices(&mut self, ready: &Ready) {
+        for index in 0..self.pools.len() {
+            if ready.voices.get(index).copied().unwrap_or(false) {
+                let lines = self.pools[index].voice.lines(self.started.elapsed());
+                self.repeat(index, lines);
+            }
+        }
+    }
+
+    /// Logs what a pool's processes have printed.
+    fn repeat(&self, index: usize, lines: Vec<String>) {
+        for line in lines {
+            warn!("pool {}: {line}", self.name(index));
+        }
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -147,6 +173,15 @@ impl Supervisor {
         for peer in zygotes.iter().flatten() {
             fds.push(PollFd::new(*peer, wanted(peer.is_behind())));
         }
+        let now = self.now();
+        let voices: Vec<_> = self
+            .pools
+            .iter()
+            .map(|pool| pool.voice.listening(now))
+            .collect();
+        for voice in voices.iter().flatten() {
+            fds.push(PollFd::from_borrowed_fd(*voice, PollFlags::IN));
+        }
         let timeout = self
             .deadline()
             .map(|deadline| deadline.saturating_sub(self.now()));
@@ -167,6 +202,10 @@ impl Supervisor {
                 .iter()
                 .map(|peer| peer.is_some() && next())
                 .collect(),
+            voices: voices
+                .iter()
+                .map(|voice| voice.is_some() && next())
+                .collect(),
         }
     }
 
@@ -182,6 +221,11 @@ impl Supervisor {
             .iter()
             .filter_map(|pool| pool.zygote.as_ref()?.reaped);
         let lingering = reaped.map(|reaped| reaped + ZYGOTE_LINGER);
+        let now = self.now();
+        let deaf = self
+            .pools
+            .iter()
+            .filter_map(|pool| pool.voice.deaf_until(now));
         let wants_workers = self.phase.wants_workers();
         let pools = self.pools.iter().filter(|_| wants_workers);
         let pools = pools.filter_map(|pool| pool.pool.deadline());
@@ -191,6 +235,7 @@ impl Supervisor {
             .chain(front)
             .chain(lingering)
             .chain(pools)
+            .chain(deaf)
             .min()
     }
 

@@ -251,7 +251,9 @@ impl Exchange for WorkerExchange<'_> {
             // The answer is complete: what comes later goes where everybody's messages go.
             let text = String::from_utf8_lossy(message);
             // `eprintln!` would panic where nobody reads standard error any more.
-            let _ = writeln!(std::io::stderr(), "pool {}: {text}", self.settings.pool);
+            let script = self.end.seat_board(self.end.seat()).script.get();
+            let script = String::from_utf8_lossy(&script);
+            let _ = writeln!(std::io::stderr(), "{script}: {text}");
             return;
         }
         let mut record = Vec::with_capacity(message.len() + 2 * HEADER_LEN);

@@ -349,15 +349,19 @@ impl Pool {
 
     /// Tells the supervisor, which sees only a signal or an exit code, what the worker was at.
     fn report_death(&self, seat: u32, incarnation: u32) {
-        let script = self.link.seat_board(seat).script.get();
-        let script = String::from_utf8_lossy(&script).replace(char::is_control, "?");
-        let pool = self.settings.name.clone();
+        let (pool, script) = (self.settings.name.clone(), self.script_in(seat));
         self.supervisor.report(&FromFront::ScriptDied {
             pool,
             seat,
             incarnation,
             script,
         });
+    }
+
+    /// The script that runs in a seat, by the word of its worker.
+    fn script_in(&self, seat: u32) -> String {
+        let script = self.link.seat_board(seat).script.get();
+        String::from_utf8_lossy(&script).replace(char::is_control, "?")
     }
 
     /// Has a worker ended that keeps to no rules.
@@ -382,7 +386,7 @@ impl Pool {
             pool: self.settings.name.clone(),
             seat,
             incarnation,
-            why: why.to_owned(),
+            why: format!("{why} ({})", self.script_in(seat)),
         });
     }
 }

@@ -145,9 +145,8 @@ impl Page {
         let kind = [(&b"Content-Type"[..], self.content_type.as_bytes())];
         let mut out = Vec::with_capacity(512 + self.body.len());
         write_head(&mut out, &answer, NEVER_CACHED.into_iter().chain(kind));
-        (answered.status, answered.bytes) = (200, 0);
+        (answered.status, answered.head_bytes) = (200, out.len() as u64);
         if head.kind() != Method::Head {
-            answered.bytes = self.body.len() as u64;
             out.extend_from_slice(self.body.as_bytes());
         }
         out

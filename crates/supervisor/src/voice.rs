@@ -1,0 +1,151 @@
+//! What a pool's processes print on standard output and error: a pipe of the pool's own, read here
+//! and logged line by line with the pool's name. They never hold a descriptor of our log, which a
+//! script could empty or forge.
+//!
+//! Both ends are non-blocking: a script that prints more than is read loses words, and waits for
+//! nobody.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::limits::Moment;
+
+/// Longest line in bytes; what is longer is cut into several.
+const LINE_BYTES: usize = 4096;
+/// Lines taken in one spell; then the pool is not listened to for the rest of it.
+const LINES_PER_SPELL: usize = 500;
+/// Length of a spell.
+const SPELL: Duration = Duration::from_secs(1);
+/// Bytes taken in one turn.
+const TURN_BYTES: usize = 16 * 1024;
+
+/// A pool's pipe.
+#[derive(Debug)]
+pub struct Voice {
+    reader: OwnedFd,
+    writer: OwnedFd,
+    /// The beginning of a line whose end has not come.
+    partial: Vec<u8>,
+    spell: Moment,
+    lines_in_spell: usize,
+}
+
+impl Voice {
+    /// A pipe that nobody has written to.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn new() -> io::Result<Voice> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (partial, spell) = (Vec::new(), Moment::ZERO);
+        Ok(Voice {
+            reader,
+            writer,
+            partial,
+            spell,
+            lines_in_spell: 0,
+        })
+    }
+
+    /// The end that the pool's processes get.
+    pub fn writer(&self) -> BorrowedFd<'_> {
+        self.writer.as_fd()
+    }
+
+    /// The end to wait on, unless the pool has said too much lately.
+    pub fn listening(&self, now: Moment) -> Option<BorrowedFd<'_>> {
+        self.deaf_until(now).is_none().then(|| self.reader.as_fd())
+    }
+
+    /// When the pool is listened to again, if it is not now.
+    pub fn deaf_until(&self, now: Moment) -> Option<Moment> {
+        let end = self.spell + SPELL;
+        (self.lines_in_spell >= LINES_PER_SPELL && now < end).then_some(end)
+    }
+
+    /// What has been printed, as lines without their ends.
+    pub fn lines(&mut self, now: Moment) -> Vec<String> {
+        if self.deaf_until(now).is_some() {
+            return Vec::new();
+        }
+        if now >= self.spell + SPELL {
+            (self.spell, self.lines_in_spell) = (now, 0);
+        }
+        let mut bytes = vec![0; TURN_BYTES];
+        let count = rustix::io::read(&self.reader, &mut bytes).unwrap_or(0);
+        let lines = split(&mut self.partial, &bytes[..count]);
+        self.lines_in_spell += lines.len();
+        lines
+    }
+
+    /// All that has been printed and the beginning of a line, for when nobody prints any more.
+    pub fn last_words(&mut self, now: Moment) -> Vec<String> {
+        let mut lines = self.lines(now);
+        let partial = std::mem::take(&mut self.partial);
+        lines.extend(sentence(&partial));
+        lines
+    }
+}
+
+/// Takes `bytes` after what was left of a line, and leaves what is left again.
+fn split(partial: &mut Vec<u8>, bytes: &[u8]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+        partial.extend_from_slice(piece);
+        if piece.ends_with(b"\n") || partial.len() >= LINE_BYTES {
+            lines.extend(partial.chunks(LINE_BYTES).filter_map(sentence));
+            partial.clear();
+        }
+    }
+    lines
+}
+
+fn sentence(line: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(line);
+    let text = text.trim_end();
+    (!text.is_empty()).then(|| text.replace(char::is_control, "?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn say(voice: &Voice, text: &[u8]) {
+        rustix::io::write(voice.writer(), text).expect("there is room");
+    }
+
+    #[test]
+    fn lines_come_out_whole_however_they_were_written() {
+        let mut voice = Voice::new().expect("a pipe");
+        say(&voice, b"one\ntw");
+        assert_eq!(voice.lines(Moment::ZERO), ["one"]);
+        say(&voice, b"o\r\n\n\x1b[31mthree");
+        assert_eq!(voice.lines(Moment::ZERO), ["two"]);
+        assert_eq!(voice.last_words(Moment::ZERO), ["?[31mthree"]);
+        assert!(voice.last_words(Moment::ZERO).is_empty());
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut() {
+        let mut voice = Voice::new().expect("a pipe");
+        say(&voice, &[b'x'; LINE_BYTES + 1]);
+        let lines = voice.last_words(Moment::ZERO);
+        let lengths: Vec<usize> = lines.iter().map(String::len).collect();
+        assert_eq!(lengths, [LINE_BYTES, 1]);
+    }
+
+    #[test]
+    fn a_pool_that_says_too_much_is_not_listened_to_for_the_rest_of_the_second() {
+        let mut voice = Voice::new().expect("a pipe");
+        say(&voice, &b"x\n".repeat(LINES_PER_SPELL));
+        assert_eq!(voice.lines(SPELL).len(), LINES_PER_SPELL);
+        say(&voice, b"more\n");
+        assert!(voice.listening(SPELL).is_none() && voice.lines(SPELL).is_empty());
+        let later = voice.deaf_until(SPELL).expect("an end");
+        assert!(voice.listening(later).is_some());
+        assert_eq!(voice.lines(later), ["more"]);
+    }
+}
