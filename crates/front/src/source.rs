@@ -87,7 +87,7 @@ impl Source {
     /// its seat. Nothing when it is over.
     pub fn began(&self, lent: Instant) -> Option<Instant> {
         match self {
-            Source::Pool(exchange) => exchange.began(lent),
+            Source::Pool(exchange) => exchange.began(),
             Source::Foreign(_) => Some(lent),
         }
     }
@@ -134,7 +134,12 @@ pub fn watch_left(exchange: Arc<Exchange>) {
     }
     tokio::spawn(async move {
         let over = poll_fn(|cx| exchange.poll_over(cx));
-        if tokio::time::timeout(timeout, over).await.is_err() {
+        let began = exchange.began().unwrap_or_else(std::time::Instant::now);
+        let deadline = began + timeout;
+        if tokio::time::timeout_at(deadline.into(), over)
+            .await
+            .is_err()
+        {
             exchange.end_worker("its script ran longer than request_terminate_timeout");
         }
     });

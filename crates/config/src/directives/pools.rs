@@ -199,8 +199,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "seconds",
         takes: "a duration of at most 366 days such as \"30s\"",
         needs: Needs::Live,
-        doc: "How long a script may run before its worker is ended and the client gets a 504. \
-              0 means for ever.",
+        doc: "How long a script may run before its worker is ended and the client gets a 504, \
+              also when the client has left. A script that goes on after \
+              fastcgi_finish_request() is not ended, as in php-fpm by default. 0 means for ever.",
         example: "\"30s\"",
         read: |pool, value| {
             pool.request_terminate_timeout = value.duration()?;

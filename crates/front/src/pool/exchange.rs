@@ -83,6 +83,8 @@ struct State {
     /// When it was first and last seen to wait behind another request.
     waits_since: Option<Instant>,
     waited_until: Option<Instant>,
+    /// When a worker was last given it.
+    lent_at: Option<Instant>,
     answer: Vec<u8>,
     ended: Option<Ended>,
     /// Nobody waits for the answer any more.
@@ -156,6 +158,7 @@ impl Exchange {
         );
         state.sent = sent;
         state.was_lent = true;
+        state.lent_at = Some(Instant::now());
         if state.left {
             link.leave(&lent);
         }
@@ -282,19 +285,19 @@ impl Exchange {
         Some(now - *state.waits_since.get_or_insert(now))
     }
 
-    /// When its script began at the earliest, if it runs: `lent`, or when it was last seen to
-    /// wait behind another. Now, if it has not begun; nothing when it has ended.
-    pub fn began(&self, lent: Instant) -> Option<Instant> {
+    /// When its script began at the earliest, if it runs: when it was lent, or when it was last
+    /// seen to wait behind another. Now, if it has not begun; nothing when it has ended.
+    pub fn began(&self) -> Option<Instant> {
         let state = self.lock();
         if state.ended.is_some() {
             return None;
         }
-        match &state.lent {
-            Some(at) if self.pool.link().progress(at) != Ok(Began::NotYet) => {
-                Some(state.waited_until.map_or(lent, |waited| waited.max(lent)))
-            }
-            _ => Some(Instant::now()),
-        }
+        let running = state
+            .lent
+            .as_ref()
+            .is_some_and(|lent| self.pool.link().progress(lent) != Ok(Began::NotYet));
+        let known = state.lent_at.max(state.waited_until).filter(|_| running);
+        Some(known.unwrap_or_else(Instant::now))
     }
 
     /// Where it is, if a worker has it.
