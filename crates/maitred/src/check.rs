@@ -9,6 +9,11 @@ use crate::{EXIT_SUCCESS, refuse};
 pub fn check(check: &Check) -> ExitCode {
     match maitred_config::load(&check.config) {
         Ok(config) => {
+            let mistakes = maitred_supervisor::check(&config);
+            if !mistakes.is_empty() {
+                let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+                return refuse(&lines.join("\n"));
+            }
             let (sites, pools) = (config.sites.len(), config.pools.len());
             let file = check.config.display();
             println!(

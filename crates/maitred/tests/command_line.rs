@@ -158,6 +158,22 @@ fn a_pool_of_a_user_who_does_not_exist_exits_with_2() {
 }
 
 #[test]
+fn check_says_what_this_machine_lacks() {
+    let folder = site();
+    let text = "access_log = \"/nonexistent/a.log\"\n[pools.www]\nuser = \"nobodyx\"\n\
+                [[sites]]\nroot = \".\"\n";
+    std::fs::write(folder.path().join("maitred.toml"), text).expect("a file can be written");
+    let output = maitred(&["check", "--config", "maitred.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    let said = said(&output);
+    assert!(said.contains("user `nobodyx` does not exist"), "{said}");
+    assert!(
+        said.contains("access_log /nonexistent/a.log cannot be written"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_program_without_its_php_host_exits_with_1_and_says_which_file_is_missing() {
     let folder = site();
     let alone = folder.path().join("maitred");

@@ -10,6 +10,15 @@ use crate::error::Error;
 /// Who PHP runs as where nobody says so and the document root is root's.
 const DEFAULT_USER: &str = "www-data";
 
+/// What of a configuration asks this machine for somebody it does not have, all of it.
+pub fn mistakes(config: &Config) -> Vec<Error> {
+    let pools = config.pools.iter().map(|pool| of_pool(pool, config));
+    pools
+        .chain([of_front(config)])
+        .filter_map(Result::err)
+        .collect()
+}
+
 /// Whom the front has to become; none: it stays who we are.
 ///
 /// # Errors
@@ -64,7 +73,7 @@ fn of_root(pool: &Pool, config: &Config) -> Result<Identity, Error> {
 fn look_up(pool: &Pool, user: &str) -> Result<Identity, Error> {
     users::look_up(user, pool.group.as_deref()).map_err(|why| {
         Error::Configuration(format!(
-            "pool `{}`: {why}; set `user` to one that does",
+            "pool `{}`: {why}; set `user` and `group` to ones that do",
             pool.name
         ))
     })
@@ -117,8 +126,8 @@ mod tests {
         assert!(error.is_configuration());
         assert_eq!(
             error.to_string(),
-            "pool `www`: user `nobody-of-this-name` does not exist on this machine; set `user` to \
-             one that does"
+            "pool `www`: user `nobody-of-this-name` does not exist on this machine; set `user` and \
+             `group` to ones that do"
         );
     }
 

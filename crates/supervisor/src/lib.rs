@@ -63,6 +63,14 @@ pub fn serve(config: Config, log_level: &str) -> Result<i32, Error> {
     Ok(Supervisor::new(plan, signals, voices).run())
 }
 
+/// What is wrong with a configuration on this machine, beside what its text says: users that do
+/// not exist or may not be taken on, and logs that have no folder.
+pub fn check(config: &Config) -> Vec<Error> {
+    let mut mistakes = identity::mistakes(config);
+    mistakes.extend(words::log_mistakes(config));
+    mistakes
+}
+
 /// A name for a process we start, padded so that there is room for every title it may take: a
 /// title is written over the arguments and the environment it was started with.
 fn roomy_name(title: &str) -> std::ffi::OsString {

@@ -125,13 +125,28 @@ mod tests {
     fn whoever_holds_the_port_is_named_in_the_error() {
         let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = held.local_addr().unwrap();
+        rustix::io::fcntl_setfd(&held, rustix::io::FdFlags::empty()).unwrap();
+        let mut holder = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
         let error = open(&[address], 2).unwrap_err();
+        holder.kill().unwrap();
+        holder.wait().unwrap();
         let sentence = error.to_string();
         assert!(sentence.starts_with(&address.to_string()), "{sentence}");
         assert!(
-            sentence.contains(&format!("(process {})", std::process::id())),
+            sentence.contains(&format!("sleep (process {})", holder.id())),
             "{sentence}"
         );
+    }
+
+    #[test]
+    fn ipv6_leaves_ipv4_alone_where_both_are_asked_for() {
+        let (four, six) = ("0.0.0.0:80".parse().unwrap(), "[::]:80".parse().unwrap());
+        assert!(is_only_ipv6(six, &[four, six]));
+        assert!(!is_only_ipv6(six, &[six, "0.0.0.0:81".parse().unwrap()]));
+        assert!(!is_only_ipv6(four, &[four, six]));
     }
 
     #[test]

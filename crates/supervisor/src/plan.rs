@@ -66,6 +66,9 @@ impl Plan {
     /// # Errors
     /// What the configuration asks for and cannot be had here.
     pub fn make(config: Config, log_level: &str) -> Result<Plan, Error> {
+        if let Some(mistake) = crate::check(&config).into_iter().next() {
+            return Err(mistake);
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let cores = u32::try_from(cores).unwrap_or(u32::MAX);
         let threads = if config.front_threads == 0 {

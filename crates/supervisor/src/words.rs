@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-use maitred_config::LogTarget;
+use maitred_config::{Config, LogTarget};
 
 use crate::error::Error;
 
@@ -14,6 +14,28 @@ const MAX_QUOTED_CHARS: usize = 500;
 
 /// Mode of a log file that we make: tenants have no business in it.
 const LOG_MODE: u32 = 0o640;
+
+/// Logs whose folder is not there.
+pub fn log_mistakes(config: &Config) -> Vec<Error> {
+    let logs = [
+        ("error_log", Some(&config.error_log)),
+        ("access_log", config.access_log.as_ref()),
+    ];
+    logs.into_iter()
+        .filter_map(|(setting, log)| match log {
+            Some(LogTarget::File(path)) => Some((setting, path)),
+            _ => None,
+        })
+        .filter(|(_, path)| !path.parent().is_some_and(std::path::Path::is_dir))
+        .map(|(setting, path)| {
+            Error::Configuration(format!(
+                "{setting} {} cannot be written: its folder does not exist; make it, or correct \
+                 {setting}",
+                path.display()
+            ))
+        })
+        .collect()
+}
 
 /// The standard error output that the server was started with.
 #[derive(Debug)]
