@@ -9,6 +9,7 @@ mod adopt;
 mod apply;
 mod backoff;
 mod error;
+mod growth;
 mod identity;
 mod life;
 mod limits;

@@ -41,7 +41,7 @@ pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> PoolStatus {
     let active = i64::from(board.active.load(Relaxed));
     PoolStatus {
         pool: settings.pool.clone(),
-        process_manager: "static".to_owned(),
+        process_manager: settings.process_manager.clone(),
         start_time: signed(opened),
         start_since: signed(seconds.saturating_sub(opened)),
         accepted_conn: signed(board.accepted.load(Relaxed)),
