@@ -212,6 +212,23 @@ fn a_worker_whose_script_made_it_deaf_to_the_request_to_leave_leaves_all_the_sam
     server.stop();
 }
 
+#[test]
+fn an_ondemand_pool_whose_php_cannot_start_says_why_and_harms_nobody_else() {
+    let root = site();
+    maitred_tests::server::write_file(root.path(), "plain.txt", b"plain");
+    let server = ondemand(root.path(), 2)
+        .pool("php = \"5.3\"")
+        .pool("request_queue_timeout = \"1s\"")
+        .start();
+    assert_eq!(http::get(server.address(), "/hello.php").status, 503);
+    server.expect_log(0, "pool `www` asks for PHP 5.3");
+    assert_eq!(http::get(server.address(), "/plain.txt").text(), "plain");
+    wait::until_true("the zygote not to be tried any more", || {
+        server.zygote().is_none()
+    });
+    server.stop();
+}
+
 /// Runs a load on a server, does harm in the middle, and sees it served again.
 fn under_load(server: &Server, harm: impl Fn(&Server) -> Vec<Process>) -> u64 {
     let load = Load::start(server.address(), CONNECTIONS);

@@ -27,6 +27,8 @@ pub struct Growth {
 #[derive(Debug)]
 struct Rate {
     most: usize,
+    /// Workers that may be ordered besides: those of the start.
+    free: u32,
     /// When the last `most` workers were ordered.
     orders: VecDeque<Moment>,
 }
@@ -48,6 +50,7 @@ impl Growth {
             wanted: start,
             rate: bounded.then(|| Rate {
                 most: (pool.max_spawn_rate as usize).max(1),
+                free: start.min(limit),
                 orders: VecDeque::new(),
             }),
             zygote_rest: ondemand.then_some(pool.process_idle_timeout),
@@ -67,20 +70,24 @@ impl Growth {
     /// When the next worker may be ordered; a moment that has passed: now.
     pub fn next_order(&self) -> Moment {
         match &self.rate {
-            Some(Rate { most, orders }) if orders.len() >= *most => orders
-                .front()
-                .map_or(Moment::ZERO, |first| *first + RATE_PERIOD),
+            Some(rate) if rate.free == 0 && rate.orders.len() >= rate.most => {
+                let first = rate.orders.front();
+                first.map_or(Moment::ZERO, |first| *first + RATE_PERIOD)
+            }
             Some(_) | None => Moment::ZERO,
         }
     }
 
     /// A worker has been ordered.
     pub fn ordered(&mut self, now: Moment) {
-        if let Some(Rate { most, orders }) = &mut self.rate {
-            orders.push_back(now);
-            if orders.len() > *most {
-                orders.pop_front();
-            }
+        let Some(rate) = &mut self.rate else { return };
+        if rate.free > 0 {
+            rate.free -= 1;
+            return;
+        }
+        rate.orders.push_back(now);
+        if rate.orders.len() > rate.most {
+            rate.orders.pop_front();
         }
     }
 

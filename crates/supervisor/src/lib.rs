@@ -19,6 +19,7 @@ mod peer;
 mod phase;
 mod plan;
 mod pool;
+mod reason;
 mod run;
 mod words;
 

@@ -8,8 +8,9 @@
 //!     ╰───────────────────────┴─────────────────────┴────────────────────╯
 //! ```
 //!
-//! How many seats are to be taken, [`Growth`] says; the front says when a worker has nothing to do
-//! any more, which is then asked to leave. Every order carries an incarnation of its own, so that whatever comes late is known for late.
+//! How many seats are to be taken, [`Growth`] says; the front says which worker has had nothing to
+//! do for long, and that one is asked to leave. Every order carries an incarnation of its own, so
+//! that whatever comes late is known for late.
 
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::backoff::Backoff;
 use crate::growth::Growth;
 use crate::life::{Life, Step};
 use crate::limits::{EARLY_DEATH, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
+pub use crate::reason::Reason;
 
 /// What happened to a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,37 +97,6 @@ pub enum Action {
         how: HowEnded,
         retry: Duration,
     },
-}
-
-/// Why a zygote has to go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// PHP was not running within [`ZYGOTE_START`].
-    SlowStart,
-    /// It did not leave within [`LEAVE`] after it was asked to.
-    SlowEnd,
-    /// An order was not carried out within [`WORKER_SPAWN`].
-    SlowFork,
-    /// It said what nobody asked, or named a process that is not its own.
-    BrokeRules,
-    /// It said itself that PHP cannot start.
-    StartFailed,
-}
-
-impl std::fmt::Display for Reason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Reason::SlowStart => {
-                write!(f, "PHP was not running after {} s", ZYGOTE_START.as_secs())
-            }
-            Reason::SlowEnd => f.write_str("it did not leave when it was asked to"),
-            Reason::SlowFork => {
-                write!(f, "it made no worker within {} s", WORKER_SPAWN.as_secs())
-            }
-            Reason::BrokeRules => f.write_str("it did not keep to the rules of its channel"),
-            Reason::StartFailed => f.write_str("PHP could not start"),
-        }
-    }
 }
 
 /// A worker that sits in a seat.

@@ -11,15 +11,16 @@ use crate::limits::{BACKOFF_FIRST, BACKOFF_LONGEST};
 
 const SEATS: u32 = 4;
 
-/// `max_spawn_rate` and `process_idle_timeout` in the invented world.
+/// `max_spawn_rate`, `start_servers` and `process_idle_timeout` in the invented world.
 const RATE: usize = 3;
+const START: u32 = 2;
 const REST: Duration = Duration::from_secs(2);
 
 fn growth(pm: ProcessManager) -> Growth {
     let config = Config::for_directory("/".as_ref(), Vec::new(), Some(SEATS)).unwrap();
     let pool = maitred_config::Pool {
         pm,
-        start_servers: Some(2),
+        start_servers: Some(START),
         min_spare_servers: Some(1),
         max_spare_servers: Some(3),
         max_spawn_rate: u32::try_from(RATE).unwrap(),
@@ -102,7 +103,12 @@ impl World {
                 assert!(incarnation > last, "incarnation {incarnation} after {last}");
                 let recent = |fill: &&Moment| **fill + Duration::from_secs(1) > self.now;
                 let recent = self.fills.iter().filter(recent).count();
-                assert!(self.pm == ProcessManager::Static || recent < RATE);
+                let start = match self.pm {
+                    ProcessManager::Static => usize::MAX - RATE,
+                    ProcessManager::Dynamic => START as usize,
+                    ProcessManager::Ondemand => 0,
+                };
+                assert!(recent < RATE + start, "{recent} workers in a second");
                 self.fills.push(self.now);
                 self.orders.push((seat, incarnation));
             }

@@ -108,7 +108,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         takes: "a whole number from 1 to 10000",
         needs: Needs::Live,
         doc: "Most workers that a dynamic or ondemand pool starts within any one second, \
-              `start_servers` included. Up to that number they are started at once: unlike \
+              besides `start_servers`. Up to that number they are started at once: unlike \
               php-fpm, which doubles what it starts from second to second until it comes to this \
               rate, and heeds it in dynamic pools only.",
         example: "64",

@@ -46,6 +46,11 @@ impl Bounds {
     fn needs(self, busy: usize, waiting: usize) -> usize {
         (busy + waiting + self.min_spare).min(self.limit)
     }
+
+    /// Whether to ask for workers: more are needed than there are, and than were asked for.
+    fn asks(self, needs: usize, open: usize, told: usize) -> bool {
+        needs > open && needs > told
+    }
 }
 
 impl Growth {
@@ -90,8 +95,8 @@ impl Pool {
         let Some(growth) = &self.growth else { return };
         let waiting = queue.waiting() + more;
         let needs = growth.bounds.needs(queue.busy(), waiting);
-        let asked = growth.told.load(Ordering::Relaxed) as usize;
-        if needs > queue.open_seats() && needs > asked {
+        let told = growth.told.load(Ordering::Relaxed) as usize;
+        if growth.bounds.asks(needs, queue.open_seats(), told) {
             self.tell_wanted(growth, needs);
         }
         let full = queue.open_seats() >= growth.bounds.limit;
@@ -253,9 +258,25 @@ mod tests {
         assert_eq!(dynamic().needs(2, 1), 5);
     }
 
+    #[test]
+    fn what_was_asked_for_is_not_asked_for_again() {
+        let (mut queue, bounds) = (opened(0), ondemand(2));
+        let (mut told, mut asked) = (0, Vec::new());
+        for item in 0..20 {
+            queue.submit(item, ONE);
+            let needs = bounds.needs(queue.busy(), queue.waiting());
+            if bounds.asks(needs, queue.open_seats(), told) {
+                told = needs;
+                asked.push(needs);
+            }
+        }
+        assert_eq!(asked, [1, 2, 3, 4, 5, 6], "no further than the limit");
+    }
+
     #[derive(Debug, Clone)]
     enum Step {
         Submit,
+        Die { seat: u32 },
         Finish { nth: usize },
         Open,
         Look,
@@ -264,6 +285,7 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             3 => Just(Step::Submit),
+            1 => (0..SEATS).prop_map(|seat| Step::Die { seat }),
             3 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
             2 => Just(Step::Open),
             2 => Just(Step::Look),
@@ -272,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_busy_worker_goes_and_no_more_go_than_may(
+        fn no_busy_worker_goes_and_who_waits_has_a_worker_coming(
             spares in any::<bool>(),
             steps in proptest::collection::vec(step(), 1..200),
         ) {
@@ -280,9 +302,13 @@ mod tests {
             let mut queue = opened(0);
             let mut incarnations = [0; SEATS as usize];
             let mut placed: Vec<Place> = Vec::new();
-            let mut next_item = 0;
+            let (mut next_item, mut told) = (0, 0);
             for step in steps {
                 match step {
+                    Step::Die { seat } => {
+                        queue.close(seat, incarnations[seat as usize]);
+                        placed.retain(|place| place.seat != seat);
+                    }
                     Step::Submit => {
                         next_item += 1;
                         if let Submitted::Placed(place) = queue.submit(next_item, ONE) {
@@ -306,6 +332,7 @@ mod tests {
                         }
                     }
                     Step::Look => {
+                        told = told.min(bounds.needs(queue.busy(), queue.waiting()));
                         let idle = queue.open_seats() - queue.busy();
                         if let Some((seat, _)) = look(&mut queue, bounds) {
                             prop_assert!(idle > bounds.max_spare);
@@ -317,7 +344,13 @@ mod tests {
                 }
                 prop_assert_eq!(queue.busy(), placed.len());
                 let needs = bounds.needs(queue.busy(), queue.waiting());
-                prop_assert!(needs <= bounds.limit && needs >= queue.busy().min(bounds.limit));
+                if bounds.asks(needs, queue.open_seats(), told) {
+                    told = needs;
+                }
+                // The supervisor sees to it that as many come as it was told of.
+                let coming = told.max(queue.open_seats());
+                let all_served = coming >= queue.busy() + queue.waiting();
+                prop_assert!(all_served || coming == bounds.limit, "a request waits for nobody");
             }
         }
     }
