@@ -89,6 +89,7 @@ pub struct Setup {
     root: PathBuf,
     hosts: Vec<String>,
     served_by: String,
+    pm: String,
     workers: u32,
     top: Vec<String>,
     pool: Vec<String>,
@@ -103,6 +104,7 @@ impl Setup {
             root: root.to_path_buf(),
             hosts: Vec::new(),
             served_by: "pool = \"www\"".into(),
+            pm: "static".into(),
             workers: 2,
             top: Vec::new(),
             pool: Vec::new(),
@@ -111,7 +113,13 @@ impl Setup {
         }
     }
 
-    /// Sets the number of workers (`max_children` of a static pool).
+    /// Sets how the pool grows (`pm`); without, it is static.
+    pub fn pm(mut self, pm: &str) -> Self {
+        self.pm = pm.into();
+        self
+    }
+
+    /// Sets the number of workers (`max_children`, which a static pool always has).
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = workers;
         self
@@ -160,8 +168,8 @@ impl Setup {
         }
         let _ = write!(
             text,
-            "\n[pools.www]\npm = \"static\"\nmax_children = {}\n",
-            self.workers
+            "\n[pools.www]\npm = {:?}\nmax_children = {}\n",
+            self.pm, self.workers
         );
         for line in &self.pool {
             let _ = writeln!(text, "{line}");

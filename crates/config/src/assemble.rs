@@ -13,6 +13,7 @@ use crate::directives::{pools, sites, top};
 use crate::host::Host;
 use crate::mistakes::{Fault, quoted};
 use crate::settings::{Config, Destination, IMPLICIT_POOL, Pool, Site};
+use crate::spares::settle_spares;
 
 /// Longest name of a pool in bytes: it is part of the titles of processes.
 const MAX_POOL_NAME_BYTES: usize = 32;
@@ -106,6 +107,7 @@ fn read_pools(value: &Spanned<DeValue<'_>>, base: &Path, faults: &mut Vec<Fault>
         let section = format!("in [pools.{}]", quoted(name));
         let wrong = read_table(pools::DIRECTIVES, &[], &section, settings, base, &mut pool);
         faults.extend(wrong);
+        faults.extend(settle_spares(&mut pool, settings));
         pools.push(pool);
     }
     pools

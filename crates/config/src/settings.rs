@@ -21,6 +21,8 @@ pub(crate) const IMPLICIT_POOL: &str = "www";
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const DEFAULT_FRONT_USER: &str = "www-data";
+const DEFAULT_MAX_SPAWN_RATE: u32 = 32;
+const DEFAULT_PROCESS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_REQUEST_QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_REQUEST_QUEUE_LENGTH: u32 = 1000;
 const DEFAULT_SPOOL_LIMIT_BYTES: u64 = 1 << 30;
@@ -89,6 +91,27 @@ pub enum AccessLogFormat {
 pub enum ProcessManager {
     /// Always `max_children` of them.
     Static,
+    /// As many as have something to do, and `min_spare_servers` more.
+    Dynamic,
+    /// As many as have something to do.
+    Ondemand,
+}
+
+impl ProcessManager {
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProcessManager::Static => "static",
+            ProcessManager::Dynamic => "dynamic",
+            ProcessManager::Ondemand => "ondemand",
+        }
+    }
+}
+
+impl std::fmt::Display for ProcessManager {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(self.name())
+    }
 }
 
 /// A set of workers with one configuration.
@@ -100,6 +123,16 @@ pub struct Pool {
     pub pm: ProcessManager,
     /// Most workers; `None` is two per core.
     pub max_children: Option<u32>,
+    /// Workers of a dynamic pool at its start; always set once a dynamic pool has been checked.
+    pub start_servers: Option<u32>,
+    /// Fewest idle workers of a dynamic pool; set as `start_servers` is.
+    pub min_spare_servers: Option<u32>,
+    /// Most idle workers of a dynamic pool; set as `start_servers` is.
+    pub max_spare_servers: Option<u32>,
+    /// Most workers that a dynamic or ondemand pool starts within any one second.
+    pub max_spawn_rate: u32,
+    /// How long a worker of an ondemand pool stays that has nothing to do.
+    pub process_idle_timeout: Duration,
     /// User of the zygote and the workers, by name or number, if set.
     pub user: Option<String>,
     /// Group of the zygote and the workers, by name or number, if set.
@@ -232,7 +265,7 @@ impl Config {
         }
     }
 
-    /// This configuration with `workers` workers in every pool.
+    /// This configuration with `workers` workers in every pool, always.
     ///
     /// # Errors
     /// `workers` is not from 1 to [`MAX_CHILDREN_PER_POOL`].
@@ -242,6 +275,7 @@ impl Config {
             return Err(Mistakes::about(Path::new("--workers"), sentence));
         }
         for pool in &mut self.pools {
+            pool.pm = ProcessManager::Static;
             pool.max_children = Some(workers);
         }
         Ok(self)
@@ -260,6 +294,11 @@ impl Pool {
             name: name.to_owned(),
             pm: ProcessManager::Static,
             max_children: None,
+            start_servers: None,
+            min_spare_servers: None,
+            max_spare_servers: None,
+            max_spawn_rate: DEFAULT_MAX_SPAWN_RATE,
+            process_idle_timeout: DEFAULT_PROCESS_IDLE_TIMEOUT,
             user: None,
             group: None,
             php: None,

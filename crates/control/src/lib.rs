@@ -91,6 +91,23 @@ pub enum FromFront {
         /// The script it ran.
         script: String,
     },
+    /// How many workers a pool needs now that may grow. Said at once when it needs more than it
+    /// has, at most once a second when it needs fewer; nothing is said while the last word holds.
+    Wanted {
+        /// Name of the pool.
+        pool: String,
+        /// How many, those included that it has.
+        workers: u32,
+    },
+    /// A seat's worker has had nothing to do for long and gets no further request: it is to end.
+    SeatRetired {
+        /// Name of the pool.
+        pool: String,
+        /// Its seat.
+        seat: Seat,
+        /// Which worker of that seat; another one there now is left alone.
+        incarnation: Incarnation,
+    },
     /// Nothing is in hand any more.
     Drained,
 }
@@ -150,6 +167,8 @@ pub enum FromZygote {
 pub struct ZygoteSettings {
     /// Name of the pool.
     pub pool: String,
+    /// How its number of workers is decided (`pm`), for the status functions.
+    pub process_manager: String,
     /// The supervisor's process id: the workers' parent.
     pub supervisor: i32,
     /// Whom to become before PHP starts.

@@ -19,8 +19,8 @@ use tokio::io::unix::AsyncFd;
 
 use crate::access::AccessLog;
 use crate::connection::{Connection, NoHead};
-use crate::pool::Pool;
 use crate::pool::local::{self, Inbox, Paced};
+use crate::pool::{Pool, growth};
 use crate::request::{self, After};
 use crate::shared::{Shared, Thread};
 use crate::supervisor::Supervisor;
@@ -293,6 +293,9 @@ fn serve_thread(
             for (order, fds) in seats {
                 follow(&shared, order, fds);
             }
+            for pool in &shared.pools {
+                tokio::spawn(growth::tend(pool.clone()));
+            }
             tokio::spawn(follow_orders(thread.clone()));
             shared.supervisor.report(&FromFront::Listening);
         }
@@ -379,10 +382,14 @@ fn follow(shared: &Arc<Shared>, order: ToFront, fds: Vec<OwnedFd>) {
             pool,
             seat,
             incarnation,
-            ..
+            pid,
         } => {
-            if let (Some(pool), Some(pidfd)) = (shared.pool(&pool), fds.into_iter().next()) {
-                tokio::spawn(watch_seat(pool.clone(), seat, incarnation, pidfd));
+            if let (Some(pool), Some(pidfd)) = (shared.pool(&pool).cloned(), fds.into_iter().next())
+            {
+                tokio::spawn(async move {
+                    watch_seat(&pool, seat, incarnation, pidfd).await;
+                    pool.forget_pid(seat, pid);
+                });
             }
         }
         other => tracing::error!("an order came too late: {other:?}"),
@@ -390,7 +397,7 @@ fn follow(shared: &Arc<Shared>, order: ToFront, fds: Vec<OwnedFd>) {
 }
 
 /// Opens a seat for the life of its worker.
-async fn watch_seat(pool: Arc<Pool>, seat: u32, incarnation: u32, pidfd: OwnedFd) {
+async fn watch_seat(pool: &Arc<Pool>, seat: u32, incarnation: u32, pidfd: OwnedFd) {
     match readable(pidfd) {
         Ok(pidfd) => {
             pool.seat_opened(seat, incarnation);

@@ -22,11 +22,14 @@ impl Supervisor {
         &self.channel
     }
 
-    /// Sends a report. A supervisor that cannot take it any more is about to end us anyway.
-    pub fn report(&self, report: &FromFront) {
-        if let Err(error) = say(&self.channel, report, &[]) {
+    /// Sends a report; false when the supervisor did not take it. One that cannot take any more is
+    /// about to end us anyway.
+    pub fn report(&self, report: &FromFront) -> bool {
+        let said = say(&self.channel, report, &[]);
+        if let Err(error) = &said {
             tracing::warn!("the supervisor did not take a report: {error}");
         }
+        said.is_ok()
     }
 
     /// Takes the next order.

@@ -70,6 +70,11 @@ impl Supervisor {
         match action {
             Action::StartZygote => self.start_zygote(index),
             Action::KillZygote(reason) => self.kill_zygote(index, reason),
+            Action::DismissZygote => {
+                if let Some(zygote) = &self.pools[index].zygote {
+                    zygote.peer.signal(Signal::SIGTERM);
+                }
+            }
             Action::Fill { seat, incarnation } => {
                 if let Some(zygote) = &mut self.pools[index].zygote {
                     zygote
@@ -99,6 +104,11 @@ impl Supervisor {
                 if let Some(pidfd) = self.pools[index].workers.get(&pid) {
                     // A failure means that it has gone.
                     let _ = signals::send_to(pidfd.as_fd(), Signal::SIGKILL);
+                }
+            }
+            Action::DismissWorker { pid } => {
+                if let Some(pidfd) = self.pools[index].workers.get(&pid) {
+                    let _ = signals::send_to(pidfd.as_fd(), Signal::SIGTERM);
                 }
             }
             Action::Report {
@@ -199,7 +209,7 @@ impl Supervisor {
     }
 
     pub(crate) fn zygote_reaped(&mut self, index: usize, how: HowEnded) {
-        if self.phase.wants_workers() {
+        if self.phase.wants_workers() && !self.pools[index].pool.zygote_leaves() {
             let pool = self.name(index);
             self.fail(&format!(
                 "the zygote of pool `{pool}` {how}; its workers go on serving"
@@ -318,6 +328,9 @@ impl Supervisor {
         self.front.life.ended(self.now());
         if self.phase.wants_front() {
             self.fail(&format!("the front {how}"));
+        }
+        for index in 0..self.pools.len() {
+            self.pool_event(index, pool::Event::Wanted { workers: 0 });
         }
         self.phase_event(phase::Event::Drained);
     }

@@ -5,13 +5,15 @@
 //!   Absent ─────────▶ Starting ───────────▶ Up
 //!     ▲                  │ too late          │ broke the rules
 //!     │                  ▼                   │
-//!     ├──── ended ──── Ending ◀──────────────┘      (Starting and Up may end by themselves, too)
+//!     ├──── ended ──── Ending ◀──────────────┤      (Starting and Up may end by themselves, too)
+//!     │                  ▲ too late          │ not needed
+//!     ╰──── ended ──── Leaving ◀─────────────╯
 //! ```
 
 use std::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::limits::{EARLY_DEATH, Moment};
+use crate::limits::{EARLY_DEATH, LEAVE, Moment};
 
 /// What is to be done with the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,7 @@ enum State {
     Absent { not_before: Moment },
     Starting { deadline: Moment },
     Up { since: Moment },
+    Leaving { deadline: Moment },
     Ending { up_since: Option<Moment> },
 }
 
@@ -60,6 +63,25 @@ impl Life {
         matches!(self.state, State::Up { .. })
     }
 
+    /// Whether there is none, and none is being started.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.state, State::Absent { .. })
+    }
+
+    /// Whether it was asked to leave.
+    pub fn is_leaving(&self) -> bool {
+        matches!(self.state, State::Leaving { .. })
+    }
+
+    /// It was asked to leave because nobody needs it. One that stays is killed after [`LEAVE`].
+    pub fn dismiss(&mut self, now: Moment) {
+        if self.is_up() {
+            self.state = State::Leaving {
+                deadline: now + LEAVE,
+            };
+        }
+    }
+
     /// What is due now. The step counts as taken.
     pub fn due(&mut self, now: Moment) -> Option<Step> {
         match self.state {
@@ -69,10 +91,13 @@ impl Life {
                 };
                 Some(Step::Start)
             }
-            State::Starting { deadline } if deadline <= now => self.give_up(),
+            State::Starting { deadline } | State::Leaving { deadline } if deadline <= now => {
+                self.give_up()
+            }
             State::Absent { .. }
             | State::Starting { .. }
             | State::Up { .. }
+            | State::Leaving { .. }
             | State::Ending { .. } => None,
         }
     }
@@ -87,14 +112,17 @@ impl Life {
                 self.state = State::Up { since: now };
                 Ok(())
             }
-            State::Absent { .. } | State::Up { .. } | State::Ending { .. } => Err(OutOfTurn),
+            State::Absent { .. }
+            | State::Up { .. }
+            | State::Leaving { .. }
+            | State::Ending { .. } => Err(OutOfTurn),
         }
     }
 
     /// It broke the rules, or is stuck: it has to go.
     pub fn give_up(&mut self) -> Option<Step> {
         match self.state {
-            State::Starting { .. } => {
+            State::Starting { .. } | State::Leaving { .. } => {
                 self.state = State::Ending { up_since: None };
                 Some(Step::Kill)
             }
@@ -116,6 +144,7 @@ impl Life {
                 self.backoff.succeeded();
                 now
             }
+            State::Leaving { .. } => now,
             State::Ending {
                 up_since: Some(since),
             } if now >= since + EARLY_DEATH => {
@@ -134,7 +163,7 @@ impl Life {
     pub fn deadline(&self) -> Option<Moment> {
         match self.state {
             State::Absent { not_before } => Some(not_before),
-            State::Starting { deadline } => Some(deadline),
+            State::Starting { deadline } | State::Leaving { deadline } => Some(deadline),
             State::Up { .. } | State::Ending { .. } => None,
         }
     }

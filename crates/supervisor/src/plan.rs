@@ -11,6 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::LOG_VARIABLE;
 use crate::error::Error;
+use crate::growth::Growth;
 use crate::identity;
 use crate::listen::{self, Listener};
 use crate::words::Terminal;
@@ -50,6 +51,8 @@ pub struct Plan {
 pub struct PoolPlan {
     /// What its zygote is told.
     pub settings: ZygoteSettings,
+    /// Its settings.
+    pub pool: Pool,
     /// The PHP version it asks for, as `8.2`.
     pub php: Option<String>,
     /// User id of its workers.
@@ -102,6 +105,11 @@ impl Plan {
 }
 
 impl PoolPlan {
+    /// How the pool grows.
+    pub fn growth(&self) -> Growth {
+        Growth::of(&self.pool, self.settings.seats)
+    }
+
     fn make(pool: &Pool, config: &Config, cores: u32, threads: u32) -> Result<PoolPlan, Error> {
         let identity = identity::of_pool(pool, config)?;
         let uid = identity
@@ -121,6 +129,7 @@ impl PoolPlan {
         let settings = settings(pool, seats, identity);
         Ok(PoolPlan {
             settings,
+            pool: pool.clone(),
             php: pool.php.clone(),
             uid,
             memory,
@@ -132,6 +141,7 @@ impl PoolPlan {
 fn settings(pool: &Pool, seats: u32, identity: Option<Identity>) -> ZygoteSettings {
     ZygoteSettings {
         pool: pool.name.clone(),
+        process_manager: pool.pm.to_string(),
         supervisor: i32::try_from(std::process::id()).unwrap_or(0),
         identity,
         php_ini: pool.php_ini.clone(),

@@ -8,7 +8,9 @@
 //!     ╰───────────────────────┴─────────────────────┴────────────────────╯
 //! ```
 //!
-//! Every order carries an incarnation of its own, so that whatever comes late is known for late.
+//! How many seats are to be taken, [`Growth`] says; the front says which worker has had nothing to
+//! do for long, and that one is asked to leave. Every order carries an incarnation of its own, so
+//! that whatever comes late is known for late.
 
 use std::time::Duration;
 
@@ -16,8 +18,10 @@ use maitred_control::{Incarnation, Seat, exit};
 use maitred_os::fork::HowEnded;
 
 use crate::backoff::Backoff;
+use crate::growth::Growth;
 use crate::life::{Life, Step};
-use crate::limits::{EARLY_DEATH, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
+use crate::limits::{EARLY_DEATH, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
+pub use crate::reason::Reason;
 
 /// What happened to a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +54,13 @@ pub enum Event {
         seat: Seat,
         incarnation: Incarnation,
     },
+    /// The front says how many workers are needed; 0 also for a front that has gone.
+    Wanted { workers: u32 },
+    /// The front gives a worker nothing more to do.
+    Retired {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
 }
 
 /// What is to be done for a pool.
@@ -59,6 +70,8 @@ pub enum Action {
     StartZygote,
     /// Kill the zygote.
     KillZygote(Reason),
+    /// Ask the zygote to leave: nobody needs it.
+    DismissZygote,
     /// Order the zygote to fill a seat.
     Fill {
         seat: Seat,
@@ -74,6 +87,8 @@ pub enum Action {
     },
     /// Kill this worker.
     KillWorker { pid: i32 },
+    /// Ask this worker, which has nothing to do, to leave.
+    DismissWorker { pid: i32 },
     /// Say in the log that a worker failed.
     Report {
         seat: Seat,
@@ -82,34 +97,6 @@ pub enum Action {
         how: HowEnded,
         retry: Duration,
     },
-}
-
-/// Why a zygote has to go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// PHP was not running within [`ZYGOTE_START`].
-    SlowStart,
-    /// An order was not carried out within [`WORKER_SPAWN`].
-    SlowFork,
-    /// It said what nobody asked, or named a process that is not its own.
-    BrokeRules,
-    /// It said itself that PHP cannot start.
-    StartFailed,
-}
-
-impl std::fmt::Display for Reason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Reason::SlowStart => {
-                write!(f, "PHP was not running after {} s", ZYGOTE_START.as_secs())
-            }
-            Reason::SlowFork => {
-                write!(f, "it made no worker within {} s", WORKER_SPAWN.as_secs())
-            }
-            Reason::BrokeRules => f.write_str("it did not keep to the rules of its channel"),
-            Reason::StartFailed => f.write_str("PHP could not start"),
-        }
-    }
 }
 
 /// A worker that sits in a seat.
@@ -129,6 +116,9 @@ pub struct Pool {
     zygote: Life,
     places: Vec<Place>,
     backoff: Backoff,
+    growth: Growth,
+    /// Since when the zygote has had no workers and nobody has asked for one.
+    unneeded_since: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -156,12 +146,14 @@ enum State {
         pid: i32,
         born: Moment,
         sentenced: bool,
+        /// When it is killed, if it was asked to leave and has not.
+        kill_at: Option<Moment>,
     },
 }
 
 impl Pool {
-    /// A pool of `seats` empty seats and no zygote.
-    pub fn new(seats: u32) -> Pool {
+    /// A pool of `seats` empty seats and no zygote, as many of which are filled as `growth` says.
+    pub fn new(seats: u32, growth: Growth) -> Pool {
         let empty = || Place {
             incarnation: 0,
             state: State::Empty {
@@ -172,6 +164,8 @@ impl Pool {
             zygote: Life::new(ZYGOTE_START),
             places: (0..seats).map(|_| empty()).collect(),
             backoff: Backoff::default(),
+            growth,
+            unneeded_since: None,
         }
     }
 
@@ -202,6 +196,10 @@ impl Pool {
             Event::EndWorker { seat, incarnation } => {
                 self.sentence(seat, incarnation, &mut actions);
             }
+            Event::Wanted { workers } => self.growth.want(workers),
+            Event::Retired { seat, incarnation } => {
+                self.retire(seat, incarnation, now, &mut actions);
+            }
         }
         self.due(now, &mut actions);
         actions
@@ -209,36 +207,84 @@ impl Pool {
 
     /// When something is due without anything happening before.
     pub fn deadline(&self) -> Option<Moment> {
-        let up = self.zygote.is_up();
         let places = self.places.iter().filter_map(|place| match place.state {
-            State::Empty { not_before } => up.then_some(not_before),
+            State::Empty { .. } => None,
             State::Ordered { deadline } => Some(deadline),
             State::Announced {
                 look_at, deadline, ..
             } => Some(look_at.min(deadline)),
-            State::Taken { .. } => None,
+            State::Taken { kill_at, .. } => kill_at,
         });
-        places.chain(self.zygote.deadline()).min()
+        let zygote = self.zygote.deadline().filter(|_| self.heeds_zygote());
+        let rest = self.unneeded_since.zip(self.growth.zygote_rest());
+        places
+            .chain(zygote)
+            .chain(rest.map(|(since, rest)| since + rest))
+            .chain(self.order_deadline())
+            .min()
     }
 
-    /// Whether a worker sits in every seat.
+    /// When [`Pool::order`] has something to order: as soon as fewer seats have to wait than lack
+    /// a worker.
+    fn order_deadline(&self) -> Option<Moment> {
+        let lacks = self.lacks();
+        if lacks == 0 || !self.zygote.is_up() {
+            return None;
+        }
+        let empty = self.places.iter().filter_map(|place| match place.state {
+            State::Empty { not_before } => Some(not_before),
+            State::Ordered { .. } | State::Announced { .. } | State::Taken { .. } => None,
+        });
+        let mut empty: Vec<Moment> = empty.collect();
+        empty.sort_unstable_by(|a, b| b.cmp(a));
+        let decisive = empty.get(lacks.min(empty.len()).checked_sub(1)?)?;
+        Some((*decisive).max(self.growth.next_order()))
+    }
+
+    /// Whether there are as many workers as there are to be.
     pub fn is_full(&self) -> bool {
-        self.places
-            .iter()
-            .all(|place| matches!(place.state, State::Taken { .. }))
+        self.seated().count() >= self.growth.wants()
     }
 
-    /// The workers that are known to be our children.
+    /// Whether the zygote was asked to leave.
+    pub fn zygote_leaves(&self) -> bool {
+        self.zygote.is_leaving()
+    }
+
+    /// How many workers there are too few, those not counted that are on their way.
+    fn lacks(&self) -> usize {
+        let coming = |place: &&Place| match place.state {
+            State::Ordered { .. } | State::Announced { .. } => true,
+            State::Taken { sentenced, .. } => !sentenced,
+            State::Empty { .. } => false,
+        };
+        let coming = self.places.iter().filter(coming).count();
+        self.growth.wants().saturating_sub(coming)
+    }
+
+    /// Whether the zygote is there, or has to be.
+    fn heeds_zygote(&self) -> bool {
+        !self.zygote.is_absent() || self.growth.zygote_rest().is_none() || self.lacks() > 0
+    }
+
+    /// The workers that are known to be our children and stay.
     pub fn seated(&self) -> impl Iterator<Item = Seated> {
         (0..)
             .zip(&self.places)
             .filter_map(|(seat, place)| match place.state {
-                State::Taken { pid, .. } => Some(Seated {
+                State::Taken {
+                    pid,
+                    sentenced: false,
+                    ..
+                } => Some(Seated {
                     seat,
                     incarnation: place.incarnation,
                     pid,
                 }),
-                State::Empty { .. } | State::Ordered { .. } | State::Announced { .. } => None,
+                State::Empty { .. }
+                | State::Ordered { .. }
+                | State::Announced { .. }
+                | State::Taken { .. } => None,
             })
     }
 
@@ -294,6 +340,7 @@ impl Pool {
                     pid,
                     born: now,
                     sentenced: false,
+                    kill_at: None,
                 };
                 actions.push(Action::Open {
                     seat,
@@ -376,11 +423,43 @@ impl Pool {
         let Some(place) = self.place(seat) else {
             return;
         };
-        if let State::Taken { pid, sentenced, .. } = &mut place.state
+        if let State::Taken {
+            pid,
+            sentenced,
+            kill_at,
+            ..
+        } = &mut place.state
             && place.incarnation == incarnation
         {
             *sentenced = true;
+            *kill_at = None;
             actions.push(Action::KillWorker { pid: *pid });
+        }
+    }
+
+    /// Lets a worker go that the front gives nothing more to. Had it asked for its end before, it
+    /// would be killed already.
+    fn retire(
+        &mut self,
+        seat: Seat,
+        incarnation: Incarnation,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(place) = self.place(seat) else {
+            return;
+        };
+        if let State::Taken {
+            pid,
+            sentenced: sentenced @ false,
+            kill_at,
+            ..
+        } = &mut place.state
+            && place.incarnation == incarnation
+        {
+            *sentenced = true;
+            *kill_at = Some(now + LEAVE);
+            actions.push(Action::DismissWorker { pid: *pid });
         }
     }
 
@@ -402,25 +481,13 @@ impl Pool {
     }
 
     fn due(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        match self.zygote.due(now) {
-            Some(Step::Start) => actions.push(Action::StartZygote),
-            Some(Step::Kill) => actions.push(Action::KillZygote(Reason::SlowStart)),
-            None => {}
+        self.zygote_due(now, actions);
+        if self.zygote.is_up() {
+            self.order(now, actions);
         }
-        let up = self.zygote.is_up();
         let mut stuck = false;
-        for (seat, place) in (0..).zip(&mut self.places) {
+        for place in &mut self.places {
             match &mut place.state {
-                State::Empty { not_before } if up && *not_before <= now => {
-                    place.incarnation += 1;
-                    place.state = State::Ordered {
-                        deadline: now + WORKER_SPAWN,
-                    };
-                    actions.push(Action::Fill {
-                        seat,
-                        incarnation: place.incarnation,
-                    });
-                }
                 State::Ordered { deadline } | State::Announced { deadline, .. }
                     if *deadline <= now =>
                 {
@@ -436,6 +503,10 @@ impl Pool {
                     *look_at = now + ((now - *since) / 2).max(LOOK_AGAIN);
                     actions.push(Action::Look { pid: *pid });
                 }
+                State::Taken { pid, kill_at, .. } if kill_at.is_some_and(|at| at <= now) => {
+                    *kill_at = None;
+                    actions.push(Action::KillWorker { pid: *pid });
+                }
                 State::Empty { .. }
                 | State::Ordered { .. }
                 | State::Announced { .. }
@@ -444,6 +515,60 @@ impl Pool {
         }
         if stuck {
             self.drop_zygote(Reason::SlowFork, actions);
+        }
+    }
+
+    fn zygote_due(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        if !self.heeds_zygote() {
+            self.unneeded_since = None;
+            return;
+        }
+        let slow = match self.zygote.is_leaving() {
+            true => Reason::SlowEnd,
+            false => Reason::SlowStart,
+        };
+        match self.zygote.due(now) {
+            Some(Step::Start) => actions.push(Action::StartZygote),
+            Some(Step::Kill) => actions.push(Action::KillZygote(slow)),
+            None => {}
+        }
+        let empty = |place: &Place| matches!(place.state, State::Empty { .. });
+        let needed = self.growth.wants() > 0 || !self.places.iter().all(empty);
+        let Some(rest) = self.growth.zygote_rest() else {
+            return;
+        };
+        if needed || !self.zygote.is_up() {
+            self.unneeded_since = None;
+        } else if now >= *self.unneeded_since.get_or_insert(now) + rest {
+            self.unneeded_since = None;
+            self.zygote.dismiss(now);
+            actions.push(Action::DismissZygote);
+        }
+    }
+
+    /// Orders the workers that lack. One whose seat has to wait after a failure is not ordered
+    /// for another seat instead.
+    fn order(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let waits =
+            |place: &&Place| matches!(place.state, State::Empty { not_before } if not_before > now);
+        let waiting = self.places.iter().filter(waits).count();
+        let mut lacks = self.lacks().saturating_sub(waiting);
+        for (seat, place) in (0..).zip(&mut self.places) {
+            if lacks == 0 || self.growth.next_order() > now {
+                return;
+            }
+            if matches!(place.state, State::Empty { not_before } if not_before <= now) {
+                lacks -= 1;
+                place.incarnation += 1;
+                place.state = State::Ordered {
+                    deadline: now + WORKER_SPAWN,
+                };
+                self.growth.ordered(now);
+                actions.push(Action::Fill {
+                    seat,
+                    incarnation: place.incarnation,
+                });
+            }
         }
     }
 

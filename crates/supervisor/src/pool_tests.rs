@@ -4,16 +4,38 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
+use maitred_config::{Config, ProcessManager};
+
 use super::*;
 use crate::limits::{BACKOFF_FIRST, BACKOFF_LONGEST};
 
 const SEATS: u32 = 4;
+
+/// `max_spawn_rate`, `start_servers` and `process_idle_timeout` in the invented world.
+const RATE: usize = 3;
+const START: u32 = 2;
+const REST: Duration = Duration::from_secs(2);
+
+fn growth(pm: ProcessManager) -> Growth {
+    let config = Config::for_directory("/".as_ref(), Vec::new(), Some(SEATS)).unwrap();
+    let pool = maitred_config::Pool {
+        pm,
+        start_servers: Some(START),
+        min_spare_servers: Some(1),
+        max_spare_servers: Some(3),
+        max_spawn_rate: u32::try_from(RATE).unwrap(),
+        process_idle_timeout: REST,
+        ..config.pools[0].clone()
+    };
+    Growth::of(&pool, SEATS)
+}
 
 #[derive(Debug, PartialEq)]
 enum Zygote {
     None,
     Starting,
     Up,
+    Dismissed,
     Killed,
 }
 
@@ -28,12 +50,16 @@ struct World {
     seated: HashMap<Seat, i32>,
     last: HashMap<Seat, Incarnation>,
     next_pid: i32,
+    pm: ProcessManager,
+    fills: Vec<Moment>,
 }
 
 impl World {
-    fn new() -> World {
+    fn new(pm: ProcessManager) -> World {
         World {
-            pool: Pool::new(SEATS),
+            pm,
+            fills: Vec::new(),
+            pool: Pool::new(SEATS, growth(pm)),
             now: Moment::ZERO,
             zygote: Zygote::None,
             orders: Vec::new(),
@@ -49,6 +75,12 @@ impl World {
         for action in self.pool.on(event, self.now) {
             self.carry_out(action);
         }
+        let deadline = self.pool.deadline();
+        assert!(
+            deadline.is_none_or(|deadline| deadline > self.now),
+            "what is due is done, or the supervisor never sleeps: {:?}",
+            self.pool
+        );
     }
 
     fn carry_out(&mut self, action: Action) {
@@ -58,7 +90,7 @@ impl World {
                 self.zygote = Zygote::Starting;
             }
             Action::KillZygote(_) => {
-                assert!(matches!(self.zygote, Zygote::Starting | Zygote::Up));
+                assert!(!matches!(self.zygote, Zygote::None | Zygote::Killed));
                 self.zygote = Zygote::Killed;
             }
             Action::Fill { seat, incarnation } => {
@@ -69,6 +101,15 @@ impl World {
                 );
                 let last = self.last.insert(seat, incarnation).unwrap_or(0);
                 assert!(incarnation > last, "incarnation {incarnation} after {last}");
+                let recent = |fill: &&Moment| **fill + Duration::from_secs(1) > self.now;
+                let recent = self.fills.iter().filter(recent).count();
+                let start = match self.pm {
+                    ProcessManager::Static => usize::MAX - RATE,
+                    ProcessManager::Dynamic => START as usize,
+                    ProcessManager::Ondemand => 0,
+                };
+                assert!(recent < RATE + start, "{recent} workers in a second");
+                self.fills.push(self.now);
                 self.orders.push((seat, incarnation));
             }
             Action::Look { .. } => {}
@@ -84,6 +125,18 @@ impl World {
             Action::KillWorker { pid } => {
                 assert!(self.workers.contains_key(&pid), "a stranger is killed");
                 self.worker_dies(pid, true);
+            }
+            Action::DismissWorker { pid } => {
+                assert!(self.workers.contains_key(&pid), "a stranger is dismissed");
+                // Every second one does not heed it.
+                if pid % 2 == 0 {
+                    self.worker_dies(pid, true);
+                }
+            }
+            Action::DismissZygote => {
+                assert_eq!(self.zygote, Zygote::Up);
+                assert!(self.seated.is_empty() && self.orders.is_empty());
+                self.zygote = Zygote::Dismissed;
             }
             Action::Report { retry, .. } => assert!(retry <= BACKOFF_LONGEST),
         }
@@ -179,15 +232,31 @@ impl World {
                 self.orders.retain(|order| order.0 != seat);
             }
             18 => self.tell(Event::ZygoteFailed(Reason::StartFailed)),
+            19 | 20 => {
+                let workers = u32::try_from(pick).unwrap() % (SEATS + 3);
+                self.tell(Event::Wanted { workers });
+            }
+            21 | 22 => {
+                let incarnation = self.last.get(&seat).copied().unwrap_or(0);
+                self.tell(Event::Retired { seat, incarnation });
+            }
             _ => {}
         }
     }
 
-    /// From now on everything works. Returns how long it took until every seat was taken.
+    /// From now on everything works, and as many workers are wanted as may be. Returns how long
+    /// it took until every seat was taken.
     fn recover(&mut self) -> Duration {
+        self.tell(Event::Wanted { workers: SEATS });
+        self.settle()
+    }
+
+    /// From now on everything works. Returns how long it took until there were as many workers as
+    /// are wanted.
+    fn settle(&mut self) -> Duration {
         let begun = self.now;
         for _ in 0..1000 {
-            if self.zygote == Zygote::Killed {
+            if matches!(self.zygote, Zygote::Killed | Zygote::Dismissed) {
                 self.zygote_dies();
             }
             if self.zygote == Zygote::Starting {
@@ -197,7 +266,8 @@ impl World {
                 self.zygote_carries_out(0);
             }
             self.intermediates_leave();
-            if self.pool.is_full() && self.zygote == Zygote::Up {
+            let idle = self.pm == ProcessManager::Ondemand && self.zygote == Zygote::None;
+            if self.pool.is_full() && (self.zygote == Zygote::Up || idle) {
                 return self.now - begun;
             }
             if let Some(deadline) = self.pool.deadline() {
@@ -209,13 +279,20 @@ impl World {
     }
 }
 
+const MANAGERS: [ProcessManager; 3] = [
+    ProcessManager::Static,
+    ProcessManager::Dynamic,
+    ProcessManager::Ondemand,
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
     fn whatever_happens_no_seat_has_two_workers_and_every_seat_is_filled_again(
-        steps in prop::collection::vec((0u8..19, 0usize..100, 0u64..3000), 0..120))
+        pm in prop::sample::select(MANAGERS.to_vec()),
+        steps in prop::collection::vec((0u8..23, 0usize..100, 0u64..3000), 0..120))
     {
-        let mut world = World::new();
+        let mut world = World::new(pm);
         for (kind, pick, pass) in steps {
             world.step(kind, pick, pass);
         }
@@ -224,10 +301,114 @@ proptest! {
         let full = world.pool.seated().count();
         prop_assert_eq!(full, SEATS as usize);
     }
+
+    #[test]
+    fn whatever_happens_a_pool_has_its_fewest_workers_again_and_no_zygote_that_nobody_needs(
+        pm in prop::sample::select(MANAGERS.to_vec()),
+        steps in prop::collection::vec((0u8..23, 0usize..100, 0u64..3000), 0..120))
+    {
+        let mut world = World::new(pm);
+        for (kind, pick, pass) in steps {
+            world.step(kind, pick, pass);
+        }
+        world.tell(Event::Wanted { workers: 0 });
+        world.settle();
+        for (seat, incarnation) in world.last.clone() {
+            world.tell(Event::Retired { seat, incarnation });
+        }
+        world.settle();
+        let fewest = match pm {
+            ProcessManager::Static => SEATS as usize,
+            ProcessManager::Dynamic => 1,
+            ProcessManager::Ondemand => 0,
+        };
+        prop_assert_eq!(world.pool.seated().count(), fewest);
+        for _ in 0..100 {
+            world.now = world.now.max(world.pool.deadline().unwrap_or(world.now));
+            world.tell(Event::Tick);
+            world.settle();
+        }
+        let zygote = world.zygote != Zygote::None && world.zygote != Zygote::Dismissed;
+        prop_assert_eq!(zygote, pm != ProcessManager::Ondemand);
+    }
+}
+
+#[test]
+fn an_ondemand_pool_has_nothing_until_workers_are_wanted_and_then_all_of_them_at_once() {
+    let mut world = World::new(ProcessManager::Ondemand);
+    world.tell(Event::Tick);
+    assert!(world.pool.is_full());
+    assert_eq!(
+        (world.pool.deadline(), &world.zygote),
+        (None, &Zygote::None)
+    );
+    world.tell(Event::Wanted { workers: 3 });
+    assert_eq!(world.zygote, Zygote::Starting);
+    world.step(1, 0, 0);
+    assert_eq!(world.orders, [(0, 1), (1, 1), (2, 1)]);
+}
+
+#[test]
+fn a_dynamic_pool_starts_with_its_start_servers_and_falls_to_no_less_than_its_fewest() {
+    let mut world = World::new(ProcessManager::Dynamic);
+    world.tell(Event::Tick);
+    world.settle();
+    assert_eq!(world.seated.len(), 2);
+    world.tell(Event::Wanted { workers: 0 });
+    for seat in 0..2 {
+        world.tell(Event::Retired {
+            seat,
+            incarnation: 1,
+        });
+    }
+    world.settle();
+    assert_eq!(world.pool.seated().count(), 1);
+}
+
+#[test]
+fn no_more_workers_are_ordered_in_a_second_than_the_rate_allows() {
+    let mut world = World::new(ProcessManager::Ondemand);
+    world.tell(Event::Wanted { workers: SEATS });
+    world.step(1, 0, 0);
+    assert_eq!(world.orders.len(), RATE);
+    let next = world.pool.deadline().unwrap();
+    assert_eq!(next, world.now + Duration::from_secs(1));
+    world.now = next;
+    world.tell(Event::Tick);
+    assert_eq!(world.orders.len(), SEATS as usize);
+}
+
+#[test]
+fn workers_that_die_early_do_not_make_others_come_in_their_stead_at_once() {
+    let mut world = World::new(ProcessManager::Ondemand);
+    world.tell(Event::Wanted { workers: 1 });
+    world.settle();
+    let pid = world.seated[&0];
+    world.worker_dies(pid, true);
+    assert!(world.orders.is_empty(), "no other seat is filled instead");
+    assert_eq!(world.settle(), BACKOFF_FIRST);
+}
+
+#[test]
+fn a_worker_that_does_not_leave_is_killed() {
+    let mut world = World::new(ProcessManager::Ondemand);
+    world.tell(Event::Wanted { workers: 2 });
+    world.settle();
+    let stubborn = world.seated.iter().find(|(_, pid)| **pid % 2 == 1);
+    let (seat, pid) = stubborn.map(|(seat, pid)| (*seat, *pid)).unwrap();
+    world.tell(Event::Wanted { workers: 1 });
+    let incarnation = world.last[&seat];
+    world.tell(Event::Retired { seat, incarnation });
+    assert!(world.workers.contains_key(&pid));
+    assert_eq!(world.pool.deadline(), Some(world.now + LEAVE));
+    world.now += LEAVE;
+    world.tell(Event::Tick);
+    assert!(!world.workers.contains_key(&pid));
+    assert!(world.orders.is_empty(), "nobody needs a successor");
 }
 
 fn full_pool() -> World {
-    let mut world = World::new();
+    let mut world = World::new(ProcessManager::Static);
     world.tell(Event::Tick);
     world.recover();
     world
@@ -318,7 +499,7 @@ fn workers_outlive_their_zygote_and_its_successor_fills_what_became_free() {
 
 #[test]
 fn a_zygote_that_does_not_fork_is_replaced() {
-    let mut world = World::new();
+    let mut world = World::new(ProcessManager::Static);
     world.tell(Event::Tick);
     world.step(1, 0, 0);
     assert_eq!(world.orders.len(), SEATS as usize);
@@ -329,7 +510,7 @@ fn a_zygote_that_does_not_fork_is_replaced() {
 
 #[test]
 fn a_zygote_that_names_a_process_we_never_get_is_replaced() {
-    let mut world = World::new();
+    let mut world = World::new(ProcessManager::Static);
     world.tell(Event::Tick);
     world.step(1, 0, 0);
     let (seat, incarnation) = world.orders[0];

@@ -89,7 +89,7 @@ impl Supervisor {
     /// A supervisor that has not started anything yet.
     pub fn new(plan: Plan, signals: SignalEvents, voices: Vec<Voice>) -> Supervisor {
         let running = |(plan, voice): (&PoolPlan, Voice)| RunningPool {
-            pool: Pool::new(plan.settings.seats),
+            pool: Pool::new(plan.settings.seats, plan.growth()),
             zygote: None,
             php: None,
             workers: std::collections::HashMap::new(),
@@ -365,6 +365,20 @@ impl Supervisor {
                         script,
                         now,
                     );
+                }
+                FromFront::Wanted { pool, workers } => {
+                    if let Some(index) = self.index_of(&pool) {
+                        self.pool_event(index, pool::Event::Wanted { workers });
+                    }
+                }
+                FromFront::SeatRetired {
+                    pool,
+                    seat,
+                    incarnation,
+                } => {
+                    if let Some(index) = self.index_of(&pool) {
+                        self.pool_event(index, pool::Event::Retired { seat, incarnation });
+                    }
                 }
                 FromFront::Drained => self.phase_event(phase::Event::Drained),
             }

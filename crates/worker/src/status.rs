@@ -34,7 +34,7 @@ pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> PoolStatus {
     let snapshot = Snapshot::take(end.pool_board(), seats, now);
     PoolStatus {
         pool: settings.pool.clone(),
-        process_manager: "static".to_owned(),
+        process_manager: settings.process_manager.clone(),
         start_time: signed(snapshot.start_time),
         start_since: signed(snapshot.start_since),
         accepted_conn: signed(snapshot.accepted),

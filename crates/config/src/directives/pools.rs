@@ -1,6 +1,7 @@
 //! Settings of a pool, in `[pools.NAME]`. Names are php-fpm's, without the `pm.` prefix.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::directive::{Directive, Needs, Preset};
 use crate::settings::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
@@ -30,11 +31,16 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         name: "pm",
         default: Preset::Value("\"static\""),
         unit: "",
-        takes: "\"static\"",
+        takes: "\"static\", \"dynamic\" or \"ondemand\"",
         needs: Needs::Live,
-        doc: "How the number of workers is decided: `\"static\"` always has `max_children` of \
-              them.",
-        example: "\"static\"",
+        doc: "How the number of workers is decided. `\"static\"` always has `max_children` of \
+              them. `\"dynamic\"` has as many as run requests, and between `min_spare_servers` \
+              and `max_spare_servers` more that are idle. `\"ondemand\"` has none until a request \
+              comes, and ends those that were idle for `process_idle_timeout`; when it has had \
+              none for as long, the pool's PHP ends as well. A request that finds no idle worker \
+              has one started at once, up to `max_children`; shrinking ends at most one worker a \
+              second, the one idle for longest.",
+        example: "\"ondemand\"",
         read: |pool, value| {
             pool.pm = process_manager(value)?;
             Ok(())
@@ -50,6 +56,82 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         example: "40",
         read: |pool, value| {
             pool.max_children = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "start_servers",
+        default: Preset::Words("the middle of `min_spare_servers` and `max_spare_servers`"),
+        unit: "workers",
+        takes: "a whole number from 1 to 10000",
+        needs: Needs::Restart,
+        doc: "Workers of a dynamic pool at its start, from `min_spare_servers` to \
+              `max_spare_servers`. Other pools do not heed it.",
+        example: "4",
+        read: |pool, value| {
+            pool.start_servers = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "min_spare_servers",
+        default: Preset::Words("none; a dynamic pool needs it"),
+        unit: "workers",
+        takes: "a whole number from 1 to 10000",
+        needs: Needs::Live,
+        doc: "Idle workers that a dynamic pool has at least, as long as `max_children` allows: \
+              as soon as there are fewer, it starts more. Other pools do not heed it.",
+        example: "2",
+        read: |pool, value| {
+            pool.min_spare_servers = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "max_spare_servers",
+        default: Preset::Words("none; a dynamic pool needs it"),
+        unit: "workers",
+        takes: "a whole number from 1 to 10000",
+        needs: Needs::Live,
+        doc: "Idle workers beyond which a dynamic pool ends one each second. From \
+              `min_spare_servers` to `max_children`. Other pools do not heed it.",
+        example: "6",
+        read: |pool, value| {
+            pool.max_spare_servers = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "max_spawn_rate",
+        default: Preset::Value("32"),
+        unit: "workers",
+        takes: "a whole number from 1 to 10000",
+        needs: Needs::Live,
+        doc: "Most workers that a dynamic or ondemand pool starts within any one second, \
+              besides `start_servers`. Up to that number they are started at once: unlike \
+              php-fpm, which doubles what it starts from second to second until it comes to this \
+              rate, and heeds it in dynamic pools only.",
+        example: "64",
+        read: |pool, value| {
+            pool.max_spawn_rate = value.count(1, MAX_CHILDREN_PER_POOL)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "process_idle_timeout",
+        default: Preset::Value("\"10s\""),
+        unit: "seconds",
+        takes: "a duration from 1 second to 366 days such as \"30s\"",
+        needs: Needs::Live,
+        doc: "How long a worker of an ondemand pool stays without a request, in whole seconds, \
+              and how long its PHP stays without workers. Other pools do not heed it.",
+        example: "\"60s\"",
+        read: |pool, value| {
+            let timeout = value.duration()?;
+            if timeout < Duration::from_secs(1) {
+                return Err(value.wrong());
+            }
+            pool.process_idle_timeout = timeout;
             Ok(())
         },
     },
@@ -311,8 +393,7 @@ fn own_path(text: &str) -> Option<Option<String>> {
     taken.then(|| Some(text.to_owned()))
 }
 
-const NOT_YET: &str =
-    "is not supported yet; expected \"static\", which keeps `max_children` workers";
+const NOT_YET: &str = "is not supported yet; expected \"static\", \"dynamic\" or \"ondemand\"";
 
 fn process_manager(value: &Value<'_>) -> Result<ProcessManager, Wrong> {
     if value.is_table() {
@@ -322,7 +403,9 @@ fn process_manager(value: &Value<'_>) -> Result<ProcessManager, Wrong> {
     }
     match value.text()? {
         "static" => Ok(ProcessManager::Static),
-        "auto" | "dynamic" | "ondemand" => Err(value.refused(NOT_YET)),
+        "dynamic" => Ok(ProcessManager::Dynamic),
+        "ondemand" => Ok(ProcessManager::Ondemand),
+        "auto" => Err(value.refused(NOT_YET)),
         _ => Err(value.wrong()),
     }
 }

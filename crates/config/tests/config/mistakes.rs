@@ -72,11 +72,49 @@ fn all_mistakes_are_reported_in_the_order_of_the_file() {
             "4:8: `pool` is \"x\", but there is no pool of that name; expected one of `www`, or a \
              section [pools.x]",
             "6:16: `max_children` is the number 0; expected a whole number from 1 to 10000",
-            "7:6: `pm` is the string \"none\"; expected \"static\"",
+            "7:6: `pm` is the string \"none\"; expected \"static\", \"dynamic\" or \"ondemand\"",
             "8:9: `env.A=B` cannot be the name of an environment variable",
             "8:26: `env.D` is an empty array; expected a string, a number, true or false",
         ],
     );
+}
+
+const DYNAMIC: &str = "[[sites]]\nroot = \"public\"\n[pools.www]\npm = \"dynamic\"\n";
+
+#[test]
+fn a_dynamic_pool_says_what_it_lacks() {
+    refused(
+        DYNAMIC,
+        &[
+            "4:6: `pm` is \"dynamic\", which needs `max_children`; add it to the pool",
+            "4:6: `pm` is \"dynamic\", which needs `min_spare_servers`; add it to the pool",
+            "4:6: `pm` is \"dynamic\", which needs `max_spare_servers`; add it to the pool",
+        ],
+    );
+    refused(
+        &format!("{DYNAMIC}max_children = 0\nmin_spare_servers = 1\nmax_spare_servers = 2\n"),
+        &["5:16: `max_children` is the number 0; expected a whole number from 1 to 10000"],
+    );
+}
+
+#[test]
+fn the_spare_workers_of_a_dynamic_pool_have_to_fit_into_each_other() {
+    let spares = |min: u32, max: u32, start: u32| {
+        format!(
+            "{DYNAMIC}max_children = 5\nmin_spare_servers = {min}\nmax_spare_servers = {max}\n\
+             start_servers = {start}\n"
+        )
+    };
+    let too_many =
+        "7:21: `max_spare_servers` is the number 6, which is more than `max_children`, 5";
+    refused(&spares(2, 6, 3), &[too_many]);
+    let too_few =
+        "7:21: `max_spare_servers` is the number 2, which is less than `min_spare_servers`, 3";
+    refused(&spares(3, 2, 3), &[too_few]);
+    let early = "8:17: `start_servers` is the number 1, which is less than `min_spare_servers`, 2";
+    refused(&spares(2, 4, 1), &[early]);
+    let late = "8:17: `start_servers` is the number 5, which is more than `max_spare_servers`, 4";
+    refused(&spares(2, 4, 5), &[late]);
 }
 
 #[test]
@@ -318,7 +356,7 @@ proptest! {
         name in prop::sample::select(vec![
             "listen", "access_log", "front_user", "front_threads", "spool_dir", "pools", "sites",
             "pools.www.pm", "pools.www.max_children", "pools.www.php_value", "pools.www.env",
-            "pools.www.request_queue_timeout", "pools.www.spool_limit", "pools.www.php",
+            "pools.www.request_queue_timeout", "pools.www.start_servers", "pools.www.spool_limit", "pools.www.php",
         ]),
         value in prop_oneof![
             any::<String>().prop_map(|text| format!("{text:?}")),

@@ -418,6 +418,20 @@ fn flags_override_the_file() {
 }
 
 #[test]
+fn a_dynamic_pool_starts_between_its_fewest_and_its_most_spare_workers() {
+    let start = |more: &str| {
+        let config = Folder::new().good(&format!(
+            "[[sites]]\nroot = \"public\"\n[pools.www]\npm = \"dynamic\"\nmax_children = 50\n\
+             min_spare_servers = 3\nmax_spare_servers = 10\n{more}"
+        ));
+        assert_eq!(config.pools[0].pm, ProcessManager::Dynamic);
+        config.pools[0].start_servers
+    };
+    assert_eq!(start(""), Some(6));
+    assert_eq!(start("start_servers = 10"), Some(10));
+}
+
+#[test]
 fn a_file_is_loaded_with_paths_relative_to_its_folder() {
     let folder = Folder::new();
     let file = folder.path().join("maitred.toml");

@@ -1,6 +1,7 @@
 //! A pool as the front sees it: one queue, and a seat link to its workers.
 
 pub mod exchange;
+pub mod growth;
 pub mod local;
 pub mod queue;
 
@@ -14,6 +15,7 @@ use maitred_seat::{FrontEnd, Lent, SLOTS_PER_SEAT, Snapshot};
 use crate::clock;
 use crate::supervisor::Supervisor;
 use exchange::{Exchange, Left};
+use growth::Growth;
 use local::Inbox;
 use queue::{Depth, Next, Place, Queue, Submitted};
 
@@ -46,6 +48,8 @@ pub struct Pool {
     average_micros: AtomicU32,
     supervisor: Arc<Supervisor>,
     events: Vec<OwnedFd>,
+    /// How it grows and shrinks, if it does.
+    growth: Option<Growth>,
 }
 
 impl Pool {
@@ -70,6 +74,7 @@ impl Pool {
         let queue = Mutex::new(Queue::new(link.seats(), limit as usize));
         let interest = (0..link.threads()).map(|_| AtomicU32::new(0)).collect();
         let average_micros = AtomicU32::new(u32::MAX);
+        let growth = Growth::of(&settings, link.seats());
         Pool {
             settings,
             link,
@@ -79,6 +84,7 @@ impl Pool {
             average_micros,
             supervisor,
             events,
+            growth,
         }
     }
 
@@ -136,8 +142,10 @@ impl Pool {
             }
             Submitted::Waiting => {
                 self.show_figures(&queue);
-                let reached = &self.link.board().max_children_reached;
-                reached.fetch_add(1, Ordering::Relaxed);
+                if queue.open_seats() >= self.link.seats() as usize {
+                    let reached = &self.link.board().max_children_reached;
+                    reached.fetch_add(1, Ordering::Relaxed);
+                }
             }
             Submitted::Full => {
                 self.lose_interest(&exchange);
@@ -165,6 +173,7 @@ impl Pool {
         board.active.store(active, Ordering::Relaxed);
         raise(&board.max_queued, queued);
         raise(&board.max_active, active);
+        self.ask_for_workers(queue, 0);
     }
 
     fn take_interest(&self, exchange: &Exchange) {
@@ -291,7 +300,9 @@ impl Pool {
     /// an idle seat, if there is one.
     pub fn rescue(&self, exchange: &Arc<Exchange>) {
         let mut queue = self.queue();
-        let Some(to) = queue.idle_place() else { return };
+        let Some(to) = queue.idle_place() else {
+            return self.ask_for_workers(&queue, 1);
+        };
         let Some(from) = exchange.place() else { return };
         if self.fetch(&mut queue, vec![(exchange.clone(), from)], to) {
             drop(queue);
@@ -323,6 +334,16 @@ impl Pool {
         let mut queue = self.queue();
         queue.open(seat, incarnation, left);
         self.settle(queue, seat);
+        self.tend_soon();
+    }
+
+    /// The worker with this pid sits nowhere any more, and is not in the figures either.
+    pub fn forget_pid(&self, seat: u32, pid: i32) {
+        if let (true, Ok(pid)) = (seat < self.link.seats(), u32::try_from(pid)) {
+            let shown = &self.link.seat_board(seat).pid;
+            // A successor may have written its own by now.
+            let _ = shown.compare_exchange(pid, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// A seat's worker is dead: what it had not begun goes to others, the rest has failed.

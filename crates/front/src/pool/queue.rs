@@ -65,6 +65,8 @@ struct Seat<T> {
     /// The worker that sits here; 0: nobody.
     incarnation: u32,
     slots: [Option<T>; SLOTS_PER_SEAT],
+    /// How many [`Queue::look_at_idle`] have seen it idle in a row.
+    rested: u32,
 }
 
 impl<T> Seat<T> {
@@ -112,6 +114,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         let seat = |_| Seat {
             incarnation: 0,
             slots: [const { None }; SLOTS_PER_SEAT],
+            rested: 0,
         };
         Queue {
             seats: (0..seats).map(seat).collect(),
@@ -126,6 +129,35 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// How many requests wait that are in no slot.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// How many seats have a worker.
+    pub fn open_seats(&self) -> usize {
+        self.open
+    }
+
+    /// Counts for how many looks in a row each idle seat has been idle.
+    pub fn look_at_idle(&mut self) {
+        for &seat in &self.idle {
+            let rested = &mut self.seats[seat as usize].rested;
+            *rested = rested.saturating_add(1);
+        }
+    }
+
+    /// Closes the seat that has been idle for longest, if more than `keep` are idle and it was so
+    /// at the last `looks` looks. Nothing is on its way there, and nothing will be.
+    pub fn retire(&mut self, keep: usize, looks: u32) -> Option<(u32, u32)> {
+        let seat = *self.idle.first()?;
+        let Seat {
+            incarnation,
+            rested,
+            ..
+        } = self.seats[seat as usize];
+        if self.idle.len() <= keep || rested < looks {
+            return None;
+        }
+        self.close(seat, incarnation);
+        Some((seat, incarnation))
     }
 
     /// How many seats have something to do.
@@ -180,6 +212,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             places.slots[slot] = Some(item);
         }
         if places.taken() == 0 {
+            places.rested = 0;
             self.idle.push(seat);
         }
     }
@@ -233,6 +266,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             return;
         }
         if seat.taken() == 0 {
+            seat.rested = 0;
             self.idle.push(place.seat);
         }
     }

@@ -5,7 +5,6 @@ mod fields;
 mod formats;
 mod openmetrics;
 
-use maitred_config::ProcessManager;
 use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
 use maitred_seat::Snapshot;
 use percent_encoding::percent_decode_str;
@@ -69,17 +68,11 @@ pub fn page(backend: &Backend, head: &Head) -> Option<Page> {
     }
     let status = Status {
         pool: settings.name.clone(),
-        process_manager: name_of(settings.pm),
+        process_manager: settings.pm.name(),
         figures: pool.snapshot(),
     };
     let (format, full) = asked_for(head.query().unwrap_or_default());
     Some(Page::of(&status, format, full))
-}
-
-fn name_of(pm: ProcessManager) -> &'static str {
-    match pm {
-        ProcessManager::Static => "static",
-    }
 }
 
 /// The format, and whether each worker is shown. The order in which php-fpm looks for the keys

@@ -1,0 +1,357 @@
+//! A pool that grows and shrinks, as the front sees it. Growing is an event: the request that finds
+//! no idle worker asks for one. Shrinking is calm: while the pool has more than it rests with,
+//! somebody looks once a second and lets at most one worker go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use maitred_config::ProcessManager;
+use maitred_control::FromFront;
+use tokio::sync::Notify;
+
+use super::Pool;
+use super::queue::Queue;
+
+/// How often a pool is looked at that has more workers than it rests with.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The bounds of a pool's growth, and what the supervisor was told last.
+#[derive(Debug)]
+pub struct Growth {
+    bounds: Bounds,
+    /// How many workers the supervisor was told are needed.
+    told: AtomicU32,
+    /// The limit is reached, and the log says so already.
+    at_limit: AtomicBool,
+    /// Somebody has to look again.
+    stirred: Notify,
+}
+
+/// What decides how many workers are needed and which may go.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    /// Most workers.
+    limit: usize,
+    /// Idle workers there are to be at least.
+    min_spare: usize,
+    /// Idle workers that are kept.
+    max_spare: usize,
+    /// Looks in a row that find a worker idle before it may go.
+    looks: u32,
+}
+
+impl Bounds {
+    /// How many workers are needed when `busy` run a script and `waiting` requests have none.
+    fn needs(self, busy: usize, waiting: usize) -> usize {
+        (busy + waiting + self.min_spare).min(self.limit)
+    }
+
+    /// Whether to ask for workers: more are needed than there are, and than were asked for.
+    fn asks(self, needs: usize, open: usize, told: usize) -> bool {
+        needs > open && needs > told
+    }
+}
+
+impl Growth {
+    /// How a pool with these settings and `seats` seats grows; nothing: not at all.
+    pub fn of(pool: &maitred_config::Pool, seats: u32) -> Option<Growth> {
+        let spare = |servers: Option<u32>| servers.unwrap_or(1) as usize;
+        let limit = seats as usize;
+        let bounds = match pool.pm {
+            ProcessManager::Static => return None,
+            ProcessManager::Dynamic => Bounds {
+                limit,
+                min_spare: spare(pool.min_spare_servers),
+                max_spare: spare(pool.max_spare_servers),
+                looks: 1,
+            },
+            ProcessManager::Ondemand => {
+                let timeout = pool.process_idle_timeout;
+                let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
+                Bounds {
+                    limit,
+                    min_spare: 0,
+                    max_spare: 0,
+                    // Between the first and the last of n + 1 looks lie n seconds.
+                    looks: u32::try_from(whole + 1).unwrap_or(u32::MAX),
+                }
+            }
+        };
+        Some(Growth {
+            bounds,
+            told: AtomicU32::new(0),
+            at_limit: AtomicBool::new(false),
+            stirred: Notify::new(),
+        })
+    }
+}
+
+impl Pool {
+    /// Asks for workers if more are needed than there are, `more` of them for requests that wait
+    /// behind others. What was asked for already is not asked for again. The caller holds the
+    /// queue, so that the supervisor is told in order.
+    pub(super) fn ask_for_workers<T: Clone + PartialEq>(&self, queue: &Queue<T>, more: usize) {
+        let Some(growth) = &self.growth else { return };
+        let waiting = queue.waiting() + more;
+        let needs = growth.bounds.needs(queue.busy(), waiting);
+        let told = growth.told.load(Ordering::Relaxed) as usize;
+        if growth.bounds.asks(needs, queue.open_seats(), told) {
+            self.tell_wanted(growth, needs);
+        }
+        let full = queue.open_seats() >= growth.bounds.limit;
+        if full && waiting > 0 && !growth.at_limit.swap(true, Ordering::Relaxed) {
+            growth.stirred.notify_one();
+            tracing::warn!(
+                "pool {}: all max_children = {} workers are busy; raise it if the machine has \
+                 room for more, requests wait until then",
+                self.settings.name,
+                growth.bounds.limit
+            );
+        }
+    }
+
+    fn tell_wanted(&self, growth: &Growth, needs: usize) {
+        let workers = u32::try_from(needs).unwrap_or(u32::MAX);
+        let pool = self.settings.name.clone();
+        if self.supervisor.report(&FromFront::Wanted { pool, workers }) {
+            growth.told.store(workers, Ordering::Relaxed);
+        }
+        growth.stirred.notify_one();
+    }
+
+    /// Has the pool looked at soon, if it is one that shrinks.
+    pub(super) fn tend_soon(&self) {
+        if let Some(growth) = &self.growth {
+            growth.stirred.notify_one();
+        }
+    }
+
+    /// Takes back what was asked for and is not needed any more, and lets one worker go that has
+    /// had nothing to do. False when the pool rests.
+    fn tend(&self, growth: &Growth) -> bool {
+        let bounds = growth.bounds;
+        let mut queue = self.queue();
+        self.ask_for_workers(&queue, 0);
+        let needs = bounds.needs(queue.busy(), queue.waiting());
+        if (growth.told.load(Ordering::Relaxed) as usize) > needs {
+            self.tell_wanted(growth, needs);
+        }
+        if queue.waiting() == 0 && queue.busy() < queue.open_seats() {
+            growth.at_limit.store(false, Ordering::Relaxed);
+        }
+        queue.look_at_idle();
+        if let Some((seat, incarnation)) = queue.retire(bounds.max_spare, bounds.looks) {
+            let pool = self.settings.name.clone();
+            let retired = FromFront::SeatRetired {
+                pool,
+                seat,
+                incarnation,
+            };
+            if !self.supervisor.report(&retired) {
+                queue.open(seat, incarnation, Vec::new());
+            }
+        }
+        queue.open_seats() > bounds.max_spare
+            || queue.waiting() > 0
+            || growth.at_limit.load(Ordering::Relaxed)
+            || growth.told.load(Ordering::Relaxed) as usize > needs
+    }
+}
+
+/// Looks after a pool that shrinks, for as long as there is something to shrink.
+pub async fn tend(pool: Arc<Pool>) {
+    let Some(growth) = &pool.growth else { return };
+    loop {
+        growth.stirred.notified().await;
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if !pool.tend(growth) {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queue::{Depth, Next, Place, Submitted};
+    use super::*;
+    use proptest::prelude::*;
+
+    const SEATS: u32 = 6;
+    const ONE: Depth = Depth {
+        before_waking: 1,
+        when_busy: 1,
+    };
+
+    fn ondemand(looks: u32) -> Bounds {
+        Bounds {
+            limit: SEATS as usize,
+            min_spare: 0,
+            max_spare: 0,
+            looks,
+        }
+    }
+
+    fn dynamic() -> Bounds {
+        Bounds {
+            limit: SEATS as usize,
+            min_spare: 2,
+            max_spare: 3,
+            looks: 1,
+        }
+    }
+
+    fn opened(seats: u32) -> Queue<u32> {
+        let mut queue = Queue::new(SEATS, 100);
+        for seat in 0..seats {
+            queue.open(seat, 1, Vec::new());
+        }
+        queue
+    }
+
+    fn look(queue: &mut Queue<u32>, bounds: Bounds) -> Option<(u32, u32)> {
+        queue.look_at_idle();
+        queue.retire(bounds.max_spare, bounds.looks)
+    }
+
+    #[test]
+    fn the_worker_that_was_idle_for_longest_goes_first_and_one_at_a_time() {
+        let mut queue = opened(3);
+        for item in 0..3 {
+            queue.submit(item, ONE);
+        }
+        for seat in [1, 0, 2] {
+            queue.free(Place {
+                seat,
+                slot: 0,
+                incarnation: 1,
+            });
+        }
+        let bounds = ondemand(2);
+        let gone: Vec<_> = (0..6).map(|_| look(&mut queue, bounds)).collect();
+        let seats = [None, Some((1, 1)), Some((0, 1)), Some((2, 1)), None, None];
+        assert_eq!(gone, seats);
+        assert_eq!(queue.open_seats(), 0);
+    }
+
+    #[test]
+    fn a_worker_that_was_used_in_between_is_counted_anew() {
+        let mut queue = opened(1);
+        let bounds = ondemand(2);
+        assert_eq!(look(&mut queue, bounds), None);
+        let Submitted::Placed(place) = queue.submit(1, ONE) else {
+            panic!("a seat is idle")
+        };
+        assert_eq!(look(&mut queue, bounds), None);
+        queue.free(place);
+        assert_eq!(look(&mut queue, bounds), None);
+        assert_eq!(look(&mut queue, bounds), Some((0, 1)));
+    }
+
+    #[test]
+    fn a_burst_on_an_empty_pool_needs_a_worker_for_each_request_up_to_the_limit() {
+        assert_eq!(ondemand(1).needs(0, 4), 4);
+        assert_eq!(ondemand(1).needs(3, 40), SEATS as usize);
+        assert_eq!(dynamic().needs(0, 0), 2);
+        assert_eq!(dynamic().needs(2, 1), 5);
+    }
+
+    #[test]
+    fn what_was_asked_for_is_not_asked_for_again() {
+        let (mut queue, bounds) = (opened(0), ondemand(2));
+        let (mut told, mut asked) = (0, Vec::new());
+        for item in 0..20 {
+            queue.submit(item, ONE);
+            let needs = bounds.needs(queue.busy(), queue.waiting());
+            if bounds.asks(needs, queue.open_seats(), told) {
+                told = needs;
+                asked.push(needs);
+            }
+        }
+        assert_eq!(asked, [1, 2, 3, 4, 5, 6], "no further than the limit");
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Submit,
+        Die { seat: u32 },
+        Finish { nth: usize },
+        Open,
+        Look,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => Just(Step::Submit),
+            1 => (0..SEATS).prop_map(|seat| Step::Die { seat }),
+            3 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
+            2 => Just(Step::Open),
+            2 => Just(Step::Look),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_busy_worker_goes_and_who_waits_has_a_worker_coming(
+            spares in any::<bool>(),
+            steps in proptest::collection::vec(step(), 1..200),
+        ) {
+            let bounds = if spares { dynamic() } else { ondemand(2) };
+            let mut queue = opened(0);
+            let mut incarnations = [0; SEATS as usize];
+            let mut placed: Vec<Place> = Vec::new();
+            let (mut next_item, mut told) = (0, 0);
+            for step in steps {
+                match step {
+                    Step::Die { seat } => {
+                        queue.close(seat, incarnations[seat as usize]);
+                        placed.retain(|place| place.seat != seat);
+                    }
+                    Step::Submit => {
+                        next_item += 1;
+                        if let Submitted::Placed(place) = queue.submit(next_item, ONE) {
+                            placed.push(place);
+                        }
+                    }
+                    Step::Finish { nth } if !placed.is_empty() => {
+                        let place = placed.swap_remove(nth % placed.len());
+                        queue.free(place);
+                        if let Next::Run(_, place) = queue.next(place.seat, ONE) {
+                            placed.push(place);
+                        }
+                    }
+                    Step::Open => {
+                        let empty = (0..SEATS).find(|seat| queue.incarnation(*seat) == 0);
+                        let Some(seat) = empty else { continue };
+                        incarnations[seat as usize] += 1;
+                        queue.open(seat, incarnations[seat as usize], Vec::new());
+                        if let Next::Run(_, place) = queue.next(seat, ONE) {
+                            placed.push(place);
+                        }
+                    }
+                    Step::Look => {
+                        told = told.min(bounds.needs(queue.busy(), queue.waiting()));
+                        let idle = queue.open_seats() - queue.busy();
+                        if let Some((seat, _)) = look(&mut queue, bounds) {
+                            prop_assert!(idle > bounds.max_spare);
+                            prop_assert!(placed.iter().all(|place| place.seat != seat));
+                            prop_assert_eq!(queue.open_seats() - queue.busy(), idle - 1);
+                        }
+                    }
+                    Step::Finish { .. } => {}
+                }
+                prop_assert_eq!(queue.busy(), placed.len());
+                let needs = bounds.needs(queue.busy(), queue.waiting());
+                if bounds.asks(needs, queue.open_seats(), told) {
+                    told = needs;
+                }
+                // The supervisor sees to it that as many come as it was told of.
+                let coming = told.max(queue.open_seats());
+                let all_served = coming >= queue.busy() + queue.waiting();
+                prop_assert!(all_served || coming == bounds.limit, "a request waits for nobody");
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! How many workers a pool is to have, how quickly it may get them, and whether its zygote may
+//! rest. What is needed now is the front's word: it has the queue.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use maitred_config::{Pool, ProcessManager};
+
+use crate::limits::Moment;
+
+/// The time that `max_spawn_rate` is about.
+const RATE_PERIOD: Duration = Duration::from_secs(1);
+
+/// A pool's size: its bounds, and what is wanted within them.
+#[derive(Debug)]
+pub struct Growth {
+    /// Most workers (`max_children`).
+    limit: u32,
+    /// Fewest workers.
+    floor: u32,
+    wanted: u32,
+    rate: Option<Rate>,
+    zygote_rest: Option<Duration>,
+}
+
+/// Most workers ordered in any [`RATE_PERIOD`].
+#[derive(Debug)]
+struct Rate {
+    most: usize,
+    /// Workers that may be ordered besides: those of the start.
+    free: u32,
+    /// When the last `most` workers were ordered.
+    orders: VecDeque<Moment>,
+}
+
+impl Growth {
+    /// The size of a pool with these settings and `limit` seats.
+    pub fn of(pool: &Pool, limit: u32) -> Growth {
+        let min_spare = pool.min_spare_servers.unwrap_or(0);
+        let (floor, start) = match pool.pm {
+            ProcessManager::Static => (limit, limit),
+            ProcessManager::Dynamic => (min_spare, pool.start_servers.unwrap_or(min_spare)),
+            ProcessManager::Ondemand => (0, 0),
+        };
+        let bounded = pool.pm != ProcessManager::Static;
+        let ondemand = pool.pm == ProcessManager::Ondemand;
+        Growth {
+            limit,
+            floor: floor.min(limit),
+            wanted: start,
+            rate: bounded.then(|| Rate {
+                most: (pool.max_spawn_rate as usize).max(1),
+                free: start.min(limit),
+                orders: VecDeque::new(),
+            }),
+            zygote_rest: ondemand.then_some(pool.process_idle_timeout),
+        }
+    }
+
+    /// How many workers there are to be now.
+    pub fn wants(&self) -> usize {
+        self.wanted.max(self.floor).min(self.limit) as usize
+    }
+
+    /// The front says how many are needed. A front that has gone needs none.
+    pub fn want(&mut self, workers: u32) {
+        self.wanted = workers;
+    }
+
+    /// When the next worker may be ordered; a moment that has passed: now.
+    pub fn next_order(&self) -> Moment {
+        match &self.rate {
+            Some(rate) if rate.free == 0 && rate.orders.len() >= rate.most => {
+                let first = rate.orders.front();
+                first.map_or(Moment::ZERO, |first| *first + RATE_PERIOD)
+            }
+            Some(_) | None => Moment::ZERO,
+        }
+    }
+
+    /// A worker has been ordered.
+    pub fn ordered(&mut self, now: Moment) {
+        let Some(rate) = &mut self.rate else { return };
+        if rate.free > 0 {
+            rate.free -= 1;
+            return;
+        }
+        rate.orders.push_back(now);
+        if rate.orders.len() > rate.most {
+            rate.orders.pop_front();
+        }
+    }
+
+    /// How long a zygote stays that has no workers and is not asked for any; nothing: for ever.
+    pub fn zygote_rest(&self) -> Option<Duration> {
+        self.zygote_rest
+    }
+}

@@ -1,0 +1,34 @@
+//! Why a zygote has to go, as the log tells it.
+
+use crate::limits::{WORKER_SPAWN, ZYGOTE_START};
+
+/// Why a zygote has to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// PHP was not running within [`ZYGOTE_START`].
+    SlowStart,
+    /// It did not leave within [`LEAVE`](crate::limits::LEAVE) after it was asked to.
+    SlowEnd,
+    /// An order was not carried out within [`WORKER_SPAWN`].
+    SlowFork,
+    /// It said what nobody asked, or named a process that is not its own.
+    BrokeRules,
+    /// It said itself that PHP cannot start.
+    StartFailed,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reason::SlowStart => {
+                write!(f, "PHP was not running after {} s", ZYGOTE_START.as_secs())
+            }
+            Reason::SlowEnd => f.write_str("it did not leave when it was asked to"),
+            Reason::SlowFork => {
+                write!(f, "it made no worker within {} s", WORKER_SPAWN.as_secs())
+            }
+            Reason::BrokeRules => f.write_str("it did not keep to the rules of its channel"),
+            Reason::StartFailed => f.write_str("PHP could not start"),
+        }
+    }
+}
