@@ -31,7 +31,8 @@ const STAND_IN: &str = "maitred_php_stand_in";
 struct Php {
     version: String,
     includes: Vec<String>,
-    library: PathBuf,
+    /// The file of its embed library.
+    object: PathBuf,
 }
 
 fn main() {
@@ -119,7 +120,7 @@ fn inspect(program: &OsString, wanted: Option<&str>) -> Result<Option<Php>, Stri
     Ok(Some(Php {
         version,
         includes,
-        library,
+        object: library,
     }))
 }
 
@@ -225,7 +226,7 @@ fn branch(version: &str) -> String {
 }
 
 fn link(php: &Php) -> Result<(), String> {
-    let folder = stand_in(&php.library)?;
+    let folder = stand_in(&php.object)?;
     println!("cargo:rustc-link-search=native={}", folder.display());
     println!("cargo:rustc-link-lib=dylib={STAND_IN}");
     // For the build scripts of programs: DEP_PHP_VERSION, DEP_PHP_EXPORTS.
