@@ -223,8 +223,7 @@ fn a_script_that_crashes_every_time_does_not_take_the_site_down() {
         assert!([502, 503].contains(&status), "{status}");
     }
     assert_serves(&server);
-    // The last to crash may keep its seat empty for as long as a wait gets, which is RECOVERY.
-    server.wait_for_full_strength(2, 2 * RECOVERY);
+    server.wait_for_full_strength(2, RECOVERY);
 }
 
 #[test]

@@ -23,8 +23,9 @@ use queue::{Depth, Next, Place, Queue, Submitted};
 /// spare slots of a busy seat ("well under a millisecond").
 const SHORT_SCRIPT_MICROS: u32 = 500;
 
-/// What waking a sleeping worker costs, in microseconds, its own way back to work included:
-/// waiting less than this for a busy one is quicker, and cheaper for everybody.
+/// What waking a sleeping worker is taken to cost, in microseconds, its own way back to work
+/// included: waiting less than this for a busy one is cheaper for everybody. Chosen by trial on
+/// whole requests (docs/decisions/0002-seat-link.md), not measured by itself.
 const WAKING_MICROS: u32 = 150;
 
 /// Share of a new measurement in the average script time: one eighth, as in TCP's smoothed round
