@@ -22,6 +22,10 @@ pub type Seat = u32;
 /// new worker never takes what was meant for its predecessor.
 pub type Incarnation = u32;
 
+/// A pool from one reload to the next: its seat link, its zygote and its workers. Every generation of
+/// every pool has a number of its own, from 1, that is never used again while the server runs.
+pub type Generation = u32;
+
 /// Orders from the supervisor to the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToFront {
@@ -41,17 +45,45 @@ pub enum ToFront {
         /// Its address, for messages.
         address: String,
     },
-    /// A pool's seat link. Descriptors: the shared memory, then one event per front thread.
+    /// No more clients are accepted at an address that no listener of the configuration has any
+    /// more.
+    Unlisten {
+        /// The address, as [`ToFront::Listen`] named it.
+        address: String,
+    },
+    /// A generation of a pool. Descriptors: a file with the pool's settings as JSON, its seat link's
+    /// memory, then one event per front thread. No request goes to it before [`ToFront::Replace`].
     OpenPool {
-        /// Name of the pool.
-        pool: String,
+        /// Its number.
+        generation: Generation,
+    },
+    /// From now on the requests for the pool's name go to `new`. The generations before it are
+    /// leaving: each gives a worker up for every one that `new` gets, as soon as it has an idle one.
+    Replace {
+        /// The number of the generation that is used from now on.
+        new: Generation,
+    },
+    /// A generation is leaving and nothing takes its place: its pool is configured no more.
+    ClosePool {
+        /// Its number.
+        generation: Generation,
+    },
+    /// Nothing is left of a generation.
+    ForgetPool {
+        /// Its number.
+        generation: Generation,
     },
     /// Everything has been said: accept clients.
     Begin,
-    /// A worker sits in a seat and may be offered requests. Descriptor: its pidfd.
+    /// Sites, hosts and limits to use from now on; answered by [`FromFront::Reconfigured`].
+    /// Descriptor: a file with the configuration as JSON.
+    Reconfigure,
+    /// A worker sits in a seat and may be offered requests. Descriptor: its pidfd. It is offered none
+    /// as long as the pool, all its generations together, has `max_children` open seats: an idle
+    /// worker of an older generation or one that is worn has to leave first.
     OpenSeat {
-        /// Name of the pool.
-        pool: String,
+        /// Its generation of the pool.
+        generation: Generation,
         /// Its seat.
         seat: Seat,
         /// Which worker of that seat.
@@ -61,6 +93,10 @@ pub enum ToFront {
     },
     /// Accept no more clients, finish what runs, then report [`FromFront::Drained`] and end.
     Drain,
+    /// Another front accepts the clients from now on. As [`ToFront::Drain`], but a connection that
+    /// is kept is closed after its next answer instead of at once, and idle workers are given up as
+    /// soon as nothing needs them.
+    HandOver,
 }
 
 /// Reports from the front to the supervisor.
@@ -71,8 +107,8 @@ pub enum FromFront {
     /// A worker must be ended: its script outlived `request_terminate_timeout`, or it broke the
     /// rules of the seat link.
     EndWorker {
-        /// Name of the pool.
-        pool: String,
+        /// Its generation of the pool.
+        generation: Generation,
         /// Its seat.
         seat: Seat,
         /// Which worker of that seat; another one there now is left alone.
@@ -82,8 +118,8 @@ pub enum FromFront {
     },
     /// A worker died while it ran a script: what the supervisor cannot know by itself.
     ScriptDied {
-        /// Name of the pool.
-        pool: String,
+        /// Its generation of the pool.
+        generation: Generation,
         /// Its seat.
         seat: Seat,
         /// Which worker of that seat.
@@ -94,22 +130,48 @@ pub enum FromFront {
     /// How many workers a pool needs now that may grow. Said at once when it needs more than it
     /// has, at most once a second when it needs fewer; nothing is said while the last word holds.
     Wanted {
-        /// Name of the pool.
-        pool: String,
+        /// Its generation of the pool.
+        generation: Generation,
         /// How many, those included that it has.
         workers: u32,
     },
     /// A seat's worker has had nothing to do for long and gets no further request: it is to end.
     SeatRetired {
-        /// Name of the pool.
-        pool: String,
+        /// Its generation of the pool.
+        generation: Generation,
         /// Its seat.
         seat: Seat,
         /// Which worker of that seat; another one there now is left alone.
         incarnation: Incarnation,
     },
+    /// A worker has served about as much as it may, or has grown as large as it may: another is to
+    /// take its place. It goes on serving until then, as far as it may.
+    SeatWorn {
+        /// Its generation of the pool.
+        generation: Generation,
+        /// Its seat.
+        seat: Seat,
+        /// Which worker of that seat.
+        incarnation: Incarnation,
+        /// Why.
+        why: Wear,
+    },
+    /// What became of a [`ToFront::Reconfigure`].
+    Reconfigured {
+        /// Why everything is as it was; nothing: the new configuration is used.
+        refused: Option<String>,
+    },
     /// Nothing is in hand any more.
     Drained,
+}
+
+/// Why a worker is to be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wear {
+    /// It has served about `max_requests`.
+    Requests,
+    /// Its private memory has reached `max_private_memory`.
+    Memory,
 }
 
 /// Orders from the supervisor to a zygote.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use maitred_control::{FromFront, Heard, ToFront};
+use maitred_control::{FromFront, Generation, Heard, ToFront};
 use maitred_os::channel::Channel;
 use maitred_os::users::Identity;
 use maitred_seat::FrontEnd;
@@ -72,7 +72,7 @@ pub fn run(control: Channel) -> i32 {
 struct Orders {
     configured: Option<(u32, u32, Option<Identity>, maitred_config::Config)>,
     listeners: Vec<(u32, OwnedFd)>,
-    pools: HashMap<String, Vec<OwnedFd>>,
+    pools: HashMap<Generation, Vec<OwnedFd>>,
     seats: Vec<(ToFront, Vec<OwnedFd>)>,
 }
 
@@ -104,9 +104,16 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
                 .listeners
                 .extend(fds.into_iter().map(|fd| (thread, fd)));
         }
-        ToFront::OpenPool { pool } => drop(orders.pools.insert(pool, fds)),
+        ToFront::OpenPool { generation } => drop(orders.pools.insert(generation, fds)),
+        ToFront::Replace { .. } => {}
         ToFront::OpenSeat { .. } => orders.seats.push((order, fds)),
-        ToFront::Begin | ToFront::Drain => return Err("it was told to stop".to_owned()),
+        ToFront::Begin
+        | ToFront::Drain
+        | ToFront::HandOver
+        | ToFront::Unlisten { .. }
+        | ToFront::ClosePool { .. }
+        | ToFront::ForgetPool { .. }
+        | ToFront::Reconfigure => return Err(format!("an order came too early: {order:?}")),
     }
     Ok(())
 }
@@ -134,13 +141,9 @@ fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String
     warn_of_unusable_folders(&config);
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let mut pools = Vec::new();
-    for (name, fds) in orders.pools {
-        let settings = config
-            .pool(&name)
-            .ok_or("a pool came that is not configured")?
-            .clone();
+    for (generation, fds) in orders.pools {
         pools.push(Arc::new(open_pool(
-            settings, fds, epoch, &inboxes, supervisor,
+            generation, fds, epoch, &inboxes, supervisor,
         )?));
     }
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
@@ -191,13 +194,16 @@ fn warn_of_unusable_folders(config: &maitred_config::Config) {
 }
 
 fn open_pool(
-    settings: maitred_config::Pool,
+    generation: Generation,
     fds: Vec<OwnedFd>,
     epoch: u32,
     inboxes: &Arc<[Inbox]>,
     supervisor: &Arc<Supervisor>,
 ) -> Result<Pool, String> {
     let mut fds = fds.into_iter();
+    let settings = fds.next().ok_or("a pool came without its settings")?;
+    let settings: maitred_config::Pool = serde_json::from_reader(std::fs::File::from(settings))
+        .map_err(|error| format!("the settings of a pool cannot be read: {error}"))?;
     let memory = fds.next().ok_or("a pool came without its memory")?;
     let events: Vec<OwnedFd> = fds.collect();
     let threads = u32::try_from(events.len()).unwrap_or(u32::MAX);
@@ -210,6 +216,7 @@ fn open_pool(
         ));
     }
     Ok(Pool::new(
+        generation,
         settings,
         link,
         events,
@@ -379,13 +386,13 @@ fn follow(shared: &Arc<Shared>, order: ToFront, fds: Vec<OwnedFd>) {
     match order {
         ToFront::Drain => shared.drain(),
         ToFront::OpenSeat {
-            pool,
+            generation,
             seat,
             incarnation,
             pid,
         } => {
-            if let (Some(pool), Some(pidfd)) = (shared.pool(&pool).cloned(), fds.into_iter().next())
-            {
+            let pool = shared.pool(generation).cloned();
+            if let (Some(pool), Some(pidfd)) = (pool, fds.into_iter().next()) {
                 tokio::spawn(async move {
                     watch_seat(&pool, seat, incarnation, pidfd).await;
                     pool.forget_pid(seat, pid);

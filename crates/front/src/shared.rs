@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use maitred_config::{Config, Destination};
+use maitred_control::Generation;
 use tokio::sync::Notify;
 
 use crate::access::AccessLog;
@@ -81,15 +82,20 @@ impl Shared {
         self.changed.notify_waiters();
     }
 
-    /// The pool with this name.
-    pub fn pool(&self, name: &str) -> Option<&Arc<Pool>> {
-        self.pools.iter().find(|pool| pool.settings.name == name)
+    /// The pool of this number.
+    pub fn pool(&self, generation: Generation) -> Option<&Arc<Pool>> {
+        let mut pools = self.pools.iter();
+        pools.find(|pool| pool.generation == generation)
     }
 
     fn backend(&self, destination: &Destination) -> Option<Backend> {
         match destination {
             Destination::Upstream(upstream) => Some(Backend::Upstream(upstream.clone())),
-            Destination::Pool(name) => self.pool(name).cloned().map(Backend::Pool),
+            Destination::Pool(name) => {
+                let mut pools = self.pools.iter();
+                let pool = pools.find(|pool| pool.settings.name == *name);
+                pool.cloned().map(Backend::Pool)
+            }
         }
     }
 }

@@ -5,26 +5,21 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use maitred_control::{ToFront, ToZygote};
+use maitred_control::{Generation, Incarnation, Seat, ToFront, ToZygote};
 use maitred_os::fork::HowEnded;
-use maitred_os::shared;
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::Program;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use crate::adopt::{self, Seen};
-use crate::life::Step;
-use crate::limits::{FIRST_FILL, FRONT_START};
+use crate::limits::FIRST_FILL;
 use crate::obituary::Who;
 use crate::peer::Peer;
 use crate::phase;
 use crate::pool::{self, Action, Reason};
+use crate::roomy_name;
 use crate::run::{Supervisor, Zygote};
 use crate::words::one_line;
-use crate::{FRONT_ROLE, roomy_name};
-
-/// The program that runs, whatever has become of its file since.
-const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// The argument that makes the PHP program a zygote.
 const ZYGOTE_ROLE: &str = "zygote";
@@ -88,11 +83,11 @@ impl Supervisor {
                 incarnation,
                 pid,
             } => {
-                let pool = self.name(index).to_owned();
+                let generation = self.pools[index].generation;
                 let pidfd = self.pools[index].workers.get(&pid);
                 if let (Some(pidfd), Some(peer)) = (pidfd, &mut self.front.peer) {
                     let order = ToFront::OpenSeat {
-                        pool,
+                        generation,
                         seat,
                         incarnation,
                         pid,
@@ -118,11 +113,7 @@ impl Supervisor {
                 how,
                 retry,
             } => {
-                let who = Who {
-                    pool: self.name(index).to_owned(),
-                    seat,
-                    incarnation,
-                };
+                let who = self.who(index, seat, incarnation);
                 self.obituaries
                     .died(who, pid, how.to_string(), retry, self.now());
             }
@@ -131,7 +122,7 @@ impl Supervisor {
 
     /// Looks whether an announced process has become our child.
     pub(crate) fn look(&mut self, index: usize, pid: i32) {
-        match adopt::see(pid, self.plan.pools[index].uid) {
+        match adopt::see(pid, self.pools[index].plan.uid) {
             Seen::Ours(pidfd) => {
                 self.pools[index].workers.insert(pid, pidfd);
                 self.pool_event(index, pool::Event::Adopted { pid });
@@ -144,7 +135,7 @@ impl Supervisor {
     }
 
     fn start_zygote(&mut self, index: usize) {
-        let plan = &self.plan.pools[index];
+        let plan = &self.pools[index].plan;
         let name = roomy_name(&format!("maitred-php: zygote pool {}", plan.settings.pool));
         let started = Peer::start(&Program {
             path: &self.plan.php_program,
@@ -152,7 +143,7 @@ impl Supervisor {
             arguments: &[OsStr::new(ZYGOTE_ROLE)],
             environment: &self.plan.environment,
             inherit: &[],
-            output: Some(self.pools[index].voice.writer()),
+            output: Some(plan.voice.writer()),
         });
         match started {
             Ok(mut peer) => {
@@ -181,7 +172,7 @@ impl Supervisor {
     /// A zygote says that PHP runs. Is it a PHP that is wanted?
     pub(crate) fn zygote_started(&mut self, index: usize, php: &str, fixed: bool) {
         let (pool, php) = (self.name(index).to_owned(), one_line(php));
-        let wanted = self.plan.pools[index].php.as_ref();
+        let wanted = self.pools[index].plan.php.as_ref();
         if let Some(wanted) = wanted.filter(|wanted| !is_version(&php, wanted)) {
             self.fail(&format!(
                 "pool `{pool}` asks for PHP {wanted}, and {} runs PHP {php}; correct `php`, or \
@@ -215,124 +206,6 @@ impl Supervisor {
                 "the zygote of pool `{pool}` {how}; its workers go on serving"
             ));
         }
-    }
-
-    /// Sees to it that there is a front, as long as there has to be one.
-    pub(crate) fn keep_front(&mut self) {
-        if !self.phase.wants_front() {
-            return;
-        }
-        match self.front.life.due(self.now()) {
-            Some(Step::Start) => self.start_front(),
-            Some(Step::Kill) => self.kill_front(&format!(
-                "it accepted no clients within {} s",
-                FRONT_START.as_secs()
-            )),
-            None => {}
-        }
-    }
-
-    fn start_front(&mut self) {
-        self.front.epoch += 1;
-        let configuration = serde_json::to_vec(&self.plan.config).map_err(std::io::Error::from);
-        let configuration =
-            configuration.and_then(|json| shared::file_with("maitred-configuration", &json));
-        let started = configuration.and_then(|file| {
-            let peer = Peer::start(&Program {
-                path: Path::new(THIS_PROGRAM),
-                name: &roomy_name("maitred: front"),
-                arguments: &[OsStr::new(FRONT_ROLE)],
-                environment: &self.plan.environment,
-                inherit: &[],
-                output: None,
-            })?;
-            Ok((peer, file))
-        });
-        match started {
-            Ok((mut peer, file)) => {
-                let order = ToFront::Configure {
-                    epoch: self.front.epoch,
-                    threads: self.plan.threads,
-                    identity: self.plan.front_identity.clone(),
-                };
-                peer.say(order, &[file.as_fd()]);
-                self.introduce(&mut peer);
-                self.front.peer = Some(peer);
-            }
-            Err(why) => {
-                self.fail(&format!("the front could not be started: {why}"));
-                self.front.life.ended(self.now());
-            }
-        }
-    }
-
-    /// Clients that come now are refused by the kernel at once, and can go elsewhere.
-    fn close_listeners(&mut self) {
-        for listener in &mut self.plan.listeners {
-            listener.sockets.clear();
-        }
-    }
-
-    /// Tells a new front all there is to know: where to listen, the pools, who sits where.
-    fn introduce(&self, peer: &mut Peer<ToFront>) {
-        for listener in &self.plan.listeners {
-            for (thread, socket) in (0..).zip(&listener.sockets) {
-                let address = listener.address.to_string();
-                peer.say(ToFront::Listen { thread, address }, &[socket.as_fd()]);
-            }
-        }
-        for (plan, running) in self.plan.pools.iter().zip(&self.pools) {
-            let pool = &plan.settings.pool;
-            peer.say(ToFront::OpenPool { pool: pool.clone() }, &plan.shared());
-            for pool::Seated {
-                seat,
-                incarnation,
-                pid,
-            } in running.pool.seated()
-            {
-                if let Some(pidfd) = running.workers.get(&pid) {
-                    let pool = pool.clone();
-                    let order = ToFront::OpenSeat {
-                        pool,
-                        seat,
-                        incarnation,
-                        pid,
-                    };
-                    peer.say(order, &[pidfd.as_fd()]);
-                }
-            }
-        }
-        peer.say(ToFront::Begin, &[]);
-    }
-
-    fn kill_front(&mut self, why: &str) {
-        if let Some(peer) = &self.front.peer {
-            peer.signal(Signal::SIGKILL);
-        }
-        self.fail(&format!("the front is killed: {why}"));
-    }
-
-    pub(crate) fn front_listens(&mut self) {
-        if self.front.life.ready(self.now()).is_err() {
-            self.front.life.give_up();
-            return self.kill_front("it said twice that it listens");
-        }
-        if !self.phase.is_start() {
-            info!("front {} accepts clients", self.front.epoch);
-        }
-        self.phase_event(phase::Event::Listening);
-    }
-
-    pub(crate) fn front_ended(&mut self, how: HowEnded) {
-        self.front.peer = None;
-        self.front.life.ended(self.now());
-        if self.phase.wants_front() {
-            self.fail(&format!("the front {how}"));
-        }
-        for index in 0..self.pools.len() {
-            self.pool_event(index, pool::Event::Wanted { workers: 0 });
-        }
-        self.phase_event(phase::Event::Drained);
     }
 
     /// Says what failed. Before the server serves, that is its end.
@@ -412,14 +285,22 @@ impl Supervisor {
     }
 
     pub(crate) fn name(&self, index: usize) -> &str {
-        &self.plan.pools[index].settings.pool
+        &self.pools[index].plan.settings.pool
     }
 
-    pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
-        self.plan
-            .pools
-            .iter()
-            .position(|pool| pool.settings.pool == name)
+    pub(crate) fn index_of(&self, generation: Generation) -> Option<usize> {
+        let mut pools = self.pools.iter();
+        pools.position(|pool| pool.generation == generation)
+    }
+
+    /// Names a worker in a report.
+    pub(crate) fn who(&self, index: usize, seat: Seat, incarnation: Incarnation) -> Who {
+        Who {
+            pool: self.name(index).to_owned(),
+            generation: self.pools[index].generation,
+            seat,
+            incarnation,
+        }
     }
 
     /// Whether `pid` is a process of ours that pool `index` has no claim to.
@@ -443,7 +324,7 @@ impl Supervisor {
 
 impl crate::plan::PoolPlan {
     /// What the front and the zygote of a pool share: its memory, then its events.
-    fn shared(&self) -> Vec<BorrowedFd<'_>> {
+    pub(crate) fn shared(&self) -> Vec<BorrowedFd<'_>> {
         std::iter::once(&self.memory)
             .chain(&self.events)
             .map(AsFd::as_fd)

@@ -9,6 +9,7 @@ mod adopt;
 mod apply;
 mod backoff;
 mod error;
+mod front;
 mod growth;
 mod identity;
 mod life;
@@ -59,10 +60,8 @@ pub fn serve(config: Config, log_level: &str) -> Result<i32, Error> {
     fork::become_subreaper().map_err(Error::system(
         "the supervisor could not become its workers' parent",
     ))?;
-    let plan = Plan::make(config, log_level)?;
-    let voices: std::io::Result<Vec<_>> = plan.pools.iter().map(|_| voice::Voice::new()).collect();
-    let voices = voices.map_err(Error::system("a pipe for a pool could not be made"))?;
-    Ok(Supervisor::new(plan, signals, voices).run())
+    let (plan, pools) = Plan::make(config, log_level)?;
+    Ok(Supervisor::new(plan, pools, signals).run())
 }
 
 /// What is wrong with a configuration on this machine, beside what its text says: users that do

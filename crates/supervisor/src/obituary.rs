@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use maitred_control::{Incarnation, Seat};
+use maitred_control::{Generation, Incarnation, Seat};
 
 use crate::limits::{Moment, SCRIPT_NAMED};
 
@@ -15,6 +15,8 @@ const MAX_SCRIPTS: usize = 1024;
 pub struct Who {
     /// Name of its pool.
     pub pool: String,
+    /// Its generation of the pool.
+    pub generation: Generation,
     /// Its seat.
     pub seat: Seat,
     /// Which worker of that seat.
@@ -110,6 +112,7 @@ mod tests {
     fn who(incarnation: Incarnation) -> Who {
         Who {
             pool: "www".to_owned(),
+            generation: 1,
             seat: 3,
             incarnation,
         }

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::growth::Growth;
 use crate::identity;
 use crate::listen::{self, Listener};
+use crate::voice::Voice;
 use crate::words::Terminal;
 
 /// The program of zygotes and workers, in the folder of our own.
@@ -40,8 +41,6 @@ pub struct Plan {
     pub environment: Vec<(String, String)>,
     /// The program of zygotes and workers.
     pub php_program: PathBuf,
-    /// The pools.
-    pub pools: Vec<PoolPlan>,
     /// Where the person who started the server reads.
     pub terminal: Terminal,
 }
@@ -61,14 +60,16 @@ pub struct PoolPlan {
     pub memory: OwnedFd,
     /// One event for each thread of the front.
     pub events: Vec<OwnedFd>,
+    /// What its processes print.
+    pub voice: Voice,
 }
 
 impl Plan {
-    /// Makes the plan, and with it sockets, memory and events.
+    /// Makes the plan, and that of each pool, and with them sockets, memory and events.
     ///
     /// # Errors
     /// What the configuration asks for and cannot be had here.
-    pub fn make(config: Config, log_level: &str) -> Result<Plan, Error> {
+    pub fn make(config: Config, log_level: &str) -> Result<(Plan, Vec<PoolPlan>), Error> {
         if let Some(mistake) = crate::check(&config).into_iter().next() {
             return Err(mistake);
         }
@@ -91,16 +92,16 @@ impl Plan {
         let program = std::env::current_exe().map_err(Error::system(
             "the folder of this program could not be found",
         ))?;
-        Ok(Plan {
+        let plan = Plan {
             listeners: listen::open(&config.listen, threads)?,
             threads,
             front_identity,
             environment: environment(log_level),
             php_program: program.with_file_name(PHP_PROGRAM),
-            pools,
             terminal: Terminal::redirect(&config.error_log)?,
             config,
-        })
+        };
+        Ok((plan, pools))
     }
 }
 
@@ -126,6 +127,7 @@ impl PoolPlan {
             .map_err(|source| {
                 Error::system("the events of a pool could not be made")(source.into())
             })?;
+        let voice = Voice::new().map_err(Error::system("a pipe for a pool could not be made"))?;
         let settings = settings(pool, seats, identity);
         Ok(PoolPlan {
             settings,
@@ -134,6 +136,7 @@ impl PoolPlan {
             uid,
             memory,
             events,
+            voice,
         })
     }
 }

@@ -3,9 +3,11 @@
 //! The decisions are in [`crate::phase`] and [`crate::pool`], which know no clock and no process;
 //! carrying them out is in `apply.rs`. This file is what happens in between, and in which order.
 
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use maitred_control::{FromFront, FromZygote, ToFront, ToZygote};
+use maitred_control::{FromFront, FromZygote, Generation, ToFront, ToZygote};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,12 +16,11 @@ use tracing::{error, info, warn};
 use crate::adopt;
 use crate::life::Life;
 use crate::limits::{FRONT_START, MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
-use crate::obituary::{Obituaries, Who};
+use crate::obituary::Obituaries;
 use crate::peer::Peer;
 use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Pool, Reason};
-use crate::voice::Voice;
 use crate::words::one_line;
 
 /// What the supervisor is told by signals. They are taken over before anything is started.
@@ -48,17 +49,17 @@ pub struct Supervisor {
     pub(crate) obituaries: Obituaries,
 }
 
-/// A pool: what is decided about it, and the processes it has.
+/// A generation of a pool: what is decided about it, and the processes it has.
 #[derive(Debug)]
 pub(crate) struct RunningPool {
+    pub(crate) generation: Generation,
+    pub(crate) plan: PoolPlan,
     pub(crate) pool: Pool,
     pub(crate) zygote: Option<Zygote>,
     /// The PHP it runs, once a zygote has said so.
     pub(crate) php: Option<String>,
     /// Descriptors of the processes that sit in its seats.
-    pub(crate) workers: std::collections::HashMap<i32, std::os::fd::OwnedFd>,
-    /// What its processes print.
-    pub(crate) voice: Voice,
+    pub(crate) workers: HashMap<i32, OwnedFd>,
 }
 
 /// A pool's zygote.
@@ -85,21 +86,30 @@ struct Ready {
     voices: Vec<bool>,
 }
 
-impl Supervisor {
-    /// A supervisor that has not started anything yet.
-    pub fn new(plan: Plan, signals: SignalEvents, voices: Vec<Voice>) -> Supervisor {
-        let running = |(plan, voice): (&PoolPlan, Voice)| RunningPool {
+impl RunningPool {
+    /// A generation without processes.
+    pub(crate) fn new(generation: Generation, plan: PoolPlan) -> RunningPool {
+        RunningPool {
+            generation,
             pool: Pool::new(plan.settings.seats, plan.growth()),
+            plan,
             zygote: None,
             php: None,
-            workers: std::collections::HashMap::new(),
-            voice,
-        };
+            workers: HashMap::new(),
+        }
+    }
+}
+
+impl Supervisor {
+    /// A supervisor that has not started anything yet.
+    pub fn new(plan: Plan, pools: Vec<PoolPlan>, signals: SignalEvents) -> Supervisor {
+        let pools = (1..).zip(pools);
+        let running = |(generation, plan)| RunningPool::new(generation, plan);
         Supervisor {
             started: Instant::now(),
             signals,
             phase: Phase::new(Moment::ZERO),
-            pools: plan.pools.iter().zip(voices).map(running).collect(),
+            pools: pools.map(running).collect(),
             front: Front {
                 life: Life::new(FRONT_START),
                 epoch: 0,
@@ -130,7 +140,10 @@ impl Supervisor {
             self.keep_time();
         }
         for index in 0..self.pools.len() {
-            let words = self.pools[index].voice.last_words(self.started.elapsed());
+            let words = self.pools[index]
+                .plan
+                .voice
+                .last_words(self.started.elapsed());
             self.repeat(index, words);
         }
         self.phase.exit_code().unwrap_or(phase::EXIT_FAILED)
@@ -139,7 +152,7 @@ impl Supervisor {
     fn hear_voices(&mut self, ready: &Ready) {
         for index in 0..self.pools.len() {
             if ready.voices.get(index).copied().unwrap_or(false) {
-                let lines = self.pools[index].voice.lines(self.started.elapsed());
+                let lines = self.pools[index].plan.voice.lines(self.started.elapsed());
                 self.repeat(index, lines);
             }
         }
@@ -177,7 +190,7 @@ impl Supervisor {
         let voices: Vec<_> = self
             .pools
             .iter()
-            .map(|pool| pool.voice.listening(now))
+            .map(|pool| pool.plan.voice.listening(now))
             .collect();
         for voice in voices.iter().flatten() {
             fds.push(PollFd::from_borrowed_fd(*voice, PollFlags::IN));
@@ -225,7 +238,7 @@ impl Supervisor {
         let deaf = self
             .pools
             .iter()
-            .filter_map(|pool| pool.voice.deaf_until(now));
+            .filter_map(|pool| pool.plan.voice.deaf_until(now));
         let wants_workers = self.phase.wants_workers();
         let pools = self.pools.iter().filter(|_| wants_workers);
         let pools = pools.filter_map(|pool| pool.pool.deadline());
@@ -279,7 +292,7 @@ impl Supervisor {
     /// Hears all that a zygote which keeps to the rules can have said: one report for each seat,
     /// and one of its start. No announcement stays behind the death it has to come before.
     fn hear_zygote(&mut self, index: usize) {
-        for _ in 0..=self.plan.pools[index].settings.seats {
+        for _ in 0..=self.pools[index].plan.settings.seats {
             let Some(zygote) = &mut self.pools[index].zygote else {
                 return;
             };
@@ -332,56 +345,7 @@ impl Supervisor {
             let Some(report) = peer.hear::<FromFront>() else {
                 return;
             };
-            match report {
-                FromFront::Listening => self.front_listens(),
-                FromFront::EndWorker {
-                    pool,
-                    seat,
-                    incarnation,
-                    why,
-                } => {
-                    let Some(index) = self.index_of(&pool) else {
-                        continue;
-                    };
-                    warn!(
-                        "pool {pool} seat {seat}: its worker is ended: {}",
-                        one_line(&why)
-                    );
-                    self.pool_event(index, pool::Event::EndWorker { seat, incarnation });
-                }
-                FromFront::ScriptDied {
-                    pool,
-                    seat,
-                    incarnation,
-                    script,
-                } => {
-                    let (now, script) = (self.now(), one_line(&script));
-                    self.obituaries.ran(
-                        Who {
-                            pool,
-                            seat,
-                            incarnation,
-                        },
-                        script,
-                        now,
-                    );
-                }
-                FromFront::Wanted { pool, workers } => {
-                    if let Some(index) = self.index_of(&pool) {
-                        self.pool_event(index, pool::Event::Wanted { workers });
-                    }
-                }
-                FromFront::SeatRetired {
-                    pool,
-                    seat,
-                    incarnation,
-                } => {
-                    if let Some(index) = self.index_of(&pool) {
-                        self.pool_event(index, pool::Event::Retired { seat, incarnation });
-                    }
-                }
-                FromFront::Drained => self.phase_event(phase::Event::Drained),
-            }
+            self.front_said(report);
         }
     }
 

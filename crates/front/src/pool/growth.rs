@@ -113,8 +113,11 @@ impl Pool {
 
     fn tell_wanted(&self, growth: &Growth, needs: usize) {
         let workers = u32::try_from(needs).unwrap_or(u32::MAX);
-        let pool = self.settings.name.clone();
-        if self.supervisor.report(&FromFront::Wanted { pool, workers }) {
+        let wanted = FromFront::Wanted {
+            generation: self.generation,
+            workers,
+        };
+        if self.supervisor.report(&wanted) {
             growth.told.store(workers, Ordering::Relaxed);
         }
         growth.stirred.notify_one();
@@ -142,9 +145,8 @@ impl Pool {
         }
         queue.look_at_idle();
         if let Some((seat, incarnation)) = queue.retire(bounds.max_spare, bounds.looks) {
-            let pool = self.settings.name.clone();
             let retired = FromFront::SeatRetired {
-                pool,
+                generation: self.generation,
                 seat,
                 incarnation,
             };

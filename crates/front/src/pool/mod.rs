@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use maitred_control::FromFront;
+use maitred_control::{FromFront, Generation};
 use maitred_seat::{FrontEnd, Lent, SLOTS_PER_SEAT, Snapshot};
 
 use crate::clock;
@@ -39,6 +39,8 @@ pub struct QueueFull;
 /// A pool.
 #[derive(Debug)]
 pub struct Pool {
+    /// Which generation of the pool this is.
+    pub generation: Generation,
     /// Its settings.
     pub settings: maitred_config::Pool,
     link: FrontEnd,
@@ -56,6 +58,7 @@ pub struct Pool {
 impl Pool {
     /// A pool without workers, over its seat link.
     pub fn new(
+        generation: Generation,
         settings: maitred_config::Pool,
         link: FrontEnd,
         events: Vec<OwnedFd>,
@@ -77,6 +80,7 @@ impl Pool {
         let average_micros = AtomicU32::new(u32::MAX);
         let growth = Growth::of(&settings, link.seats());
         Pool {
+            generation,
             settings,
             link,
             queue,
@@ -371,9 +375,9 @@ impl Pool {
 
     /// Tells the supervisor, which sees only a signal or an exit code, what the worker was at.
     fn report_death(&self, seat: u32, incarnation: u32) {
-        let (pool, script) = (self.settings.name.clone(), self.script_in(seat));
+        let script = self.script_in(seat);
         self.supervisor.report(&FromFront::ScriptDied {
-            pool,
+            generation: self.generation,
             seat,
             incarnation,
             script,
@@ -405,7 +409,7 @@ impl Pool {
     /// Asks the supervisor to end a worker.
     pub fn end_worker(&self, seat: u32, incarnation: u32, why: &str) {
         self.supervisor.report(&FromFront::EndWorker {
-            pool: self.settings.name.clone(),
+            generation: self.generation,
             seat,
             incarnation,
             why: format!("{why} ({})", self.script_in(seat)),
