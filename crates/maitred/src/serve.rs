@@ -34,11 +34,10 @@ pub fn serve(serve: Serve, log_level: &str) -> ExitCode {
               `maitred serve DIR`",
         );
     };
-    let config = match configuration(serve, &source) {
-        Ok(config) => config,
-        Err(mistakes) => return refuse(&mistakes),
-    };
-    match maitred_supervisor::serve(config, log_level) {
+    let source = maitred_supervisor::Source::new(move || {
+        configuration(&serve, &source).map_err(|mistakes| mistakes.to_string())
+    });
+    match maitred_supervisor::serve(source, log_level) {
         Ok(0) => ExitCode::from(EXIT_SUCCESS),
         Ok(_) => ExitCode::from(EXIT_FAILURE),
         Err(error) if error.is_configuration() => refuse(&error),
@@ -62,16 +61,17 @@ fn source(serve: &Serve, default_config: &Path, here: &Path) -> Option<Source> {
     roots.into_iter().find(is_site).map(Source::Folder)
 }
 
-fn configuration(serve: Serve, source: &Source) -> Result<Config, Mistakes> {
+fn configuration(serve: &Serve, source: &Source) -> Result<Config, Mistakes> {
+    let listen = serve.listen.clone();
     match source {
         Source::File(file) => {
             info!("configuration: {}", file.display());
-            let config = maitred_config::load(file)?.with_listen(serve.listen);
+            let config = maitred_config::load(file)?.with_listen(listen);
             serve
                 .workers
                 .map_or(Ok(config.clone()), |workers| config.with_workers(workers))
         }
-        Source::Folder(dir) => Config::for_directory(dir, serve.listen, serve.workers),
+        Source::Folder(dir) => Config::for_directory(dir, listen, serve.workers),
     }
 }
 

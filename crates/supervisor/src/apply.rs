@@ -83,6 +83,9 @@ impl Supervisor {
                 incarnation,
                 pid,
             } => {
+                if !self.pools[index].introduced {
+                    self.introduce_generation(index);
+                }
                 let generation = self.pools[index].generation;
                 let pidfd = self.pools[index].workers.get(&pid);
                 if let (Some(pidfd), Some(peer)) = (pidfd, &mut self.front.peer) {
@@ -153,7 +156,9 @@ impl Supervisor {
             }
             Err(why) => {
                 let program = self.plan.php_program.display();
-                self.fail(&format!("{program} could not be started: {why}"));
+                let sentence = format!("{program} could not be started: {why}");
+                self.pool_fails(index, sentence);
+                self.trial_failed(index, "its zygote could not be started");
                 self.pool_event(index, pool::Event::ZygoteEnded);
             }
         }
@@ -163,10 +168,12 @@ impl Supervisor {
         if let Some(zygote) = &self.pools[index].zygote {
             zygote.peer.signal(Signal::SIGKILL);
         }
-        if reason != Reason::StartFailed {
+        if !matches!(reason, Reason::StartFailed | Reason::NotNeeded) {
             let pool = self.name(index);
-            self.fail(&format!("the zygote of pool `{pool}` is killed: {reason}"));
+            let sentence = format!("the zygote of pool `{pool}` is killed: {reason}");
+            self.pool_fails(index, sentence);
         }
+        self.trial_failed(index, &reason.to_string());
     }
 
     /// A zygote says that PHP runs. Is it a PHP that is wanted?
@@ -174,11 +181,12 @@ impl Supervisor {
         let (pool, php) = (self.name(index).to_owned(), one_line(php));
         let wanted = self.pools[index].plan.php.as_ref();
         if let Some(wanted) = wanted.filter(|wanted| !is_version(&php, wanted)) {
-            self.fail(&format!(
+            let sentence = format!(
                 "pool `{pool}` asks for PHP {wanted}, and {} runs PHP {php}; correct `php`, or \
                  build maitred against the other version",
                 self.plan.php_program.display()
-            ));
+            );
+            self.pool_fails(index, sentence);
             return self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
         }
         let known = self.pools[index].php.as_ref() == Some(&php);
@@ -188,7 +196,7 @@ impl Supervisor {
                  update it to 8.2.35, 8.3.36, 8.4.27, 8.5.12 or newer"
             );
             if self.plan.config.require_fixed_php {
-                self.fail(&format!("{lacks}, or set require_fixed_php = false"));
+                self.pool_fails(index, format!("{lacks}, or set require_fixed_php = false"));
                 return self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
             }
             if !known {
@@ -197,15 +205,27 @@ impl Supervisor {
         }
         self.pools[index].php = Some(php);
         self.pool_event(index, pool::Event::ZygoteStarted);
+        if self.pools[index].pool.is_on_trial() {
+            self.pool_event(index, pool::Event::Passed);
+        }
+    }
+
+    /// Says what failed for a pool, and keeps it for whoever waits for its trial.
+    pub(crate) fn pool_fails(&mut self, index: usize, sentence: String) {
+        self.fail(&sentence);
+        self.pools[index].complaint = Some(sentence);
     }
 
     pub(crate) fn zygote_reaped(&mut self, index: usize, how: HowEnded) {
         if self.phase.wants_workers() && !self.pools[index].pool.zygote_leaves() {
             let pool = self.name(index);
-            self.fail(&format!(
-                "the zygote of pool `{pool}` {how}; its workers go on serving"
-            ));
+            let rest = match self.pools[index].introduced {
+                true => "; its workers go on serving",
+                false => "",
+            };
+            self.fail(&format!("the zygote of pool `{pool}` {how}{rest}"));
         }
+        self.trial_failed(index, &format!("its zygote {how}"));
     }
 
     /// Says what failed. Before the server serves, that is its end.

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 /// Why the server could not start. Its text is one sentence for the person who started it.
 #[derive(Debug)]
 pub enum Error {
+    /// What is wrong with the text of the configuration.
+    Mistakes(String),
     /// The configuration asks for what cannot be here: a user that does not exist, for one.
     Configuration(String),
     /// Somebody else listens on an address of ours.
@@ -39,14 +41,14 @@ impl Error {
 
     /// Whether the configuration or the command has to change, rather than the machine.
     pub fn is_configuration(&self) -> bool {
-        matches!(self, Error::Configuration(_))
+        matches!(self, Error::Mistakes(_) | Error::Configuration(_))
     }
 }
 
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Error::Configuration(sentence) => f.write_str(sentence),
+            Error::Mistakes(sentence) | Error::Configuration(sentence) => f.write_str(sentence),
             Error::AddressInUse { address, holder } => {
                 let holder = holder.as_deref().unwrap_or("another program");
                 write!(
@@ -66,7 +68,7 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Configuration(_) | Error::AddressInUse { .. } => None,
+            Error::Mistakes(_) | Error::Configuration(_) | Error::AddressInUse { .. } => None,
             Error::Listen { source, .. } | Error::System { source, .. } => Some(source),
         }
     }

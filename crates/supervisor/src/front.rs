@@ -83,13 +83,15 @@ impl Supervisor {
     /// Tells a new front all there is to know: where to listen, the pools, who sits where.
     fn introduce(&self, peer: &mut Peer<ToFront>) {
         for listener in &self.plan.listeners {
-            for (thread, socket) in (0..).zip(&listener.sockets) {
-                let address = listener.address.to_string();
-                peer.say(ToFront::Listen { thread, address }, &[socket.as_fd()]);
-            }
+            listener.tell(peer);
         }
-        for running in &self.pools {
-            introduce_pool(peer, running);
+        for running in self.pools.iter().filter(|pool| pool.introduced) {
+            running.tell_opened(peer);
+            running.tell_seats(peer);
+            let generation = running.generation;
+            if running.closed {
+                peer.say(ToFront::ClosePool { generation }, &[]);
+            }
         }
         peer.say(ToFront::Begin, &[]);
     }
@@ -151,7 +153,19 @@ impl Supervisor {
                     self.pool_event(index, pool::Event::Retired { seat, incarnation });
                 }
             }
-            FromFront::SeatWorn { .. } | FromFront::Reconfigured { .. } => {}
+            FromFront::SeatWorn {
+                generation,
+                seat,
+                incarnation,
+                ..
+            } => {
+                if let Some(index) = self.index_of(generation) {
+                    self.pool_event(index, pool::Event::Worn { seat, incarnation });
+                }
+            }
+            FromFront::Reconfigured { refused } => {
+                self.reconfigured(refused.map(|why| one_line(&why)));
+            }
             FromFront::Drained => self.phase_event(phase::Event::Drained),
         }
     }
@@ -170,6 +184,7 @@ impl Supervisor {
     pub(crate) fn front_ended(&mut self, how: HowEnded) {
         self.front.peer = None;
         self.front.life.ended(self.now());
+        self.front_answers_no_more();
         if self.phase.wants_front() {
             self.fail(&format!("the front {how}"));
         }
@@ -180,36 +195,43 @@ impl Supervisor {
     }
 }
 
-/// Tells a front of a generation of a pool, and who sits in its seats.
-fn introduce_pool(peer: &mut Peer<ToFront>, running: &RunningPool) {
-    let generation = running.generation;
-    let settings = serde_json::to_vec(&running.plan.pool).map_err(std::io::Error::from);
-    let settings = settings.and_then(|json| shared::file_with("maitred-pool", &json));
-    let settings = match settings {
-        Ok(settings) => settings,
-        Err(why) => {
-            let pool = &running.plan.settings.pool;
-            return error!("the front cannot be told of pool `{pool}`: {why}");
+impl RunningPool {
+    /// Tells a front of this generation, to be used from now on.
+    pub(crate) fn tell_opened(&self, peer: &mut Peer<ToFront>) {
+        let generation = self.generation;
+        let settings = serde_json::to_vec(&self.plan.pool).map_err(std::io::Error::from);
+        let settings = settings.and_then(|json| shared::file_with("maitred-pool", &json));
+        match settings {
+            Ok(settings) => {
+                let mut fds = vec![settings.as_fd()];
+                fds.extend(self.plan.shared());
+                peer.say(ToFront::OpenPool { generation }, &fds);
+                peer.say(ToFront::Replace { new: generation }, &[]);
+            }
+            Err(why) => {
+                let pool = &self.plan.settings.pool;
+                error!("the front cannot be told of pool `{pool}`: {why}");
+            }
         }
-    };
-    let mut fds = vec![settings.as_fd()];
-    fds.extend(running.plan.shared());
-    peer.say(ToFront::OpenPool { generation }, &fds);
-    peer.say(ToFront::Replace { new: generation }, &[]);
-    for pool::Seated {
-        seat,
-        incarnation,
-        pid,
-    } in running.pool.seated()
-    {
-        if let Some(pidfd) = running.workers.get(&pid) {
-            let order = ToFront::OpenSeat {
-                generation,
-                seat,
-                incarnation,
-                pid,
-            };
-            peer.say(order, &[pidfd.as_fd()]);
+    }
+
+    /// Tells a front who sits in the seats of this generation.
+    fn tell_seats(&self, peer: &mut Peer<ToFront>) {
+        for pool::Seated {
+            seat,
+            incarnation,
+            pid,
+        } in self.pool.seated()
+        {
+            if let Some(pidfd) = self.workers.get(&pid) {
+                let order = ToFront::OpenSeat {
+                    generation: self.generation,
+                    seat,
+                    incarnation,
+                    pid,
+                };
+                peer.say(order, &[pidfd.as_fd()]);
+            }
         }
     }
 }

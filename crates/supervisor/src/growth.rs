@@ -19,6 +19,8 @@ pub struct Growth {
     /// Fewest workers.
     floor: u32,
     wanted: u32,
+    /// Most workers that other generations of the pool leave to this one.
+    allowed: u32,
     rate: Option<Rate>,
     zygote_rest: Option<Duration>,
 }
@@ -48,6 +50,7 @@ impl Growth {
             limit,
             floor: floor.min(limit),
             wanted: start,
+            allowed: u32::MAX,
             rate: bounded.then(|| Rate {
                 most: (pool.max_spawn_rate as usize).max(1),
                 free: start.min(limit),
@@ -65,6 +68,21 @@ impl Growth {
     /// The front says how many are needed. A front that has gone needs none.
     pub fn want(&mut self, workers: u32) {
         self.wanted = workers;
+    }
+
+    /// The front has let a worker go for good: there are `workers` now, and no more are needed.
+    pub fn gave_up(&mut self, workers: usize) {
+        self.wanted = self.wanted.min(u32::try_from(workers).unwrap_or(u32::MAX));
+    }
+
+    /// Other generations of the pool leave this one as many workers.
+    pub fn allow(&mut self, workers: u32) {
+        self.allowed = workers;
+    }
+
+    /// Most workers there may be now, those included that wait for another to leave.
+    pub fn allowed(&self) -> usize {
+        self.allowed as usize
     }
 
     /// When the next worker may be ordered; a moment that has passed: now.

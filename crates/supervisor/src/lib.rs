@@ -8,6 +8,7 @@
 mod adopt;
 mod apply;
 mod backoff;
+mod changes;
 mod error;
 mod front;
 mod growth;
@@ -21,7 +22,9 @@ mod phase;
 mod plan;
 mod pool;
 mod reason;
+mod reload;
 mod run;
+mod source;
 mod voice;
 mod words;
 
@@ -31,6 +34,7 @@ use maitred_config::Config;
 use maitred_os::{fork, signals, sockets, title};
 
 pub use error::Error;
+pub use source::Source;
 
 use plan::Plan;
 use run::{SIGNALS, Supervisor};
@@ -41,14 +45,14 @@ pub const FRONT_ROLE: &str = "front";
 /// The environment variable that tells our processes how much to log.
 pub const LOG_VARIABLE: &str = "MAITRED_LOG";
 
-/// Serves `config` until somebody asks the server to stop, and returns the exit code: 0 after a
+/// Serves what `source` says until somebody asks the server to stop, and returns the exit code: 0 after a
 /// stop, 1 when a process that the start needs failed. The processes it starts log as much as
 /// `log_level` says. Call it while the process has one thread, after
 /// [`maitred_os::title::prepare`].
 ///
 /// # Errors
 /// When the server cannot even be set up; nothing has been started then.
-pub fn serve(config: Config, log_level: &str) -> Result<i32, Error> {
+pub fn serve(source: Source, log_level: &str) -> Result<i32, Error> {
     title::set("maitred: supervisor");
     // A signal that whoever started us ignores would never show: a shell ignores SIGINT for what
     // it starts in the background, and ignoring SIGCHLD takes the dead away unseen.
@@ -60,7 +64,8 @@ pub fn serve(config: Config, log_level: &str) -> Result<i32, Error> {
     fork::become_subreaper().map_err(Error::system(
         "the supervisor could not become its workers' parent",
     ))?;
-    let (plan, pools) = Plan::make(config, log_level)?;
+    let config = source.load().map_err(Error::Mistakes)?;
+    let (plan, pools) = Plan::make(config, source, log_level)?;
     Ok(Supervisor::new(plan, pools, signals).run())
 }
 

@@ -16,6 +16,10 @@ pub const FRONT_START: Duration = Duration::from_secs(10);
 /// that takes longer is stuck, or lies, and is replaced.
 pub const WORKER_SPAWN: Duration = Duration::from_secs(10);
 
+/// Longest that the generations of a reload may be on trial, from the front's consent until each has
+/// a worker that is ready.
+pub const TRIAL: Duration = Duration::from_secs(60);
+
 /// Longest from the start of the server until every seat has its first worker.
 pub const FIRST_FILL: Duration = Duration::from_secs(60);
 

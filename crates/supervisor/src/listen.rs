@@ -2,12 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use maitred_control::ToFront;
 use maitred_os::sockets;
 
 use crate::error::Error;
+use crate::peer::Peer;
 
 /// `TCP_LISTEN` as the tables of `/proc/net` write it (include/net/tcp_states.h).
 const LISTENING: &str = "0A";
@@ -15,6 +17,8 @@ const LISTENING: &str = "0A";
 /// An address and its sockets, one for each thread of the front.
 #[derive(Debug)]
 pub struct Listener {
+    /// The address as it was asked for.
+    pub asked: SocketAddr,
     /// The address, with the port the system chose where we left it the choice.
     pub address: SocketAddr,
     /// The sockets.
@@ -32,6 +36,31 @@ pub fn open(addresses: &[SocketAddr], threads: u32) -> Result<Vec<Listener>, Err
         .collect()
 }
 
+/// Listens on those of `addresses` that are not in `known`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_others(
+    addresses: &[SocketAddr],
+    known: &[SocketAddr],
+    threads: u32,
+) -> Result<Vec<Listener>, Error> {
+    let others = addresses.iter().filter(|address| !known.contains(address));
+    others
+        .map(|&address| open_one(address, is_only_ipv6(address, addresses), threads))
+        .collect()
+}
+
+impl Listener {
+    /// Tells a front to accept clients here.
+    pub fn tell(&self, front: &mut Peer<ToFront>) {
+        for (thread, socket) in (0..).zip(&self.sockets) {
+            let address = self.address.to_string();
+            front.say(ToFront::Listen { thread, address }, &[socket.as_fd()]);
+        }
+    }
+}
+
 /// `[::]` takes the clients of IPv4 too, unless IPv4 has an address of its own on that port.
 fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
     let same_port = |other: &SocketAddr| other.is_ipv4() && other.port() == address.port();
@@ -39,11 +68,16 @@ fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
 }
 
 fn open_one(address: SocketAddr, only_ipv6: bool, threads: u32) -> Result<Listener, Error> {
+    let asked = address;
     let opened = sockets::listen_tcp(address, only_ipv6, threads as usize).and_then(|sockets| {
         let address = sockets
             .first()
             .map_or(Ok(address), sockets::local_address)?;
-        Ok(Listener { address, sockets })
+        Ok(Listener {
+            asked,
+            address,
+            sockets,
+        })
     });
     opened.map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => Error::AddressInUse {

@@ -163,6 +163,11 @@ impl Phase {
         matches!(self.state, State::Filling { .. } | State::Opening)
     }
 
+    /// Whether the server serves, and nobody has asked it to stop.
+    pub fn is_serving(&self) -> bool {
+        matches!(self.state, State::Serving)
+    }
+
     /// Whether there has to be a front.
     pub fn wants_front(&self) -> bool {
         matches!(self.state, State::Opening | State::Serving)

@@ -14,6 +14,8 @@ use crate::error::Error;
 use crate::growth::Growth;
 use crate::identity;
 use crate::listen::{self, Listener};
+use crate::pool::SPARE_SEATS;
+use crate::source::Source;
 use crate::voice::Voice;
 use crate::words::Terminal;
 
@@ -31,6 +33,8 @@ const WORKERS_PER_CORE: u32 = 2;
 pub struct Plan {
     /// The configuration, as the front gets it.
     pub config: Config,
+    /// Where it comes from.
+    pub source: Source,
     /// Threads of the front.
     pub threads: u32,
     /// Whom the front becomes.
@@ -50,7 +54,9 @@ pub struct Plan {
 pub struct PoolPlan {
     /// What its zygote is told.
     pub settings: ZygoteSettings,
-    /// Its settings.
+    /// Its settings as they are configured.
+    configured: Pool,
+    /// Its settings with nothing left open, as the front gets them.
     pub pool: Pool,
     /// The PHP version it asks for, as `8.2`.
     pub php: Option<String>,
@@ -69,16 +75,18 @@ impl Plan {
     ///
     /// # Errors
     /// What the configuration asks for and cannot be had here.
-    pub fn make(config: Config, log_level: &str) -> Result<(Plan, Vec<PoolPlan>), Error> {
+    pub fn make(
+        config: Config,
+        source: Source,
+        log_level: &str,
+    ) -> Result<(Plan, Vec<PoolPlan>), Error> {
         if let Some(mistake) = crate::check(&config).into_iter().next() {
             return Err(mistake);
         }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let cores = u32::try_from(cores).unwrap_or(u32::MAX);
         let threads = if config.front_threads == 0 {
             // A thread answers tens of thousands of requests a second; the scripts need the rest
             // of the machine (docs/decisions/0003-front-runtime.md).
-            cores.div_ceil(2)
+            cores().div_ceil(2)
         } else {
             config.front_threads
         };
@@ -87,7 +95,7 @@ impl Plan {
         let pools = config
             .pools
             .iter()
-            .map(|pool| PoolPlan::make(pool, &config, cores, threads));
+            .map(|pool| PoolPlan::make(pool, &config, threads));
         let pools = pools.collect::<Result<_, _>>()?;
         let program = std::env::current_exe().map_err(Error::system(
             "the folder of this program could not be found",
@@ -100,6 +108,7 @@ impl Plan {
             php_program: program.with_file_name(PHP_PROGRAM),
             terminal: Terminal::redirect(&config.error_log)?,
             config,
+            source,
         };
         Ok((plan, pools))
     }
@@ -108,17 +117,34 @@ impl Plan {
 impl PoolPlan {
     /// How the pool grows.
     pub fn growth(&self) -> Growth {
-        Growth::of(&self.pool, self.settings.seats)
+        Growth::of(&self.pool, self.max_children())
     }
 
-    fn make(pool: &Pool, config: &Config, cores: u32, threads: u32) -> Result<PoolPlan, Error> {
+    /// Most workers.
+    pub fn max_children(&self) -> u32 {
+        self.settings.seats - SPARE_SEATS
+    }
+
+    /// Whether the pool would be another one with these settings.
+    pub fn differs(&self, wanted: &Pool, config: &Config) -> bool {
+        let identity = identity::of_pool(wanted, config);
+        *wanted != self.configured
+            || identity.is_ok_and(|identity| identity != self.settings.identity)
+    }
+
+    /// Makes the plan of a pool, with the memory, the events and the pipe of one generation.
+    ///
+    /// # Errors
+    /// What the pool asks for and cannot be had here.
+    pub fn make(pool: &Pool, config: &Config, threads: u32) -> Result<PoolPlan, Error> {
         let identity = identity::of_pool(pool, config)?;
         let uid = identity
             .as_ref()
             .map_or_else(|| users::current().uid, |identity| identity.uid);
-        let seats = pool
+        let max_children = pool
             .max_children
-            .unwrap_or_else(|| cores.saturating_mul(WORKERS_PER_CORE));
+            .unwrap_or_else(|| cores().saturating_mul(WORKERS_PER_CORE));
+        let seats = max_children + SPARE_SEATS;
         let memory = maitred_seat::create(&pool.name, seats, threads)
             .map_err(Error::system("the memory of a pool could not be made"))?;
         let events = (0..threads)
@@ -131,7 +157,11 @@ impl PoolPlan {
         let settings = settings(pool, seats, identity);
         Ok(PoolPlan {
             settings,
-            pool: pool.clone(),
+            configured: pool.clone(),
+            pool: Pool {
+                max_children: Some(max_children),
+                ..pool.clone()
+            },
             php: pool.php.clone(),
             uid,
             memory,
@@ -139,6 +169,11 @@ impl PoolPlan {
             voice,
         })
     }
+}
+
+fn cores() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    u32::try_from(cores).unwrap_or(u32::MAX)
 }
 
 fn settings(pool: &Pool, seats: u32, identity: Option<Identity>) -> ZygoteSettings {

@@ -9,8 +9,15 @@
 //! ```
 //!
 //! How many seats are to be taken, [`Growth`] says; the front says which worker has had nothing to
-//! do for long, and that one is asked to leave. Every order carries an incarnation of its own, so
-//! that whatever comes late is known for late.
+//! do for long, and that one is asked to leave. A worker that is worn stays until another is
+//! ready: for that there are [`SPARE_SEATS`] more seats than workers. Every order carries an
+//! incarnation of its own, so that whatever comes late is known for late.
+//!
+//! A `Pool` is one generation of a pool. On trial it has a zygote that shows whether PHP starts, and
+//! no worker; leaving, it fills no seat any more and is gone when the last one is empty.
+
+mod place;
+mod zygote;
 
 use std::time::Duration;
 
@@ -19,9 +26,14 @@ use maitred_os::fork::HowEnded;
 
 use crate::backoff::Backoff;
 use crate::growth::Growth;
-use crate::life::{Life, Step};
+use crate::life::Life;
 use crate::limits::{EARLY_DEATH, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
 pub use crate::reason::Reason;
+use place::{Place, State};
+
+/// Seats of a pool beyond `max_children`: for workers that are ready and serve nobody before
+/// another has left.
+pub const SPARE_SEATS: u32 = 2;
 
 /// What happened to a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +68,17 @@ pub enum Event {
     },
     /// The front says how many workers are needed; 0 also for a front that has gone.
     Wanted { workers: u32 },
+    /// The front says that a worker has served, or grown, as much as it may.
+    Worn {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
+    /// Other generations of the pool leave this one as many workers.
+    Allowed { workers: u32 },
+    /// The zygote has shown what it had to: workers may be ordered.
+    Passed,
+    /// Another generation takes over, or none: no seat is filled any more.
+    Leave,
     /// The front gives a worker nothing more to do.
     Retired {
         seat: Seat,
@@ -117,55 +140,33 @@ pub struct Pool {
     places: Vec<Place>,
     backoff: Backoff,
     growth: Growth,
+    /// PHP has yet to show that it starts.
+    trial: bool,
+    /// No seat is filled any more.
+    leaving: bool,
     /// Since when the zygote has had no workers and nobody has asked for one.
     unneeded_since: Option<Moment>,
-}
-
-#[derive(Debug)]
-struct Place {
-    /// That of the last order given.
-    incarnation: Incarnation,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum State {
-    Empty {
-        not_before: Moment,
-    },
-    Ordered {
-        deadline: Moment,
-    },
-    Announced {
-        pid: i32,
-        since: Moment,
-        look_at: Moment,
-        deadline: Moment,
-    },
-    Taken {
-        pid: i32,
-        born: Moment,
-        sentenced: bool,
-        /// When it is killed, if it was asked to leave and has not.
-        kill_at: Option<Moment>,
-    },
 }
 
 impl Pool {
     /// A pool of `seats` empty seats and no zygote, as many of which are filled as `growth` says.
     pub fn new(seats: u32, growth: Growth) -> Pool {
-        let empty = || Place {
-            incarnation: 0,
-            state: State::Empty {
-                not_before: Moment::ZERO,
-            },
-        };
         Pool {
             zygote: Life::new(ZYGOTE_START),
-            places: (0..seats).map(|_| empty()).collect(),
+            places: (0..seats).map(|_| Place::empty()).collect(),
             backoff: Backoff::default(),
             growth,
+            trial: false,
+            leaving: false,
             unneeded_since: None,
+        }
+    }
+
+    /// Such a pool, whose zygote has yet to show that PHP starts.
+    pub fn on_trial(seats: u32, growth: Growth) -> Pool {
+        Pool {
+            trial: true,
+            ..Pool::new(seats, growth)
         }
     }
 
@@ -197,6 +198,10 @@ impl Pool {
                 self.sentence(seat, incarnation, &mut actions);
             }
             Event::Wanted { workers } => self.growth.want(workers),
+            Event::Worn { seat, incarnation } => self.wear(seat, incarnation),
+            Event::Allowed { workers } => self.growth.allow(workers),
+            Event::Passed => self.trial = false,
+            Event::Leave => self.leave(&mut actions),
             Event::Retired { seat, incarnation } => {
                 self.retire(seat, incarnation, now, &mut actions);
             }
@@ -216,7 +221,7 @@ impl Pool {
             State::Taken { kill_at, .. } => kill_at,
         });
         let zygote = self.zygote.deadline().filter(|_| self.heeds_zygote());
-        let rest = self.unneeded_since.zip(self.growth.zygote_rest());
+        let rest = self.unneeded_since.zip(self.zygote_rest());
         places
             .chain(zygote)
             .chain(rest.map(|(since, rest)| since + rest))
@@ -228,7 +233,7 @@ impl Pool {
     /// a worker.
     fn order_deadline(&self) -> Option<Moment> {
         let lacks = self.lacks();
-        if lacks == 0 || !self.zygote.is_up() {
+        if lacks == 0 || !self.orders() {
             return None;
         }
         let empty = self.places.iter().filter_map(|place| match place.state {
@@ -246,25 +251,52 @@ impl Pool {
         self.seated().count() >= self.growth.wants()
     }
 
-    /// Whether the zygote was asked to leave.
-    pub fn zygote_leaves(&self) -> bool {
-        self.zygote.is_leaving()
-    }
-
     /// How many workers there are too few, those not counted that are on their way.
     fn lacks(&self) -> usize {
-        let coming = |place: &&Place| match place.state {
-            State::Ordered { .. } | State::Announced { .. } => true,
-            State::Taken { sentenced, .. } => !sentenced,
-            State::Empty { .. } => false,
-        };
-        let coming = self.places.iter().filter(coming).count();
-        self.growth.wants().saturating_sub(coming)
+        if self.leaving {
+            return 0;
+        }
+        let workers = self.places.iter().filter(|place| place.has_worker());
+        let worn = self.places.iter().filter(|place| place.is_worn());
+        let replaced = worn.count().min(SPARE_SEATS as usize);
+        let wants = (self.growth.wants() + replaced).min(self.growth.allowed());
+        wants.saturating_sub(workers.count())
     }
 
-    /// Whether the zygote is there, or has to be.
-    fn heeds_zygote(&self) -> bool {
-        !self.zygote.is_absent() || self.growth.zygote_rest().is_none() || self.lacks() > 0
+    /// Whether workers can be ordered.
+    fn orders(&self) -> bool {
+        self.zygote.is_up() && !self.trial
+    }
+
+    /// How many workers there are, those that are on their way or about to leave included.
+    pub fn workers(&self) -> u32 {
+        let taken = self.places.iter().filter(|place| !place.is_empty());
+        u32::try_from(taken.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether no seat is taken, or about to be.
+    fn is_empty(&self) -> bool {
+        self.places.iter().all(Place::is_empty)
+    }
+
+    /// Whether it is leaving and nothing of it is left.
+    pub fn is_gone(&self) -> bool {
+        self.leaving && self.is_empty() && self.zygote.is_absent()
+    }
+
+    /// Whether another generation takes over, or none.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    /// Whether PHP has yet to show that it starts.
+    pub fn is_on_trial(&self) -> bool {
+        self.trial
+    }
+
+    /// Whether it wants no workers now.
+    pub fn wants_none(&self) -> bool {
+        self.growth.wants() == 0
     }
 
     /// The workers that are known to be our children and stay.
@@ -339,9 +371,14 @@ impl Pool {
                 place.state = State::Taken {
                     pid,
                     born: now,
-                    sentenced: false,
-                    kill_at: None,
+                    sentenced: self.leaving,
+                    worn: false,
+                    kill_at: self.leaving.then_some(now + LEAVE),
                 };
+                if self.leaving {
+                    actions.push(Action::DismissWorker { pid });
+                    continue;
+                }
                 actions.push(Action::Open {
                     seat,
                     incarnation: place.incarnation,
@@ -419,6 +456,27 @@ impl Pool {
         })
     }
 
+    /// No seat is filled any more. Who sits in one stays until the front lets it go; a zygote that
+    /// is still starting is of no use.
+    fn leave(&mut self, actions: &mut Vec<Action>) {
+        self.leaving = true;
+        self.trial = false;
+        if !self.zygote.is_up() && !self.zygote.is_leaving() {
+            self.drop_zygote(Reason::NotNeeded, actions);
+        }
+    }
+
+    fn wear(&mut self, seat: Seat, incarnation: Incarnation) {
+        let Some(place) = self.place(seat) else {
+            return;
+        };
+        if let State::Taken { worn, .. } = &mut place.state
+            && place.incarnation == incarnation
+        {
+            *worn = true;
+        }
+    }
+
     fn sentence(&mut self, seat: Seat, incarnation: Incarnation, actions: &mut Vec<Action>) {
         let Some(place) = self.place(seat) else {
             return;
@@ -449,40 +507,32 @@ impl Pool {
         let Some(place) = self.place(seat) else {
             return;
         };
-        if let State::Taken {
+        let State::Taken {
             pid,
             sentenced: sentenced @ false,
+            worn,
             kill_at,
             ..
         } = &mut place.state
-            && place.incarnation == incarnation
-        {
-            *sentenced = true;
-            *kill_at = Some(now + LEAVE);
-            actions.push(Action::DismissWorker { pid: *pid });
+        else {
+            return;
+        };
+        if place.incarnation != incarnation {
+            return;
         }
-    }
-
-    /// Orders that were not carried out are void. So are announcements: whoever could become our
-    /// child has done so, or never will.
-    fn zygote_ended(&mut self, now: Moment) {
-        self.zygote.ended(now);
-        for place in &mut self.places {
-            if matches!(place.state, State::Ordered { .. } | State::Announced { .. }) {
-                place.state = State::Empty { not_before: now };
-            }
-        }
-    }
-
-    fn drop_zygote(&mut self, reason: Reason, actions: &mut Vec<Action>) {
-        if self.zygote.give_up().is_some() {
-            actions.push(Action::KillZygote(reason));
+        let given_up = !*worn;
+        *sentenced = true;
+        *kill_at = Some(now + LEAVE);
+        actions.push(Action::DismissWorker { pid: *pid });
+        if given_up {
+            let workers = self.places.iter().filter(|place| place.has_worker());
+            self.growth.gave_up(workers.count());
         }
     }
 
     fn due(&mut self, now: Moment, actions: &mut Vec<Action>) {
         self.zygote_due(now, actions);
-        if self.zygote.is_up() {
+        if self.orders() {
             self.order(now, actions);
         }
         let mut stuck = false;
@@ -518,34 +568,6 @@ impl Pool {
         }
     }
 
-    fn zygote_due(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        if !self.heeds_zygote() {
-            self.unneeded_since = None;
-            return;
-        }
-        let slow = match self.zygote.is_leaving() {
-            true => Reason::SlowEnd,
-            false => Reason::SlowStart,
-        };
-        match self.zygote.due(now) {
-            Some(Step::Start) => actions.push(Action::StartZygote),
-            Some(Step::Kill) => actions.push(Action::KillZygote(slow)),
-            None => {}
-        }
-        let empty = |place: &Place| matches!(place.state, State::Empty { .. });
-        let needed = self.growth.wants() > 0 || !self.places.iter().all(empty);
-        let Some(rest) = self.growth.zygote_rest() else {
-            return;
-        };
-        if needed || !self.zygote.is_up() {
-            self.unneeded_since = None;
-        } else if now >= *self.unneeded_since.get_or_insert(now) + rest {
-            self.unneeded_since = None;
-            self.zygote.dismiss(now);
-            actions.push(Action::DismissZygote);
-        }
-    }
-
     /// Orders the workers that lack. One whose seat has to wait after a failure is not ordered
     /// for another seat instead.
     fn order(&mut self, now: Moment, actions: &mut Vec<Action>) {
@@ -577,15 +599,5 @@ impl Pool {
     }
 }
 
-impl State {
-    fn pid(&self) -> Option<i32> {
-        match *self {
-            State::Announced { pid, .. } | State::Taken { pid, .. } => Some(pid),
-            State::Empty { .. } | State::Ordered { .. } => None,
-        }
-    }
-}
-
 #[cfg(test)]
-#[path = "pool_tests.rs"]
 mod tests;

@@ -13,6 +13,8 @@ pub enum Reason {
     SlowFork,
     /// It said what nobody asked, or named a process that is not its own.
     BrokeRules,
+    /// Its generation of the pool is not used any more.
+    NotNeeded,
     /// It said itself that PHP cannot start.
     StartFailed,
 }
@@ -28,6 +30,7 @@ impl std::fmt::Display for Reason {
                 write!(f, "it made no worker within {} s", WORKER_SPAWN.as_secs())
             }
             Reason::BrokeRules => f.write_str("it did not keep to the rules of its channel"),
+            Reason::NotNeeded => f.write_str("it is not needed any more"),
             Reason::StartFailed => f.write_str("PHP could not start"),
         }
     }

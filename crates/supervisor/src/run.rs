@@ -21,6 +21,7 @@ use crate::peer::Peer;
 use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Pool, Reason};
+use crate::reload::Reloads;
 use crate::words::one_line;
 
 /// What the supervisor is told by signals. They are taken over before anything is started.
@@ -44,7 +45,10 @@ pub struct Supervisor {
     pub(crate) signals: SignalEvents,
     pub(crate) plan: Plan,
     pub(crate) phase: Phase,
+    /// By the number of their generation, ascending.
     pub(crate) pools: Vec<RunningPool>,
+    pub(crate) last_generation: Generation,
+    pub(crate) reloads: Reloads,
     pub(crate) front: Front,
     pub(crate) obituaries: Obituaries,
 }
@@ -53,6 +57,14 @@ pub struct Supervisor {
 #[derive(Debug)]
 pub(crate) struct RunningPool {
     pub(crate) generation: Generation,
+    /// The front knows it.
+    pub(crate) introduced: bool,
+    /// It is leaving, and its pool with it.
+    pub(crate) closed: bool,
+    /// How many workers it was told the other generations of its pool leave it.
+    pub(crate) allowed: u32,
+    /// Why its zygote did not start, if that was said.
+    pub(crate) complaint: Option<String>,
     pub(crate) plan: PoolPlan,
     pub(crate) pool: Pool,
     pub(crate) zygote: Option<Zygote>,
@@ -87,10 +99,14 @@ struct Ready {
 }
 
 impl RunningPool {
-    /// A generation without processes.
+    /// A generation without processes, which is used from the start.
     pub(crate) fn new(generation: Generation, plan: PoolPlan) -> RunningPool {
         RunningPool {
             generation,
+            introduced: true,
+            closed: false,
+            allowed: u32::MAX,
+            complaint: None,
             pool: Pool::new(plan.settings.seats, plan.growth()),
             plan,
             zygote: None,
@@ -98,17 +114,34 @@ impl RunningPool {
             workers: HashMap::new(),
         }
     }
+
+    /// A generation without processes, which is used once it has shown that it works.
+    pub(crate) fn on_trial(generation: Generation, plan: PoolPlan) -> RunningPool {
+        RunningPool {
+            introduced: false,
+            pool: Pool::on_trial(plan.settings.seats, plan.growth()),
+            ..RunningPool::new(generation, plan)
+        }
+    }
+
+    /// Whether it is the one that its pool's requests go to.
+    pub(crate) fn is_current(&self) -> bool {
+        self.introduced && !self.pool.is_leaving()
+    }
 }
 
 impl Supervisor {
     /// A supervisor that has not started anything yet.
     pub fn new(plan: Plan, pools: Vec<PoolPlan>, signals: SignalEvents) -> Supervisor {
+        let count = pools.len();
         let pools = (1..).zip(pools);
         let running = |(generation, plan)| RunningPool::new(generation, plan);
         Supervisor {
             started: Instant::now(),
             signals,
             phase: Phase::new(Moment::ZERO),
+            last_generation: u32::try_from(count).unwrap_or(u32::MAX),
+            reloads: Reloads::default(),
             pools: pools.map(running).collect(),
             front: Front {
                 life: Life::new(FRONT_START),
@@ -223,7 +256,11 @@ impl Supervisor {
     }
 
     fn deadline(&self) -> Option<Moment> {
-        let fixed = [self.phase.deadline(), self.obituaries.deadline()];
+        let fixed = [
+            self.phase.deadline(),
+            self.obituaries.deadline(),
+            self.reloads.deadline(),
+        ];
         let front = self
             .phase
             .wants_front()
@@ -269,6 +306,12 @@ impl Supervisor {
                     info!("{signal}: stopping");
                     self.phase_event(phase::Event::StopAsked);
                 }
+                Ok(Some((Signal::SIGHUP, _))) => {
+                    info!("SIGHUP: reloading");
+                    if let Err(why) = self.reload(&[]) {
+                        error!("the reload is refused, all is as before: {why}");
+                    }
+                }
                 Ok(Some((signal, _))) => {
                     warn!("{signal} is not supported yet and changes nothing");
                 }
@@ -304,7 +347,10 @@ impl Supervisor {
                 FromZygote::Started { php, fixed } => self.zygote_started(index, &php, fixed),
                 FromZygote::StartFailed { why } => {
                     let (pool, why) = (self.name(index), one_line(&why));
-                    self.fail(&format!("PHP could not start for pool `{pool}`: {why}"));
+                    self.pool_fails(
+                        index,
+                        format!("PHP could not start for pool `{pool}`: {why}"),
+                    );
                     self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
                 }
                 FromZygote::SeatFilled {
@@ -409,6 +455,7 @@ impl Supervisor {
         if self.phase.is_start() && self.pools.iter().all(|pool| pool.pool.is_full()) {
             self.phase_event(phase::Event::PoolsFull);
         }
+        self.keep_reload();
         self.keep_front();
         self.phase_event(phase::Event::Tick);
         if self.phase.kills() {

@@ -78,7 +78,8 @@ impl Pool {
         let queue = Mutex::new(Queue::new(link.seats(), limit as usize));
         let interest = (0..link.threads()).map(|_| AtomicU32::new(0)).collect();
         let average_micros = AtomicU32::new(u32::MAX);
-        let growth = Growth::of(&settings, link.seats());
+        let most = settings.max_children.unwrap_or_else(|| link.seats());
+        let growth = Growth::of(&settings, most);
         Pool {
             generation,
             settings,
@@ -106,6 +107,12 @@ impl Pool {
     /// Whether a front thread waits for anything from this pool.
     pub fn interests(&self, thread: u32) -> bool {
         self.interest[thread as usize].load(Ordering::Relaxed) > 0
+    }
+
+    /// Most workers there may be.
+    fn most_workers(&self) -> usize {
+        let most = self.settings.max_children;
+        most.unwrap_or_else(|| self.link.seats()) as usize
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<Arc<Exchange>>> {
@@ -147,7 +154,7 @@ impl Pool {
             }
             Submitted::Waiting => {
                 self.show_figures(&queue);
-                if queue.open_seats() >= self.link.seats() as usize {
+                if queue.open_seats() >= self.most_workers() {
                     let reached = &self.link.board().max_children_reached;
                     reached.fetch_add(1, Ordering::Relaxed);
                 }

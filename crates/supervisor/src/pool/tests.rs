@@ -52,6 +52,7 @@ struct World {
     next_pid: i32,
     pm: ProcessManager,
     fills: Vec<Moment>,
+    allowed: u32,
 }
 
 impl World {
@@ -59,7 +60,8 @@ impl World {
         World {
             pm,
             fills: Vec::new(),
-            pool: Pool::new(SEATS, growth(pm)),
+            allowed: u32::MAX,
+            pool: Pool::new(SEATS + SPARE_SEATS, growth(pm)),
             now: Moment::ZERO,
             zygote: Zygote::None,
             orders: Vec::new(),
@@ -109,6 +111,10 @@ impl World {
                     ProcessManager::Ondemand => 0,
                 };
                 assert!(recent < RATE + start, "{recent} workers in a second");
+                let most = self.allowed.min(SEATS + SPARE_SEATS) as usize;
+                let workers = self.pool.places.iter().filter(|place| place.has_worker());
+                assert!(workers.count() <= most, "more workers than may be");
+                assert!(!self.pool.leaving && !self.pool.trial);
                 self.fills.push(self.now);
                 self.orders.push((seat, incarnation));
             }
@@ -197,7 +203,7 @@ impl World {
 
     fn step(&mut self, kind: u8, pick: usize, pass: u64) {
         self.now += Duration::from_millis(pass);
-        let seat = u32::try_from(pick).unwrap() % (SEATS + 1);
+        let seat = u32::try_from(pick).unwrap() % (SEATS + SPARE_SEATS + 1);
         match kind {
             0 => self.tell(Event::Tick),
             1 | 2 if self.zygote == Zygote::Starting => {
@@ -240,6 +246,15 @@ impl World {
                 let incarnation = self.last.get(&seat).copied().unwrap_or(0);
                 self.tell(Event::Retired { seat, incarnation });
             }
+            23 | 24 => {
+                let incarnation = self.last.get(&seat).copied().unwrap_or(0);
+                self.tell(Event::Worn { seat, incarnation });
+            }
+            25 => {
+                self.allowed = u32::try_from(pick).unwrap() % (SEATS + 3);
+                let workers = self.allowed;
+                self.tell(Event::Allowed { workers });
+            }
             _ => {}
         }
     }
@@ -247,6 +262,8 @@ impl World {
     /// From now on everything works, and as many workers are wanted as may be. Returns how long
     /// it took until every seat was taken.
     fn recover(&mut self) -> Duration {
+        self.allowed = u32::MAX;
+        self.tell(Event::Allowed { workers: u32::MAX });
         self.tell(Event::Wanted { workers: SEATS });
         self.settle()
     }
@@ -267,7 +284,8 @@ impl World {
             }
             self.intermediates_leave();
             let idle = self.pm == ProcessManager::Ondemand && self.zygote == Zygote::None;
-            if self.pool.is_full() && (self.zygote == Zygote::Up || idle) {
+            if self.pool.is_full() && self.pool.lacks() == 0 && (self.zygote == Zygote::Up || idle)
+            {
                 return self.now - begun;
             }
             if let Some(deadline) = self.pool.deadline() {
@@ -290,7 +308,7 @@ proptest! {
     #[test]
     fn whatever_happens_no_seat_has_two_workers_and_every_seat_is_filled_again(
         pm in prop::sample::select(MANAGERS.to_vec()),
-        steps in prop::collection::vec((0u8..23, 0usize..100, 0u64..3000), 0..120))
+        steps in prop::collection::vec((0u8..26, 0usize..100, 0u64..3000), 0..120))
     {
         let mut world = World::new(pm);
         for (kind, pick, pass) in steps {
@@ -299,18 +317,22 @@ proptest! {
         let took = world.recover();
         prop_assert!(took <= 2 * (WORKER_SPAWN + BACKOFF_LONGEST), "it took {took:?}");
         let full = world.pool.seated().count();
-        prop_assert_eq!(full, SEATS as usize);
+        let worn = world.pool.places.iter().filter(|place| place.is_worn());
+        let ready = worn.count().min(SPARE_SEATS as usize);
+        prop_assert_eq!(full, SEATS as usize + ready);
     }
 
     #[test]
     fn whatever_happens_a_pool_has_its_fewest_workers_again_and_no_zygote_that_nobody_needs(
         pm in prop::sample::select(MANAGERS.to_vec()),
-        steps in prop::collection::vec((0u8..23, 0usize..100, 0u64..3000), 0..120))
+        steps in prop::collection::vec((0u8..26, 0usize..100, 0u64..3000), 0..120))
     {
         let mut world = World::new(pm);
         for (kind, pick, pass) in steps {
             world.step(kind, pick, pass);
         }
+        world.allowed = u32::MAX;
+        world.tell(Event::Allowed { workers: u32::MAX });
         world.tell(Event::Wanted { workers: 0 });
         world.settle();
         for (seat, incarnation) in world.last.clone() {
@@ -463,7 +485,7 @@ fn a_worker_that_was_sentenced_is_replaced_at_once() {
     let mut world = full_pool();
     let (seat, incarnation) = (3, world.last[&3]);
     world.tell(Event::EndWorker { seat, incarnation });
-    assert_eq!(world.orders, [(3, incarnation + 1)]);
+    assert_eq!(world.orders, [(SEATS, 1)], "before it is dead");
 }
 
 #[test]
@@ -545,4 +567,80 @@ fn one_process_cannot_be_announced_for_two_seats() {
             .count(),
         1
     );
+}
+
+#[test]
+fn a_worn_worker_stays_until_another_is_ready_and_only_as_many_come_early_as_there_are_spare_seats()
+{
+    let mut world = full_pool();
+    for seat in 0..SEATS {
+        world.tell(Event::Worn {
+            seat,
+            incarnation: 1,
+        });
+    }
+    assert_eq!(world.orders.len(), SPARE_SEATS as usize);
+    world.settle();
+    assert_eq!(world.seated.len(), (SEATS + SPARE_SEATS) as usize);
+    world.tell(Event::Retired {
+        seat: 1,
+        incarnation: 1,
+    });
+    world.now += LEAVE;
+    world.tell(Event::Tick);
+    assert_eq!(
+        world.orders,
+        [(1, 2)],
+        "the third comes when the first has gone"
+    );
+}
+
+#[test]
+fn a_generation_on_trial_starts_php_and_no_worker_until_it_has_passed() {
+    let mut world = World::new(ProcessManager::Static);
+    world.pool = Pool::on_trial(SEATS + SPARE_SEATS, growth(ProcessManager::Static));
+    world.tell(Event::Tick);
+    assert_eq!(world.zygote, Zygote::Starting);
+    world.step(1, 0, 0);
+    assert!(world.orders.is_empty() && world.pool.deadline().is_none());
+    world.allowed = 2;
+    world.tell(Event::Allowed { workers: 2 });
+    world.tell(Event::Passed);
+    assert_eq!(world.orders.len(), 2, "others have the rest");
+    world.allowed = 3;
+    world.tell(Event::Allowed { workers: 3 });
+    assert_eq!(world.orders.len(), 3);
+}
+
+#[test]
+fn a_leaving_generation_fills_no_seat_and_is_gone_when_the_last_is_empty() {
+    let mut world = full_pool();
+    world.tell(Event::Leave);
+    let pid = world.any_worker(0).unwrap();
+    world.worker_dies(pid, true);
+    assert!(world.orders.is_empty() && !world.pool.is_gone());
+    for (seat, incarnation) in world.last.clone() {
+        world.tell(Event::Retired { seat, incarnation });
+    }
+    world.now += LEAVE;
+    world.tell(Event::Tick);
+    assert_eq!(world.zygote, Zygote::Dismissed);
+    world.zygote_dies();
+    assert!(world.pool.is_gone());
+    assert_eq!(world.pool.deadline(), None);
+}
+
+#[test]
+fn a_generation_that_leaves_while_php_starts_or_a_worker_is_on_its_way_takes_them_back() {
+    let mut world = World::new(ProcessManager::Static);
+    world.tell(Event::Tick);
+    world.tell(Event::Leave);
+    assert_eq!(world.zygote, Zygote::Killed);
+    let mut world = World::new(ProcessManager::Static);
+    world.tell(Event::Tick);
+    world.step(1, 0, 0);
+    world.zygote_carries_out(0);
+    world.tell(Event::Leave);
+    world.intermediates_leave();
+    assert!(world.seated.is_empty(), "it is never shown to the front");
 }

@@ -1,0 +1,111 @@
+//! What a reload has to do: which pools are new, changed or gone. Pure.
+
+use std::collections::BTreeSet;
+
+/// A pool that runs, as far as a reload has to compare it.
+#[derive(Debug)]
+pub struct Running<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it differs from what the new configuration makes of it.
+    pub differs: bool,
+}
+
+/// What is to become of the pools, by name.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// They do not run yet.
+    pub added: BTreeSet<String>,
+    /// They get a new generation.
+    pub anew: BTreeSet<String>,
+    /// They are configured no more.
+    pub removed: BTreeSet<String>,
+}
+
+/// Compares what runs with the names that are configured. The pools `asked` for get a new
+/// generation even if nothing about them has changed.
+///
+/// # Errors
+/// One sentence, if a pool is asked for that is not configured.
+pub fn compare(
+    running: &[Running<'_>],
+    configured: &[&str],
+    asked: &BTreeSet<String>,
+) -> Result<Changes, String> {
+    if let Some(unknown) = asked
+        .iter()
+        .find(|name| !configured.contains(&name.as_str()))
+    {
+        let names: Vec<String> = configured.iter().map(|name| format!("`{name}`")).collect();
+        return Err(format!(
+            "there is no pool `{unknown}`; the pools are {}",
+            names.join(", ")
+        ));
+    }
+    let runs = |name: &str| running.iter().find(|pool| pool.name == name);
+    let mut changes = Changes::default();
+    for &name in configured {
+        match runs(name) {
+            None => drop(changes.added.insert(name.to_owned())),
+            Some(pool) if pool.differs || asked.contains(name) => {
+                changes.anew.insert(name.to_owned());
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = running
+        .iter()
+        .filter(|pool| !configured.contains(&pool.name));
+    changes.removed = gone.map(|pool| pool.name.to_owned()).collect();
+    Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNNING: [Running<'static>; 3] = [
+        Running {
+            name: "blog",
+            differs: false,
+        },
+        Running {
+            name: "old",
+            differs: false,
+        },
+        Running {
+            name: "shop",
+            differs: true,
+        },
+    ];
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn pools_are_added_changed_removed_and_left_alone() {
+        let changes = compare(&RUNNING, &["blog", "new", "shop"], &set(&[])).unwrap();
+        let expected = Changes {
+            added: set(&["new"]),
+            anew: set(&["shop"]),
+            removed: set(&["old"]),
+        };
+        assert_eq!(changes, expected);
+    }
+
+    #[test]
+    fn a_pool_that_is_asked_for_gets_a_new_generation_though_nothing_has_changed() {
+        let changes = compare(&RUNNING, &["blog", "old", "shop"], &set(&["blog"])).unwrap();
+        assert_eq!(changes.anew, set(&["blog", "shop"]));
+    }
+
+    #[test]
+    fn a_pool_that_does_not_exist_cannot_be_asked_for() {
+        let error = compare(&RUNNING, &["blog", "shop"], &set(&["shpo"])).unwrap_err();
+        assert_eq!(
+            error,
+            "there is no pool `shpo`; the pools are `blog`, `shop`"
+        );
+    }
+}

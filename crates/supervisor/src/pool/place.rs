@@ -1,0 +1,83 @@
+//! A seat of a pool, as the supervisor sees it.
+
+use maitred_control::Incarnation;
+
+use crate::limits::Moment;
+
+/// A seat: which worker was ordered for it last, and where that one is in its life.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// That of the last order given.
+    pub(super) incarnation: Incarnation,
+    pub(super) state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum State {
+    Empty {
+        not_before: Moment,
+    },
+    Ordered {
+        deadline: Moment,
+    },
+    Announced {
+        pid: i32,
+        since: Moment,
+        look_at: Moment,
+        deadline: Moment,
+    },
+    Taken {
+        pid: i32,
+        born: Moment,
+        /// It has to end, and another may be ordered for what it did.
+        sentenced: bool,
+        /// It has served, or grown, as much as it may.
+        worn: bool,
+        /// When it is killed, if it was asked to leave and has not.
+        kill_at: Option<Moment>,
+    },
+}
+
+impl Place {
+    /// A seat that nobody has sat in.
+    pub(super) fn empty() -> Place {
+        let not_before = Moment::ZERO;
+        Place {
+            incarnation: 0,
+            state: State::Empty { not_before },
+        }
+    }
+
+    /// Whether nobody sits here and nobody is on the way.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self.state, State::Empty { .. })
+    }
+
+    /// Whether a worker sits here that stays, or is on its way.
+    pub(super) fn has_worker(&self) -> bool {
+        match self.state {
+            State::Ordered { .. } | State::Announced { .. } => true,
+            State::Taken { sentenced, .. } => !sentenced,
+            State::Empty { .. } => false,
+        }
+    }
+
+    /// Whether the worker that sits here stays only until another can take over.
+    pub(super) fn is_worn(&self) -> bool {
+        match self.state {
+            State::Taken {
+                worn, sentenced, ..
+            } => worn && !sentenced,
+            State::Empty { .. } | State::Ordered { .. } | State::Announced { .. } => false,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn pid(&self) -> Option<i32> {
+        match *self {
+            State::Announced { pid, .. } | State::Taken { pid, .. } => Some(pid),
+            State::Empty { .. } | State::Ordered { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Reload: another configuration, or the same pools anew, while everything goes on.
+//!
+//! ```text
+//!   asked ──▶ read, checked ──▶ told to the front ──▶ each changed pool on trial ──▶ done
+//!                │ refused            │ refused                 │ failed
+//!                ▼                    ▼                         ▼
+//!           all is as before     all is as before     that pool keeps its generation
+//! ```
+//!
+//! A generation on trial has a zygote of its own, and no worker. When PHP runs there and its first
+//! worker is ready, the front is told, and from then on every worker of it takes the place of one
+//! of the generation before ([`Supervisor::share_out`]).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use maitred_config::Config;
+use maitred_control::{Generation, ToFront};
+use maitred_os::shared;
+use std::os::fd::AsFd;
+use tracing::{error, info, warn};
+
+use crate::changes::{self, Changes, Running};
+use crate::limits::{Moment, TRIAL};
+use crate::listen::{self, Listener};
+use crate::plan::PoolPlan;
+use crate::pool;
+use crate::run::{RunningPool, Supervisor};
+
+/// Most outcomes kept for those who ask what became of their reload.
+const MAX_OUTCOMES: usize = 64;
+
+/// Number of a reload, from 1.
+pub type Ticket = u64;
+
+/// What became of a reload: a sentence about what was done, or about what was not.
+pub type Outcome = Result<String, String>;
+
+/// The reload that is going on, and what became of those before.
+#[derive(Debug, Default)]
+pub struct Reloads {
+    last: Ticket,
+    now: Option<Reload>,
+    /// Configurations the front has been sent and has not answered for.
+    unanswered: u32,
+    outcomes: VecDeque<(Ticket, Outcome)>,
+}
+
+#[derive(Debug)]
+struct Reload {
+    ticket: Ticket,
+    config: Config,
+    /// Where clients are to be listened for, those included that were there before.
+    opened: Vec<Listener>,
+    changes: Changes,
+    /// The front has taken the configuration over.
+    accepted: bool,
+    since: Moment,
+    replaced: Vec<String>,
+    /// Pools that keep what they had, and why.
+    kept: Vec<(String, String)>,
+}
+
+impl Reloads {
+    /// What became of a reload; nothing: it is going on, or long forgotten.
+    #[allow(dead_code, reason = "asked over the admin socket")]
+    pub fn outcome(&self, ticket: Ticket) -> Option<&Outcome> {
+        let mut outcomes = self.outcomes.iter();
+        Some(&outcomes.find(|(known, _)| *known == ticket)?.1)
+    }
+
+    fn finish(&mut self, ticket: Ticket, outcome: Outcome) {
+        match &outcome {
+            Ok(done) => info!("{done}"),
+            Err(why) => error!("{why}"),
+        }
+        if self.outcomes.len() >= MAX_OUTCOMES {
+            self.outcomes.pop_front();
+        }
+        self.outcomes.push_back((ticket, outcome));
+    }
+
+    /// When a trial has taken too long.
+    pub fn deadline(&self) -> Option<Moment> {
+        let reload = self.now.as_ref().filter(|reload| reload.accepted)?;
+        Some(reload.since + TRIAL)
+    }
+}
+
+impl Supervisor {
+    /// Begins a reload: the configuration is read again, and pools that have changed, and those in
+    /// `asked`, get a new generation. A reload that is going on is taken into this one.
+    ///
+    /// # Errors
+    /// One sentence or more; nothing has been changed then.
+    pub(crate) fn reload(&mut self, asked: &[String]) -> Result<Ticket, String> {
+        if !self.phase.is_serving() {
+            return Err("the server is starting or ending, and cannot be reloaded now".to_owned());
+        }
+        let mut config = self.plan.source.load()?;
+        let mut mistakes = crate::check(&config).into_iter().map(|why| why.to_string());
+        if let Some(first) = mistakes.next() {
+            return Err(mistakes.fold(first, |all, why| format!("{all}\n{why}")));
+        }
+        self.keep_what_needs_a_restart(&mut config);
+        let mut asked: BTreeSet<String> = asked.iter().cloned().collect();
+        let unfinished = self.reloads.now.as_ref().map(|reload| &reload.changes.anew);
+        let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+        let unfinished = unfinished.into_iter().flatten();
+        asked.extend(
+            unfinished
+                .filter(|name| configured.contains(&name.as_str()))
+                .cloned(),
+        );
+        let changes = changes::compare(&self.compared(&config), &configured, &asked)?;
+        let known: Vec<_> = self.plan.listeners.iter().map(|one| one.asked).collect();
+        let opened = listen::open_others(&config.listen, &known, self.plan.threads)
+            .map_err(|why| why.to_string())?;
+        self.supersede();
+        let now = self.now();
+        let ticket = self.reloads.last + 1;
+        self.reloads.last = ticket;
+        let mut reload = Reload {
+            ticket,
+            config,
+            opened,
+            changes,
+            accepted: false,
+            since: now,
+            replaced: Vec::new(),
+            kept: Vec::new(),
+        };
+        self.add_pools(&mut reload);
+        self.reloads.now = Some(reload);
+        self.tell_configuration();
+        Ok(ticket)
+    }
+
+    /// What cannot change while the server runs stays as it is, and that is said.
+    fn keep_what_needs_a_restart(&self, config: &mut Config) {
+        let old = &self.plan.config;
+        let mut stays = Vec::new();
+        if config.front_user != old.front_user {
+            config.front_user.clone_from(&old.front_user);
+            stays.push("front_user");
+        }
+        if config.front_threads != old.front_threads {
+            config.front_threads = old.front_threads;
+            stays.push("front_threads");
+        }
+        if !stays.is_empty() {
+            warn!(
+                "{} has changed, which needs a restart; it stays as it was",
+                stays.join(" and ")
+            );
+        }
+    }
+
+    fn compared(&self, config: &Config) -> Vec<Running<'_>> {
+        let in_use = self.pools.iter().filter(|pool| pool.is_current());
+        in_use
+            .map(|pool| Running {
+                name: &pool.plan.settings.pool,
+                differs: config
+                    .pool(&pool.plan.settings.pool)
+                    .is_some_and(|wanted| pool.plan.differs(wanted, config)),
+            })
+            .collect()
+    }
+
+    /// A later reload does what this one has not done yet.
+    fn supersede(&mut self) {
+        let Some(reload) = self.reloads.now.take() else {
+            return;
+        };
+        for index in 0..self.pools.len() {
+            if !self.pools[index].introduced {
+                self.pool_event(index, pool::Event::Leave);
+            }
+        }
+        let why = "a later reload has taken over what this one had not done yet".to_owned();
+        self.reloads.finish(reload.ticket, Err(why));
+    }
+
+    /// New pools need no trial: there is nothing that could be kept instead.
+    fn add_pools(&mut self, reload: &mut Reload) {
+        for name in reload.changes.added.clone() {
+            match self.plan_pool(&name, &reload.config) {
+                Ok(plan) => {
+                    let generation = self.next_generation();
+                    let running = RunningPool::new(generation, plan);
+                    self.pools.push(running);
+                    self.introduce_generation(self.pools.len() - 1);
+                    reload.replaced.push(name);
+                }
+                Err(why) => reload.kept.push((name, why)),
+            }
+        }
+    }
+
+    fn plan_pool(&self, name: &str, config: &Config) -> Result<PoolPlan, String> {
+        let pool = config
+            .pool(name)
+            .ok_or_else(|| format!("pool `{name}` is not configured"))?;
+        PoolPlan::make(pool, config, self.plan.threads).map_err(|why| why.to_string())
+    }
+
+    fn next_generation(&mut self) -> Generation {
+        self.last_generation += 1;
+        self.last_generation
+    }
+
+    /// Sends the front the configuration to come. One that is being started gets it later, and
+    /// cannot refuse it.
+    fn tell_configuration(&mut self) {
+        let Some(reload) = &self.reloads.now else {
+            return;
+        };
+        let Some(peer) = &mut self.front.peer else {
+            return self.configuration_taken(None);
+        };
+        let file = serde_json::to_vec(&reload.config).map_err(std::io::Error::from);
+        let file = file.and_then(|json| shared::file_with("maitred-configuration", &json));
+        match file {
+            Ok(file) => {
+                peer.say(ToFront::Reconfigure, &[file.as_fd()]);
+                self.reloads.unanswered += 1;
+            }
+            Err(why) => {
+                let why = format!("the front cannot be told of the configuration: {why}");
+                self.configuration_taken(Some(why));
+            }
+        }
+    }
+
+    /// The front has said whether it takes a configuration. Only what it says of the last counts.
+    pub(crate) fn reconfigured(&mut self, refused: Option<String>) {
+        self.reloads.unanswered = self.reloads.unanswered.saturating_sub(1);
+        if self.reloads.unanswered == 0 {
+            self.configuration_taken(refused);
+        }
+    }
+
+    /// The front has ended, and with it its answers. A configuration that it was just sent may be
+    /// what ended it.
+    pub(crate) fn front_answers_no_more(&mut self) {
+        if std::mem::take(&mut self.reloads.unanswered) > 0 {
+            let why = "the front ended while it took the configuration over".to_owned();
+            self.configuration_taken(Some(why));
+        }
+    }
+
+    fn configuration_taken(&mut self, refused: Option<String>) {
+        let Some(mut reload) = self.reloads.now.take_if(|reload| !reload.accepted) else {
+            return;
+        };
+        if let Some(why) = refused {
+            for index in self.named(&reload.changes.added) {
+                self.close_pool(index);
+            }
+            let why = format!("the reload is refused, all is as before: {why}");
+            return self.reloads.finish(reload.ticket, Err(why));
+        }
+        self.plan.config = reload.config.clone();
+        self.move_listeners(std::mem::take(&mut reload.opened));
+        for index in self.named(&reload.changes.removed) {
+            self.close_pool(index);
+        }
+        reload.accepted = true;
+        reload.since = self.now();
+        for name in reload.changes.anew.clone() {
+            match self.plan_pool(&name, &reload.config) {
+                Ok(plan) => {
+                    let generation = self.next_generation();
+                    self.pools.push(RunningPool::on_trial(generation, plan));
+                }
+                Err(why) => reload.kept.push((name, why)),
+            }
+        }
+        self.reloads.now = Some(reload);
+    }
+
+    /// Where the pools of these names are that are in use.
+    fn named(&self, names: &BTreeSet<String>) -> Vec<usize> {
+        let pools = self.pools.iter().enumerate();
+        let named =
+            pools.filter(|(_, pool)| pool.is_current() && names.contains(&pool.plan.settings.pool));
+        named.map(|(index, _)| index).collect()
+    }
+
+    fn close_pool(&mut self, index: usize) {
+        let generation = self.pools[index].generation;
+        if let Some(peer) = &mut self.front.peer {
+            peer.say(ToFront::ClosePool { generation }, &[]);
+        }
+        self.pools[index].closed = true;
+        self.pool_event(index, pool::Event::Leave);
+    }
+
+    /// Listens where it was not listened before, and no more where it is not to be.
+    fn move_listeners(&mut self, opened: Vec<Listener>) {
+        let wanted = self.plan.config.listen.clone();
+        if let Some(peer) = &mut self.front.peer {
+            for listener in &opened {
+                listener.tell(peer);
+            }
+        }
+        self.plan.listeners.extend(opened);
+        let (stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut self.plan.listeners)
+            .into_iter()
+            .partition(|listener| wanted.contains(&listener.asked));
+        self.plan.listeners = stay;
+        if let Some(peer) = &mut self.front.peer {
+            for listener in go {
+                let address = listener.address.to_string();
+                peer.say(ToFront::Unlisten { address }, &[]);
+            }
+        }
+    }
+
+    /// A generation that nobody uses yet has failed: the one before goes on.
+    pub(crate) fn trial_failed(&mut self, index: usize, why: &str) {
+        let running = &mut self.pools[index];
+        if running.introduced || running.pool.is_leaving() {
+            return;
+        }
+        let why = running.complaint.take().unwrap_or_else(|| why.to_owned());
+        let name = running.plan.settings.pool.clone();
+        self.pool_event(index, pool::Event::Leave);
+        if let Some(reload) = &mut self.reloads.now {
+            reload.kept.push((name, why));
+        }
+    }
+
+    /// A generation has shown that it works, or has nothing to show it with: it is used from now
+    /// on, and those before it are leaving.
+    pub(crate) fn introduce_generation(&mut self, index: usize) {
+        let generation = self.pools[index].generation;
+        let name = self.name(index).to_owned();
+        self.pools[index].introduced = true;
+        if let Some(peer) = &mut self.front.peer {
+            self.pools[index].tell_opened(peer);
+        }
+        for other in 0..self.pools.len() {
+            let pool = &self.pools[other];
+            if pool.is_current() && pool.generation < generation && self.name(other) == name {
+                self.pool_event(other, pool::Event::Leave);
+            }
+        }
+        if let Some(reload) = &mut self.reloads.now
+            && reload.changes.anew.contains(&name)
+        {
+            reload.replaced.push(name);
+        }
+    }
+
+    /// What has to be done for a reload because time went by or something has happened.
+    pub(crate) fn keep_reload(&mut self) {
+        let late = self.reloads.deadline().is_some_and(|due| due <= self.now());
+        for index in 0..self.pools.len() {
+            let running = &self.pools[index];
+            if running.introduced || running.pool.is_leaving() {
+                continue;
+            }
+            if late {
+                let why = format!("no worker was ready within {} s", TRIAL.as_secs());
+                self.trial_failed(index, &why);
+            } else if !running.pool.is_on_trial() && running.pool.wants_none() {
+                self.introduce_generation(index);
+            }
+        }
+        self.share_out();
+        self.forget_gone();
+        let undecided = |pool: &RunningPool| !pool.introduced && !pool.pool.is_leaving();
+        let done = |reload: &mut Reload| reload.accepted;
+        if !self.pools.iter().any(undecided)
+            && let Some(reload) = self.reloads.now.take_if(done)
+        {
+            let unchanged = self.pools.iter().filter(|pool| pool.is_current()).count();
+            let unchanged = unchanged.saturating_sub(reload.replaced.len() + reload.kept.len());
+            let outcome = reload.outcome(unchanged);
+            self.reloads.finish(reload.ticket, outcome);
+        }
+    }
+
+    /// Tells every generation how many workers the others of its pool leave it: together they have
+    /// no more than `max_children` of the newest and the spare ones.
+    fn share_out(&mut self) {
+        for index in 0..self.pools.len() {
+            if self.pools[index].pool.is_leaving() {
+                continue;
+            }
+            let name = self.name(index);
+            let others = self.pools.iter().enumerate();
+            let others = others.filter(|(other, _)| *other != index && self.name(*other) == name);
+            let taken: u32 = others.map(|(_, pool)| pool.pool.workers()).sum();
+            let workers = self.pools[index].plan.settings.seats.saturating_sub(taken);
+            if self.pools[index].allowed != workers {
+                self.pools[index].allowed = workers;
+                self.pool_event(index, pool::Event::Allowed { workers });
+            }
+        }
+    }
+
+    fn forget_gone(&mut self) {
+        for index in (0..self.pools.len()).rev() {
+            if !self.pools[index].pool.is_gone() || self.pools[index].zygote.is_some() {
+                continue;
+            }
+            let mut gone = self.pools.remove(index);
+            let words = gone.plan.voice.last_words(self.started.elapsed());
+            for line in words {
+                warn!("pool {}: {line}", gone.plan.settings.pool);
+            }
+            let generation = gone.generation;
+            if let Some(peer) = self.front.peer.as_mut().filter(|_| gone.introduced) {
+                peer.say(ToFront::ForgetPool { generation }, &[]);
+            }
+        }
+    }
+}
+
+impl Reload {
+    fn outcome(&self, unchanged: usize) -> Outcome {
+        let list = |names: &[String]| match names {
+            [] => "no pool".to_owned(),
+            [one] => format!("pool {one}"),
+            many => format!("pools {}", many.join(", ")),
+        };
+        let mut said = format!(
+            "reloaded: {} anew, {unchanged} unchanged",
+            list(&self.replaced)
+        );
+        let removed: Vec<String> = self.changes.removed.iter().cloned().collect();
+        if !removed.is_empty() {
+            said.push_str(&format!(", {} removed", list(&removed)));
+        }
+        for (name, why) in &self.kept {
+            said.push_str(&format!("; pool {name} goes on as it was: {why}"));
+        }
+        if self.kept.is_empty() {
+            Ok(said)
+        } else {
+            Err(said)
+        }
+    }
+}

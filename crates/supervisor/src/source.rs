@@ -1,0 +1,30 @@
+//! Where the configuration comes from: it is asked for at the start and at every reload.
+
+use maitred_config::Config;
+
+/// Reads the configuration, checked, or says what is wrong with it in one sentence or more.
+type Load = Box<dyn Fn() -> Result<Config, String>>;
+
+/// Where the configuration comes from.
+pub struct Source(Load);
+
+impl Source {
+    /// A source that is read by `load`.
+    pub fn new(load: impl Fn() -> Result<Config, String> + 'static) -> Source {
+        Source(Box::new(load))
+    }
+
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    /// All its mistakes.
+    pub fn load(&self) -> Result<Config, String> {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Source")
+    }
+}
