@@ -1,6 +1,7 @@
 //! What can be asked of `maitred` on the command line.
 
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -69,6 +70,12 @@ pub struct Serve {
     /// Configuration file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The descriptor of what the program before this one left, at an upgrade
+    #[arg(long, value_name = "FD", hide = true)]
+    pub take_over: Option<RawFd>,
+    /// The same, only to say whether it could be taken over
+    #[arg(long, value_name = "FD", hide = true)]
+    pub try_take_over: Option<RawFd>,
 }
 
 /// Arguments of `maitred check`.

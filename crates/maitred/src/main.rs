@@ -28,13 +28,13 @@ fn main() -> ExitCode {
     // Collected before the title, which is written over them.
     let arguments: Vec<OsString> = std::env::args_os().collect();
     maitred_os::title::prepare();
-    let Maitred { log_level, command } = Maitred::parse_from(arguments);
+    let Maitred { log_level, command } = Maitred::parse_from(&arguments);
     let log_level = match log::set_up(log_level) {
         Ok(log_level) => log_level,
         Err(why) => return refuse(&why),
     };
     match command {
-        Command::Serve(serve) => serve::serve(serve, &log_level),
+        Command::Serve(serve) => serve::serve(serve, &arguments, &log_level),
         Command::Check(check) => check::check(&check),
         Command::Front => front::front(),
     }

@@ -1,9 +1,12 @@
 //! `maitred serve`: which configuration is meant, and the supervisor that serves it.
 
+use std::ffi::OsString;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use maitred_config::{Config, Mistakes};
+use maitred_supervisor::{Invocation, TAKE_OVER};
 use tracing::info;
 
 use crate::command::Serve;
@@ -25,8 +28,8 @@ enum Source {
     Folder(PathBuf),
 }
 
-/// Serves until the server is stopped.
-pub fn serve(serve: Serve, log_level: &str) -> ExitCode {
+/// Serves until the server is stopped. `arguments` are those of this program, its name first.
+pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode {
     let Some(source) = source(&serve, Path::new(DEFAULT_CONFIG), Path::new("")) else {
         return refuse(
             &"there is nothing to serve: neither public/ nor this folder holds an index.php or \
@@ -34,15 +37,51 @@ pub fn serve(serve: Serve, log_level: &str) -> ExitCode {
               `maitred serve DIR`",
         );
     };
+    let (take_over, trial) = (serve.take_over, serve.try_take_over);
     let source = maitred_supervisor::Source::new(move || {
         configuration(&serve, &source).map_err(|mistakes| mistakes.to_string())
     });
-    match maitred_supervisor::serve(source, log_level) {
+    if let Some(state) = trial {
+        return match maitred_supervisor::try_take_over(state, &source) {
+            Ok(()) => ExitCode::from(EXIT_SUCCESS),
+            Err(error) => refuse(&error),
+        };
+    }
+    let invocation = match invocation(arguments, take_over) {
+        Ok(invocation) => invocation,
+        Err(why) => return fail(&format!("the file of this program cannot be found: {why}")),
+    };
+    match maitred_supervisor::serve(source, invocation, log_level) {
         Ok(0) => ExitCode::from(EXIT_SUCCESS),
         Ok(_) => ExitCode::from(EXIT_FAILURE),
         Err(error) if error.is_configuration() => refuse(&error),
         Err(error) => fail(&error),
     }
+}
+
+/// How this program was started. An upgrade runs what lies at the same path then, which is why a
+/// link in it is not followed here.
+fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Result<Invocation> {
+    let name = arguments.first().map(Path::new);
+    let path = name.filter(|name| name.components().count() > 1);
+    let program = match path {
+        Some(path) => std::path::absolute(path)?,
+        None => std::env::current_exe()?,
+    };
+    let mut rest = arguments.iter().skip(1);
+    let mut arguments = Vec::new();
+    while let Some(argument) = rest.next() {
+        if argument == TAKE_OVER {
+            rest.next();
+        } else {
+            arguments.push(argument.clone());
+        }
+    }
+    Ok(Invocation {
+        program,
+        arguments,
+        take_over,
+    })
 }
 
 /// What is named, or else what is found: `default_config`, or a site in the folder `here`.
@@ -84,6 +123,8 @@ mod tests {
         listen: Vec::new(),
         workers: None,
         config: None,
+        take_over: None,
+        try_take_over: None,
     };
 
     fn found(here: &Path) -> Option<Source> {

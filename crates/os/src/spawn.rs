@@ -127,6 +127,66 @@ pub fn inherited(index: RawFd) -> io::Result<std::os::fd::OwnedFd> {
     Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
 }
 
+/// Lets descriptor `fd` live through an `exec` of this process, or not.
+///
+/// # Errors
+/// When nothing is open there.
+pub fn keep_across_exec(fd: RawFd, keep: bool) -> io::Result<()> {
+    let flags = if keep { 0 } else { libc::FD_CLOEXEC };
+    // SAFETY: changing the flags of any number closes and opens nothing.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, flags) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Takes over descriptor `fd`, which the program before us in this process left open for us. Each
+/// number is taken once.
+///
+/// # Errors
+/// When nothing is open there, or it is one of the standard streams.
+pub fn inherited_fd(fd: RawFd) -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd;
+    if fd < FIRST_INHERITED_FD {
+        return Err(io::Error::other("a standard stream is nobody's"));
+    }
+    keep_across_exec(fd, false)?;
+    // SAFETY: the descriptor is open (checked above), and the program before us wrote its number
+    // down for us and for nobody else.
+    Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
+}
+
+/// Runs `program` in this process instead of ours, with `arguments` (the first is its name) and our
+/// environment. Process id, children, blocked signals and descriptors without close-on-exec stay.
+/// Returns only when that failed.
+pub fn become_program(program: &Path, arguments: &[std::ffi::OsString]) -> io::Error {
+    use std::ffi::CString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let text = |bytes: Vec<u8>| CString::new(bytes).map_err(io::Error::other);
+    let environment = std::env::vars_os().map(|(name, value)| {
+        let mut line = name.into_vec();
+        line.push(b'=');
+        line.extend(value.into_vec());
+        text(line)
+    });
+    let prepared = (|| -> io::Result<(CString, Vec<CString>, Vec<CString>)> {
+        let arguments = arguments.iter().map(|one| text(one.as_bytes().to_vec()));
+        Ok((
+            text(program.as_os_str().as_bytes().to_vec())?,
+            arguments.collect::<io::Result<_>>()?,
+            environment.collect::<io::Result<_>>()?,
+        ))
+    })();
+    match prepared {
+        Err(error) => error,
+        Ok((program, arguments, environment)) => {
+            match nix::unistd::execve(&program, &arguments, &environment) {
+                Err(error) => error.into(),
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -47,10 +47,13 @@ impl Supervisor {
             }
             Some(phase::Action::Drain) => {
                 self.close_listeners();
-                match &mut self.front.peer {
-                    Some(peer) => peer.say(ToFront::Drain, &[]),
-                    None => self.phase_event(phase::Event::Drained),
+                let lines: Vec<u32> = self.fronts().map(|(line, _)| line).collect();
+                for &line in &lines {
+                    if let Some(peer) = self.peer_of_line(line) {
+                        peer.say(ToFront::Drain, &[]);
+                    }
                 }
+                self.see_whether_drained();
             }
             Some(phase::Action::AskAllToLeave) => self.signal_everybody(Signal::SIGTERM),
             Some(phase::Action::KillAll) => self.signal_everybody(Signal::SIGKILL),
@@ -83,12 +86,16 @@ impl Supervisor {
                 incarnation,
                 pid,
             } => {
-                if !self.pools[index].introduced {
+                let line = self.pools[index].line;
+                if !self.pools[index].introduced && line == self.front.line {
                     self.introduce_generation(index);
                 }
                 let generation = self.pools[index].generation;
                 let pidfd = self.pools[index].workers.get(&pid);
-                if let (Some(pidfd), Some(peer)) = (pidfd, &mut self.front.peer) {
+                let pidfd = pidfd.and_then(|pidfd| pidfd.try_clone().ok());
+                let known = self.pools[index].introduced;
+                let peer = self.peer_of_line(line).filter(|_| known);
+                if let (Some(pidfd), Some(peer)) = (pidfd, peer) {
                     let order = ToFront::OpenSeat {
                         generation,
                         seat,
@@ -285,7 +292,7 @@ impl Supervisor {
     /// Sends a signal to every child there is: our processes, and what scripts left behind and we
     /// were given as the subreaper.
     pub(crate) fn signal_everybody(&self, signal: Signal) {
-        let front = self.front.peer.iter().map(Peer::pid);
+        let front = self.fronts().map(|(_, peer)| peer.pid());
         let alive = |zygote: &&Zygote| zygote.reaped.is_none();
         let zygotes = self.pools.iter().filter_map(|pool| pool.zygote.as_ref());
         let zygotes = zygotes.filter(alive).map(|zygote| zygote.peer.pid());
@@ -325,11 +332,7 @@ impl Supervisor {
 
     /// Whether `pid` is a process of ours that pool `index` has no claim to.
     pub(crate) fn is_known_elsewhere(&self, index: usize, pid: i32) -> bool {
-        let front = self
-            .front
-            .peer
-            .as_ref()
-            .is_some_and(|peer| peer.pid() == pid);
+        let front = self.fronts().any(|(_, peer)| peer.pid() == pid);
         let zygotes = self.pools.iter().filter_map(|pool| pool.zygote.as_ref());
         let mut others = self
             .pools

@@ -17,6 +17,7 @@ use crate::peer::Peer;
 use crate::phase;
 use crate::pool;
 use crate::run::{RunningPool, Supervisor};
+use crate::upgrade::Upgrade;
 use crate::words::one_line;
 use crate::{FRONT_ROLE, roomy_name};
 
@@ -85,7 +86,8 @@ impl Supervisor {
         for listener in &self.plan.listeners {
             listener.tell(peer);
         }
-        for running in self.pools.iter().filter(|pool| pool.introduced) {
+        let ours = |pool: &&RunningPool| pool.introduced && pool.line == self.front.line;
+        for running in self.pools.iter().filter(ours) {
             running.tell_opened(peer);
             running.tell_seats(peer);
             let generation = running.generation;
@@ -104,9 +106,10 @@ impl Supervisor {
     }
 
     /// Acts on what the front says.
-    pub(crate) fn front_said(&mut self, report: FromFront) {
+    pub(crate) fn front_said(&mut self, line: u32, report: FromFront) {
         match report {
-            FromFront::Listening => self.front_listens(),
+            FromFront::Listening if line == self.front.line => self.front_listens(),
+            FromFront::Listening => {}
             FromFront::EndWorker {
                 generation,
                 seat,
@@ -166,7 +169,51 @@ impl Supervisor {
             FromFront::Reconfigured { refused } => {
                 self.reconfigured(refused.map(|why| one_line(&why)));
             }
-            FromFront::Drained => self.phase_event(phase::Event::Drained),
+            FromFront::Drained => {
+                if line == self.front.line {
+                    self.front.drained = true;
+                }
+                let mut old = self.old_fronts.iter_mut();
+                if let Some(old) = old.find(|old| old.line == line) {
+                    old.drained = true;
+                }
+                self.see_whether_drained();
+            }
+        }
+    }
+
+    /// Every front there is, with its line.
+    pub(crate) fn fronts(&self) -> impl Iterator<Item = (u32, &Peer<ToFront>)> {
+        let replaced = match &self.upgrade {
+            Some(Upgrade::Opening { old, .. }) => Some(old),
+            _ => None,
+        };
+        let whole = [Some(&self.front), replaced].into_iter().flatten();
+        let whole = whole.filter_map(|front| Some((front.line, front.peer.as_ref()?)));
+        whole.chain(self.old_fronts.iter().map(|old| (old.line, &old.peer)))
+    }
+
+    /// The front of a line, if it is there.
+    pub(crate) fn peer_of_line(&mut self, line: u32) -> Option<&mut Peer<ToFront>> {
+        if self.front.line == line {
+            return self.front.peer.as_mut();
+        }
+        if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
+            && old.line == line
+        {
+            return old.peer.as_mut();
+        }
+        let mut old = self.old_fronts.iter_mut();
+        Some(&mut old.find(|old| old.line == line)?.peer)
+    }
+
+    /// Tells the server when no front has anything in hand any more.
+    pub(crate) fn see_whether_drained(&mut self) {
+        let current = self.front.drained || self.front.peer.is_none();
+        let replaced =
+            matches!(&self.upgrade, Some(Upgrade::Opening { old, .. }) if old.peer.is_some());
+        if current && !replaced && self.old_fronts.iter().all(|old| old.drained) {
+            self.phase_event(phase::Event::Drained);
         }
     }
 
@@ -175,13 +222,38 @@ impl Supervisor {
             self.front.life.give_up();
             return self.kill_front("it said twice that it listens");
         }
+        if matches!(self.upgrade, Some(Upgrade::Opening { .. })) {
+            return self.front_has_taken_over();
+        }
         if !self.phase.is_start() {
             info!("front {} accepts clients", self.front.epoch);
         }
         self.phase_event(phase::Event::Listening);
     }
 
-    pub(crate) fn front_ended(&mut self, how: HowEnded) {
+    /// A front has ended. What the one of an earlier line left needs nobody any more.
+    pub(crate) fn front_ended(&mut self, line: u32, how: HowEnded) {
+        if line == self.front.line {
+            return self.current_front_ended(how);
+        }
+        if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
+            && old.line == line
+        {
+            old.peer = None;
+            error!("the front {how}; the one that was to take over is being started");
+            return;
+        }
+        if let Some(index) = self.old_fronts.iter().position(|old| old.line == line) {
+            let old = self.old_fronts.remove(index);
+            if !old.drained {
+                error!("front {} {how}; what it had in hand is lost", old.epoch);
+            }
+        }
+        self.dismiss_workers_of(line);
+        self.see_whether_drained();
+    }
+
+    fn current_front_ended(&mut self, how: HowEnded) {
         self.front.peer = None;
         self.front.life.ended(self.now());
         self.front_answers_no_more();
@@ -189,9 +261,11 @@ impl Supervisor {
             self.fail(&format!("the front {how}"));
         }
         for index in 0..self.pools.len() {
-            self.pool_event(index, pool::Event::Wanted { workers: 0 });
+            if self.pools[index].line == self.front.line {
+                self.pool_event(index, pool::Event::Wanted { workers: 0 });
+            }
         }
-        self.phase_event(phase::Event::Drained);
+        self.see_whether_drained();
     }
 }
 

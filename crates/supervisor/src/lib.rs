@@ -12,6 +12,7 @@ mod changes;
 mod error;
 mod front;
 mod growth;
+mod handover;
 mod identity;
 mod life;
 mod limits;
@@ -25,17 +26,21 @@ mod reason;
 mod reload;
 mod run;
 mod source;
+mod upgrade;
 mod voice;
 mod words;
 
 use std::ffi::OsStr;
+use std::os::fd::RawFd;
 
 use maitred_config::Config;
-use maitred_os::{fork, signals, sockets, title};
+use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use error::Error;
-pub use source::Source;
+pub use source::{Invocation, Source};
+pub use upgrade::TAKE_OVER;
 
+use handover::HandedOver;
 use plan::Plan;
 use run::{SIGNALS, Supervisor};
 
@@ -52,8 +57,11 @@ pub const LOG_VARIABLE: &str = "MAITRED_LOG";
 ///
 /// # Errors
 /// When the server cannot even be set up; nothing has been started then.
-pub fn serve(source: Source, log_level: &str) -> Result<i32, Error> {
+pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<i32, Error> {
     title::set("maitred: supervisor");
+    if let Some(state) = invocation.take_over {
+        return take_over(state, source, invocation, log_level);
+    }
     // A signal that whoever started us ignores would never show: a shell ignores SIGINT for what
     // it starts in the background, and ignoring SIGCHLD takes the dead away unseen.
     signals::reset(&SIGNALS);
@@ -65,8 +73,46 @@ pub fn serve(source: Source, log_level: &str) -> Result<i32, Error> {
         "the supervisor could not become its workers' parent",
     ))?;
     let config = source.load().map_err(Error::Mistakes)?;
-    let (plan, pools) = Plan::make(config, source, log_level)?;
+    let (plan, pools) = Plan::make(config, source, invocation, log_level)?;
     Ok(Supervisor::new(plan, pools, signals).run())
+}
+
+/// Serves what the program before us in this process has left running. Its signals are still
+/// blocked, so none is lost.
+fn take_over(
+    state: RawFd,
+    source: Source,
+    invocation: Invocation,
+    log_level: &str,
+) -> Result<i32, Error> {
+    let signals = signals::SignalEvents::take_over(&SIGNALS)
+        .map_err(Error::system("signals could not be taken over"))?;
+    let what = "what the program before this one left could not be taken over";
+    let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
+    let state = HandedOver::read(&state).map_err(Error::Configuration)?;
+    let config = state.config.clone();
+    let since = (state.elapsed, state.last_generation);
+    let inherited = state.inherit().map_err(Error::system(what))?;
+    let plan = Plan {
+        terminal: inherited.terminal,
+        ..Plan::over(config, source, invocation, log_level, inherited.listeners)?
+    };
+    let fronts = (inherited.front, inherited.old_fronts);
+    let mut supervisor = Supervisor::resumed(plan, since, fronts, inherited.pools, signals);
+    supervisor.begin_trials();
+    Ok(supervisor.run())
+}
+
+/// Whether this program could take over what another has written down in the file behind
+/// descriptor `state`.
+///
+/// # Errors
+/// Why not.
+pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
+    let what = "what the other program left could not be read";
+    let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
+    HandedOver::read(&state).map_err(Error::Configuration)?;
+    source.load().map(drop).map_err(Error::Mistakes)
 }
 
 /// What is wrong with a configuration on this machine, beside what its text says: users that do

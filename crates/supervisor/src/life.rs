@@ -58,6 +58,14 @@ impl Life {
         }
     }
 
+    /// A process that is up already.
+    pub fn of_running(start_limit: Duration, now: Moment) -> Life {
+        Life {
+            state: State::Up { since: now },
+            ..Life::new(start_limit)
+        }
+    }
+
     /// Whether it is ready for orders.
     pub fn is_up(&self) -> bool {
         matches!(self.state, State::Up { .. })

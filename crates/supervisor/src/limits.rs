@@ -20,6 +20,12 @@ pub const WORKER_SPAWN: Duration = Duration::from_secs(10);
 /// a worker that is ready.
 pub const TRIAL: Duration = Duration::from_secs(60);
 
+/// How long the new program of an upgrade may take to say whether it can take over.
+pub const UPGRADE_TRY: Duration = Duration::from_secs(10);
+
+/// How long an upgrade waits for the workers to be there that were ordered before it.
+pub const STILL: Duration = Duration::from_secs(15);
+
 /// Longest from the start of the server until every seat has its first worker.
 pub const FIRST_FILL: Duration = Duration::from_secs(60);
 

@@ -45,6 +45,20 @@ impl<Out: Serialize> Peer<Out> {
         })
     }
 
+    /// A child that is talked with already, over `channel`.
+    ///
+    /// # Errors
+    /// When it has gone and was reaped, or no descriptor is left.
+    pub fn over(pid: i32, channel: OwnedFd) -> io::Result<Peer<Out>> {
+        Ok(Peer {
+            pid,
+            pidfd: signals::pidfd(pid)?,
+            channel: Channel::from_fd(channel),
+            outbox: VecDeque::new(),
+            closed: false,
+        })
+    }
+
     /// Its process id.
     pub fn pid(&self) -> i32 {
         self.pid

@@ -81,6 +81,14 @@ impl Phase {
         }
     }
 
+    /// A server that serves already.
+    pub fn serving() -> Phase {
+        Phase {
+            state: State::Serving,
+            exit: EXIT_STOPPED,
+        }
+    }
+
     /// Takes note of what happened and says what to do.
     pub fn on(&mut self, event: Event, now: Moment) -> Option<Action> {
         match (event, self.state) {

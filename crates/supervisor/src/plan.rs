@@ -15,7 +15,7 @@ use crate::growth::Growth;
 use crate::identity;
 use crate::listen::{self, Listener};
 use crate::pool::SPARE_SEATS;
-use crate::source::Source;
+use crate::source::{Invocation, Source};
 use crate::voice::Voice;
 use crate::words::Terminal;
 
@@ -35,6 +35,8 @@ pub struct Plan {
     pub config: Config,
     /// Where it comes from.
     pub source: Source,
+    /// How we were started.
+    pub invocation: Invocation,
     /// Threads of the front.
     pub threads: u32,
     /// Whom the front becomes.
@@ -55,7 +57,7 @@ pub struct PoolPlan {
     /// What its zygote is told.
     pub settings: ZygoteSettings,
     /// Its settings as they are configured.
-    configured: Pool,
+    pub configured: Pool,
     /// Its settings with nothing left open, as the front gets them.
     pub pool: Pool,
     /// The PHP version it asks for, as `8.2`.
@@ -78,39 +80,51 @@ impl Plan {
     pub fn make(
         config: Config,
         source: Source,
+        invocation: Invocation,
         log_level: &str,
     ) -> Result<(Plan, Vec<PoolPlan>), Error> {
         if let Some(mistake) = crate::check(&config).into_iter().next() {
             return Err(mistake);
         }
-        let threads = if config.front_threads == 0 {
-            // A thread answers tens of thousands of requests a second; the scripts need the rest
-            // of the machine (docs/decisions/0003-front-runtime.md).
-            cores().div_ceil(2)
-        } else {
-            config.front_threads
-        };
-        let threads = threads.min(maitred_seat::MAX_THREADS);
-        let front_identity = identity::of_front(&config)?;
+        let threads = threads(&config);
         let pools = config
             .pools
             .iter()
             .map(|pool| PoolPlan::make(pool, &config, threads));
         let pools = pools.collect::<Result<_, _>>()?;
+        let listeners = listen::open(&config.listen, threads)?;
+        let plan = Plan {
+            terminal: Terminal::redirect(&config.error_log)?,
+            ..Plan::over(config, source, invocation, log_level, listeners)?
+        };
+        Ok((plan, pools))
+    }
+
+    /// The plan of a server that the program before this one has left running.
+    ///
+    /// # Errors
+    /// What the configuration asks for and cannot be had here any more.
+    pub fn over(
+        config: Config,
+        source: Source,
+        invocation: Invocation,
+        log_level: &str,
+        listeners: Vec<Listener>,
+    ) -> Result<Plan, Error> {
         let program = std::env::current_exe().map_err(Error::system(
             "the folder of this program could not be found",
         ))?;
-        let plan = Plan {
-            listeners: listen::open(&config.listen, threads)?,
-            threads,
-            front_identity,
+        Ok(Plan {
+            listeners,
+            threads: threads(&config),
+            front_identity: identity::of_front(&config)?,
             environment: environment(log_level),
             php_program: program.with_file_name(PHP_PROGRAM),
-            terminal: Terminal::redirect(&config.error_log)?,
+            terminal: Terminal::over(None),
             config,
             source,
-        };
-        Ok((plan, pools))
+            invocation,
+        })
     }
 }
 
@@ -169,6 +183,17 @@ impl PoolPlan {
             voice,
         })
     }
+}
+
+/// Threads of the front.
+fn threads(config: &Config) -> u32 {
+    let threads = match config.front_threads {
+        // A thread answers tens of thousands of requests a second; the scripts need the rest of
+        // the machine (docs/decisions/0003-front-runtime.md).
+        0 => cores().div_ceil(2),
+        asked => asked,
+    };
+    threads.min(maitred_seat::MAX_THREADS)
 }
 
 fn cores() -> u32 {

@@ -320,6 +320,80 @@ impl Pool {
             })
     }
 
+    /// Every worker that is known to be our child, and whether it is worn.
+    pub fn all_seated(&self) -> impl Iterator<Item = (Seated, bool)> {
+        (0..)
+            .zip(&self.places)
+            .filter_map(|(seat, place)| match place.state {
+                State::Taken { pid, worn, .. } => {
+                    let incarnation = place.incarnation;
+                    let who = Seated {
+                        seat,
+                        incarnation,
+                        pid,
+                    };
+                    Some((who, worn))
+                }
+                State::Empty { .. } | State::Ordered { .. } | State::Announced { .. } => None,
+            })
+    }
+
+    /// By seat: which worker was ordered last.
+    pub fn incarnations(&self) -> Vec<Incarnation> {
+        self.places.iter().map(|place| place.incarnation).collect()
+    }
+
+    /// Goes on counting where [`Pool::incarnations`] ended.
+    pub fn remember(&mut self, incarnations: &[Incarnation]) {
+        for (place, incarnation) in self.places.iter_mut().zip(incarnations) {
+            place.incarnation = *incarnation;
+        }
+    }
+
+    /// Makes this the pool that the program before us had: who sits in its seats, whether its
+    /// zygote is up, and whether it is leaving.
+    pub fn take_over(
+        &mut self,
+        seated: &[(Seated, bool)],
+        zygote: bool,
+        leaving: bool,
+        now: Moment,
+    ) {
+        for &(who, worn) in seated {
+            let Some(place) = self.place(who.seat) else {
+                continue;
+            };
+            place.incarnation = who.incarnation;
+            place.state = State::Taken {
+                pid: who.pid,
+                born: now,
+                sentenced: false,
+                worn,
+                kill_at: None,
+            };
+        }
+        if zygote {
+            self.zygote = Life::of_running(ZYGOTE_START, now);
+        }
+        self.growth
+            .want(u32::try_from(seated.len()).unwrap_or(u32::MAX));
+        self.leaving = leaving;
+    }
+
+    /// At least as many workers are wanted as another generation of the pool has.
+    pub fn expect(&mut self, workers: u32) {
+        let wants = u32::try_from(self.growth.wants()).unwrap_or(u32::MAX);
+        self.growth.want(workers.max(wants));
+    }
+
+    /// Whether nobody is being forked, and the zygote is either there or not.
+    pub fn is_still(&self) -> bool {
+        let moving =
+            |place: &Place| matches!(place.state, State::Ordered { .. } | State::Announced { .. });
+        let settled = self.zygote.is_up() || self.zygote.is_absent();
+        settled && !self.places.iter().any(moving)
+    }
+
     /// The processes that were announced and not yet seen to be our children.
     pub fn announced(&self) -> Vec<i32> {
         let pids = self.places.iter().filter_map(|place| match place.state {

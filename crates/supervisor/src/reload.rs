@@ -79,6 +79,11 @@ impl Reloads {
         self.outcomes.push_back((ticket, outcome));
     }
 
+    /// Whether one is going on.
+    pub fn is_going_on(&self) -> bool {
+        self.now.is_some()
+    }
+
     /// When a trial has taken too long.
     pub fn deadline(&self) -> Option<Moment> {
         let reload = self.now.as_ref().filter(|reload| reload.accepted)?;
@@ -95,6 +100,9 @@ impl Supervisor {
     pub(crate) fn reload(&mut self, asked: &[String]) -> Result<Ticket, String> {
         if !self.phase.is_serving() {
             return Err("the server is starting or ending, and cannot be reloaded now".to_owned());
+        }
+        if self.upgrade.is_some() {
+            return Err("an upgrade is going on; reload when it is over".to_owned());
         }
         let mut config = self.plan.source.load()?;
         let mut mistakes = crate::check(&config).into_iter().map(|why| why.to_string());
@@ -187,7 +195,7 @@ impl Supervisor {
             match self.plan_pool(&name, &reload.config) {
                 Ok(plan) => {
                     let generation = self.next_generation();
-                    let running = RunningPool::new(generation, plan);
+                    let running = RunningPool::new(generation, self.front.line, plan);
                     self.pools.push(running);
                     self.introduce_generation(self.pools.len() - 1);
                     reload.replaced.push(name);
@@ -204,7 +212,14 @@ impl Supervisor {
         PoolPlan::make(pool, config, self.plan.threads).map_err(|why| why.to_string())
     }
 
-    fn next_generation(&mut self) -> Generation {
+    /// How many workers the pool of this name has.
+    pub(crate) fn workers_of(&self, name: &str) -> u32 {
+        let in_use = self.pools.iter().filter(|pool| pool.is_current());
+        let named = in_use.filter(|pool| pool.plan.settings.pool == name);
+        named.map(|pool| pool.pool.workers()).sum()
+    }
+
+    pub(crate) fn next_generation(&mut self) -> Generation {
         self.last_generation += 1;
         self.last_generation
     }
@@ -271,7 +286,9 @@ impl Supervisor {
             match self.plan_pool(&name, &reload.config) {
                 Ok(plan) => {
                     let generation = self.next_generation();
-                    self.pools.push(RunningPool::on_trial(generation, plan));
+                    let (line, workers) = (self.front.line, self.workers_of(&name));
+                    let running = RunningPool::on_trial(generation, line, plan, workers);
+                    self.pools.push(running);
                 }
                 Err(why) => reload.kept.push((name, why)),
             }
@@ -289,7 +306,7 @@ impl Supervisor {
 
     fn close_pool(&mut self, index: usize) {
         let generation = self.pools[index].generation;
-        if let Some(peer) = &mut self.front.peer {
+        if let Some(peer) = self.peer_of_line(self.pools[index].line) {
             peer.say(ToFront::ClosePool { generation }, &[]);
         }
         self.pools[index].closed = true;
@@ -323,7 +340,8 @@ impl Supervisor {
         if running.introduced || running.pool.is_leaving() {
             return;
         }
-        let why = running.complaint.take().unwrap_or_else(|| why.to_owned());
+        let why = running.complaint.clone().unwrap_or_else(|| why.to_owned());
+        running.complaint = Some(why.clone());
         let name = running.plan.settings.pool.clone();
         self.pool_event(index, pool::Event::Leave);
         if let Some(reload) = &mut self.reloads.now {
@@ -358,7 +376,7 @@ impl Supervisor {
         let late = self.reloads.deadline().is_some_and(|due| due <= self.now());
         for index in 0..self.pools.len() {
             let running = &self.pools[index];
-            if running.introduced || running.pool.is_leaving() {
+            if !self.is_undecided(running) {
                 continue;
             }
             if late {
@@ -370,9 +388,8 @@ impl Supervisor {
         }
         self.share_out();
         self.forget_gone();
-        let undecided = |pool: &RunningPool| !pool.introduced && !pool.pool.is_leaving();
         let done = |reload: &mut Reload| reload.accepted;
-        if !self.pools.iter().any(undecided)
+        if !self.pools.iter().any(|pool| self.is_undecided(pool))
             && let Some(reload) = self.reloads.now.take_if(done)
         {
             let unchanged = self.pools.iter().filter(|pool| pool.is_current()).count();
@@ -380,6 +397,11 @@ impl Supervisor {
             let outcome = reload.outcome(unchanged);
             self.reloads.finish(reload.ticket, outcome);
         }
+    }
+
+    /// Whether it is on trial for a reload.
+    fn is_undecided(&self, pool: &RunningPool) -> bool {
+        pool.line == self.front.line && !pool.introduced && !pool.pool.is_leaving()
     }
 
     /// Tells every generation how many workers the others of its pool leave it: together they have
@@ -393,7 +415,11 @@ impl Supervisor {
             let others = self.pools.iter().enumerate();
             let others = others.filter(|(other, _)| *other != index && self.name(*other) == name);
             let taken: u32 = others.map(|(_, pool)| pool.pool.workers()).sum();
-            let workers = self.pools[index].plan.settings.seats.saturating_sub(taken);
+            let seats = self.pools[index].plan.settings.seats;
+            let workers = match self.holds_still() {
+                true => 0,
+                false => seats.saturating_sub(taken),
+            };
             if self.pools[index].allowed != workers {
                 self.pools[index].allowed = workers;
                 self.pool_event(index, pool::Event::Allowed { workers });
@@ -412,7 +438,7 @@ impl Supervisor {
                 warn!("pool {}: {line}", gone.plan.settings.pool);
             }
             let generation = gone.generation;
-            if let Some(peer) = self.front.peer.as_mut().filter(|_| gone.introduced) {
+            if let Some(peer) = self.peer_of_line(gone.line).filter(|_| gone.introduced) {
                 peer.say(ToFront::ForgetPool { generation }, &[]);
             }
         }

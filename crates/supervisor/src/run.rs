@@ -22,6 +22,7 @@ use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Pool, Reason};
 use crate::reload::Reloads;
+use crate::upgrade::Upgrade;
 use crate::words::one_line;
 
 /// What the supervisor is told by signals. They are taken over before anything is started.
@@ -50,6 +51,8 @@ pub struct Supervisor {
     pub(crate) last_generation: Generation,
     pub(crate) reloads: Reloads,
     pub(crate) front: Front,
+    pub(crate) old_fronts: Vec<OldFront>,
+    pub(crate) upgrade: Option<Upgrade>,
     pub(crate) obituaries: Obituaries,
 }
 
@@ -57,6 +60,8 @@ pub struct Supervisor {
 #[derive(Debug)]
 pub(crate) struct RunningPool {
     pub(crate) generation: Generation,
+    /// Which line of fronts uses it.
+    pub(crate) line: u32,
     /// The front knows it.
     pub(crate) introduced: bool,
     /// It is leaving, and its pool with it.
@@ -82,27 +87,66 @@ pub(crate) struct Zygote {
     pub(crate) reaped: Option<Moment>,
 }
 
-/// The front.
+/// The front that accepts clients.
 #[derive(Debug)]
 pub(crate) struct Front {
     pub(crate) life: Life,
+    /// A front and those that are started after its death are one line; each upgrade begins
+    /// another. Every generation of a pool belongs to one.
+    pub(crate) line: u32,
     pub(crate) epoch: u32,
     pub(crate) peer: Option<Peer<ToFront>>,
+    pub(crate) drained: bool,
+}
+
+/// A front that has handed over to another and finishes what it has.
+#[derive(Debug)]
+pub(crate) struct OldFront {
+    pub(crate) line: u32,
+    pub(crate) epoch: u32,
+    pub(crate) peer: Peer<ToFront>,
+    /// When it is ended whatever it still has.
+    pub(crate) until: Moment,
+    pub(crate) drained: bool,
+}
+
+impl Front {
+    /// A front that has not been started; those before it had numbers up to `epoch`.
+    pub(crate) fn new(line: u32, epoch: u32) -> Front {
+        Front {
+            life: Life::new(FRONT_START),
+            line,
+            epoch,
+            peer: None,
+            drained: false,
+        }
+    }
+
+    /// One that accepts clients already.
+    pub(crate) fn running(line: u32, epoch: u32, peer: Peer<ToFront>, now: Moment) -> Front {
+        Front {
+            life: Life::of_running(FRONT_START, now),
+            peer: Some(peer),
+            ..Front::new(line, epoch)
+        }
+    }
 }
 
 /// Who has something to say.
 struct Ready {
     signals: bool,
-    front: bool,
+    /// By [`Supervisor::fronts`].
+    fronts: Vec<bool>,
     zygotes: Vec<bool>,
     voices: Vec<bool>,
 }
 
 impl RunningPool {
     /// A generation without processes, which is used from the start.
-    pub(crate) fn new(generation: Generation, plan: PoolPlan) -> RunningPool {
+    pub(crate) fn new(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
         RunningPool {
             generation,
+            line,
             introduced: true,
             closed: false,
             allowed: u32::MAX,
@@ -116,12 +160,26 @@ impl RunningPool {
     }
 
     /// A generation without processes, which is used once it has shown that it works.
-    pub(crate) fn on_trial(generation: Generation, plan: PoolPlan) -> RunningPool {
+    /// It begins with as many workers as the generation before it has, as far as it may.
+    pub(crate) fn on_trial(
+        generation: Generation,
+        line: u32,
+        plan: PoolPlan,
+        workers: u32,
+    ) -> RunningPool {
+        let mut pool = Pool::on_trial(plan.settings.seats, plan.growth());
+        pool.expect(workers);
         RunningPool {
             introduced: false,
-            pool: Pool::on_trial(plan.settings.seats, plan.growth()),
-            ..RunningPool::new(generation, plan)
+            pool,
+            ..RunningPool::new(generation, line, plan)
         }
+    }
+
+    /// Whether nobody is being forked for it.
+    pub(crate) fn is_still(&self) -> bool {
+        let reaped = |zygote: &Zygote| zygote.reaped.is_some() || zygote.peer.is_behind();
+        self.pool.is_still() && !self.zygote.as_ref().is_some_and(reaped)
     }
 
     /// Whether it is the one that its pool's requests go to.
@@ -135,7 +193,7 @@ impl Supervisor {
     pub fn new(plan: Plan, pools: Vec<PoolPlan>, signals: SignalEvents) -> Supervisor {
         let count = pools.len();
         let pools = (1..).zip(pools);
-        let running = |(generation, plan)| RunningPool::new(generation, plan);
+        let running = |(generation, plan)| RunningPool::new(generation, 1, plan);
         Supervisor {
             started: Instant::now(),
             signals,
@@ -143,13 +201,32 @@ impl Supervisor {
             last_generation: u32::try_from(count).unwrap_or(u32::MAX),
             reloads: Reloads::default(),
             pools: pools.map(running).collect(),
-            front: Front {
-                life: Life::new(FRONT_START),
-                epoch: 0,
-                peer: None,
-            },
+            front: Front::new(1, 0),
+            old_fronts: Vec::new(),
+            upgrade: None,
             obituaries: Obituaries::default(),
             plan,
+        }
+    }
+
+    /// The supervisor of a server that the program before us has left running.
+    pub fn resumed(
+        plan: Plan,
+        state: (Duration, Generation),
+        (front, old_fronts): (Front, Vec<OldFront>),
+        pools: Vec<RunningPool>,
+        signals: SignalEvents,
+    ) -> Supervisor {
+        let (elapsed, last_generation) = state;
+        let now = Instant::now();
+        Supervisor {
+            started: now.checked_sub(elapsed).unwrap_or(now),
+            phase: Phase::serving(),
+            front,
+            old_fronts,
+            last_generation,
+            pools,
+            ..Supervisor::new(plan, Vec::new(), signals)
         }
     }
 
@@ -205,9 +282,9 @@ impl Supervisor {
     /// Waits until somebody has something to say, or something is due.
     fn wait(&self) -> Ready {
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        let front = self.front.peer.as_ref().filter(|peer| !peer.is_closed());
-        if let Some(peer) = front {
-            fds.push(PollFd::new(peer, wanted(peer.is_behind())));
+        let fronts: Vec<_> = self.fronts().map(|(_, peer)| peer).collect();
+        for peer in fronts.iter().filter(|peer| !peer.is_closed()) {
+            fds.push(PollFd::new(*peer, wanted(peer.is_behind())));
         }
         let zygotes = self
             .pools
@@ -243,7 +320,10 @@ impl Supervisor {
         let mut next = || spoke.next().unwrap_or(false);
         Ready {
             signals: next(),
-            front: front.is_some() && next(),
+            fronts: fronts
+                .iter()
+                .map(|peer| !peer.is_closed() && next())
+                .collect(),
             zygotes: zygotes
                 .iter()
                 .map(|peer| peer.is_some() && next())
@@ -260,6 +340,7 @@ impl Supervisor {
             self.phase.deadline(),
             self.obituaries.deadline(),
             self.reloads.deadline(),
+            self.upgrade_deadline(),
         ];
         let front = self
             .phase
@@ -311,6 +392,10 @@ impl Supervisor {
                     if let Err(why) = self.reload(&[]) {
                         error!("the reload is refused, all is as before: {why}");
                     }
+                }
+                Ok(Some((Signal::SIGUSR2, _))) => {
+                    info!("SIGUSR2: upgrading");
+                    self.upgrade();
                 }
                 Ok(Some((signal, _))) => {
                     warn!("{signal} is not supported yet and changes nothing");
@@ -383,28 +468,31 @@ impl Supervisor {
     }
 
     fn hear_front(&mut self, ready: &Ready) {
-        for _ in 0..MESSAGES_PER_TURN {
-            let Some(peer) = self.front.peer.as_mut().filter(|_| ready.front) else {
-                return;
-            };
-            peer.flush();
-            let Some(report) = peer.hear::<FromFront>() else {
-                return;
-            };
-            self.front_said(report);
+        let lines: Vec<u32> = self.fronts().map(|(line, _)| line).collect();
+        let spoke = lines.into_iter().zip(&ready.fronts);
+        for line in spoke.filter_map(|(line, spoke)| spoke.then_some(line)) {
+            for _ in 0..MESSAGES_PER_TURN {
+                let Some(peer) = self.peer_of_line(line) else {
+                    break;
+                };
+                peer.flush();
+                let Some(report) = peer.hear::<FromFront>() else {
+                    break;
+                };
+                self.front_said(line, report);
+            }
         }
     }
 
     /// A child has ended: the front, a zygote, a worker, or a stray we were given.
     fn collect(&mut self, ended: Ended) {
         let Ended { pid, how } = ended;
-        if self
-            .front
-            .peer
-            .as_ref()
-            .is_some_and(|peer| peer.pid() == pid)
-        {
-            return self.front_ended(how);
+        let front = self.fronts().find(|(_, peer)| peer.pid() == pid);
+        if let Some(line) = front.map(|(line, _)| line) {
+            return self.front_ended(line, how);
+        }
+        if self.tried(pid, how) {
+            return;
         }
         let now = self.now();
         for index in 0..self.pools.len() {
@@ -456,6 +544,7 @@ impl Supervisor {
             self.phase_event(phase::Event::PoolsFull);
         }
         self.keep_reload();
+        self.keep_upgrade();
         self.keep_front();
         self.phase_event(phase::Event::Tick);
         if self.phase.kills() {

@@ -1,9 +1,24 @@
 //! Where the configuration comes from: it is asked for at the start and at every reload.
 
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
 use maitred_config::Config;
 
 /// Reads the configuration, checked, or says what is wrong with it in one sentence or more.
 type Load = Box<dyn Fn() -> Result<Config, String>>;
+
+/// How this program was started, so that another can be started in its place.
+#[derive(Debug)]
+pub struct Invocation {
+    /// The file it was started from.
+    pub program: PathBuf,
+    /// Its arguments, without its name and without the order to take over.
+    pub arguments: Vec<OsString>,
+    /// The descriptor of what the program before this one has left, if there was one.
+    pub take_over: Option<RawFd>,
+}
 
 /// Where the configuration comes from.
 pub struct Source(Load);

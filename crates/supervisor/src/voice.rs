@@ -6,7 +6,7 @@
 //! nobody.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -40,14 +40,24 @@ impl Voice {
     /// When the process is out of descriptors.
     pub fn new() -> io::Result<Voice> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Voice::over(reader, writer))
+    }
+
+    /// A pipe that is there already.
+    pub fn over(reader: OwnedFd, writer: OwnedFd) -> Voice {
         let (partial, spell) = (Vec::new(), Moment::ZERO);
-        Ok(Voice {
+        Voice {
             reader,
             writer,
             partial,
             spell,
             lines_in_spell: 0,
-        })
+        }
+    }
+
+    /// The numbers of its descriptors: where it is read and where it is written.
+    pub fn descriptors(&self) -> (RawFd, RawFd) {
+        (self.reader.as_raw_fd(), self.writer.as_raw_fd())
     }
 
     /// The end that the pool's processes get.

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use maitred_config::{Config, LogTarget};
@@ -71,6 +71,18 @@ impl Terminal {
         Ok(Terminal {
             aside: Some(aside.into()),
         })
+    }
+
+    /// The terminal of a server that was started by the program before this one.
+    pub fn over(aside: Option<OwnedFd>) -> Terminal {
+        Terminal {
+            aside: aside.map(File::from),
+        }
+    }
+
+    /// What is written to if standard error has become a log file.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.aside.as_ref().map(AsFd::as_fd)
     }
 
     /// Writes one line for the person who started the server. That nobody reads it is no error.

@@ -1,0 +1,336 @@
+//! What one program hands to the next when it is upgraded: the processes, sockets and memory that it
+//! leaves running, written as JSON with the numbers of its descriptors, which stay open across the
+//! `exec`. A later version must be able to read what an earlier one wrote: add fields with a default,
+//! and raise [`FORMAT`] only for what an older program cannot leave out.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use maitred_config::{Config, Pool};
+use maitred_control::{Generation, Incarnation, Seat, ZygoteSettings};
+use maitred_os::spawn;
+use serde::{Deserialize, Serialize};
+
+use crate::listen::Listener;
+use crate::peer::Peer;
+use crate::plan::PoolPlan;
+use crate::pool;
+use crate::run::{Front, OldFront, RunningPool, Supervisor, Zygote};
+use crate::voice::Voice;
+use crate::words::Terminal;
+
+/// The form of what is handed over.
+const FORMAT: u32 = 1;
+
+/// Largest state that is read, in bytes.
+const MAX_STATE_BYTES: u64 = 256 << 20;
+
+/// Everything one supervisor leaves to the next.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HandedOver {
+    format: u32,
+    /// Time since the first start of the server.
+    pub elapsed: Duration,
+    /// The configuration in use.
+    pub config: Config,
+    pub last_generation: Generation,
+    fronts: Vec<FrontState>,
+    listeners: Vec<ListenerState>,
+    terminal: Option<RawFd>,
+    pools: Vec<PoolState>,
+}
+
+/// A process that is talked with.
+#[derive(Debug, Serialize, Deserialize)]
+struct PeerState {
+    pid: i32,
+    channel: RawFd,
+}
+
+/// A front; the first is the one that accepts clients, the others are leaving.
+#[derive(Debug, Serialize, Deserialize)]
+struct FrontState {
+    line: u32,
+    epoch: u32,
+    peer: PeerState,
+    until: Option<Duration>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ListenerState {
+    asked: SocketAddr,
+    address: SocketAddr,
+    sockets: Vec<RawFd>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PoolState {
+    generation: Generation,
+    line: u32,
+    introduced: bool,
+    closed: bool,
+    leaving: bool,
+    settings: ZygoteSettings,
+    configured: Pool,
+    pool: Pool,
+    uid: u32,
+    memory: RawFd,
+    events: Vec<RawFd>,
+    voice: (RawFd, RawFd),
+    php: Option<String>,
+    zygote: Option<PeerState>,
+    workers: Vec<WorkerState>,
+    /// By seat: which worker was ordered last.
+    incarnations: Vec<Incarnation>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WorkerState {
+    seat: Seat,
+    incarnation: Incarnation,
+    pid: i32,
+    worn: bool,
+    pidfd: RawFd,
+}
+
+/// What a supervisor has of the one before it.
+#[derive(Debug)]
+pub struct Inherited {
+    pub listeners: Vec<Listener>,
+    pub terminal: Terminal,
+    pub front: Front,
+    pub old_fronts: Vec<OldFront>,
+    pub pools: Vec<RunningPool>,
+}
+
+impl Supervisor {
+    /// Writes down what is there. The descriptors are only numbers until [`keep_open`] has been told
+    /// of them.
+    pub(crate) fn hand_over(&self) -> HandedOver {
+        let current = self.front.peer.as_ref().map(|peer| FrontState {
+            line: self.front.line,
+            epoch: self.front.epoch,
+            peer: peer_state(peer),
+            until: None,
+        });
+        let old = self.old_fronts.iter().map(|old| FrontState {
+            line: old.line,
+            epoch: old.epoch,
+            peer: peer_state(&old.peer),
+            until: Some(old.until),
+        });
+        HandedOver {
+            format: FORMAT,
+            elapsed: self.now(),
+            config: self.plan.config.clone(),
+            last_generation: self.last_generation,
+            fronts: current.into_iter().chain(old).collect(),
+            listeners: self.plan.listeners.iter().map(listener_state).collect(),
+            terminal: self.plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),
+            pools: self.pools.iter().map(pool_state).collect(),
+        }
+    }
+}
+
+impl HandedOver {
+    /// Reads what the program before us left in `file`.
+    ///
+    /// # Errors
+    /// One sentence, when it cannot be read or is of a form that this version does not know.
+    pub fn read(file: &OwnedFd) -> Result<HandedOver, String> {
+        use std::io::Read;
+        let bad =
+            |why: String| format!("what the program before this one left cannot be read: {why}");
+        let copy = file.try_clone().map_err(|why| bad(why.to_string()))?;
+        let mut text = Vec::new();
+        std::fs::File::from(copy)
+            .take(MAX_STATE_BYTES)
+            .read_to_end(&mut text)
+            .map_err(|why| bad(why.to_string()))?;
+        let state: HandedOver =
+            serde_json::from_slice(&text).map_err(|why| bad(why.to_string()))?;
+        if state.format != FORMAT {
+            return Err(bad(format!(
+                "it has form {}, and this version knows form {FORMAT}; restart the server instead",
+                state.format
+            )));
+        }
+        Ok(state)
+    }
+
+    /// All descriptors that are named in it.
+    fn descriptors(&self) -> Vec<RawFd> {
+        let mut all: Vec<RawFd> = self.terminal.into_iter().collect();
+        all.extend(self.fronts.iter().map(|front| front.peer.channel));
+        for listener in &self.listeners {
+            all.extend(&listener.sockets);
+        }
+        for pool in &self.pools {
+            all.extend([pool.memory, pool.voice.0, pool.voice.1]);
+            all.extend(&pool.events);
+            all.extend(pool.zygote.iter().map(|zygote| zygote.channel));
+            all.extend(pool.workers.iter().map(|worker| worker.pidfd));
+        }
+        all
+    }
+
+    /// Lets the descriptors live through the `exec` to come, or not after all.
+    ///
+    /// # Errors
+    /// What the system says about one of them.
+    pub fn keep_open(&self, keep: bool) -> io::Result<()> {
+        for fd in self.descriptors() {
+            spawn::keep_across_exec(fd, keep)?;
+        }
+        Ok(())
+    }
+
+    /// Takes everything over.
+    ///
+    /// # Errors
+    /// When a descriptor is not there.
+    pub fn inherit(self) -> io::Result<Inherited> {
+        let mut front = Front::new(0, 0);
+        let mut old_fronts = Vec::new();
+        for state in self.fronts {
+            let FrontState { line, epoch, .. } = state;
+            let peer = state.peer.inherit()?;
+            match state.until {
+                None => front = Front::running(line, epoch, peer, self.elapsed),
+                Some(until) => old_fronts.push(OldFront {
+                    line,
+                    epoch,
+                    peer,
+                    until,
+                    drained: false,
+                }),
+            }
+        }
+        let pools = self.pools.into_iter();
+        let pools: io::Result<Vec<RunningPool>> =
+            pools.map(|pool| pool.inherit(self.elapsed)).collect();
+        let listeners = self.listeners.into_iter().map(ListenerState::inherit);
+        Ok(Inherited {
+            listeners: listeners.collect::<io::Result<_>>()?,
+            terminal: Terminal::over(self.terminal.map(spawn::inherited_fd).transpose()?),
+            front,
+            old_fronts,
+            pools: pools?,
+        })
+    }
+}
+
+fn peer_state<Out: Serialize>(peer: &Peer<Out>) -> PeerState {
+    PeerState {
+        pid: peer.pid(),
+        channel: peer.as_fd().as_raw_fd(),
+    }
+}
+
+fn listener_state(listener: &Listener) -> ListenerState {
+    ListenerState {
+        asked: listener.asked,
+        address: listener.address,
+        sockets: listener.sockets.iter().map(AsRawFd::as_raw_fd).collect(),
+    }
+}
+
+fn pool_state(running: &RunningPool) -> PoolState {
+    let plan = &running.plan;
+    let workers = running.pool.all_seated().filter_map(|(seated, worn)| {
+        let pool::Seated {
+            seat,
+            incarnation,
+            pid,
+        } = seated;
+        let pidfd = running.workers.get(&pid)?.as_raw_fd();
+        Some(WorkerState {
+            seat,
+            incarnation,
+            pid,
+            worn,
+            pidfd,
+        })
+    });
+    let zygote = running
+        .zygote
+        .as_ref()
+        .filter(|zygote| zygote.reaped.is_none());
+    PoolState {
+        generation: running.generation,
+        line: running.line,
+        introduced: running.introduced,
+        closed: running.closed,
+        leaving: running.pool.is_leaving(),
+        settings: plan.settings.clone(),
+        configured: plan.configured.clone(),
+        pool: plan.pool.clone(),
+        uid: plan.uid,
+        memory: plan.memory.as_raw_fd(),
+        events: plan.events.iter().map(AsRawFd::as_raw_fd).collect(),
+        voice: plan.voice.descriptors(),
+        php: running.php.clone(),
+        zygote: zygote.map(|zygote| peer_state(&zygote.peer)),
+        workers: workers.collect(),
+        incarnations: running.pool.incarnations(),
+    }
+}
+
+impl PeerState {
+    fn inherit<Out: Serialize>(self) -> io::Result<Peer<Out>> {
+        Peer::over(self.pid, spawn::inherited_fd(self.channel)?)
+    }
+}
+
+impl ListenerState {
+    fn inherit(self) -> io::Result<Listener> {
+        let sockets = self.sockets.into_iter().map(spawn::inherited_fd);
+        Ok(Listener {
+            asked: self.asked,
+            address: self.address,
+            sockets: sockets.collect::<io::Result<_>>()?,
+        })
+    }
+}
+
+impl PoolState {
+    fn inherit(self, now: Duration) -> io::Result<RunningPool> {
+        let events = self.events.into_iter().map(spawn::inherited_fd);
+        let plan = PoolPlan {
+            php: self.configured.php.clone(),
+            configured: self.configured,
+            pool: self.pool,
+            uid: self.uid,
+            memory: spawn::inherited_fd(self.memory)?,
+            events: events.collect::<io::Result<_>>()?,
+            voice: Voice::over(
+                spawn::inherited_fd(self.voice.0)?,
+                spawn::inherited_fd(self.voice.1)?,
+            ),
+            settings: self.settings,
+        };
+        let mut running = RunningPool::new(self.generation, self.line, plan);
+        let mut seated = Vec::new();
+        for worker in self.workers {
+            let pidfd = spawn::inherited_fd(worker.pidfd)?;
+            running.workers.insert(worker.pid, pidfd);
+            let who = pool::Seated {
+                seat: worker.seat,
+                incarnation: worker.incarnation,
+                pid: worker.pid,
+            };
+            seated.push((who, worker.worn));
+        }
+        let zygote = self.zygote.map(PeerState::inherit).transpose()?;
+        let up = zygote.is_some();
+        running.pool.remember(&self.incarnations);
+        running.pool.take_over(&seated, up, self.leaving, now);
+        running.zygote = zygote.map(|peer| Zygote { peer, reaped: None });
+        running.introduced = self.introduced;
+        running.closed = self.closed;
+        running.php = self.php;
+        Ok(running)
+    }
+}

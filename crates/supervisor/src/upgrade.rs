@@ -1,0 +1,345 @@
+//! Upgrade (SIGUSR2): a new program takes over in this process, with everything that runs.
+//!
+//! ```text
+//!   asked ──▶ new program tried ──▶ nobody is being forked ──▶ exec
+//!                 │ it cannot              │ too late            │ refused
+//!                 ▼                        ▼                     ▼
+//!             all goes on as it was, and the log says why
+//!
+//!   (new program) every pool on trial ──▶ new front started ──▶ it listens ──▶ old front hands over
+//!                    │ one failed              │ it does not come
+//!                    ▼                         ▼
+//!             old front and generations go on, and the log says why
+//! ```
+//!
+//! Before and after the `exec` the same processes serve: the old front, zygotes and workers notice
+//! nothing. Both fronts accept from the same sockets until the old one is told to hand over.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd};
+
+use maitred_control::ToFront;
+use maitred_os::fork::HowEnded;
+use maitred_os::shared;
+use maitred_os::signals::Signal;
+use maitred_os::spawn::{self, Program};
+use tracing::{error, info, warn};
+
+use crate::handover::HandedOver;
+use crate::limits::{DRAIN, Moment, STILL, TRIAL, UPGRADE_TRY};
+use crate::plan::PoolPlan;
+use crate::pool;
+use crate::roomy_name;
+use crate::run::{Front, OldFront, RunningPool, Supervisor};
+
+/// The argument after which the new program finds the descriptor of what it takes over.
+pub const TAKE_OVER: &str = "--take-over";
+
+/// The argument with which a program is asked whether it could take over.
+pub const TRY_TAKE_OVER: &str = "--try-take-over";
+
+/// How far an upgrade has come.
+#[derive(Debug)]
+pub enum Upgrade {
+    /// The new program is asked whether it could take over.
+    Trying { pid: i32, until: Moment },
+    /// It can; it does as soon as nobody is being forked.
+    Waiting { until: Moment },
+    /// We are the new program: every pool has a generation on trial.
+    OnTrial { until: Moment },
+    /// The new front is being started; `old` accepts clients until it has been.
+    Opening { old: Front, until: Moment },
+}
+
+impl Supervisor {
+    /// Begins an upgrade.
+    pub(crate) fn upgrade(&mut self) {
+        if let Err(why) = self.try_program() {
+            self.upgrade_refused(&why);
+        }
+    }
+
+    fn upgrade_refused(&mut self, why: &str) {
+        self.upgrade = None;
+        error!("the upgrade is refused, all goes on as it was: {why}");
+    }
+
+    /// Asks the program that lies where ours lay whether it can read what we would leave to it.
+    fn try_program(&mut self) -> Result<(), String> {
+        if !self.phase.is_serving() || self.front.peer.is_none() {
+            return Err("the server is starting or ending".to_owned());
+        }
+        if self.upgrade.is_some() || self.reloads.is_going_on() {
+            return Err("a reload or another upgrade is going on".to_owned());
+        }
+        let state = self.state_file(&self.hand_over())?;
+        let mut arguments = self.plan.invocation.arguments.clone();
+        arguments.push(TRY_TAKE_OVER.into());
+        arguments.push(spawn::FIRST_INHERITED_FD.to_string().into());
+        let arguments: Vec<_> = arguments.iter().map(OsString::as_os_str).collect();
+        let program = &self.plan.invocation.program;
+        let pid = spawn::start(&Program {
+            path: program,
+            name: &roomy_name("maitred: upgrade"),
+            arguments: &arguments,
+            environment: &self.plan.environment,
+            inherit: &[state.as_fd()],
+            output: None,
+        });
+        let pid = pid.map_err(|why| format!("{} cannot be run: {why}", program.display()))?;
+        let until = self.now() + UPGRADE_TRY;
+        self.upgrade = Some(Upgrade::Trying { pid, until });
+        Ok(())
+    }
+
+    fn state_file(&self, state: &HandedOver) -> Result<std::os::fd::OwnedFd, String> {
+        let file = serde_json::to_vec(state).map_err(std::io::Error::from);
+        let file = file.and_then(|json| shared::file_with("maitred-state", &json));
+        file.map_err(|why| format!("what is running cannot be written down: {why}"))
+    }
+
+    /// A child has ended: was it the new program on its trial?
+    pub(crate) fn tried(&mut self, ended: i32, how: HowEnded) -> bool {
+        match self.upgrade {
+            Some(Upgrade::Trying { pid, .. }) if pid == ended => {}
+            _ => return false,
+        }
+        if how == HowEnded::Exited(0) {
+            let until = self.now() + STILL;
+            self.upgrade = Some(Upgrade::Waiting { until });
+        } else {
+            let program = self.plan.invocation.program.display().to_string();
+            self.upgrade_refused(&format!("{program} {how} when it was asked to take over"));
+        }
+        true
+    }
+
+    /// Whether no worker may be ordered for a moment.
+    pub(crate) fn holds_still(&self) -> bool {
+        matches!(self.upgrade, Some(Upgrade::Waiting { .. }))
+    }
+
+    /// What has to be done for an upgrade because time went by or something has happened.
+    pub(crate) fn keep_upgrade(&mut self) {
+        let now = self.now();
+        match &self.upgrade {
+            None => {}
+            Some(Upgrade::Trying { pid, until }) if *until <= now => {
+                if let Ok(pidfd) = maitred_os::signals::pidfd(*pid) {
+                    let _ = maitred_os::signals::send_to(pidfd.as_fd(), Signal::SIGKILL);
+                }
+                let limit = UPGRADE_TRY.as_secs();
+                self.upgrade_refused(&format!("the new program said nothing for {limit} s"));
+            }
+            Some(Upgrade::Waiting { until }) => {
+                let late = *until <= now;
+                if self.pools.iter().all(RunningPool::is_still) {
+                    self.become_program();
+                } else if late {
+                    let limit = STILL.as_secs();
+                    self.upgrade_refused(&format!("workers were being made for {limit} s"));
+                }
+            }
+            Some(Upgrade::OnTrial { until }) => {
+                let late = *until <= now;
+                self.judge_trials(late);
+            }
+            Some(Upgrade::Opening { until, .. }) if *until <= now => {
+                self.take_back("the new front did not accept clients in time");
+            }
+            Some(Upgrade::Trying { .. } | Upgrade::Opening { .. }) => {}
+        }
+        self.end_old_fronts();
+    }
+
+    /// When an upgrade has taken too long, or an old front.
+    pub(crate) fn upgrade_deadline(&self) -> Option<Moment> {
+        let upgrade = self.upgrade.as_ref().map(|upgrade| match upgrade {
+            Upgrade::Trying { until, .. }
+            | Upgrade::Waiting { until }
+            | Upgrade::OnTrial { until }
+            | Upgrade::Opening { until, .. } => *until,
+        });
+        let old = self.old_fronts.iter().map(|old| old.until);
+        upgrade.into_iter().chain(old).min()
+    }
+
+    /// Runs the new program in this process. Returns only if that failed.
+    fn become_program(&mut self) {
+        for line in self.obituaries.due(Moment::MAX) {
+            error!("{line}");
+        }
+        let state = self.hand_over();
+        let why = match self.state_file(&state) {
+            Err(why) => why,
+            Ok(file) => {
+                let number = file.as_raw_fd();
+                let mut arguments = vec![self.plan.invocation.program.clone().into_os_string()];
+                arguments.extend(self.plan.invocation.arguments.iter().cloned());
+                arguments.extend([TAKE_OVER.into(), number.to_string().into()]);
+                info!(
+                    "SIGUSR2: {} takes over",
+                    self.plan.invocation.program.display()
+                );
+                let kept = state
+                    .keep_open(true)
+                    .and_then(|()| spawn::keep_across_exec(number, true));
+                let why = match kept {
+                    Ok(()) => spawn::become_program(&self.plan.invocation.program, &arguments),
+                    Err(why) => why,
+                };
+                let _ = state.keep_open(false);
+                format!(
+                    "{} cannot be run: {why}",
+                    self.plan.invocation.program.display()
+                )
+            }
+        };
+        self.upgrade_refused(&why);
+    }
+
+    /// We are the new program: gives every pool a generation of its own PHP program.
+    pub(crate) fn begin_trials(&mut self) {
+        let until = self.now() + TRIAL;
+        self.upgrade = Some(Upgrade::OnTrial { until });
+        let config = self.plan.config.clone();
+        for pool in &config.pools {
+            match PoolPlan::make(pool, &config, self.plan.threads) {
+                Ok(plan) => {
+                    let generation = self.next_generation();
+                    let line = self.front.line + 1;
+                    let workers = self.workers_of(&pool.name);
+                    let running = RunningPool::on_trial(generation, line, plan, workers);
+                    self.pools.push(running);
+                }
+                Err(why) => return self.take_back(&why.to_string()),
+            }
+        }
+    }
+
+    /// Starts the new front once every generation on trial has a worker that is ready, or needs none.
+    fn judge_trials(&mut self, late: bool) {
+        let line = self.front.line + 1;
+        let new = || self.pools.iter().filter(|pool| pool.line == line);
+        if let Some(failed) = new().find(|pool| pool.pool.is_leaving()) {
+            let name = &failed.plan.settings.pool;
+            let why = failed.complaint.as_deref().unwrap_or("PHP did not start");
+            let why = format!("pool {name}: {why}");
+            return self.take_back(&why);
+        }
+        let ready = |pool: &RunningPool| {
+            let pool = &pool.pool;
+            !pool.is_on_trial() && (pool.wants_none() || pool.seated().next().is_some())
+        };
+        if !new().all(ready) {
+            if late {
+                let limit = TRIAL.as_secs();
+                self.take_back(&format!("not every pool had a worker within {limit} s"));
+            }
+            return;
+        }
+        for pool in self.pools.iter_mut().filter(|pool| pool.line == line) {
+            pool.introduced = true;
+        }
+        let new = Front::new(line, self.front.epoch);
+        let old = std::mem::replace(&mut self.front, new);
+        let until = self.now() + TRIAL;
+        self.upgrade = Some(Upgrade::Opening { old, until });
+    }
+
+    /// The new front accepts clients: the old one finishes what it has, and gives its workers up.
+    pub(crate) fn front_has_taken_over(&mut self) {
+        let Some(Upgrade::Opening { .. }) = &self.upgrade else {
+            return;
+        };
+        let Some(Upgrade::Opening { mut old, .. }) = self.upgrade.take() else {
+            return;
+        };
+        let until = self.now() + DRAIN;
+        for index in 0..self.pools.len() {
+            if self.pools[index].line != self.front.line {
+                self.pool_event(index, pool::Event::Leave);
+            }
+        }
+        if let Some(mut peer) = old.peer.take() {
+            peer.say(ToFront::HandOver, &[]);
+            self.old_fronts.push(OldFront {
+                line: old.line,
+                epoch: old.epoch,
+                peer,
+                until,
+                drained: false,
+            });
+        } else {
+            self.dismiss_workers_of(old.line);
+        }
+        info!(
+            "upgraded to {} {}; front {} accepts clients",
+            env!("CARGO_PKG_NAME").trim_end_matches("-supervisor"),
+            env!("CARGO_PKG_VERSION"),
+            self.front.epoch
+        );
+    }
+
+    /// The upgrade has failed: the old front and its generations go on.
+    fn take_back(&mut self, why: &str) {
+        let new = match self.upgrade.take() {
+            Some(Upgrade::Opening { old, .. }) => {
+                let new = std::mem::replace(&mut self.front, old);
+                if let Some(peer) = &new.peer {
+                    peer.signal(Signal::SIGKILL);
+                }
+                self.front.epoch = new.epoch;
+                new.line
+            }
+            _ => self.front.line + 1,
+        };
+        for index in 0..self.pools.len() {
+            if self.pools[index].line == new {
+                self.pool_event(index, pool::Event::Leave);
+            }
+        }
+        self.dismiss_workers_of(new);
+        error!(
+            "the new program runs with the front and the workers of the one before: {why}; correct \
+             that and upgrade again"
+        );
+    }
+
+    /// Lets the workers go that no front uses any more.
+    pub(crate) fn dismiss_workers_of(&mut self, line: u32) {
+        for index in 0..self.pools.len() {
+            if self.pools[index].line == line {
+                self.dismiss_workers(index);
+            }
+        }
+    }
+
+    fn dismiss_workers(&mut self, index: usize) {
+        let seated: Vec<_> = self.pools[index].pool.seated().collect();
+        for pool::Seated {
+            seat, incarnation, ..
+        } in seated
+        {
+            self.pool_event(index, pool::Event::Retired { seat, incarnation });
+        }
+    }
+
+    /// An old front has no more time: what it still holds is lost, and said.
+    fn end_old_fronts(&mut self) {
+        let now = self.now();
+        for old in self.old_fronts.iter().filter(|old| old.until <= now) {
+            warn!(
+                "front {} is ended: it still had requests after {} s",
+                old.epoch,
+                DRAIN.as_secs()
+            );
+            old.peer.signal(Signal::SIGKILL);
+        }
+        for old in &mut self.old_fronts {
+            if old.until <= now {
+                old.until = Moment::MAX;
+            }
+        }
+    }
+}
