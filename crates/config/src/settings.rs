@@ -151,6 +151,8 @@ pub struct Pool {
     pub env: BTreeMap<String, String>,
     /// Requests after which a worker is replaced; 0 is never.
     pub max_requests: u64,
+    /// Bytes of private memory beyond which a worker is replaced; 0 is never.
+    pub max_private_memory: u64,
     /// How long a script may run; zero is for ever.
     pub request_terminate_timeout: Duration,
     /// How long a request may wait for a worker; zero is not at all.
@@ -308,6 +310,7 @@ impl Pool {
             php_admin_value: BTreeMap::new(),
             env: BTreeMap::new(),
             max_requests: 0,
+            max_private_memory: 0,
             request_terminate_timeout: Duration::ZERO,
             request_queue_timeout: DEFAULT_REQUEST_QUEUE_TIMEOUT,
             request_queue_length: DEFAULT_REQUEST_QUEUE_LENGTH,

@@ -247,6 +247,8 @@ pub struct ZygoteSettings {
     pub env: Vec<(String, String)>,
     /// Requests a worker serves before it leaves; 0: no limit.
     pub max_requests: u64,
+    /// Bytes of private memory beyond which a worker is to be replaced; 0: it need not measure it.
+    pub max_private_memory: u64,
     /// How long a script may run, for the status functions; the front keeps the time.
     pub request_terminate_timeout: Option<Duration>,
     /// Number of seats in the pool.

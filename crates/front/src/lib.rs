@@ -3,13 +3,16 @@
 //! [`run::run`] is the process; `request.rs` is the life of a request and reads as all of the
 //! data flow.
 
+mod accept;
 mod access;
 mod body;
 mod clock;
 mod connection;
 pub mod files;
+mod orders;
 mod params;
 mod pool;
+mod pools;
 mod request;
 pub mod route;
 mod run;

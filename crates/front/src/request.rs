@@ -60,7 +60,8 @@ async fn answer(
         // It would show a script the headers that cookies and passwords are in (nginx, too).
         return refuse(connection, head, answered, 405, "TRACE is not answered.").await;
     }
-    let Some(site) = thread.site_for(head.host()) else {
+    let sites = thread.sites();
+    let Some(site) = sites.site_for(head.host()) else {
         return refuse(
             connection,
             head,
@@ -197,7 +198,7 @@ async fn run_script(
     script: &Script,
     answered: &mut Answered,
 ) -> io::Result<After> {
-    let spool_dir = &thread.shared.config.spool_dir;
+    let spool_dir = &site.spool_dir;
     let limit = site.settings.max_body_size;
     let body = match body::collect(connection, head, limit, spool_dir).await {
         Ok(body) => body,
@@ -333,6 +334,10 @@ async fn fail(
 fn explain(failure: &Failure) -> (u16, &'static str) {
     match failure {
         Failure::QueueFull => (503, "All workers are busy and the queue is full."),
+        Failure::NoPool => (
+            503,
+            "The pool of this site has no workers and will not get any.",
+        ),
         Failure::QueueTimeout => (503, "No worker became free in time."),
         Failure::LeftQueue => (499, "The client left before its script began."),
         Failure::ClientLeft => (499, "The client left."),

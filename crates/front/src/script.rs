@@ -18,6 +18,7 @@ use crate::body::Body;
 use crate::clock::http_date;
 use crate::connection::Connection;
 use crate::params::REQUEST_ID;
+use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
 use crate::source::{Backend, Feeder, Source};
 use crate::spool::Spool;
@@ -28,6 +29,8 @@ use crate::upstream::Foreign;
 pub enum Failure {
     /// As many requests wait as may.
     QueueFull,
+    /// The pool has no workers and will not get any.
+    NoPool,
     /// It waited for a worker as long as it may.
     QueueTimeout,
     /// The client left before the script began.
@@ -92,10 +95,12 @@ impl Run<'_> {
     ) -> Result<(), Failure> {
         let begun = Instant::now();
         let mut source = match self.backend {
-            Backend::Pool(pool) => Source::Pool(
-                pool.submit(thread, request)
-                    .map_err(|_| Failure::QueueFull)?,
-            ),
+            Backend::Pool(pool) => {
+                Source::Pool(pool.submit(thread, request).map_err(|why| match why {
+                    NotTaken::QueueFull => Failure::QueueFull,
+                    NotTaken::NoPool => Failure::NoPool,
+                })?)
+            }
             Backend::Upstream(upstream) => Source::Foreign(
                 Foreign::connect(upstream, request)
                     .await
@@ -126,6 +131,7 @@ impl Run<'_> {
             biased;
             event = source.event() => match event {
                 Event::Ended(Ended::TakenBack) => Err(Failure::QueueTimeout),
+                Event::Ended(Ended::Abandoned) => Err(Failure::NoPool),
                 Event::Ended(_) => Err(Failure::WorkerDied { silent: true }),
                 _ => Ok(()),
             },
@@ -397,6 +403,7 @@ impl<'a> Answering<'a> {
         match ended {
             Ended::Finished => Err(Failure::Invalid("it ended without saying so".to_owned())),
             Ended::TakenBack => Err(Failure::QueueTimeout),
+            Ended::Abandoned => Err(Failure::NoPool),
             Ended::Silent => Err(Failure::Silent),
             Ended::Broken => Err(Failure::WorkerDied { silent: false }),
             Ended::WorkerDied => Err(Failure::WorkerDied {

@@ -1,14 +1,16 @@
 //! What all requests of a front share, and what those of one thread share.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use maitred_config::{Config, Destination};
-use maitred_control::Generation;
 use tokio::sync::Notify;
 
 use crate::access::AccessLog;
-use crate::pool::{Pool, local};
+use crate::pool::local;
+use crate::pools::Pools;
 use crate::route::{Limits, Resolver, Route, SiteFiles};
 use crate::sites::Hosts;
 use crate::source::Backend;
@@ -20,12 +22,8 @@ const FILE_MEMORY_BYTES: usize = 32 * 1024 * 1024;
 /// What all threads share.
 #[derive(Debug)]
 pub struct Shared {
-    /// The configuration.
-    pub config: Config,
-    /// Which site a host belongs to.
-    pub hosts: Hosts,
-    /// The pools, in no particular order.
-    pub pools: Vec<Arc<Pool>>,
+    /// The pools.
+    pub pools: Pools,
     /// The access log, if there is one.
     pub access_log: Option<AccessLog>,
     /// The supervisor.
@@ -34,36 +32,61 @@ pub struct Shared {
     pub connections: AtomicUsize,
     /// Most connections at once.
     pub max_connections: usize,
+    /// Another front takes the clients that come.
+    handed_over: AtomicBool,
     draining: AtomicBool,
-    /// Told when draining begins, and when a connection ends while it lasts.
+    /// Told when the front begins to end, and when a connection ends while it lasts.
     pub changed: Notify,
 }
 
 impl Shared {
     /// Everything that is known at start.
     pub fn new(
-        config: Config,
-        pools: Vec<Arc<Pool>>,
+        pools: Pools,
         access_log: Option<AccessLog>,
         supervisor: Arc<Supervisor>,
         max_connections: usize,
     ) -> Shared {
         Shared {
-            hosts: Hosts::of(&config.sites),
-            config,
             pools,
             access_log,
             supervisor,
             connections: AtomicUsize::new(0),
             max_connections,
+            handed_over: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             changed: Notify::new(),
         }
     }
 
-    /// Whether the front is about to end: no connection outlives its present request.
+    /// Whether the front is to end soon: no connection outlives its present request.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether the front is to end: no connection is kept after its next answer.
+    pub fn is_ending(&self) -> bool {
+        self.is_draining() || self.handed_over.load(Ordering::Relaxed)
+    }
+
+    /// Returns when no connection is to outlive its present request.
+    pub async fn drains(&self) {
+        self.until(Shared::is_draining).await;
+    }
+
+    /// Returns when no more clients are to be accepted.
+    pub async fn takes_no_more(&self) {
+        self.until(Shared::is_ending).await;
+    }
+
+    async fn until(&self, is_so: fn(&Shared) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if is_so(self) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Whether there are so many connections that none is kept after its answer.
@@ -82,21 +105,11 @@ impl Shared {
         self.changed.notify_waiters();
     }
 
-    /// The pool of this number.
-    pub fn pool(&self, generation: Generation) -> Option<&Arc<Pool>> {
-        let mut pools = self.pools.iter();
-        pools.find(|pool| pool.generation == generation)
-    }
-
-    fn backend(&self, destination: &Destination) -> Option<Backend> {
-        match destination {
-            Destination::Upstream(upstream) => Some(Backend::Upstream(upstream.clone())),
-            Destination::Pool(name) => {
-                let mut pools = self.pools.iter();
-                let pool = pools.find(|pool| pool.settings.name == *name);
-                pool.cloned().map(Backend::Pool)
-            }
-        }
+    /// Leaves the clients that come to another front, and ends once the present ones have gone.
+    pub fn hand_over(&self) {
+        self.handed_over.store(true, Ordering::Relaxed);
+        self.changed.notify_waiters();
+        self.pools.shrink();
     }
 }
 
@@ -104,6 +117,8 @@ impl Shared {
 pub struct Site {
     /// Its settings.
     pub settings: maitred_config::Site,
+    /// Folder for temporary files of large bodies and answers.
+    pub spool_dir: PathBuf,
     /// Where its scripts run.
     pub backend: Backend,
     resolver: Mutex<Resolver>,
@@ -119,19 +134,103 @@ impl Site {
     }
 }
 
+/// All sites, as one thread sees them.
+pub struct Sites {
+    hosts: Hosts,
+    sites: Vec<Arc<Site>>,
+}
+
+impl Sites {
+    /// The site for the authority of a request.
+    pub fn site_for(&self, authority: &str) -> Option<&Arc<Site>> {
+        self.sites.get(self.hosts.site_for(authority)?)
+    }
+
+    /// Opens every site's document root. A site that is as it was `before` stays as it is, with
+    /// the files it has in memory.
+    fn open(config: &Config, pools: &Pools, before: Option<&Sites>) -> Result<Sites, String> {
+        let count = config.sites.len().max(1);
+        let limits = Limits {
+            memory: FILE_MEMORY_BYTES / count,
+            ..Limits::default()
+        };
+        // Of another number of sites, each has another share of the memory.
+        let before = before.filter(|before| before.sites.len() == config.sites.len());
+        let mut sites = Vec::with_capacity(count);
+        for settings in &config.sites {
+            let mut same = before.iter().flat_map(|before| &before.sites);
+            let same =
+                same.find(|site| site.settings == *settings && site.spool_dir == config.spool_dir);
+            sites.push(match same {
+                Some(site) => site.clone(),
+                None => Arc::new(open_site(config, pools, settings, limits)?),
+            });
+        }
+        Ok(Sites {
+            hosts: Hosts::of(&config.sites),
+            sites,
+        })
+    }
+}
+
 /// What the requests of one thread share.
 pub struct Thread {
     /// Its number, from 0.
     pub number: u32,
     /// What it shares with the others.
     pub shared: Arc<Shared>,
-    sites: Vec<Site>,
+    sites: ArcSwap<Sites>,
+    /// What a new configuration comes to, until all threads have it.
+    prepared: ArcSwapOption<Sites>,
     connections: AtomicUsize,
     /// Told when a connection comes and there was none.
     pub first_connection: Notify,
 }
 
 impl Thread {
+    /// Opens every site's document root.
+    ///
+    /// # Errors
+    /// One sentence that names the root that cannot be opened.
+    pub fn new(number: u32, shared: Arc<Shared>, config: &Config) -> Result<Thread, String> {
+        let sites = Sites::open(config, &shared.pools, None)?;
+        Ok(Thread {
+            number,
+            shared,
+            sites: ArcSwap::from_pointee(sites),
+            prepared: ArcSwapOption::empty(),
+            connections: AtomicUsize::new(0),
+            first_connection: Notify::new(),
+        })
+    }
+
+    /// The sites that requests are answered from now. A request keeps those it began with.
+    pub fn sites(&self) -> Arc<Sites> {
+        self.sites.load_full()
+    }
+
+    /// Opens what a new configuration needs. Nothing of it is used before [`Thread::switch`].
+    ///
+    /// # Errors
+    /// One sentence that names the root that cannot be opened.
+    pub fn prepare(&self, config: &Config) -> Result<(), String> {
+        let sites = Sites::open(config, &self.shared.pools, Some(&self.sites.load()))?;
+        self.prepared.store(Some(Arc::new(sites)));
+        Ok(())
+    }
+
+    /// Uses what was prepared.
+    pub fn switch(&self) {
+        if let Some(sites) = self.prepared.swap(None) {
+            self.sites.store(sites);
+        }
+    }
+
+    /// Forgets what was prepared.
+    pub fn discard(&self) {
+        self.prepared.store(None);
+    }
+
     /// A connection has begun.
     pub fn count_in(&self) {
         self.shared.connections.fetch_add(1, Ordering::AcqRel);
@@ -144,7 +243,7 @@ impl Thread {
     pub fn count_out(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
         self.shared.connections.fetch_sub(1, Ordering::AcqRel);
-        if self.shared.is_draining() {
+        if self.shared.is_ending() {
             self.shared.changed.notify_waiters();
         }
     }
@@ -153,40 +252,11 @@ impl Thread {
     pub fn has_connections(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > 0
     }
-
-    /// Opens every site's document root.
-    ///
-    /// # Errors
-    /// One sentence that names the root that cannot be opened.
-    pub fn new(number: u32, shared: Arc<Shared>) -> Result<Thread, String> {
-        let count = shared.config.sites.len().max(1);
-        let limits = Limits {
-            memory: FILE_MEMORY_BYTES / count,
-            ..Limits::default()
-        };
-        let sites = shared
-            .config
-            .sites
-            .iter()
-            .map(|settings| open_site(&shared, settings, limits))
-            .collect::<Result<Vec<Site>, String>>()?;
-        Ok(Thread {
-            number,
-            shared,
-            sites,
-            connections: AtomicUsize::new(0),
-            first_connection: Notify::new(),
-        })
-    }
-
-    /// The site for the authority of a request.
-    pub fn site_for(&self, authority: &str) -> Option<&Site> {
-        self.sites.get(self.shared.hosts.site_for(authority)?)
-    }
 }
 
 fn open_site(
-    shared: &Shared,
+    config: &Config,
+    pools: &Pools,
     settings: &maitred_config::Site,
     limits: Limits,
 ) -> Result<Site, String> {
@@ -198,11 +268,18 @@ fn open_site(
     let root = settings.root.display();
     let resolver = Resolver::new(files, limits)
         .map_err(|error| format!("the document root {root} cannot be opened: {error}"))?;
-    let backend = shared
-        .backend(&settings.destination)
-        .ok_or_else(|| format!("the site at {root} names a pool that does not exist"))?;
+    let backend = match &settings.destination {
+        Destination::Upstream(upstream) => Backend::Upstream(upstream.clone()),
+        Destination::Pool(name) => {
+            let pool = config
+                .pool(name)
+                .ok_or_else(|| format!("the site at {root} names a pool that does not exist"))?;
+            Backend::Pool(pools.named(&Arc::new(pool.clone())))
+        }
+    };
     Ok(Site {
         settings: settings.clone(),
+        spool_dir: config.spool_dir.clone(),
         backend,
         resolver: Mutex::new(resolver),
     })

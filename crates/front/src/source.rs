@@ -26,7 +26,7 @@ impl Backend {
     /// Name for log lines.
     pub fn name(&self) -> String {
         match self {
-            Backend::Pool(pool) => format!("pool {}", pool.settings.name),
+            Backend::Pool(pool) => format!("pool {}", pool.name),
             Backend::Upstream(upstream) => format!("upstream {}", crate::upstream::name(upstream)),
         }
     }
@@ -34,7 +34,7 @@ impl Backend {
     /// How long a request may wait for a worker.
     pub fn queue_timeout(&self) -> Duration {
         match self {
-            Backend::Pool(pool) => pool.settings.request_queue_timeout,
+            Backend::Pool(pool) => pool.settings().request_queue_timeout,
             Backend::Upstream(_) => Duration::MAX,
         }
     }
@@ -43,7 +43,7 @@ impl Backend {
     pub fn terminate_timeout(&self) -> Option<Duration> {
         match self {
             Backend::Pool(pool) => {
-                Some(pool.settings.request_terminate_timeout).filter(|timeout| !timeout.is_zero())
+                Some(pool.settings().request_terminate_timeout).filter(|timeout| !timeout.is_zero())
             }
             Backend::Upstream(_) => None,
         }
@@ -52,7 +52,7 @@ impl Backend {
     /// Bytes of one answer kept for a slow client.
     pub fn spool_limit(&self) -> u64 {
         match self {
-            Backend::Pool(pool) => pool.settings.spool_limit,
+            Backend::Pool(pool) => pool.settings().spool_limit,
             Backend::Upstream(_) => 1 << 30,
         }
     }
@@ -128,7 +128,7 @@ impl Drop for Source {
 
 /// A script whose client has left still runs no longer than it may.
 pub fn watch_left(exchange: Arc<Exchange>) {
-    let timeout = exchange.pool.settings.request_terminate_timeout;
+    let timeout = exchange.pool.settings().request_terminate_timeout;
     if timeout.is_zero() || exchange.is_detached() || exchange.is_over() {
         return;
     }

@@ -33,6 +33,11 @@ pub fn file_with(name: &str, contents: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
+/// Size of a page of memory in bytes.
+pub fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
 /// A shared mapping of a whole sealed file, readable and writable, unmapped when dropped.
 #[derive(Debug)]
 pub struct SharedMap {

@@ -49,6 +49,8 @@ pub struct SeatBoard {
     pub content_length: AtomicU64,
     /// Peak memory of the last finished script in bytes.
     pub memory_peak: AtomicU64,
+    /// Memory of the worker's own in bytes, if it measures it, as last measured.
+    pub private_bytes: AtomicU64,
     /// Method of the last request.
     pub method: Text<16>,
     /// Its target, without the query.

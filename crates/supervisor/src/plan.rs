@@ -213,6 +213,7 @@ fn settings(pool: &Pool, seats: u32, identity: Option<Identity>) -> ZygoteSettin
         php_admin_values: pool.php_admin_value.clone().into_iter().collect(),
         env: pool.env.clone().into_iter().collect(),
         max_requests: pool.max_requests,
+        max_private_memory: pool.max_private_memory,
         request_terminate_timeout: Some(pool.request_terminate_timeout)
             .filter(|timeout| *timeout != Duration::ZERO),
         seats,

@@ -152,6 +152,13 @@ impl<'a> WorkerExchange<'a> {
         board.running.store(0, Ordering::Relaxed);
         board.started_at.store(now_seconds, Ordering::Relaxed);
         board.requests.store(0, Ordering::Relaxed);
+        board.private_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Tells the front how much memory this worker has of its own.
+    pub fn show_private_memory(&self, bytes: u64) {
+        let board = self.end.seat_board(self.end.seat());
+        board.private_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Tells the status functions what begins.

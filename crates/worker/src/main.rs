@@ -2,6 +2,7 @@
 //! version; it has one thread, and everything it needs to know comes over its control channel.
 
 mod exchange;
+mod memory;
 mod package;
 mod seat;
 mod status;

@@ -9,11 +9,8 @@ use maitred_os::title;
 use maitred_php::{Engine, Params};
 
 use crate::exchange::WorkerExchange;
+use crate::memory::Memory;
 use crate::zygote::Link;
-
-/// How far `max_requests` is varied from worker to worker, as one part in this many: workers that
-/// were born together must not all end together.
-const JITTER_PART: u64 = 10;
 
 /// Serves until this worker's time is over; then the process ends.
 pub fn serve(
@@ -37,6 +34,11 @@ pub fn serve(
     };
     let mut exchange = WorkerExchange::new(end, settings);
     let mut params = Params::new();
+    let mut memory = Memory::new(
+        settings.max_private_memory,
+        maitred_os::shared::page_bytes(),
+    );
+    // The front has it replaced before; this is for when it could not.
     let last = last_request(settings.max_requests);
     let mut served = 0;
     exchange.show_birth(now_micros() / 1_000_000);
@@ -56,6 +58,9 @@ pub fn serve(
             exit_now(exit::RECYCLED);
         }
         exchange.show_end(now_micros().saturating_sub(begun), done.peak_memory as u64);
+        if let Some(bytes) = memory.measure() {
+            exchange.show_private_memory(bytes);
+        }
         exchange.end_request();
         served += 1;
         if !done.outcome.process_is_clean() {
@@ -67,11 +72,10 @@ pub fn serve(
 
 /// After how many requests this worker leaves.
 fn last_request(max_requests: u64) -> u64 {
-    if max_requests == 0 {
-        return u64::MAX;
+    match max_requests {
+        0 => u64::MAX,
+        limit => limit,
     }
-    let spread = max_requests / JITTER_PART;
-    max_requests - u64::from(std::process::id()) % (spread + 1)
 }
 
 fn now_micros() -> u64 {
@@ -79,16 +83,4 @@ fn now_micros() -> u64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(passed.as_micros()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_worker_leaves_a_little_before_its_limit_and_never_without_one() {
-        assert_eq!(last_request(0), u64::MAX);
-        assert_eq!(last_request(1), 1);
-        assert!((450..=500).contains(&last_request(500)));
-    }
 }

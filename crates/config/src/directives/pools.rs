@@ -267,11 +267,27 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "requests",
         takes: "a whole number from 0 to 4294967295",
         needs: Needs::Live,
-        doc: "Requests after which a worker is replaced by a new one, against leaks. 0 means \
-              never.",
+        doc: "Requests after which a worker is replaced by a new one, against leaks. Its \
+              replacement is started a little before, earlier for some workers than for others, \
+              and takes over when it is ready, so that no request waits for it. 0 means never.",
         example: "1000",
         read: |pool, value| {
             pool.max_requests = value.count(0, u32::MAX)?.into();
+            Ok(())
+        },
+    },
+    Directive {
+        name: "max_private_memory",
+        default: Preset::Value("0"),
+        unit: "bytes",
+        takes: "a size such as \"64M\"",
+        needs: Needs::Live,
+        doc: "How much memory of its own a worker may have between two requests before it is \
+              replaced by a new one, against leaks. What it shares with other processes (PHP \
+              itself, OPcache, what it has from its zygote) does not count. 0 means without limit.",
+        example: "\"96M\"",
+        read: |pool, value| {
+            pool.max_private_memory = value.size(0)?;
             Ok(())
         },
     },

@@ -58,6 +58,7 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
     assert_eq!((&pool.php_ini, &pool.php_ini_scan_dir), (&None, &None));
     assert!(pool.php_value.is_empty() && pool.php_admin_value.is_empty() && pool.env.is_empty());
     assert_eq!(pool.max_requests, 0);
+    assert_eq!(pool.max_private_memory, 0);
     assert_eq!(pool.request_terminate_timeout, Duration::ZERO);
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(10));
     assert_eq!(pool.request_queue_length, 1000);
@@ -164,7 +165,7 @@ fn settings_of_a_pool_are_read() {
         &folder,
         "pm = \"static\"\nmax_children = 0x10\nuser = \"shop\"\ngroup = 33\nphp = \"8.2\"\n\
          php_ini = \"php/shop.ini\"\nphp_ini_scan_dir = \"php/conf.d\"\n\
-         max_requests = 500\nrequest_terminate_timeout = \"30s\"\nrequest_queue_timeout = 2\n\
+         max_requests = 500\nmax_private_memory = \"96M\"\nrequest_terminate_timeout = \"30s\"\nrequest_queue_timeout = 2\n\
          request_queue_length = 0\nspool_limit = \"64M\"\n\
          status_path = \"/fpm/status\"\nping_path = \"/ping\"\nping_response = \"I'm here\"",
     );
@@ -183,6 +184,7 @@ fn settings_of_a_pool_are_read() {
         Some(folder.path().join("php/conf.d"))
     );
     assert_eq!(pool.max_requests, 500);
+    assert_eq!(pool.max_private_memory, 96 << 20);
     assert_eq!(pool.request_terminate_timeout, Duration::from_secs(30));
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(2));
     assert_eq!(pool.request_queue_length, 0);

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use maitred_seat::{Began, Lent};
+use maitred_seat::{Began, FrontEnd, Lent};
 
-use super::Pool;
+use super::generation::Generation;
 use super::queue::Place;
+use super::{Pool, place_of};
 
 /// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
 /// is more stays in the ring, and a worker with more than that to say waits.
@@ -28,6 +29,8 @@ pub enum Ended {
     Broken,
     /// It was taken back before a worker began it.
     TakenBack,
+    /// Its pool has lost all workers, and no more will come.
+    Abandoned,
     /// A foreign server said nothing for too long.
     Silent,
 }
@@ -57,6 +60,21 @@ pub enum Event {
     Ended(Ended),
 }
 
+/// A slot that an exchange has in one of the pool's generations.
+#[derive(Debug)]
+pub struct Loan {
+    /// Whose worker has it.
+    pub generation: Arc<Generation>,
+    /// The slot.
+    pub lent: Lent,
+}
+
+impl Loan {
+    fn link(&self) -> &FrontEnd {
+        self.generation.link()
+    }
+}
+
 /// One request on its way.
 #[derive(Debug)]
 pub struct Exchange {
@@ -73,7 +91,7 @@ pub struct Exchange {
 
 #[derive(Debug, Default)]
 struct State {
-    lent: Option<Lent>,
+    loan: Option<Loan>,
     /// Told the task that it was lent.
     lent_told: bool,
     was_lent: bool,
@@ -99,7 +117,7 @@ impl State {
     /// Takes it off a worker that had not begun. What was sent of the body lies in that slot, so
     /// the task is told when there is another.
     fn take_off(&mut self) {
-        self.lent = None;
+        self.loan = None;
         (self.was_lent, self.lent_told, self.wants_room) = (false, false, false);
     }
 }
@@ -124,17 +142,18 @@ impl Exchange {
     }
 
     /// One that an earlier front began: it is waited for and its answer thrown away.
-    pub fn orphan(pool: Arc<Pool>, thread: u32, lent: Lent) -> Arc<Exchange> {
+    pub fn orphan(pool: &Arc<Pool>, generation: &Arc<Generation>, lent: Lent) -> Arc<Exchange> {
+        let generation = generation.clone();
         let state = State {
-            lent: Some(lent),
+            loan: Some(Loan { generation, lent }),
             left: true,
             was_lent: true,
             ..State::default()
         };
         let (followed, state) = (AtomicBool::new(false), Mutex::new(state));
         Arc::new(Exchange {
-            pool,
-            thread,
+            pool: pool.clone(),
+            thread: 0,
             request: Vec::new(),
             followed,
             state,
@@ -146,11 +165,11 @@ impl Exchange {
     }
 
     /// The queue found a place: writes the request there.
-    pub fn lend(&self, place: Place) {
+    pub fn lend(&self, generation: Arc<Generation>, place: Place) {
         let mut state = self.lock();
-        let link = self.pool.link();
+        let link = generation.link();
         let (lent, sent) = link.offer(
-            place.seat,
+            place.seat.number,
             place.slot,
             place.incarnation,
             self.thread,
@@ -162,7 +181,7 @@ impl Exchange {
         if state.left {
             link.leave(&lent);
         }
-        state.lent = Some(lent);
+        state.loan = Some(Loan { generation, lent });
         if !state.lent_told {
             wake(&mut state);
         }
@@ -172,9 +191,9 @@ impl Exchange {
     pub fn take_back(&self) -> bool {
         let mut state = self.lock();
         let taken = state
-            .lent
+            .loan
             .as_ref()
-            .is_some_and(|lent| self.pool.link().take_back(lent));
+            .is_some_and(|loan| loan.link().take_back(&loan.lent));
         if taken {
             state.take_off();
         }
@@ -184,11 +203,15 @@ impl Exchange {
     /// The worker it was lent to is dead.
     pub fn worker_died(&self) -> Left {
         let mut state = self.lock();
-        let Some(mut lent) = state.lent.take() else {
+        let Some(Loan {
+            generation,
+            mut lent,
+        }) = state.loan.take()
+        else {
             let waits = state.ended.is_none() && !state.left;
             return if waits { Left::Unbegun } else { Left::Over };
         };
-        let link = self.pool.link();
+        let link = generation.link();
         if link.take_back(&lent) {
             state.take_off();
             if !state.left {
@@ -214,11 +237,11 @@ impl Exchange {
     pub fn pump(self: &Arc<Exchange>) -> bool {
         let mut state = self.lock();
         let news = self.take_answer(&mut state);
-        let finished = state.ended.is_some().then(|| state.lent.take()).flatten();
+        let finished = state.ended.is_some().then(|| state.loan.take()).flatten();
         let woke = news && wake(&mut state);
         drop(state);
-        if let Some(lent) = finished {
-            self.pool.finished(lent, self);
+        if let Some(loan) = finished {
+            self.pool.finished(loan, self);
         }
         woke
     }
@@ -230,14 +253,15 @@ impl Exchange {
 
     fn take_answer(&self, state: &mut State) -> bool {
         let State {
-            lent: Some(lent),
+            loan: Some(loan),
             answer,
             ..
         } = state
         else {
             return false;
         };
-        let link = self.pool.link();
+        let Loan { generation, lent } = loan;
+        let link = generation.link();
         // The state first: what a finished worker has written is then all there.
         let began = link.progress(lent);
         let ahead = if state.left {
@@ -251,10 +275,10 @@ impl Exchange {
         }
         match (began, drained) {
             (Err(_), _) | (_, Err(_)) => {
-                self.pool.broken(lent);
+                self.pool.broken(loan);
                 state.ended = Some(Ended::Broken);
                 // The slot stays taken until the worker is dead.
-                state.lent = None;
+                state.loan = None;
                 true
             }
             (Ok(Began::Done), Ok(_)) if !link.has_answer(lent) => {
@@ -273,8 +297,8 @@ impl Exchange {
     /// How long no worker has begun it, as far as was looked; nothing when one has.
     pub fn waits_behind(&self, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
-        let waits = match &state.lent {
-            Some(lent) => self.pool.link().progress(lent) == Ok(Began::NotYet),
+        let waits = match &state.loan {
+            Some(loan) => loan.link().progress(&loan.lent) == Ok(Began::NotYet),
             None => state.ended.is_none(),
         };
         if !waits {
@@ -293,9 +317,9 @@ impl Exchange {
             return None;
         }
         let running = state
-            .lent
+            .loan
             .as_ref()
-            .is_some_and(|lent| self.pool.link().progress(lent) != Ok(Began::NotYet));
+            .is_some_and(|loan| loan.link().progress(&loan.lent) != Ok(Began::NotYet));
         let known = state.lent_at.max(state.waited_until).filter(|_| running);
         Some(known.unwrap_or_else(Instant::now))
     }
@@ -303,12 +327,8 @@ impl Exchange {
     /// Where it is, if a worker has it.
     pub fn place(&self) -> Option<Place> {
         let state = self.lock();
-        let lent = state.lent.as_ref()?;
-        Some(Place {
-            seat: lent.seat(),
-            slot: lent.slot(),
-            incarnation: lent.incarnation(),
-        })
+        let loan = state.loan.as_ref()?;
+        Some(place_of(&loan.generation, &loan.lent))
     }
 
     /// What happens next. The task's side.
@@ -325,8 +345,8 @@ impl Exchange {
         if let Some(ended) = state.ended {
             return Poll::Ready(Event::Ended(ended));
         }
-        if let (true, Some(lent)) = (state.wants_room, &state.lent)
-            && self.pool.link().room(lent).is_ok_and(|room| room > 0)
+        if let (true, Some(loan)) = (state.wants_room, &state.loan)
+            && loan.link().room(&loan.lent).is_ok_and(|room| room > 0)
         {
             state.wants_room = false;
             return Poll::Ready(Event::Room);
@@ -353,8 +373,8 @@ impl Exchange {
         if state.sent < self.request.len() {
             state.wants_room = true;
             let from = state.sent;
-            if let Some(lent) = &mut state.lent
-                && let Ok(count) = self.pool.link().feed(lent, &self.request[from..])
+            if let Some(Loan { generation, lent }) = &mut state.loan
+                && let Ok(count) = generation.link().feed(lent, &self.request[from..])
             {
                 state.sent += count;
             }
@@ -362,8 +382,8 @@ impl Exchange {
                 return 0;
             }
         }
-        if let Some(lent) = &mut state.lent
-            && let Ok(count) = self.pool.link().feed(lent, bytes)
+        if let Some(Loan { generation, lent }) = &mut state.loan
+            && let Ok(count) = generation.link().feed(lent, bytes)
         {
             fed = count;
         }
@@ -387,8 +407,8 @@ impl Exchange {
 
     /// Has the worker ended that runs this.
     pub fn end_worker(&self, why: &str) {
-        if let Some(lent) = &self.lock().lent {
-            self.pool.end_worker(lent.seat(), lent.incarnation(), why);
+        if let Some(loan) = &self.lock().loan {
+            self.pool.end_worker(loan, why);
         }
     }
 
@@ -406,9 +426,9 @@ impl Exchange {
             state.waker = None;
         }
         if !self.withdraw()
-            && let Some(lent) = &self.lock().lent
+            && let Some(loan) = &self.lock().loan
         {
-            self.pool.link().leave(lent);
+            loan.link().leave(&loan.lent);
         }
     }
 
@@ -418,18 +438,18 @@ impl Exchange {
         if state.ended.is_some() {
             return false;
         }
-        let unbegun = |lent: &mut Lent| self.pool.link().take_back(lent);
-        let lent = match state.lent.take_if(unbegun) {
-            None if state.lent.is_some() => return false,
-            lent => lent,
+        let unbegun = |loan: &mut Loan| loan.link().take_back(&loan.lent);
+        let loan = match state.loan.take_if(unbegun) {
+            None if state.loan.is_some() => return false,
+            loan => loan,
         };
-        if lent.is_some() {
+        if loan.is_some() {
             state.ended = Some(Ended::TakenBack);
             wake(&mut state);
         }
         drop(state);
-        match lent {
-            Some(lent) => self.pool.taken_back(&lent, self),
+        match loan {
+            Some(loan) => self.pool.taken_back(&loan, self),
             None if self.pool.cancel(self) => {
                 let mut state = self.lock();
                 state.ended = Some(Ended::TakenBack);
@@ -438,6 +458,13 @@ impl Exchange {
             None => return false,
         }
         true
+    }
+
+    /// It waits for nobody, and has been taken out of the queue.
+    pub fn abandon(&self) {
+        let mut state = self.lock();
+        state.ended = Some(Ended::Abandoned);
+        wake(&mut state);
     }
 
     /// Ready when it is over. For those who do not want the answer.

@@ -2,16 +2,14 @@
 //! no idle worker asks for one. Shrinking is calm: while the pool has more than it rests with,
 //! somebody looks once a second and lets at most one worker go.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use maitred_config::ProcessManager;
+use maitred_config::{Pool as Settings, ProcessManager};
 use maitred_control::FromFront;
-use tokio::sync::Notify;
 
 use super::Pool;
-use super::queue::Queue;
+use super::group::Inner;
 
 /// How often a pool is looked at that has more workers than it rests with.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -19,13 +17,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The bounds of a pool's growth, and what the supervisor was told last.
 #[derive(Debug)]
 pub struct Growth {
-    bounds: Bounds,
-    /// How many workers the supervisor was told are needed.
-    told: AtomicU32,
+    /// None: the pool is static.
+    bounds: Option<Bounds>,
+    /// How many workers the supervisor was told the current generation needs.
+    told: usize,
     /// The limit is reached, and the log says so already.
-    at_limit: AtomicBool,
-    /// Somebody has to look again.
-    stirred: Notify,
+    at_limit: bool,
 }
 
 /// What decides how many workers are needed and which may go.
@@ -54,36 +51,42 @@ impl Bounds {
 }
 
 impl Growth {
-    /// How a pool with these settings and `seats` seats grows; nothing: not at all.
-    pub fn of(pool: &maitred_config::Pool, seats: u32) -> Option<Growth> {
+    /// Not at all.
+    pub fn none() -> Growth {
+        Growth {
+            bounds: None,
+            told: 0,
+            at_limit: false,
+        }
+    }
+
+    /// How a pool with these settings grows, up to `limit` workers.
+    pub fn of(pool: &Settings, limit: usize) -> Growth {
         let spare = |servers: Option<u32>| servers.unwrap_or(1) as usize;
-        let limit = seats as usize;
         let bounds = match pool.pm {
-            ProcessManager::Static => return None,
-            ProcessManager::Dynamic => Bounds {
+            ProcessManager::Static => None,
+            ProcessManager::Dynamic => Some(Bounds {
                 limit,
                 min_spare: spare(pool.min_spare_servers),
                 max_spare: spare(pool.max_spare_servers),
                 looks: 1,
-            },
+            }),
             ProcessManager::Ondemand => {
                 let timeout = pool.process_idle_timeout;
                 let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
-                Bounds {
+                Some(Bounds {
                     limit,
                     min_spare: 0,
                     max_spare: 0,
                     // Between the first and the last of n + 1 looks lie n seconds.
                     looks: u32::try_from(whole + 1).unwrap_or(u32::MAX),
-                }
+                })
             }
         };
-        Some(Growth {
+        Growth {
             bounds,
-            told: AtomicU32::new(0),
-            at_limit: AtomicBool::new(false),
-            stirred: Notify::new(),
-        })
+            ..Growth::none()
+        }
     }
 }
 
@@ -91,84 +94,97 @@ impl Pool {
     /// Asks for workers if more are needed than there are, `more` of them for requests that wait
     /// behind others. What was asked for already is not asked for again. The caller holds the
     /// queue, so that the supervisor is told in order.
-    pub(super) fn ask_for_workers<T: Clone + PartialEq>(&self, queue: &Queue<T>, more: usize) {
-        let Some(growth) = &self.growth else { return };
-        let waiting = queue.waiting() + more;
-        let needs = growth.bounds.needs(queue.busy(), waiting);
-        let told = growth.told.load(Ordering::Relaxed) as usize;
-        if growth.bounds.asks(needs, queue.open_seats(), told) {
-            self.tell_wanted(growth, needs);
+    ///
+    /// What runs in a generation that leaves counts as needed in the current one, which is to take
+    /// over.
+    pub(super) fn ask_for_workers(&self, inner: &mut Inner, more: usize) {
+        let Some(bounds) = inner.growth.bounds else {
+            return;
+        };
+        let queue = &inner.queue;
+        let (waiting, open) = (queue.waiting() + more, queue.open_seats());
+        let needs = bounds.needs(queue.busy(), waiting);
+        if bounds.asks(needs, queue.open_current(), inner.growth.told) {
+            self.tell_wanted(inner, needs);
         }
-        let full = queue.open_seats() >= growth.bounds.limit;
-        if full && waiting > 0 && !growth.at_limit.swap(true, Ordering::Relaxed) {
-            growth.stirred.notify_one();
+        let full = open >= bounds.limit;
+        if full && waiting > 0 && !inner.growth.at_limit {
+            inner.growth.at_limit = true;
+            self.stirred.notify_one();
             tracing::warn!(
                 "pool {}: all max_children = {} workers are busy; raise it if the machine has \
                  room for more, requests wait until then",
-                self.settings.name,
-                growth.bounds.limit
+                self.name,
+                bounds.limit
             );
         }
     }
 
-    fn tell_wanted(&self, growth: &Growth, needs: usize) {
+    fn tell_wanted(&self, inner: &mut Inner, needs: usize) {
+        let generation = inner.queue.current();
+        if generation == 0 {
+            return;
+        }
         let workers = u32::try_from(needs).unwrap_or(u32::MAX);
         let wanted = FromFront::Wanted {
-            generation: self.generation,
+            generation,
             workers,
         };
         if self.supervisor.report(&wanted) {
-            growth.told.store(workers, Ordering::Relaxed);
+            inner.growth.told = needs;
         }
-        growth.stirred.notify_one();
+        self.stirred.notify_one();
     }
 
-    /// Has the pool looked at soon, if it is one that shrinks.
-    pub(super) fn tend_soon(&self) {
-        if let Some(growth) = &self.growth {
-            growth.stirred.notify_one();
-        }
-    }
-
-    /// Takes back what was asked for and is not needed any more, and lets one worker go that has
-    /// had nothing to do. False when the pool rests.
-    fn tend(&self, growth: &Growth) -> bool {
-        let bounds = growth.bounds;
-        let mut queue = self.queue();
-        self.ask_for_workers(&queue, 0);
-        let needs = bounds.needs(queue.busy(), queue.waiting());
-        if (growth.told.load(Ordering::Relaxed) as usize) > needs {
-            self.tell_wanted(growth, needs);
-        }
-        if queue.waiting() == 0 && queue.busy() < queue.open_seats() {
-            growth.at_limit.store(false, Ordering::Relaxed);
-        }
-        queue.look_at_idle();
-        if let Some((seat, incarnation)) = queue.retire(bounds.max_spare, bounds.looks) {
-            let retired = FromFront::SeatRetired {
-                generation: self.generation,
-                seat,
-                incarnation,
+    /// Takes back what was asked for and is not needed any more, and lets workers go that have had
+    /// nothing to do. False when the pool rests.
+    fn tend(self: &Arc<Pool>) -> bool {
+        let mut inner = self.lock();
+        self.say_again(&mut inner);
+        self.turn_over(&mut inner);
+        self.ask_for_workers(&mut inner, 0);
+        // Of two generations that both have idle workers the old one gives its own up.
+        for _ in 0..inner.queue.idle_current() {
+            let Some((seat, incarnation)) = inner.queue.retire_leaving() else {
+                break;
             };
-            if !self.supervisor.report(&retired) {
-                queue.open(seat, incarnation, Vec::new());
-            }
+            self.retired(&mut inner, seat, incarnation);
         }
-        queue.open_seats() > bounds.max_spare
-            || queue.waiting() > 0
-            || growth.at_limit.load(Ordering::Relaxed)
-            || growth.told.load(Ordering::Relaxed) as usize > needs
+        inner.queue.look_at_idle();
+        let stirs = inner.queue.has_leaving() || !inner.unsaid.is_empty();
+        let Some(bounds) = inner.growth.bounds else {
+            return stirs;
+        };
+        let needs = bounds.needs(inner.queue.busy(), inner.queue.waiting());
+        if inner.growth.told > needs {
+            self.tell_wanted(&mut inner, needs);
+        }
+        if inner.queue.waiting() == 0 && inner.queue.busy() < inner.queue.open_seats() {
+            inner.growth.at_limit = false;
+        }
+        if let Some((seat, incarnation)) = inner.queue.retire(bounds.max_spare, bounds.looks) {
+            self.retired(&mut inner, seat, incarnation);
+        }
+        stirs
+            || inner.queue.open_seats() > bounds.max_spare
+            || inner.queue.waiting() > 0
+            || inner.growth.at_limit
+            || inner.growth.told > needs
     }
 }
 
-/// Looks after a pool that shrinks, for as long as there is something to shrink.
-pub async fn tend(pool: Arc<Pool>) {
-    let Some(growth) = &pool.growth else { return };
+/// Looks after a pool that shrinks, for as long as there is something to shrink and the pool
+/// exists.
+pub async fn tend(pool: Weak<Pool>) {
+    let Some(stirred) = pool.upgrade().map(|pool| pool.stirred.clone()) else {
+        return;
+    };
     loop {
-        growth.stirred.notified().await;
+        stirred.notified().await;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            if !pool.tend(growth) {
+            let Some(pool) = pool.upgrade() else { return };
+            if !pool.tend() {
                 break;
             }
         }
@@ -177,7 +193,7 @@ pub async fn tend(pool: Arc<Pool>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::queue::{Depth, Next, Place, Submitted};
+    use super::super::queue::{Depth, Next, Place, Queue, SeatId, Submitted};
     use super::*;
     use proptest::prelude::*;
 
@@ -205,15 +221,24 @@ mod tests {
         }
     }
 
+    fn at(number: u32) -> SeatId {
+        SeatId {
+            generation: 1,
+            number,
+        }
+    }
+
     fn opened(seats: u32) -> Queue<u32> {
-        let mut queue = Queue::new(SEATS, 100);
+        let mut queue = Queue::new();
+        queue.add(1, SEATS, 0);
+        queue.replace(1, SEATS as usize, 100);
         for seat in 0..seats {
-            queue.open(seat, 1, Vec::new());
+            queue.arrive(at(seat), 1, Vec::new());
         }
         queue
     }
 
-    fn look(queue: &mut Queue<u32>, bounds: Bounds) -> Option<(u32, u32)> {
+    fn look(queue: &mut Queue<u32>, bounds: Bounds) -> Option<(SeatId, u32)> {
         queue.look_at_idle();
         queue.retire(bounds.max_spare, bounds.looks)
     }
@@ -226,14 +251,15 @@ mod tests {
         }
         for seat in [1, 0, 2] {
             queue.free(Place {
-                seat,
+                seat: at(seat),
                 slot: 0,
                 incarnation: 1,
             });
         }
         let bounds = ondemand(2);
         let gone: Vec<_> = (0..6).map(|_| look(&mut queue, bounds)).collect();
-        let seats = [None, Some((1, 1)), Some((0, 1)), Some((2, 1)), None, None];
+        let went = |seat| Some((at(seat), 1));
+        let seats = [None, went(1), went(0), went(2), None, None];
         assert_eq!(gone, seats);
         assert_eq!(queue.open_seats(), 0);
     }
@@ -249,7 +275,7 @@ mod tests {
         assert_eq!(look(&mut queue, bounds), None);
         queue.free(place);
         assert_eq!(look(&mut queue, bounds), None);
-        assert_eq!(look(&mut queue, bounds), Some((0, 1)));
+        assert_eq!(look(&mut queue, bounds), Some((at(0), 1)));
     }
 
     #[test]
@@ -308,8 +334,8 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Die { seat } => {
-                        queue.close(seat, incarnations[seat as usize]);
-                        placed.retain(|place| place.seat != seat);
+                        queue.close(at(seat), incarnations[seat as usize]);
+                        placed.retain(|place| place.seat != at(seat));
                     }
                     Step::Submit => {
                         next_item += 1;
@@ -325,11 +351,11 @@ mod tests {
                         }
                     }
                     Step::Open => {
-                        let empty = (0..SEATS).find(|seat| queue.incarnation(*seat) == 0);
+                        let empty = (0..SEATS).find(|seat| queue.incarnation(at(*seat)) == 0);
                         let Some(seat) = empty else { continue };
                         incarnations[seat as usize] += 1;
-                        queue.open(seat, incarnations[seat as usize], Vec::new());
-                        if let Next::Run(_, place) = queue.next(seat, ONE) {
+                        queue.arrive(at(seat), incarnations[seat as usize], Vec::new());
+                        if let Next::Run(_, place) = queue.next(at(seat), ONE) {
                             placed.push(place);
                         }
                     }

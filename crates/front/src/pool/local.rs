@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use maitred_control::Generation as Number;
 use maitred_seat::Asleep;
 use tokio::sync::Notify;
 use tokio::time::Duration;
 
-use super::Pool;
 use super::exchange::Exchange;
+use super::generation::Generation;
 
 /// A busy thread looks for answers at least this often, in polls of its tasks. tokio looks for
 /// new socket events every 61.
@@ -61,7 +62,8 @@ impl Inbox {
 
 struct Local {
     thread: u32,
-    pools: Vec<Arc<Pool>>,
+    /// The generations of all pools.
+    generations: RefCell<Vec<Arc<Generation>>>,
     inboxes: Arc<[Inbox]>,
     followed: RefCell<Vec<Arc<Exchange>>>,
     announced: RefCell<Vec<(usize, Asleep)>>,
@@ -77,11 +79,11 @@ thread_local! {
 }
 
 /// Prepares this thread.
-pub fn set_up(thread: u32, pools: Vec<Arc<Pool>>, inboxes: Arc<[Inbox]>) {
+pub fn set_up(thread: u32, inboxes: Arc<[Inbox]>) {
     LOCAL.with(|local| {
         *local.borrow_mut() = Some(Local {
             thread,
-            pools,
+            generations: RefCell::default(),
             inboxes,
             followed: RefCell::default(),
             announced: RefCell::default(),
@@ -90,6 +92,19 @@ pub fn set_up(thread: u32, pools: Vec<Arc<Pool>>, inboxes: Arc<[Inbox]>) {
             rescuing: Cell::new(false),
             rescue: Arc::default(),
         });
+    });
+}
+
+/// From now on this thread listens to a generation's workers.
+pub fn add(generation: Arc<Generation>) {
+    with(|local| local.generations.borrow_mut().push(generation));
+}
+
+/// Nothing is left of a generation.
+pub fn remove(number: Number) {
+    with(|local| {
+        let mut generations = local.generations.borrow_mut();
+        generations.retain(|generation| generation.number != number);
     });
 }
 
@@ -188,7 +203,7 @@ impl Local {
                 continue;
             };
             any = true;
-            if waited > exchange.pool.settings.request_queue_timeout {
+            if waited > exchange.pool.settings().request_queue_timeout {
                 exchange.withdraw();
             } else if !waited.is_zero() {
                 exchange.pool.rescue(&exchange);
@@ -200,16 +215,18 @@ impl Local {
 
     fn announce(&self) {
         let mut announced = self.announced.borrow_mut();
-        for (index, pool) in self.pools.iter().enumerate() {
-            if pool.interests(self.thread) {
-                announced.push((index, pool.link().announce_sleep(self.thread)));
+        for (index, generation) in self.generations.borrow().iter().enumerate() {
+            if generation.interests(self.thread) {
+                announced.push((index, generation.link().announce_sleep(self.thread)));
             }
         }
     }
 
     fn withdraw(&self) {
+        // The list is the one that was announced: no task has run in between.
+        let generations = self.generations.borrow();
         for (index, asleep) in self.announced.borrow_mut().drain(..) {
-            self.pools[index].link().awake(self.thread, asleep);
+            generations[index].link().awake(self.thread, asleep);
         }
     }
 }

@@ -1,23 +1,31 @@
-//! A pool as the front sees it: one queue, and a seat link to its workers.
+//! A pool as the front sees it: one queue, and the seat links of its generations to their workers.
 
 pub mod exchange;
+pub mod generation;
+mod group;
 pub mod growth;
 pub mod local;
 pub mod queue;
+mod seats;
+mod turnover;
+mod wear;
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use maitred_control::{FromFront, Generation};
-use maitred_seat::{FrontEnd, Lent, SLOTS_PER_SEAT, Snapshot};
+use arc_swap::{ArcSwap, Guard};
+use maitred_config::Pool as Settings;
+use maitred_control::FromFront;
+use maitred_seat::{Lent, SLOTS_PER_SEAT, Snapshot};
+use tokio::sync::Notify;
 
 use crate::clock;
 use crate::supervisor::Supervisor;
-use exchange::{Exchange, Left};
-use growth::Growth;
+use exchange::{Exchange, Loan};
+use generation::Generation;
+use group::Inner;
 use local::Inbox;
-use queue::{Depth, Next, Place, Queue, Submitted};
+use queue::{Depth, Next, Place, SeatId, Submitted};
 
 /// Scripts that take less than this on average, in microseconds, let the next request wait in the
 /// spare slots of a busy seat ("well under a millisecond").
@@ -32,91 +40,58 @@ const WAKING_MICROS: u32 = 150;
 /// trip time (RFC 6298 §2).
 const AVERAGE_SHIFT: u32 = 3;
 
-/// The queue is full.
+/// Why a request is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueueFull;
+pub enum NotTaken {
+    /// As many wait as may.
+    QueueFull,
+    /// The pool has no workers and will not get any.
+    NoPool,
+}
 
 /// A pool.
 #[derive(Debug)]
 pub struct Pool {
-    /// Which generation of the pool this is.
-    pub generation: Generation,
-    /// Its settings.
-    pub settings: maitred_config::Pool,
-    link: FrontEnd,
-    queue: Mutex<Queue<Arc<Exchange>>>,
+    /// Its name, which stays the same through all generations.
+    pub name: String,
+    /// The settings of the generation that gets its requests.
+    settings: ArcSwap<Settings>,
+    inner: Mutex<Inner>,
     inboxes: Arc<[Inbox]>,
     /// Exchanges of each front thread that wait or are lent.
-    interest: Vec<AtomicU32>,
+    interest: Arc<[AtomicU32]>,
     average_micros: AtomicU32,
     supervisor: Arc<Supervisor>,
-    events: Vec<OwnedFd>,
-    /// How it grows and shrinks, if it does.
-    growth: Option<Growth>,
+    /// Somebody has to look whether it can shrink.
+    stirred: Arc<Notify>,
 }
 
 impl Pool {
-    /// A pool without workers, over its seat link.
+    /// A pool without a generation.
     pub fn new(
-        generation: Generation,
-        settings: maitred_config::Pool,
-        link: FrontEnd,
-        events: Vec<OwnedFd>,
+        settings: Arc<Settings>,
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
     ) -> Pool {
-        let limit = settings.request_queue_length;
-        let board = link.board();
-        board.queue_limit.store(limit, Ordering::Relaxed);
-        board.queued.store(0, Ordering::Relaxed);
-        board.active.store(0, Ordering::Relaxed);
-        if board.opened_at.load(Ordering::Relaxed) == 0 {
-            board
-                .opened_at
-                .store(clock::since_1970().as_secs(), Ordering::Relaxed);
-        }
-        let queue = Mutex::new(Queue::new(link.seats(), limit as usize));
-        let interest = (0..link.threads()).map(|_| AtomicU32::new(0)).collect();
-        let average_micros = AtomicU32::new(u32::MAX);
-        let most = settings.max_children.unwrap_or_else(|| link.seats());
-        let growth = Growth::of(&settings, most);
         Pool {
-            generation,
-            settings,
-            link,
-            queue,
+            name: settings.name.clone(),
+            settings: ArcSwap::new(settings),
+            inner: Mutex::new(Inner::new()),
+            interest: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),
             inboxes,
-            interest,
-            average_micros,
+            average_micros: AtomicU32::new(u32::MAX),
             supervisor,
-            events,
-            growth,
+            stirred: Arc::default(),
         }
     }
 
-    /// The seat link.
-    pub fn link(&self) -> &FrontEnd {
-        &self.link
+    /// The settings of the generation that gets its requests.
+    pub fn settings(&self) -> Guard<Arc<Settings>> {
+        self.settings.load()
     }
 
-    /// What wakes front thread number `thread` when a worker has news.
-    pub fn event(&self, thread: u32) -> Option<&OwnedFd> {
-        self.events.get(thread as usize)
-    }
-
-    /// Whether a front thread waits for anything from this pool.
-    pub fn interests(&self, thread: u32) -> bool {
-        self.interest[thread as usize].load(Ordering::Relaxed) > 0
-    }
-
-    /// Most workers there may be.
-    fn most_workers(&self) -> usize {
-        let most = self.settings.max_children;
-        most.unwrap_or_else(|| self.link.seats()) as usize
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue<Arc<Exchange>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many requests a seat may hold, by how long the pool's scripts take.
@@ -134,58 +109,74 @@ impl Pool {
     /// the answer.
     ///
     /// # Errors
-    /// When as many wait as may.
+    /// When as many wait as may, or nobody is there to wait for.
     pub fn submit(
         self: &Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
-    ) -> Result<Arc<Exchange>, QueueFull> {
+    ) -> Result<Arc<Exchange>, NotTaken> {
         let exchange = Exchange::new(self.clone(), thread, request);
         self.take_interest(&exchange);
-        let mut queue = self.queue();
-        let submitted = queue.submit(exchange.clone(), self.depth());
-        match submitted {
+        let mut inner = self.lock();
+        let submitted = inner.queue.submit(exchange.clone(), self.depth());
+        let refused = match submitted {
             Submitted::Placed(place) => {
-                exchange.lend(place);
-                self.show_figures(&queue);
-                drop(queue);
-                self.link.wake(place.seat);
+                let generation = inner.generation(place.seat.generation).cloned();
+                if let Some(generation) = &generation {
+                    exchange.lend(generation.clone(), place);
+                }
+                self.show_figures(&mut inner);
+                drop(inner);
+                if let Some(generation) = generation {
+                    generation.link().wake(place.seat.number);
+                }
                 local::follow(exchange.clone());
+                return Ok(exchange);
             }
             Submitted::Waiting => {
-                self.show_figures(&queue);
-                if queue.open_seats() >= self.most_workers() {
-                    let reached = &self.link.board().max_children_reached;
-                    reached.fetch_add(1, Ordering::Relaxed);
+                self.show_figures(&mut inner);
+                if inner.queue.open_seats() >= inner.queue.max_open() {
+                    inner.count_limit_reached();
                 }
+                return Ok(exchange);
             }
-            Submitted::Full => {
-                self.lose_interest(&exchange);
-                return Err(QueueFull);
-            }
-        }
-        Ok(exchange)
-    }
-
-    /// The pool as its status page shows it. A script may have spoilt any of it.
-    pub fn snapshot(&self) -> Snapshot {
-        let seats = 0..self.link.seats();
-        let open: Vec<u32> = {
-            let queue = self.queue();
-            seats.filter(|seat| queue.incarnation(*seat) != 0).collect()
+            Submitted::Full => NotTaken::QueueFull,
+            Submitted::Nobody => NotTaken::NoPool,
         };
-        let boards = open.into_iter().map(|seat| self.link.seat_board(seat));
-        Snapshot::take(self.link.board(), boards, clock::since_1970())
+        drop(inner);
+        self.lose_interest(&exchange);
+        Err(refused)
     }
 
-    fn show_figures(&self, queue: &Queue<Arc<Exchange>>) {
-        let board = self.link.board();
-        let (queued, active) = (queue.waiting() as u32, queue.busy() as u32);
-        board.queued.store(queued, Ordering::Relaxed);
-        board.active.store(active, Ordering::Relaxed);
-        raise(&board.max_queued, queued);
-        raise(&board.max_active, active);
-        self.ask_for_workers(queue, 0);
+    /// The pool as its status page shows it, all generations together. A script may have spoilt
+    /// any of it.
+    pub fn snapshot(&self) -> Snapshot {
+        let (generations, newest, open) = {
+            let inner = self.lock();
+            let seats = inner.generations.iter().flat_map(|generation| {
+                let seats = 0..generation.link().seats();
+                seats.map(|number| (generation.number, number))
+            });
+            let seats = seats.map(|(generation, number)| SeatId { generation, number });
+            let open = seats.filter(|seat| inner.queue.incarnation(*seat) != 0);
+            let newest = inner.newest().cloned();
+            (inner.generations.clone(), newest, open.collect::<Vec<_>>())
+        };
+        let Some(newest) = newest else {
+            return Snapshot::default();
+        };
+        let boards = open.iter().filter_map(|seat| {
+            let mut all = generations.iter();
+            let generation = all.find(|generation| generation.number == seat.generation)?;
+            Some(generation.link().seat_board(seat.number))
+        });
+        Snapshot::take(newest.link().board(), boards, clock::since_1970())
+    }
+
+    fn show_figures(&self, inner: &mut Inner) {
+        inner.show_figures();
+        self.report_worn(inner);
+        self.ask_for_workers(inner, 0);
     }
 
     fn take_interest(&self, exchange: &Exchange) {
@@ -203,53 +194,46 @@ impl Pool {
 
     /// Takes a request out of the queue that no worker has. False when one has it.
     pub fn cancel(&self, exchange: &Arc<Exchange>) -> bool {
-        let mut queue = self.queue();
-        let cancelled = queue.cancel(exchange);
+        let mut inner = self.lock();
+        let cancelled = inner.queue.cancel(exchange);
         if cancelled {
-            self.show_figures(&queue);
+            self.show_figures(&mut inner);
             self.lose_interest(exchange);
         }
         cancelled
     }
 
     /// A worker is through with what it was lent: the next request gets its place.
-    pub fn finished(self: &Arc<Pool>, lent: Lent, exchange: &Arc<Exchange>) {
-        let board = self.link.board();
-        board.accepted.fetch_add(1, Ordering::Relaxed);
-        self.measure(&lent);
-        let place = Place {
-            seat: lent.seat(),
-            slot: lent.slot(),
-            incarnation: lent.incarnation(),
-        };
-        self.link.release(lent);
+    pub fn finished(self: &Arc<Pool>, loan: Loan, exchange: &Arc<Exchange>) {
+        let Loan { generation, lent } = loan;
+        self.measure(&generation, &lent);
+        let grown = generation.outgrown(lent.seat());
+        let place = place_of(&generation, &lent);
+        generation.link().release(lent);
         self.lose_interest(exchange);
-        let mut queue = self.queue();
-        queue.free(place);
-        self.settle(queue, place.seat);
+        let mut inner = self.lock();
+        inner.count_accepted();
+        if grown {
+            inner.outgrown(place);
+        }
+        inner.queue.free(place);
+        self.settle(inner, place.seat);
     }
 
     /// A request was taken back from its slot because nobody waits for it any more.
-    pub fn taken_back(self: &Arc<Pool>, lent: &Lent, exchange: &Arc<Exchange>) {
-        let place = Place {
-            seat: lent.seat(),
-            slot: lent.slot(),
-            incarnation: lent.incarnation(),
-        };
+    pub fn taken_back(self: &Arc<Pool>, loan: &Loan, exchange: &Arc<Exchange>) {
+        let place = place_of(&loan.generation, &loan.lent);
         self.lose_interest(exchange);
-        let mut queue = self.queue();
-        queue.free(place);
-        self.settle(queue, place.seat);
+        let mut inner = self.lock();
+        inner.queue.free(place);
+        self.settle(inner, place.seat);
     }
 
     /// The worker's word on how long its script took, as an average; it decides nothing but how
     /// this pool's own requests wait.
-    fn measure(&self, lent: &Lent) {
-        let took = self
-            .link
-            .seat_board(lent.seat())
-            .request_took
-            .load(Ordering::Relaxed);
+    fn measure(&self, generation: &Generation, lent: &Lent) {
+        let board = generation.link().seat_board(lent.seat());
+        let took = board.request_took.load(Ordering::Relaxed);
         let took = u32::try_from(took).unwrap_or(u32::MAX);
         let average = self.average_micros.load(Ordering::Relaxed);
         let next = match average {
@@ -260,48 +244,58 @@ impl Pool {
             .store(next.min(u32::MAX - 1), Ordering::Relaxed);
     }
 
-    /// Does what the queue says is next for a seat, and wakes the workers it concerns once the
-    /// queue is free for others.
-    fn settle(self: &Arc<Pool>, mut queue: MutexGuard<'_, Queue<Arc<Exchange>>>, seat: u32) {
-        let mut placed = false;
-        loop {
-            match queue.next(seat, self.depth()) {
-                Next::Run(exchange, place) => {
-                    self.hand_over(exchange, place);
-                    placed = true;
-                }
-                Next::TakeBack { from, to } => {
-                    if !self.fetch(&mut queue, from, to) {
-                        break;
-                    }
-                    placed = true;
-                }
-                Next::Rest => break,
-            }
-        }
-        self.show_figures(&queue);
-        drop(queue);
-        if placed {
-            self.link.wake(seat);
+    /// Does what the queue says is next, first for seats that change hands and then for `seat`,
+    /// and wakes the worker it concerns once the queue is free for others.
+    fn settle(self: &Arc<Pool>, mut inner: MutexGuard<'_, Inner>, seat: SeatId) {
+        self.turn_over(&mut inner);
+        let placed = self.fill(&mut inner, seat);
+        self.show_figures(&mut inner);
+        let generation = inner
+            .generation(seat.generation)
+            .filter(|_| placed)
+            .cloned();
+        drop(inner);
+        if let Some(generation) = generation {
+            generation.link().wake(seat.number);
         }
     }
 
-    fn hand_over(&self, exchange: Arc<Exchange>, place: Place) {
-        exchange.lend(place);
+    /// Gives a seat what it does next. True when its worker is to be woken.
+    fn fill(&self, inner: &mut Inner, seat: SeatId) -> bool {
+        let mut placed = false;
+        loop {
+            match inner.queue.next(seat, self.depth()) {
+                Next::Run(exchange, place) => {
+                    self.hand_over(inner, exchange, place);
+                    placed = true;
+                }
+                Next::TakeBack { from, to } => {
+                    if !self.fetch(inner, from, to) {
+                        return placed;
+                    }
+                    placed = true;
+                }
+                Next::Rest => return placed,
+            }
+        }
+    }
+
+    fn hand_over(&self, inner: &Inner, exchange: Arc<Exchange>, place: Place) {
+        if let Some(generation) = inner.generation(place.seat.generation) {
+            exchange.lend(generation.clone(), place);
+        }
         self.inboxes[exchange.thread as usize].put(exchange);
     }
 
     /// Fetches a request that waits behind another; which of them has begun, the slots say.
-    fn fetch(
-        &self,
-        queue: &mut Queue<Arc<Exchange>>,
-        candidates: Vec<(Arc<Exchange>, Place)>,
-        to: Place,
-    ) -> bool {
+    fn fetch(&self, inner: &mut Inner, candidates: Vec<(Arc<Exchange>, Place)>, to: Place) -> bool {
+        let Some(generation) = inner.generation(to.seat.generation).cloned() else {
+            return false;
+        };
         for (exchange, from) in candidates {
             if exchange.take_back() {
-                queue.moved(exchange.clone(), from, to);
-                exchange.lend(to);
+                inner.queue.moved(exchange.clone(), from, to);
+                exchange.lend(generation, to);
                 return true;
             }
         }
@@ -311,99 +305,23 @@ impl Pool {
     /// A request has waited behind another for longer than the pool's scripts take: moves it to
     /// an idle seat, if there is one.
     pub fn rescue(&self, exchange: &Arc<Exchange>) {
-        let mut queue = self.queue();
-        let Some(to) = queue.idle_place() else {
-            return self.ask_for_workers(&queue, 1);
+        let mut inner = self.lock();
+        let Some(to) = inner.queue.idle_place() else {
+            return self.ask_for_workers(&mut inner, 1);
         };
         let Some(from) = exchange.place() else { return };
-        if self.fetch(&mut queue, vec![(exchange.clone(), from)], to) {
-            drop(queue);
-            self.link.wake(to.seat);
-        }
-    }
-
-    /// A worker sits in a seat. What an earlier front left there is waited for and thrown away.
-    pub fn seat_opened(self: &Arc<Pool>, seat: u32, incarnation: u32) {
-        if seat >= self.link.seats() {
-            return;
-        }
-        // The news of a successor can be quicker than that of a death.
-        let predecessor = self.queue().incarnation(seat);
-        if predecessor != 0 {
-            self.seat_died(seat, predecessor);
-        }
-        let left: Vec<_> = self
-            .link
-            .adopt(seat, incarnation, 0)
-            .into_iter()
-            .map(|lent| (lent.slot(), Exchange::orphan(self.clone(), 0, lent)))
-            .collect();
-        for (_, exchange) in &left {
-            self.take_interest(exchange);
-            self.inboxes[0].put(exchange.clone());
-            crate::source::watch_left(exchange.clone());
-        }
-        let mut queue = self.queue();
-        queue.open(seat, incarnation, left);
-        self.settle(queue, seat);
-        self.tend_soon();
-    }
-
-    /// The worker with this pid sits nowhere any more, and is not in the figures either.
-    pub fn forget_pid(&self, seat: u32, pid: i32) {
-        if let (true, Ok(pid)) = (seat < self.link.seats(), u32::try_from(pid)) {
-            let shown = &self.link.seat_board(seat).pid;
-            // A successor may have written its own by now.
-            let _ = shown.compare_exchange(pid, 0, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    /// A seat's worker is dead: what it had not begun goes to others, the rest has failed.
-    pub fn seat_died(self: &Arc<Pool>, seat: u32, incarnation: u32) {
-        let mut queue = self.queue();
-        let had = queue.close(seat, incarnation);
-        for (_, exchange) in had.into_iter().rev() {
-            match exchange.worker_died() {
-                Left::Unbegun => {
-                    queue.put_back(exchange);
-                    continue;
-                }
-                Left::Cut => self.report_death(seat, incarnation),
-                Left::Over => {}
+        if self.fetch(&mut inner, vec![(exchange.clone(), from)], to) {
+            let generation = inner.generation(to.seat.generation).cloned();
+            drop(inner);
+            if let Some(generation) = generation {
+                generation.link().wake(to.seat.number);
             }
-            self.lose_interest(&exchange);
         }
-        self.show_figures(&queue);
-        while let (Some(idle), 1..) = (queue.idle_seat(), queue.waiting()) {
-            self.settle(queue, idle);
-            queue = self.queue();
-        }
-    }
-
-    /// Tells the supervisor, which sees only a signal or an exit code, what the worker was at.
-    fn report_death(&self, seat: u32, incarnation: u32) {
-        let script = self.script_in(seat);
-        self.supervisor.report(&FromFront::ScriptDied {
-            generation: self.generation,
-            seat,
-            incarnation,
-            script,
-        });
-    }
-
-    /// The script that runs in a seat, by the word of its worker.
-    fn script_in(&self, seat: u32) -> String {
-        let script = self.link.seat_board(seat).script.get();
-        String::from_utf8_lossy(&script).replace(char::is_control, "?")
     }
 
     /// Has a worker ended that keeps to no rules.
-    pub fn broken(&self, lent: &Lent) {
-        self.end_worker(
-            lent.seat(),
-            lent.incarnation(),
-            "it broke the rules of the seat link",
-        );
+    pub fn broken(&self, loan: &Loan) {
+        self.end_worker(loan, "it broke the rules of the seat link");
     }
 
     /// Whether nothing waits and nothing runs.
@@ -414,18 +332,32 @@ impl Pool {
     }
 
     /// Asks the supervisor to end a worker.
-    pub fn end_worker(&self, seat: u32, incarnation: u32, why: &str) {
+    pub fn end_worker(&self, loan: &Loan, why: &str) {
+        let Loan { generation, lent } = loan;
         self.supervisor.report(&FromFront::EndWorker {
-            generation: self.generation,
-            seat,
-            incarnation,
-            why: format!("{why} ({})", self.script_in(seat)),
+            generation: generation.number,
+            seat: lent.seat(),
+            incarnation: lent.incarnation(),
+            why: format!("{why} ({})", generation.script_in(lent.seat())),
         });
     }
 }
 
-fn raise(mark: &AtomicU32, to: u32) {
-    if mark.load(Ordering::Relaxed) < to {
-        mark.store(to, Ordering::Relaxed);
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Whoever looks after it is to notice that it is gone.
+        self.stirred.notify_one();
+    }
+}
+
+/// Where a loan is.
+pub(super) fn place_of(generation: &Generation, lent: &Lent) -> Place {
+    Place {
+        seat: SeatId {
+            generation: generation.number,
+            number: lent.seat(),
+        },
+        slot: lent.slot(),
+        incarnation: lent.incarnation(),
     }
 }

@@ -7,21 +7,17 @@
 //! without sleeping; if they are so short that waking another worker takes longer than waiting for
 //! this one, they do so even while others are idle ([`Depth`]). One that was put behind a script
 //! which turns out long is fetched from there by a seat with nothing to do ([`Next::TakeBack`]).
+//!
+//! The seats are those of all the pool's generations, and the queue is one: nobody waits for a
+//! reload. How seats change hands is in `turnover.rs`.
 
 use std::collections::VecDeque;
 
+use maitred_control::{Generation, Incarnation, Wear};
 use maitred_seat::SLOTS_PER_SEAT;
 
-/// Where a request is: a slot of a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Number of the seat.
-    pub seat: u32,
-    /// Slot within the seat.
-    pub slot: usize,
-    /// The worker that sits there.
-    pub incarnation: u32,
-}
+use super::seats::{House, Seat, Standing};
+pub use super::seats::{Place, SeatId};
 
 /// What became of a request that was submitted.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,6 +28,8 @@ pub enum Submitted {
     Waiting,
     /// The queue is as long as it may be.
     Full,
+    /// The pool has no workers and will not get any.
+    Nobody,
 }
 
 /// What a seat does next.
@@ -60,70 +58,75 @@ pub struct Depth {
     pub when_busy: usize,
 }
 
-#[derive(Debug)]
-struct Seat<T> {
-    /// The worker that sits here; 0: nobody.
-    incarnation: u32,
-    slots: [Option<T>; SLOTS_PER_SEAT],
-    /// How many [`Queue::look_at_idle`] have seen it idle in a row.
-    rested: u32,
-}
-
-impl<T> Seat<T> {
-    fn taken(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.is_some()).count()
-    }
-
-    fn all(&self, seat: u32) -> Vec<(T, Place)>
-    where
-        T: Clone,
-    {
-        let place = |slot| Place {
-            seat,
-            slot,
-            incarnation: self.incarnation,
-        };
-        let slots = self.slots.iter().enumerate().rev();
-        slots
-            .filter_map(|(slot, item)| Some((item.clone()?, place(slot))))
-            .collect()
-    }
-
-    fn free_slot(&self) -> Option<usize> {
-        self.slots.iter().position(Option::is_none)
-    }
-}
-
 /// A pool's queue and seats. `T` is a request.
 #[derive(Debug)]
 pub struct Queue<T> {
-    seats: Vec<Seat<T>>,
+    /// The generations, in the order they came.
+    pub(super) houses: Vec<House<T>>,
+    /// The generation that gets new requests; 0: none.
+    pub(super) current: Generation,
     /// Seats with a worker and nothing to do, the most recently used last.
-    idle: Vec<u32>,
+    pub(super) idle: Vec<SeatId>,
     waiting: VecDeque<T>,
-    limit: usize,
-    /// Seats with a worker.
-    open: usize,
+    /// Most requests that may wait.
+    pub(super) limit: usize,
+    /// Seats with a worker that may get requests, all generations together.
+    pub(super) open: usize,
+    /// Most of them.
+    pub(super) max_open: usize,
+    /// Workers of the current generation that get nothing until there is room for them.
+    pub(super) pending: VecDeque<(SeatId, Incarnation)>,
+    /// Workers of a generation that is not used yet.
+    pub(super) coming: Vec<(SeatId, Incarnation)>,
+    /// Workers that never got anything and are to end.
+    pub(super) given_up: Vec<(SeatId, Incarnation)>,
+    /// How many open seats get nothing more because their replacement serves already.
+    pub(super) closing: usize,
+    /// As many seats stay open while nothing needs more, and no more than that; none: it is
+    /// another's to decide.
+    pub(super) keep: Option<usize>,
+    /// Workers that have become worn since somebody asked.
+    pub(super) worn: Vec<(SeatId, Incarnation, Wear)>,
     /// The seat that was given a request last.
-    warm: u32,
+    warm: SeatId,
 }
 
 impl<T: Clone + PartialEq> Queue<T> {
-    /// A queue for `seats` seats, all without a worker, in which `limit` requests may wait.
-    pub fn new(seats: u32, limit: usize) -> Queue<T> {
-        let seat = |_| Seat {
-            incarnation: 0,
-            slots: [const { None }; SLOTS_PER_SEAT],
-            rested: 0,
+    /// A queue of a pool without a generation.
+    pub fn new() -> Queue<T> {
+        let nowhere = SeatId {
+            generation: 0,
+            number: 0,
         };
         Queue {
-            seats: (0..seats).map(seat).collect(),
+            houses: Vec::new(),
+            current: 0,
             idle: Vec::new(),
             waiting: VecDeque::new(),
-            limit,
+            limit: 0,
             open: 0,
-            warm: 0,
+            max_open: 0,
+            pending: VecDeque::new(),
+            coming: Vec::new(),
+            given_up: Vec::new(),
+            closing: 0,
+            keep: None,
+            worn: Vec::new(),
+            warm: nowhere,
         }
+    }
+
+    /// The generation that gets new requests; 0: none.
+    pub fn current(&self) -> Generation {
+        self.current
+    }
+
+    /// The requests that wait for workers of which there are none and will be none.
+    pub fn abandon(&mut self) -> Vec<T> {
+        if self.open > 0 || self.current != 0 {
+            return Vec::new();
+        }
+        self.waiting.drain(..).collect()
     }
 
     /// How many requests wait that are in no slot.
@@ -131,31 +134,35 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.waiting.len()
     }
 
-    /// How many seats have a worker.
+    /// How many seats have a worker that may get requests.
     pub fn open_seats(&self) -> usize {
         self.open
     }
 
+    /// Most seats that are open at once, all generations together.
+    pub fn max_open(&self) -> usize {
+        self.max_open
+    }
+
     /// Counts for how many looks in a row each idle seat has been idle.
     pub fn look_at_idle(&mut self) {
-        for &seat in &self.idle {
-            let rested = &mut self.seats[seat as usize].rested;
-            *rested = rested.saturating_add(1);
+        for seat in std::mem::take(&mut self.idle) {
+            if let Some(place) = self.seat_mut(seat) {
+                place.rested = place.rested.saturating_add(1);
+            }
+            self.idle.push(seat);
         }
     }
 
     /// Closes the seat that has been idle for longest, if more than `keep` are idle and it was so
     /// at the last `looks` looks. Nothing is on its way there, and nothing will be.
-    pub fn retire(&mut self, keep: usize, looks: u32) -> Option<(u32, u32)> {
+    pub fn retire(&mut self, keep: usize, looks: u32) -> Option<(SeatId, Incarnation)> {
         let seat = *self.idle.first()?;
-        let Seat {
-            incarnation,
-            rested,
-            ..
-        } = self.seats[seat as usize];
-        if self.idle.len() <= keep || rested < looks {
+        let place = self.seat(seat)?;
+        if self.idle.len() <= keep || place.rested < looks {
             return None;
         }
+        let incarnation = place.incarnation;
         self.close(seat, incarnation);
         Some((seat, incarnation))
     }
@@ -165,24 +172,38 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.open - self.idle.len()
     }
 
-    /// The seat that would be used next, if one is idle.
-    pub fn idle_seat(&self) -> Option<u32> {
-        self.idle.last().copied()
+    /// The seat that would be used next, if one is idle: one of the current generation, if there
+    /// is one.
+    pub fn idle_seat(&self) -> Option<SeatId> {
+        let last = *self.idle.last()?;
+        if last.generation == self.current {
+            return Some(last);
+        }
+        let mut idle = self.idle.iter().rev();
+        let current = idle.find(|seat| seat.generation == self.current);
+        Some(current.copied().unwrap_or(last))
     }
 
     /// A request has come.
     pub fn submit(&mut self, item: T, depth: Depth) -> Submitted {
-        if self.takes_more(self.warm, depth.before_waking) {
+        let idle = self.idle_seat();
+        let is_better = |idle: SeatId| idle.generation == self.current;
+        let stays = self.warm.generation == self.current || !idle.is_some_and(is_better);
+        if stays && self.takes_more(self.warm, depth.before_waking) {
             return Submitted::Placed(self.put(self.warm, item));
         }
-        if let Some(seat) = self.idle.pop() {
+        if let Some(seat) = idle {
+            self.wake(seat);
             return Submitted::Placed(self.put(seat, item));
         }
-        if depth.when_busy > 1 && self.waiting.is_empty() {
-            let mut seats = (0u32..).take(self.seats.len());
-            if let Some(seat) = seats.find(|&seat| self.takes_more(seat, depth.when_busy)) {
-                return Submitted::Placed(self.put(seat, item));
-            }
+        if depth.when_busy > 1
+            && self.waiting.is_empty()
+            && let Some(seat) = self.roomy_seat(depth.when_busy)
+        {
+            return Submitted::Placed(self.put(seat, item));
+        }
+        if self.open == 0 && self.current == 0 {
+            return Submitted::Nobody;
         }
         if self.waiting.len() >= self.limit {
             return Submitted::Full;
@@ -191,65 +212,91 @@ impl<T: Clone + PartialEq> Queue<T> {
         Submitted::Waiting
     }
 
+    /// A busy seat that may hold another request, one of the current generation first.
+    fn roomy_seat(&self, depth: usize) -> Option<SeatId> {
+        let mut seats = self.houses.iter().rev().flat_map(|house| {
+            let numbers = (0u32..).take(house.seats.len());
+            numbers.map(|number| SeatId {
+                generation: house.generation,
+                number,
+            })
+        });
+        seats.find(|&seat| self.takes_more(seat, depth))
+    }
+
     /// Whether a busy seat may hold another request.
-    fn takes_more(&self, seat: u32, depth: usize) -> bool {
-        self.seats.get(seat as usize).is_some_and(|seat| {
-            seat.incarnation != 0 && (1..depth.min(SLOTS_PER_SEAT)).contains(&seat.taken())
+    fn takes_more(&self, seat: SeatId, depth: usize) -> bool {
+        self.seat(seat).is_some_and(|place| {
+            place.incarnation != 0
+                && (1..depth.min(SLOTS_PER_SEAT)).contains(&place.taken())
+                && !self.refuses(seat)
         })
     }
 
-    /// A worker sits in a seat and can take requests; `left` are slots in which it still has
-    /// something from before.
-    pub fn open(&mut self, seat: u32, incarnation: u32, left: Vec<(usize, T)>) {
-        let Some(places) = self.seats.get_mut(seat as usize) else {
-            return;
-        };
-        if places.incarnation == 0 {
-            self.open += 1;
-        }
-        places.incarnation = incarnation;
-        for (slot, item) in left {
-            places.slots[slot] = Some(item);
-        }
-        if places.taken() == 0 {
-            places.rested = 0;
-            self.idle.push(seat);
+    pub(super) fn house(&self, generation: Generation) -> Option<&House<T>> {
+        let mut houses = self.houses.iter().rev();
+        houses.find(|house| house.generation == generation)
+    }
+
+    pub(super) fn house_mut(&mut self, generation: Generation) -> Option<&mut House<T>> {
+        let mut houses = self.houses.iter_mut().rev();
+        houses.find(|house| house.generation == generation)
+    }
+
+    pub(super) fn seat(&self, seat: SeatId) -> Option<&Seat<T>> {
+        self.house(seat.generation)?.seats.get(seat.number as usize)
+    }
+
+    pub(super) fn seat_mut(&mut self, seat: SeatId) -> Option<&mut Seat<T>> {
+        let house = self.house_mut(seat.generation)?;
+        house.seats.get_mut(seat.number as usize)
+    }
+
+    /// Whether a generation's place has been taken, or nothing will.
+    pub(super) fn is_leaving(&self, generation: Generation) -> bool {
+        self.house(generation)
+            .is_some_and(|house| house.standing == Standing::Leaving)
+    }
+
+    fn wake(&mut self, seat: SeatId) {
+        match self.idle.last() {
+            Some(last) if *last == seat => drop(self.idle.pop()),
+            _ => self.idle.retain(|idle| *idle != seat),
         }
     }
 
-    /// The worker that sits in a seat; 0: nobody.
-    pub fn incarnation(&self, seat: u32) -> u32 {
-        self.seats
-            .get(seat as usize)
-            .map_or(0, |seat| seat.incarnation)
+    /// The worker that sits in a seat and may get requests; 0: nobody.
+    pub fn incarnation(&self, seat: SeatId) -> Incarnation {
+        self.seat(seat).map_or(0, |place| place.incarnation)
     }
 
     /// The worker of a seat has gone: what it had, with the slots it had it in.
-    pub fn close(&mut self, seat: u32, incarnation: u32) -> Vec<(Place, T)> {
-        let Some(places) = self.seats.get_mut(seat as usize) else {
+    pub fn close(&mut self, seat: SeatId, incarnation: Incarnation) -> Vec<(Place, T)> {
+        let Some(house) = self.house_mut(seat.generation) else {
             return Vec::new();
         };
-        if places.incarnation != incarnation || incarnation == 0 {
+        let Some(place) = house.seats.get_mut(seat.number as usize) else {
+            return Vec::new();
+        };
+        if place.incarnation != incarnation || incarnation == 0 {
             return Vec::new();
         }
+        place.incarnation = 0;
+        house.open -= 1;
+        let was_closing = std::mem::take(&mut place.closing);
+        let slots = place.slots.iter_mut().enumerate();
+        let at = |slot| Place {
+            seat,
+            slot,
+            incarnation,
+        };
+        let had = slots
+            .filter_map(|(slot, item)| Some((at(slot), item.take()?)))
+            .collect();
         self.open -= 1;
-        places.incarnation = 0;
-        self.idle.retain(|&idle| idle != seat);
-        let slots = places.slots.iter_mut().enumerate();
-        slots
-            .filter_map(|(slot, item)| {
-                item.take().map(|item| {
-                    (
-                        Place {
-                            seat,
-                            slot,
-                            incarnation,
-                        },
-                        item,
-                    )
-                })
-            })
-            .collect()
+        self.closing -= usize::from(was_closing);
+        self.idle.retain(|idle| *idle != seat);
+        had
     }
 
     /// A request that was with a worker which died before it began: it is the next to run.
@@ -257,32 +304,33 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.waiting.push_front(item);
     }
 
-    /// A slot is free again. Ask [`Queue::next`] what its seat does now.
-    pub fn free(&mut self, place: Place) {
-        let Some(seat) = self.seats.get_mut(place.seat as usize) else {
+    /// A slot is free again. Ask [`Queue::next_change`] what becomes of its seat, and
+    /// [`Queue::next`] what it does now.
+    pub fn free(&mut self, at: Place) {
+        let Some(place) = self.seat_mut(at.seat) else {
             return;
         };
-        if seat.incarnation != place.incarnation || seat.slots[place.slot].take().is_none() {
+        if place.incarnation != at.incarnation || place.slots[at.slot].take().is_none() {
             return;
         }
-        if seat.taken() == 0 {
-            seat.rested = 0;
-            self.idle.push(place.seat);
+        if place.taken() == 0 {
+            place.rested = 0;
+            self.idle.push(at.seat);
         }
     }
 
     /// What a seat that may have room does next. Call it until it says [`Next::Rest`].
-    pub fn next(&mut self, seat: u32, depth: Depth) -> Next<T> {
-        let Some(places) = self.seats.get(seat as usize) else {
+    pub fn next(&mut self, seat: SeatId, depth: Depth) -> Next<T> {
+        let Some(place) = self.seat(seat) else {
             return Next::Rest;
         };
-        let taken = places.taken();
+        let taken = place.taken();
         let room = taken == 0 || taken < depth.when_busy.min(SLOTS_PER_SEAT);
-        if places.incarnation == 0 || !room {
+        if place.incarnation == 0 || !room || self.refuses(seat) {
             return Next::Rest;
         }
         if let Some(item) = self.waiting.pop_front() {
-            self.idle.retain(|&idle| idle != seat);
+            self.wake(seat);
             let place = self.put(seat, item.clone());
             return Next::Run(item, place);
         }
@@ -294,41 +342,39 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Requests of a seat that has more than one, for an idle seat to fetch one of. Which of
     /// them runs is the worker's to say, so the caller tries, the latest first.
-    fn find_second(&self, seat: u32) -> Next<T> {
-        let to = Place {
+    fn find_second(&self, seat: SeatId) -> Next<T> {
+        let seats = self.houses.iter().flat_map(|house| {
+            let seats = (0u32..).zip(&house.seats);
+            seats.map(|(number, place)| (house.generation, number, place))
+        });
+        let mut crowded = seats.filter(|(.., place)| place.incarnation != 0 && place.taken() > 1);
+        match crowded.next() {
+            None => Next::Rest,
+            Some((generation, number, place)) => Next::TakeBack {
+                from: place.all(SeatId { generation, number }),
+                to: self.first_slot(seat),
+            },
+        }
+    }
+
+    fn first_slot(&self, seat: SeatId) -> Place {
+        Place {
             seat,
             slot: 0,
-            incarnation: self.seats[seat as usize].incarnation,
-        };
-        let crowded = (0u32..)
-            .zip(&self.seats)
-            .find(|(_, places)| places.incarnation != 0 && places.taken() > 1);
-        match crowded {
-            None => Next::Rest,
-            Some((other, places)) => Next::TakeBack {
-                from: places.all(other),
-                to,
-            },
+            incarnation: self.incarnation(seat),
         }
     }
 
     /// A place at an idle seat, if there is one.
     pub fn idle_place(&self) -> Option<Place> {
-        let seat = *self.idle.last()?;
-        Some(Place {
-            seat,
-            slot: 0,
-            incarnation: self.seats[seat as usize].incarnation,
-        })
+        self.idle_seat().map(|seat| self.first_slot(seat))
     }
 
     /// A request was taken back from `from` and runs at `to`, which was idle.
     pub fn moved(&mut self, item: T, from: Place, to: Place) {
         self.free(from);
-        self.idle.retain(|&idle| idle != to.seat);
-        if let Some(seat) = self.seats.get_mut(to.seat as usize) {
-            seat.slots[to.slot] = Some(item);
-        }
+        self.wake(to.seat);
+        self.hold(to.seat, to.slot, item);
     }
 
     /// Forgets a request that waits. False when it does not wait (any more).
@@ -339,241 +385,31 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    fn put(&mut self, seat: u32, item: T) -> Place {
+    fn put(&mut self, seat: SeatId, item: T) -> Place {
         self.warm = seat;
-        let places = &mut self.seats[seat as usize];
-        let slot = places.free_slot().unwrap_or(0);
-        places.slots[slot] = Some(item);
+        let slot = self.seat(seat).and_then(Seat::free_slot).unwrap_or(0);
+        let incarnation = self.hold(seat, slot, item);
         Place {
             seat,
             slot,
-            incarnation: places.incarnation,
+            incarnation,
         }
+    }
+
+    /// Notes what a seat has got, and how much that is by now.
+    fn hold(&mut self, seat: SeatId, slot: usize, item: T) -> Incarnation {
+        let Some(place) = self.seat_mut(seat) else {
+            return 0;
+        };
+        place.slots[slot] = Some(item);
+        place.given += 1;
+        let (incarnation, is_worn) = (place.incarnation, place.given >= place.wears_at);
+        if is_worn {
+            self.wear_out(seat, incarnation, Wear::Requests);
+        }
+        incarnation
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const ONE: Depth = Depth {
-        before_waking: 1,
-        when_busy: 1,
-    };
-    const TWO: Depth = Depth {
-        before_waking: 1,
-        when_busy: 2,
-    };
-    const DEEP: Depth = Depth {
-        before_waking: 3,
-        when_busy: 4,
-    };
-
-    fn opened(seats: u32) -> Queue<u32> {
-        let mut queue = Queue::new(seats, 3);
-        for seat in 0..seats {
-            queue.open(seat, 1, Vec::new());
-        }
-        queue
-    }
-
-    fn place(seat: u32, slot: usize) -> Place {
-        Place {
-            seat,
-            slot,
-            incarnation: 1,
-        }
-    }
-
-    #[test]
-    fn the_most_recently_used_seat_is_taken_first() {
-        let mut queue = opened(3);
-        assert_eq!(queue.submit(1, ONE), Submitted::Placed(place(2, 0)));
-        assert_eq!(queue.submit(2, ONE), Submitted::Placed(place(1, 0)));
-        queue.free(place(2, 0));
-        assert_eq!(queue.submit(3, ONE), Submitted::Placed(place(2, 0)));
-    }
-
-    #[test]
-    fn requests_wait_in_order_and_the_queue_has_an_end() {
-        let mut queue = opened(1);
-        queue.submit(1, ONE);
-        for item in 2..=4 {
-            assert_eq!(queue.submit(item, ONE), Submitted::Waiting);
-        }
-        assert_eq!(queue.submit(5, ONE), Submitted::Full);
-        queue.free(place(0, 0));
-        assert_eq!(queue.next(0, ONE), Next::Run(2, place(0, 0)));
-        assert_eq!(queue.next(0, ONE), Next::Rest);
-    }
-
-    #[test]
-    fn short_scripts_use_the_second_slot_and_long_ones_do_not() {
-        let mut queue = opened(1);
-        queue.submit(1, TWO);
-        assert_eq!(queue.submit(2, ONE), Submitted::Waiting);
-        let mut queue = opened(1);
-        queue.submit(1, TWO);
-        assert_eq!(queue.submit(2, TWO), Submitted::Placed(place(0, 1)));
-    }
-
-    #[test]
-    fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
-        let mut queue = opened(2);
-        for slot in 0..3 {
-            assert_eq!(
-                queue.submit(slot as u32, DEEP),
-                Submitted::Placed(place(1, slot))
-            );
-        }
-        assert_eq!(queue.submit(3, DEEP), Submitted::Placed(place(0, 0)));
-        assert_eq!(queue.idle_place(), None);
-    }
-
-    #[test]
-    fn an_idle_seat_fetches_what_waits_behind_another() {
-        let mut queue = opened(2);
-        queue.submit(1, TWO);
-        queue.submit(2, TWO);
-        assert_eq!(queue.submit(3, TWO), Submitted::Placed(place(0, 1)));
-        queue.free(place(1, 0));
-        let to = place(1, 0);
-        let from = vec![(3, place(0, 1)), (2, place(0, 0))];
-        assert_eq!(queue.next(1, TWO), Next::TakeBack { from, to });
-        queue.moved(3, place(0, 1), to);
-        assert_eq!(queue.submit(4, ONE), Submitted::Waiting);
-    }
-
-    #[test]
-    fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
-        let mut queue = opened(1);
-        queue.submit(1, TWO);
-        queue.submit(2, TWO);
-        let left = queue.close(0, 1);
-        assert_eq!(left, vec![(place(0, 0), 1), (place(0, 1), 2)]);
-        assert_eq!(queue.submit(3, TWO), Submitted::Waiting);
-        queue.put_back(2);
-        queue.open(0, 2, Vec::new());
-        let reopened = Place {
-            seat: 0,
-            slot: 0,
-            incarnation: 2,
-        };
-        assert_eq!(queue.next(0, ONE), Next::Run(2, reopened));
-    }
-
-    #[derive(Debug, Clone)]
-    enum Step {
-        Submit { depth: Depth },
-        Finish { nth: usize },
-        Die { seat: u32 },
-        Cancel { nth: usize },
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            4 => prop_oneof![Just(ONE), Just(TWO), Just(DEEP)].prop_map(|depth| Step::Submit { depth }),
-            4 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
-            1 => (0u32..3).prop_map(|seat| Step::Die { seat }),
-            1 => any::<usize>().prop_map(|nth| Step::Cancel { nth }),
-        ]
-    }
-
-    /// The driver's part, without clock or memory: whatever is placed has begun only if it is
-    /// the older of its seat's two.
-    struct World {
-        queue: Queue<u32>,
-        placed: Vec<(u32, Place)>,
-        incarnations: Vec<u32>,
-        waiting: usize,
-    }
-
-    impl World {
-        fn settle(&mut self, seat: u32) {
-            loop {
-                match self.queue.next(seat, ONE) {
-                    Next::Run(item, place) => {
-                        self.waiting -= 1;
-                        self.placed.push((item, place));
-                    }
-                    Next::TakeBack { from, to } => {
-                        let begun = self.placed.iter().find(|(_, at)| at.seat == from[0].1.seat);
-                        let begun = begun.map(|(item, _)| *item);
-                        let waits = from.into_iter().find(|(item, _)| Some(*item) != begun);
-                        let (item, from) = waits.expect("a seat with two");
-                        self.queue.moved(item, from, to);
-                        self.placed.retain(|(other, _)| *other != item);
-                        self.placed.push((item, to));
-                    }
-                    Next::Rest => return,
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn every_request_is_in_one_place_and_no_slot_holds_two(
-            steps in proptest::collection::vec(step(), 1..200),
-        ) {
-            let mut world = World {
-                queue: opened(3),
-                placed: Vec::new(),
-                incarnations: vec![1; 3],
-                waiting: 0,
-            };
-            let mut next_item = 0;
-            for step in steps {
-                match step {
-                    Step::Submit { depth } => {
-                        next_item += 1;
-                        match world.queue.submit(next_item, depth) {
-                            Submitted::Placed(place) => world.placed.push((next_item, place)),
-                            Submitted::Waiting => world.waiting += 1,
-                            Submitted::Full => prop_assert!(world.waiting >= 3),
-                        }
-                    }
-                    Step::Finish { nth } if !world.placed.is_empty() => {
-                        let (_, place) = world.placed.remove(nth % world.placed.len());
-                        world.queue.free(place);
-                        world.settle(place.seat);
-                    }
-                    Step::Die { seat } => {
-                        let old = world.incarnations[seat as usize];
-                        let left = world.queue.close(seat, old);
-                        world.placed.retain(|(_, place)| place.seat != seat);
-                        for (_, item) in left.iter().skip(1).rev() {
-                            world.queue.put_back(*item);
-                            world.waiting += 1;
-                        }
-                        world.incarnations[seat as usize] += 1;
-                        world.queue.open(seat, old + 1, Vec::new());
-                        while let (Some(idle), 1..) = (world.queue.idle_seat(), world.waiting) {
-                            world.settle(idle);
-                        }
-                    }
-                    Step::Cancel { nth } if next_item > 0 => {
-                        let item = nth as u32 % next_item + 1;
-                        if world.queue.cancel(&item) {
-                            world.waiting -= 1;
-                        }
-                    }
-                    _ => {}
-                }
-                prop_assert_eq!(world.queue.waiting(), world.waiting);
-                let mut places: Vec<_> =
-                    world.placed.iter().map(|(_, place)| (place.seat, place.slot)).collect();
-                places.sort_unstable();
-                places.dedup();
-                prop_assert_eq!(places.len(), world.placed.len());
-                let mut items: Vec<_> = world.placed.iter().map(|(item, _)| *item).collect();
-                items.sort_unstable();
-                items.dedup();
-                prop_assert_eq!(items.len(), world.placed.len());
-                let idle = 3 - world.queue.busy();
-                prop_assert!(idle == 0 || world.queue.waiting() == 0, "a seat idles, a request waits");
-            }
-        }
-    }
-}
+mod tests;

@@ -55,7 +55,7 @@ pub fn page(backend: &Backend, head: &Head) -> Option<Page> {
     let Backend::Pool(pool) = backend else {
         return None;
     };
-    let settings = &pool.settings;
+    let settings = pool.settings();
     let is = |path: &Option<String>| path.as_deref() == Some(head.path());
     if is(&settings.ping_path) {
         return Some(Page {

@@ -1,0 +1,155 @@
+//! Clients: accepting them, and one's requests one after the other.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+
+use crate::connection::{Connection, NoHead};
+use crate::orders::readable;
+use crate::pool::local::Paced;
+use crate::request::{self, After};
+use crate::shared::{Shared, Thread};
+
+/// How long accepting pauses when there is no descriptor left, or no room for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// Connections accepted before the thread looks after those it has.
+const ACCEPT_BATCH: usize = 64;
+/// How long a connection without a request stays once another front takes the clients.
+const HAND_OVER_IDLE: Duration = Duration::from_secs(5);
+
+/// Accepts clients until the front takes no more, or `ended` says that this socket is not needed
+/// any more. Clients that the kernel has let in by then are served.
+pub async fn accept(listener: OwnedFd, thread: Arc<Thread>, mut ended: oneshot::Receiver<()>) {
+    let listener = match readable(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!("a listening socket cannot be used: {error}"),
+    };
+    let shared = &thread.shared;
+    let full = shared.takes_no_more();
+    tokio::pin!(full);
+    let mut last = false;
+    loop {
+        while shared.is_full() {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+        if accept_some(&listener, &thread).await {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        if last {
+            return;
+        }
+        tokio::select! {
+            biased;
+            ready = listener.readable() => match ready {
+                Ok(mut ready) => ready.clear_ready(),
+                Err(error) => return tracing::error!("a listening socket has failed: {error}"),
+            },
+            _ = &mut ended => last = true,
+            () = &mut full => last = true,
+        }
+    }
+}
+
+/// Accepts a batch of connections. True when there may be more.
+async fn accept_some(listener: &AsyncFd<OwnedFd>, thread: &Arc<Thread>) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    for _ in 0..ACCEPT_BATCH {
+        match rustix::net::acceptfrom_with(listener, flags) {
+            Ok((socket, peer)) => {
+                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                let peer = peer.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+                thread.count_in();
+                let connection = Connection::new(socket, peer);
+                tokio::spawn(Paced::new(converse(connection, thread.clone())));
+            }
+            Err(Errno::AGAIN) => return false,
+            Err(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => {}
+            Err(error) => {
+                tracing::warn!("no connection can be accepted for a moment: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                return true;
+            }
+        }
+    }
+    true
+}
+
+/// Counts a connection for as long as it lives.
+struct Counted(Arc<Thread>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.count_out();
+    }
+}
+
+/// One client's requests, one after the other.
+async fn converse(mut connection: Connection, thread: Arc<Thread>) {
+    let counted = Counted(thread);
+    let thread = &counted.0;
+    let limits = maitred_http1::Limits::default();
+    let mut leaves = Box::pin(idle_is_over(&thread.shared));
+    let mut is_over = false;
+    loop {
+        let head = tokio::select! {
+            biased;
+            head = connection.next_head(&limits) => head,
+            () = &mut leaves, if !is_over => {
+                // Who has sent part of a request gets its answer, unless the front ends.
+                is_over = true;
+                if thread.shared.is_draining() || connection.input().is_empty() {
+                    return;
+                }
+                continue;
+            }
+        };
+        match head {
+            Ok(mut head) => {
+                let client_stays = head.keep_alive;
+                head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
+                let served = Box::pin(request::serve(&mut connection, &head, thread));
+                match served.await {
+                    After::Keep => {}
+                    // A client that said it would close sends nothing more.
+                    After::Close if !client_stays && connection.input().is_empty() => return,
+                    After::Close | After::Linger => return connection.linger().await,
+                }
+            }
+            Err(NoHead::Closed) => return,
+            Err(NoHead::TooSlow) => {
+                let answer = request::bare(408, "The request's head came too slowly.");
+                return send_away(connection, thread, 408, &answer).await;
+            }
+            Err(NoHead::Refused(refusal)) => {
+                tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
+                let answer = request::bare(refusal.status(), refusal.reason());
+                return send_away(connection, thread, refusal.status(), &answer).await;
+            }
+        }
+    }
+}
+
+/// Answers what is no request, and is done with the client.
+async fn send_away(mut connection: Connection, thread: &Thread, status: u16, answer: &[u8]) {
+    let _ = connection.send(answer).await;
+    if let Some(log) = &thread.shared.access_log {
+        log.write_refused(connection.peer.ip(), status, connection.sent());
+    }
+    connection.linger().await;
+}
+
+/// Returns when a connection without a request is to be closed.
+async fn idle_is_over(shared: &Shared) {
+    shared.takes_no_more().await;
+    tokio::select! {
+        () = shared.drains() => {}
+        () = tokio::time::sleep(HAND_OVER_IDLE) => {}
+    }
+}

@@ -1,0 +1,306 @@
+//! The supervisor's orders while clients are served: one task hears them, and each thread follows
+//! its part of them.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use maitred_config::Config;
+use maitred_control::{FromFront, Generation as Number, Heard, ToFront};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::accept::accept;
+use crate::pool::generation::Generation;
+use crate::pool::queue::SeatId;
+use crate::pool::{Pool, growth, local};
+use crate::shared::{Shared, Thread};
+
+/// Orders that a thread has not come to yet, before whoever gives them waits.
+const ORDERS_AHEAD: usize = 64;
+
+/// What one thread is to do.
+pub enum ThreadOrder {
+    /// Listen to a generation's workers.
+    Add(Arc<Generation>),
+    /// Nothing is left of a generation.
+    Remove(Number),
+    /// Accept clients.
+    Listen {
+        /// The address, for [`ThreadOrder::Unlisten`].
+        address: String,
+        /// The socket.
+        socket: OwnedFd,
+    },
+    /// Accept no more clients at an address.
+    Unlisten(String),
+    /// Open all that a new configuration needs, and say whether that went well.
+    Prepare(Arc<Config>, oneshot::Sender<Result<(), String>>),
+    /// Use what was prepared.
+    Switch(oneshot::Sender<()>),
+    /// Forget what was prepared.
+    Discard,
+}
+
+/// The way to give a thread orders, and its end of it.
+pub fn channel() -> (mpsc::Sender<ThreadOrder>, mpsc::Receiver<ThreadOrder>) {
+    mpsc::channel(ORDERS_AHEAD)
+}
+
+/// A descriptor to wait on. tokio's newer constructors are unsafe for the sake of types that may
+/// change their descriptor; an `OwnedFd` cannot.
+#[allow(deprecated)]
+pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd, Interest::READABLE)
+}
+
+/// Being woken is all that a worker's event is for: the hooks of the thread do the rest. The
+/// event is edge-triggered, so its counter need not be read.
+async fn listen_to(event: OwnedFd) {
+    let Ok(event) = readable(event) else {
+        tracing::error!("a worker's event cannot be waited for");
+        return;
+    };
+    while let Ok(mut ready) = event.readable().await {
+        ready.clear_ready();
+    }
+}
+
+/// Follows the orders of one thread, for as long as it serves.
+pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<Thread>) {
+    let mut follower = Follower {
+        thread,
+        events: HashMap::new(),
+        listeners: HashMap::new(),
+    };
+    while let Some(order) = orders.recv().await {
+        follower.follow(order);
+    }
+}
+
+/// What one thread has begun and may have to end.
+struct Follower {
+    thread: Arc<Thread>,
+    /// The tasks that wait for the workers of each generation.
+    events: HashMap<Number, AbortHandle>,
+    /// What ends the accepting at each address.
+    listeners: HashMap<String, oneshot::Sender<()>>,
+}
+
+impl Follower {
+    fn follow(&mut self, order: ThreadOrder) {
+        match order {
+            ThreadOrder::Add(generation) => self.add(generation),
+            ThreadOrder::Remove(number) => {
+                local::remove(number);
+                if let Some(task) = self.events.remove(&number) {
+                    task.abort();
+                }
+            }
+            ThreadOrder::Listen { address, socket } => {
+                let (end, ended) = oneshot::channel();
+                tokio::spawn(accept(socket, self.thread.clone(), ended));
+                self.listeners.insert(address, end);
+            }
+            ThreadOrder::Unlisten(address) => {
+                if let Some(end) = self.listeners.remove(&address) {
+                    let _ = end.send(());
+                }
+            }
+            ThreadOrder::Prepare(config, answer) => {
+                let _ = answer.send(self.thread.prepare(&config));
+            }
+            ThreadOrder::Switch(done) => {
+                self.thread.switch();
+                let _ = done.send(());
+            }
+            ThreadOrder::Discard => self.thread.discard(),
+        }
+    }
+
+    fn add(&mut self, generation: Arc<Generation>) {
+        let (number, event) = (generation.number, generation.event(self.thread.number));
+        match event.map(|event| event.try_clone()) {
+            Some(Ok(event)) => {
+                let task = tokio::spawn(listen_to(event));
+                self.events.insert(number, task.abort_handle());
+            }
+            Some(Err(error)) => {
+                let pool = &generation.settings.name;
+                tracing::error!("pool {pool}: its workers cannot be listened to: {error}");
+            }
+            None => {}
+        }
+        local::add(generation);
+    }
+}
+
+/// Whoever hears the supervisor.
+pub struct Hearer {
+    shared: Arc<Shared>,
+    epoch: u32,
+    threads: Vec<mpsc::Sender<ThreadOrder>>,
+}
+
+impl Hearer {
+    /// One who tells `threads` what they have to do.
+    pub fn new(shared: Arc<Shared>, epoch: u32, threads: Vec<mpsc::Sender<ThreadOrder>>) -> Hearer {
+        Hearer {
+            shared,
+            epoch,
+            threads,
+        }
+    }
+
+    /// Follows orders until there are no more, those that came early first.
+    pub async fn run(self, early: Vec<(ToFront, Vec<OwnedFd>)>) {
+        for (order, fds) in early {
+            self.follow(order, fds).await;
+        }
+        let shared = &self.shared;
+        shared.supervisor.report(&FromFront::Listening);
+        let Ok(channel) = shared.supervisor.channel().as_fd().try_clone_to_owned() else {
+            return;
+        };
+        let Ok(channel) = readable(channel) else {
+            return;
+        };
+        loop {
+            match shared.supervisor.order(false) {
+                Ok(Heard::Message(order, fds)) => self.follow(order, fds).await,
+                Ok(Heard::Nothing) => match channel.readable().await {
+                    Ok(mut ready) => ready.clear_ready(),
+                    Err(_) => return,
+                },
+                Ok(Heard::Closed) => return shared.drain(),
+                Err(error) => tracing::error!("an order cannot be understood: {error}"),
+            }
+        }
+    }
+
+    async fn follow(&self, order: ToFront, mut fds: Vec<OwnedFd>) {
+        let shared = &self.shared;
+        match order {
+            ToFront::Drain => shared.drain(),
+            ToFront::HandOver => shared.hand_over(),
+            ToFront::Listen { thread, address } => {
+                if let (Some(thread), Some(socket)) = (self.threads.get(thread as usize), fds.pop())
+                {
+                    let _ = thread.send(ThreadOrder::Listen { address, socket }).await;
+                }
+            }
+            ToFront::Unlisten { address } => {
+                self.tell_all(|| ThreadOrder::Unlisten(address.clone()))
+                    .await;
+            }
+            ToFront::OpenPool { generation } => self.open_pool(generation, fds).await,
+            ToFront::Replace { new } => {
+                if let Some(pool) = shared.pools.of(new) {
+                    pool.replace(new);
+                }
+            }
+            ToFront::ClosePool { generation } => {
+                if let Some(pool) = shared.pools.of(generation) {
+                    pool.leave(generation);
+                }
+            }
+            ToFront::ForgetPool { generation } => {
+                shared.pools.forget(generation);
+                self.tell_all(|| ThreadOrder::Remove(generation)).await;
+            }
+            ToFront::OpenSeat {
+                generation,
+                seat: number,
+                incarnation,
+                pid,
+            } => {
+                let seat = SeatId { generation, number };
+                if let (Some(pool), Some(pidfd)) = (shared.pools.of(generation), fds.pop()) {
+                    tokio::spawn(watch_seat(pool, seat, incarnation, pid, pidfd));
+                }
+            }
+            ToFront::Reconfigure => {
+                let refused = self.reconfigure(fds.pop()).await.err();
+                shared
+                    .supervisor
+                    .report(&FromFront::Reconfigured { refused });
+            }
+            other @ (ToFront::Configure { .. } | ToFront::Begin) => {
+                tracing::error!("an order came too late: {other:?}");
+            }
+        }
+    }
+
+    async fn tell_all(&self, order: impl Fn() -> ThreadOrder) {
+        for thread in &self.threads {
+            // A thread that hears no more has ended, and the front is about to.
+            let _ = thread.send(order()).await;
+        }
+    }
+
+    async fn open_pool(&self, number: Number, fds: Vec<OwnedFd>) {
+        let opened = Generation::open(number, fds, self.epoch, self.threads.len());
+        match opened {
+            Ok(generation) => {
+                let generation = self.shared.pools.add(generation);
+                self.tell_all(|| ThreadOrder::Add(generation.clone())).await;
+            }
+            Err(why) => tracing::error!("generation {number} is not served: {why}"),
+        }
+    }
+
+    /// All threads use the new configuration, or none.
+    async fn reconfigure(&self, file: Option<OwnedFd>) -> Result<(), String> {
+        let file = file.ok_or("no configuration came")?;
+        let config: Config = serde_json::from_reader(std::fs::File::from(file))
+            .map_err(|error| format!("the configuration cannot be read: {error}"))?;
+        let config = Arc::new(config);
+        let prepared = self.prepare(&config).await;
+        match prepared {
+            Ok(()) => {
+                for thread in &self.threads {
+                    let (done, is_done) = oneshot::channel();
+                    let _ = thread.send(ThreadOrder::Switch(done)).await;
+                    let _ = is_done.await;
+                }
+            }
+            Err(_) => self.tell_all(|| ThreadOrder::Discard).await,
+        }
+        self.shared.pools.sweep();
+        prepared
+    }
+
+    async fn prepare(&self, config: &Arc<Config>) -> Result<(), String> {
+        for thread in &self.threads {
+            let (answer, answered) = oneshot::channel();
+            let _ = thread
+                .send(ThreadOrder::Prepare(config.clone(), answer))
+                .await;
+            answered
+                .await
+                .map_err(|_| "a thread of the front has ended")??;
+        }
+        Ok(())
+    }
+}
+
+/// Looks after a pool that has just come.
+pub fn look_after(pool: &Arc<Pool>) {
+    tokio::spawn(growth::tend(Arc::downgrade(pool)));
+}
+
+/// Opens a seat for the life of its worker.
+async fn watch_seat(pool: Arc<Pool>, seat: SeatId, incarnation: u32, pid: i32, pidfd: OwnedFd) {
+    match readable(pidfd) {
+        Ok(pidfd) => {
+            pool.seat_opened(seat, incarnation);
+            let _ = pidfd.readable().await;
+            pool.seat_died(seat, incarnation);
+        }
+        Err(error) => tracing::error!("a worker cannot be watched and gets no work: {error}"),
+    }
+    pool.forget_pid(seat, pid);
+}

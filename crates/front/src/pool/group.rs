@@ -1,0 +1,336 @@
+//! A pool through its generations: they come, take each other's place, and go, while its queue
+//! stays the one it is.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, MutexGuard};
+
+use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
+
+use super::Pool;
+use super::exchange::{Exchange, Left};
+use super::generation::Generation;
+use super::growth::Growth;
+use super::queue::{Place, Queue, SeatId};
+use super::turnover::Change;
+use crate::clock;
+
+/// What a pool's lock guards.
+#[derive(Debug)]
+pub struct Inner {
+    /// Who waits for whom.
+    pub queue: Queue<Arc<Exchange>>,
+    /// The generations, in the order they came.
+    pub generations: Vec<Arc<Generation>>,
+    /// How the pool grows and shrinks.
+    pub growth: Growth,
+    /// Reports that the supervisor has not taken, one for each seat at most.
+    pub unsaid: Vec<FromFront>,
+}
+
+impl Inner {
+    /// Nothing.
+    pub fn new() -> Inner {
+        Inner {
+            queue: Queue::new(),
+            generations: Vec::new(),
+            growth: Growth::none(),
+            unsaid: Vec::new(),
+        }
+    }
+
+    /// The generation of this number.
+    pub fn generation(&self, number: Number) -> Option<&Arc<Generation>> {
+        let mut all = self.generations.iter().rev();
+        all.find(|generation| generation.number == number)
+    }
+
+    /// The generation whose board holds the pool's figures: the one that gets the requests, or
+    /// the last that did.
+    pub fn newest(&self) -> Option<&Arc<Generation>> {
+        let current = self.generation(self.queue.current());
+        current.or_else(|| self.generations.last())
+    }
+
+    /// Writes what there is now to every generation's board: their scripts read their own.
+    pub fn show_figures(&self) {
+        let (queued, active) = (self.queue.waiting() as u32, self.queue.busy() as u32);
+        for generation in &self.generations {
+            let board = generation.link().board();
+            board.queued.store(queued, Ordering::Relaxed);
+            board.active.store(active, Ordering::Relaxed);
+            raise(&board.max_queued, queued);
+            raise(&board.max_active, active);
+        }
+    }
+
+    /// A worker is through with a request.
+    pub fn count_accepted(&self) {
+        if let Some(newest) = self.newest() {
+            let accepted = &newest.link().board().accepted;
+            accepted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A request found all workers busy that there may be.
+    pub fn count_limit_reached(&self) {
+        if let Some(newest) = self.newest() {
+            let reached = &newest.link().board().max_children_reached;
+            reached.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A worker has grown as large as it may.
+    pub fn outgrown(&mut self, place: Place) {
+        self.queue
+            .wear_out(place.seat, place.incarnation, Wear::Memory);
+    }
+}
+
+impl Generation {
+    /// Whether a worker says that it has more memory of its own than `max_private_memory`.
+    pub(super) fn outgrown(&self, seat: u32) -> bool {
+        let limit = self.settings.max_private_memory;
+        limit > 0 && {
+            let board = self.link().seat_board(seat);
+            board.private_bytes.load(Ordering::Relaxed) > limit
+        }
+    }
+}
+
+impl Pool {
+    /// A generation comes. It gets no request before [`Pool::replace`].
+    pub fn add(&self, generation: Generation) -> Arc<Generation> {
+        let generation = Arc::new(generation.with_interest(self.interest.clone()));
+        let mut inner = self.lock();
+        inner.queue.add(
+            generation.number,
+            generation.link().seats(),
+            generation.settings.max_requests,
+        );
+        inner.generations.push(generation.clone());
+        generation
+    }
+
+    /// From now on the pool's requests go to generation `new`; those before it leave.
+    pub fn replace(self: &Arc<Pool>, new: Number) {
+        let mut inner = self.lock();
+        let Some(generation) = inner.generation(new).cloned() else {
+            return;
+        };
+        let settings = &generation.settings;
+        let before = inner.newest().cloned();
+        let limit = settings.request_queue_length as usize;
+        inner.queue.replace(new, generation.max_open(), limit);
+        inner.growth = Growth::of(settings, generation.max_open());
+        go_on_counting(&generation, before.as_deref());
+        self.settings.store(settings.clone());
+        self.settle_all(inner);
+    }
+
+    /// A generation leaves and nothing takes its place.
+    pub fn leave(self: &Arc<Pool>, number: Number) {
+        let mut inner = self.lock();
+        inner.queue.leave(number);
+        self.settle_all(inner);
+    }
+
+    /// Nothing is left of a generation. What it should still have had goes to others.
+    pub fn forget(self: &Arc<Pool>, number: Number) {
+        let mut inner = self.lock();
+        let had = inner.queue.remove(number);
+        self.recover(&mut inner, had);
+        inner
+            .generations
+            .retain(|generation| generation.number != number);
+        self.settle_all(inner);
+    }
+
+    /// From now on only `keep` workers stay that have nothing to do.
+    pub fn keep_only(self: &Arc<Pool>, keep: usize) {
+        let mut inner = self.lock();
+        inner.queue.keep_only(keep);
+        self.settle_all(inner);
+    }
+
+    /// Whether the pool has no generation, and nobody waits for one.
+    pub fn is_void(&self) -> bool {
+        self.lock().queue.is_void()
+    }
+
+    /// A worker sits in a seat. What an earlier front left there is waited for and thrown away.
+    pub fn seat_opened(self: &Arc<Pool>, seat: SeatId, incarnation: Incarnation) {
+        let Some(generation) = self.lock().generation(seat.generation).cloned() else {
+            return;
+        };
+        if seat.number >= generation.link().seats() {
+            return;
+        }
+        // The news of a successor can be quicker than that of a death.
+        let predecessor = self.lock().queue.incarnation(seat);
+        if predecessor != 0 {
+            self.seat_died(seat, predecessor);
+        }
+        let left = generation.link().adopt(seat.number, incarnation, 0);
+        let left: Vec<_> = left
+            .into_iter()
+            .map(|lent| (lent.slot(), Exchange::orphan(self, &generation, lent)))
+            .collect();
+        for (_, exchange) in &left {
+            self.take_interest(exchange);
+            self.inboxes[0].put(exchange.clone());
+            crate::source::watch_left(exchange.clone());
+        }
+        let mut inner = self.lock();
+        inner.queue.arrive(seat, incarnation, left);
+        self.settle(inner, seat);
+        self.stirred.notify_one();
+    }
+
+    /// The worker with this pid sits nowhere any more, and is not in the figures either.
+    pub fn forget_pid(&self, seat: SeatId, pid: i32) {
+        let Some(generation) = self.lock().generation(seat.generation).cloned() else {
+            return;
+        };
+        if let (true, Ok(pid)) = (seat.number < generation.link().seats(), u32::try_from(pid)) {
+            let shown = &generation.link().seat_board(seat.number).pid;
+            // A successor may have written its own by now.
+            let _ = shown.compare_exchange(pid, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// A seat's worker is dead: what it had not begun goes to others, the rest has failed.
+    pub fn seat_died(self: &Arc<Pool>, seat: SeatId, incarnation: Incarnation) {
+        let mut inner = self.lock();
+        if !inner.queue.forget_pending(seat, incarnation) {
+            let had = inner.queue.close(seat, incarnation);
+            self.recover(&mut inner, had);
+        }
+        self.settle_all(inner);
+    }
+
+    /// What a worker had that is no more goes to others if it had not begun.
+    fn recover(&self, inner: &mut Inner, had: Vec<(Place, Arc<Exchange>)>) {
+        for (place, exchange) in had.into_iter().rev() {
+            match exchange.worker_died() {
+                Left::Unbegun => {
+                    inner.queue.put_back(exchange);
+                    continue;
+                }
+                Left::Cut => self.report_death(inner, place),
+                Left::Over => {}
+            }
+            self.lose_interest(&exchange);
+        }
+    }
+
+    /// Tells the supervisor, which sees only a signal or an exit code, what the worker was at.
+    fn report_death(&self, inner: &Inner, place: Place) {
+        let SeatId { generation, number } = place.seat;
+        let Some(script) = inner.generation(generation) else {
+            return;
+        };
+        self.supervisor.report(&FromFront::ScriptDied {
+            generation,
+            seat: number,
+            incarnation: place.incarnation,
+            script: script.script_in(number),
+        });
+    }
+
+    /// Lets seats change hands, and gives work to every seat that has none.
+    fn settle_all<'p>(self: &'p Arc<Pool>, mut inner: MutexGuard<'p, Inner>) {
+        self.turn_over(&mut inner);
+        for exchange in inner.queue.abandon() {
+            exchange.abandon();
+            self.lose_interest(&exchange);
+        }
+        self.show_figures(&mut inner);
+        while let (Some(idle), 1..) = (inner.queue.idle_seat(), inner.queue.waiting()) {
+            self.settle(inner, idle);
+            inner = self.lock();
+        }
+        drop(inner);
+        self.stirred.notify_one();
+    }
+
+    /// Does what the queue says about seats that change hands.
+    pub(super) fn turn_over(&self, inner: &mut Inner) {
+        while let Some(change) = inner.queue.next_change() {
+            match change {
+                Change::Retire(seat, incarnation) => self.retired(inner, seat, incarnation),
+                Change::Open(seat) => {
+                    if self.fill(inner, seat)
+                        && let Some(generation) = inner.generation(seat.generation)
+                    {
+                        generation.link().wake(seat.number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells the supervisor that a worker is to end.
+    pub(super) fn retired(&self, inner: &mut Inner, seat: SeatId, incarnation: Incarnation) {
+        let report = FromFront::SeatRetired {
+            generation: seat.generation,
+            seat: seat.number,
+            incarnation,
+        };
+        self.say(inner, report);
+    }
+
+    pub(super) fn report_worn(&self, inner: &mut Inner) {
+        while let Some((seat, incarnation, why)) = inner.queue.next_worn() {
+            let report = FromFront::SeatWorn {
+                generation: seat.generation,
+                seat: seat.number,
+                incarnation,
+                why,
+            };
+            self.say(inner, report);
+        }
+    }
+
+    /// Says what must not be lost: what the supervisor does not take now is said later.
+    fn say(&self, inner: &mut Inner, report: FromFront) {
+        if !self.supervisor.report(&report) {
+            inner.unsaid.push(report);
+            self.stirred.notify_one();
+        }
+    }
+
+    /// Says once more what the supervisor has not taken.
+    pub(super) fn say_again(&self, inner: &mut Inner) {
+        inner
+            .unsaid
+            .retain(|report| !self.supervisor.report(report));
+    }
+}
+
+/// A generation's board goes on where that of the one before has stopped.
+fn go_on_counting(generation: &Generation, before: Option<&Generation>) {
+    let board = generation.link().board();
+    let limit = generation.settings.request_queue_length;
+    board.queue_limit.store(limit, Ordering::Relaxed);
+    if let Some(before) = before.filter(|before| before.number != generation.number) {
+        let before = before.link().board();
+        let accepted = before.accepted.load(Ordering::Relaxed);
+        board.accepted.fetch_max(accepted, Ordering::Relaxed);
+        raise(&board.max_queued, before.max_queued.load(Ordering::Relaxed));
+        raise(&board.max_active, before.max_active.load(Ordering::Relaxed));
+        let reached = before.max_children_reached.load(Ordering::Relaxed);
+        raise(&board.max_children_reached, reached);
+        let opened = before.opened_at.load(Ordering::Relaxed);
+        board.opened_at.store(opened, Ordering::Relaxed);
+    }
+    if board.opened_at.load(Ordering::Relaxed) == 0 {
+        let now = clock::since_1970().as_secs();
+        board.opened_at.store(now, Ordering::Relaxed);
+    }
+}
+
+fn raise(mark: &AtomicU32, to: u32) {
+    if mark.load(Ordering::Relaxed) < to {
+        mark.store(to, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,234 @@
+//! The queue of one generation. `turnover.rs` has the tests of several.
+
+use super::*;
+use proptest::prelude::*;
+
+const ONE: Depth = Depth {
+    before_waking: 1,
+    when_busy: 1,
+};
+const TWO: Depth = Depth {
+    before_waking: 1,
+    when_busy: 2,
+};
+const DEEP: Depth = Depth {
+    before_waking: 3,
+    when_busy: 4,
+};
+
+fn seat(number: u32) -> SeatId {
+    SeatId {
+        generation: 1,
+        number,
+    }
+}
+
+fn opened(seats: u32) -> Queue<u32> {
+    let mut queue = Queue::new();
+    queue.add(1, seats, 0);
+    queue.replace(1, seats as usize, 3);
+    for number in 0..seats {
+        queue.arrive(seat(number), 1, Vec::new());
+    }
+    queue
+}
+
+fn place(number: u32, slot: usize) -> Place {
+    Place {
+        seat: seat(number),
+        slot,
+        incarnation: 1,
+    }
+}
+
+#[test]
+fn the_most_recently_used_seat_is_taken_first() {
+    let mut queue = opened(3);
+    assert_eq!(queue.submit(1, ONE), Submitted::Placed(place(2, 0)));
+    assert_eq!(queue.submit(2, ONE), Submitted::Placed(place(1, 0)));
+    queue.free(place(2, 0));
+    assert_eq!(queue.submit(3, ONE), Submitted::Placed(place(2, 0)));
+}
+
+#[test]
+fn requests_wait_in_order_and_the_queue_has_an_end() {
+    let mut queue = opened(1);
+    queue.submit(1, ONE);
+    for item in 2..=4 {
+        assert_eq!(queue.submit(item, ONE), Submitted::Waiting);
+    }
+    assert_eq!(queue.submit(5, ONE), Submitted::Full);
+    queue.free(place(0, 0));
+    assert_eq!(queue.next(seat(0), ONE), Next::Run(2, place(0, 0)));
+    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
+}
+
+#[test]
+fn short_scripts_use_the_second_slot_and_long_ones_do_not() {
+    let mut queue = opened(1);
+    queue.submit(1, TWO);
+    assert_eq!(queue.submit(2, ONE), Submitted::Waiting);
+    let mut queue = opened(1);
+    queue.submit(1, TWO);
+    assert_eq!(queue.submit(2, TWO), Submitted::Placed(place(0, 1)));
+}
+
+#[test]
+fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
+    let mut queue = opened(2);
+    for slot in 0..3 {
+        assert_eq!(
+            queue.submit(slot as u32, DEEP),
+            Submitted::Placed(place(1, slot))
+        );
+    }
+    assert_eq!(queue.submit(3, DEEP), Submitted::Placed(place(0, 0)));
+    assert_eq!(queue.idle_place(), None);
+}
+
+#[test]
+fn an_idle_seat_fetches_what_waits_behind_another() {
+    let mut queue = opened(2);
+    queue.submit(1, TWO);
+    queue.submit(2, TWO);
+    assert_eq!(queue.submit(3, TWO), Submitted::Placed(place(0, 1)));
+    queue.free(place(1, 0));
+    let to = place(1, 0);
+    let from = vec![(3, place(0, 1)), (2, place(0, 0))];
+    assert_eq!(queue.next(seat(1), TWO), Next::TakeBack { from, to });
+    queue.moved(3, place(0, 1), to);
+    assert_eq!(queue.submit(4, ONE), Submitted::Waiting);
+}
+
+#[test]
+fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
+    let mut queue = opened(1);
+    queue.submit(1, TWO);
+    queue.submit(2, TWO);
+    let left = queue.close(seat(0), 1);
+    assert_eq!(left, vec![(place(0, 0), 1), (place(0, 1), 2)]);
+    assert_eq!(queue.submit(3, TWO), Submitted::Waiting);
+    queue.put_back(2);
+    queue.arrive(seat(0), 2, Vec::new());
+    let reopened = Place {
+        seat: seat(0),
+        slot: 0,
+        incarnation: 2,
+    };
+    assert_eq!(queue.next(seat(0), ONE), Next::Run(2, reopened));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Submit { depth: Depth },
+    Finish { nth: usize },
+    Die { seat: u32 },
+    Cancel { nth: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => prop_oneof![Just(ONE), Just(TWO), Just(DEEP)].prop_map(|depth| Step::Submit { depth }),
+        4 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
+        1 => (0u32..3).prop_map(|seat| Step::Die { seat }),
+        1 => any::<usize>().prop_map(|nth| Step::Cancel { nth }),
+    ]
+}
+
+/// The driver's part, without clock or memory: whatever is placed has begun only if it is
+/// the older of its seat's two.
+struct World {
+    queue: Queue<u32>,
+    placed: Vec<(u32, Place)>,
+    incarnations: Vec<u32>,
+    waiting: usize,
+}
+
+impl World {
+    fn settle(&mut self, seat: SeatId) {
+        loop {
+            match self.queue.next(seat, ONE) {
+                Next::Run(item, place) => {
+                    self.waiting -= 1;
+                    self.placed.push((item, place));
+                }
+                Next::TakeBack { from, to } => {
+                    let begun = self.placed.iter().find(|(_, at)| at.seat == from[0].1.seat);
+                    let begun = begun.map(|(item, _)| *item);
+                    let waits = from.into_iter().find(|(item, _)| Some(*item) != begun);
+                    let (item, from) = waits.expect("a seat with two");
+                    self.queue.moved(item, from, to);
+                    self.placed.retain(|(other, _)| *other != item);
+                    self.placed.push((item, to));
+                }
+                Next::Rest => return,
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_request_is_in_one_place_and_no_slot_holds_two(
+        steps in proptest::collection::vec(step(), 1..200),
+    ) {
+        let mut world = World {
+            queue: opened(3),
+            placed: Vec::new(),
+            incarnations: vec![1; 3],
+            waiting: 0,
+        };
+        let mut next_item = 0;
+        for step in steps {
+            match step {
+                Step::Submit { depth } => {
+                    next_item += 1;
+                    match world.queue.submit(next_item, depth) {
+                        Submitted::Placed(place) => world.placed.push((next_item, place)),
+                        Submitted::Waiting => world.waiting += 1,
+                        Submitted::Full => prop_assert!(world.waiting >= 3),
+                        Submitted::Nobody => prop_assert!(false, "there is a generation"),
+                    }
+                }
+                Step::Finish { nth } if !world.placed.is_empty() => {
+                    let (_, place) = world.placed.remove(nth % world.placed.len());
+                    world.queue.free(place);
+                    world.settle(place.seat);
+                }
+                Step::Die { seat: number } => {
+                    let old = world.incarnations[number as usize];
+                    let left = world.queue.close(seat(number), old);
+                    world.placed.retain(|(_, place)| place.seat != seat(number));
+                    for (_, item) in left.iter().skip(1).rev() {
+                        world.queue.put_back(*item);
+                        world.waiting += 1;
+                    }
+                    world.incarnations[number as usize] += 1;
+                    world.queue.arrive(seat(number), old + 1, Vec::new());
+                    while let (Some(idle), 1..) = (world.queue.idle_seat(), world.waiting) {
+                        world.settle(idle);
+                    }
+                }
+                Step::Cancel { nth } if next_item > 0 => {
+                    let item = nth as u32 % next_item + 1;
+                    if world.queue.cancel(&item) {
+                        world.waiting -= 1;
+                    }
+                }
+                _ => {}
+            }
+            prop_assert_eq!(world.queue.waiting(), world.waiting);
+            let mut places: Vec<_> =
+                world.placed.iter().map(|(_, place)| (place.seat, place.slot)).collect();
+            places.sort_unstable();
+            places.dedup();
+            prop_assert_eq!(places.len(), world.placed.len());
+            let mut items: Vec<_> = world.placed.iter().map(|(item, _)| *item).collect();
+            items.sort_unstable();
+            items.dedup();
+            prop_assert_eq!(items.len(), world.placed.len());
+            let idle = 3 - world.queue.busy();
+            prop_assert!(idle == 0 || world.queue.waiting() == 0, "a seat idles, a request waits");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! How seats change hands: from one generation of a pool to the next, from a worn worker to its
+//! replacement, and at the end to nobody. Part of the queue's state machine.
+//!
+//! All generations together never have more open seats than the newest's `max_children`. A worker
+//! that comes while there are as many is *pending*: it is ready and gets nothing. As soon as a
+//! worker that is to go has nothing to do, it goes and the pending one takes its place, in one
+//! step. Until then those who are to go serve as before, but take nothing into their spare slots.
+
+use maitred_control::{Generation, Incarnation, Wear};
+
+use super::queue::Queue;
+use super::seats::{House, Place, SeatId, Standing};
+
+/// A seat that changes hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// This worker gets nothing more, has nothing, and is to end.
+    Retire(SeatId, Incarnation),
+    /// This worker gets requests from now on. Ask [`Queue::next`] which.
+    Open(SeatId),
+}
+
+impl<T: Clone + PartialEq> Queue<T> {
+    /// A generation comes, and gets nothing yet.
+    pub fn add(&mut self, generation: Generation, seats: u32, max_requests: u64) {
+        self.houses
+            .push(House::new(generation, seats, max_requests));
+    }
+
+    /// From now on requests go to generation `new`, whose limits hold for all: at most `max_open`
+    /// seats, and `limit` requests that wait.
+    pub fn replace(&mut self, new: Generation, max_open: usize, limit: usize) {
+        if self.house(new).is_none() {
+            return;
+        }
+        for house in &mut self.houses {
+            // Numbers only grow: what comes later waits for its own turn.
+            if house.generation < new {
+                house.standing = Standing::Leaving;
+            } else if house.generation == new {
+                house.standing = Standing::Current;
+            }
+        }
+        (self.current, self.max_open, self.limit) = (new, max_open, limit);
+        self.given_up.extend(self.pending.drain(..));
+        for (seat, incarnation) in std::mem::take(&mut self.coming) {
+            if seat.generation == new {
+                self.pending.push_back((seat, incarnation));
+            } else if seat.generation < new {
+                self.given_up.push((seat, incarnation));
+            } else {
+                self.coming.push((seat, incarnation));
+            }
+        }
+    }
+
+    /// A generation leaves and nothing takes its place.
+    pub fn leave(&mut self, generation: Generation) {
+        let Some(house) = self.house_mut(generation) else {
+            return;
+        };
+        house.standing = Standing::Leaving;
+        let is_its = |seat: &SeatId| seat.generation == generation;
+        if self.current == generation {
+            self.current = 0;
+        }
+        let never_used = self.pending.iter().chain(&self.coming).copied();
+        self.given_up
+            .extend(never_used.filter(|(seat, _)| is_its(seat)));
+        self.pending.retain(|(seat, _)| !is_its(seat));
+        self.coming.retain(|(seat, _)| !is_its(seat));
+    }
+
+    /// Nothing is left of a generation: whatever its seats still had, in order.
+    pub fn remove(&mut self, generation: Generation) -> Vec<(Place, T)> {
+        let Some(house) = self.house(generation) else {
+            return Vec::new();
+        };
+        let seats = (0u32..).zip(&house.seats);
+        let open: Vec<_> = seats
+            .filter(|(_, place)| place.incarnation != 0)
+            .map(|(number, place)| (SeatId { generation, number }, place.incarnation))
+            .collect();
+        let closed = open.into_iter();
+        let had = closed
+            .flat_map(|(seat, incarnation)| self.close(seat, incarnation))
+            .collect();
+        if self.current == generation {
+            self.current = 0;
+        }
+        self.houses.retain(|house| house.generation != generation);
+        self.pending
+            .retain(|(seat, _)| seat.generation != generation);
+        self.coming
+            .retain(|(seat, _)| seat.generation != generation);
+        self.given_up
+            .retain(|(seat, _)| seat.generation != generation);
+        had
+    }
+
+    /// From now on no more than `keep` seats stay open without anything to do.
+    pub fn keep_only(&mut self, keep: usize) {
+        self.keep = Some(keep);
+    }
+
+    /// A worker sits in a seat and could get requests; `left` are slots in which it still has
+    /// something from before.
+    pub fn arrive(&mut self, seat: SeatId, incarnation: Incarnation, left: Vec<(usize, T)>) {
+        let Some(house) = self.house(seat.generation) else {
+            return;
+        };
+        if seat.number as usize >= house.seats.len() {
+            return;
+        }
+        let room = self.open < self.max_open;
+        match house.standing {
+            // It is busy already.
+            _ if !left.is_empty() => self.open(seat, incarnation, left),
+            Standing::Coming => self.coming.push((seat, incarnation)),
+            Standing::Current if room && self.pending.is_empty() => {
+                self.close_one_worn();
+                self.open(seat, incarnation, left);
+            }
+            Standing::Current => self.pending.push_back((seat, incarnation)),
+            Standing::Leaving if room && self.pending.is_empty() => {
+                self.open(seat, incarnation, left);
+            }
+            Standing::Leaving => self.given_up.push((seat, incarnation)),
+        }
+    }
+
+    /// A worker that has got nothing so far is dead. False when it is none of these.
+    pub fn forget_pending(&mut self, seat: SeatId, incarnation: Incarnation) -> bool {
+        let other = |waiting: &(SeatId, Incarnation)| *waiting != (seat, incarnation);
+        let count =
+            |queue: &Queue<T>| queue.pending.len() + queue.coming.len() + queue.given_up.len();
+        let before = count(self);
+        self.pending.retain(other);
+        self.coming.retain(other);
+        self.given_up.retain(other);
+        count(self) < before
+    }
+
+    fn open(&mut self, seat: SeatId, incarnation: Incarnation, left: Vec<(usize, T)>) {
+        let Some(house) = self.house_mut(seat.generation) else {
+            return;
+        };
+        let (before, is_idle) = (house.open, left.is_empty());
+        house.sit(seat.number, incarnation, left);
+        self.open += house.open - before;
+        self.idle.retain(|idle| *idle != seat);
+        if is_idle {
+            self.idle.push(seat);
+        }
+    }
+
+    /// A worker counts as worn from now on, once.
+    pub fn wear_out(&mut self, seat: SeatId, incarnation: Incarnation, why: Wear) {
+        if seat.generation != self.current {
+            return;
+        }
+        if let Some(place) = self.seat_mut(seat)
+            && place.incarnation == incarnation
+            && !place.worn
+        {
+            place.worn = true;
+            self.worn.push((seat, incarnation, why));
+        }
+    }
+
+    /// A worker that has become worn since this was asked last.
+    pub fn next_worn(&mut self) -> Option<(SeatId, Incarnation, Wear)> {
+        self.worn.pop()
+    }
+
+    /// A worker comes while there is room: if it was started for a worn one, that one goes as
+    /// soon as it has nothing to do.
+    fn close_one_worn(&mut self) {
+        let current = self.current;
+        let Some(house) = self.house_mut(current) else {
+            return;
+        };
+        let mut seats = house.seats.iter_mut();
+        let worn = seats.find(|place| place.incarnation != 0 && place.worn && !place.closing);
+        if let Some(place) = worn {
+            place.closing = true;
+            self.closing += 1;
+        }
+    }
+
+    /// Whether a seat gets nothing more for now: it is to go, and somebody is to take its place.
+    pub(super) fn refuses(&self, seat: SeatId) -> bool {
+        if self.closing == 0 && self.pending.is_empty() && self.open <= self.max_open {
+            return false;
+        }
+        self.seat(seat).is_some_and(|place| {
+            place.closing
+                || place.worn && !self.pending.is_empty()
+                || self.is_leaving(seat.generation)
+                    && (!self.pending.is_empty() || self.open > self.max_open)
+        })
+    }
+
+    /// The next seat that changes hands now. Call it until there is none, whenever a worker has
+    /// come or gone, a slot has got free, or generations have changed.
+    pub fn next_change(&mut self) -> Option<Change> {
+        if let Some((seat, incarnation)) = self.given_up.pop() {
+            return Some(Change::Retire(seat, incarnation));
+        }
+        if self.open < self.max_open
+            && let Some((seat, incarnation)) = self.pending.pop_front()
+        {
+            self.open(seat, incarnation, Vec::new());
+            return Some(Change::Open(seat));
+        }
+        let seat = self.dispensable()?;
+        let incarnation = self.incarnation(seat);
+        self.close(seat, incarnation);
+        Some(Change::Retire(seat, incarnation))
+    }
+
+    /// An idle seat that is to go now.
+    fn dispensable(&self) -> Option<SeatId> {
+        if self.idle.is_empty() {
+            return None;
+        }
+        let ends = self.current == 0 && self.keep.is_none();
+        let keep = if ends { Some(0) } else { self.keep };
+        let unneeded = keep.is_some_and(|keep| self.waiting() == 0 && self.open > keep);
+        if unneeded {
+            // The last one is the one that is used next.
+            return self.idle.first().copied();
+        }
+        if self.closing == 0 && self.pending.is_empty() && self.open <= self.max_open {
+            return None;
+        }
+        self.idle.iter().copied().find(|seat| self.refuses(*seat))
+    }
+
+    /// Closes an idle seat of a generation that leaves, if the current one has an idle seat as
+    /// well.
+    pub fn retire_leaving(&mut self) -> Option<(SeatId, Incarnation)> {
+        let current = |seat: &&SeatId| seat.generation == self.current;
+        self.idle.iter().find(current)?;
+        let mut idle = self.idle.iter().copied();
+        let seat = idle.find(|seat| self.is_leaving(seat.generation))?;
+        let incarnation = self.incarnation(seat);
+        self.close(seat, incarnation);
+        Some((seat, incarnation))
+    }
+
+    /// How many idle seats the current generation has.
+    pub fn idle_current(&self) -> usize {
+        let current = |seat: &&SeatId| seat.generation == self.current;
+        self.idle.iter().filter(current).count()
+    }
+
+    /// How many seats of the current generation are open.
+    pub fn open_current(&self) -> usize {
+        self.house(self.current).map_or(0, |house| house.open)
+    }
+
+    /// Whether a generation that leaves has open seats.
+    pub fn has_leaving(&self) -> bool {
+        self.open > self.open_current()
+    }
+
+    /// Whether there are neither generations nor requests.
+    pub fn is_void(&self) -> bool {
+        self.houses.is_empty() && self.waiting() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

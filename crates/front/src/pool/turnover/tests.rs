@@ -1,0 +1,423 @@
+//! Generations that take each other's place, with requests under way.
+
+use std::collections::{HashMap, HashSet};
+
+use proptest::prelude::*;
+
+use super::super::queue::{Depth, Next, Submitted};
+use super::*;
+
+const ONE: Depth = Depth {
+    before_waking: 1,
+    when_busy: 1,
+};
+const TWO: Depth = Depth {
+    before_waking: 1,
+    when_busy: 2,
+};
+/// Seats of each generation in these tests: two more than may be open.
+const SEATS: u32 = 5;
+const MAX_OPEN: usize = 3;
+const LIMIT: usize = 4;
+
+fn at(generation: Generation, number: u32) -> SeatId {
+    SeatId { generation, number }
+}
+
+/// The queue, and what its driver knows.
+struct World {
+    queue: Queue<u32>,
+    placed: Vec<(u32, Place)>,
+    retired: Vec<SeatId>,
+    /// The workers that live: those whom nobody has told to end, and who have not died.
+    alive: HashMap<SeatId, Incarnation>,
+    waits: Vec<u32>,
+    most_open: usize,
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            queue: Queue::new(),
+            placed: Vec::new(),
+            retired: Vec::new(),
+            alive: HashMap::new(),
+            waits: Vec::new(),
+            most_open: MAX_OPEN,
+        }
+    }
+
+    fn with_generation(generation: Generation, seats: u32) -> World {
+        let mut world = World::new();
+        world.begin(generation, MAX_OPEN);
+        for number in 0..seats {
+            world.arrive(at(generation, number), 1);
+        }
+        world
+    }
+
+    fn begin(&mut self, generation: Generation, max_open: usize) {
+        self.queue.add(generation, SEATS, 0);
+        self.queue.replace(generation, max_open, LIMIT);
+        self.settle();
+    }
+
+    fn arrive(&mut self, seat: SeatId, incarnation: Incarnation) {
+        self.alive.insert(seat, incarnation);
+        self.queue.arrive(seat, incarnation, Vec::new());
+        self.fill(seat);
+        self.settle();
+    }
+
+    fn submit(&mut self, item: u32, depth: Depth) -> Submitted {
+        let submitted = self.queue.submit(item, depth);
+        match submitted {
+            Submitted::Placed(place) => self.placed.push((item, place)),
+            Submitted::Waiting => self.waits.push(item),
+            Submitted::Full | Submitted::Nobody => {}
+        }
+        self.settle();
+        submitted
+    }
+
+    fn finish(&mut self, nth: usize) {
+        let (_, place) = self.placed.remove(nth);
+        self.queue.free(place);
+        self.settle();
+        self.fill(place.seat);
+        self.settle();
+    }
+
+    fn die(&mut self, seat: SeatId) {
+        let Some(incarnation) = self.alive.remove(&seat) else {
+            return;
+        };
+        if !self.queue.forget_pending(seat, incarnation) {
+            let had = self.queue.close(seat, incarnation);
+            // The one that ran is lost, what waited behind it goes back.
+            for (_, item) in had.iter().skip(1).rev() {
+                self.queue.put_back(*item);
+                self.waits.insert(0, *item);
+            }
+            self.placed.retain(|(_, place)| place.seat != seat);
+        }
+        self.settle();
+    }
+
+    /// What the driver does after everything.
+    fn settle(&mut self) {
+        while let Some(change) = self.queue.next_change() {
+            match change {
+                Change::Retire(seat, incarnation) => {
+                    assert_eq!(self.alive.remove(&seat), Some(incarnation));
+                    assert!(self.placed.iter().all(|(_, place)| place.seat != seat));
+                    self.retired.push(seat);
+                }
+                Change::Open(seat) => {
+                    assert!(self.queue.open_seats() <= self.queue.max_open());
+                    self.fill(seat);
+                }
+            }
+        }
+        for item in self.queue.abandon() {
+            self.waits.retain(|waits| *waits != item);
+        }
+        while let (Some(idle), 1..) = (self.queue.idle_seat(), self.queue.waiting()) {
+            self.fill(idle);
+        }
+    }
+
+    fn fill(&mut self, seat: SeatId) {
+        while let Next::Run(item, place) = self.queue.next(seat, ONE) {
+            assert_eq!(self.waits.remove(0), item, "in the order they came");
+            self.placed.push((item, place));
+        }
+    }
+
+    fn check(&self) {
+        let queue = &self.queue;
+        assert_eq!(queue.waiting(), self.waits.len());
+        assert!(queue.open_seats() <= self.most_open.max(queue.max_open()));
+        let seats: HashSet<_> = self.placed.iter().map(|(_, place)| place.seat).collect();
+        assert_eq!(queue.busy(), seats.len());
+        let idle = queue.open_seats() - queue.busy();
+        assert!(
+            idle == 0 || queue.waiting() == 0,
+            "a seat idles, a request waits"
+        );
+        let pending = !queue.pending.is_empty();
+        assert!(!pending || queue.open_seats() >= queue.max_open());
+        let leaves = queue.idle.iter().any(|seat| {
+            let worn = queue.seat(*seat).is_some_and(|place| place.worn);
+            queue.is_leaving(seat.generation) || worn
+        });
+        assert!(!pending || !leaves, "pending for ever");
+        let mut items: Vec<_> = self.placed.iter().map(|(item, _)| *item).collect();
+        items.extend(&self.waits);
+        let count = items.len();
+        items.sort_unstable();
+        items.dedup();
+        assert_eq!(items.len(), count, "each request is in one place");
+    }
+}
+
+#[test]
+fn seats_move_over_one_by_one_and_never_are_there_more_than_may_be() {
+    let mut world = World::with_generation(1, 3);
+    world.submit(1, ONE);
+    world.submit(2, ONE);
+    world.begin(2, MAX_OPEN);
+    assert_eq!(world.queue.open_seats(), 3);
+    world.arrive(at(2, 0), 1);
+    assert_eq!(world.retired, [at(1, 0)], "the idle one gave its place up");
+    world.arrive(at(2, 1), 1);
+    assert_eq!(world.retired.len(), 1, "the others have something to do");
+    world.finish(0);
+    assert_eq!(world.retired.len(), 2);
+    assert_eq!(world.queue.open_seats(), 3);
+    assert_eq!(world.queue.open_current(), 2);
+}
+
+#[test]
+fn while_the_new_generation_has_no_worker_the_old_one_serves() {
+    let mut world = World::with_generation(1, 1);
+    world.begin(2, MAX_OPEN);
+    assert!(matches!(world.submit(1, ONE), Submitted::Placed(place) if place.seat == at(1, 0)));
+    assert_eq!(world.submit(2, ONE), Submitted::Waiting);
+    world.finish(0);
+    assert_eq!(
+        world.placed[0].1.seat,
+        at(1, 0),
+        "nobody waits for a reload"
+    );
+    world.arrive(at(2, 0), 1);
+    assert!(matches!(world.submit(3, ONE), Submitted::Placed(place) if place.seat == at(2, 0)));
+}
+
+#[test]
+fn a_waiting_request_goes_to_the_worker_that_takes_the_place() {
+    let mut world = World::with_generation(1, 3);
+    for item in 1..=4 {
+        world.submit(item, ONE);
+    }
+    world.begin(2, MAX_OPEN);
+    world.arrive(at(2, 0), 1);
+    world.finish(0);
+    assert_eq!(world.retired.len(), 1);
+    assert!(world.placed.contains(&(
+        4,
+        Place {
+            seat: at(2, 0),
+            slot: 0,
+            incarnation: 1
+        }
+    )));
+}
+
+#[test]
+fn who_is_to_go_takes_nothing_into_spare_slots_while_somebody_waits_for_its_place() {
+    let mut world = World::with_generation(1, 3);
+    for item in 1..=3 {
+        world.submit(item, ONE);
+    }
+    world.begin(2, MAX_OPEN);
+    world.arrive(at(2, 0), 1);
+    assert_eq!(world.submit(4, TWO), Submitted::Waiting);
+}
+
+#[test]
+fn a_generation_that_was_never_used_and_is_replaced_gives_its_workers_up() {
+    let mut world = World::with_generation(1, 3);
+    for item in 1..=3 {
+        world.submit(item, ONE);
+    }
+    world.begin(2, MAX_OPEN);
+    world.arrive(at(2, 0), 1);
+    world.arrive(at(2, 1), 1);
+    world.begin(3, MAX_OPEN);
+    world.retired.sort();
+    assert_eq!(world.retired, [at(2, 0), at(2, 1)]);
+}
+
+#[test]
+fn fewer_children_hold_for_the_old_generation_too() {
+    let mut world = World::with_generation(1, 3);
+    world.submit(1, ONE);
+    world.begin(2, 1);
+    assert_eq!(world.queue.open_seats(), 1, "the idle ones went at once");
+    world.arrive(at(2, 0), 1);
+    world.finish(0);
+    assert_eq!(world.queue.open_current(), 1);
+    assert_eq!(world.queue.open_seats(), 1);
+}
+
+#[test]
+fn a_worn_worker_serves_until_its_replacement_is_ready() {
+    let mut world = World::new();
+    world.queue.add(1, SEATS, 2);
+    world.queue.replace(1, 1, LIMIT);
+    world.arrive(at(1, 0), 1);
+    world.submit(1, ONE);
+    assert_eq!(world.queue.next_worn(), Some((at(1, 0), 1, Wear::Requests)));
+    world.finish(0);
+    world.submit(2, ONE);
+    assert_eq!(world.queue.next_worn(), None, "it is said once");
+    world.arrive(at(1, 1), 1);
+    assert!(world.retired.is_empty());
+    world.finish(0);
+    assert_eq!(world.retired, [at(1, 0)]);
+    assert!(matches!(world.submit(3, ONE), Submitted::Placed(place) if place.seat == at(1, 1)));
+}
+
+#[test]
+fn where_there_is_room_a_worn_worker_goes_when_its_replacement_comes() {
+    let mut world = World::with_generation(1, 1);
+    world.submit(1, ONE);
+    world.queue.wear_out(at(1, 0), 1, Wear::Memory);
+    world.arrive(at(1, 1), 1);
+    assert_eq!(world.queue.open_seats(), 2);
+    world.finish(0);
+    assert_eq!(world.retired, [at(1, 0)]);
+    assert_eq!(world.queue.open_seats(), 1);
+}
+
+#[test]
+fn a_closed_pool_serves_what_waits_and_then_nobody() {
+    let mut world = World::with_generation(1, 2);
+    for item in 1..=3 {
+        world.submit(item, ONE);
+    }
+    world.queue.leave(1);
+    world.settle();
+    assert!(world.retired.is_empty());
+    world.finish(0);
+    assert!(world.retired.is_empty(), "one waited");
+    world.finish(0);
+    world.finish(0);
+    assert_eq!(world.retired.len(), 2);
+    assert_eq!(world.submit(4, ONE), Submitted::Nobody);
+}
+
+#[test]
+fn what_waits_for_a_pool_that_is_no_more_is_told_so() {
+    let mut world = World::with_generation(1, 0);
+    assert_eq!(world.submit(1, ONE), Submitted::Waiting);
+    world.queue.leave(1);
+    assert_eq!(world.queue.abandon(), [1]);
+}
+
+#[test]
+fn at_the_end_one_worker_stays_for_the_last_clients() {
+    let mut world = World::with_generation(1, 3);
+    world.submit(1, ONE);
+    world.queue.keep_only(1);
+    world.settle();
+    assert_eq!(world.queue.open_seats(), 1);
+    world.finish(0);
+    assert_eq!(world.queue.open_seats(), 1);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Submit { two: bool },
+    Finish { nth: usize },
+    Die { generation: Generation, number: u32 },
+    Arrive { back: u32, number: u32 },
+    Add,
+    Replace { max_open: usize },
+    Wear { number: u32 },
+    Leave,
+    Forget,
+    Look,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let number = 0..SEATS;
+    prop_oneof![
+        8 => any::<bool>().prop_map(|two| Step::Submit { two }),
+        8 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
+        2 => (1..8u32, number.clone())
+            .prop_map(|(generation, number)| Step::Die { generation, number }),
+        8 => (0..2u32, number.clone()).prop_map(|(back, number)| Step::Arrive { back, number }),
+        1 => Just(Step::Add),
+        1 => (1..=MAX_OPEN).prop_map(|max_open| Step::Replace { max_open }),
+        1 => number.prop_map(|number| Step::Wear { number }),
+        1 => Just(Step::Leave),
+        1 => Just(Step::Forget),
+        2 => Just(Step::Look),
+    ]
+}
+
+impl World {
+    fn step(&mut self, step: &Step, newest: &mut Generation, item: &mut u32) {
+        match *step {
+            Step::Submit { two } => {
+                *item += 1;
+                self.submit(*item, if two { TWO } else { ONE });
+            }
+            Step::Finish { nth } if !self.placed.is_empty() => self.finish(nth % self.placed.len()),
+            Step::Finish { .. } => {}
+            Step::Die { generation, number } => self.die(at(generation, number)),
+            Step::Arrive { back, number } => {
+                let seat = at(newest.saturating_sub(back), number);
+                let is_there = self.queue.house(seat.generation).is_some();
+                if is_there && !self.alive.contains_key(&seat) {
+                    self.arrive(seat, *item + 1);
+                }
+            }
+            Step::Add => {
+                *newest += 1;
+                self.queue.add(*newest, SEATS, 3);
+            }
+            Step::Replace { max_open } => {
+                self.most_open = self.queue.open_seats();
+                self.queue.replace(*newest, max_open, LIMIT);
+                self.settle();
+            }
+            Step::Wear { number } => {
+                let seat = at(self.queue.current(), number);
+                let incarnation = self.queue.incarnation(seat);
+                self.queue.wear_out(seat, incarnation, Wear::Memory);
+                self.settle();
+            }
+            Step::Leave => {
+                self.queue.leave(self.queue.current());
+                self.settle();
+            }
+            Step::Forget => {
+                let gone = newest.saturating_sub(2);
+                for number in 0..SEATS {
+                    self.die(at(gone, number));
+                }
+                assert!(self.queue.remove(gone).is_empty());
+                self.settle();
+            }
+            Step::Look => {
+                self.queue.look_at_idle();
+                if let Some((seat, _)) = self.queue.retire_leaving() {
+                    assert!(self.queue.is_leaving(seat.generation));
+                    self.alive.remove(&seat);
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_reload_opens_too_many_seats_or_loses_a_request(
+        steps in proptest::collection::vec(step(), 1..200),
+    ) {
+        let mut world = World::with_generation(1, 2);
+        let (mut newest, mut item) = (1, 0);
+        for step in steps {
+            world.step(&step, &mut newest, &mut item);
+            world.check();
+        }
+        while !world.placed.is_empty() {
+            world.finish(0);
+            world.check();
+        }
+        prop_assert!(world.waits.is_empty() || world.queue.open_seats() == 0);
+    }
+}

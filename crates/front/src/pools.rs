@@ -1,0 +1,104 @@
+//! All pools of a front, by name and by generation.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use maitred_config::Pool as Settings;
+use maitred_control::Generation as Number;
+
+use crate::orders::look_after;
+use crate::pool::Pool;
+use crate::pool::generation::Generation;
+use crate::pool::local::Inbox;
+use crate::supervisor::Supervisor;
+
+/// Workers that every pool keeps while another front has taken over and clients remain.
+const KEPT_FOR_THE_LAST: usize = 1;
+
+/// The pools.
+#[derive(Debug)]
+pub struct Pools {
+    known: Mutex<Known>,
+    inboxes: Arc<[Inbox]>,
+    supervisor: Arc<Supervisor>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_name: HashMap<String, Arc<Pool>>,
+    by_generation: HashMap<Number, Arc<Pool>>,
+}
+
+impl Pools {
+    /// None.
+    pub fn new(inboxes: Arc<[Inbox]>, supervisor: Arc<Supervisor>) -> Pools {
+        Pools {
+            known: Mutex::default(),
+            inboxes,
+            supervisor,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pool that a generation belongs to.
+    pub fn of(&self, generation: Number) -> Option<Arc<Pool>> {
+        self.lock().by_generation.get(&generation).cloned()
+    }
+
+    /// The pool of this name, without a generation if there was none of that name.
+    pub fn named(&self, settings: &Arc<Settings>) -> Arc<Pool> {
+        self.lock().named(settings, self)
+    }
+
+    /// A generation comes.
+    pub fn add(&self, generation: Generation) -> Arc<Generation> {
+        let mut known = self.lock();
+        let pool = known.named(&generation.settings, self);
+        known.by_generation.insert(generation.number, pool.clone());
+        pool.add(generation)
+    }
+
+    /// Nothing is left of a generation.
+    pub fn forget(&self, generation: Number) {
+        let pool = self.lock().by_generation.remove(&generation);
+        if let Some(pool) = pool {
+            pool.forget(generation);
+        }
+        self.sweep();
+    }
+
+    /// Forgets the pools that have no generation and that no site names.
+    pub fn sweep(&self) {
+        let is_used = |pool: &Arc<Pool>| Arc::strong_count(pool) > 1 || !pool.is_void();
+        self.lock().by_name.retain(|_, pool| is_used(pool));
+    }
+
+    /// Whether nothing waits and nothing runs in any pool.
+    pub fn are_quiet(&self) -> bool {
+        self.lock().by_name.values().all(|pool| pool.is_quiet())
+    }
+
+    /// Gives up the workers that nothing needs, but for one of each pool.
+    pub fn shrink(&self) {
+        let all: Vec<_> = self.lock().by_name.values().cloned().collect();
+        for pool in all {
+            pool.keep_only(KEPT_FOR_THE_LAST);
+        }
+    }
+}
+
+impl Known {
+    fn named(&mut self, settings: &Arc<Settings>, pools: &Pools) -> Arc<Pool> {
+        if let Some(pool) = self.by_name.get(&settings.name) {
+            return pool.clone();
+        }
+        let (inboxes, supervisor) = (pools.inboxes.clone(), pools.supervisor.clone());
+        let pool = Arc::new(Pool::new(settings.clone(), inboxes, supervisor));
+        look_after(&pool);
+        self.by_name.insert(settings.name.clone(), pool.clone());
+        pool
+    }
+}

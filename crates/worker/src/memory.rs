@@ -1,0 +1,100 @@
+//! How much memory a worker has of its own: what would come back if it ended (`Private_Clean` and
+//! `Private_Dirty` of proc_pid_smaps(5)).
+//!
+//! Asking for that costs a walk through all page tables. So a cheap figure is asked first, which
+//! what a script can hold on to does not exceed: the resident pages that are of no file
+//! (proc_pid_statm(5)). Some of them may still be shared with the zygote.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// After how many requests at least the exact figure is asked for again.
+const EXACT_EVERY: u32 = 16;
+/// Longest `/proc/self/statm` and `/proc/self/smaps_rollup` in bytes, with room to spare.
+const FIGURES_BYTES: usize = 4096;
+
+/// Measures this process between requests.
+pub struct Memory {
+    limit: u64,
+    page_bytes: u64,
+    /// Kept open: opening costs more than reading.
+    statm: Option<File>,
+    since_exact: u32,
+}
+
+impl Memory {
+    /// One who looks whether `limit` bytes are exceeded; 0: nobody wants to know.
+    pub fn new(limit: u64, page_bytes: u64) -> Memory {
+        let statm = (limit > 0).then(|| File::open("/proc/self/statm").ok());
+        Memory {
+            limit,
+            page_bytes,
+            statm: statm.flatten(),
+            since_exact: EXACT_EVERY,
+        }
+    }
+
+    /// The private memory in bytes, exact if it may exceed the limit and it is time to know; nothing
+    /// if there is no news.
+    pub fn measure(&mut self) -> Option<u64> {
+        let mut figures = [0; FIGURES_BYTES];
+        let length = self.statm.as_ref()?.read_at(&mut figures, 0).ok()?;
+        let at_most = anonymous_pages(&figures[..length])? * self.page_bytes;
+        if at_most <= self.limit {
+            return Some(at_most);
+        }
+        self.since_exact += 1;
+        if self.since_exact < EXACT_EVERY {
+            return None;
+        }
+        self.since_exact = 0;
+        let rollup = std::fs::read("/proc/self/smaps_rollup").ok()?;
+        Some(private_bytes(&rollup))
+    }
+}
+
+/// Resident pages less those of files and shared memory.
+fn anonymous_pages(statm: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(statm).ok()?;
+    let mut figures = text.split_ascii_whitespace().skip(1);
+    let mut next = || figures.next()?.parse::<u64>().ok();
+    let (resident, shared) = (next()?, next()?);
+    Some(resident.saturating_sub(shared))
+}
+
+fn private_bytes(rollup: &[u8]) -> u64 {
+    let text = String::from_utf8_lossy(rollup);
+    let private = text.lines().filter(|line| line.starts_with("Private_"));
+    let kilobytes =
+        private.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    kilobytes.sum::<u64>() * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_figures_are_read() {
+        assert_eq!(anonymous_pages(b"9000 4000 1500 3 0 700 0\n"), Some(2500));
+        assert_eq!(anonymous_pages(b"9000"), None);
+        let rollup = b"00400000-7ffd ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\n\
+            Private_Clean:         4 kB\nPrivate_Dirty:        12 kB\nPrivate_Hugetlb: 0 kB\n";
+        assert_eq!(private_bytes(rollup), 16 * 1024);
+    }
+
+    #[test]
+    fn a_process_that_grows_beyond_its_limit_notices() {
+        let mut memory = Memory::new(1, 4096);
+        let before = memory.measure().unwrap();
+        let block = vec![1_u8; 8 << 20];
+        let after = (0..EXACT_EVERY).find_map(|_| memory.measure()).unwrap();
+        assert!(after >= before + (7 << 20), "{before} to {after}");
+        drop(block);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_measured() {
+        assert_eq!(Memory::new(0, 4096).measure(), None);
+    }
+}
