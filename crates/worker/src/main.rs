@@ -5,6 +5,7 @@ mod exchange;
 mod package;
 mod seat;
 mod status;
+mod warm;
 mod zygote;
 
 use std::process::ExitCode;
