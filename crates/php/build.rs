@@ -10,12 +10,13 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "shim.c",
     "response.c",
     "variables.c",
     "functions.c",
     "request_ini.c",
+    "cache.c",
     "folder.c",
     "interposed.c",
     "timers.c",

@@ -5,6 +5,7 @@
 //! ([`ToZygote`], [`FromZygote`]). Workers say nothing here: they and the front share a seat link.
 
 pub mod exit;
+pub mod scripts;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -187,6 +188,14 @@ pub enum ToZygote {
         /// Which worker of that seat it will be.
         incarnation: Incarnation,
     },
+    /// Write down which scripts OPcache holds, most used first; answered by
+    /// [`FromZygote::ScriptsListed`], after a second at most. Descriptor: an anonymous file, whose
+    /// contents are replaced by a list as [`scripts`] has it.
+    ListScripts,
+    /// Put the scripts of a list into OPcache, as far as they are there and fit; answered by
+    /// [`FromZygote::Warmed`], after ten seconds at most. No worker is forked meanwhile. Descriptor:
+    /// a file with the list, which is read from its beginning wherever its position is.
+    Warm,
 }
 
 /// Reports from a zygote to the supervisor.
@@ -221,6 +230,16 @@ pub enum FromZygote {
         incarnation: Incarnation,
         /// One sentence.
         why: String,
+    },
+    /// The answer to [`ToZygote::ListScripts`], in any case.
+    ScriptsListed {
+        /// How many scripts are in the list; none, too, when it could not be made.
+        count: u32,
+    },
+    /// The answer to [`ToZygote::Warm`], in any case.
+    Warmed {
+        /// How many scripts OPcache holds now that it did not before.
+        compiled: u32,
     },
 }
 

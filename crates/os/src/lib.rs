@@ -6,6 +6,7 @@
 
 pub mod channel;
 pub mod environment;
+pub mod errand;
 pub mod fork;
 pub mod shared;
 pub mod signals;

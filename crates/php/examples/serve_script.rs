@@ -10,6 +10,8 @@
 //!   --body FILE                          request body of every request
 //!   --repeat N                           serve the list N times
 //!   --fork                               serve in a forked child, as a worker does
+//!   --compile PATH                       first put it into OPcache, in a forked child
+//!   --cached                             at last tell what OPcache holds, in a forked child
 //!   --leave-after N                      the client goes after N bytes of an answer
 //!   --panic-on-send                      the exchange panics when it gets bytes
 //!   --status                             there is a pool for fpm_get_status()
@@ -33,6 +35,8 @@ struct Arguments {
     body: Option<PathBuf>,
     repeat: usize,
     fork: bool,
+    compile: Vec<PathBuf>,
+    cached: bool,
     leave_after: Option<usize>,
     panic_on_send: bool,
     status: bool,
@@ -68,6 +72,8 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
             "--body" => parsed.body = Some(next()?.into()),
             "--repeat" => parsed.repeat = next()?.parse()?,
             "--fork" => parsed.fork = true,
+            "--compile" => parsed.compile.push(next()?.into()),
+            "--cached" => parsed.cached = true,
             "--leave-after" => parsed.leave_after = Some(next()?.parse()?),
             "--panic-on-send" => parsed.panic_on_send = true,
             "--status" => parsed.status = true,
@@ -253,24 +259,42 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(name) = engine.refused_value() {
         eprintln!("refused: {name}");
     }
+    if !arguments.compile.is_empty() {
+        in_child(&mut engine, |engine| {
+            let compiled = engine.compile_scripts(&arguments.compile, |_| true);
+            println!("compiled {compiled}");
+            Ok(())
+        })?;
+    }
     if arguments.fork {
-        child(&mut engine, &arguments)?;
+        in_child(&mut engine, |engine| serve_all(engine, &arguments))?;
     } else {
         serve_all(&mut engine, &arguments)?;
+    }
+    if arguments.cached {
+        in_child(&mut engine, |engine| {
+            for script in engine.cached_scripts() {
+                println!("\ncached {} {}", script.hits, script.path.display());
+            }
+            Ok(())
+        })?;
     }
     engine.stop();
     Ok(())
 }
 
-/// Serves in a child, which ends without PHP's shutdown.
+/// Does something in a child, which ends without PHP's shutdown.
 #[allow(unsafe_code)]
-fn child(engine: &mut Engine, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+fn in_child(
+    engine: &mut Engine,
+    work: impl FnOnce(&mut Engine) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
     // SAFETY: this program has one thread.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error().into()),
         0 => {
             engine.after_fork();
-            let result = serve_all(engine, arguments);
+            let result = work(engine);
             let _ = stdout().flush();
             // SAFETY: ends the process.
             unsafe { libc::_exit(i32::from(result.is_err())) }

@@ -64,6 +64,9 @@ void maitred_request_ini_start(void);
 void maitred_request_ini_stop(void);
 const struct maitred_param *maitred_param_named(const char *name, size_t name_length);
 
+/* cache.c: whether the request is one of its own, whose directives then are set */
+bool maitred_cache_activate(void);
+
 /* timers.c */
 void maitred_timers_after_fork(void);
 

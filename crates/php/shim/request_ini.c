@@ -169,6 +169,9 @@ int maitred_activate(void)
 {
 	const struct maitred_request *request = maitred_engine.request;
 
+	if (maitred_cache_activate()) {
+		return SUCCESS;
+	}
 	if (!request || !SG(request_info).path_translated) {
 		return FAILURE;
 	}

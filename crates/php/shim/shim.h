@@ -145,6 +145,32 @@ void maitred_php_after_fork(void);
 /* Serves one request. All bailouts are caught inside. */
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served);
 
+/* Takes one script: its full path, and how often it was found in the cache. */
+typedef void maitred_script_visitor(
+	void *context, const char *path, size_t path_length, uint64_t hits);
+
+/*
+ * Shows `visit` every script that OPcache holds: none when there is no OPcache, when it is off, and
+ * when it has no shared memory. In a forked child, outside a request. Returns false when PHP could
+ * not do it; the process must not go on then.
+ */
+bool maitred_php_cached_scripts(maitred_script_visitor *visit, void *context);
+
+/* What became of a script that was to be compiled. */
+enum maitred_compiled {
+	MAITRED_COMPILED = 0,       /* OPcache holds it now, and did not before */
+	MAITRED_PASSED_OVER = 1,    /* it was there, cannot be compiled, may be read in two ways,
+	                               or does not fit */
+	MAITRED_EXHAUSTED = 2,      /* PHP could not go on; the process must not either */
+};
+
+/*
+ * Puts a script of `bytes` bytes (0: not known) into OPcache. Nothing of it is executed, nothing it
+ * declares stays declared, and nothing is said. In a forked child, outside a request. Returns enum
+ * maitred_compiled.
+ */
+int maitred_php_compile_script(const char *path, size_t bytes);
+
 /* Whether libphp's `chdir` reaches the shim, that is: whether the program exports its symbols. */
 bool maitred_php_interposed(void);
 

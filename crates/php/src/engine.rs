@@ -14,7 +14,7 @@ use crate::version::PhpVersion;
 /// `_exit` and only the process that started the engine may call [`stop`](Self::stop).
 #[derive(Debug)]
 pub struct Engine {
-    raw: raw::Engine,
+    pub(crate) raw: raw::Engine,
     version: PhpVersion,
     /// Not `Send`: PHP's state belongs to a thread.
     _thread: PhantomData<*const ()>,

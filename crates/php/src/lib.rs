@@ -9,6 +9,7 @@
 //! may be unsafe: a PHP bailout (`longjmp`) never crosses a Rust frame, a Rust panic never unwinds
 //! into C, and no Zend type is known to Rust.
 
+mod cache;
 mod engine;
 mod exchange;
 mod params;
@@ -16,6 +17,7 @@ mod raw;
 mod settings;
 mod version;
 
+pub use cache::CachedScript;
 pub use engine::{Engine, Outcome, Served, StartError};
 pub use exchange::{Exchange, PoolStatus, ProcessStatus, Verdict};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError};

@@ -211,19 +211,8 @@ fn a_preloaded_class_is_there_in_every_request() {
     let preload = format!(
         "zend_extension=opcache\nopcache.preload={}\nopcache.preload_user={}",
         php.path("preload.php").display(),
-        owner(php.root()),
+        php::owner(php.root()),
     );
     let run = php.ini(&preload).serve(&["t.php", "t.php"]);
     assert_eq!(run.bodies(), ["here", "here"]);
-}
-
-/// OPcache wants to know whom to preload as when it is started by root.
-fn owner(path: &std::path::Path) -> String {
-    let output = std::process::Command::new("stat")
-        .args(["-c", "%U"])
-        .arg(path)
-        .output();
-    String::from_utf8_lossy(&output.expect("stat runs").stdout)
-        .trim()
-        .to_owned()
 }

@@ -463,6 +463,10 @@ impl Supervisor {
                     warn!("pool {pool} seat {seat}: no worker could be made: {why}");
                     self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
                 }
+                // Answers to what nobody asked.
+                FromZygote::ScriptsListed { .. } | FromZygote::Warmed { .. } => {
+                    self.pool_event(index, pool::Event::ZygoteFailed(Reason::BrokeRules));
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ mod memory;
 mod package;
 mod seat;
 mod status;
+mod warm;
 mod zygote;
 
 use std::process::ExitCode;

@@ -12,7 +12,7 @@ use maitred_os::signals::Signal;
 use maitred_os::{signals, spawn, title, users};
 use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
 
-use crate::{package, seat};
+use crate::{package, seat, warm};
 
 /// A pool's descriptors: its shared memory, and one event per front thread.
 pub struct Link {
@@ -142,6 +142,17 @@ fn obey(control: Channel, settings: ZygoteSettings, link: Link, mut engine: Engi
                             why,
                         };
                         let _ = say_waiting(&control, &failed);
+                    }
+                }
+            }
+            Ok(Heard::Message(order @ (ToZygote::ListScripts | ToZygote::Warm), fds)) => {
+                match warm::carry_out(&order, fds, &control) {
+                    warm::Side::Zygote(answer) => {
+                        let _ = say_waiting(&control, &answer);
+                    }
+                    warm::Side::Child(order) => {
+                        drop(control);
+                        order.run(&mut engine)
                     }
                 }
             }

@@ -88,6 +88,15 @@ impl Php {
         }
     }
 
+    /// The same, with the answers printed as they are: for what the program prints beside them.
+    pub fn serve_plainly(&self, scripts: &[&str]) -> Run {
+        let output = self.command(scripts).output().expect("serve_script runs");
+        Run {
+            requests: Vec::new(),
+            output,
+        }
+    }
+
     pub fn command(&self, scripts: &[&str]) -> Command {
         let ini = self.path("php.ini");
         fs::write(&ini, &self.ini).expect("php.ini is written");
@@ -109,6 +118,14 @@ impl Php {
 /// The answer to one script.
 pub fn answer(code: &str) -> Request {
     Php::new().file("t.php", code).serve(&["t.php"]).one()
+}
+
+/// OPcache wants to know whom to preload as when it is started by root.
+pub fn owner(path: &Path) -> String {
+    let output = Command::new("stat").args(["-c", "%U"]).arg(path).output();
+    String::from_utf8_lossy(&output.expect("stat runs").stdout)
+        .trim()
+        .to_owned()
 }
 
 fn program() -> PathBuf {

@@ -1,0 +1,127 @@
+//! Errands, in a program with one thread.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use maitred_os::channel::Channel;
+use maitred_os::errand::{Errand, Returned, Runner, fork_errand};
+use maitred_os::fork::{HowEnded, exit_now, reap};
+
+/// Longer than any of these waits should last.
+const LONG: Duration = Duration::from_secs(60);
+
+fn main() {
+    let tests: [(&str, fn()); 5] = [
+        (
+            "a_child_that_ends_says_how",
+            a_child_that_ends_says_how as fn(),
+        ),
+        (
+            "a_child_that_takes_too_long_is_killed",
+            a_child_that_takes_too_long_is_killed,
+        ),
+        (
+            "a_child_that_nobody_waits_for_any_more_is_killed",
+            a_child_that_nobody_waits_for_any_more_is_killed,
+        ),
+        ("a_child_prints_to_nowhere", a_child_prints_to_nowhere),
+        (
+            "a_child_dies_with_who_sent_it",
+            a_child_dies_with_who_sent_it,
+        ),
+    ];
+    for (name, test) in tests {
+        test();
+        assert!(
+            matches!(reap(), Ok(None)),
+            "{name} left a child uncollected"
+        );
+        println!("test {name} ... ok");
+    }
+}
+
+/// Sends a child to do `work`.
+fn send(work: impl FnOnce()) -> Runner {
+    match fork_errand().unwrap() {
+        Errand::Parent(runner) => runner,
+        Errand::Child => {
+            work();
+            exit_now(7)
+        }
+    }
+}
+
+fn hang() {
+    loop {
+        std::thread::park();
+    }
+}
+
+fn a_child_that_ends_says_how() {
+    let (ours, _theirs) = Channel::pair().unwrap();
+    let returned = send(|| {}).wait(LONG, ours.as_fd()).unwrap();
+    assert_eq!(returned, Returned::Ended(HowEnded::Exited(7)));
+    let returned = send(|| std::process::abort())
+        .wait(LONG, ours.as_fd())
+        .unwrap();
+    assert_eq!(returned, Returned::Ended(HowEnded::Signaled(6)));
+}
+
+fn a_child_that_takes_too_long_is_killed() {
+    let (ours, _theirs) = Channel::pair().unwrap();
+    let runner = send(hang);
+    let returned = runner.wait(Duration::from_millis(20), ours.as_fd());
+    assert_eq!(returned.unwrap(), Returned::TookTooLong);
+}
+
+fn a_child_that_nobody_waits_for_any_more_is_killed() {
+    let (ours, theirs) = Channel::pair().unwrap();
+    // The child has a copy of the other end, and must let go of it.
+    let runner = match fork_errand().unwrap() {
+        Errand::Parent(runner) => runner,
+        Errand::Child => {
+            drop(theirs);
+            hang();
+            exit_now(0)
+        }
+    };
+    drop(theirs);
+    let begun = Instant::now();
+    let returned = runner.wait(LONG, ours.as_fd()).unwrap();
+    assert_eq!(returned, Returned::NotWanted);
+    assert!(begun.elapsed() < LONG);
+}
+
+fn a_child_prints_to_nowhere() {
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    let kept = rustix::io::dup(rustix::stdio::stdout()).unwrap();
+    rustix::stdio::dup2_stdout(&write).unwrap();
+    drop(write);
+    let runner = send(|| {
+        println!("heard");
+        let _ = std::io::stdout().flush();
+    });
+    rustix::stdio::dup2_stdout(&kept).unwrap();
+    let (ours, _theirs) = Channel::pair().unwrap();
+    runner.wait(LONG, ours.as_fd()).unwrap();
+    let mut heard = String::new();
+    File::from(read).read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "");
+}
+
+fn a_child_dies_with_who_sent_it() {
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    // Somebody who sends a child and leaves at once; the child holds the pipe while it lives.
+    let sender = send(move || {
+        let _runner = send(hang);
+        drop(write);
+    });
+    let (ours, _theirs) = Channel::pair().unwrap();
+    sender.wait(LONG, ours.as_fd()).unwrap();
+    // Ends when nobody holds the pipe any more.
+    let mut rest = Vec::new();
+    File::from(read).read_to_end(&mut rest).unwrap();
+}

@@ -1,0 +1,70 @@
+//! The border to `shim/cache.c`.
+
+use std::any::Any;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::slice;
+
+use super::Engine;
+
+type RawVisitor = extern "C" fn(*mut c_void, *const c_char, usize, u64);
+
+unsafe extern "C" {
+    fn maitred_php_cached_scripts(visit: RawVisitor, context: *mut c_void) -> bool;
+    fn maitred_php_compile_script(path: *const c_char, bytes: usize) -> c_int;
+}
+
+/// What became of a script that was to be compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compiled {
+    /// OPcache holds it now, and did not before.
+    Yes,
+    /// It was there, cannot be compiled, may be read in two ways, or does not fit.
+    PassedOver,
+    /// PHP could not go on; the process must not either.
+    Exhausted,
+}
+
+/// What the visitor finds behind its context pointer.
+struct Visit<'a> {
+    take: &'a mut dyn FnMut(&[u8], u64),
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+extern "C" fn visit(context: *mut c_void, path: *const c_char, length: usize, hits: u64) {
+    // SAFETY: C passes back the pointer that `cached_scripts` gave it, during that call only, on
+    // the same thread and not from within another visit.
+    let visit = unsafe { &mut *context.cast::<Visit<'_>>() };
+    if visit.panic.is_some() {
+        return;
+    }
+    // SAFETY: C passes `length` readable bytes that stay as they are during the call.
+    let path = unsafe { slice::from_raw_parts(path.cast::<u8>(), length) };
+    // A panic must not unwind into C.
+    visit.panic = catch_unwind(AssertUnwindSafe(|| (visit.take)(path, hits))).err();
+}
+
+impl Engine {
+    /// Whether PHP came to the end of it.
+    pub(crate) fn cached_scripts(&mut self, take: &mut dyn FnMut(&[u8], u64)) -> bool {
+        let mut context = Visit { take, panic: None };
+        // SAFETY: PHP is started, this is its thread and no request is under way; `context` outlives
+        // the call. No longjmp leaves it, and none crosses `visit`, which calls nothing of PHP's.
+        let done = unsafe { maitred_php_cached_scripts(visit, (&raw mut context).cast()) };
+        if let Some(panic) = context.panic.take() {
+            resume_unwind(panic);
+        }
+        done
+    }
+
+    pub(crate) fn compile_script(&mut self, path: &CStr, bytes: usize) -> Compiled {
+        // SAFETY: PHP is started, this is its thread and no request is under way; `path` outlives
+        // the call, and no longjmp leaves it.
+        let code = unsafe { maitred_php_compile_script(path.as_ptr(), bytes) };
+        match code {
+            0 => Compiled::Yes,
+            1 => Compiled::PassedOver,
+            _ => Compiled::Exhausted,
+        }
+    }
+}
