@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "shim.c",
     "response.c",
     "variables.c",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 8] = [
     "folder.c",
     "interposed.c",
     "timers.c",
+    "trace.c",
 ];
 
 /// Symbols of the C library that the shim stands in front of; programs must export them to libphp.

@@ -1,6 +1,8 @@
 //! The border to C. The types mirror `shim/shim.h`, field by field.
 #![allow(unsafe_code)]
 
+pub(crate) mod stack;
+
 use std::any::Any;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
