@@ -5,6 +5,7 @@
 //! ([`ToZygote`], [`FromZygote`]). Workers say nothing here: they and the front share a seat link.
 
 pub mod exit;
+pub mod stack;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -156,6 +157,23 @@ pub enum FromFront {
         /// Why.
         why: Wear,
     },
+    /// A script has run for longer than `request_slowlog_timeout`. Said once for each run.
+    SlowScript {
+        /// Its generation of the pool.
+        generation: Generation,
+        /// Its seat.
+        seat: Seat,
+        /// Which worker of that seat.
+        incarnation: Incarnation,
+        /// Which request of that worker, from 1; it may serve another by now.
+        request: u64,
+        /// For how long it has run.
+        ran: Duration,
+        /// The script.
+        script: String,
+        /// The request's method and target, without the query.
+        target: String,
+    },
     /// What became of a [`ToFront::Reconfigure`].
     Reconfigured {
         /// Why everything is as it was; nothing: the new configuration is used.
@@ -187,6 +205,19 @@ pub enum ToZygote {
         /// Which worker of that seat it will be.
         incarnation: Incarnation,
     },
+    /// Read the stack of the script that a worker runs, and report [`FromZygote::Traced`].
+    Trace {
+        /// Number of this order, for the report.
+        trace: u64,
+        /// The worker's seat.
+        seat: Seat,
+        /// Which worker of that seat.
+        incarnation: Incarnation,
+        /// Which request of that worker, from 1.
+        request: u64,
+        /// Frames that are wanted, at most [`stack::STACK_DEPTH_MAX`].
+        depth: u32,
+    },
 }
 
 /// Reports from a zygote to the supervisor.
@@ -212,6 +243,13 @@ pub enum FromZygote {
         incarnation: Incarnation,
         /// Its process id.
         pid: i32,
+    },
+    /// What a [`ToZygote::Trace`] came to.
+    Traced {
+        /// The number of the order.
+        trace: u64,
+        /// The stack, or one sentence that says why there is none.
+        stack: Result<stack::Stack, String>,
     },
     /// No worker could be forked.
     ForkFailed {

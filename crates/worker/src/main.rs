@@ -4,6 +4,7 @@
 mod exchange;
 mod package;
 mod seat;
+mod sight;
 mod status;
 mod zygote;
 
