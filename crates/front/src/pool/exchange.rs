@@ -91,6 +91,8 @@ struct State {
     left: bool,
     /// It had been answered completely by then.
     detached: bool,
+    /// It was told that its script is slow.
+    told_slow: bool,
     script_micros: u64,
     waker: Option<Waker>,
 }
@@ -389,6 +391,32 @@ impl Exchange {
     pub fn end_worker(&self, why: &str) {
         if let Some(lent) = &self.lock().lent {
             self.pool.end_worker(lent.seat(), lent.incarnation(), why);
+        }
+    }
+
+    /// Whether [`Exchange::report_slow`] has done its work.
+    pub fn is_told_slow(&self) -> bool {
+        self.lock().told_slow
+    }
+
+    /// Counts the script as slow and has its stack written to the slow log, once, if it runs.
+    pub fn report_slow(&self) {
+        let began = self.began();
+        let mut state = self.lock();
+        let (Some(began), Some(lent)) = (began, &state.lent) else {
+            return;
+        };
+        if state.told_slow {
+            return;
+        }
+        let link = self.pool.link();
+        // What the worker shows is about this request only if the request still runs afterwards.
+        let slow = self
+            .pool
+            .slow_script(lent.seat(), lent.incarnation(), began.elapsed());
+        if link.progress(lent) == Ok(Began::Running) {
+            self.pool.report_slow(&slow);
+            state.told_slow = true;
         }
     }
 

@@ -8,6 +8,7 @@ pub mod queue;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use maitred_control::{FromFront, Generation};
 use maitred_seat::{FrontEnd, Lent, SLOTS_PER_SEAT, Snapshot};
@@ -389,6 +390,28 @@ impl Pool {
             incarnation,
             script,
         });
+    }
+
+    /// What there is to be said of a script that is slow, by the word of its worker.
+    fn slow_script(&self, seat: u32, incarnation: u32, ran: Duration) -> FromFront {
+        let board = self.link.seat_board(seat);
+        let (method, uri) = (board.method.get(), board.uri.get());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(char::is_control, "?");
+        FromFront::SlowScript {
+            generation: self.generation,
+            seat,
+            incarnation,
+            request: board.requests.load(Ordering::Relaxed),
+            ran,
+            script: self.script_in(seat),
+            target: format!("{} {}", text(&method), text(&uri)),
+        }
+    }
+
+    /// Counts a slow script and tells the supervisor of it.
+    fn report_slow(&self, slow: &FromFront) {
+        self.link.board().slow.fetch_add(1, Ordering::Relaxed);
+        self.supervisor.report(slow);
     }
 
     /// The script that runs in a seat, by the word of its worker.
