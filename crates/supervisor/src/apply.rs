@@ -213,7 +213,7 @@ impl Supervisor {
         self.pools[index].php = Some(php);
         self.pool_event(index, pool::Event::ZygoteStarted);
         if self.pools[index].pool.is_on_trial() {
-            self.pool_event(index, pool::Event::Passed);
+            self.begin_warming(index);
         }
     }
 

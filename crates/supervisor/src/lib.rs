@@ -25,9 +25,13 @@ mod pool;
 mod reason;
 mod reload;
 mod run;
+mod slow;
+mod slowlog;
 mod source;
+mod traces;
 mod upgrade;
 mod voice;
+mod warm;
 mod words;
 
 use std::ffi::OsStr;

@@ -373,6 +373,7 @@ impl Supervisor {
 
     /// What has to be done for a reload because time went by or something has happened.
     pub(crate) fn keep_reload(&mut self) {
+        self.end_warming();
         let late = self.reloads.deadline().is_some_and(|due| due <= self.now());
         for index in 0..self.pools.len() {
             let running = &self.pools[index];

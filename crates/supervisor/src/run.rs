@@ -22,7 +22,10 @@ use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Pool, Reason};
 use crate::reload::Reloads;
+use crate::slow::{About, Slow};
+use crate::traces::{TRACES_MAX, Traces};
 use crate::upgrade::Upgrade;
+use crate::warm::Warming;
 use crate::words::one_line;
 
 /// What the supervisor is told by signals. They are taken over before anything is started.
@@ -54,6 +57,7 @@ pub struct Supervisor {
     pub(crate) old_fronts: Vec<OldFront>,
     pub(crate) upgrade: Option<Upgrade>,
     pub(crate) obituaries: Obituaries,
+    pub(crate) traces: Traces<About>,
 }
 
 /// A generation of a pool: what is decided about it, and the processes it has.
@@ -70,6 +74,8 @@ pub(crate) struct RunningPool {
     pub(crate) allowed: u32,
     /// Why its zygote did not start, if that was said.
     pub(crate) complaint: Option<String>,
+    /// Its OPcache is being warmed.
+    pub(crate) warming: Option<Warming>,
     pub(crate) plan: PoolPlan,
     pub(crate) pool: Pool,
     pub(crate) zygote: Option<Zygote>,
@@ -77,6 +83,7 @@ pub(crate) struct RunningPool {
     pub(crate) php: Option<String>,
     /// Descriptors of the processes that sit in its seats.
     pub(crate) workers: HashMap<i32, OwnedFd>,
+    pub(crate) slow: Slow,
 }
 
 /// A pool's zygote.
@@ -151,7 +158,9 @@ impl RunningPool {
             closed: false,
             allowed: u32::MAX,
             complaint: None,
+            warming: None,
             pool: Pool::new(plan.settings.seats, plan.growth()),
+            slow: Slow::new(&plan.pool),
             plan,
             zygote: None,
             php: None,
@@ -205,6 +214,7 @@ impl Supervisor {
             old_fronts: Vec::new(),
             upgrade: None,
             obituaries: Obituaries::default(),
+            traces: Traces::default(),
             plan,
         }
     }
@@ -340,8 +350,10 @@ impl Supervisor {
             self.phase.deadline(),
             self.obituaries.deadline(),
             self.reloads.deadline(),
+            self.traces.deadline(),
             self.upgrade_deadline(),
         ];
+        let slow = self.pools.iter().filter_map(|pool| pool.slow.deadline());
         let front = self
             .phase
             .wants_front()
@@ -357,6 +369,8 @@ impl Supervisor {
             .pools
             .iter()
             .filter_map(|pool| pool.plan.voice.deaf_until(now));
+        let warming = self.pools.iter().filter_map(|pool| pool.warming.as_ref());
+        let warming = warming.map(Warming::until);
         let wants_workers = self.phase.wants_workers();
         let pools = self.pools.iter().filter(|_| wants_workers);
         let pools = pools.filter_map(|pool| pool.pool.deadline());
@@ -365,8 +379,10 @@ impl Supervisor {
             .flatten()
             .chain(front)
             .chain(lingering)
+            .chain(slow)
             .chain(pools)
             .chain(deaf)
+            .chain(warming)
             .min()
     }
 
@@ -417,10 +433,11 @@ impl Supervisor {
         }
     }
 
-    /// Hears all that a zygote which keeps to the rules can have said: one report for each seat,
-    /// and one of its start. No announcement stays behind the death it has to come before.
+    /// Hears all that a zygote which keeps to the rules can have said: one report for each seat and
+    /// for each stack, and one of its start. No announcement stays behind the death it has to come before.
     fn hear_zygote(&mut self, index: usize) {
-        for _ in 0..=self.pools[index].plan.settings.seats {
+        let reports = self.pools[index].plan.settings.seats as usize + TRACES_MAX;
+        for _ in 0..=reports {
             let Some(zygote) = &mut self.pools[index].zygote else {
                 return;
             };
@@ -454,6 +471,7 @@ impl Supervisor {
                     };
                     self.pool_event(index, event);
                 }
+                FromZygote::Traced { trace, stack } => self.traced(index, trace, &stack),
                 FromZygote::ForkFailed {
                     seat,
                     incarnation,
@@ -463,10 +481,8 @@ impl Supervisor {
                     warn!("pool {pool} seat {seat}: no worker could be made: {why}");
                     self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
                 }
-                // Answers to what nobody asked.
-                FromZygote::ScriptsListed { .. } | FromZygote::Warmed { .. } => {
-                    self.pool_event(index, pool::Event::ZygoteFailed(Reason::BrokeRules));
-                }
+                FromZygote::ScriptsListed { count } => self.scripts_listed(index, count),
+                FromZygote::Warmed { compiled } => self.warmed(index, compiled),
             }
         }
     }
@@ -561,6 +577,7 @@ impl Supervisor {
         for line in self.obituaries.due(self.now()) {
             error!("{line}");
         }
+        self.tend_slow();
     }
 }
 

@@ -65,6 +65,7 @@ impl Zygote {
             php_admin_values: Vec::new(),
             env: Vec::new(),
             max_requests: 0,
+            max_private_memory: 0,
             request_terminate_timeout: None,
             seats: 1,
         }

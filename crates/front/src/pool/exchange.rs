@@ -109,6 +109,8 @@ struct State {
     left: bool,
     /// It had been answered completely by then.
     detached: bool,
+    /// It was told that its script is slow.
+    told_slow: bool,
     script_micros: u64,
     waker: Option<Waker>,
 }
@@ -409,6 +411,34 @@ impl Exchange {
     pub fn end_worker(&self, why: &str) {
         if let Some(loan) = &self.lock().loan {
             self.pool.end_worker(loan, why);
+        }
+    }
+
+    /// Whether [`Exchange::report_slow`] has done its work.
+    pub fn is_told_slow(&self) -> bool {
+        self.lock().told_slow
+    }
+
+    /// Counts the script as slow and has its stack written to the slow log, once, if it runs.
+    pub fn report_slow(&self) {
+        let began = self.began();
+        let mut state = self.lock();
+        let (Some(began), Some(Loan { generation, lent })) = (began, &state.loan) else {
+            return;
+        };
+        if state.told_slow {
+            return;
+        }
+        // What the worker shows is about this request only if the request still runs afterwards.
+        let slow = generation.slow_script(lent.seat(), lent.incarnation(), began.elapsed());
+        if generation.link().progress(lent) == Ok(Began::Running) {
+            generation
+                .link()
+                .board()
+                .slow
+                .fetch_add(1, Ordering::Relaxed);
+            self.pool.supervisor.report(&slow);
+            state.told_slow = true;
         }
     }
 

@@ -6,6 +6,11 @@ use crate::life::Step;
 use crate::limits::Moment;
 
 impl Pool {
+    /// Whether the zygote is ready for orders.
+    pub fn zygote_is_up(&self) -> bool {
+        self.zygote.is_up()
+    }
+
     /// Whether the zygote was asked to leave.
     pub fn zygote_leaves(&self) -> bool {
         self.zygote.is_leaving()
