@@ -140,6 +140,7 @@ fn a_worker_is_replaced_after_max_requests() {
         .workers(1)
         .pool("max_requests = 3")
         .start();
+    server.wait_for_full_strength(1, wait::DEADLINE);
     let first = server.workers();
     for _ in 0..10 {
         assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
