@@ -20,6 +20,7 @@ const SOURCES: [&str; 9] = [
     "folder.c",
     "interposed.c",
     "timers.c",
+    "trace.c",
 ];
 
 /// Symbols of the C library that the shim stands in front of; programs must export them to libphp.

@@ -31,6 +31,7 @@ struct maitred_directives {
 struct maitred_engine {
 	const struct maitred_callbacks *callbacks;
 	const struct maitred_request *request;
+	uint64_t requests;      /* requests that were begun, the one in hand included */
 	bool finished;
 	bool client_gone;
 	struct maitred_directives directives;

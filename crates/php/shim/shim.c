@@ -331,6 +331,7 @@ void maitred_php_serve(const struct maitred_request *request, struct maitred_ser
 	memset(served, 0, sizeof(*served));
 	served->outcome = MAITRED_BAILOUT_FATAL;
 	maitred_engine.request = request;
+	maitred_engine.requests++;
 	maitred_engine.finished = false;
 	maitred_engine.client_gone = false;
 	zend_first_try {

@@ -17,6 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Room for a name of a function or a class, and for the path of a file, with the NUL at its end. */
+#define MAITRED_NAME_BYTES 256
+#define MAITRED_PATH_BYTES 1024
+
 /* What a callback tells C about the client. */
 enum maitred_verdict {
 	MAITRED_CONTINUE = 0,
@@ -113,6 +117,51 @@ struct maitred_callbacks {
 	const struct maitred_pool_status *(*status)(void *exchange);
 };
 
+/* Memory of another process. `read` returns false when not all of it could be read. */
+struct maitred_memory {
+	void *context;
+	bool (*read)(void *context, uint64_t address, void *into, size_t length);
+};
+
+/* What a frame is, and so how it is written: function(), Class::function(), Class->function(). */
+enum maitred_frame_kind {
+	MAITRED_FRAME_FUNCTION = 0,
+	MAITRED_FRAME_STATIC = 1,
+	MAITRED_FRAME_METHOD = 2,
+	MAITRED_FRAME_INCLUDE = 3,
+	MAITRED_FRAME_MAIN = 4,
+};
+
+/* One call. The strings end with a NUL and are cut to fit; `file` and `line` are where it is now. */
+struct maitred_frame {
+	uint64_t address;
+	uint32_t line;
+	uint8_t kind;           /* enum maitred_frame_kind */
+	bool has_file;          /* false for functions that are not written in PHP */
+	char class_name[MAITRED_NAME_BYTES];
+	char function[MAITRED_NAME_BYTES];
+	char file[MAITRED_PATH_BYTES];
+};
+
+/* How far a stack was read: to its end, as far as was wanted, or until something made no sense. */
+enum maitred_stack_end {
+	MAITRED_STACK_WHOLE = 0,
+	MAITRED_STACK_CUT = 1,
+	MAITRED_STACK_BROKEN = 2,
+};
+
+/* A stack, the innermost call first. Rust sets `frames`, `capacity` and `wanted`. */
+struct maitred_stack {
+	struct maitred_frame *frames;
+	size_t capacity;        /* frames there is room for */
+	size_t wanted;          /* frames that are wanted */
+	size_t count;           /* frames that were read; with the wanted ones, who called the last */
+	uint64_t request;       /* how many requests the process has begun; 0: it cannot be read */
+	bool is_running;        /* the last of them is in hand */
+	int end;                /* enum maitred_stack_end */
+	char script[MAITRED_PATH_BYTES];
+};
+
 /* php_value (admin = false) and php_admin_value (admin = true). */
 struct maitred_ini_value {
 	const char *name;
@@ -170,6 +219,12 @@ enum maitred_compiled {
  * maitred_compiled.
  */
 int maitred_php_compile_script(const char *path, size_t bytes);
+
+/*
+ * Reads the stack of the script that runs in another process, which must be a fork of this one.
+ * Needs no started engine, and touches nothing but `stack`.
+ */
+void maitred_php_trace(const struct maitred_memory *memory, struct maitred_stack *stack);
 
 /* Whether libphp's `chdir` reaches the shim, that is: whether the program exports its symbols. */
 bool maitred_php_interposed(void);

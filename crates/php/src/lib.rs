@@ -3,7 +3,8 @@
 //!
 //! A zygote calls [`Engine::start`] once, forks, and each child calls [`Engine::after_fork`] and
 //! then [`Engine::serve`] for one request after another. What a request needs from its surroundings
-//! it gets through an [`Exchange`]: body bytes in, answer bytes and log lines out.
+//! it gets through an [`Exchange`]: body bytes in, answer bytes and log lines out. While a child runs a
+//! script, its zygote can read the script's stack with [`read_stack`].
 //!
 //! Three rules hold at the border, in `shim/` and in the private module `raw`, the only ones that
 //! may be unsafe: a PHP bailout (`longjmp`) never crosses a Rust frame, a Rust panic never unwinds
@@ -15,6 +16,7 @@ mod exchange;
 mod params;
 mod raw;
 mod settings;
+mod stack;
 mod version;
 
 pub use cache::CachedScript;
@@ -22,6 +24,7 @@ pub use engine::{Engine, Outcome, Served, StartError};
 pub use exchange::{Exchange, PoolStatus, ProcessStatus, Verdict};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError};
 pub use settings::{IniValue, Settings};
+pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};
 pub use version::{PhpVersion, is_fixed};
 
 /// The branch of PHP that this program was built for, as `8.2`.

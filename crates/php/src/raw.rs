@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod cache;
+pub(crate) mod stack;
 
 use std::any::Any;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
