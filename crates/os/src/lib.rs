@@ -5,9 +5,11 @@
 #![allow(unsafe_code)]
 
 pub mod channel;
+pub mod clock;
 pub mod environment;
 pub mod errand;
 pub mod fork;
+pub mod memory;
 pub mod shared;
 pub mod signals;
 pub mod sockets;

@@ -1,0 +1,57 @@
+//! The time of day where the machine is.
+
+use std::mem::MaybeUninit;
+
+/// A date and a time of day, in the time zone of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalTime {
+    /// Year, such as 2026.
+    pub year: i64,
+    /// Month, from 1.
+    pub month: u32,
+    /// Day of the month, from 1.
+    pub day: u32,
+    /// Hour.
+    pub hour: u32,
+    /// Minute.
+    pub minute: u32,
+    /// Second; 60 is a leap second.
+    pub second: u32,
+}
+
+/// The local time of a second since 1970. Nothing for a year that no `int` holds.
+pub fn local_time(second: i64) -> Option<LocalTime> {
+    let mut broken_down = MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: both pointers are good for the call. The environment, in which the time zone is
+    // looked up, is changed by nobody while there are threads (`environment::replace`).
+    let done = unsafe { libc::localtime_r(&raw const second, broken_down.as_mut_ptr()) };
+    if done.is_null() {
+        return None;
+    }
+    // SAFETY: `localtime_r` has filled it, since it did not return NULL.
+    let tm = unsafe { broken_down.assume_init() };
+    let part = |number: libc::c_int| u32::try_from(number).ok();
+    Some(LocalTime {
+        year: i64::from(tm.tm_year) + 1900,
+        month: part(tm.tm_mon)? + 1,
+        day: part(tm.tm_mday)?,
+        hour: part(tm.tm_hour)?,
+        minute: part(tm.tm_min)?,
+        second: part(tm.tm_sec)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_a_date() {
+        let time = local_time(1_795_166_070).unwrap();
+        // 2026-11-20 09:14:30 UTC, which is no more than a day off anywhere.
+        assert_eq!((time.year, time.month), (2026, 11));
+        assert!((19..=21).contains(&time.day), "{time:?}");
+        assert_eq!(time.second, 30);
+        assert_eq!(local_time(i64::MAX), None);
+    }
+}

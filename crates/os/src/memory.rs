@@ -1,0 +1,102 @@
+//! Reading another process's memory through a descriptor that it has opened itself.
+//!
+//! Opening `/proc/PID/mem` of another process takes what ptrace(2) takes: the right user, or
+//! `CAP_SYS_PTRACE`, and a process that is dumpable. Opening one's own takes nothing but that the
+//! file is one's own, and whoever is given the descriptor reads without any further check
+//! (`mem_open` and `mem_rw` in the kernel's `fs/proc/base.c`). It names the memory, not the process
+//! id: once the process has ended, nothing can be read, whoever gets its number.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::io::Errno;
+
+/// The folder `/proc`, opened: what is beneath can be reached from inside a `chroot` too.
+#[derive(Debug)]
+pub struct ProcFolder(OwnedFd);
+
+/// The memory of the process that opened it, for reading.
+#[derive(Debug)]
+pub struct ProcessMemory(OwnedFd);
+
+impl ProcFolder {
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn open() -> io::Result<ProcFolder> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(ProcFolder(open("/proc", flags, Mode::empty())?))
+    }
+
+    /// Opens the memory of this process. The files of a process that is not dumpable, which is
+    /// what a change of user leaves behind, belong to root (proc(5)); such a process is made
+    /// dumpable for as long as the opening takes.
+    ///
+    /// # Errors
+    /// What `open(2)` and `prctl(2)` report.
+    pub fn own_memory(&self) -> io::Result<ProcessMemory> {
+        match self.open_memory() {
+            Err(Errno::ACCESS) => {}
+            opened => return Ok(ProcessMemory(opened?)),
+        }
+        nix::sys::prctl::set_dumpable(true)?;
+        let opened = self.open_memory();
+        nix::sys::prctl::set_dumpable(false)?;
+        Ok(ProcessMemory(opened?))
+    }
+
+    fn open_memory(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        openat(&self.0, "self/mem", flags, Mode::empty())
+    }
+}
+
+impl ProcessMemory {
+    /// The memory behind a descriptor that its process has sent.
+    pub fn from_fd(fd: OwnedFd) -> ProcessMemory {
+        ProcessMemory(fd)
+    }
+
+    /// Fills `into` from `address` on. False when there is nothing to be read at some of it, or
+    /// the process has ended.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        let mut done = 0;
+        while done < into.len() {
+            let Some(from) = address.checked_add(done as u64) else {
+                return false;
+            };
+            let read =
+                rustix::io::retry_on_intr(|| rustix::io::pread(&self.0, &mut into[done..], from));
+            match read {
+                Ok(count) if count > 0 => done += count,
+                _ => return false,
+            }
+        }
+        true
+    }
+}
+
+impl AsFd for ProcessMemory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_read_and_nothing_else() {
+        let memory = ProcFolder::open().unwrap().own_memory().unwrap();
+        let there = *b"over there";
+        let mut copy = [0; 10];
+        assert!(memory.read(there.as_ptr() as u64, &mut copy));
+        assert_eq!(copy, there);
+        for nowhere in [0, 8, u64::MAX - 3, 1 << 63] {
+            assert!(!memory.read(nowhere, &mut copy), "{nowhere:#x}");
+        }
+    }
+}
