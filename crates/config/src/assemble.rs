@@ -13,6 +13,7 @@ use crate::directives::{pools, sites, top};
 use crate::host::Host;
 use crate::mistakes::{Fault, quoted};
 use crate::settings::{Config, Destination, IMPLICIT_POOL, Pool, Site};
+use crate::slowlog::check_slowlog;
 use crate::spares::settle_spares;
 
 /// Longest name of a pool in bytes: it is part of the titles of processes.
@@ -108,6 +109,7 @@ fn read_pools(value: &Spanned<DeValue<'_>>, base: &Path, faults: &mut Vec<Fault>
         let wrong = read_table(pools::DIRECTIVES, &[], &section, settings, base, &mut pool);
         faults.extend(wrong);
         faults.extend(settle_spares(&mut pool, settings));
+        faults.extend(check_slowlog(&pool, settings));
         pools.push(pool);
     }
     pools

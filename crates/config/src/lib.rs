@@ -14,6 +14,7 @@ mod listen;
 mod mistakes;
 mod reference;
 mod settings;
+mod slowlog;
 mod spares;
 mod units;
 mod value;

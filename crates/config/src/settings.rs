@@ -23,6 +23,7 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr
 const DEFAULT_FRONT_USER: &str = "www-data";
 const DEFAULT_MAX_SPAWN_RATE: u32 = 32;
 const DEFAULT_PROCESS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_SLOWLOG_TRACE_DEPTH: u32 = 20;
 const DEFAULT_REQUEST_QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_REQUEST_QUEUE_LENGTH: u32 = 1000;
 const DEFAULT_SPOOL_LIMIT_BYTES: u64 = 1 << 30;
@@ -155,6 +156,12 @@ pub struct Pool {
     pub max_private_memory: u64,
     /// How long a script may run; zero is for ever.
     pub request_terminate_timeout: Duration,
+    /// How long a script may run before its stack is written to `slowlog`; zero is for ever.
+    pub request_slowlog_timeout: Duration,
+    /// Most frames of such a stack.
+    pub request_slowlog_trace_depth: u32,
+    /// Where stacks of slow scripts are written, if they are; set if `request_slowlog_timeout` is.
+    pub slowlog: Option<LogTarget>,
     /// How long a request may wait for a worker; zero is not at all.
     pub request_queue_timeout: Duration,
     /// How many requests may wait for a worker.
@@ -312,6 +319,9 @@ impl Pool {
             max_requests: 0,
             max_private_memory: 0,
             request_terminate_timeout: Duration::ZERO,
+            request_slowlog_timeout: Duration::ZERO,
+            request_slowlog_trace_depth: DEFAULT_SLOWLOG_TRACE_DEPTH,
+            slowlog: None,
             request_queue_timeout: DEFAULT_REQUEST_QUEUE_TIMEOUT,
             request_queue_length: DEFAULT_REQUEST_QUEUE_LENGTH,
             spool_limit: DEFAULT_SPOOL_LIMIT_BYTES,

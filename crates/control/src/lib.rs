@@ -6,6 +6,7 @@
 
 pub mod exit;
 pub mod scripts;
+pub mod stack;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -157,6 +158,23 @@ pub enum FromFront {
         /// Why.
         why: Wear,
     },
+    /// A script has run for longer than `request_slowlog_timeout`. Said once for each run.
+    SlowScript {
+        /// Its generation of the pool.
+        generation: Generation,
+        /// Its seat.
+        seat: Seat,
+        /// Which worker of that seat.
+        incarnation: Incarnation,
+        /// Which request of that worker, from 1; it may serve another by now.
+        request: u64,
+        /// For how long it has run.
+        ran: Duration,
+        /// The script.
+        script: String,
+        /// The request's method and target, without the query.
+        target: String,
+    },
     /// What became of a [`ToFront::Reconfigure`].
     Reconfigured {
         /// Why everything is as it was; nothing: the new configuration is used.
@@ -196,6 +214,19 @@ pub enum ToZygote {
     /// [`FromZygote::Warmed`], after ten seconds at most. No worker is forked meanwhile. Descriptor:
     /// a file with the list, which is read from its beginning wherever its position is.
     Warm,
+    /// Read the stack of the script that a worker runs, and report [`FromZygote::Traced`].
+    Trace {
+        /// Number of this order, for the report.
+        trace: u64,
+        /// The worker's seat.
+        seat: Seat,
+        /// Which worker of that seat.
+        incarnation: Incarnation,
+        /// Which request of that worker, from 1.
+        request: u64,
+        /// Frames that are wanted, at most [`stack::STACK_DEPTH_MAX`].
+        depth: u32,
+    },
 }
 
 /// Reports from a zygote to the supervisor.
@@ -221,6 +252,13 @@ pub enum FromZygote {
         incarnation: Incarnation,
         /// Its process id.
         pid: i32,
+    },
+    /// What a [`ToZygote::Trace`] came to.
+    Traced {
+        /// The number of the order.
+        trace: u64,
+        /// The stack, or one sentence that says why there is none.
+        stack: Result<stack::Stack, String>,
     },
     /// No worker could be forked.
     ForkFailed {

@@ -5,6 +5,7 @@ mod exchange;
 mod memory;
 mod package;
 mod seat;
+mod sight;
 mod status;
 mod warm;
 mod zygote;

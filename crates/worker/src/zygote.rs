@@ -12,6 +12,7 @@ use maitred_os::signals::Signal;
 use maitred_os::{signals, spawn, title, users};
 use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
 
+use crate::sight::Sight;
 use crate::{package, seat, warm};
 
 /// A pool's descriptors: its shared memory, and one event per front thread.
@@ -31,7 +32,7 @@ pub fn run() -> ExitCode {
     // Rust's handlers for a stack overflow would take a crash of PHP for one of ours.
     signals::reset(&[Signal::SIGSEGV, Signal::SIGBUS]);
     match start(&control) {
-        Ok((settings, link, engine)) => obey(control, settings, link, engine),
+        Ok(started) => obey(control, started),
         Err(why) => {
             let _ = say_waiting(&control, &FromZygote::StartFailed { why });
             ExitCode::from(u8::try_from(exit::START_FAILED).unwrap_or(1))
@@ -39,7 +40,15 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn start(control: &Channel) -> Result<(ZygoteSettings, Link, Engine), String> {
+/// What a zygote has when PHP runs.
+struct Started {
+    settings: ZygoteSettings,
+    link: Link,
+    sight: Sight,
+    engine: Engine,
+}
+
+fn start(control: &Channel) -> Result<Started, String> {
     let Ok(Heard::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
         return Err("the zygote was not told its settings".to_owned());
     };
@@ -50,6 +59,8 @@ fn start(control: &Channel) -> Result<(ZygoteSettings, Link, Engine), String> {
         memory,
         events: fds.collect(),
     };
+    let sight = Sight::new(settings.seats)
+        .map_err(|error| format!("it cannot prepare for reading stacks of scripts: {error}"))?;
     if let Some(identity) = &settings.identity {
         users::become_user(identity)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
@@ -71,7 +82,12 @@ fn start(control: &Channel) -> Result<(ZygoteSettings, Link, Engine), String> {
         fixed,
     };
     say_waiting(control, &started).map_err(|error| error.to_string())?;
-    Ok((*settings, link, engine))
+    Ok(Started {
+        settings: *settings,
+        link,
+        sight,
+        engine,
+    })
 }
 
 /// Scripts see the pool's environment, their user as php-fpm tells it, and nothing of ours.
@@ -113,24 +129,27 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     }
 }
 
-fn obey(control: Channel, settings: ZygoteSettings, link: Link, mut engine: Engine) -> ExitCode {
+fn obey(control: Channel, started: Started) -> ExitCode {
+    let Started {
+        settings,
+        link,
+        mut sight,
+        mut engine,
+    } = started;
     loop {
-        match hear(&control, true) {
+        let order = hear(&control, true);
+        sight.look();
+        match order {
             Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, _)) => {
-                let report = |pid| {
-                    let filled = FromZygote::SeatFilled {
-                        seat,
-                        incarnation,
-                        pid,
-                    };
-                    let _ = say_waiting(&control, &filled);
-                };
-                match fork::fork_orphan(report) {
+                match fork_worker(&control, seat, incarnation) {
                     Ok(Side::Parent) => {}
                     Ok(Side::Orphan) => {
                         drop(control);
                         signals::reset(&[]);
                         fork::die_with_parent(settings.supervisor);
+                        // Without, there are no stacks of its scripts, which is told when one is
+                        // asked for.
+                        let _ = sight.show_oneself(seat, incarnation);
                         engine.after_fork();
                         seat::serve(&settings, link, &mut engine, seat, incarnation)
                     }
@@ -151,15 +170,39 @@ fn obey(control: Channel, settings: ZygoteSettings, link: Link, mut engine: Engi
                         let _ = say_waiting(&control, &answer);
                     }
                     warm::Side::Child(order) => {
-                        drop(control);
+                        drop((control, sight));
                         order.run(&mut engine)
                     }
                 }
+            }
+            Ok(Heard::Message(
+                ToZygote::Trace {
+                    trace,
+                    seat,
+                    incarnation,
+                    request,
+                    depth,
+                },
+                _,
+            )) => {
+                let stack = sight.stack(seat, incarnation, request, depth);
+                let _ = say_waiting(&control, &FromZygote::Traced { trace, stack });
             }
             Ok(Heard::Message(ToZygote::Configure(_), _) | Heard::Nothing) => {}
             Ok(Heard::Closed) | Err(_) => return ExitCode::SUCCESS,
         }
     }
+}
+
+fn fork_worker(control: &Channel, seat: u32, incarnation: u32) -> std::io::Result<Side> {
+    fork::fork_orphan(|pid| {
+        let filled = FromZygote::SeatFilled {
+            seat,
+            incarnation,
+            pid,
+        };
+        let _ = say_waiting(control, &filled);
+    })
 }
 
 impl Link {

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::directive::{Directive, Needs, Preset};
+use crate::directives::top::log_target;
 use crate::settings::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::value::{Entry, Value, Wrong, for_each};
 
 /// Most requests that may wait for the workers of one pool.
 const MAX_REQUEST_QUEUE_LENGTH: u32 = 1_000_000;
+
+/// Most calls of a stack in a slow log; a stack travels in one message.
+const MAX_SLOWLOG_TRACE_DEPTH: u32 = 100;
 
 /// What the entries of a table of php.ini settings may be, and how one is read.
 struct IniKind {
@@ -303,6 +307,54 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         example: "\"30s\"",
         read: |pool, value| {
             pool.request_terminate_timeout = value.duration()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "request_slowlog_timeout",
+        default: Preset::Value("0"),
+        unit: "seconds",
+        takes: "a duration of at most 366 days such as \"30s\"",
+        needs: Needs::Live,
+        doc: "How long a script may run before it is written to `slowlog` what it is at: once for \
+              each run, also when its client has left, but not after fastcgi_finish_request(). \
+              The script is neither stopped nor slowed down. Not more than \
+              `request_terminate_timeout`. 0 means for ever.",
+        example: "\"5s\"",
+        read: |pool, value| {
+            pool.request_slowlog_timeout = value.duration()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "slowlog",
+        default: Preset::Value("\"off\""),
+        unit: "",
+        takes: "a path, \"stderr\" or \"off\"",
+        needs: Needs::Live,
+        doc: "The file to which the PHP stacks of slow scripts are appended, in php-fpm's format \
+              and with the classes of methods. Several pools may share one. The server makes it, \
+              readable by the user it is started as and its group. An entry that cannot be \
+              written is lost; nothing waits for it.",
+        example: "\"log/slow.log\"",
+        read: |pool, value| {
+            pool.slowlog = match value.text()? {
+                "off" => None,
+                _ => Some(log_target(value)?),
+            };
+            Ok(())
+        },
+    },
+    Directive {
+        name: "request_slowlog_trace_depth",
+        default: Preset::Value("20"),
+        unit: "calls",
+        takes: "a whole number from 1 to 100",
+        needs: Needs::Live,
+        doc: "Most calls of a stack in `slowlog`, counted from the innermost.",
+        example: "50",
+        read: |pool, value| {
+            pool.request_slowlog_trace_depth = value.count(1, MAX_SLOWLOG_TRACE_DEPTH)?;
             Ok(())
         },
     },

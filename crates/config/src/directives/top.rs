@@ -133,7 +133,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     },
 ];
 
-fn log_target(value: &Value<'_>) -> Result<LogTarget, Wrong> {
+/// A path, or `stderr`.
+pub fn log_target(value: &Value<'_>) -> Result<LogTarget, Wrong> {
     match value.text()? {
         "stderr" => Ok(LogTarget::Stderr),
         _ => Ok(LogTarget::File(value.path()?)),

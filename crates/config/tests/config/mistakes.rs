@@ -118,6 +118,24 @@ fn the_spare_workers_of_a_dynamic_pool_have_to_fit_into_each_other() {
 }
 
 #[test]
+fn a_slow_log_needs_a_file_and_a_time_that_scripts_can_reach() {
+    let pool = |settings: &str| format!("{SITE}[pools.www]\n{settings}");
+    let unreachable = "`request_slowlog_timeout` is 10s, which is more than \
+                       `request_terminate_timeout`, 2s: no script runs that long";
+    refused(
+        &pool("request_slowlog_timeout = 10\nrequest_terminate_timeout = 2\n"),
+        &[
+            "4:27: `request_slowlog_timeout` needs `slowlog`; add it to the pool",
+            &format!("4:27: {unreachable}"),
+        ],
+    );
+    refused(
+        &pool("request_slowlog_timeout = 10\nslowlog = 1\n"),
+        &["5:11: `slowlog` is the number 1; expected a path, \"stderr\" or \"off\""],
+    );
+}
+
+#[test]
 fn what_is_not_toml_is_reported_with_its_place() {
     refused(
         &format!("{SITE}index = [\"a\"\n\nhosts = \"a\" b\n"),
@@ -356,7 +374,8 @@ proptest! {
         name in prop::sample::select(vec![
             "listen", "access_log", "front_user", "front_threads", "spool_dir", "pools", "sites",
             "pools.www.pm", "pools.www.max_children", "pools.www.php_value", "pools.www.env",
-            "pools.www.request_queue_timeout", "pools.www.start_servers", "pools.www.spool_limit", "pools.www.php",
+            "pools.www.request_queue_timeout", "pools.www.request_slowlog_timeout",
+            "pools.www.slowlog", "pools.www.start_servers", "pools.www.spool_limit", "pools.www.php",
         ]),
         value in prop_oneof![
             any::<String>().prop_map(|text| format!("{text:?}")),

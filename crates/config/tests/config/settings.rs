@@ -60,6 +60,11 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
     assert_eq!(pool.max_requests, 0);
     assert_eq!(pool.max_private_memory, 0);
     assert_eq!(pool.request_terminate_timeout, Duration::ZERO);
+    assert_eq!(pool.request_slowlog_timeout, Duration::ZERO);
+    assert_eq!(
+        (&pool.slowlog, pool.request_slowlog_trace_depth),
+        (&None, 20)
+    );
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(10));
     assert_eq!(pool.request_queue_length, 1000);
     assert_eq!(pool.spool_limit, 1 << 30);
@@ -107,9 +112,14 @@ fn the_example_in_the_reference_is_taken() {
         );
     }
     for directive in pools::DIRECTIVES {
+        // One that cannot stand alone.
+        let needed = match directive.name {
+            "request_slowlog_timeout" => "slowlog = \"slow.log\"\n",
+            _ => "",
+        };
         pool(
             &folder,
-            &format!("{} = {}", directive.name, directive.example),
+            &format!("{needed}{} = {}", directive.name, directive.example),
         );
     }
     for directive in sites::DIRECTIVES {
@@ -166,6 +176,8 @@ fn settings_of_a_pool_are_read() {
         "pm = \"static\"\nmax_children = 0x10\nuser = \"shop\"\ngroup = 33\nphp = \"8.2\"\n\
          php_ini = \"php/shop.ini\"\nphp_ini_scan_dir = \"php/conf.d\"\n\
          max_requests = 500\nmax_private_memory = \"96M\"\nrequest_terminate_timeout = \"30s\"\nrequest_queue_timeout = 2\n\
+         request_slowlog_timeout = \"1500ms\"\nslowlog = \"log/slow.log\"\n\
+         request_slowlog_trace_depth = 100\n\
          request_queue_length = 0\nspool_limit = \"64M\"\n\
          status_path = \"/fpm/status\"\nping_path = \"/ping\"\nping_response = \"I'm here\"",
     );
@@ -186,6 +198,12 @@ fn settings_of_a_pool_are_read() {
     assert_eq!(pool.max_requests, 500);
     assert_eq!(pool.max_private_memory, 96 << 20);
     assert_eq!(pool.request_terminate_timeout, Duration::from_secs(30));
+    assert_eq!(pool.request_slowlog_timeout, Duration::from_millis(1500));
+    assert_eq!(
+        pool.slowlog,
+        Some(LogTarget::File(folder.path().join("log/slow.log")))
+    );
+    assert_eq!(pool.request_slowlog_trace_depth, 100);
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(2));
     assert_eq!(pool.request_queue_length, 0);
     assert_eq!(pool.spool_limit, 64 << 20);

@@ -1,0 +1,142 @@
+//! How a zygote sees the stacks of its workers: each worker gives it a descriptor of its own memory
+//! before it serves, and only the zygote ever reads from it.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+
+use maitred_control::stack::{Frame, Stack};
+use maitred_control::{Heard, Incarnation, Seat, hear, say};
+use maitred_os::channel::Channel;
+use maitred_os::memory::{ProcFolder, ProcessMemory};
+use maitred_php::{Memory, read_stack};
+
+/// The memories of the workers a zygote has forked.
+#[derive(Debug)]
+pub struct Sight {
+    folder: ProcFolder,
+    /// Where workers send their memory. Each inherits both ends and closes them.
+    workers: Channel,
+    zygote: Channel,
+    /// The memory of the last worker of each seat. One that has ended reads as nothing.
+    memories: HashMap<Seat, (Incarnation, ProcessMemory)>,
+    seats: u32,
+}
+
+impl Sight {
+    /// Sees nobody yet. Call it before the process changes its root folder.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted, or the system is out of descriptors.
+    pub fn new(seats: u32) -> io::Result<Sight> {
+        let (workers, zygote) = Channel::pair()?;
+        Ok(Sight {
+            folder: ProcFolder::open()?,
+            workers,
+            zygote,
+            memories: HashMap::new(),
+            seats,
+        })
+    }
+
+    /// In a new worker: gives its memory to the zygote, and everything else that is here away. No
+    /// worker may see another.
+    ///
+    /// # Errors
+    /// When the memory cannot be opened or sent; the worker can serve all the same.
+    pub fn show_oneself(self, seat: Seat, incarnation: Incarnation) -> io::Result<()> {
+        let memory = self.folder.own_memory()?;
+        say(&self.workers, &(seat, incarnation), &[memory.as_fd()])
+    }
+
+    /// Takes in what new workers have sent. Call it before each order, so that what was sent and
+    /// not yet taken stays little.
+    pub fn look(&mut self) {
+        while let Ok(Heard::Message((seat, incarnation), fds)) =
+            hear::<(Seat, Incarnation)>(&self.zygote, false)
+        {
+            let newer = self
+                .memories
+                .get(&seat)
+                .is_none_or(|(known, _)| *known < incarnation);
+            if let (Some(fd), true) = (fds.into_iter().next(), newer && seat < self.seats) {
+                let memory = ProcessMemory::from_fd(fd);
+                self.memories.insert(seat, (incarnation, memory));
+            }
+        }
+    }
+
+    /// The stack of the script that a worker runs.
+    ///
+    /// # Errors
+    /// One sentence that says why there is none.
+    pub fn stack(
+        &self,
+        seat: Seat,
+        incarnation: Incarnation,
+        request: u64,
+        depth: u32,
+    ) -> Result<Stack, String> {
+        let known = self.memories.get(&seat);
+        let Some((_, memory)) = known.filter(|(known, _)| *known == incarnation) else {
+            return Err(
+                "the worker's memory cannot be read; it is older than this zygote of its pool, or \
+                 could not open its /proc/self/mem"
+                    .to_owned(),
+            );
+        };
+        let stack = read_stack(&Readable(memory), request, depth);
+        stack.map(report).map_err(|why| why.to_string())
+    }
+}
+
+struct Readable<'a>(&'a ProcessMemory);
+
+impl Memory for Readable<'_> {
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        self.0.read(address, into)
+    }
+}
+
+fn report(stack: maitred_php::Stack) -> Stack {
+    let frames = stack.frames.into_iter().map(|frame| Frame {
+        address: frame.address,
+        call: frame.call.to_string(),
+        file: frame.file,
+        line: frame.line,
+    });
+    let mut report = Stack {
+        script: stack.script,
+        frames: frames.collect(),
+        is_sound: stack.is_sound,
+    };
+    report.fit();
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_workers_of_a_seat_the_later_is_seen_whichever_speaks_first() {
+        let mut sight = Sight::new(2).unwrap();
+        for (seat, incarnation) in [(0, 2), (0, 1), (1, 5), (2, 1)] {
+            let memory = sight.folder.own_memory().unwrap();
+            say(&sight.workers, &(seat, incarnation), &[memory.as_fd()]).unwrap();
+        }
+        sight.look();
+        let mut seen: Vec<(Seat, Incarnation)> = sight
+            .memories
+            .iter()
+            .map(|(seat, (incarnation, _))| (*seat, *incarnation))
+            .collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [(0, 2), (1, 5)]);
+        let why = sight.stack(0, 1, 1, 20).unwrap_err();
+        assert!(why.contains("older than this zygote"), "{why}");
+        // This process runs no script.
+        let why = sight.stack(0, 2, 1, 20).unwrap_err();
+        assert!(why.contains("before it could be looked at"), "{why}");
+    }
+}
