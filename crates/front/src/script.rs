@@ -155,6 +155,7 @@ impl Run<'_> {
             .backend
             .terminate_timeout()
             .map(|timeout| lent + timeout);
+        let mut slow = self.backend.slow_timeout().map(|timeout| lent + timeout);
         while !answering.is_over() {
             answering.send(connection).await?;
             if answering.is_over() {
@@ -178,10 +179,15 @@ impl Run<'_> {
                         return Err(Failure::ClientLeft);
                     }
                 }
+                () = until(slow), if !answering.script_is_over() => {
+                    slow = later(source, lent, self.backend.slow_timeout());
+                    if slow.is_some_and(|slow| slow <= Instant::now()) {
+                        slow = None;
+                        source.report_slow();
+                    }
+                }
                 () = until(deadline), if !answering.script_is_over() => {
-                    let began = source.began(lent.into_std()).map(Instant::from_std);
-                    let timeout = self.backend.terminate_timeout();
-                    deadline = began.zip(timeout).map(|(began, timeout)| began + timeout);
+                    deadline = later(source, lent, self.backend.terminate_timeout());
                     if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                         source.end_worker("its script ran longer than request_terminate_timeout");
                         return Err(Failure::Terminated);
@@ -200,6 +206,13 @@ async fn sendable(connection: &mut Connection, has_unsent: bool) -> std::io::Res
     }
     connection.client_gone_later().await;
     Err(std::io::ErrorKind::UnexpectedEof.into())
+}
+
+/// When the script will have run for as long as `timeout`: later than was thought, if it waited
+/// behind another. Never when it is over.
+fn later(source: &Source, lent: Instant, timeout: Option<Duration>) -> Option<Instant> {
+    let began = source.began(lent.into_std()).map(Instant::from_std);
+    began.zip(timeout).map(|(began, timeout)| began + timeout)
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -49,6 +49,16 @@ impl Backend {
         }
     }
 
+    /// How long a script may run before it counts as slow; none: for ever.
+    pub fn slow_timeout(&self) -> Option<Duration> {
+        match self {
+            Backend::Pool(pool) => {
+                Some(pool.settings().request_slowlog_timeout).filter(|timeout| !timeout.is_zero())
+            }
+            Backend::Upstream(_) => None,
+        }
+    }
+
     /// Bytes of one answer kept for a slow client.
     pub fn spool_limit(&self) -> u64 {
         match self {
@@ -106,6 +116,13 @@ impl Source {
         }
     }
 
+    /// Tells, once, that the script is slow.
+    pub fn report_slow(&self) {
+        if let Source::Pool(exchange) = self {
+            exchange.report_slow();
+        }
+    }
+
     /// How long the script took, by the word of its worker.
     pub fn script_time(&self) -> Option<Duration> {
         match self {
@@ -126,23 +143,37 @@ impl Drop for Source {
     }
 }
 
-/// A script whose client has left still runs no longer than it may.
+/// A script whose client has left still runs no longer than it may, and is told of if it is slow.
 pub fn watch_left(exchange: Arc<Exchange>) {
-    let timeout = exchange.pool.settings().request_terminate_timeout;
-    if timeout.is_zero() || exchange.is_detached() || exchange.is_over() {
+    let settings = exchange.pool.settings();
+    let limit = |timeout: Duration| Some(timeout).filter(|timeout| !timeout.is_zero());
+    let slow = limit(settings.request_slowlog_timeout).filter(|_| !exchange.is_told_slow());
+    let terminate = limit(settings.request_terminate_timeout);
+    if slow.or(terminate).is_none() || exchange.is_detached() || exchange.is_over() {
         return;
     }
     tokio::spawn(async move {
-        let over = poll_fn(|cx| exchange.poll_over(cx));
-        let began = exchange.began().unwrap_or_else(std::time::Instant::now);
-        let deadline = began + timeout;
-        if tokio::time::timeout_at(deadline.into(), over)
-            .await
-            .is_err()
+        if let Some(slow) = slow
+            && outlives(&exchange, slow).await
+        {
+            exchange.report_slow();
+        }
+        if let Some(terminate) = terminate
+            && outlives(&exchange, terminate).await
         {
             exchange.end_worker("its script ran longer than request_terminate_timeout");
         }
     });
+}
+
+/// Waits for a script to end, or to have run for as long as `timeout`.
+async fn outlives(exchange: &Arc<Exchange>, timeout: Duration) -> bool {
+    let over = poll_fn(|cx| exchange.poll_over(cx));
+    let began = exchange.began().unwrap_or_else(Instant::now);
+    let deadline = began + timeout;
+    tokio::time::timeout_at(deadline.into(), over)
+        .await
+        .is_err()
 }
 
 /// Sends a large body after the head, as the script takes it.

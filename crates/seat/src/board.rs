@@ -27,6 +27,8 @@ pub struct PoolBoard {
     pub max_children_reached: AtomicU32,
     /// When the pool was opened, in seconds since 1970.
     pub opened_at: AtomicU64,
+    /// Scripts that ran for longer than `request_slowlog_timeout`.
+    pub slow: AtomicU64,
 }
 
 /// A seat's figures. Written by its worker.

@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub max_active: u32,
     /// Times a request found every worker busy.
     pub max_children_reached: u32,
+    /// Scripts that ran for longer than `request_slowlog_timeout`.
+    pub slow: u64,
     /// The workers, by seat.
     pub processes: Vec<Process>,
 }
@@ -90,6 +92,7 @@ impl Snapshot {
             active,
             max_active: pool.max_active.load(Relaxed),
             max_children_reached: pool.max_children_reached.load(Relaxed),
+            slow: pool.slow.load(Relaxed),
             processes,
         }
     }

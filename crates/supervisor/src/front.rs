@@ -17,6 +17,7 @@ use crate::peer::Peer;
 use crate::phase;
 use crate::pool;
 use crate::run::{RunningPool, Supervisor};
+use crate::slow::SlowScript;
 use crate::upgrade::Upgrade;
 use crate::words::one_line;
 use crate::{FRONT_ROLE, roomy_name};
@@ -168,6 +169,27 @@ impl Supervisor {
             }
             FromFront::Reconfigured { refused } => {
                 self.reconfigured(refused.map(|why| one_line(&why)));
+            }
+            FromFront::SlowScript {
+                generation,
+                seat,
+                incarnation,
+                request,
+                ran,
+                script,
+                target,
+            } => {
+                if let Some(index) = self.index_of(generation) {
+                    let slow = SlowScript {
+                        seat,
+                        incarnation,
+                        request,
+                        ran,
+                        script,
+                        target,
+                    };
+                    self.slow_script(index, slow);
+                }
             }
             FromFront::Drained => {
                 if line == self.front.line {

@@ -49,6 +49,12 @@ pub const ZYGOTE_LINGER: Duration = Duration::from_secs(1);
 /// How long the report of a worker's death waits for the front to name the script it ran.
 pub const SCRIPT_NAMED: Duration = Duration::from_millis(250);
 
+/// Longest a zygote may take to tell a stack. One that forks or is stuck has something else to do.
+pub const TRACE_ANSWER: Duration = Duration::from_secs(2);
+
+/// How long no script of a pool is slow until the next one is worth a line of the log again.
+pub const SLOW_EPISODE: Duration = Duration::from_secs(60);
+
 /// Longest a graceful stop waits for requests that run. Below the 90 seconds after which systemd
 /// loses patience (`TimeoutStopSec`, systemd-system.conf(5)).
 pub const DRAIN: Duration = Duration::from_secs(60);

@@ -22,6 +22,8 @@ use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Pool, Reason};
 use crate::reload::Reloads;
+use crate::slow::{About, Slow};
+use crate::traces::{TRACES_MAX, Traces};
 use crate::upgrade::Upgrade;
 use crate::words::one_line;
 
@@ -54,6 +56,7 @@ pub struct Supervisor {
     pub(crate) old_fronts: Vec<OldFront>,
     pub(crate) upgrade: Option<Upgrade>,
     pub(crate) obituaries: Obituaries,
+    pub(crate) traces: Traces<About>,
 }
 
 /// A generation of a pool: what is decided about it, and the processes it has.
@@ -77,6 +80,7 @@ pub(crate) struct RunningPool {
     pub(crate) php: Option<String>,
     /// Descriptors of the processes that sit in its seats.
     pub(crate) workers: HashMap<i32, OwnedFd>,
+    pub(crate) slow: Slow,
 }
 
 /// A pool's zygote.
@@ -152,6 +156,7 @@ impl RunningPool {
             allowed: u32::MAX,
             complaint: None,
             pool: Pool::new(plan.settings.seats, plan.growth()),
+            slow: Slow::new(&plan.pool),
             plan,
             zygote: None,
             php: None,
@@ -205,6 +210,7 @@ impl Supervisor {
             old_fronts: Vec::new(),
             upgrade: None,
             obituaries: Obituaries::default(),
+            traces: Traces::default(),
             plan,
         }
     }
@@ -340,8 +346,10 @@ impl Supervisor {
             self.phase.deadline(),
             self.obituaries.deadline(),
             self.reloads.deadline(),
+            self.traces.deadline(),
             self.upgrade_deadline(),
         ];
+        let slow = self.pools.iter().filter_map(|pool| pool.slow.deadline());
         let front = self
             .phase
             .wants_front()
@@ -365,6 +373,7 @@ impl Supervisor {
             .flatten()
             .chain(front)
             .chain(lingering)
+            .chain(slow)
             .chain(pools)
             .chain(deaf)
             .min()
@@ -417,10 +426,11 @@ impl Supervisor {
         }
     }
 
-    /// Hears all that a zygote which keeps to the rules can have said: one report for each seat,
-    /// and one of its start. No announcement stays behind the death it has to come before.
+    /// Hears all that a zygote which keeps to the rules can have said: one report for each seat and
+    /// for each stack, and one of its start. No announcement stays behind the death it has to come before.
     fn hear_zygote(&mut self, index: usize) {
-        for _ in 0..=self.pools[index].plan.settings.seats {
+        let reports = self.pools[index].plan.settings.seats as usize + TRACES_MAX;
+        for _ in 0..=reports {
             let Some(zygote) = &mut self.pools[index].zygote else {
                 return;
             };
@@ -454,6 +464,7 @@ impl Supervisor {
                     };
                     self.pool_event(index, event);
                 }
+                FromZygote::Traced { trace, stack } => self.traced(index, trace, &stack),
                 FromZygote::ForkFailed {
                     seat,
                     incarnation,
@@ -561,6 +572,7 @@ impl Supervisor {
         for line in self.obituaries.due(self.now()) {
             error!("{line}");
         }
+        self.tend_slow();
     }
 }
 

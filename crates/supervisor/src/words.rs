@@ -13,7 +13,7 @@ use crate::error::Error;
 const MAX_QUOTED_CHARS: usize = 500;
 
 /// Mode of a log file that we make: tenants have no business in it.
-const LOG_MODE: u32 = 0o640;
+pub const LOG_MODE: u32 = 0o640;
 
 /// Logs whose folder is not there.
 pub fn log_mistakes(config: &Config) -> Vec<Error> {
@@ -21,7 +21,10 @@ pub fn log_mistakes(config: &Config) -> Vec<Error> {
         ("error_log", Some(&config.error_log)),
         ("access_log", config.access_log.as_ref()),
     ];
+    let slowlogs = config.pools.iter().map(|pool| pool.slowlog.as_ref());
+    let slowlogs = slowlogs.map(|log| ("slowlog", log));
     logs.into_iter()
+        .chain(slowlogs)
         .filter_map(|(setting, log)| match log {
             Some(LogTarget::File(path)) => Some((setting, path)),
             _ => None,

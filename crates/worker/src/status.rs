@@ -45,7 +45,7 @@ pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> PoolStatus {
         active_processes: i64::from(snapshot.active),
         max_active_processes: i64::from(snapshot.max_active),
         max_children_reached: i64::from(snapshot.max_children_reached),
-        slow_requests: 0,
+        slow_requests: signed(snapshot.slow),
         processes: snapshot.processes.into_iter().map(of_worker).collect(),
     }
 }

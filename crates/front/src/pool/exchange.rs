@@ -12,6 +12,7 @@ use maitred_seat::{Began, FrontEnd, Lent};
 
 use super::generation::Generation;
 use super::queue::Place;
+use super::slow;
 use super::{Pool, place_of};
 
 /// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
@@ -109,6 +110,8 @@ struct State {
     left: bool,
     /// It had been answered completely by then.
     detached: bool,
+    /// It was told that its script is slow.
+    told_slow: bool,
     script_micros: u64,
     waker: Option<Waker>,
 }
@@ -409,6 +412,26 @@ impl Exchange {
     pub fn end_worker(&self, why: &str) {
         if let Some(loan) = &self.lock().loan {
             self.pool.end_worker(loan, why);
+        }
+    }
+
+    /// Whether [`Exchange::report_slow`] has done its work.
+    pub fn is_told_slow(&self) -> bool {
+        self.lock().told_slow
+    }
+
+    /// Counts the script as slow and has its stack written to the slow log, once, if it runs.
+    pub fn report_slow(&self) {
+        let Some(began) = self.began() else { return };
+        let report = {
+            let mut state = self.lock();
+            let loan = state.loan.as_ref().filter(|_| !state.told_slow);
+            let report = loan.and_then(|loan| slow::report(loan, began.elapsed()));
+            state.told_slow |= report.is_some();
+            report
+        };
+        if let Some(report) = report {
+            self.pool.report_slow(&report);
         }
     }
 

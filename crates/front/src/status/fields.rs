@@ -63,8 +63,7 @@ pub fn of_pool(status: &Status) -> [Field<'_>; 14] {
         ("total processes", Value::Number(total)),
         ("max active processes", number(figures.max_active)),
         ("max children reached", number(figures.max_children_reached)),
-        // There is no `request_slowlog_timeout` that a request could exceed.
-        ("slow requests", Value::Number(0)),
+        ("slow requests", Value::Number(figures.slow)),
     ]
 }
 

@@ -110,11 +110,10 @@ fn metrics(status: &Status) -> [Metric; 11] {
              children (works only for pm 'dynamic' and 'ondemand').",
             figures.max_children_reached.into(),
         ),
-        // There is no such time-out that a request could exceed.
         counter(
             "slow_requests",
             "The number of requests that exceeded your 'request_slowlog_timeout' value.",
-            0,
+            figures.slow,
         ),
     ]
 }

@@ -50,6 +50,7 @@ fn status(processes: Vec<Process>) -> Status {
             active: 1,
             max_active: 2,
             max_children_reached: 3,
+            slow: 6,
             processes,
         },
     }
@@ -103,7 +104,7 @@ fn openmetrics_has_php_fpms_metrics() {
 #[test]
 fn a_pool_without_workers_and_a_worker_without_requests_are_shown() {
     let none = formats::json(&status(vec![]), true);
-    assert!(none.ends_with("\"slow requests\":0, \"processes\":[]}"));
+    assert!(none.ends_with("\"slow requests\":6, \"processes\":[]}"));
     let new = formats::text(&status(vec![Process::default()]), true);
     assert!(new.contains("request URI:          -\n"), "{new}");
     assert!(new.contains("request method:       -\n"), "{new}");

@@ -1,6 +1,6 @@
 //! The border to `shim/trace.c`.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{any::Any, slice};
 
@@ -28,9 +28,9 @@ struct RawFrame {
     line: u32,
     kind: u8,
     has_file: bool,
-    class_name: [c_char; NAME_BYTES],
-    function: [c_char; NAME_BYTES],
-    file: [c_char; PATH_BYTES],
+    class_name: [u8; NAME_BYTES],
+    function: [u8; NAME_BYTES],
+    file: [u8; PATH_BYTES],
 }
 
 #[repr(C)]
@@ -42,7 +42,7 @@ struct RawStack {
     request: u64,
     is_running: bool,
     end: c_int,
-    script: [c_char; PATH_BYTES],
+    script: [u8; PATH_BYTES],
 }
 
 unsafe extern "C" {
@@ -142,11 +142,8 @@ fn frame(raw: &RawFrame) -> Frame {
 }
 
 /// Bytes up to the first NUL, as text that cannot break a line of a log.
-fn text(bytes: &[c_char]) -> String {
-    let bytes: Vec<u8> = bytes
-        .iter()
-        .map(|byte| byte.cast_unsigned())
-        .take_while(|byte| *byte != 0)
-        .collect();
-    String::from_utf8_lossy(&bytes).replace(char::is_control, "?")
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0);
+    let bytes = &bytes[..end.unwrap_or(bytes.len())];
+    String::from_utf8_lossy(bytes).replace(char::is_control, "?")
 }

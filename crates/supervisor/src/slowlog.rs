@@ -1,0 +1,191 @@
+//! A pool's slow log: the file, and how php-fpm writes an entry (`fpm_php_trace.c`).
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use maitred_config::LogTarget;
+use maitred_control::stack::{Frame, MAIN, Stack};
+use maitred_os::clock::LocalTime;
+use rustix::fs::OFlags;
+
+use crate::words::LOG_MODE;
+
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// What an entry is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// Name of the pool.
+    pub pool: String,
+    /// The worker's process id.
+    pub pid: i32,
+    /// The script, by the word of its worker; the stack knows better.
+    pub script: String,
+}
+
+/// A slow log. Nobody ever waits for it: an entry that cannot be written at once is lost.
+#[derive(Debug)]
+pub struct Slowlog {
+    target: LogTarget,
+    file: Option<File>,
+    /// Entries lost since the last one that was written.
+    lost: u64,
+    /// Whether it was said that entries are lost.
+    said: bool,
+}
+
+impl Slowlog {
+    /// The slow log at `target`, and a sentence for the log if it cannot be opened.
+    pub fn new(target: LogTarget) -> (Slowlog, Option<String>) {
+        let mut log = Slowlog {
+            target,
+            file: None,
+            lost: 0,
+            said: false,
+        };
+        let problem = log.open().err().map(|why| log.trouble(&why));
+        (log, problem)
+    }
+
+    /// Where it is.
+    pub fn target(&self) -> &LogTarget {
+        &self.target
+    }
+
+    /// Begins the file anew that now has its name: the old one was moved away.
+    pub fn reopen(&mut self) -> Option<String> {
+        self.file = None;
+        self.open().err().map(|why| self.trouble(&why))
+    }
+
+    /// Adds an entry, or loses it. Returns a sentence for the log when that begins or ends.
+    pub fn append(&mut self, entry: &str) -> Option<String> {
+        match self.write(entry.as_bytes()) {
+            Ok(()) => {
+                let lost = std::mem::take(&mut self.lost);
+                let said = std::mem::take(&mut self.said);
+                said.then(|| {
+                    let target = &self.target;
+                    format!("the slow log {target} can be written again; {lost} entries were lost")
+                })
+            }
+            Err(why) => {
+                self.lost += 1;
+                // Whatever is wrong with it: the next entry tries a new beginning.
+                self.file = None;
+                (!self.said).then(|| self.trouble(&why))
+            }
+        }
+    }
+
+    fn trouble(&mut self, why: &io::Error) -> String {
+        self.said = true;
+        format!(
+            "the slow log {} cannot be written: {why}; its entries are lost until it can",
+            self.target
+        )
+    }
+
+    fn open(&mut self) -> io::Result<()> {
+        if let (LogTarget::File(path), None) = (&self.target, &self.file) {
+            // A pipe without a reader must not stop the server.
+            let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+            let mut options = OpenOptions::new();
+            options.append(true).create(true).mode(LOG_MODE);
+            let file = options
+                .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
+                .open(path)?;
+            self.file = Some(file);
+        }
+        Ok(())
+    }
+
+    /// Writes in one piece, so that the entries of several pools do not mix.
+    fn write(&mut self, entry: &[u8]) -> io::Result<()> {
+        self.open()?;
+        let written = match &mut self.file {
+            Some(file) => file.write(entry)?,
+            None => return io::stderr().write_all(entry),
+        };
+        match written == entry.len() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::StorageFull.into()),
+        }
+    }
+}
+
+/// An entry: the calls, the innermost first, each with the place it was called from.
+pub fn entry(
+    subject: &Subject,
+    now: Option<LocalTime>,
+    stack: Result<&Stack, &str>,
+    depth: usize,
+) -> String {
+    let Subject { pool, pid, script } = subject;
+    let script = stack
+        .ok()
+        .map(|stack| &stack.script)
+        .filter(|script| !script.is_empty())
+        .unwrap_or(script);
+    let mut entry = format!(
+        "\n{}  [pool {pool}] pid {pid}\nscript_filename = {script}\n",
+        stamp(now)
+    );
+    let problem = match stack {
+        Ok(stack) => {
+            write_frames(&mut entry, &stack.frames, depth);
+            let torn = "the script calls and returns faster than it can be looked at";
+            (!stack.is_sound).then_some(torn)
+        }
+        Err(why) => Some(why),
+    };
+    if let Some(problem) = problem {
+        let _ = writeln!(entry, "+++ dump failed: {problem}");
+    }
+    entry
+}
+
+/// As php-fpm, nothing is said of the script itself, unless there is nothing else to be said.
+fn write_frames(entry: &mut String, frames: &[Frame], depth: usize) {
+    for (index, frame) in frames.iter().enumerate().take(depth) {
+        let callers = match frame.call.as_str() {
+            MAIN if index > 0 => continue,
+            MAIN => frames,
+            _ => &frames[index + 1..],
+        };
+        let place = callers
+            .iter()
+            .find_map(|frame| Some((frame.file.as_deref()?, frame.line)));
+        let (file, line) = place.unwrap_or(("unknown", 0));
+        let _ = writeln!(
+            entry,
+            "[0x{:016x}] {}() {file}:{line}",
+            frame.address, frame.call
+        );
+    }
+}
+
+/// `[21-Nov-2026 20:00:00]`
+fn stamp(now: Option<LocalTime>) -> String {
+    let Some(now) = now else {
+        return "[-]".to_owned();
+    };
+    let month = MONTHS.get(now.month.saturating_sub(1) as usize);
+    format!(
+        "[{:02}-{}-{:04} {:02}:{:02}:{:02}]",
+        now.day,
+        month.unwrap_or(&"-"),
+        now.year,
+        now.hour,
+        now.minute,
+        now.second
+    )
+}
+
+#[cfg(test)]
+#[path = "slowlog_tests.rs"]
+mod tests;

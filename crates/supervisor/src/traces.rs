@@ -1,0 +1,123 @@
+//! Stacks that zygotes were asked for and have not told yet, and what each is for.
+
+use std::collections::BTreeMap;
+
+use maitred_control::Generation;
+
+use crate::limits::{Moment, TRACE_ANSWER};
+
+/// Most stacks that are asked for at a time. A zygote needs well under a millisecond for one, so
+/// more means that zygotes are stuck, or that everything is slow at once.
+pub const TRACES_MAX: usize = 256;
+
+/// Questions without an answer. `About` is what somebody wants to do with it.
+#[derive(Debug)]
+pub struct Traces<About> {
+    last: u64,
+    /// By their numbers, in which they were asked: all wait equally long.
+    pending: BTreeMap<u64, Pending<About>>,
+}
+
+#[derive(Debug)]
+struct Pending<About> {
+    generation: Generation,
+    about: About,
+    until: Moment,
+}
+
+impl<About> Default for Traces<About> {
+    fn default() -> Traces<About> {
+        Traces {
+            last: 0,
+            pending: BTreeMap::new(),
+        }
+    }
+}
+
+impl<About> Traces<About> {
+    /// Notes a question to the zygote of a generation, and returns its number.
+    ///
+    /// # Errors
+    /// What it was about, when [`TRACES_MAX`] have no answer yet.
+    pub fn ask(&mut self, generation: Generation, about: About, now: Moment) -> Result<u64, About> {
+        if self.pending.len() >= TRACES_MAX {
+            return Err(about);
+        }
+        self.last += 1;
+        let pending = Pending {
+            generation,
+            about,
+            until: now + TRACE_ANSWER,
+        };
+        self.pending.insert(self.last, pending);
+        Ok(self.last)
+    }
+
+    /// The zygote of a generation has answered. Nothing when it was not asked, or too late.
+    pub fn answered(&mut self, generation: Generation, trace: u64) -> Option<About> {
+        let asked = self.pending.get(&trace)?.generation == generation;
+        let pending = asked.then(|| self.pending.remove(&trace)).flatten();
+        pending.map(|pending| pending.about)
+    }
+
+    /// What was not answered in time, and will not be waited for any more.
+    pub fn overdue(&mut self, now: Moment) -> Vec<(Generation, About)> {
+        let mut overdue = Vec::new();
+        while let Some(first) = self.pending.first_entry() {
+            if now < first.get().until {
+                break;
+            }
+            let pending = first.remove();
+            overdue.push((pending.generation, pending.about));
+        }
+        overdue
+    }
+
+    /// When the next question is given up.
+    pub fn deadline(&self) -> Option<Moment> {
+        self.pending.values().next().map(|pending| pending.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const NOW: Moment = Duration::from_secs(1);
+
+    #[test]
+    fn an_answer_finds_what_was_asked_once_and_only_from_whom_was_asked() {
+        let mut traces = Traces::default();
+        let first = traces.ask(1, "one", NOW).unwrap();
+        let second = traces.ask(2, "two", NOW).unwrap();
+        assert_eq!(traces.answered(1, second), None);
+        assert_eq!(traces.answered(2, second), Some("two"));
+        assert_eq!(traces.answered(2, second), None);
+        assert_eq!(traces.answered(1, first), Some("one"));
+        assert_eq!(traces.deadline(), None);
+    }
+
+    #[test]
+    fn what_is_not_answered_is_given_up_and_an_answer_after_that_is_not_heard() {
+        let mut traces = Traces::default();
+        let slow = traces.ask(1, "slow", NOW).unwrap();
+        let later = NOW + TRACE_ANSWER / 2;
+        traces.ask(1, "later", later).unwrap();
+        assert!(traces.overdue(later).is_empty());
+        let due = traces.deadline().unwrap();
+        assert_eq!(traces.overdue(due), [(1, "slow")]);
+        assert_eq!(traces.answered(1, slow), None);
+        assert_eq!(traces.deadline(), Some(later + TRACE_ANSWER));
+    }
+
+    #[test]
+    fn a_front_that_finds_everything_slow_fills_no_memory() {
+        let mut traces = Traces::default();
+        for _ in 0..TRACES_MAX {
+            traces.ask(1, (), NOW).unwrap();
+        }
+        assert_eq!(traces.ask(1, (), NOW), Err(()));
+    }
+}
