@@ -1,6 +1,7 @@
 //! maitred under test: started on a free port, and on stopping searched for anything it left.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
@@ -95,6 +96,7 @@ pub struct Setup {
     pool: Vec<String>,
     site: Vec<String>,
     spool: Option<PathBuf>,
+    under: Vec<String>,
 }
 
 impl Setup {
@@ -110,6 +112,7 @@ impl Setup {
             pool: Vec::new(),
             site: Vec::new(),
             spool: None,
+            under: Vec::new(),
         }
     }
 
@@ -161,6 +164,13 @@ impl Setup {
         self
     }
 
+    /// Starts the server with this program and its arguments, such as `setpriv`, which has to
+    /// execute what follows them in its own stead.
+    pub fn under(mut self, program: &[&str]) -> Self {
+        self.under = program.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
     fn toml(&self, address: SocketAddr, spool: &Path) -> String {
         let mut text = format!("listen = [\"{address}\"]\nspool_dir = {spool:?}\n");
         for line in &self.top {
@@ -203,7 +213,10 @@ impl Setup {
         give_to_web_user(&spool);
         let file = folder.path().join("maitred.toml");
         fs::write(&file, self.toml(address, &spool)).expect("a configuration can be written");
-        let mut command = Command::new(maitred_program());
+        let mut words = self.under.iter().map(Into::into).collect::<Vec<OsString>>();
+        words.push(maitred_program().into());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         command.arg("serve").arg("--config").arg(&file);
         Server::spawn(command, address, spool, folder)
     }
