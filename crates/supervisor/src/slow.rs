@@ -194,6 +194,17 @@ impl Supervisor {
         }
     }
 
+    /// Opens all slow logs anew: their files were moved away.
+    #[expect(dead_code, reason = "no signal asks for it yet: SIGUSR1 will")]
+    pub(crate) fn reopen_slowlogs(&mut self) {
+        for running in &mut self.pools {
+            let problem = running.slow.log().and_then(Slowlog::reopen);
+            if let Some(problem) = problem {
+                warn!("pool {}: {problem}", running.plan.settings.pool);
+            }
+        }
+    }
+
     fn use_stack(&mut self, index: usize, about: About, stack: Result<&Stack, &str>) {
         let About::SlowScript(subject) = about;
         let running = &mut self.pools[index];
