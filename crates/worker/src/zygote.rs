@@ -170,7 +170,7 @@ fn obey(control: Channel, started: Started) -> ExitCode {
                         let _ = say_waiting(&control, &answer);
                     }
                     warm::Side::Child(order) => {
-                        drop(control);
+                        drop((control, sight));
                         order.run(&mut engine)
                     }
                 }

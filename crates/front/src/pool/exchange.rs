@@ -12,6 +12,7 @@ use maitred_seat::{Began, FrontEnd, Lent};
 
 use super::generation::Generation;
 use super::queue::Place;
+use super::slow;
 use super::{Pool, place_of};
 
 /// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
@@ -421,24 +422,16 @@ impl Exchange {
 
     /// Counts the script as slow and has its stack written to the slow log, once, if it runs.
     pub fn report_slow(&self) {
-        let began = self.began();
-        let mut state = self.lock();
-        let (Some(began), Some(Loan { generation, lent })) = (began, &state.loan) else {
-            return;
+        let Some(began) = self.began() else { return };
+        let report = {
+            let mut state = self.lock();
+            let loan = state.loan.as_ref().filter(|_| !state.told_slow);
+            let report = loan.and_then(|loan| slow::report(loan, began.elapsed()));
+            state.told_slow |= report.is_some();
+            report
         };
-        if state.told_slow {
-            return;
-        }
-        // What the worker shows is about this request only if the request still runs afterwards.
-        let slow = generation.slow_script(lent.seat(), lent.incarnation(), began.elapsed());
-        if generation.link().progress(lent) == Ok(Began::Running) {
-            generation
-                .link()
-                .board()
-                .slow
-                .fetch_add(1, Ordering::Relaxed);
-            self.pool.supervisor.report(&slow);
-            state.told_slow = true;
+        if let Some(report) = report {
+            self.pool.report_slow(&report);
         }
     }
 

@@ -3,10 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use maitred_config::Pool as Settings;
-use maitred_control::{FromFront, Generation as Number};
+use maitred_control::Generation as Number;
 use maitred_seat::FrontEnd;
 
 /// A pool from one reload to the next.
@@ -88,22 +87,6 @@ impl Generation {
     pub fn max_open(&self) -> usize {
         let limit = self.settings.max_children.unwrap_or(self.link.seats());
         limit.min(self.link.seats()) as usize
-    }
-
-    /// What there is to be said of a script that is slow, by the word of its worker.
-    pub fn slow_script(&self, seat: u32, incarnation: u32, ran: Duration) -> FromFront {
-        let board = self.link.seat_board(seat);
-        let (method, uri) = (board.method.get(), board.uri.get());
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(char::is_control, "?");
-        FromFront::SlowScript {
-            generation: self.number,
-            seat,
-            incarnation,
-            request: board.requests.load(Ordering::Relaxed),
-            ran,
-            script: self.script_in(seat),
-            target: format!("{} {}", text(&method), text(&uri)),
-        }
     }
 
     /// The script that runs in a seat, by the word of its worker.

@@ -79,6 +79,13 @@ impl Inner {
         }
     }
 
+    /// A script has outlived `request_slowlog_timeout`.
+    pub fn count_slow(&self) {
+        if let Some(newest) = self.newest() {
+            newest.link().board().slow.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// A worker has grown as large as it may.
     pub fn outgrown(&mut self, place: Place) {
         self.queue
@@ -316,6 +323,8 @@ fn go_on_counting(generation: &Generation, before: Option<&Generation>) {
         let before = before.link().board();
         let accepted = before.accepted.load(Ordering::Relaxed);
         board.accepted.fetch_max(accepted, Ordering::Relaxed);
+        let slow = before.slow.load(Ordering::Relaxed);
+        board.slow.fetch_max(slow, Ordering::Relaxed);
         raise(&board.max_queued, before.max_queued.load(Ordering::Relaxed));
         raise(&board.max_active, before.max_active.load(Ordering::Relaxed));
         let reached = before.max_children_reached.load(Ordering::Relaxed);

@@ -7,6 +7,7 @@ pub mod growth;
 pub mod local;
 pub mod queue;
 mod seats;
+mod slow;
 mod turnover;
 mod wear;
 
