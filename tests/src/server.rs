@@ -97,6 +97,8 @@ pub struct Setup {
     site: Vec<String>,
     spool: Option<PathBuf>,
     under: Vec<String>,
+    program: Option<PathBuf>,
+    listen: Option<String>,
 }
 
 impl Setup {
@@ -113,7 +115,21 @@ impl Setup {
             site: Vec::new(),
             spool: None,
             under: Vec::new(),
+            program: None,
+            listen: None,
         }
+    }
+
+    /// Runs this maitred instead of the one under test.
+    pub fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_path_buf());
+        self
+    }
+
+    /// The line that says where it listens, instead of the one with the server's address.
+    pub fn listen(mut self, line: &str) -> Self {
+        self.listen = Some(line.into());
+        self
     }
 
     /// Sets how the pool grows (`pm`); without, it is static.
@@ -172,7 +188,9 @@ impl Setup {
     }
 
     fn toml(&self, address: SocketAddr, spool: &Path) -> String {
-        let mut text = format!("listen = [\"{address}\"]\nspool_dir = {spool:?}\n");
+        let listen = format!("listen = [\"{address}\"]");
+        let listen = self.listen.as_ref().unwrap_or(&listen);
+        let mut text = format!("{listen}\nspool_dir = {spool:?}\n");
         for line in &self.top {
             let _ = writeln!(text, "{line}");
         }
@@ -217,6 +235,8 @@ impl Setup {
         words.push(maitred_program().into());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
+        let program = self.program.unwrap_or_else(maitred_program);
+        let mut command = Command::new(program);
         command.arg("serve").arg("--config").arg(&file);
         Server::spawn(command, address, spool, folder)
     }
@@ -231,7 +251,7 @@ pub struct Server {
     spool: PathBuf,
     seen: Mutex<HashSet<Process>>,
     stopped: bool,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Server {
@@ -284,8 +304,30 @@ impl Server {
             spool,
             seen,
             stopped: false,
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// Writes another configuration, which holds from the next reload on. It listens where this
+    /// server listens.
+    pub fn configure(&self, setup: &Setup) {
+        let text = setup.toml(self.address, &self.spool);
+        self.configure_as(&text);
+    }
+
+    /// Writes this text in place of the configuration.
+    pub fn configure_as(&self, text: &str) {
+        fs::write(self.folder.path().join("maitred.toml"), text)
+            .expect("a configuration can be written");
+    }
+
+    /// Sends SIGHUP and waits until the reload is over; the line that says how it went.
+    pub fn reload(&self) -> String {
+        let mark = self.log.mark();
+        self.signal(Signal::HUP);
+        let over = |line: &str| line.contains("reloaded: ") || line.contains("reload is refused");
+        let line = self.log.find_since(mark, DEADLINE, over);
+        line.unwrap_or_else(|| panic!("the reload is not over:\n{}", self.log_text()))
     }
 
     /// What it writes on stderr.

@@ -93,6 +93,11 @@ pub enum ToFront {
         /// Its process id, for messages.
         pid: i32,
     },
+    /// Report [`FromFront::Settled`] when every order before this one has had its effect.
+    Settle {
+        /// Number of this order, for the report.
+        mark: u64,
+    },
     /// Accept no more clients, finish what runs, then report [`FromFront::Drained`] and end.
     Drain,
     /// Another front accepts the clients from now on. As [`ToFront::Drain`], but a connection that
@@ -179,6 +184,11 @@ pub enum FromFront {
     Reconfigured {
         /// Why everything is as it was; nothing: the new configuration is used.
         refused: Option<String>,
+    },
+    /// Every order before a [`ToFront::Settle`] has had its effect.
+    Settled {
+        /// The number of that order.
+        mark: u64,
     },
     /// Nothing is in hand any more.
     Drained,

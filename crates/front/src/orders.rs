@@ -186,6 +186,14 @@ impl Hearer {
         match order {
             ToFront::Drain => shared.drain(),
             ToFront::HandOver => shared.hand_over(),
+            ToFront::Settle { mark } => {
+                // Behind the tasks that earlier orders have begun.
+                let shared = shared.clone();
+                tokio::spawn(async move {
+                    tokio::task::yield_now().await;
+                    shared.supervisor.report(&FromFront::Settled { mark });
+                });
+            }
             ToFront::Listen { thread, address } => {
                 if let (Some(thread), Some(socket)) = (self.threads.get(thread as usize), fds.pop())
                 {

@@ -95,6 +95,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         ToFront::Begin
         | ToFront::Drain
         | ToFront::HandOver
+        | ToFront::Settle { .. }
         | ToFront::Unlisten { .. }
         | ToFront::Reconfigure => return Err(format!("an order came too early: {order:?}")),
     }

@@ -191,9 +191,16 @@ impl Supervisor {
                     self.slow_script(index, slow);
                 }
             }
+            FromFront::Settled { mark } if line == self.front.line => self.settled(mark),
+            FromFront::Settled { .. } => {}
             FromFront::Drained => {
                 if line == self.front.line {
                     self.front.drained = true;
+                }
+                if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
+                    && old.line == line
+                {
+                    old.drained = true;
                 }
                 let mut old = self.old_fronts.iter_mut();
                 if let Some(old) = old.find(|old| old.line == line) {
@@ -232,8 +239,7 @@ impl Supervisor {
     /// Tells the server when no front has anything in hand any more.
     pub(crate) fn see_whether_drained(&mut self) {
         let current = self.front.drained || self.front.peer.is_none();
-        let replaced =
-            matches!(&self.upgrade, Some(Upgrade::Opening { old, .. }) if old.peer.is_some());
+        let replaced = matches!(&self.upgrade, Some(Upgrade::Opening { old, .. }) if old.peer.is_some() && !old.drained);
         if current && !replaced && self.old_fronts.iter().all(|old| old.drained) {
             self.phase_event(phase::Event::Drained);
         }

@@ -20,6 +20,10 @@ pub const WORKER_SPAWN: Duration = Duration::from_secs(10);
 /// a worker that is ready.
 pub const TRIAL: Duration = Duration::from_secs(60);
 
+/// Longest that a reload is waited for when every new generation works, and older ones still have
+/// more busy workers than there are spare seats.
+pub const MOVE_OVER: Duration = Duration::from_secs(10);
+
 /// How long a zygote may take to list the scripts in its OPcache: a little more than it gives itself.
 pub const LIST_SCRIPTS: Duration = Duration::from_secs(2);
 

@@ -20,10 +20,10 @@ use std::os::fd::AsFd;
 use tracing::{error, info, warn};
 
 use crate::changes::{self, Changes, Running};
-use crate::limits::{Moment, TRIAL};
+use crate::limits::{MOVE_OVER, Moment, TRIAL};
 use crate::listen::{self, Listener};
 use crate::plan::PoolPlan;
-use crate::pool;
+use crate::pool::{self, SPARE_SEATS};
 use crate::run::{RunningPool, Supervisor};
 
 /// Most outcomes kept for those who ask what became of their reload.
@@ -55,6 +55,10 @@ struct Reload {
     /// The front has taken the configuration over.
     accepted: bool,
     since: Moment,
+    /// When the old workers are not waited for any longer, once that is all there is to wait for.
+    moving_until: Option<Moment>,
+    /// The front was asked whether it has followed all orders, when there were so many workers.
+    asked: Option<(u64, usize)>,
     replaced: Vec<String>,
     /// Pools that keep what they had, and why.
     kept: Vec<(String, String)>,
@@ -87,7 +91,7 @@ impl Reloads {
     /// When a trial has taken too long.
     pub fn deadline(&self) -> Option<Moment> {
         let reload = self.now.as_ref().filter(|reload| reload.accepted)?;
-        Some(reload.since + TRIAL)
+        Some(reload.moving_until.unwrap_or(reload.since + TRIAL))
     }
 }
 
@@ -134,6 +138,8 @@ impl Supervisor {
             changes,
             accepted: false,
             since: now,
+            moving_until: None,
+            asked: None,
             replaced: Vec::new(),
             kept: Vec::new(),
         };
@@ -258,6 +264,9 @@ impl Supervisor {
     /// The front has ended, and with it its answers. A configuration that it was just sent may be
     /// what ended it.
     pub(crate) fn front_answers_no_more(&mut self) {
+        if let Some(reload) = &mut self.reloads.now {
+            reload.asked = None;
+        }
         if std::mem::take(&mut self.reloads.unanswered) > 0 {
             let why = "the front ended while it took the configuration over".to_owned();
             self.configuration_taken(Some(why));
@@ -340,11 +349,12 @@ impl Supervisor {
         if running.introduced || running.pool.is_leaving() {
             return;
         }
-        let why = running.complaint.clone().unwrap_or_else(|| why.to_owned());
-        running.complaint = Some(why.clone());
-        let name = running.plan.settings.pool.clone();
+        let why = running.complaint.take().unwrap_or_else(|| why.to_owned());
+        let (name, line) = (running.plan.settings.pool.clone(), running.line);
         self.pool_event(index, pool::Event::Leave);
-        if let Some(reload) = &mut self.reloads.now {
+        if line != self.front.line {
+            self.upgrade_failed(format!("pool {name}: {why}"));
+        } else if let Some(reload) = &mut self.reloads.now {
             reload.kept.push((name, why));
         }
     }
@@ -374,7 +384,8 @@ impl Supervisor {
     /// What has to be done for a reload because time went by or something has happened.
     pub(crate) fn keep_reload(&mut self) {
         self.end_warming();
-        let late = self.reloads.deadline().is_some_and(|due| due <= self.now());
+        let trial = |reload: &Reload| reload.accepted && reload.since + TRIAL <= self.now();
+        let late = self.reloads.now.as_ref().is_some_and(trial);
         for index in 0..self.pools.len() {
             let running = &self.pools[index];
             if !self.is_undecided(running) {
@@ -389,13 +400,71 @@ impl Supervisor {
         }
         self.share_out();
         self.forget_gone();
-        let done = |reload: &mut Reload| reload.accepted;
-        if !self.pools.iter().any(|pool| self.is_undecided(pool))
-            && let Some(reload) = self.reloads.now.take_if(done)
-        {
+        if !self.pools.iter().any(|pool| self.is_undecided(pool)) {
+            self.see_whether_over();
+        }
+    }
+
+    fn see_whether_over(&mut self) {
+        let now = self.now();
+        let moved = self.has_moved_over();
+        let Some(reload) = self.reloads.now.as_mut().filter(|reload| reload.accepted) else {
+            return;
+        };
+        let late = *reload.moving_until.get_or_insert(now + MOVE_OVER) <= now;
+        if late || moved {
+            self.ask_whether_settled(late);
+        }
+    }
+
+    /// Whether every new generation has all its workers, but for those that wait for the last of
+    /// the old ones: which get nothing new, since others are ready in their stead.
+    fn has_moved_over(&self) -> bool {
+        let mut new = self.pools.iter().filter(|pool| pool.is_current());
+        new.all(|pool| {
+            let name = &pool.plan.settings.pool;
+            let old = self.pools.iter().filter(|old| old.pool.is_leaving());
+            let old = old.filter(|old| old.plan.settings.pool == *name);
+            let old: Vec<usize> = old.map(|old| old.pool.seated().count()).collect();
+            let few = old.iter().sum::<usize>() <= SPARE_SEATS as usize;
+            old.is_empty() || few && pool.pool.has_all_it_may()
+        })
+    }
+
+    /// Workers of generations that are leaving.
+    fn leaving_workers(&self) -> usize {
+        let old = self.pools.iter().filter(|old| old.pool.is_leaving());
+        old.map(|old| old.pool.seated().count()).sum()
+    }
+
+    /// A reload is over when no new request can reach an old worker: when the front, which gives no
+    /// request to an old worker while a new one is ready, has followed all orders and let none go
+    /// since it was asked.
+    fn ask_whether_settled(&mut self, late: bool) {
+        let workers = self.leaving_workers();
+        let Some(reload) = &mut self.reloads.now else {
+            return;
+        };
+        let unasked = reload.asked.is_none_or(|(_, before)| before != workers);
+        if !reload.accepted || !(unasked || late) {
+            return;
+        }
+        let mark = reload.asked.map_or(1, |(mark, _)| mark + 1);
+        reload.asked = Some((mark, workers));
+        match &mut self.front.peer {
+            Some(peer) if !late => peer.say(ToFront::Settle { mark }, &[]),
+            _ => self.settled(mark),
+        }
+    }
+
+    /// The front has followed all orders that came before this one.
+    pub(crate) fn settled(&mut self, mark: u64) {
+        let now = (mark, self.leaving_workers());
+        let over = |reload: &mut Reload| reload.asked == Some(now);
+        if let Some(reload) = self.reloads.now.take_if(over) {
             let unchanged = self.pools.iter().filter(|pool| pool.is_current()).count();
             let unchanged = unchanged.saturating_sub(reload.replaced.len() + reload.kept.len());
-            let outcome = reload.outcome(unchanged);
+            let outcome = reload.outcome(unchanged, now.1);
             self.reloads.finish(reload.ticket, outcome);
         }
     }
@@ -447,7 +516,7 @@ impl Supervisor {
 }
 
 impl Reload {
-    fn outcome(&self, unchanged: usize) -> Outcome {
+    fn outcome(&self, unchanged: usize, busy: usize) -> Outcome {
         let list = |names: &[String]| match names {
             [] => "no pool".to_owned(),
             [one] => format!("pool {one}"),
@@ -460,6 +529,11 @@ impl Reload {
         let removed: Vec<String> = self.changes.removed.iter().cloned().collect();
         if !removed.is_empty() {
             said.push_str(&format!(", {} removed", list(&removed)));
+        }
+        if busy > 0 {
+            said.push_str(&format!(
+                "; {busy} old workers end with the scripts they run"
+            ));
         }
         for (name, why) in &self.kept {
             said.push_str(&format!("; pool {name} goes on as it was: {why}"));

@@ -21,12 +21,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use maitred_control::ToFront;
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
-use maitred_os::signals::Signal;
+use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::{self, Program};
 use tracing::{error, info, warn};
 
 use crate::handover::HandedOver;
 use crate::limits::{DRAIN, Moment, STILL, TRIAL, UPGRADE_TRY};
+use crate::peer::Peer;
 use crate::plan::PoolPlan;
 use crate::pool;
 use crate::roomy_name;
@@ -46,7 +47,11 @@ pub enum Upgrade {
     /// It can; it does as soon as nobody is being forked.
     Waiting { until: Moment },
     /// We are the new program: every pool has a generation on trial.
-    OnTrial { until: Moment },
+    OnTrial {
+        until: Moment,
+        /// One has failed, and why.
+        failed: Option<String>,
+    },
     /// The new front is being started; `old` accepts clients until it has been.
     Opening { old: Front, until: Moment },
 }
@@ -122,12 +127,13 @@ impl Supervisor {
     /// What has to be done for an upgrade because time went by or something has happened.
     pub(crate) fn keep_upgrade(&mut self) {
         let now = self.now();
+        if !self.phase.is_serving() {
+            self.give_up_upgrade();
+        }
         match &self.upgrade {
             None => {}
             Some(Upgrade::Trying { pid, until }) if *until <= now => {
-                if let Ok(pidfd) = maitred_os::signals::pidfd(*pid) {
-                    let _ = maitred_os::signals::send_to(pidfd.as_fd(), Signal::SIGKILL);
-                }
+                kill(*pid);
                 let limit = UPGRADE_TRY.as_secs();
                 self.upgrade_refused(&format!("the new program said nothing for {limit} s"));
             }
@@ -140,9 +146,12 @@ impl Supervisor {
                     self.upgrade_refused(&format!("workers were being made for {limit} s"));
                 }
             }
-            Some(Upgrade::OnTrial { until }) => {
+            Some(Upgrade::OnTrial { until, failed }) => {
                 let late = *until <= now;
-                self.judge_trials(late);
+                match failed.clone() {
+                    Some(why) => self.take_back(&why),
+                    None => self.judge_trials(late),
+                }
             }
             Some(Upgrade::Opening { until, .. }) if *until <= now => {
                 self.take_back("the new front did not accept clients in time");
@@ -152,12 +161,35 @@ impl Supervisor {
         self.end_old_fronts();
     }
 
+    /// The server is to stop: nothing new is begun, and what has begun ends with all the rest.
+    fn give_up_upgrade(&mut self) {
+        match self.upgrade.take() {
+            Some(Upgrade::Trying { pid, .. }) => kill(pid),
+            Some(Upgrade::Opening { mut old, .. }) => {
+                if let Some(peer) = old.peer.take() {
+                    self.keep_old_front(&old, peer);
+                }
+            }
+            Some(Upgrade::Waiting { .. } | Upgrade::OnTrial { .. }) | None => {}
+        }
+    }
+
+    fn keep_old_front(&mut self, old: &Front, peer: Peer<ToFront>) {
+        self.old_fronts.push(OldFront {
+            line: old.line,
+            epoch: old.epoch,
+            peer,
+            until: self.now() + DRAIN,
+            drained: old.drained,
+        });
+    }
+
     /// When an upgrade has taken too long, or an old front.
     pub(crate) fn upgrade_deadline(&self) -> Option<Moment> {
         let upgrade = self.upgrade.as_ref().map(|upgrade| match upgrade {
             Upgrade::Trying { until, .. }
             | Upgrade::Waiting { until }
-            | Upgrade::OnTrial { until }
+            | Upgrade::OnTrial { until, .. }
             | Upgrade::Opening { until, .. } => *until,
         });
         let old = self.old_fronts.iter().map(|old| old.until);
@@ -201,7 +233,10 @@ impl Supervisor {
     /// We are the new program: gives every pool a generation of its own PHP program.
     pub(crate) fn begin_trials(&mut self) {
         let until = self.now() + TRIAL;
-        self.upgrade = Some(Upgrade::OnTrial { until });
+        self.upgrade = Some(Upgrade::OnTrial {
+            until,
+            failed: None,
+        });
         let config = self.plan.config.clone();
         for pool in &config.pools {
             match PoolPlan::make(pool, &config, self.plan.threads) {
@@ -217,16 +252,17 @@ impl Supervisor {
         }
     }
 
+    /// A generation of the new program has failed.
+    pub(crate) fn upgrade_failed(&mut self, why: String) {
+        if let Some(Upgrade::OnTrial { failed, .. }) = &mut self.upgrade {
+            failed.get_or_insert(why);
+        }
+    }
+
     /// Starts the new front once every generation on trial has a worker that is ready, or needs none.
     fn judge_trials(&mut self, late: bool) {
         let line = self.front.line + 1;
         let new = || self.pools.iter().filter(|pool| pool.line == line);
-        if let Some(failed) = new().find(|pool| pool.pool.is_leaving()) {
-            let name = &failed.plan.settings.pool;
-            let why = failed.complaint.as_deref().unwrap_or("PHP did not start");
-            let why = format!("pool {name}: {why}");
-            return self.take_back(&why);
-        }
         let ready = |pool: &RunningPool| {
             let pool = &pool.pool;
             !pool.is_on_trial() && (pool.wants_none() || pool.seated().next().is_some())
@@ -255,7 +291,6 @@ impl Supervisor {
         let Some(Upgrade::Opening { mut old, .. }) = self.upgrade.take() else {
             return;
         };
-        let until = self.now() + DRAIN;
         for index in 0..self.pools.len() {
             if self.pools[index].line != self.front.line {
                 self.pool_event(index, pool::Event::Leave);
@@ -263,13 +298,7 @@ impl Supervisor {
         }
         if let Some(mut peer) = old.peer.take() {
             peer.say(ToFront::HandOver, &[]);
-            self.old_fronts.push(OldFront {
-                line: old.line,
-                epoch: old.epoch,
-                peer,
-                until,
-                drained: false,
-            });
+            self.keep_old_front(&old, peer);
         } else {
             self.dismiss_workers_of(old.line);
         }
@@ -341,5 +370,12 @@ impl Supervisor {
                 old.until = Moment::MAX;
             }
         }
+    }
+}
+
+/// Kills a child of ours that has not been reaped.
+fn kill(pid: i32) {
+    if let Ok(pidfd) = signals::pidfd(pid) {
+        let _ = signals::send_to(pidfd.as_fd(), Signal::SIGKILL);
     }
 }

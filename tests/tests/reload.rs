@@ -1,0 +1,371 @@
+//! Reloads: what has changed gets new processes, one after the other, and nobody notices.
+
+use std::path::Path;
+use std::time::Duration;
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::load::{ECHO_PAGE, Load};
+use maitred_tests::processes::{Process, Signal};
+use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::{ports, wait};
+use tempfile::TempDir;
+
+/// Workers of the pool, and connections that load it.
+const WORKERS: u32 = 4;
+const CONNECTIONS: usize = 6;
+
+/// Answers a load must get between two reloads.
+const ENOUGH: u64 = 100;
+
+/// How long the server may take until nothing of an old generation is left.
+const HANDED_OVER: Duration = Duration::from_secs(10);
+
+fn site() -> TempDir {
+    document_root(&[
+        ECHO_PAGE,
+        ("version.php", "<?php echo getenv('VERSION');"),
+        (
+            "wait.php",
+            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
+             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+             echo getenv('VERSION');",
+        ),
+        ("slow.php", "<?php usleep(100000); echo 'slow';"),
+    ])
+}
+
+/// The pool `www`, whose scripts see this version.
+fn version(root: &Path, version: u32) -> Setup {
+    Setup::new(root)
+        .workers(WORKERS)
+        .pool(&format!("env = {{ VERSION = \"{version}\" }}"))
+}
+
+/// A second site, run by a pool `blog` of one worker, with these settings.
+fn with_blog(setup: Setup, root: &Path, settings: &str) -> Setup {
+    setup
+        .hosts(&["www.test"])
+        .site(&format!("\n[pools.blog]\nmax_children = 1\n{settings}"))
+        .site(&format!(
+            "\n[[sites]]\nhosts = [\"blog.test\"]\nroot = {root:?}\npool = \"blog\""
+        ))
+}
+
+fn ask(server: &Server, host: &str, target: &str) -> http::Response {
+    let request = Request::new("GET", target).header("Host", host);
+    http::ask(server.address(), &request)
+}
+
+fn version_of(server: &Server) -> String {
+    ask(server, "www.test", "/version.php").text()
+}
+
+fn of_pool(server: &Server, kind: &str, pool: &str) -> Vec<Process> {
+    let title = format!("maitred-php: {kind} pool {pool}");
+    let ours = |process: &Process| process.title.starts_with(&title);
+    let mut found: Vec<Process> = server.processes().into_iter().filter(ours).collect();
+    found.sort_by_key(|process| process.pid);
+    found
+}
+
+/// Waits until one zygote and this many workers of pool `www` are left, none of them among `old`.
+fn wait_for_new(server: &Server, old: &[Process], workers: u32) {
+    wait::until_within("the new generation alone", HANDED_OVER, || {
+        let new = server.workers();
+        let none_old = !new.iter().any(|worker| old.contains(worker));
+        let zygotes = of_pool(server, "zygote", "www").len();
+        (none_old && new.len() == workers as usize && zygotes == 1).then_some(())
+    });
+}
+
+#[test]
+fn a_changed_pool_gets_new_workers_and_another_keeps_its_own() {
+    let root = site();
+    let setup = |number| with_blog(version(root.path(), number), root.path(), "");
+    let server = setup(1).start();
+    let (old, blog) = (server.workers(), of_pool(&server, "worker", "blog"));
+    let blog_zygote = of_pool(&server, "zygote", "blog");
+    server.configure(&setup(2));
+    assert!(
+        server
+            .reload()
+            .contains("reloaded: pool www anew, 1 unchanged")
+    );
+    assert_eq!(version_of(&server), "2");
+    wait_for_new(&server, &old, WORKERS);
+    assert_eq!(of_pool(&server, "worker", "blog"), blog);
+    assert_eq!(of_pool(&server, "zygote", "blog"), blog_zygote);
+}
+
+#[test]
+fn a_reload_without_a_change_changes_nothing() {
+    let root = site();
+    let server = version(root.path(), 1).start();
+    let old = server.processes();
+    assert!(
+        server
+            .reload()
+            .contains("reloaded: no pool anew, 1 unchanged")
+    );
+    assert_eq!(server.processes(), old);
+}
+
+#[test]
+fn no_request_is_lost_and_none_mixed_up_however_often_a_pool_is_reloaded_under_load() {
+    let root = site();
+    let server = version(root.path(), 0).start();
+    let load = Load::start(server.address(), CONNECTIONS);
+    for number in 1..=10 {
+        load.wait_for_ok(ENOUGH);
+        server.configure(&version(root.path(), number));
+        assert!(server.reload().contains("reloaded: pool www anew"));
+        assert_eq!(version_of(&server).parse::<u32>(), Ok(number));
+    }
+    let tally = load.stop();
+    assert_eq!((tally.failed(), tally.mixed_up), (0, 0), "{tally:?}");
+    server.stop();
+}
+
+#[test]
+fn a_running_script_ends_in_its_old_worker_while_others_are_answered_by_new_ones() {
+    let root = site();
+    let server = version(root.path(), 1).start();
+    let old = server.workers();
+    let mut busy = Connection::open(server.address());
+    busy.send(&Request::get("/wait.php").to_bytes()).unwrap();
+    busy.read_head().unwrap();
+    server.configure(&version(root.path(), 2));
+    server.reload();
+    wait::until_within("all others to be new", HANDED_OVER, || {
+        let left = server.workers();
+        let old = left.iter().filter(|worker| old.contains(worker)).count();
+        (old == 1 && left.len() >= WORKERS as usize).then_some(())
+    });
+    for _ in 0..20 {
+        assert_eq!(version_of(&server), "2");
+    }
+    std::fs::write(root.path().join("go"), "").unwrap();
+    let mut text = Vec::new();
+    loop {
+        let chunk = busy.read_chunk().expect("the answer comes whole");
+        if chunk.is_empty() {
+            break;
+        }
+        text.extend(chunk);
+    }
+    assert_eq!(text, b"waiting1");
+    wait_for_new(&server, &old, WORKERS);
+}
+
+#[test]
+fn requests_that_wait_for_a_worker_when_the_pool_is_reloaded_are_answered() {
+    let root = site();
+    let server = version(root.path(), 1).workers(1).start();
+    let send = |_| {
+        let mut connection = Connection::open(server.address());
+        let request = Request::get("/slow.php").to_bytes();
+        connection.send(&request).unwrap();
+        connection
+    };
+    let mut waiting: Vec<Connection> = (0..6).map(send).collect();
+    server.configure(&version(root.path(), 2).workers(1));
+    server.reload();
+    for connection in &mut waiting {
+        assert_eq!(connection.read_response(false).unwrap().text(), "slow");
+    }
+}
+
+#[test]
+fn a_pool_that_cannot_boot_goes_on_as_it_was_and_says_why_and_the_others_are_reloaded() {
+    let root = site();
+    let broken = "php_admin_value = { no_such_setting = \"1\" }";
+    let server = with_blog(version(root.path(), 1), root.path(), "").start();
+    let (old, blog) = (server.workers(), of_pool(&server, "worker", "blog"));
+    server.configure(&with_blog(version(root.path(), 2), root.path(), broken));
+    let line = server.reload();
+    assert!(line.contains("reloaded: pool www anew"), "{line}");
+    assert!(line.contains("pool blog goes on as it was"), "{line}");
+    assert!(line.contains("no_such_setting"), "{line}");
+    assert_eq!(ask(&server, "blog.test", "/echo.php?id=7").text(), "7");
+    assert_eq!(of_pool(&server, "worker", "blog"), blog);
+    wait_for_new(&server, &old, WORKERS);
+    wait::until_true("the zygote that failed to be gone", || {
+        of_pool(&server, "zygote", "blog").len() == 1
+    });
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_its_line_and_all_is_as_before() {
+    let root = site();
+    let server = version(root.path(), 1).start();
+    let old = server.processes();
+    server.configure(&version(root.path(), 2).pool("max_childern = 7"));
+    let mark = server.log().mark();
+    assert!(server.reload().contains("reload is refused"));
+    server.expect_log(mark, "max_childern");
+    assert_eq!(server.processes(), old);
+    assert_eq!(version_of(&server), "1");
+}
+
+#[test]
+fn pools_sites_and_addresses_come_and_go() {
+    let root = site();
+    let setup = || version(root.path(), 1).hosts(&["www.test"]);
+    let server = setup().start();
+    let old = server.workers();
+    assert_eq!(ask(&server, "blog.test", "/version.php").status, 404);
+    let other = ports::free_address();
+    let both = format!("listen = [\"{}\", \"{other}\"]", server.address());
+    let more = with_blog(setup(), root.path(), "env = { VERSION = \"blog\" }");
+    server.configure(&more.listen(&both));
+    let line = server.reload();
+    assert!(
+        line.contains("reloaded: pool blog anew, 1 unchanged"),
+        "{line}"
+    );
+    assert_eq!(ask(&server, "blog.test", "/version.php").text(), "blog");
+    let there = Request::new("GET", "/version.php").header("Host", "www.test");
+    assert_eq!(http::ask(other, &there).text(), "1");
+    server.configure(&setup());
+    let line = server.reload();
+    assert!(line.contains("1 unchanged, pool blog removed"), "{line}");
+    assert_eq!(ask(&server, "blog.test", "/version.php").status, 404);
+    wait::until_true("nobody to listen there any more", || {
+        !ports::is_listening(other)
+    });
+    wait::until_true("the pool to be gone", || {
+        of_pool(&server, "worker", "blog").is_empty()
+            && of_pool(&server, "zygote", "blog").is_empty()
+    });
+    assert_eq!(server.workers(), old);
+}
+
+#[test]
+fn the_last_of_two_reloads_at_once_holds() {
+    let root = site();
+    let server = version(root.path(), 1).start();
+    let old = server.workers();
+    server.configure(&version(root.path(), 2));
+    server.signal(Signal::HUP);
+    server.configure(&version(root.path(), 3));
+    assert!(server.reload().contains("reload"));
+    wait::until_true("the last version", || version_of(&server) == "3");
+    wait_for_new(&server, &old, WORKERS);
+}
+
+#[test]
+fn killing_any_kind_of_process_during_a_reload_leaves_a_whole_server() {
+    let root = site();
+    let server = version(root.path(), 0).start();
+    let kinds = [
+        "maitred: front",
+        "maitred-php: zygote",
+        "maitred-php: worker",
+    ];
+    for (number, kind) in (1..).zip(kinds) {
+        server.configure(&version(root.path(), number));
+        let mark = server.log().mark();
+        server.signal(Signal::HUP);
+        let victims = server.processes();
+        for victim in victims.iter().filter(|each| each.title.starts_with(kind)) {
+            victim.signal(Signal::KILL);
+        }
+        let over = |line: &str| line.contains("reload");
+        let line = server.log().find_since(mark, wait::DEADLINE, over);
+        assert!(line.is_some(), "{}", server.log_text());
+        // What the kill has spoilt, another reload does.
+        wait::until_true("the version that was asked for", || {
+            let there = http::try_ask(server.address(), &Request::get("/version.php"));
+            there.is_ok_and(|answer| answer.text() == number.to_string()) || {
+                server.signal(Signal::HUP);
+                std::thread::sleep(Duration::from_millis(200));
+                false
+            }
+        });
+        wait::until_within("full strength", HANDED_OVER, || {
+            let workers = server.workers().len();
+            (workers == WORKERS as usize && server.front().is_some()).then_some(())
+        });
+    }
+}
+
+#[test]
+fn growing_pools_are_reloaded_too() {
+    let root = site();
+    for (pm, more) in [
+        ("dynamic", "min_spare_servers = 1\nmax_spare_servers = 2"),
+        ("ondemand", "process_idle_timeout = \"30s\""),
+    ] {
+        let setup = |number| version(root.path(), number).pm(pm).pool(more);
+        let server = setup(1).start();
+        assert_eq!(version_of(&server), "1");
+        let old = server.workers();
+        let load = Load::start(server.address(), 2);
+        load.wait_for_ok(ENOUGH);
+        server.configure(&setup(2));
+        server.reload();
+        load.wait_for_ok(ENOUGH);
+        assert_eq!(version_of(&server), "2");
+        let tally = load.stop();
+        assert_eq!(tally.failed(), 0, "{pm}: {tally:?}");
+        wait::until_within("the old workers to leave", HANDED_OVER, || {
+            let left = server.workers();
+            let old = left.iter().any(|worker| old.contains(worker));
+            (!old && of_pool(&server, "zygote", "www").len() == 1).then_some(())
+        });
+        server.stop();
+    }
+}
+
+#[test]
+fn an_ondemand_pool_at_rest_is_tried_and_rests_again() {
+    let root = site();
+    let setup = |number| {
+        let setup = version(root.path(), number).pm("ondemand");
+        setup.pool("process_idle_timeout = \"1s\"")
+    };
+    let server = setup(1).start();
+    server.configure(&setup(2));
+    assert!(server.reload().contains("reloaded: pool www anew"));
+    wait::until_true("nobody to be left", || {
+        server.workers().is_empty() && server.zygote().is_none()
+    });
+    assert_eq!(version_of(&server), "2");
+}
+
+#[test]
+fn many_reloads_leave_no_descriptor_mapping_or_thread() {
+    let root = site();
+    let server = version(root.path(), 0).start();
+    let figures = || {
+        let front = server.front().expect("a front runs");
+        let count = |process: &Process, what: &str| {
+            std::fs::read_dir(format!("/proc/{}/{what}", process.pid)).map_or(0, Iterator::count)
+        };
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", front.pid));
+        let pools = maps.map_or(0, |maps| maps.matches("memfd:maitred-www").count());
+        let supervisor = server.supervisor();
+        (
+            count(&supervisor, "fd"),
+            count(&front, "fd"),
+            count(&front, "task"),
+            pools,
+        )
+    };
+    let reload = |number| {
+        let old = server.workers();
+        server.configure(&version(root.path(), number));
+        server.reload();
+        wait_for_new(&server, &old, WORKERS);
+    };
+    reload(1);
+    let before = wait::until("steady figures", || {
+        let figures = figures();
+        (figures.3 == 1).then_some(figures)
+    });
+    for number in 2..20 {
+        reload(number);
+    }
+    wait::until_true("the same figures as before", || figures() == before);
+}

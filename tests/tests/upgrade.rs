@@ -1,0 +1,171 @@
+//! Upgrades: another program takes over in the same process, and nobody notices.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::load::{ECHO_PAGE, Load};
+use maitred_tests::processes::{Process, Signal};
+use maitred_tests::server::{Server, Setup, document_root, public_folder, set_mode};
+use maitred_tests::{Target, maitred_program, wait};
+use tempfile::TempDir;
+
+/// Workers of the pool, and connections that load it.
+const WORKERS: u32 = 4;
+const CONNECTIONS: usize = 6;
+
+/// Answers a load must get between two upgrades.
+const ENOUGH: u64 = 100;
+
+/// How long the server may take until nothing of the program before is left.
+const HANDED_OVER: Duration = Duration::from_secs(20);
+
+fn site() -> TempDir {
+    document_root(&[
+        ECHO_PAGE,
+        (
+            "wait.php",
+            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
+             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+             echo ' over';",
+        ),
+    ])
+}
+
+/// Sends SIGUSR2 and waits until the log says what came of it.
+fn upgrade(server: &Server) -> String {
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    let over = |line: &str| {
+        ["upgraded to", "upgrade is refused", "upgrade again"]
+            .iter()
+            .any(|said| line.contains(said))
+    };
+    let line = server.log().find_since(mark, wait::DEADLINE, over);
+    line.unwrap_or_else(|| panic!("the upgrade is not over:\n{}", server.log_text()))
+}
+
+fn fronts(server: &Server) -> Vec<Process> {
+    let is_front = |process: &Process| process.title.starts_with("maitred: front");
+    server.processes().into_iter().filter(is_front).collect()
+}
+
+fn wait_for_new(server: &Server, old: &[Process]) {
+    wait::until_within("the new processes alone", HANDED_OVER, || {
+        let new = server.processes();
+        let none_old = !new.iter().any(|process| old.contains(process));
+        let workers = server.workers().len();
+        (none_old && fronts(server).len() == 1 && workers == WORKERS as usize).then_some(())
+    });
+}
+
+/// Everything but the supervisor.
+fn family(server: &Server) -> Vec<Process> {
+    let supervisor = server.supervisor();
+    let all = server.processes().into_iter();
+    all.filter(|process| process.pid != supervisor.pid)
+        .collect()
+}
+
+/// A folder with links to the two programs, which a test can change.
+fn installed() -> TempDir {
+    let folder = public_folder();
+    for name in ["maitred", "maitred-php"] {
+        let program = maitred_program().with_file_name(name);
+        std::fs::copy(&program, folder.path().join(name)).expect("a program can be copied");
+    }
+    folder
+}
+
+/// Puts a shell script in the place of a program, as a package manager would: by a rename.
+fn replace(program: &Path, script: &str) {
+    let new = program.with_extension("new");
+    std::fs::write(&new, format!("#!/bin/sh\n{script}\n")).expect("a script can be written");
+    set_mode(&new, 0o755);
+    std::fs::rename(&new, program).expect("a program can be replaced");
+}
+
+#[test]
+fn no_request_is_lost_and_none_mixed_up_by_upgrades_under_load() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(WORKERS).start();
+    let pid = server.supervisor().pid;
+    let load = Load::start(server.address(), CONNECTIONS);
+    for _ in 0..4 {
+        load.wait_for_ok(ENOUGH);
+        assert!(upgrade(&server).contains("upgraded to maitred"));
+    }
+    load.wait_for_ok(ENOUGH);
+    let tally = load.stop();
+    assert_eq!((tally.failed(), tally.mixed_up), (0, 0), "{tally:?}");
+    assert_eq!(server.supervisor().pid, pid);
+    wait::until_within("one front", HANDED_OVER, || {
+        (fronts(&server).len() == 1).then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn an_upgrade_replaces_every_process_but_the_supervisor_and_a_running_script_ends_first() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(WORKERS).start();
+    let old = family(&server);
+    let mut busy = Connection::open(server.address());
+    busy.send(&Request::get("/wait.php").to_bytes()).unwrap();
+    busy.read_head().unwrap();
+    upgrade(&server);
+    assert_eq!(http::get(server.address(), "/echo.php?id=1").text(), "1");
+    std::fs::write(root.path().join("go"), "").unwrap();
+    let mut text = busy.read_chunk().unwrap();
+    while !text.ends_with(b"over") {
+        text.extend(busy.read_chunk().expect("the answer comes whole"));
+    }
+    wait_for_new(&server, &old);
+}
+
+#[test]
+fn a_program_that_cannot_take_over_is_refused_and_all_goes_on() {
+    let root = site();
+    let folder = installed();
+    let program = folder.path().join("maitred");
+    let server = Setup::new(root.path()).program(&program).start();
+    let old = server.processes();
+    for script in ["exit 3", "kill -9 $$"] {
+        replace(&program, script);
+        assert!(upgrade(&server).contains("upgrade is refused"));
+    }
+    std::fs::remove_file(&program).unwrap();
+    assert!(upgrade(&server).contains("cannot be run"));
+    assert_eq!(server.processes(), old);
+    assert_eq!(http::get(server.address(), "/echo.php?id=1").text(), "1");
+}
+
+#[test]
+fn a_program_whose_php_does_not_start_keeps_the_workers_of_the_one_before() {
+    let root = site();
+    let folder = installed();
+    let program = folder.path().join("maitred");
+    let server = Setup::new(root.path()).program(&program).start();
+    let old = family(&server);
+    replace(&folder.path().join("maitred-php"), "exit 1");
+    assert!(upgrade(&server).contains("with the front and the workers of the one before"));
+    assert_eq!(http::get(server.address(), "/echo.php?id=1").text(), "1");
+    wait::until_true("the old processes alone", || family(&server) == old);
+    let php = folder.path().join("maitred-php");
+    std::fs::remove_file(&php).unwrap();
+    symlink(maitred_program().with_file_name("maitred-php"), &php).unwrap();
+    assert!(upgrade(&server).contains("upgraded to maitred"));
+    wait::until_true("nobody of old to be left", || {
+        !family(&server).iter().any(|process| old.contains(process))
+    });
+}
+
+#[test]
+fn a_stop_in_the_middle_of_an_upgrade_leaves_nothing() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(WORKERS).start();
+    server.processes();
+    server.signal(Signal::USR2);
+    server.stop();
+}
