@@ -97,6 +97,7 @@ pub struct Setup {
     site: Vec<String>,
     spool: Option<PathBuf>,
     under: Vec<String>,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
@@ -113,7 +114,14 @@ impl Setup {
             site: Vec::new(),
             spool: None,
             under: Vec::new(),
+            program: None,
         }
+    }
+
+    /// Runs this maitred instead of the one under test.
+    pub fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_path_buf());
+        self
     }
 
     /// Sets how the pool grows (`pm`); without, it is static.
@@ -214,7 +222,8 @@ impl Setup {
         let file = folder.path().join("maitred.toml");
         fs::write(&file, self.toml(address, &spool)).expect("a configuration can be written");
         let mut words = self.under.iter().map(Into::into).collect::<Vec<OsString>>();
-        words.push(maitred_program().into());
+        let program = self.program.clone().unwrap_or_else(maitred_program);
+        words.push(program.into());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
         command.arg("serve").arg("--config").arg(&file);
