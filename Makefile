@@ -1,7 +1,7 @@
 # maitred's verbs; `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test bench lint clean
+.PHONY: help build php run test bench lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
@@ -9,6 +9,9 @@ help: ## list the verbs
 build: ## build target/release/maitred and target/release/maitred-php
 	@scripts/setup
 	@scripts/cargo build --release --workspace
+
+php: ## build target/release/maitred-phpX.Y, for pools with another PHP (PHP=X.Y)
+	@scripts/build-php "$(PHP)"
 
 run: build ## serve the example on 127.0.0.1:8080 (ARGS="--listen 127.0.0.1:9000")
 	@exec scripts/run $(ARGS)

@@ -232,11 +232,10 @@ impl Setup {
         let file = folder.path().join("maitred.toml");
         fs::write(&file, self.toml(address, &spool)).expect("a configuration can be written");
         let mut words = self.under.iter().map(Into::into).collect::<Vec<OsString>>();
-        words.push(maitred_program().into());
+        let program = self.program.clone().unwrap_or_else(maitred_program);
+        words.push(program.into());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
-        let program = self.program.unwrap_or_else(maitred_program);
-        let mut command = Command::new(program);
         command.arg("serve").arg("--config").arg(&file);
         Server::spawn(command, address, spool, folder)
     }

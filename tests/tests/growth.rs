@@ -217,11 +217,11 @@ fn an_ondemand_pool_whose_php_cannot_start_says_why_and_harms_nobody_else() {
     let root = site();
     maitred_tests::server::write_file(root.path(), "plain.txt", b"plain");
     let server = ondemand(root.path(), 2)
-        .pool("php = \"5.3\"")
+        .pool("rlimit_files = 1073741824")
         .pool("request_queue_timeout = \"1s\"")
         .start();
     assert_eq!(http::get(server.address(), "/hello.php").status, 503);
-    server.expect_log(0, "pool `www` asks for PHP 5.3");
+    server.expect_log(0, "`rlimit_files` cannot be 1073741824");
     assert_eq!(http::get(server.address(), "/plain.txt").text(), "plain");
     wait::until_true("the zygote not to be tried any more", || {
         server.zygote().is_none()

@@ -7,6 +7,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::confinement::{outside_of_chroot, settle_confinement};
 use crate::directive::{enumerate, nearest, read_table};
 use crate::directives::sites::{Placed, SiteDraft};
 use crate::directives::{pools, sites, top};
@@ -110,6 +111,7 @@ fn read_pools(value: &Spanned<DeValue<'_>>, base: &Path, faults: &mut Vec<Fault>
         faults.extend(wrong);
         faults.extend(settle_spares(&mut pool, settings));
         faults.extend(check_slowlog(&pool, settings));
+        faults.extend(settle_confinement(&pool, settings));
         pools.push(pool);
     }
     pools
@@ -246,6 +248,13 @@ fn resolve(
     site.index = draft.index.unwrap_or(site.index);
     site.front_controller = draft.front_controller.unwrap_or(site.front_controller);
     site.max_body_size = draft.max_body_size.unwrap_or(site.max_body_size);
+    let pool = pools
+        .iter()
+        .find(|pool| site.destination == Destination::Pool(pool.name.clone()));
+    if let Some(sentence) = pool.and_then(|pool| outside_of_chroot(&site, pool)) {
+        faults.push(Fault::new(span, sentence));
+        return None;
+    }
     Some(site)
 }
 

@@ -8,6 +8,7 @@
 pub mod directives;
 
 mod assemble;
+mod confinement;
 mod directive;
 mod host;
 mod listen;
@@ -25,6 +26,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
+pub use confinement::{Confinement, CoreSize, Together};
 pub use directive::{Directive, Needs, Preset};
 pub use host::Host;
 pub use listen::parse_listen;

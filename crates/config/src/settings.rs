@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::confinement::Confinement;
 use crate::host::Host;
 use crate::mistakes::Mistakes;
 use crate::value::directory_problem;
@@ -150,6 +151,8 @@ pub struct Pool {
     pub php_admin_value: BTreeMap<String, String>,
     /// Environment variables of the workers.
     pub env: BTreeMap<String, String>,
+    /// What it may use and where it lives.
+    pub confinement: Confinement,
     /// Requests after which a worker is replaced; 0 is never.
     pub max_requests: u64,
     /// Bytes of private memory beyond which a worker is replaced; 0 is never.
@@ -316,6 +319,7 @@ impl Pool {
             php_value: BTreeMap::new(),
             php_admin_value: BTreeMap::new(),
             env: BTreeMap::new(),
+            confinement: Confinement::default(),
             max_requests: 0,
             max_private_memory: 0,
             request_terminate_timeout: Duration::ZERO,

@@ -131,6 +131,27 @@ impl<'a> Value<'a> {
             .ok_or_else(|| self.wrong())
     }
 
+    /// A whole number from `least` to `most`, both included, which may be negative.
+    pub(crate) fn signed(&self, least: i32, most: i32) -> Result<i32, Wrong> {
+        let number = self.integer().and_then(|number| i32::try_from(number).ok());
+        number
+            .filter(|number| (least..=most).contains(number))
+            .ok_or_else(|| self.wrong())
+    }
+
+    /// A number with or without decimals, in thousandths (rounded) from `least` to `most`.
+    pub(crate) fn thousandths(&self, least: u32, most: u32) -> Result<u32, Wrong> {
+        let number = match self.value.get_ref() {
+            DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
+            _ => self.integer().map(|number| number as f64),
+        };
+        let thousandths = number.map(|number| (number * 1000.0).round());
+        thousandths
+            .filter(|number| (f64::from(least)..=f64::from(most)).contains(number))
+            .map(|number| number as u32)
+            .ok_or_else(|| self.wrong())
+    }
+
     /// A user or a group: a name, or a number.
     pub(crate) fn account(&self) -> Result<String, Wrong> {
         if let Some(number) = self.integer() {

@@ -312,6 +312,8 @@ pub struct ZygoteSettings {
     pub php_admin_values: Vec<(String, String)>,
     /// Environment of the scripts.
     pub env: Vec<(String, String)>,
+    /// What it may use and where it lives.
+    pub confinement: Confinement,
     /// Requests a worker serves before it leaves; 0: no limit.
     pub max_requests: u64,
     /// Bytes of private memory beyond which a worker is to be replaced; 0: it need not measure it.
@@ -320,6 +322,23 @@ pub struct ZygoteSettings {
     pub request_terminate_timeout: Option<Duration>,
     /// Number of seats in the pool.
     pub seats: u32,
+}
+
+/// What the processes of a pool may use each, and where they live. What is not set stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// The root directory of the scripts; PHP is started outside of it.
+    pub chroot: Option<PathBuf>,
+    /// Where every request starts, beneath `chroot`.
+    pub chdir: Option<PathBuf>,
+    /// Open files.
+    pub rlimit_files: Option<u64>,
+    /// Bytes of a core file; `u64::MAX`: as many as it takes.
+    pub rlimit_core: Option<u64>,
+    /// The nice value.
+    pub process_priority: Option<i32>,
+    /// What the kernel's choice of a process to end for its memory is shifted by.
+    pub oom_score_adj: Option<i32>,
 }
 
 /// A message that arrived.

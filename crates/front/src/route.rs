@@ -10,7 +10,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -67,6 +67,8 @@ pub struct SiteFiles {
     pub index: Vec<String>,
     /// Where a path goes that is no file: `/index.php`.
     pub front_controller: Option<String>,
+    /// What is `/` for the site's scripts, if it is not ours: a real path that `root` lies beneath.
+    pub chroot: Option<PathBuf>,
 }
 
 /// What a path led to, as it is kept.
@@ -104,6 +106,8 @@ pub struct Resolver {
     root_name: Vec<u8>,
     /// The same without symbolic links.
     real_root: Arc<[u8]>,
+    /// The same as scripts see it, also without a slash at the end; none: they do not.
+    script_root: Option<Arc<[u8]>>,
     root: OwnedFd,
     /// Device and inode of `root`.
     root_id: (u64, u64),
@@ -122,8 +126,10 @@ impl Resolver {
         while root_name.last() == Some(&b'/') {
             root_name.pop();
         }
+        let real_root = real_name(&root, &root_name);
         Ok(Resolver {
-            real_root: real_name(&root, &root_name),
+            script_root: beneath_chroot(&real_root, site.chroot.as_deref()),
+            real_root,
             site,
             root_name,
             root_id: file_id(&fs::fstat(&root)?),
@@ -315,9 +321,18 @@ impl Resolver {
         mut watches: Vec<Watch>,
     ) -> Result<Found, Refused> {
         watches.push(self.watch(name, still_there(seen))?);
+        let Some(root) = &self.script_root else {
+            return Err(Refused {
+                status: 503,
+                why: "the document root has moved out of its pool's chroot",
+            });
+        };
         let script = Script {
-            script_filename: [&self.real_root[..], name].concat(),
-            document_root: Arc::clone(&self.real_root),
+            script_filename: [&root[..], name].concat(),
+            document_root: match root.is_empty() {
+                true => b"/"[..].into(),
+                false => Arc::clone(root),
+            },
             script_name: name.to_vec(),
             path_info: path_info.to_vec(),
         };
@@ -370,6 +385,7 @@ impl Resolver {
             self.root = open_root(&self.site.root).map_err(gone)?;
             self.root_id = file_id(&fs::fstat(&self.root).map_err(gone)?);
             self.real_root = real_name(&self.root, &self.root_name);
+            self.script_root = beneath_chroot(&self.real_root, self.site.chroot.as_deref());
             self.table.clear();
         }
         Ok(())
@@ -405,6 +421,19 @@ fn real_name(folder: &OwnedFd, name: &[u8]) -> Arc<[u8]> {
         Ok(path) if path.is_absolute() => path.into_os_string().into_vec().into(),
         _ => name.into(),
     }
+}
+
+/// The name of `root` for scripts whose `/` is `chroot`; none if it does not lie beneath that.
+fn beneath_chroot(root: &Arc<[u8]>, chroot: Option<&Path>) -> Option<Arc<[u8]>> {
+    let Some(chroot) = chroot else {
+        return Some(Arc::clone(root));
+    };
+    let below = Path::new(OsStr::from_bytes(root))
+        .strip_prefix(chroot)
+        .ok()?;
+    let below = below.as_os_str().as_bytes();
+    let slash: &[u8] = if below.is_empty() { b"" } else { b"/" };
+    Some([slash, below].concat().into())
 }
 
 fn open_root(root: &Path) -> rustix::io::Result<OwnedFd> {

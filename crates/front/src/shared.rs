@@ -260,7 +260,12 @@ fn open_site(
     settings: &maitred_config::Site,
     limits: Limits,
 ) -> Result<Site, String> {
+    let chroot = match &settings.destination {
+        Destination::Pool(name) => config.pool(name),
+        Destination::Upstream(_) => None,
+    };
     let files = SiteFiles {
+        chroot: chroot.and_then(|pool| pool.confinement.chroot.clone()),
         root: settings.root.clone(),
         index: settings.index.clone(),
         front_controller: settings.front_controller.clone(),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::command::Check;
-use crate::{EXIT_SUCCESS, refuse};
+use crate::{EXIT_SUCCESS, complain, refuse};
 
 /// Says what is wrong with a configuration file, or that nothing is.
 pub fn check(check: &Check) -> ExitCode {
@@ -13,6 +13,9 @@ pub fn check(check: &Check) -> ExitCode {
             if !mistakes.is_empty() {
                 let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
                 return refuse(&lines.join("\n"));
+            }
+            for warning in maitred_supervisor::warnings(&config) {
+                complain(&format!("warning: {warning}"));
             }
             let (sites, pools) = (config.sites.len(), config.pools.len());
             let file = check.config.display();

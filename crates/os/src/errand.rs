@@ -8,7 +8,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::fork::{HowEnded, die_with_parent, exit_now, thread_count};
+use crate::fork::{HowEnded, OwnProc, die_with_parent, exit_now};
 use crate::signals::{Signal, pidfd, send_to};
 
 /// Which process returned from [`fork_errand`].
@@ -44,8 +44,8 @@ pub enum Returned {
 /// # Errors
 /// When a second thread runs here (see [`fork_orphan`](crate::fork::fork_orphan)), or when the
 /// system refuses a process or a descriptor.
-pub fn fork_errand() -> io::Result<Errand> {
-    if thread_count()? != 1 {
+pub fn fork_errand(proc: &OwnProc) -> io::Result<Errand> {
+    if proc.threads()? != 1 {
         return Err(io::Error::other(
             "a process that forks must have one thread",
         ));

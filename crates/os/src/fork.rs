@@ -5,11 +5,14 @@
 //! one fork, but glibc would go on believing the zygote's thread id in the child, and `fork`
 //! handlers would not run (docs/decisions/0001-who-is-the-workers-parent.md).
 
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
+use rustix::fs::{Dir, Mode, OFlags};
 
 /// Which process returned from [`fork_orphan`].
 #[derive(Debug, PartialEq, Eq)]
@@ -40,12 +43,43 @@ pub fn is_forked_child() -> bool {
     FORKED_CHILD.load(Ordering::Relaxed)
 }
 
-/// Number of threads of this process.
+/// What `/proc` says of whoever asks, also after it has changed its root and sees no `/proc`.
 ///
-/// # Errors
-/// When `/proc` is not mounted.
-pub fn thread_count() -> io::Result<usize> {
-    Ok(std::fs::read_dir("/proc/self/task")?.count())
+/// It holds a folder outside of that root: who runs other people's code must have dropped it.
+#[derive(Debug)]
+pub struct OwnProc(OwnedFd);
+
+impl OwnProc {
+    /// Takes hold of `/proc`.
+    ///
+    /// # Errors
+    /// When it is not mounted.
+    pub fn open() -> io::Result<OwnProc> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(OwnProc(rustix::fs::open("/proc", flags, Mode::empty())?))
+    }
+
+    /// Opens a file of `/proc/self`, such as `statm`, for reading: that of the process which asks.
+    ///
+    /// # Errors
+    /// When there is no such file.
+    pub fn file(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let path = format!("self/{name}");
+        Ok(rustix::fs::openat(&self.0, path, flags, Mode::empty())?.into())
+    }
+
+    /// Number of threads of the process which asks.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors.
+    pub fn threads(&self) -> io::Result<usize> {
+        let mut count = 0;
+        for entry in Dir::new(self.file("task")?)? {
+            count += usize::from(!entry?.file_name().to_bytes().starts_with(b"."));
+        }
+        Ok(count)
+    }
 }
 
 /// Makes an orphan. `announce` runs in the intermediate process with the orphan's pid, before
@@ -54,8 +88,8 @@ pub fn thread_count() -> io::Result<usize> {
 /// # Errors
 /// When a second thread runs here (its locks would be copied in whatever state they are), or when
 /// the system refuses a process.
-pub fn fork_orphan(announce: impl FnOnce(i32)) -> io::Result<Side> {
-    if thread_count()? != 1 {
+pub fn fork_orphan(proc: &OwnProc, announce: impl FnOnce(i32)) -> io::Result<Side> {
+    if proc.threads()? != 1 {
         return Err(io::Error::other(
             "a process that forks must have one thread",
         ));

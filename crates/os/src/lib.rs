@@ -4,12 +4,15 @@
 //! This is one of the three crates that may contain `unsafe`; every block names its invariant.
 #![allow(unsafe_code)]
 
+pub mod cgroup;
 pub mod channel;
 pub mod clock;
 pub mod environment;
 pub mod errand;
 pub mod fork;
+pub mod limits;
 pub mod memory;
+pub mod roots;
 pub mod shared;
 pub mod signals;
 pub mod sockets;

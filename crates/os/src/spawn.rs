@@ -26,6 +26,8 @@ pub struct Program<'a> {
     pub inherit: &'a [BorrowedFd<'a>],
     /// Where its standard output and error go; none: where ours go.
     pub output: Option<BorrowedFd<'a>>,
+    /// The entrance of the control group it is to be in; none: it stays in ours.
+    pub group: Option<BorrowedFd<'a>>,
 }
 
 /// Starts a program and returns its pid. It is killed when this process ends, has every signal
@@ -36,6 +38,7 @@ pub struct Program<'a> {
 pub fn start(program: &Program<'_>) -> io::Result<i32> {
     let ours = std::process::id();
     let wanted: Vec<RawFd> = program.inherit.iter().map(AsRawFd::as_raw_fd).collect();
+    let group = program.group.map(|group| group.as_raw_fd());
     let mut command = Command::new(program.path);
     command
         .arg0(program.name)
@@ -53,6 +56,9 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
     unsafe {
         command.pre_exec(move || {
             crate::signals::reset(&[]);
+            if let Some(group) = group {
+                enter(group)?;
+            }
             // A session of its own: Ctrl-C is the supervisor's to hear, and what runs as another
             // user must not have root's terminal for its controlling one (TIOCSTI, ioctl_tty(2)).
             nix::unistd::setsid()?;
@@ -75,6 +81,15 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
 fn standard_error() -> io::Result<Stdio> {
     use std::os::fd::AsFd;
     Ok(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?))
+}
+
+/// Moves this process into the control group that `entrance` leads to.
+fn enter(entrance: RawFd) -> io::Result<()> {
+    // SAFETY: `entrance` is open in the parent and therefore here, and one byte is readable.
+    match unsafe { libc::write(entrance, c"0".as_ptr().cast(), 1) } {
+        1 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Moves the wanted descriptors to consecutive numbers; the copies survive the exec.
@@ -207,6 +222,7 @@ mod tests {
             environment: &[],
             inherit: &[],
             output: None,
+            group: None,
         })
         .unwrap();
         let ended = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None).unwrap();

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use nix::unistd::{Gid, Group, Uid, User};
+use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 
 /// A user that a process is to run as.
@@ -107,13 +108,35 @@ pub fn owner_of(path: &Path) -> io::Result<Identity> {
 /// # Errors
 /// When this process may not, or when it could still become root afterwards.
 pub fn become_user(identity: &Identity) -> io::Result<()> {
+    take_on(identity)?;
+    no_way_back(identity)
+}
+
+/// As [`become_user`], but this process can still change its root, and nothing else that only root
+/// may: see [`crate::roots::change_for_good`], which takes that away as well.
+///
+/// # Errors
+/// As [`become_user`].
+pub fn become_user_who_may_change_root(identity: &Identity) -> io::Result<()> {
+    nix::sys::prctl::set_keepcaps(true)?;
+    take_on(identity)?;
+    crate::roots::keep_only(CapabilitySet::SYS_CHROOT)?;
+    nix::sys::prctl::set_keepcaps(false)?;
+    no_way_back(identity)
+}
+
+fn take_on(identity: &Identity) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     let name = std::ffi::CString::new(identity.name.as_str())
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "user name holds a NUL"))?;
     nix::unistd::initgroups(&name, gid)?;
     nix::unistd::setresgid(gid, gid, gid)?;
     nix::unistd::setresuid(uid, uid, uid)?;
-    if !uid.is_root() && nix::unistd::setuid(Uid::from_raw(0)).is_ok() {
+    Ok(())
+}
+
+fn no_way_back(identity: &Identity) -> io::Result<()> {
+    if identity.uid != 0 && nix::unistd::setuid(Uid::from_raw(0)).is_ok() {
         return Err(io::Error::other(
             "root could be regained after giving it up",
         ));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use maitred_os::channel::Channel;
 use maitred_os::errand::{Errand, Returned, Runner, fork_errand};
-use maitred_os::fork::{HowEnded, exit_now, reap};
+use maitred_os::fork::{HowEnded, OwnProc, exit_now, reap};
 
 /// Longer than any of these waits should last.
 const LONG: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ fn main() {
 
 /// Sends a child to do `work`.
 fn send(work: impl FnOnce()) -> Runner {
-    match fork_errand().unwrap() {
+    match fork_errand(&OwnProc::open().unwrap()).unwrap() {
         Errand::Parent(runner) => runner,
         Errand::Child => {
             work();
@@ -80,7 +80,7 @@ fn a_child_that_takes_too_long_is_killed() {
 fn a_child_that_nobody_waits_for_any_more_is_killed() {
     let (ours, theirs) = Channel::pair().unwrap();
     // The child has a copy of the other end, and must let go of it.
-    let runner = match fork_errand().unwrap() {
+    let runner = match fork_errand(&OwnProc::open().unwrap()).unwrap() {
         Errand::Parent(runner) => runner,
         Errand::Child => {
             drop(theirs);

@@ -73,5 +73,6 @@ void maitred_timers_after_fork(void);
 
 /* folder.c */
 void maitred_folder_enter(const char *script, size_t length);
+void maitred_folder_return(void);
 
 #endif

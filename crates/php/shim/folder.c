@@ -10,6 +10,9 @@
 #endif
 #include "shim.h"
 
+#include "php.h"
+
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -17,6 +20,10 @@
 #include <unistd.h>
 
 void maitred_folder_enter(const char *script, size_t length);
+void maitred_folder_return(void);
+
+/* Where requests start and end, if that is a certain folder; empty otherwise. */
+static char home[PATH_MAX];
 
 /*
  * The folder last entered, and when. A path may name another folder later (a deployment moves a
@@ -59,4 +66,32 @@ void maitred_folder_enter(const char *script, size_t length)
 	entered[folder_length] = '\0';
 	entered_at = now;
 	entered_length = syscall(SYS_chdir, entered) == 0 ? folder_length : 0;
+}
+
+void maitred_folder_return(void)
+{
+	if (home[0]) {
+		entered_length = 0;
+		/* Should the folder have gone, relative paths lead nowhere, as in php-fpm. */
+		(void) !syscall(SYS_chdir, home);
+	}
+}
+
+int maitred_php_settle(const char *folder)
+{
+	size_t length = folder ? strlen(folder) : 0;
+
+	realpath_cache_clean();
+	entered_length = 0;
+	if (length == 0) {
+		return 0;
+	}
+	if (length >= sizeof(home)) {
+		return ENAMETOOLONG;
+	}
+	if (syscall(SYS_chdir, folder) != 0) {
+		return errno;
+	}
+	memcpy(home, folder, length + 1);
+	return 0;
 }

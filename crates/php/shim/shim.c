@@ -276,6 +276,7 @@ static void execute(void)
 	} else {
 		maitred_folder_enter(path, strlen(path));
 		php_execute_script(&file);
+		maitred_folder_return();
 	}
 	/* OPcache leaves the handle out of the engine's list of files that it closes itself. */
 	if (!file.in_list) {
@@ -307,6 +308,7 @@ static void answer_startup_failure(const struct maitred_request *request)
 
 static void run_request(const struct maitred_request *request, struct maitred_served *served)
 {
+	maitred_folder_return();
 	fill_request_info(request);
 	if (UNEXPECTED(php_request_startup() == FAILURE)) {
 		answer_startup_failure(request);

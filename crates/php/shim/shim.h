@@ -188,6 +188,13 @@ bool maitred_php_start(
 /* The first of `settings.values` that PHP refused while starting, or NULL. */
 const char *maitred_php_refused_value(void);
 
+/*
+ * Where PHP lives from now on, outside a request: forgets what paths led to, which may be other
+ * files since the process has changed its root, and moves to `folder`, in which every request
+ * starts and ends; NULL: wherever the last one was. Returns 0 or an error number.
+ */
+int maitred_php_settle(const char *folder);
+
 /* In a forked child, outside a request: what PHP must not share with its siblings. */
 void maitred_php_after_fork(void);
 

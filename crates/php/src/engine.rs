@@ -1,5 +1,9 @@
+use std::ffi::CString;
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use crate::exchange::Exchange;
 use crate::params::Params;
@@ -141,6 +145,17 @@ impl Engine {
     /// `build.rs`.
     pub fn is_interposed(&self) -> bool {
         raw::is_interposed()
+    }
+
+    /// Tells PHP where it lives, before the first request and after this process may have changed
+    /// its root: every request starts in `folder` and ends there; none: wherever the one before
+    /// was.
+    ///
+    /// # Errors
+    /// When the folder cannot be entered.
+    pub fn settle(&mut self, folder: Option<&Path>) -> io::Result<()> {
+        let folder = folder.map(|folder| CString::new(folder.as_os_str().as_bytes()));
+        self.raw.settle(folder.transpose()?.as_deref())
     }
 
     /// Makes a forked child a process of its own: random numbers, timers, and (PHP 8.5) the heap's

@@ -6,6 +6,7 @@ pub(crate) mod stack;
 
 use std::any::Any;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
@@ -125,6 +126,7 @@ struct RawSettings {
 unsafe extern "C" {
     fn maitred_php_start(settings: *const RawSettings, callbacks: *const RawCallbacks) -> bool;
     fn maitred_php_refused_value() -> *const c_char;
+    fn maitred_php_settle(folder: *const c_char) -> c_int;
     fn maitred_php_after_fork();
     fn maitred_php_serve(request: *const RawRequest, served: *mut RawServed);
     fn maitred_php_interposed() -> bool;
@@ -400,6 +402,16 @@ impl Engine {
         // SAFETY: PHP is started, and the string is static in libphp or in the shim.
         let version = unsafe { CStr::from_ptr(maitred_php_version()) };
         version.to_string_lossy().into_owned()
+    }
+
+    /// Moves to `folder` for good, or only forgets what paths led to.
+    pub(crate) fn settle(&mut self, folder: Option<&CStr>) -> io::Result<()> {
+        let folder = folder.map_or(ptr::null(), CStr::as_ptr);
+        // SAFETY: PHP is started, no request runs, and the string outlives the call, which copies it.
+        match unsafe { maitred_php_settle(folder) } {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
     }
 
     pub(crate) fn serve(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {

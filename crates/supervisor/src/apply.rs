@@ -17,6 +17,7 @@ use crate::obituary::Who;
 use crate::peer::Peer;
 use crate::phase;
 use crate::pool::{self, Action, Reason};
+use crate::programs::is_version;
 use crate::roomy_name;
 use crate::run::{Supervisor, Zygote};
 use crate::words::one_line;
@@ -145,15 +146,16 @@ impl Supervisor {
     }
 
     fn start_zygote(&mut self, index: usize) {
-        let plan = &self.pools[index].plan;
+        let (plan, groups) = (&self.pools[index].plan, self.plan.groups.as_ref());
         let name = roomy_name(&format!("maitred-php: zygote pool {}", plan.settings.pool));
         let started = Peer::start(&Program {
-            path: &self.plan.php_program,
+            path: &plan.program,
             name: &name,
             arguments: &[OsStr::new(ZYGOTE_ROLE)],
             environment: &self.plan.environment,
             inherit: &[],
             output: Some(plan.voice.writer()),
+            group: groups.and_then(|groups| groups.entrance(&plan.settings.pool)),
         });
         match started {
             Ok(mut peer) => {
@@ -162,7 +164,7 @@ impl Supervisor {
                 self.pools[index].zygote = Some(Zygote { peer, reaped: None });
             }
             Err(why) => {
-                let program = self.plan.php_program.display();
+                let program = plan.program.display();
                 let sentence = format!("{program} could not be started: {why}");
                 self.pool_fails(index, sentence);
                 self.trial_failed(index, "its zygote could not be started");
@@ -191,7 +193,7 @@ impl Supervisor {
             let sentence = format!(
                 "pool `{pool}` asks for PHP {wanted}, and {} runs PHP {php}; correct `php`, or \
                  build maitred against the other version",
-                self.plan.php_program.display()
+                self.pools[index].plan.program.display()
             );
             self.pool_fails(index, sentence);
             return self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
@@ -352,24 +354,5 @@ impl crate::plan::PoolPlan {
             .chain(&self.events)
             .map(AsFd::as_fd)
             .collect()
-    }
-}
-
-/// Whether `php` (as `8.2.35`) is of the version `wanted` (as `8.2`).
-fn is_version(php: &str, wanted: &str) -> bool {
-    php.strip_prefix(wanted)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_is_compared_by_its_parts_and_not_by_its_letters() {
-        assert!(is_version("8.2.35", "8.2"));
-        assert!(is_version("8.2.35", "8.2.35"));
-        assert!(!is_version("8.20.1", "8.2"));
-        assert!(!is_version("8.3.1", "8.2"));
     }
 }

@@ -54,6 +54,7 @@ impl Supervisor {
                 environment: &self.plan.environment,
                 inherit: &[],
                 output: None,
+                group: None,
             })?;
             Ok((peer, file))
         });

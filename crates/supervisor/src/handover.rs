@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use maitred_config::{Config, Pool};
@@ -75,6 +76,7 @@ struct PoolState {
     settings: ZygoteSettings,
     configured: Pool,
     pool: Pool,
+    program: PathBuf,
     uid: u32,
     memory: RawFd,
     events: Vec<RawFd>,
@@ -267,6 +269,7 @@ fn pool_state(running: &RunningPool) -> PoolState {
         settings: plan.settings.clone(),
         configured: plan.configured.clone(),
         pool: plan.pool.clone(),
+        program: plan.program.clone(),
         uid: plan.uid,
         memory: plan.memory.as_raw_fd(),
         events: plan.events.iter().map(AsRawFd::as_raw_fd).collect(),
@@ -302,6 +305,7 @@ impl PoolState {
             php: self.configured.php.clone(),
             configured: self.configured,
             pool: self.pool,
+            program: self.program,
             uid: self.uid,
             memory: spawn::inherited_fd(self.memory)?,
             events: events.collect::<io::Result<_>>()?,

@@ -9,8 +9,10 @@ mod adopt;
 mod apply;
 mod backoff;
 mod changes;
+mod confinement;
 mod error;
 mod front;
+mod groups;
 mod growth;
 mod handover;
 mod identity;
@@ -22,6 +24,7 @@ mod peer;
 mod phase;
 mod plan;
 mod pool;
+mod programs;
 mod reason;
 mod reload;
 mod run;
@@ -46,6 +49,7 @@ pub use upgrade::TAKE_OVER;
 
 use handover::HandedOver;
 use plan::Plan;
+use programs::Programs;
 use run::{SIGNALS, Supervisor};
 
 /// The argument that makes our program the front.
@@ -95,11 +99,19 @@ fn take_over(
     let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
     let state = HandedOver::read(&state).map_err(Error::Configuration)?;
     let config = state.config.clone();
+    // A version that is not there any more is told when it is needed: what runs goes on.
+    let (programs, _) = Programs::find(&config);
     let since = (state.elapsed, state.last_generation);
     let inherited = state.inherit().map_err(Error::system(what))?;
     let plan = Plan {
         terminal: inherited.terminal,
-        ..Plan::over(config, source, invocation, log_level, inherited.listeners)?
+        ..Plan::over(
+            config,
+            source,
+            invocation,
+            log_level,
+            (inherited.listeners, programs),
+        )?
     };
     let fronts = (inherited.front, inherited.old_fronts);
     let mut supervisor = Supervisor::resumed(plan, since, fronts, inherited.pools, signals);
@@ -120,11 +132,26 @@ pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
 }
 
 /// What is wrong with a configuration on this machine, beside what its text says: users that do
-/// not exist or may not be taken on, and logs that have no folder.
+/// not exist or may not be taken on, PHP versions that are not there, and logs that have no folder.
 pub fn check(config: &Config) -> Vec<Error> {
+    examine(config).0
+}
+
+/// What of a configuration this machine does not give, though the server would run: one sentence
+/// each.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let own = confinement::warnings(config);
+    own.chain(groups::obstacle(config)).collect()
+}
+
+/// All that is wrong, and the programs that were found meanwhile.
+fn examine(config: &Config) -> (Vec<Error>, Programs) {
+    let (programs, lacking) = Programs::find(config);
     let mut mistakes = identity::mistakes(config);
+    mistakes.extend(confinement::mistakes(config));
+    mistakes.extend(lacking);
     mistakes.extend(words::log_mistakes(config));
-    mistakes
+    (mistakes, programs)
 }
 
 /// A name for a process we start, padded so that there is room for every title it may take: a

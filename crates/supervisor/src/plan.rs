@@ -8,19 +8,18 @@ use maitred_config::{Config, Pool};
 use maitred_control::ZygoteSettings;
 use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
+use tracing::warn;
 
-use crate::LOG_VARIABLE;
 use crate::error::Error;
+use crate::groups::Groups;
 use crate::growth::Growth;
-use crate::identity;
 use crate::listen::{self, Listener};
 use crate::pool::SPARE_SEATS;
+use crate::programs::Programs;
 use crate::source::{Invocation, Source};
 use crate::voice::Voice;
 use crate::words::Terminal;
-
-/// The program of zygotes and workers, in the folder of our own.
-const PHP_PROGRAM: &str = "maitred-php";
+use crate::{LOG_VARIABLE, confinement, identity};
 
 /// What our own environment hands on to our processes. Scripts get what their pool's `env` says.
 const HANDED_ON: [&str; 5] = ["PATH", "TZ", "LANG", "TMPDIR", "RUST_BACKTRACE"];
@@ -45,8 +44,10 @@ pub struct Plan {
     pub listeners: Vec<Listener>,
     /// The environment of our processes.
     pub environment: Vec<(String, String)>,
-    /// The program of zygotes and workers.
-    pub php_program: PathBuf,
+    /// The programs of zygotes and workers.
+    pub programs: Programs,
+    /// The control groups of pools that have limits, where the machine lets us.
+    pub groups: Option<Groups>,
     /// Where the person who started the server reads.
     pub terminal: Terminal,
 }
@@ -62,6 +63,8 @@ pub struct PoolPlan {
     pub pool: Pool,
     /// The PHP version it asks for, as `8.2`.
     pub php: Option<String>,
+    /// The program of its zygote and workers.
+    pub program: PathBuf,
     /// User id of its workers.
     pub uid: u32,
     /// The seat link's memory.
@@ -83,19 +86,20 @@ impl Plan {
         invocation: Invocation,
         log_level: &str,
     ) -> Result<(Plan, Vec<PoolPlan>), Error> {
-        if let Some(mistake) = crate::check(&config).into_iter().next() {
+        let (mistakes, programs) = crate::examine(&config);
+        if let Some(mistake) = mistakes.into_iter().next() {
             return Err(mistake);
         }
         let threads = threads(&config);
         let pools = config
             .pools
             .iter()
-            .map(|pool| PoolPlan::make(pool, &config, threads));
+            .map(|pool| PoolPlan::make(pool, &config, &programs, threads));
         let pools = pools.collect::<Result<_, _>>()?;
         let listeners = listen::open(&config.listen, threads)?;
         let plan = Plan {
             terminal: Terminal::redirect(&config.error_log)?,
-            ..Plan::over(config, source, invocation, log_level, listeners)?
+            ..Plan::over(config, source, invocation, log_level, (listeners, programs))?
         };
         Ok((plan, pools))
     }
@@ -109,22 +113,31 @@ impl Plan {
         source: Source,
         invocation: Invocation,
         log_level: &str,
-        listeners: Vec<Listener>,
+        (listeners, programs): (Vec<Listener>, Programs),
     ) -> Result<Plan, Error> {
-        let program = std::env::current_exe().map_err(Error::system(
-            "the folder of this program could not be found",
-        ))?;
-        Ok(Plan {
+        let mut plan = Plan {
             listeners,
             threads: threads(&config),
             front_identity: identity::of_front(&config)?,
             environment: environment(log_level),
-            php_program: program.with_file_name(PHP_PROGRAM),
+            programs,
+            groups: None,
             terminal: Terminal::over(None),
-            config,
+            config: config.clone(),
             source,
             invocation,
-        })
+        };
+        plan.limit(&config);
+        Ok(plan)
+    }
+
+    /// Puts the limits of pools into force that hold for all of a pool's processes together, and
+    /// says what the machine does not give.
+    pub fn limit(&mut self, config: &Config) {
+        let lacking = Groups::arrange(&mut self.groups, config).err();
+        for warning in confinement::warnings(config).chain(lacking) {
+            warn!("{warning}");
+        }
     }
 }
 
@@ -150,7 +163,12 @@ impl PoolPlan {
     ///
     /// # Errors
     /// What the pool asks for and cannot be had here.
-    pub fn make(pool: &Pool, config: &Config, threads: u32) -> Result<PoolPlan, Error> {
+    pub fn make(
+        pool: &Pool,
+        config: &Config,
+        programs: &Programs,
+        threads: u32,
+    ) -> Result<PoolPlan, Error> {
         let identity = identity::of_pool(pool, config)?;
         let uid = identity
             .as_ref()
@@ -177,6 +195,7 @@ impl PoolPlan {
                 ..pool.clone()
             },
             php: pool.php.clone(),
+            program: programs.of(pool.php.as_deref()).to_owned(),
             uid,
             memory,
             events,
@@ -212,6 +231,7 @@ fn settings(pool: &Pool, seats: u32, identity: Option<Identity>) -> ZygoteSettin
         php_values: pool.php_value.clone().into_iter().collect(),
         php_admin_values: pool.php_admin_value.clone().into_iter().collect(),
         env: pool.env.clone().into_iter().collect(),
+        confinement: confinement::of_pool(pool),
         max_requests: pool.max_requests,
         max_private_memory: pool.max_private_memory,
         request_terminate_timeout: Some(pool.request_terminate_timeout)

@@ -109,7 +109,8 @@ impl Supervisor {
             return Err("an upgrade is going on; reload when it is over".to_owned());
         }
         let mut config = self.plan.source.load()?;
-        let mut mistakes = crate::check(&config).into_iter().map(|why| why.to_string());
+        let (mistakes, programs) = crate::examine(&config);
+        let mut mistakes = mistakes.into_iter().map(|why| why.to_string());
         if let Some(first) = mistakes.next() {
             return Err(mistakes.fold(first, |all, why| format!("{all}\n{why}")));
         }
@@ -143,6 +144,8 @@ impl Supervisor {
             replaced: Vec::new(),
             kept: Vec::new(),
         };
+        self.plan.programs = programs;
+        self.plan.limit(&reload.config);
         self.add_pools(&mut reload);
         self.reloads.now = Some(reload);
         self.tell_configuration();
@@ -160,6 +163,20 @@ impl Supervisor {
         if config.front_threads != old.front_threads {
             config.front_threads = old.front_threads;
             stays.push("front_threads");
+        }
+        let mut moved = false;
+        // Workers of two roots know a script by two names, and a site's requests have one.
+        for pool in &mut config.pools {
+            let Some(before) = old.pool(&pool.name) else {
+                continue;
+            };
+            if pool.confinement.chroot != before.confinement.chroot {
+                pool.confinement = before.confinement.clone();
+                moved = true;
+            }
+        }
+        if moved {
+            stays.push("the chroot of a pool");
         }
         if !stays.is_empty() {
             warn!(
@@ -215,7 +232,8 @@ impl Supervisor {
         let pool = config
             .pool(name)
             .ok_or_else(|| format!("pool `{name}` is not configured"))?;
-        PoolPlan::make(pool, config, self.plan.threads).map_err(|why| why.to_string())
+        PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads)
+            .map_err(|why| why.to_string())
     }
 
     /// How many workers the pool of this name has.

@@ -90,6 +90,7 @@ impl Supervisor {
             environment: &self.plan.environment,
             inherit: &[state.as_fd()],
             output: None,
+            group: None,
         });
         let pid = pid.map_err(|why| format!("{} cannot be run: {why}", program.display()))?;
         let until = self.now() + UPGRADE_TRY;
@@ -239,7 +240,7 @@ impl Supervisor {
         });
         let config = self.plan.config.clone();
         for pool in &config.pools {
-            match PoolPlan::make(pool, &config, self.plan.threads) {
+            match PoolPlan::make(pool, &config, &self.plan.programs, self.plan.threads) {
                 Ok(plan) => {
                     let generation = self.next_generation();
                     let line = self.front.line + 1;

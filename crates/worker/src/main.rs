@@ -1,6 +1,7 @@
 //! `maitred-php`: a pool's zygote and its workers. Started by maitred, one per pool and PHP
 //! version; it has one thread, and everything it needs to know comes over its control channel.
 
+mod confine;
 mod exchange;
 mod memory;
 mod package;
@@ -10,10 +11,31 @@ mod status;
 mod warm;
 mod zygote;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use maitred_php::{Engine, PHP_BRANCH, Settings};
 
 const USAGE: &str = "maitred-php is started by maitred and serves nobody by itself; run `maitred \
                      serve` instead.";
+
+/// Says which PHP this program was built for and which one it runs with. The last word is what
+/// maitred reads when it looks for a program that runs a certain PHP.
+fn version() {
+    let bare = Settings {
+        ini_path: Some("/dev/null".into()),
+        ini_scan_dir: Some(PathBuf::new()),
+        ..Settings::default()
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    match Engine::start(&bare) {
+        Ok(engine) => println!(
+            "maitred-php {own}, built for PHP {PHP_BRANCH}, runs PHP {}",
+            engine.version()
+        ),
+        Err(why) => println!("maitred-php {own}, built for PHP {PHP_BRANCH}, runs none: {why}"),
+    }
+}
 
 fn main() -> ExitCode {
     maitred_os::title::prepare();
@@ -21,7 +43,7 @@ fn main() -> ExitCode {
     match role.as_deref() {
         Some("zygote") => zygote::run(),
         Some("--version") => {
-            println!("maitred-php {}", env!("CARGO_PKG_VERSION"));
+            version();
             ExitCode::SUCCESS
         }
         _ => {

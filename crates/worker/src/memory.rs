@@ -8,6 +8,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use maitred_os::fork::OwnProc;
+
 /// After how many requests at least the exact figure is asked for again.
 const EXACT_EVERY: u32 = 16;
 /// Longest `/proc/self/statm` and `/proc/self/smaps_rollup` in bytes, with room to spare.
@@ -19,17 +21,19 @@ pub struct Memory {
     page_bytes: u64,
     /// Kept open: opening costs more than reading.
     statm: Option<File>,
+    rollup: Option<File>,
     since_exact: u32,
 }
 
 impl Memory {
     /// One who looks whether `limit` bytes are exceeded; 0: nobody wants to know.
-    pub fn new(limit: u64, page_bytes: u64) -> Memory {
-        let statm = (limit > 0).then(|| File::open("/proc/self/statm").ok());
+    pub fn new(limit: u64, page_bytes: u64, proc: &OwnProc) -> Memory {
+        let open = |name| (limit > 0).then(|| proc.file(name).ok()).flatten();
         Memory {
             limit,
             page_bytes,
-            statm: statm.flatten(),
+            statm: open("statm"),
+            rollup: open("smaps_rollup"),
             since_exact: EXACT_EVERY,
         }
     }
@@ -48,8 +52,8 @@ impl Memory {
             return None;
         }
         self.since_exact = 0;
-        let rollup = std::fs::read("/proc/self/smaps_rollup").ok()?;
-        Some(private_bytes(&rollup))
+        let length = self.rollup.as_ref()?.read_at(&mut figures, 0).ok()?;
+        Some(private_bytes(&figures[..length]))
     }
 }
 
@@ -85,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_process_that_grows_beyond_its_limit_notices() {
-        let mut memory = Memory::new(1, 4096);
+        let mut memory = Memory::new(1, 4096, &OwnProc::open().unwrap());
         let before = memory.measure().unwrap();
         let block = vec![1_u8; 8 << 20];
         let after = (0..EXACT_EVERY).find_map(|_| memory.measure()).unwrap();
@@ -95,6 +99,9 @@ mod tests {
 
     #[test]
     fn without_a_limit_nothing_is_measured() {
-        assert_eq!(Memory::new(0, 4096).measure(), None);
+        assert_eq!(
+            Memory::new(0, 4096, &OwnProc::open().unwrap()).measure(),
+            None
+        );
     }
 }

@@ -4,7 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::{ZygoteSettings, exit};
-use maitred_os::fork::{exit_now, is_forked_child, mark_children};
+use maitred_os::fork::{OwnProc, exit_now, is_forked_child, mark_children};
 use maitred_os::title;
 use maitred_php::{Engine, Params};
 
@@ -15,7 +15,7 @@ use crate::zygote::Link;
 /// Serves until this worker's time is over; then the process ends.
 pub fn serve(
     settings: &ZygoteSettings,
-    link: Link,
+    (link, proc): (Link, OwnProc),
     engine: &mut Engine,
     seat: u32,
     incarnation: u32,
@@ -37,7 +37,10 @@ pub fn serve(
     let mut memory = Memory::new(
         settings.max_private_memory,
         maitred_os::shared::page_bytes(),
+        &proc,
     );
+    // Scripts must find no folder open that may lie outside of their root.
+    drop(proc);
     // The front has it replaced before; this is for when it could not.
     let last = last_request(settings.max_requests);
     let mut served = 0;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use maitred_control::{FromZygote, ToZygote, scripts};
 use maitred_os::channel::Channel;
 use maitred_os::errand::{Errand, Returned, Runner, fork_errand};
-use maitred_os::fork::{HowEnded, exit_now};
+use maitred_os::fork::{HowEnded, OwnProc, exit_now};
 use maitred_os::{shared, signals};
 use maitred_php::Engine;
 
@@ -51,15 +51,15 @@ pub enum Side {
 }
 
 /// Carries out [`ToZygote::ListScripts`] or [`ToZygote::Warm`]. Returns in the zygote when that is
-/// over, and before in the child, which has to let go of the control channel and to
+/// over, and before in the child, which has to let go of the control channel and `proc`, and to
 /// [`run`](Order::run).
-pub fn carry_out(order: &ToZygote, fds: Vec<OwnedFd>, control: &Channel) -> Side {
+pub fn carry_out(order: &ToZygote, fds: Vec<OwnedFd>, control: &Channel, proc: &OwnProc) -> Side {
     let what = match order {
         ToZygote::ListScripts => What::List,
         _ => What::Warm,
     };
     // Why nothing was done is not told: the scripts are compiled when they are asked for, then.
-    match Order::new(what, fds).and_then(|order| order.fork(control)) {
+    match Order::new(what, fds).and_then(|order| order.fork(control, proc)) {
         Ok(side) => side,
         Err(_) => Side::Zygote(what.answer(0)),
     }
@@ -86,11 +86,11 @@ impl Order {
         })
     }
 
-    fn fork(self, control: &Channel) -> io::Result<Side> {
+    fn fork(self, control: &Channel, proc: &OwnProc) -> io::Result<Side> {
         if let What::List = self.what {
             self.list.set_len(0)?;
         }
-        match fork_errand()? {
+        match fork_errand(proc)? {
             Errand::Child => Ok(Side::Child(self)),
             Errand::Parent(child) => Ok(Side::Zygote(self.await_child(child, control))),
         }

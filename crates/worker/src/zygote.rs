@@ -7,13 +7,13 @@ use std::process::ExitCode;
 
 use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say_waiting};
 use maitred_os::channel::Channel;
-use maitred_os::fork::{self, Side};
+use maitred_os::fork::{self, OwnProc, Side};
 use maitred_os::signals::Signal;
 use maitred_os::{signals, spawn, title, users};
 use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
 
 use crate::sight::Sight;
-use crate::{package, seat, warm};
+use crate::{confine, package, seat, warm};
 
 /// A pool's descriptors: its shared memory, and one event per front thread.
 pub struct Link {
@@ -46,6 +46,7 @@ struct Started {
     link: Link,
     sight: Sight,
     engine: Engine,
+    proc: OwnProc,
 }
 
 fn start(control: &Channel) -> Result<Started, String> {
@@ -59,16 +60,18 @@ fn start(control: &Channel) -> Result<Started, String> {
         memory,
         events: fds.collect(),
     };
+    confine::limit(&settings.confinement)?;
     let sight = Sight::new(settings.seats)
         .map_err(|error| format!("it cannot prepare for reading stacks of scripts: {error}"))?;
     if let Some(identity) = &settings.identity {
-        users::become_user(identity)
+        confine::become_user(identity, &settings.confinement)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
         // A change of user clears the wish.
         fork::die_with_parent(settings.supervisor);
     }
     set_environment(&settings);
-    let engine = Engine::start(&php_settings(&settings)).map_err(|error| error.to_string())?;
+    let proc = OwnProc::open().map_err(|error| error.to_string())?;
+    let mut engine = Engine::start(&php_settings(&settings)).map_err(|error| error.to_string())?;
     if let Some(name) = engine.refused_value() {
         return Err(format!(
             "PHP does not take the setting `{name}` of this pool"
@@ -77,6 +80,7 @@ fn start(control: &Channel) -> Result<Started, String> {
     let version = engine.version();
     // Where nobody can tell, nobody is warned: a distribution may have fixed an older release.
     let fixed = is_fixed(version, package::version_of_libphp(version).as_deref()).unwrap_or(true);
+    confine::settle(&mut engine, &settings.confinement)?;
     let started = FromZygote::Started {
         php: version.to_string(),
         fixed,
@@ -87,6 +91,7 @@ fn start(control: &Channel) -> Result<Started, String> {
         link,
         sight,
         engine,
+        proc,
     })
 }
 
@@ -135,13 +140,14 @@ fn obey(control: Channel, started: Started) -> ExitCode {
         link,
         mut sight,
         mut engine,
+        proc,
     } = started;
     loop {
         let order = hear(&control, true);
         sight.look();
         match order {
             Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, _)) => {
-                match fork_worker(&control, seat, incarnation) {
+                match fork_worker(&control, &proc, seat, incarnation) {
                     Ok(Side::Parent) => {}
                     Ok(Side::Orphan) => {
                         drop(control);
@@ -151,7 +157,7 @@ fn obey(control: Channel, started: Started) -> ExitCode {
                         // asked for.
                         let _ = sight.show_oneself(seat, incarnation);
                         engine.after_fork();
-                        seat::serve(&settings, link, &mut engine, seat, incarnation)
+                        seat::serve(&settings, (link, proc), &mut engine, seat, incarnation)
                     }
                     Err(error) => {
                         let why = error.to_string();
@@ -165,12 +171,12 @@ fn obey(control: Channel, started: Started) -> ExitCode {
                 }
             }
             Ok(Heard::Message(order @ (ToZygote::ListScripts | ToZygote::Warm), fds)) => {
-                match warm::carry_out(&order, fds, &control) {
+                match warm::carry_out(&order, fds, &control, &proc) {
                     warm::Side::Zygote(answer) => {
                         let _ = say_waiting(&control, &answer);
                     }
                     warm::Side::Child(order) => {
-                        drop((control, sight));
+                        drop((control, sight, proc));
                         order.run(&mut engine)
                     }
                 }
@@ -194,8 +200,13 @@ fn obey(control: Channel, started: Started) -> ExitCode {
     }
 }
 
-fn fork_worker(control: &Channel, seat: u32, incarnation: u32) -> std::io::Result<Side> {
-    fork::fork_orphan(|pid| {
+fn fork_worker(
+    control: &Channel,
+    proc: &OwnProc,
+    seat: u32,
+    incarnation: u32,
+) -> std::io::Result<Side> {
+    fork::fork_orphan(proc, |pid| {
         let filled = FromZygote::SeatFilled {
             seat,
             incarnation,

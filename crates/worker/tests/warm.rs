@@ -37,6 +37,7 @@ impl Zygote {
             environment: &[],
             inherit: &[theirs.as_fd()],
             output: None,
+            group: None,
         })
         .unwrap();
         let ended = signals::pidfd(pid).unwrap();
@@ -64,6 +65,7 @@ impl Zygote {
             php_values: Vec::new(),
             php_admin_values: Vec::new(),
             env: Vec::new(),
+            confinement: maitred_control::Confinement::default(),
             max_requests: 0,
             max_private_memory: 0,
             request_terminate_timeout: None,

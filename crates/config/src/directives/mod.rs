@@ -1,5 +1,6 @@
 //! The tables of directives, one file per group.
 
+mod confinement;
 pub mod pools;
 pub mod sites;
 pub mod top;

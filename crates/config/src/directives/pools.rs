@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::directive::{Directive, Needs, Preset};
+use crate::directives::confinement;
 use crate::directives::top::log_target;
 use crate::settings::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::value::{Entry, Value, Wrong, for_each};
@@ -168,11 +169,12 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     },
     Directive {
         name: "php",
-        default: Preset::Words("the PHP version the server was built with"),
+        default: Preset::Words("that of the program `maitred-php`"),
         unit: "",
         takes: "a PHP version in quotes such as \"8.2\"",
         needs: Needs::NewZygote,
-        doc: "The PHP version that runs the pool's scripts.",
+        doc: "The PHP version that runs the pool's scripts: that of the program `maitred-php8.2` \
+              beside `maitred` or in `../libexec/maitred`, or of `maitred-php` if it is the same.",
         example: "\"8.2\"",
         read: |pool, value| {
             pool.php = Some(value.text_as(php_version)?);
@@ -265,6 +267,16 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
             })
         },
     },
+    confinement::CHROOT,
+    confinement::CHDIR,
+    confinement::RLIMIT_FILES,
+    confinement::RLIMIT_CORE,
+    confinement::PROCESS_PRIORITY,
+    confinement::OOM_SCORE_ADJ,
+    confinement::MEMORY_MAX,
+    confinement::MEMORY_HIGH,
+    confinement::CPU_MAX,
+    confinement::PIDS_MAX,
     Directive {
         name: "max_requests",
         default: Preset::Value("0"),

@@ -392,3 +392,43 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_site_outside_of_its_pools_chroot_is_refused() {
+    let folder = Folder::new();
+    assert_eq!(
+        folder.mistakes("[pools.www]\nchroot = \"php\"\n[[sites]]\nroot = \"public\"\n"),
+        "maitred.toml:3:1: `root` is DIR/public, which does not lie beneath DIR/php, the `chroot` \
+         of pool `www`; move the site there, or give it another pool"
+    );
+    folder.good("[pools.www]\nchroot = \"public\"\n[[sites]]\nroot = \"public\"\n");
+}
+
+#[test]
+fn a_folder_to_start_in_has_to_be_within_the_chroot() {
+    let folder = Folder::new();
+    let within = |chdir: &str| {
+        format!("[pools.www]\nchdir = \"{chdir}\"\nchroot = \".\"\n[[sites]]\nroot = \"public\"\n")
+    };
+    folder.good(&within("/public"));
+    assert_eq!(
+        folder.mistakes(&within("/tmp")),
+        "maitred.toml:2:9: `chdir` is /tmp, which is DIR/tmp outside of the chroot, but that does \
+         not exist; create the directory or correct the path"
+    );
+}
+
+#[test]
+fn limits_of_a_pool_that_contradict_each_other_are_refused() {
+    let folder = Folder::new();
+    assert_eq!(
+        folder.mistakes(
+            "[pools.www]\nmax_children = 10\nmemory_max = \"32M\"\nmemory_high = \"64M\"\n\
+             pids_max = 11\n[[sites]]\nroot = \"public\"\n"
+        ),
+        "maitred.toml:4:15: `memory_high` is 67108864 bytes, which is more than `memory_max`, \
+         33554432, and would never be reached\n\
+         maitred.toml:5:12: `pids_max` is the number 11, which is too few for `max_children`, 10; \
+         expected 12 at least, and one more for each program that scripts start"
+    );
+}

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::folder::Folder;
 use maitred_config::directives::{pools, sites, top};
 use maitred_config::{
-    AccessLogFormat, Config, Destination, Host, LogTarget, Pool, Preset, ProcessManager, Site,
-    Upstream,
+    AccessLogFormat, Config, Confinement, CoreSize, Destination, Host, LogTarget, Pool, Preset,
+    ProcessManager, Site, Together, Upstream,
 };
 
 fn top(folder: &Folder, lines: &str) -> Config {
@@ -57,6 +57,7 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
     assert_eq!((&pool.user, &pool.group, &pool.php), (&None, &None, &None));
     assert_eq!((&pool.php_ini, &pool.php_ini_scan_dir), (&None, &None));
     assert!(pool.php_value.is_empty() && pool.php_admin_value.is_empty() && pool.env.is_empty());
+    assert_eq!(pool.confinement, Confinement::default());
     assert_eq!(pool.max_requests, 0);
     assert_eq!(pool.max_private_memory, 0);
     assert_eq!(pool.request_terminate_timeout, Duration::ZERO);
@@ -246,6 +247,47 @@ fn php_settings_of_every_type_become_the_text_php_reads() {
         ["log_errors=1", "opcache.enable=1", "opcache.jit.buffer=0"]
     );
     assert_eq!(pairs(&pool.env), ["APP_ENV=prod", "DEBUG=0", "PATH=$PATH"]);
+}
+
+#[test]
+fn what_a_pool_may_use_and_where_it_lives_is_read() {
+    let folder = Folder::new();
+    let pool = pool(
+        &folder,
+        "chroot = \"public/..\"\nchdir = \"/spool\"\nrlimit_files = 4096\n\
+         rlimit_core = \"unlimited\"\nprocess_priority = -5\noom_score_adj = 300\n\
+         memory_max = \"1G\"\nmemory_high = \"1G\"\ncpu_max = 1.5\npids_max = 200",
+    );
+    let real = folder.path().canonicalize().unwrap();
+    let expected = Confinement {
+        chroot: Some(real),
+        chdir: Some("/spool".into()),
+        rlimit_files: Some(4096),
+        rlimit_core: Some(CoreSize::Unlimited),
+        process_priority: Some(-5),
+        oom_score_adj: Some(300),
+        together: Together {
+            memory_max: Some(1 << 30),
+            memory_high: Some(1 << 30),
+            cpu_max: Some(1500),
+            pids_max: Some(200),
+        },
+    };
+    assert_eq!(pool.confinement, expected);
+}
+
+#[test]
+fn cores_are_read_to_the_thousandth_and_core_files_in_bytes() {
+    let folder = Folder::new();
+    let cores = |text: &str| pool(&folder, text).confinement.together.cpu_max;
+    assert_eq!(cores("cpu_max = 2"), Some(2000));
+    assert_eq!(cores("cpu_max = 0.01"), Some(10));
+    assert_eq!(cores("cpu_max = 0.3333"), Some(333));
+    assert_eq!(cores(""), None);
+    let core = pool(&folder, "rlimit_core = \"1M\"")
+        .confinement
+        .rlimit_core;
+    assert_eq!(core, Some(CoreSize::Bytes(1 << 20)));
 }
 
 #[test]

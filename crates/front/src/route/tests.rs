@@ -34,6 +34,7 @@ impl Site {
             root,
             index: vec!["index.php".into(), "index.html".into()],
             front_controller: front_controller.map(String::from),
+            chroot: None,
         };
         Site {
             home,
@@ -322,6 +323,7 @@ fn a_root_that_is_moved_by_a_deployment_is_followed() {
         root: current.clone(),
         index: vec![],
         front_controller: None,
+        chroot: None,
     };
     let mut site = Site {
         home,
@@ -343,6 +345,7 @@ fn a_document_root_that_does_not_exist_is_an_error() {
         root: "/no/such/root".into(),
         index: vec![],
         front_controller: None,
+        chroot: None,
     };
     let error = Resolver::new(site, Limits::default()).err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
@@ -455,4 +458,35 @@ fn a_resolver_may_move_between_threads() {
     fn is_send<T: Send>() {}
     is_send::<Resolver>();
     is_send::<Route>();
+}
+
+#[test]
+fn scripts_are_told_names_beneath_their_chroot_and_none_that_is_not_there() {
+    let home = TempDir::new().unwrap();
+    let real = home.path().canonicalize().unwrap();
+    write(&real.join("jail/public/a.php"), "");
+    write(&real.join("jail/a.php"), "");
+    write(&real.join("jailer/a.php"), "");
+    let told = |root: &str| {
+        let site = SiteFiles {
+            root: real.join(root),
+            index: vec![],
+            front_controller: None,
+            chroot: Some(real.join("jail")),
+        };
+        match Resolver::new(site, Limits::default())
+            .unwrap()
+            .resolve("/a.php", None)
+        {
+            Route::Script(script) => {
+                let told = [&script.script_filename, &b" "[..], &script.document_root].concat();
+                String::from_utf8(told).unwrap()
+            }
+            Route::Refused(refused) => refused.status.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told("jail/public"), "/public/a.php /public");
+    assert_eq!(told("jail"), "/a.php /");
+    assert_eq!(told("jailer"), "503");
 }

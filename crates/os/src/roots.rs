@@ -1,0 +1,38 @@
+//! Another root directory for this process, and the right to change it, which is given up with it.
+
+use std::io;
+use std::path::Path;
+
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+/// Keeps these of this thread's capabilities and gives all others up for good. For a process with
+/// one thread.
+///
+/// # Errors
+/// When this process does not have them.
+pub(crate) fn keep_only(kept: CapabilitySet) -> io::Result<()> {
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(set_capabilities(None, sets)?)
+}
+
+/// Makes `root` the root directory of this process and of all its children, moves there, and gives
+/// up every capability: there is no way back, unless a descriptor of a folder outside is open.
+///
+/// # Errors
+/// When this process may not (`CAP_SYS_CHROOT`), when its user may not enter `root`, or when it
+/// could change its root again afterwards.
+pub fn change_for_good(root: &Path) -> io::Result<()> {
+    nix::unistd::chroot(root)?;
+    nix::unistd::chdir("/")?;
+    keep_only(CapabilitySet::empty())?;
+    if !capabilities(None)?.permitted.is_empty() {
+        return Err(io::Error::other(
+            "capabilities are left after giving them up",
+        ));
+    }
+    Ok(())
+}
