@@ -422,8 +422,8 @@ fn no_capability_is_needed_although_workers_are_not_dumpable() {
     let dropped = "-sys_ptrace,-sys_admin,-dac_override,-dac_read_search,-perfmon,-bpf";
     let setpriv = ["setpriv", "--bounding-set", dropped];
     let server = slow.setup(root.path(), "500ms").under(&setpriv).start();
+    server.wait_for_full_strength(2, Duration::from_secs(10));
     let workers = server.workers();
-    assert_eq!(workers.len(), 2);
     for worker in workers.iter().chain(&server.zygote()) {
         let owner = |name: &str| {
             use std::os::unix::fs::MetadataExt;
@@ -473,7 +473,7 @@ fn no_worker_can_read_another() {
             .collect::<Vec<_>>()
     };
     // The zygote takes in what workers have sent when it has its next order.
-    http::get(server.address(), "/short.php?ms=1");
+    server.wait_for_full_strength(4, Duration::from_secs(10));
     server.workers()[0].signal(Signal::KILL);
     server.wait_for_full_strength(4, Duration::from_secs(10));
     wait::until_true("the zygote alone to see workers", || {
