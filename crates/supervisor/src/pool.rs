@@ -268,11 +268,6 @@ impl Pool {
         self.zygote.is_up() && !self.trial
     }
 
-    /// Whether no worker lacks that others leave to this generation, and none is on its way.
-    pub fn has_all_it_may(&self) -> bool {
-        self.lacks() == 0 && self.is_still()
-    }
-
     /// How many workers there are, those that are on their way or about to leave included.
     pub fn workers(&self) -> u32 {
         let taken = self.places.iter().filter(|place| !place.is_empty());

@@ -23,7 +23,7 @@ use crate::changes::{self, Changes, Running};
 use crate::limits::{MOVE_OVER, Moment, TRIAL};
 use crate::listen::{self, Listener};
 use crate::plan::PoolPlan;
-use crate::pool::{self, SPARE_SEATS};
+use crate::pool;
 use crate::run::{RunningPool, Supervisor};
 
 /// Most outcomes kept for those who ask what became of their reload.
@@ -435,17 +435,16 @@ impl Supervisor {
         }
     }
 
-    /// Whether every new generation has all its workers, but for those that wait for the last of
-    /// the old ones: which get nothing new, since others are ready in their stead.
+    /// Whether no old worker is left, or the new ones are as many as may be open: then those that
+    /// are left get nothing new, since others are ready in their stead.
     fn has_moved_over(&self) -> bool {
         let mut new = self.pools.iter().filter(|pool| pool.is_current());
-        new.all(|pool| {
-            let name = &pool.plan.settings.pool;
+        new.all(|new| {
+            let name = &new.plan.settings.pool;
             let old = self.pools.iter().filter(|old| old.pool.is_leaving());
-            let old = old.filter(|old| old.plan.settings.pool == *name);
-            let old: Vec<usize> = old.map(|old| old.pool.seated().count()).collect();
-            let few = old.iter().sum::<usize>() <= SPARE_SEATS as usize;
-            old.is_empty() || few && pool.pool.has_all_it_may()
+            let mut old = old.filter(|old| old.plan.settings.pool == *name);
+            let ready = new.pool.seated().count() >= new.plan.max_children() as usize;
+            ready || old.all(|old| old.pool.seated().next().is_none())
         })
     }
 
