@@ -12,8 +12,9 @@ use crate::pool::generation::Generation;
 use crate::pool::local::Inbox;
 use crate::supervisor::Supervisor;
 
-/// Workers that every pool keeps while another front has taken over and clients remain.
-const KEPT_FOR_THE_LAST: usize = 1;
+/// While another front has taken over, a pool keeps idle workers for the clients that remain: one for
+/// each of them, but no more than its limit divided by this. The rest is for the other front.
+const SHARE_OF_THE_LAST: usize = 2;
 
 /// The pools.
 #[derive(Debug)]
@@ -81,11 +82,12 @@ impl Pools {
         self.lock().by_name.values().all(|pool| pool.is_quiet())
     }
 
-    /// Gives up the workers that nothing needs, but for one of each pool.
-    pub fn shrink(&self) {
+    /// Gives up the workers that nothing needs, but for some of each pool for the clients of as
+    /// many connections.
+    pub fn shrink(&self, connections: usize) {
         let all: Vec<_> = self.lock().by_name.values().cloned().collect();
         for pool in all {
-            pool.keep_only(KEPT_FOR_THE_LAST);
+            pool.keep_only(connections.max(1), SHARE_OF_THE_LAST);
         }
     }
 }

@@ -253,6 +253,9 @@ async fn drained(shared: &Shared) {
         if connections == 0 && shared.pools.are_quiet() {
             return;
         }
+        if shared.has_handed_over() {
+            shared.pools.shrink(connections);
+        }
         // A script that outlives its answer tells nobody when it ends.
         let _ = tokio::time::timeout(QUIET_CHECK, changed).await;
     }

@@ -105,11 +105,15 @@ impl Shared {
         self.changed.notify_waiters();
     }
 
+    /// Whether another front takes the clients that come.
+    pub fn has_handed_over(&self) -> bool {
+        self.handed_over.load(Ordering::Relaxed)
+    }
+
     /// Leaves the clients that come to another front, and ends once the present ones have gone.
     pub fn hand_over(&self) {
         self.handed_over.store(true, Ordering::Relaxed);
         self.changed.notify_waiters();
-        self.pools.shrink();
     }
 }
 

@@ -152,10 +152,12 @@ impl Pool {
         self.settle_all(inner);
     }
 
-    /// From now on only `keep` workers stay that have nothing to do.
-    pub fn keep_only(self: &Arc<Pool>, keep: usize) {
+    /// From now on only `keep` workers stay that have nothing to do, and of all there may be only
+    /// one in `share`.
+    pub fn keep_only(self: &Arc<Pool>, keep: usize, share: usize) {
         let mut inner = self.lock();
-        inner.queue.keep_only(keep);
+        let most = inner.queue.max_open().div_ceil(share);
+        inner.queue.keep_only(keep.min(most));
         self.settle_all(inner);
     }
 

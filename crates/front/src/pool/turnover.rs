@@ -226,7 +226,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
         let ends = self.current == 0 && self.keep.is_none();
         let keep = if ends { Some(0) } else { self.keep };
-        let unneeded = keep.is_some_and(|keep| self.waiting() == 0 && self.open > keep);
+        let unneeded = keep.is_some_and(|keep| self.waiting() == 0 && self.idle.len() > keep);
         if unneeded {
             // The last one is the one that is used next.
             return self.idle.first().copied();

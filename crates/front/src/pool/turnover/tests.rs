@@ -312,7 +312,11 @@ fn at_the_end_one_worker_stays_for_the_last_clients() {
     world.submit(1, ONE);
     world.queue.keep_only(1);
     world.settle();
-    assert_eq!(world.queue.open_seats(), 1);
+    assert_eq!(
+        world.queue.open_seats(),
+        2,
+        "one is busy and may be for long"
+    );
     world.finish(0);
     assert_eq!(world.queue.open_seats(), 1);
 }
