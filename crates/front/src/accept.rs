@@ -62,6 +62,9 @@ pub async fn accept(listener: OwnedFd, thread: Arc<Thread>, mut ended: oneshot::
 async fn accept_some(listener: &AsyncFd<OwnedFd>, thread: &Arc<Thread>) -> bool {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
+        if thread.shared.is_full() {
+            return true;
+        }
         match rustix::net::acceptfrom_with(listener, flags) {
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
