@@ -127,10 +127,55 @@ fn a_second_signal_stops_at_once() {
     wait::until_true("the server to take no more connections", || {
         Connection::try_open(server.address()).is_err()
     });
-    server.signal(Signal::TERM);
-    server.wait_for_end();
+    // Signals of one breath are one: who is in a hurry asks until it has ended.
+    let supervisor = server.supervisor();
+    wait::until_true("the server to end at once", || {
+        supervisor.signal(Signal::TERM);
+        !supervisor.is_running()
+    });
+    assert!(server.wait_for_end().success());
     server.assert_nothing_left();
     server.expect_killed();
+}
+
+#[test]
+fn two_signals_of_one_breath_are_one_stop_that_loses_nothing() {
+    let root = site();
+    let mut server = Server::start(root.path());
+    let mut connection = Connection::open(server.address());
+    connection
+        .send(&Request::get("/wait.php").to_bytes())
+        .expect("a request is taken");
+    connection.read_head().expect("the head comes at once");
+    assert_eq!(connection.read_chunk().expect("a chunk"), b"first");
+    server.processes();
+    server.signal(Signal::TERM);
+    server.signal(Signal::INT);
+    server.expect_log(0, "SIGTERM: stopping");
+    server.expect_log(0, "SIGINT: stopping");
+    fs::write(root.path().join("go"), "").expect("a file can be written");
+    assert_eq!(connection.read_chunk().expect("the rest"), b"second");
+    assert!(server.wait_for_end().success());
+    server.assert_nothing_left();
+}
+
+#[test]
+fn a_stop_waits_for_process_control_timeout_and_no_longer() {
+    let root = site();
+    let setup = Setup::new(root.path()).top("process_control_timeout = \"1s\"");
+    let mut server = setup.start();
+    let mut connection = Connection::open(server.address());
+    connection
+        .send(&Request::get("/wait.php").to_bytes())
+        .expect("a request is taken");
+    connection.read_head().expect("the head comes at once");
+    server.processes();
+    let asked = std::time::Instant::now();
+    server.signal(Signal::TERM);
+    assert!(server.wait_for_end().success());
+    assert!(asked.elapsed() >= std::time::Duration::from_secs(1));
+    server.expect_log(0, "requests still run after process_control_timeout = 1 s");
+    server.assert_nothing_left();
 }
 
 #[test]

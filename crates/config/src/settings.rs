@@ -22,6 +22,8 @@ pub(crate) const IMPLICIT_POOL: &str = "www";
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const DEFAULT_FRONT_USER: &str = "www-data";
+/// Below the 90 seconds after which systemd loses patience (`TimeoutStopSec`, systemd-system.conf(5)).
+const DEFAULT_PROCESS_CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
 const DEFAULT_MAX_SPAWN_RATE: u32 = 32;
 const DEFAULT_PROCESS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_SLOWLOG_TRACE_DEPTH: u32 = 20;
@@ -50,6 +52,8 @@ pub struct Config {
     pub front_threads: u32,
     /// Folder for temporary files of large request bodies and answers.
     pub spool_dir: PathBuf,
+    /// How long a stop waits for requests that run; zero is not at all.
+    pub process_control_timeout: Duration,
     /// Whether a PHP with known vulnerabilities is refused, not only warned about.
     pub require_fixed_php: bool,
     /// The pools, sorted by name.
@@ -232,6 +236,7 @@ impl Default for Config {
             front_user: DEFAULT_FRONT_USER.to_owned(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),
+            process_control_timeout: DEFAULT_PROCESS_CONTROL_TIMEOUT,
             require_fixed_php: false,
             pools: Vec::new(),
             sites: Vec::new(),

@@ -4,6 +4,7 @@
 //! The supervisor talks with the front ([`ToFront`], [`FromFront`]) and with each zygote
 //! ([`ToZygote`], [`FromZygote`]). Workers say nothing here: they and the front share a seat link.
 
+pub mod episode;
 pub mod exit;
 pub mod scripts;
 pub mod stack;
@@ -75,6 +76,10 @@ pub enum ToFront {
         /// Its number.
         generation: Generation,
     },
+    /// Where the lines of the access log go from now on. Descriptor: the file.
+    AccessLog,
+    /// Where messages go from now on. Descriptor: the file that takes the place of standard error.
+    ErrorLog,
     /// Everything has been said: accept clients.
     Begin,
     /// Sites, hosts and limits to use from now on; answered by [`FromFront::Reconfigured`].

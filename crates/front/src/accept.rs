@@ -36,6 +36,7 @@ pub async fn accept(listener: OwnedFd, thread: Arc<Thread>, mut ended: oneshot::
     let mut last = false;
     loop {
         while shared.is_full() {
+            shared.troubles.full(shared.max_connections);
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
         if accept_some(&listener, &thread).await {
@@ -61,6 +62,9 @@ pub async fn accept(listener: OwnedFd, thread: Arc<Thread>, mut ended: oneshot::
 async fn accept_some(listener: &AsyncFd<OwnedFd>, thread: &Arc<Thread>) -> bool {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
+        if thread.shared.is_full() {
+            return true;
+        }
         match rustix::net::acceptfrom_with(listener, flags) {
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
@@ -72,7 +76,7 @@ async fn accept_some(listener: &AsyncFd<OwnedFd>, thread: &Arc<Thread>) -> bool 
             Err(Errno::AGAIN) => return false,
             Err(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => {}
             Err(error) => {
-                tracing::warn!("no connection can be accepted for a moment: {error}");
+                thread.shared.troubles.not_accepted(&error);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 return true;
             }

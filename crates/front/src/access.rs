@@ -2,28 +2,36 @@
 //! took.
 
 use std::cell::{Cell, RefCell};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use maitred_config::{AccessLogFormat, LogTarget};
+use maitred_config::AccessLogFormat;
 use maitred_http1::Head;
 
 use crate::clock;
+use crate::troubles::Troubles;
 
 /// Lines are written together up to this many bytes.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Mode of a log file that we make: tenants have no business in it, and addresses carry secrets.
-const LOG_MODE: u32 = 0o640;
-
 /// Where lines go, and how they look.
 #[derive(Debug)]
 pub struct AccessLog {
-    file: File,
+    sink: Sink,
     format: AccessLogFormat,
+    troubles: Arc<Troubles>,
+}
+
+#[derive(Debug)]
+enum Sink {
+    /// Among the messages, wherever those go at the moment.
+    Stderr,
+    /// The file that the supervisor opened last.
+    File(RwLock<File>),
 }
 
 /// What a line says of an answer.
@@ -48,23 +56,29 @@ thread_local! {
 }
 
 impl AccessLog {
-    /// Opens a log for appending.
-    ///
-    /// # Errors
-    /// When the file cannot be opened.
-    pub fn open(target: &LogTarget, format: AccessLogFormat) -> io::Result<AccessLog> {
-        let file = match target {
-            LogTarget::File(path) => OpenOptions::new()
-                .append(true)
-                .create(true)
-                .mode(LOG_MODE)
-                .open(path)?,
-            LogTarget::Stderr => {
-                use std::os::fd::AsFd;
-                File::from(io::stderr().as_fd().try_clone_to_owned()?)
-            }
+    /// A log in `file`, or among the messages if there is none. What cannot be written is told to
+    /// `troubles`.
+    pub fn new(
+        file: Option<OwnedFd>,
+        format: AccessLogFormat,
+        troubles: Arc<Troubles>,
+    ) -> AccessLog {
+        let sink = match file {
+            None => Sink::Stderr,
+            Some(file) => Sink::File(RwLock::new(file.into())),
         };
-        Ok(AccessLog { file, format })
+        AccessLog {
+            sink,
+            format,
+            troubles,
+        }
+    }
+
+    /// Further lines go to `file`; when this returns, nobody writes to the former one any more.
+    pub fn reopened(&self, file: OwnedFd) {
+        if let Sink::File(sink) = &self.sink {
+            *sink.write().unwrap_or_else(PoisonError::into_inner) = file.into();
+        }
     }
 
     /// Adds a line. It is written when the thread has a moment, or enough of them.
@@ -111,11 +125,22 @@ impl AccessLog {
     /// Writes this thread's lines to the file.
     pub fn flush(&self) {
         LINES.with_borrow_mut(|lines| {
-            if !lines.is_empty() {
-                // A log that cannot be written must not stop the server it is about.
-                let _ = (&self.file).write_all(lines);
-                lines.clear();
+            if lines.is_empty() {
+                return;
             }
+            let written = match &self.sink {
+                Sink::Stderr => io::stderr().write_all(lines),
+                Sink::File(file) => {
+                    let file = file.read().unwrap_or_else(PoisonError::into_inner);
+                    (&*file).write_all(lines)
+                }
+            };
+            // A log that cannot be written must not stop the server it is about.
+            if let Err(why) = written {
+                let count = memchr::memchr_iter(b'\n', lines).count();
+                self.troubles.lines_lost(count as u64, &why);
+            }
+            lines.clear();
         });
     }
 }
@@ -188,17 +213,6 @@ fn escape(lines: &mut Vec<u8>, text: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_log_is_nothing_for_everybody_to_read() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("access.log");
-        let target = LogTarget::File(path.clone());
-        AccessLog::open(&target, AccessLogFormat::Combined).unwrap();
-        let mode = std::fs::metadata(path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o007, 0);
-    }
 
     #[test]
     fn quotes_and_control_bytes_are_escaped() {

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use crate::accept::accept;
 use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
-use crate::pool::{Pool, growth, local};
+use crate::pool::{Pool, growth, local, watch};
 use crate::shared::{Shared, Thread};
 
 /// Orders that a thread has not come to yet, before whoever gives them waits.
@@ -236,6 +236,12 @@ impl Hearer {
                     .supervisor
                     .report(&FromFront::Reconfigured { refused });
             }
+            ToFront::AccessLog => {
+                if let (Some(log), Some(file)) = (&shared.access_log, fds.pop()) {
+                    log.reopened(file);
+                }
+            }
+            ToFront::ErrorLog => take_error_log(fds),
             other @ (ToFront::Configure { .. } | ToFront::Begin) => {
                 tracing::error!("an order came too late: {other:?}");
             }
@@ -295,9 +301,21 @@ impl Hearer {
     }
 }
 
+/// Has standard error, and with it every message, go to the file that came. Standard output is
+/// not used, and would keep the former file from being freed.
+pub fn take_error_log(fds: Vec<OwnedFd>) {
+    for file in fds {
+        let replaced = rustix::stdio::dup2_stderr(&file).and(rustix::stdio::dup2_stdout(&file));
+        if let Err(why) = replaced {
+            tracing::error!("the front goes on with the former error log: {why}");
+        }
+    }
+}
+
 /// Looks after a pool that has just come.
 pub fn look_after(pool: &Arc<Pool>) {
     tokio::spawn(growth::tend(Arc::downgrade(pool)));
+    tokio::spawn(watch::watch(Arc::downgrade(pool)));
 }
 
 /// Opens a seat for the life of its worker.

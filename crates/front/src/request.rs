@@ -90,8 +90,8 @@ async fn answer(
         }
         Route::Refused(refused) => {
             if refused.status >= 500 {
-                let root = site.settings.root.display();
-                tracing::error!("{root}: {}: {}", refused.status, refused.why);
+                let (troubles, root) = (&thread.shared.troubles, &site.settings.root);
+                troubles.file_failed(root, refused.status, refused.why);
             }
             refuse(connection, head, answered, refused.status, refused.why).await
         }
@@ -288,6 +288,12 @@ async fn fail(
             tracing::debug!("{backend}: {script}: {why} ({method} {target})");
             answered.status = status;
             return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        Failure::QueueFull | Failure::QueueTimeout | Failure::NoPool => {
+            let after = format!("{status} after {:.3} s", waited.as_secs_f64());
+            let words = format!("{script}: {after}: {why} ({method} {target}, {bytes} bytes)");
+            tracing::debug!("{backend}: {words}");
+            run.backend.refused(failure, words);
         }
         Failure::Body(error) => {
             tracing::error!("{backend}: {script}: {status}: {why} {error} ({method} {target})");

@@ -5,18 +5,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use maitred_config::Config;
+use maitred_config::{Config, LogTarget};
 use maitred_control::{FromFront, Heard, ToFront};
 use maitred_os::channel::Channel;
 use maitred_os::users::Identity;
 use tokio::sync::mpsc;
 
 use crate::access::AccessLog;
-use crate::orders::{self, Hearer, ThreadOrder, follow_thread};
+use crate::orders::{self, Hearer, ThreadOrder, follow_thread, take_error_log};
 use crate::pool::local::{self, Inbox};
 use crate::pools::Pools;
 use crate::shared::{Shared, Thread};
 use crate::supervisor::Supervisor;
+use crate::troubles::Troubles;
 
 /// Descriptors kept back for files, pools and temporary files when connections are counted.
 const RESERVED_DESCRIPTORS: u64 = 512;
@@ -61,6 +62,7 @@ pub fn run(control: Channel) -> i32 {
 struct Orders {
     configured: Option<(u32, u32, Option<Identity>, Config)>,
     early: Vec<(ToFront, Vec<OwnedFd>)>,
+    access_log: Option<OwnedFd>,
 }
 
 fn receive_start(supervisor: &Arc<Supervisor>) -> Result<Start, String> {
@@ -92,6 +94,8 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::ClosePool { .. }
         | ToFront::ForgetPool { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
+        ToFront::AccessLog => orders.access_log = fds.into_iter().next(),
+        ToFront::ErrorLog => take_error_log(fds),
         ToFront::Begin
         | ToFront::Drain
         | ToFront::HandOver
@@ -102,18 +106,23 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
     Ok(())
 }
 
-/// Opens what needs our privileges, gives them up, and sets everything else up.
+/// Gives our privileges up, and sets everything up.
 fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String> {
     let supervisor_pid = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
     let (epoch, threads, identity, config) = orders
         .configured
         .ok_or("no configuration came before the order to begin")?;
+    let troubles = Arc::new(Troubles::default());
     let access_log = match &config.access_log {
         None => None,
-        Some(target) => Some(
-            AccessLog::open(target, config.access_log_format)
-                .map_err(|error| format!("the access log {target} cannot be opened: {error}"))?,
-        ),
+        Some(LogTarget::File(_)) if orders.access_log.is_none() => {
+            return Err("no access log came".to_owned());
+        }
+        Some(_) => Some(AccessLog::new(
+            orders.access_log,
+            config.access_log_format,
+            troubles.clone(),
+        )),
     };
     if let Some(identity) = &identity {
         maitred_os::users::become_user(identity)
@@ -128,7 +137,13 @@ fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String
     let max_connections = limit.saturating_sub(RESERVED_DESCRIPTORS).max(64);
     let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
     let pools = Pools::new(inboxes.clone(), supervisor.clone());
-    let shared = Shared::new(pools, access_log, supervisor.clone(), max_connections);
+    let shared = Shared::new(
+        pools,
+        access_log,
+        supervisor.clone(),
+        troubles,
+        max_connections,
+    );
     Ok(Start {
         shared: Arc::new(shared),
         inboxes,
@@ -232,6 +247,8 @@ fn serve_thread(
         tokio::spawn(follow_thread(orders, thread.clone()));
         if let Some((hearer, early)) = hears {
             tokio::spawn(hearer.run(early));
+            let troubles = shared.troubles.clone();
+            tokio::spawn(async move { troubles.tell().await });
         }
         drained(&shared).await;
     });

@@ -15,6 +15,7 @@ use crate::route::{Limits, Resolver, Route, SiteFiles};
 use crate::sites::Hosts;
 use crate::source::Backend;
 use crate::supervisor::Supervisor;
+use crate::troubles::Troubles;
 
 /// Memory for the contents of small files, in bytes, for each front thread.
 const FILE_MEMORY_BYTES: usize = 32 * 1024 * 1024;
@@ -28,6 +29,8 @@ pub struct Shared {
     pub access_log: Option<AccessLog>,
     /// The supervisor.
     pub supervisor: Arc<Supervisor>,
+    /// What is said of the front as a whole.
+    pub troubles: Arc<Troubles>,
     /// Connections that are open now.
     pub connections: AtomicUsize,
     /// Most connections at once.
@@ -45,12 +48,14 @@ impl Shared {
         pools: Pools,
         access_log: Option<AccessLog>,
         supervisor: Arc<Supervisor>,
+        troubles: Arc<Troubles>,
         max_connections: usize,
     ) -> Shared {
         Shared {
             pools,
             access_log,
             supervisor,
+            troubles,
             connections: AtomicUsize::new(0),
             max_connections,
             handed_over: AtomicBool::new(false),

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use crate::body::Body;
 use crate::params::REQUEST_ID;
 use crate::pool::exchange::{Event, Exchange};
+use crate::pool::watch::Refused;
+use crate::script::Failure;
 use crate::upstream::Foreign;
 
 /// Bytes of a large body that are on their way to the script at once.
@@ -56,6 +58,18 @@ impl Backend {
                 Some(pool.settings().request_slowlog_timeout).filter(|timeout| !timeout.is_zero())
             }
             Backend::Upstream(_) => None,
+        }
+    }
+
+    /// A request got no worker; `words` say which and why.
+    pub fn refused(&self, failure: &Failure, words: String) {
+        let why = match failure {
+            Failure::QueueFull => Refused::QueueFull,
+            Failure::NoPool => Refused::NoPool,
+            _ => Refused::TooLong,
+        };
+        if let Backend::Pool(pool) = self {
+            pool.watch.refused(why, words);
         }
     }
 

@@ -100,6 +100,9 @@ pub fn fork_orphan(proc: &OwnProc, announce: impl FnOnce(i32)) -> io::Result<Sid
             let status = waitpid(child, None)?;
             match status {
                 nix::sys::wait::WaitStatus::Exited(_, 0) => Ok(Side::Parent),
+                nix::sys::wait::WaitStatus::Exited(_, errno) => {
+                    Err(io::Error::from_raw_os_error(errno))
+                }
                 other => Err(io::Error::other(format!(
                     "the second fork failed: {other:?}"
                 ))),
@@ -117,7 +120,8 @@ pub fn fork_orphan(proc: &OwnProc, announce: impl FnOnce(i32)) -> io::Result<Sid
                     wait_for_new_parent(intermediate);
                     Ok(Side::Orphan)
                 }
-                Err(_) => exit_now(1),
+                // Exit codes have room for it: Linux counts its errors below 134.
+                Err(errno) => exit_now(errno as i32),
             }
         }
     }

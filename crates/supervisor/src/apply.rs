@@ -9,7 +9,7 @@ use maitred_control::{Generation, Incarnation, Seat, ToFront, ToZygote};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::Program;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use crate::adopt::{self, Seen};
 use crate::limits::FIRST_FILL;
@@ -55,6 +55,13 @@ impl Supervisor {
                     }
                 }
                 self.see_whether_drained();
+            }
+            Some(phase::Action::CutOff) => {
+                let limit = self.plan.config.process_control_timeout.as_secs_f64();
+                warn!(
+                    "requests still run after process_control_timeout = {limit} s; they are ended"
+                );
+                self.signal_everybody(Signal::SIGTERM);
             }
             Some(phase::Action::AskAllToLeave) => self.signal_everybody(Signal::SIGTERM),
             Some(phase::Action::KillAll) => self.signal_everybody(Signal::SIGKILL),
@@ -117,6 +124,11 @@ impl Supervisor {
                     let _ = signals::send_to(pidfd.as_fd(), Signal::SIGTERM);
                 }
             }
+            Action::ReportStuck { seat, pid } => error!(
+                "pool {} seat {seat}: worker {pid} does not end, though it was killed; it hangs in \
+                 the kernel (a dead network disk?) or is being traced, and keeps its seat until it has gone",
+                self.name(index)
+            ),
             Action::Report {
                 seat,
                 incarnation,
@@ -221,7 +233,7 @@ impl Supervisor {
 
     /// Says what failed for a pool, and keeps it for whoever waits for its trial.
     pub(crate) fn pool_fails(&mut self, index: usize, sentence: String) {
-        self.fail(&sentence);
+        self.zygote_failed(index, &sentence);
         self.pools[index].complaint = Some(sentence);
     }
 
@@ -232,9 +244,20 @@ impl Supervisor {
                 true => "; its workers go on serving",
                 false => "",
             };
-            self.fail(&format!("the zygote of pool `{pool}` {how}{rest}"));
+            let sentence = format!("the zygote of pool `{pool}` {how}{rest}");
+            self.zygote_failed(index, &sentence);
         }
         self.trial_failed(index, &format!("its zygote {how}"));
+    }
+
+    /// Says what failed about a zygote; once the server serves, no more often than it has to.
+    pub(crate) fn zygote_failed(&mut self, index: usize, sentence: &str) {
+        let now = self.now();
+        if self.phase.is_start() || self.pools[index].troubles.zygote_failed(now) {
+            self.fail(sentence);
+        } else {
+            debug!("{sentence}");
+        }
     }
 
     /// Says what failed. Before the server serves, that is its end.

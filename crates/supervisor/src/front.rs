@@ -88,6 +88,9 @@ impl Supervisor {
         for listener in &self.plan.listeners {
             listener.tell(peer);
         }
+        if let Some(log) = &self.plan.access_log {
+            peer.say(ToFront::AccessLog, &[log.as_fd()]);
+        }
         let ours = |pool: &&RunningPool| pool.introduced && pool.line == self.front.line;
         for running in self.pools.iter().filter(ours) {
             running.tell_opened(peer);

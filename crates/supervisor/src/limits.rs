@@ -65,14 +65,24 @@ pub const TRACE_ANSWER: Duration = Duration::from_secs(2);
 /// How long no script of a pool is slow until the next one is worth a line of the log again.
 pub const SLOW_EPISODE: Duration = Duration::from_secs(60);
 
-/// Longest a graceful stop waits for requests that run. Below the 90 seconds after which systemd
-/// loses patience (`TimeoutStopSec`, systemd-system.conf(5)).
+/// Longest a front that an upgrade has replaced may take until the requests it has are answered.
 pub const DRAIN: Duration = Duration::from_secs(60);
+
+/// Signals to stop that come within this time of the first one are the same wish: `timeout(1)`
+/// sends one to the process and one to its group.
+pub const SAME_STOP: Duration = Duration::from_millis(50);
+
+/// How long nothing may have happened for an episode in the log to be over.
+pub const TROUBLE_CALM: Duration = Duration::from_secs(10);
+
+/// The same for zygotes: one that hangs fails only every [`ZYGOTE_START`].
+pub const ZYGOTE_CALM: Duration = Duration::from_secs(90);
 
 /// How long workers and zygotes may take to leave after SIGTERM before they are killed.
 pub const LEAVE: Duration = Duration::from_millis(500);
 
-/// How long the supervisor waits for killed processes to be gone before it ends itself.
+/// How long killed processes may take to be gone. The supervisor then ends without them, or says
+/// in the log whose seat stays empty.
 pub const KILLED: Duration = Duration::from_secs(5);
 
 /// Most messages that wait for a process which does not read. More, and it is taken for stuck.
@@ -84,6 +94,10 @@ pub const MESSAGES_PER_TURN: usize = 128;
 const _: () = assert!(
     BACKOFF_FIRST.as_nanos() < BACKOFF_LONGEST.as_nanos(),
     "waits grow from the first to the longest"
+);
+const _: () = assert!(
+    ZYGOTE_START.as_nanos() + BACKOFF_LONGEST.as_nanos() < ZYGOTE_CALM.as_nanos(),
+    "a zygote that hangs again and again is one episode"
 );
 const _: () = assert!(
     ZYGOTE_START.as_nanos() + WORKER_SPAWN.as_nanos() < FIRST_FILL.as_nanos(),

@@ -1,11 +1,24 @@
 //! One line for a worker that failed: how it ended, which the kernel tells us, and the script it
-//! ran, which the front tells. Either may come first; the line waits a moment for both.
+//! ran, which the front tells. Either may come first; the line waits a moment for both. Of many
+//! that fail in a row, the first are told one by one and the others together.
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use maitred_control::episode::{Account, Episode, News};
 use maitred_control::{Generation, Incarnation, Seat};
 
-use crate::limits::{Moment, SCRIPT_NAMED};
+use crate::limits::{Moment, SCRIPT_NAMED, TROUBLE_CALM};
+use crate::troubles::seconds;
+
+/// Deaths of an episode that get a line of their own.
+const TOLD_ONE_BY_ONE: u64 = 3;
+
+/// Most different ways of ending that are counted in one episode; the rest counts as `OTHERWISE`.
+const MAX_WAYS: usize = 8;
+
+/// What further ways of ending are called.
+const OTHERWISE: &str = "ended otherwise";
 
 /// Most script names kept for deaths not seen yet. They are dropped after [`SCRIPT_NAMED`].
 const MAX_SCRIPTS: usize = 1024;
@@ -28,6 +41,15 @@ pub struct Who {
 pub struct Obituaries {
     deaths: Vec<Death>,
     scripts: Vec<(Who, String, Moment)>,
+    /// For each pool in which workers have died lately.
+    episodes: HashMap<String, Episode<Deaths>>,
+}
+
+/// The deaths of an episode, by how they ended, and the script that was run last.
+#[derive(Debug, Clone, Default)]
+struct Deaths {
+    ways: BTreeMap<String, u64>,
+    script: Option<String>,
 }
 
 #[derive(Debug)]
@@ -61,27 +83,74 @@ impl Obituaries {
     /// The lines that are ready, or have waited long enough.
     pub fn due(&mut self, now: Moment) -> Vec<String> {
         let mut lines = Vec::new();
-        let scripts = &mut self.scripts;
+        let (scripts, episodes) = (&mut self.scripts, &mut self.episodes);
         self.deaths.retain(|death| {
             let script = scripts.iter().position(|(who, _, _)| *who == death.who);
             let script = script.map(|index| scripts.swap_remove(index).1);
             let ready = script.is_some() || now >= death.at + SCRIPT_NAMED;
             if ready {
-                lines.push(death.line(script.as_deref()));
+                let line = death.line(script.as_deref());
+                let episode = episodes.entry(death.who.pool.clone());
+                let episode = episode.or_insert_with(|| Episode::new(TROUBLE_CALM));
+                let times = episode.happened(now, |deaths| deaths.count(&death.how, script));
+                if times < TOLD_ONE_BY_ONE {
+                    lines.push(line);
+                } else if times == TOLD_ONE_BY_ONE {
+                    lines.push(format!("{line}; further deaths are counted"));
+                }
             }
             !ready
         });
         scripts.retain(|(_, _, at)| now < *at + SCRIPT_NAMED);
+        episodes.retain(|pool, episode| {
+            let news = episode.due(now).and_then(|news| summary(pool, &news));
+            lines.extend(news);
+            !episode.is_quiet()
+        });
         lines
     }
 
     /// When a line is due that nothing completes before.
     pub fn deadline(&self) -> Option<Moment> {
-        self.deaths
-            .iter()
-            .map(|death| death.at + SCRIPT_NAMED)
-            .min()
+        let deaths = self.deaths.iter().map(|death| death.at + SCRIPT_NAMED);
+        let episodes = self.episodes.values().filter_map(Episode::deadline);
+        deaths.chain(episodes).min()
     }
+}
+
+impl Deaths {
+    fn count(&mut self, how: &str, script: Option<String>) {
+        let known = self.ways.contains_key(how) || self.ways.len() < MAX_WAYS;
+        let way = if known { how } else { OTHERWISE };
+        *self.ways.entry(way.to_owned()).or_default() += 1;
+        if script.is_some() {
+            self.script = script;
+        }
+    }
+}
+
+/// What is said of many deaths. Of few, all has been said.
+fn summary(pool: &str, news: &News<Deaths>) -> Option<String> {
+    let (account, still) = match news {
+        News::GoesOn(account) => (account, ", and no end is seen"),
+        News::Over(account) => (account, ""),
+    };
+    let Account {
+        lasted,
+        times,
+        total,
+    } = account;
+    if *times <= TOLD_ONE_BY_ONE {
+        return None;
+    }
+    let ways = total.ways.iter();
+    let ways: Vec<String> = ways.map(|(how, count)| format!("{count} {how}")).collect();
+    let (lasted, ways) = (seconds(*lasted), ways.join(", "));
+    let mut line = format!("pool {pool}: {times} workers died in {lasted}{still}: {ways}");
+    if let Some(script) = &total.script {
+        line.push_str(&format!("; the last known script was {script}"));
+    }
+    Some(line)
 }
 
 impl Death {
@@ -133,6 +202,8 @@ mod tests {
         assert!(early.due(NOW).is_empty());
         early.died(who(1), 77, how(), Duration::ZERO, NOW);
         assert_eq!(early.due(NOW), [expected]);
+        assert_eq!(early.deadline(), Some(NOW + TROUBLE_CALM));
+        assert!(early.due(NOW + TROUBLE_CALM).is_empty(), "all is said");
         assert_eq!(early.deadline(), None);
     }
 
@@ -158,6 +229,48 @@ mod tests {
             deaths.scripts.is_empty(),
             "names nobody asked for are forgotten"
         );
+    }
+
+    #[test]
+    fn of_many_deaths_the_first_are_told_and_the_others_counted() {
+        let mut deaths = Obituaries::default();
+        let mut lines = Vec::new();
+        for number in 0..200 {
+            let now = NOW + Duration::from_millis(number * 10);
+            let how = if number % 4 == 0 {
+                "exited with code 9"
+            } else {
+                "was killed"
+            };
+            let who = who(u32::try_from(number).unwrap());
+            deaths.ran(who.clone(), format!("/srv/{number}.php"), now);
+            deaths.died(who, 77, how.to_owned(), Duration::ZERO, now);
+            lines.extend(deaths.due(now));
+        }
+        assert_eq!(lines.len(), 3);
+        assert!(
+            lines[2].ends_with("further deaths are counted"),
+            "{lines:?}"
+        );
+        let over = deaths.deadline().unwrap();
+        assert_eq!(
+            deaths.due(over),
+            [
+                "pool www: 200 workers died in 2.0 s: 50 exited with code 9, 150 was killed; the \
+              last known script was /srv/199.php"
+            ]
+        );
+        assert_eq!(deaths.deadline(), None);
+    }
+
+    #[test]
+    fn endless_ways_to_end_fill_no_memory() {
+        let mut deaths = Deaths::default();
+        for code in 0..100 {
+            deaths.count(&format!("exited with code {code}"), None);
+        }
+        assert_eq!(deaths.ways.len(), MAX_WAYS + 1);
+        assert_eq!(deaths.ways[OTHERWISE], 92);
     }
 
     #[test]

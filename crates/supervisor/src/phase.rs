@@ -10,7 +10,9 @@
 //!                                             Killing ──nobody left, too late──▶ Over
 //! ```
 
-use crate::limits::{DRAIN, FIRST_FILL, KILLED, LEAVE, Moment};
+use std::time::Duration;
+
+use crate::limits::{FIRST_FILL, KILLED, LEAVE, Moment, SAME_STOP};
 
 /// Exit code of a server that was asked to stop.
 pub const EXIT_STOPPED: i32 = 0;
@@ -46,6 +48,8 @@ pub enum Action {
     ReportSlowStart,
     /// Tell the front to finish what it has in hand.
     Drain,
+    /// Say that requests which still run get no more time, and ask every process to end.
+    CutOff,
     /// Ask every process to end.
     AskAllToLeave,
     /// Kill every process.
@@ -57,6 +61,10 @@ pub enum Action {
 pub struct Phase {
     state: State,
     exit: i32,
+    /// How long a stop waits for requests that run.
+    drain: Duration,
+    /// When a stop was asked for first.
+    asked: Option<Moment>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,26 +79,34 @@ enum State {
 }
 
 impl Phase {
-    /// The start of the server at `now`.
-    pub fn new(now: Moment) -> Phase {
+    /// The start of the server at `now`. A stop will wait for `drain` at most until the requests
+    /// that run have ended.
+    pub fn new(now: Moment, drain: Duration) -> Phase {
         Phase {
             state: State::Filling {
                 deadline: now + FIRST_FILL,
             },
             exit: EXIT_STOPPED,
+            drain,
+            asked: None,
         }
     }
 
-    /// A server that serves already.
-    pub fn serving() -> Phase {
+    /// A server that serves already; `drain` as for [`Phase::new`].
+    pub fn serving(drain: Duration) -> Phase {
         Phase {
             state: State::Serving,
             exit: EXIT_STOPPED,
+            drain,
+            asked: None,
         }
     }
 
     /// Takes note of what happened and says what to do.
     pub fn on(&mut self, event: Event, now: Moment) -> Option<Action> {
+        if event == Event::StopAsked && now < *self.asked.get_or_insert(now) + SAME_STOP {
+            return self.first_stop(now);
+        }
         match (event, self.state) {
             (Event::PoolsFull, State::Filling { .. }) => {
                 self.state = State::Opening;
@@ -104,13 +120,6 @@ impl Phase {
                 self.exit = EXIT_FAILED;
                 self.kill(now)
             }
-            (Event::StopAsked, State::Filling { .. } | State::Opening) => self.leave(now),
-            (Event::StopAsked, State::Serving) => {
-                self.state = State::Draining {
-                    deadline: now + DRAIN,
-                };
-                Some(Action::Drain)
-            }
             (Event::StopAsked, State::Draining { .. } | State::Leaving { .. }) => self.kill(now),
             (Event::Drained, State::Draining { .. }) => self.leave(now),
             (Event::NobodyLeft, State::Leaving { .. } | State::Killing { .. }) => {
@@ -119,6 +128,28 @@ impl Phase {
             }
             _ => self.late(now),
         }
+    }
+
+    /// Somebody asks for a stop for the first time, or with the same breath again.
+    fn first_stop(&mut self, now: Moment) -> Option<Action> {
+        match self.state {
+            State::Filling { .. } | State::Opening => self.leave(now),
+            State::Serving => {
+                self.state = State::Draining {
+                    deadline: now + self.drain,
+                };
+                Some(Action::Drain)
+            }
+            State::Draining { .. }
+            | State::Leaving { .. }
+            | State::Killing { .. }
+            | State::Over => self.late(now),
+        }
+    }
+
+    /// Whether the next wish for a stop is a second one.
+    pub fn would_stop_at_once(&self, now: Moment) -> bool {
+        self.asked.is_some_and(|asked| now >= asked + SAME_STOP)
     }
 
     fn late(&mut self, now: Moment) -> Option<Action> {
@@ -131,7 +162,10 @@ impl Phase {
                 self.kill(now);
                 Some(Action::ReportSlowStart)
             }
-            State::Draining { .. } => self.leave(now),
+            State::Draining { .. } => {
+                self.leave(now);
+                Some(Action::CutOff)
+            }
             State::Leaving { .. } => self.kill(now),
             State::Killing { .. } => {
                 self.state = State::Over;
@@ -201,12 +235,13 @@ impl Phase {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::time::Duration;
 
     const NOW: Moment = Duration::from_secs(100);
+    const DRAIN: Duration = Duration::from_secs(60);
+    const LATER: Moment = NOW.saturating_add(SAME_STOP);
 
     fn serving() -> Phase {
-        let mut phase = Phase::new(NOW);
+        let mut phase = Phase::new(NOW, DRAIN);
         assert_eq!(phase.on(Event::PoolsFull, NOW), None);
         assert_eq!(phase.on(Event::Listening, NOW), Some(Action::Announce));
         phase
@@ -227,14 +262,36 @@ mod tests {
     fn a_second_stop_kills_and_still_ends_with_code_0() {
         let mut phase = serving();
         phase.on(Event::StopAsked, NOW);
-        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::KillAll));
-        phase.on(Event::NobodyLeft, NOW);
+        assert!(phase.would_stop_at_once(LATER));
+        assert_eq!(phase.on(Event::StopAsked, LATER), Some(Action::KillAll));
+        phase.on(Event::NobodyLeft, LATER);
         assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
     }
 
     #[test]
+    fn signals_of_one_breath_are_one_stop() {
+        let mut phase = serving();
+        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::Drain));
+        let same = LATER - Duration::from_nanos(1);
+        assert!(!phase.would_stop_at_once(same));
+        assert_eq!(phase.on(Event::StopAsked, same), None);
+        assert_eq!(phase.on(Event::Drained, same), Some(Action::AskAllToLeave));
+        assert_eq!(phase.on(Event::StopAsked, same), None);
+        assert_eq!(phase.on(Event::StopAsked, LATER), Some(Action::KillAll));
+    }
+
+    #[test]
+    fn a_stop_without_patience_asks_all_to_leave_at_the_next_turn() {
+        let mut phase = Phase::new(NOW, Duration::ZERO);
+        phase.on(Event::PoolsFull, NOW);
+        phase.on(Event::Listening, NOW);
+        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::Drain));
+        assert_eq!(phase.on(Event::Tick, NOW), Some(Action::CutOff));
+    }
+
+    #[test]
     fn a_start_that_fails_kills_everything_and_ends_with_code_1() {
-        let mut phase = Phase::new(NOW);
+        let mut phase = Phase::new(NOW, DRAIN);
         assert_eq!(phase.on(Event::StartFailed, NOW), Some(Action::KillAll));
         phase.on(Event::NobodyLeft, NOW);
         assert_eq!(phase.exit_code(), Some(EXIT_FAILED));
@@ -251,10 +308,7 @@ mod tests {
     fn processes_that_do_not_leave_are_killed_and_processes_that_do_not_die_are_left_behind() {
         let mut phase = serving();
         phase.on(Event::StopAsked, NOW);
-        assert_eq!(
-            phase.on(Event::Tick, NOW + DRAIN),
-            Some(Action::AskAllToLeave)
-        );
+        assert_eq!(phase.on(Event::Tick, NOW + DRAIN), Some(Action::CutOff));
         let later = NOW + DRAIN + LEAVE;
         assert_eq!(phase.on(Event::Tick, later), Some(Action::KillAll));
         assert_eq!(phase.on(Event::Tick, later + KILLED), None);
@@ -279,7 +333,7 @@ mod tests {
             before in prop::collection::vec((events(), 0u64..5_000), 0..50),
             after in prop::collection::vec((events(), 0u64..5_000), 0..50))
         {
-            let mut phase = Phase::new(NOW);
+            let mut phase = Phase::new(NOW, DRAIN);
             let mut now = NOW;
             for (event, pass) in before {
                 now += Duration::from_millis(pass);

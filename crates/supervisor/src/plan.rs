@@ -1,5 +1,6 @@
 //! What a configuration comes to on this machine, with everything the processes share made.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::error::Error;
 use crate::groups::Groups;
 use crate::growth::Growth;
 use crate::listen::{self, Listener};
+use crate::logs;
 use crate::pool::SPARE_SEATS;
 use crate::programs::Programs;
 use crate::source::{Invocation, Source};
@@ -48,6 +50,8 @@ pub struct Plan {
     pub programs: Programs,
     /// The control groups of pools that have limits, where the machine lets us.
     pub groups: Option<Groups>,
+    /// The access log, if it is a file.
+    pub access_log: Option<File>,
     /// Where the person who started the server reads.
     pub terminal: Terminal,
 }
@@ -122,6 +126,7 @@ impl Plan {
             environment: environment(log_level),
             programs,
             groups: None,
+            access_log: logs::open_access_log(&config)?,
             terminal: Terminal::over(None),
             config: config.clone(),
             source,

@@ -16,7 +16,9 @@
 //! A `Pool` is one generation of a pool. On trial it has a zygote that shows whether PHP starts, and
 //! no worker; leaving, it fills no seat any more and is gone when the last one is empty.
 
+mod ends;
 mod place;
+mod waits;
 mod zygote;
 
 use std::time::Duration;
@@ -27,7 +29,7 @@ use maitred_os::fork::HowEnded;
 use crate::backoff::Backoff;
 use crate::growth::Growth;
 use crate::life::Life;
-use crate::limits::{EARLY_DEATH, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
+use crate::limits::{EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
 pub use crate::reason::Reason;
 use place::{Place, State};
 
@@ -112,6 +114,8 @@ pub enum Action {
     KillWorker { pid: i32 },
     /// Ask this worker, which has nothing to do, to leave.
     DismissWorker { pid: i32 },
+    /// Say in the log that a killed worker does not end, and keeps its seat.
+    ReportStuck { seat: Seat, pid: i32 },
     /// Say in the log that a worker failed.
     Report {
         seat: Seat,
@@ -195,7 +199,7 @@ impl Pool {
             }
             Event::Ended { pid, how } => self.ended(pid, how, now, &mut actions),
             Event::EndWorker { seat, incarnation } => {
-                self.sentence(seat, incarnation, &mut actions);
+                self.sentence(seat, incarnation, now, &mut actions);
             }
             Event::Wanted { workers } => self.growth.want(workers),
             Event::Worn { seat, incarnation } => self.wear(seat, incarnation),
@@ -218,7 +222,9 @@ impl Pool {
             State::Announced {
                 look_at, deadline, ..
             } => Some(look_at.min(deadline)),
-            State::Taken { kill_at, .. } => kill_at,
+            State::Taken {
+                kill_at, gone_by, ..
+            } => kill_at.or(gone_by),
         });
         let zygote = self.zygote.deadline().filter(|_| self.heeds_zygote());
         let rest = self.unneeded_since.zip(self.zygote_rest());
@@ -227,23 +233,6 @@ impl Pool {
             .chain(rest.map(|(since, rest)| since + rest))
             .chain(self.order_deadline())
             .min()
-    }
-
-    /// When [`Pool::order`] has something to order: as soon as fewer seats have to wait than lack
-    /// a worker.
-    fn order_deadline(&self) -> Option<Moment> {
-        let lacks = self.lacks();
-        if lacks == 0 || !self.orders() {
-            return None;
-        }
-        let empty = self.places.iter().filter_map(|place| match place.state {
-            State::Empty { not_before } => Some(not_before),
-            State::Ordered { .. } | State::Announced { .. } | State::Taken { .. } => None,
-        });
-        let mut empty: Vec<Moment> = empty.collect();
-        empty.sort_unstable_by(|a, b| b.cmp(a));
-        let decisive = empty.get(lacks.min(empty.len()).checked_sub(1)?)?;
-        Some((*decisive).max(self.growth.next_order()))
     }
 
     /// Whether there are as many workers as there are to be.
@@ -370,6 +359,7 @@ impl Pool {
                 sentenced: false,
                 worn,
                 kill_at: None,
+                gone_by: None,
             };
         }
         if zygote {
@@ -448,6 +438,7 @@ impl Pool {
                     sentenced: self.leaving,
                     worn: false,
                     kill_at: self.leaving.then_some(now + LEAVE),
+                    gone_by: None,
                 };
                 if self.leaving {
                     actions.push(Action::DismissWorker { pid });
@@ -551,66 +542,13 @@ impl Pool {
         }
     }
 
-    fn sentence(&mut self, seat: Seat, incarnation: Incarnation, actions: &mut Vec<Action>) {
-        let Some(place) = self.place(seat) else {
-            return;
-        };
-        if let State::Taken {
-            pid,
-            sentenced,
-            kill_at,
-            ..
-        } = &mut place.state
-            && place.incarnation == incarnation
-        {
-            *sentenced = true;
-            *kill_at = None;
-            actions.push(Action::KillWorker { pid: *pid });
-        }
-    }
-
-    /// Lets a worker go that the front gives nothing more to. Had it asked for its end before, it
-    /// would be killed already.
-    fn retire(
-        &mut self,
-        seat: Seat,
-        incarnation: Incarnation,
-        now: Moment,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(place) = self.place(seat) else {
-            return;
-        };
-        let State::Taken {
-            pid,
-            sentenced: sentenced @ false,
-            worn,
-            kill_at,
-            ..
-        } = &mut place.state
-        else {
-            return;
-        };
-        if place.incarnation != incarnation {
-            return;
-        }
-        let given_up = !*worn;
-        *sentenced = true;
-        *kill_at = Some(now + LEAVE);
-        actions.push(Action::DismissWorker { pid: *pid });
-        if given_up {
-            let workers = self.places.iter().filter(|place| place.has_worker());
-            self.growth.gave_up(workers.count());
-        }
-    }
-
     fn due(&mut self, now: Moment, actions: &mut Vec<Action>) {
         self.zygote_due(now, actions);
         if self.orders() {
             self.order(now, actions);
         }
         let mut stuck = false;
-        for place in &mut self.places {
+        for (seat, place) in (0..).zip(&mut self.places) {
             match &mut place.state {
                 State::Ordered { deadline } | State::Announced { deadline, .. }
                     if *deadline <= now =>
@@ -627,9 +565,19 @@ impl Pool {
                     *look_at = now + ((now - *since) / 2).max(LOOK_AGAIN);
                     actions.push(Action::Look { pid: *pid });
                 }
-                State::Taken { pid, kill_at, .. } if kill_at.is_some_and(|at| at <= now) => {
+                State::Taken {
+                    pid,
+                    kill_at,
+                    gone_by,
+                    ..
+                } if kill_at.is_some_and(|at| at <= now) => {
                     *kill_at = None;
+                    *gone_by = Some(now + KILLED);
                     actions.push(Action::KillWorker { pid: *pid });
+                }
+                State::Taken { pid, gone_by, .. } if gone_by.is_some_and(|by| by <= now) => {
+                    *gone_by = None;
+                    actions.push(Action::ReportStuck { seat, pid: *pid });
                 }
                 State::Empty { .. }
                 | State::Ordered { .. }
@@ -645,10 +593,7 @@ impl Pool {
     /// Orders the workers that lack. One whose seat has to wait after a failure is not ordered
     /// for another seat instead.
     fn order(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let waits =
-            |place: &&Place| matches!(place.state, State::Empty { not_before } if not_before > now);
-        let waiting = self.places.iter().filter(waits).count();
-        let mut lacks = self.lacks().saturating_sub(waiting);
+        let mut lacks = self.lacks().saturating_sub(self.waiting(now));
         for (seat, place) in (0..).zip(&mut self.places) {
             if lacks == 0 || self.growth.next_order() > now {
                 return;

@@ -11,7 +11,7 @@ use maitred_control::{FromFront, FromZygote, Generation, ToFront, ToZygote};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::adopt;
 use crate::life::Life;
@@ -24,6 +24,7 @@ use crate::pool::{self, Pool, Reason};
 use crate::reload::Reloads;
 use crate::slow::{About, Slow};
 use crate::traces::{TRACES_MAX, Traces};
+use crate::troubles::Troubles;
 use crate::upgrade::Upgrade;
 use crate::warm::Warming;
 use crate::words::one_line;
@@ -84,6 +85,8 @@ pub(crate) struct RunningPool {
     /// Descriptors of the processes that sit in its seats.
     pub(crate) workers: HashMap<i32, OwnedFd>,
     pub(crate) slow: Slow,
+    /// What goes wrong with its processes.
+    pub(crate) troubles: Troubles,
 }
 
 /// A pool's zygote.
@@ -165,6 +168,7 @@ impl RunningPool {
             zygote: None,
             php: None,
             workers: HashMap::new(),
+            troubles: Troubles::default(),
         }
     }
 
@@ -206,7 +210,7 @@ impl Supervisor {
         Supervisor {
             started: Instant::now(),
             signals,
-            phase: Phase::new(Moment::ZERO),
+            phase: Phase::new(Moment::ZERO, plan.config.process_control_timeout),
             last_generation: u32::try_from(count).unwrap_or(u32::MAX),
             reloads: Reloads::default(),
             pools: pools.map(running).collect(),
@@ -231,7 +235,7 @@ impl Supervisor {
         let now = Instant::now();
         Supervisor {
             started: now.checked_sub(elapsed).unwrap_or(now),
-            phase: Phase::serving(),
+            phase: Phase::serving(plan.config.process_control_timeout),
             front,
             old_fronts,
             last_generation,
@@ -258,6 +262,10 @@ impl Supervisor {
             }
             self.end_zygotes();
             self.keep_time();
+        }
+        if adopt::any_child() {
+            let left = adopt::children();
+            error!("processes {left:?} do not end, though they were killed; they are left behind");
         }
         for index in 0..self.pools.len() {
             let words = self.pools[index]
@@ -383,6 +391,11 @@ impl Supervisor {
             .chain(pools)
             .chain(deaf)
             .chain(warming)
+            .chain(
+                self.pools
+                    .iter()
+                    .filter_map(|pool| pool.troubles.deadline()),
+            )
             .min()
     }
 
@@ -400,7 +413,11 @@ impl Supervisor {
                     }
                 }
                 Ok(Some((signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT), _))) => {
-                    info!("{signal}: stopping");
+                    let how = match self.phase.would_stop_at_once(self.now()) {
+                        true => "stopping at once",
+                        false => "stopping",
+                    };
+                    info!("{signal}: {how}");
                     self.phase_event(phase::Event::StopAsked);
                 }
                 Ok(Some((Signal::SIGHUP, _))) => {
@@ -413,6 +430,7 @@ impl Supervisor {
                     info!("SIGUSR2: upgrading");
                     self.upgrade();
                 }
+                Ok(Some((Signal::SIGUSR1, _))) => self.reopen_logs(),
                 Ok(Some((signal, _))) => {
                     warn!("{signal} is not supported yet and changes nothing");
                 }
@@ -478,7 +496,13 @@ impl Supervisor {
                     why,
                 } => {
                     let (pool, why) = (self.name(index), one_line(&why));
-                    warn!("pool {pool} seat {seat}: no worker could be made: {why}");
+                    let sentence =
+                        format!("pool {pool} seat {seat}: no worker could be made: {why}");
+                    let now = self.now();
+                    match self.pools[index].troubles.fork_failed(now) {
+                        true => warn!("{sentence}; it is tried again"),
+                        false => debug!("{sentence}"),
+                    }
                     self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
                 }
                 FromZygote::ScriptsListed { count } => self.scripts_listed(index, count),
@@ -574,10 +598,7 @@ impl Supervisor {
         if !self.phase.wants_workers() && !adopt::any_child() {
             self.phase_event(phase::Event::NobodyLeft);
         }
-        for line in self.obituaries.due(self.now()) {
-            error!("{line}");
-        }
-        self.tend_slow();
+        self.tell_troubles();
     }
 }
 

@@ -195,7 +195,6 @@ impl Supervisor {
     }
 
     /// Opens all slow logs anew: their files were moved away.
-    #[expect(dead_code, reason = "no signal asks for it yet: SIGUSR1 will")]
     pub(crate) fn reopen_slowlogs(&mut self) {
         for running in &mut self.pools {
             let problem = running.slow.log().and_then(Slowlog::reopen);

@@ -10,7 +10,7 @@ use maitred_control::stack::{Frame, MAIN, Stack};
 use maitred_os::clock::LocalTime;
 use rustix::fs::OFlags;
 
-use crate::words::LOG_MODE;
+use crate::logs::LOG_MODE;
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",

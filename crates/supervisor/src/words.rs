@@ -1,19 +1,16 @@
 //! Where the supervisor's words go, and what becomes of the words of others.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 
 use maitred_config::{Config, LogTarget};
 
 use crate::error::Error;
+use crate::logs;
 
 /// Longest text of another process that is repeated in a message, in characters.
 const MAX_QUOTED_CHARS: usize = 500;
-
-/// Mode of a log file that we make: tenants have no business in it.
-pub const LOG_MODE: u32 = 0o640;
 
 /// Logs whose folder is not there.
 pub fn log_mistakes(config: &Config) -> Vec<Error> {
@@ -56,12 +53,7 @@ impl Terminal {
         let LogTarget::File(path) = log else {
             return Ok(Terminal { aside: None });
         };
-        let opened = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(LOG_MODE)
-            .open(path);
-        let file = opened.map_err(|why| {
+        let file = logs::open(path).map_err(|why| {
             Error::Configuration(format!(
                 "the log {} cannot be opened: {why}; correct error_log or the rights of its folder",
                 path.display()

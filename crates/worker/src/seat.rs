@@ -1,7 +1,7 @@
 //! A worker in its seat: one request after the other, until it has served enough or something
 //! has gone wrong in PHP.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use maitred_control::{ZygoteSettings, exit};
 use maitred_os::fork::{OwnProc, exit_now, is_forked_child, mark_children};
@@ -55,12 +55,15 @@ pub fn serve(
             continue;
         }
         exchange.show_request(&params, begun);
+        // What the front decides by must not jump with the wall clock.
+        let begun = Instant::now();
         let done = engine.serve(&params, &mut exchange);
         if is_forked_child() {
             // A child of the script came back here: the seat is its parent's.
             exit_now(exit::RECYCLED);
         }
-        exchange.show_end(now_micros().saturating_sub(begun), done.peak_memory as u64);
+        let took = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        exchange.show_end(took, done.peak_memory as u64);
         if let Some(bytes) = memory.measure() {
             exchange.show_private_memory(bytes);
         }

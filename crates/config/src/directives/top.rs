@@ -118,6 +118,21 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         },
     },
     Directive {
+        name: "process_control_timeout",
+        default: Preset::Value("\"60s\""),
+        unit: "seconds",
+        takes: "a duration of at most 366 days such as \"30s\"",
+        needs: Needs::Live,
+        doc: "How long a stop waits for requests that run before it ends them. 0 means not at \
+              all, which is php-fpm's default and cuts them off. Keep it below `TimeoutStopSec` \
+              of systemd, which is 90 seconds. A second signal ends the server at once.",
+        example: "\"30s\"",
+        read: |config, value| {
+            config.process_control_timeout = value.duration()?;
+            Ok(())
+        },
+    },
+    Directive {
         name: "require_fixed_php",
         default: Preset::Value("false"),
         unit: "",

@@ -95,6 +95,8 @@ struct State {
     loan: Option<Loan>,
     /// Told the task that it was lent.
     lent_told: bool,
+    /// Since when it has waited in the queue.
+    queued_at: Option<Instant>,
     was_lent: bool,
     /// Bytes of the request that are in the ring or have been.
     sent: usize,
@@ -165,6 +167,17 @@ impl Exchange {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is no place for it yet.
+    pub fn waits_from_now(&self) {
+        self.lock().queued_at = Some(Instant::now());
+    }
+
+    /// How long ago it began to wait in the queue; nothing if it never did.
+    pub fn waited(&self) -> Duration {
+        let queued_at = self.lock().queued_at;
+        queued_at.map_or(Duration::ZERO, |at| at.elapsed())
     }
 
     /// The queue found a place: writes the request there.

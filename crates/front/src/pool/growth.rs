@@ -21,8 +21,6 @@ pub struct Growth {
     bounds: Option<Bounds>,
     /// How many workers the supervisor was told the current generation needs.
     told: usize,
-    /// The limit is reached, and the log says so already.
-    at_limit: bool,
 }
 
 /// What decides how many workers are needed and which may go.
@@ -56,7 +54,6 @@ impl Growth {
         Growth {
             bounds: None,
             told: 0,
-            at_limit: false,
         }
     }
 
@@ -102,21 +99,9 @@ impl Pool {
             return;
         };
         let queue = &inner.queue;
-        let (waiting, open) = (queue.waiting() + more, queue.open_seats());
-        let needs = bounds.needs(queue.busy(), waiting);
+        let needs = bounds.needs(queue.busy(), queue.waiting() + more);
         if bounds.asks(needs, queue.open_current(), inner.growth.told) {
             self.tell_wanted(inner, needs);
-        }
-        let full = open >= bounds.limit;
-        if full && waiting > 0 && !inner.growth.at_limit {
-            inner.growth.at_limit = true;
-            self.stirred.notify_one();
-            tracing::warn!(
-                "pool {}: all max_children = {} workers are busy; raise it if the machine has \
-                 room for more, requests wait until then",
-                self.name,
-                bounds.limit
-            );
         }
     }
 
@@ -159,16 +144,12 @@ impl Pool {
         if inner.growth.told > needs {
             self.tell_wanted(&mut inner, needs);
         }
-        if inner.queue.waiting() == 0 && inner.queue.busy() < inner.queue.open_seats() {
-            inner.growth.at_limit = false;
-        }
         if let Some((seat, incarnation)) = inner.queue.retire(bounds.max_spare, bounds.looks) {
             self.retired(&mut inner, seat, incarnation);
         }
         stirs
             || inner.queue.open_seats() > bounds.max_spare
             || inner.queue.waiting() > 0
-            || inner.growth.at_limit
             || inner.growth.told > needs
     }
 }

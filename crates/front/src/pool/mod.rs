@@ -9,6 +9,7 @@ pub mod queue;
 mod seats;
 mod slow;
 mod turnover;
+pub mod watch;
 mod wear;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,6 +28,7 @@ use generation::Generation;
 use group::Inner;
 use local::Inbox;
 use queue::{Depth, Next, Place, SeatId, Submitted};
+use watch::Watch;
 
 /// Scripts that take less than this on average, in microseconds, let the next request wait in the
 /// spare slots of a busy seat ("well under a millisecond").
@@ -65,6 +67,8 @@ pub struct Pool {
     supervisor: Arc<Supervisor>,
     /// Somebody has to look whether it can shrink.
     stirred: Arc<Notify>,
+    /// What is said of its queue.
+    pub watch: Watch,
 }
 
 impl Pool {
@@ -83,6 +87,7 @@ impl Pool {
             average_micros: AtomicU32::new(u32::MAX),
             supervisor,
             stirred: Arc::default(),
+            watch: Watch::default(),
         }
     }
 
@@ -136,7 +141,10 @@ impl Pool {
             }
             Submitted::Waiting => {
                 self.show_figures(&mut inner);
-                if inner.queue.open_seats() >= inner.queue.max_open() {
+                exchange.waits_from_now();
+                let at_limit = inner.queue.open_seats() >= inner.queue.max_open();
+                self.watch.waits(at_limit);
+                if at_limit {
                     inner.count_limit_reached();
                 }
                 return Ok(exchange);
@@ -348,6 +356,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         // Whoever looks after it is to notice that it is gone.
         self.stirred.notify_one();
+        self.watch.pool_is_gone();
     }
 }
 

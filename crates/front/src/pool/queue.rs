@@ -167,6 +167,11 @@ impl<T: Clone + PartialEq> Queue<T> {
         Some((seat, incarnation))
     }
 
+    /// The request that has waited for longest, if any waits.
+    pub fn longest_waiting(&self) -> Option<&T> {
+        self.waiting.front()
+    }
+
     /// How many seats have something to do.
     pub fn busy(&self) -> usize {
         self.open - self.idle.len()

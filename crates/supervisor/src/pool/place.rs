@@ -35,6 +35,8 @@ pub(super) enum State {
         worn: bool,
         /// When it is killed, if it was asked to leave and has not.
         kill_at: Option<Moment>,
+        /// When a killed one should have been gone for long.
+        gone_by: Option<Moment>,
     },
 }
 

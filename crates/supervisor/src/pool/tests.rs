@@ -144,6 +144,7 @@ impl World {
                 assert!(self.seated.is_empty() && self.orders.is_empty());
                 self.zygote = Zygote::Dismissed;
             }
+            Action::ReportStuck { .. } => panic!("in this world, whoever is killed is gone"),
             Action::Report { retry, .. } => assert!(retry <= BACKOFF_LONGEST),
         }
     }
@@ -478,6 +479,22 @@ fn a_worker_that_ends_as_it_should_never_makes_the_pool_wait() {
         world.worker_dies(pid, false);
         assert_eq!(world.recover(), Duration::ZERO);
     }
+}
+
+#[test]
+fn a_worker_that_not_even_a_kill_ends_keeps_its_seat_and_is_told_of_once() {
+    let mut world = full_pool();
+    let (seat, incarnation) = (0, world.last[&0]);
+    let pid = world.seated[&seat];
+    let now = world.now;
+    let killed = world.pool.on(Event::EndWorker { seat, incarnation }, now);
+    assert_eq!(killed[0], Action::KillWorker { pid });
+    assert_eq!(world.pool.deadline(), Some(now + KILLED));
+    let late = world.pool.on(Event::Tick, now + KILLED);
+    assert_eq!(late, [Action::ReportStuck { seat, pid }]);
+    let later = world.pool.on(Event::Tick, now + KILLED * 3 / 2);
+    assert_eq!(later, [], "its seat is not filled, and it is told of once");
+    assert!(world.pool.knows(pid));
 }
 
 #[test]

@@ -1,0 +1,463 @@
+//! What an administrator is to know of a pool's queue: that it stands, that `max_children` is
+//! reached, that requests are refused. Each is said once when it begins and then with numbers,
+//! however many requests it is about. While nothing waits, nobody looks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use maitred_config::ProcessManager;
+use maitred_control::episode::{Account, Episode, News};
+use tokio::sync::Notify;
+
+use super::Pool;
+use crate::troubles::{CALM, LOOK_EVERY, seconds, tense};
+
+/// A request that has waited longer than this says that the queue stands.
+const STANDING: Duration = Duration::from_secs(2);
+
+/// Most different scripts that a line names.
+const NAMED_SCRIPTS: usize = 3;
+
+/// Why a request got no worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// As many waited as may.
+    QueueFull,
+    /// It had waited as long as it may.
+    TooLong,
+    /// The pool has no workers and will not get any.
+    NoPool,
+}
+
+/// What happens in a pool between two looks.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Requests that found every worker there may be busy, ever.
+    met_limit: AtomicU64,
+    /// Requests refused because the queue was full, ever.
+    queue_full: AtomicU64,
+    /// Requests refused because they had waited too long, ever.
+    too_long: AtomicU64,
+    /// Requests refused because there is no worker and none will come, ever.
+    no_pool: AtomicU64,
+    /// The first request that was refused since the last look, in words.
+    first: Mutex<Option<String>>,
+    /// Whether the one who looks was told to.
+    told: AtomicBool,
+    stirred: Arc<Notify>,
+}
+
+impl Watch {
+    /// A request waits; `at_limit`: and there is no room for a further worker.
+    pub(super) fn waits(&self, at_limit: bool) {
+        if at_limit {
+            self.met_limit.fetch_add(1, Ordering::Relaxed);
+        }
+        self.stir();
+    }
+
+    /// A request was refused; `words` say which and why.
+    pub fn refused(&self, why: Refused, words: String) {
+        let count = match why {
+            Refused::QueueFull => &self.queue_full,
+            Refused::TooLong => &self.too_long,
+            Refused::NoPool => &self.no_pool,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(words);
+        drop(first);
+        self.stir();
+    }
+
+    /// Whoever looks is to notice that there is nothing left to look at.
+    pub(super) fn pool_is_gone(&self) {
+        self.stirred.notify_one();
+    }
+
+    fn stir(&self) {
+        if !self.told.swap(true, Ordering::AcqRel) {
+            self.stirred.notify_one();
+        }
+    }
+}
+
+/// A pool at one moment; counters count from its beginning.
+#[derive(Debug, Clone, Default)]
+struct Sample {
+    waiting: usize,
+    longest: Duration,
+    busy: usize,
+    /// Whether there is no room for a further worker while requests wait.
+    at_limit: bool,
+    met_limit: u64,
+    queue_full: u64,
+    too_long: u64,
+    no_pool: u64,
+    first_refused: Option<String>,
+}
+
+/// The numbers behind waiting.
+#[derive(Debug, Clone, Default)]
+struct Waits {
+    requests: u64,
+    most: usize,
+    longest: Duration,
+}
+
+impl Waits {
+    fn add(&mut self, requests: u64, sample: &Sample) {
+        self.requests += requests;
+        self.most = self.most.max(sample.waiting);
+        self.longest = self.longest.max(sample.longest);
+    }
+}
+
+/// The numbers behind refusals.
+#[derive(Debug, Clone, Default)]
+struct Refusals {
+    queue_full: u64,
+    too_long: u64,
+    no_pool: u64,
+}
+
+/// What was seen so far, and is being said. Pure: sample and time in, words out.
+#[derive(Debug)]
+struct Seen {
+    /// Whether `max_children` is a limit that the pool grows to.
+    grows: bool,
+    limit: usize,
+    queue_length: u32,
+    queue_timeout: Duration,
+    last: Sample,
+    at_limit: Episode<Waits>,
+    standing: Episode<Waits>,
+    refused: Episode<Refusals>,
+}
+
+impl Seen {
+    fn new() -> Seen {
+        Seen {
+            grows: false,
+            limit: 0,
+            queue_length: 0,
+            queue_timeout: Duration::ZERO,
+            last: Sample::default(),
+            at_limit: Episode::new(CALM),
+            standing: Episode::new(CALM),
+            refused: Episode::new(CALM),
+        }
+    }
+
+    /// The pool's settings, which a reload may change, and how many workers it may have.
+    fn learn(&mut self, pool: &maitred_config::Pool, most: usize) {
+        self.grows = pool.pm != ProcessManager::Static;
+        self.limit = most;
+        self.queue_length = pool.request_queue_length;
+        self.queue_timeout = pool.request_queue_timeout;
+    }
+
+    fn is_quiet(&self) -> bool {
+        let all_over = self.at_limit.is_quiet() && self.standing.is_quiet();
+        all_over && self.refused.is_quiet() && self.last.waiting == 0
+    }
+
+    /// What is to be said; `running` says what the busy workers run.
+    fn look(
+        &mut self,
+        sample: Sample,
+        running: impl FnOnce() -> String,
+        now: Duration,
+    ) -> Vec<String> {
+        let limit = self.look_at_limit(&sample, now);
+        let standing = self.look_at_waits(&sample, running, now);
+        let refused = self.look_at_refusals(&sample, now);
+        self.last = sample;
+        [limit, standing, refused].into_iter().flatten().collect()
+    }
+
+    fn look_at_limit(&mut self, sample: &Sample, now: Duration) -> Option<String> {
+        let limit = self.limit;
+        let new = sample.met_limit - self.last.met_limit;
+        if self.grows && (new > 0 || sample.at_limit) {
+            let times = self.at_limit.happened(now, |waits| waits.add(new, sample));
+            if times == 1 {
+                return Some(format!(
+                    "all max_children = {limit} workers are busy; raise it if the machine has \
+                     room for more, requests wait until then"
+                ));
+            }
+        }
+        let (verb, account) = tense(self.at_limit.due(now)?);
+        let (lasted, Waits { requests, .. }) = (seconds(account.lasted), &account.total);
+        Some(format!(
+            "max_children = {limit} {verb} reached for {lasted}: {requests} requests had to wait; {}",
+            at_most(&account.total)
+        ))
+    }
+
+    fn look_at_waits(
+        &mut self,
+        sample: &Sample,
+        running: impl FnOnce() -> String,
+        now: Duration,
+    ) -> Option<String> {
+        if sample.longest >= STANDING {
+            let times = self.standing.happened(now, |waits| waits.add(0, sample));
+            if times == 1 {
+                let (waiting, longest) = (sample.waiting, seconds(sample.longest));
+                return Some(format!(
+                    "the queue stands: {waiting} requests wait, the longest for {longest}; {} of \
+                     {} workers are busy: {}",
+                    sample.busy,
+                    self.limit,
+                    running()
+                ));
+            }
+        }
+        Some(match self.standing.due(now)? {
+            News::GoesOn(Account { lasted, total, .. }) => format!(
+                "the queue has been standing for {}; {}",
+                seconds(lasted),
+                at_most(&total)
+            ),
+            News::Over(Account { lasted, total, .. }) => {
+                let lasted = seconds(lasted + STANDING);
+                format!("the queue stood for {lasted}; {}", at_most(&total))
+            }
+        })
+    }
+
+    fn look_at_refusals(&mut self, sample: &Sample, now: Duration) -> Option<String> {
+        let queue_full = sample.queue_full - self.last.queue_full;
+        let too_long = sample.too_long - self.last.too_long;
+        let no_pool = sample.no_pool - self.last.no_pool;
+        if queue_full + too_long + no_pool > 0 {
+            let times = self.refused.happened(now, |refusals| {
+                refusals.queue_full += queue_full;
+                refusals.too_long += too_long;
+                refusals.no_pool += no_pool;
+            });
+            if times == 1 {
+                let first = sample.first_refused.as_deref().unwrap_or_default();
+                return Some(format!("{first}; further refusals are counted"));
+            }
+        }
+        let (verb, Account { lasted, total, .. }) = tense(self.refused.due(now)?);
+        let all = total.queue_full + total.too_long + total.no_pool;
+        Some(format!(
+            "503 {verb} the answer to {all} requests in {}: {} found a queue of \
+             request_queue_length = {}, {} waited for request_queue_timeout = {} s in vain, {} found no pool",
+            seconds(lasted),
+            total.queue_full,
+            self.queue_length,
+            total.too_long,
+            self.queue_timeout.as_secs_f64(),
+            total.no_pool
+        ))
+    }
+}
+
+fn at_most(waits: &Waits) -> String {
+    let (most, longest) = (waits.most, seconds(waits.longest));
+    format!("at most {most} were seen waiting at once, the longest for {longest}")
+}
+
+/// Scripts and how many workers run each, the most frequent first.
+fn count_scripts(scripts: Vec<String>) -> String {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for script in scripts {
+        *counts.entry(script).or_default() += 1;
+    }
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let others: usize = counts.iter().skip(NAMED_SCRIPTS).map(|(_, n)| n).sum();
+    let named = counts.iter().take(NAMED_SCRIPTS);
+    let mut named: Vec<String> = named.map(|(name, n)| format!("{n} × {name}")).collect();
+    if others > 0 {
+        named.push(format!("{others} × others"));
+    }
+    named.join(", ")
+}
+
+impl Pool {
+    fn sample(&self) -> (Sample, usize) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (waiting, busy, open, most, oldest) = {
+            let queue = &self.lock().queue;
+            let oldest = queue.longest_waiting().cloned();
+            let (open, most) = (queue.open_seats(), queue.max_open());
+            (queue.waiting(), queue.busy(), open, most, oldest)
+        };
+        let first = &self.watch.first;
+        let sample = Sample {
+            waiting,
+            longest: oldest.map_or(Duration::ZERO, |exchange| exchange.waited()),
+            busy,
+            at_limit: waiting > 0 && open >= most,
+            met_limit: count(&self.watch.met_limit),
+            queue_full: count(&self.watch.queue_full),
+            too_long: count(&self.watch.too_long),
+            no_pool: count(&self.watch.no_pool),
+            first_refused: first.lock().unwrap_or_else(PoisonError::into_inner).take(),
+        };
+        (sample, most)
+    }
+
+    /// What the pool's busy workers run, by their own word.
+    fn running(&self) -> String {
+        let generations = self.lock().generations.clone();
+        let mut scripts = Vec::new();
+        for generation in generations {
+            let link = generation.link();
+            let runs = |seat: &u32| link.seat_board(*seat).running.load(Ordering::Relaxed) != 0;
+            let busy = (0..link.seats()).filter(runs);
+            scripts.extend(busy.map(|seat| generation.script_in(seat)));
+        }
+        count_scripts(scripts)
+    }
+
+    fn tell(&self, seen: &mut Seen, now: Duration) {
+        // Whoever comes after this line is seen now, or has us look once more.
+        self.watch.told.store(false, Ordering::Release);
+        let (sample, most) = self.sample();
+        seen.learn(&self.settings(), most);
+        for line in seen.look(sample, || self.running(), now) {
+            tracing::warn!("pool {}: {line}", self.name);
+        }
+    }
+}
+
+/// Looks after a pool whenever something waits in it, until all is well, and for as long as the
+/// pool exists.
+pub async fn watch(pool: Weak<Pool>) {
+    let started = Instant::now();
+    let mut seen = Seen::new();
+    let Some(stirred) = pool.upgrade().map(|pool| pool.watch.stirred.clone()) else {
+        return;
+    };
+    loop {
+        if seen.is_quiet() {
+            stirred.notified().await;
+        }
+        let Some(pool) = pool.upgrade() else { return };
+        pool.tell(&mut seen, started.elapsed());
+        drop(pool);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn seen(pm: ProcessManager) -> Seen {
+        let config = maitred_config::Config::for_directory("/".as_ref(), Vec::new(), Some(4));
+        let pool = maitred_config::Pool {
+            pm,
+            ..config.unwrap().pools[0].clone()
+        };
+        let mut seen = Seen::new();
+        seen.learn(&pool, 4);
+        seen
+    }
+
+    fn look(seen: &mut Seen, sample: &Sample, second: u32) -> Vec<String> {
+        let running = || "4 × /srv/slow.php".to_owned();
+        seen.look(sample.clone(), running, SECOND * second)
+    }
+
+    #[test]
+    fn a_limit_is_said_when_it_is_reached_and_its_end_tells_how_many_waited() {
+        let mut seen = seen(ProcessManager::Dynamic);
+        let mut sample = Sample {
+            waiting: 5,
+            met_limit: 5,
+            longest: SECOND,
+            ..Sample::default()
+        };
+        let lines = look(&mut seen, &sample, 1);
+        assert!(
+            lines[0].starts_with("all max_children = 4 workers are busy"),
+            "{lines:?}"
+        );
+        (sample.waiting, sample.met_limit) = (9, 20);
+        assert!(look(&mut seen, &sample, 2).is_empty());
+        sample.waiting = 0;
+        assert!(look(&mut seen, &sample, 3).is_empty());
+        assert!(!seen.is_quiet());
+        assert_eq!(
+            look(&mut seen, &sample, 12),
+            [
+                "max_children = 4 was reached for 1.0 s: 20 requests had to wait; at most 9 were seen \
+              waiting at once, the longest for 1.0 s"
+            ]
+        );
+        assert!(seen.is_quiet());
+    }
+
+    #[test]
+    fn a_static_pool_is_always_at_its_limit_and_says_so_only_if_its_queue_stands() {
+        let mut seen = seen(ProcessManager::Static);
+        let mut sample = Sample {
+            waiting: 5,
+            met_limit: 5,
+            busy: 4,
+            ..Sample::default()
+        };
+        assert!(look(&mut seen, &sample, 1).is_empty());
+        sample.longest = STANDING;
+        assert_eq!(
+            look(&mut seen, &sample, 3),
+            [
+                "the queue stands: 5 requests wait, the longest for 2.0 s; 4 of 4 workers are busy: \
+              4 × /srv/slow.php"
+            ]
+        );
+        (sample.waiting, sample.longest) = (0, Duration::ZERO);
+        assert_eq!(
+            look(&mut seen, &sample, 13),
+            [
+                "the queue stood for 2.0 s; at most 5 were seen waiting at once, the longest for 2.0 s"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_thousand_refusals_are_two_lines() {
+        let mut seen = seen(ProcessManager::Static);
+        let mut lines = Vec::new();
+        for second in 1..=50 {
+            let sample = Sample {
+                queue_full: u64::from(second) * 15,
+                too_long: u64::from(second) * 5,
+                first_refused: Some(format!("/srv/a.php: 503 for {second}")),
+                ..Sample::default()
+            };
+            lines.extend(look(&mut seen, &sample, second));
+        }
+        assert_eq!(
+            lines,
+            ["/srv/a.php: 503 for 1; further refusals are counted"]
+        );
+        let sample = seen.last.clone();
+        assert_eq!(
+            look(&mut seen, &sample, 60),
+            [
+                "503 was the answer to 1000 requests in 49.0 s: 750 found a queue of \
+              request_queue_length = 1000, 250 waited for request_queue_timeout = 10 s in vain, 0 found no pool"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_scripts_that_run_most_are_named() {
+        let scripts = ["a", "b", "b", "c", "d", "e", "e", "e"].map(str::to_owned);
+        let named = count_scripts(scripts.to_vec());
+        assert_eq!(named, "3 × e, 2 × b, 1 × a, 2 × others");
+    }
+}

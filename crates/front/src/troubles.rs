@@ -1,0 +1,192 @@
+//! What goes wrong in the whole front again and again, said once when it begins and then with
+//! numbers: connections beyond what fits or that cannot be accepted, files that cannot be opened,
+//! log lines that cannot be written.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use maitred_control::episode::{Account, Episode, News};
+use tokio::sync::Notify;
+
+/// How long nothing may have happened for an episode to be over.
+pub const CALM: Duration = Duration::from_secs(10);
+
+/// How often episodes that go on are looked at.
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The front's troubles, shared by its threads.
+#[derive(Debug)]
+pub struct Troubles {
+    started: Instant,
+    episodes: Mutex<Episodes>,
+    stirred: Notify,
+}
+
+#[derive(Debug)]
+struct Episodes {
+    full: Episode<()>,
+    accept: Episode<()>,
+    lost: Episode<u64>,
+    /// By the cause, of which there are a few.
+    files: BTreeMap<&'static str, Episode<()>>,
+}
+
+impl Default for Troubles {
+    fn default() -> Troubles {
+        Troubles {
+            started: Instant::now(),
+            episodes: Mutex::new(Episodes {
+                full: Episode::new(CALM),
+                accept: Episode::new(CALM),
+                lost: Episode::new(CALM),
+                files: BTreeMap::new(),
+            }),
+            stirred: Notify::new(),
+        }
+    }
+}
+
+impl Troubles {
+    /// No connection is accepted because `most` are open.
+    pub fn full(&self, most: usize) {
+        if self.note(|episodes, now| episodes.full.happened(now, |()| {})) {
+            tracing::warn!(
+                "{most} connections are open, which is all that the limit of open files has room \
+                 for; further clients wait until some close; raise LimitNOFILE (ulimit -n)"
+            );
+        }
+    }
+
+    /// The system gives no connection.
+    pub fn not_accepted(&self, why: &impl Display) {
+        if self.note(|episodes, now| episodes.accept.happened(now, |()| {})) {
+            tracing::warn!("no connection can be accepted for a moment: {why}; it is tried again");
+        }
+    }
+
+    /// `lines` of the access log could not be written.
+    pub fn lines_lost(&self, lines: u64, why: &impl Display) {
+        if self.note(|episodes, now| episodes.lost.happened(now, |lost| *lost += lines)) {
+            tracing::error!("the access log cannot be written: {why}; its lines are lost");
+        }
+    }
+
+    /// A request got a `status` of the 500s for a file, for a cause that lies with us; `root` is its
+    /// site's document root.
+    pub fn file_failed(&self, root: &Path, status: u16, why: &'static str) {
+        let happened = |episodes: &mut Episodes, now| {
+            let files = episodes.files.entry(why);
+            let files = files.or_insert_with(|| Episode::new(CALM));
+            files.happened(now, |()| {})
+        };
+        if self.note(happened) {
+            let root = root.display();
+            tracing::error!("{root}: {status}: {why}; further requests it happens to are counted");
+        }
+    }
+
+    /// True when an episode begins, which somebody has to look at until it ends.
+    fn note(&self, happened: impl FnOnce(&mut Episodes, Duration) -> u64) -> bool {
+        let begins = happened(&mut self.lock(), self.started.elapsed()) == 1;
+        if begins {
+            self.stirred.notify_one();
+        }
+        begins
+    }
+
+    /// Says the ends of episodes, for as long as the front runs.
+    pub async fn tell(&self) {
+        loop {
+            self.stirred.notified().await;
+            while !self.lock().is_quiet() {
+                tokio::time::sleep(LOOK_EVERY).await;
+                let lines = self.lock().due(self.started.elapsed());
+                for line in lines {
+                    tracing::warn!("{line}");
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Episodes> {
+        self.episodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Episodes {
+    fn is_quiet(&self) -> bool {
+        self.full.is_quiet()
+            && self.accept.is_quiet()
+            && self.lost.is_quiet()
+            && self.files.is_empty()
+    }
+
+    fn due(&mut self, now: Duration) -> Vec<String> {
+        let full = self.full.due(now).map(|news| {
+            let (verb, Account { lasted, .. }) = tense(news);
+            format!(
+                "there {verb} no room for further connections for {}",
+                seconds(lasted)
+            )
+        });
+        let accept = self.accept.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!(
+                "connections {verb} not accepted at times for {lasted}: {times} attempts failed"
+            )
+        });
+        let lost = self.lost.due(now).map(|news| {
+            let (verb, Account { lasted, total, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("the access log {verb} not written for {lasted}: up to {total} lines are lost")
+        });
+        let mut lines: Vec<String> = [full, accept, lost].into_iter().flatten().collect();
+        self.files.retain(|why, episode| {
+            if let Some(news) = episode.due(now) {
+                let (verb, Account { lasted, times, .. }) = tense(news);
+                let lasted = seconds(lasted);
+                lines.push(format!(
+                    "for {lasted}, {why}: this {verb} the answer to {times} requests"
+                ));
+            }
+            !episode.is_quiet()
+        });
+        lines
+    }
+}
+
+/// The verb for an episode, and its numbers.
+pub fn tense<T>(news: News<T>) -> (&'static str, Account<T>) {
+    match news {
+        News::GoesOn(account) => ("has been", account),
+        News::Over(account) => ("was", account),
+    }
+}
+
+/// A time for people.
+pub fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_lines_are_counted_and_told_when_the_log_is_well_again() {
+        let troubles = Troubles::default();
+        assert!(troubles.lock().is_quiet());
+        for _ in 0..100 {
+            troubles.lines_lost(3, &"no space");
+        }
+        let later = troubles.started.elapsed() + CALM;
+        let lines = troubles.lock().due(later);
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].contains("up to 300 lines are lost"), "{lines:?}");
+        assert!(troubles.lock().is_quiet());
+    }
+}

@@ -1,0 +1,150 @@
+//! The log files: opened here, as root if the server is, and opened again on SIGUSR1, when
+//! somebody has renamed them. The front has given its privileges up and is sent what it writes to.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use maitred_config::{Config, LogTarget};
+use maitred_control::ToFront;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use tracing::{error, info};
+
+use crate::error::Error;
+use crate::run::Supervisor;
+
+/// Mode of a log file that we make: tenants have no business in it, and addresses carry secrets.
+pub const LOG_MODE: u32 = 0o640;
+
+/// Opens a log for appending, and makes it if it is not there. Neither this nor a write to it ever
+/// waits: a FIFO that nobody reads is refused, and one that is full takes no more.
+///
+/// # Errors
+/// What `open(2)` says, in words for the person who named the file.
+pub fn open(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(LOG_MODE)
+        .custom_flags(flags)
+        .open(path);
+    opened.map_err(|why| match Errno::from_io_error(&why) {
+        Some(Errno::NXIO) => io::Error::other("it is a FIFO, and nobody reads from it"),
+        _ => why,
+    })
+}
+
+/// Opens the access log, if there is one that is a file.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn open_access_log(config: &Config) -> Result<Option<File>, Error> {
+    let Some(LogTarget::File(path)) = &config.access_log else {
+        return Ok(None);
+    };
+    open(path).map(Some).map_err(|why| {
+        Error::Configuration(format!(
+            "the access log {} cannot be opened: {why}; correct access_log or the rights of its \
+             folder",
+            path.display()
+        ))
+    })
+}
+
+impl Supervisor {
+    /// Opens every log file again. One that cannot be opened goes on as it is.
+    pub(crate) fn reopen_logs(&mut self) {
+        self.reopen_error_log();
+        self.reopen_access_log();
+        self.reopen_slowlogs();
+    }
+
+    fn reopen_error_log(&mut self) {
+        let LogTarget::File(path) = &self.plan.config.error_log else {
+            return;
+        };
+        let name = path.display();
+        let reopened = open(path).and_then(|file| {
+            rustix::stdio::dup2_stderr(&file)?;
+            Ok(file)
+        });
+        match reopened {
+            Ok(file) => {
+                info!("the error log {name} was opened again");
+                self.tell_fronts(ToFront::ErrorLog, &file);
+            }
+            Err(why) => error!("{}", stays("error", &name, &why)),
+        }
+    }
+
+    fn reopen_access_log(&mut self) {
+        let Some(LogTarget::File(path)) = &self.plan.config.access_log else {
+            return;
+        };
+        let name = path.display();
+        match open(path) {
+            Ok(file) => {
+                info!("the access log {name} was opened again");
+                self.tell_fronts(ToFront::AccessLog, &file);
+                self.plan.access_log = Some(file);
+            }
+            Err(why) => error!("{}", stays("access", &name, &why)),
+        }
+    }
+
+    fn tell_fronts(&mut self, order: ToFront, file: &File) {
+        for old in &mut self.old_fronts {
+            old.peer.say(order.clone(), &[file.as_fd()]);
+        }
+        if let Some(front) = &mut self.front.peer {
+            front.say(order, &[file.as_fd()]);
+        }
+    }
+}
+
+fn stays(which: &str, name: &impl std::fmt::Display, why: &io::Error) -> String {
+    format!(
+        "the {which} log {name} cannot be opened again: {why}; lines still go to the file that was \
+         opened before; mend it and send SIGUSR1 once more"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_log_is_nothing_for_everybody_to_read_and_is_appended_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        open(&path).unwrap().write_all(b"one\n").unwrap();
+        open(&path).unwrap().write_all(b"two\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"one\ntwo\n");
+        let mode = std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o137, 0);
+    }
+
+    #[test]
+    fn a_fifo_that_nobody_reads_is_refused_at_once_and_one_that_is_full_waits_for_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        let refused = open(&path).unwrap_err().to_string();
+        assert!(refused.contains("nobody reads"), "{refused}");
+        let flags = OFlags::NONBLOCK | OFlags::RDONLY;
+        let _reader = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
+        let mut log = open(&path).unwrap();
+        let full = std::iter::repeat_with(|| log.write_all(&[b'x'; 4096]))
+            .find_map(Result::err)
+            .unwrap();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    }
+}

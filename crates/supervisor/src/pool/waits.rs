@@ -1,0 +1,40 @@
+//! Which workers of a pool have to wait, after a failure or because of `max_spawn_rate`.
+
+use super::Pool;
+use super::place::{Place, State};
+use crate::limits::Moment;
+
+impl Pool {
+    /// When [`Pool::order`] has something to order: as soon as fewer seats have to wait than lack
+    /// a worker.
+    pub(super) fn order_deadline(&self) -> Option<Moment> {
+        let lacks = self.lacks();
+        if lacks == 0 || !self.orders() {
+            return None;
+        }
+        let empty = self.places.iter().filter_map(|place| match place.state {
+            State::Empty { not_before } => Some(not_before),
+            State::Ordered { .. } | State::Announced { .. } | State::Taken { .. } => None,
+        });
+        let mut empty: Vec<Moment> = empty.collect();
+        empty.sort_unstable_by(|a, b| b.cmp(a));
+        let decisive = empty.get(lacks.min(empty.len()).checked_sub(1)?)?;
+        Some((*decisive).max(self.growth.next_order()))
+    }
+
+    /// How many workers lack for no other reason than `max_spawn_rate`.
+    pub fn held_back(&self, now: Moment) -> usize {
+        if self.orders() && self.growth.next_order() > now {
+            self.lacks().saturating_sub(self.waiting(now))
+        } else {
+            0
+        }
+    }
+
+    /// Seats that have to wait after a failure.
+    pub(super) fn waiting(&self, now: Moment) -> usize {
+        let waits =
+            |place: &&Place| matches!(place.state, State::Empty { not_before } if not_before > now);
+        self.places.iter().filter(waits).count()
+    }
+}

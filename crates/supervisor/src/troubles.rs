@@ -1,0 +1,210 @@
+//! What goes wrong with a pool's processes again and again: said once when it begins, and then with
+//! numbers. Which words, is decided here; when, by [`Episode`].
+
+use std::time::Duration;
+
+use maitred_control::episode::{Account, Episode, News};
+
+use tracing::{error, warn};
+
+use crate::limits::{Moment, TROUBLE_CALM, ZYGOTE_CALM};
+use crate::run::Supervisor;
+
+/// The troubles of one pool.
+#[derive(Debug)]
+pub struct Troubles {
+    /// No worker could be forked.
+    forks: Episode<()>,
+    /// A zygote did not start, or ended.
+    zygotes: Episode<()>,
+    /// More workers were wanted at once than `max_spawn_rate` allows: most that had to wait.
+    rate: Episode<usize>,
+}
+
+impl Default for Troubles {
+    fn default() -> Troubles {
+        Troubles {
+            forks: Episode::new(TROUBLE_CALM),
+            zygotes: Episode::new(ZYGOTE_CALM),
+            rate: Episode::new(TROUBLE_CALM),
+        }
+    }
+}
+
+/// How often the trouble with a zygote is told in full: what failed, and how the process ended.
+const ZYGOTE_LINES: u64 = 2;
+
+/// Workers that wait for `max_spawn_rate` are news from one part in this many of it on.
+const RATE_NEWS_PART: usize = 10;
+
+impl Troubles {
+    /// A worker could not be forked. True when that is to be said.
+    #[must_use]
+    pub fn fork_failed(&mut self, now: Moment) -> bool {
+        self.forks.happened(now, |()| {}) == 1
+    }
+
+    /// A zygote failed. True when that is to be said.
+    #[must_use]
+    pub fn zygote_failed(&mut self, now: Moment) -> bool {
+        self.zygotes.happened(now, |()| {}) <= ZYGOTE_LINES
+    }
+
+    /// `held` workers wait because of `rate`, the pool's `max_spawn_rate`. True when that is to be
+    /// said.
+    #[must_use]
+    pub fn rate_reached(&mut self, now: Moment, held: usize, rate: u32) -> bool {
+        if held * RATE_NEWS_PART < (rate as usize).max(RATE_NEWS_PART) {
+            return false;
+        }
+        self.rate.happened(now, |most| *most = held.max(*most)) == 1
+    }
+
+    /// What is to be said now, as sentences about the pool.
+    pub fn due(&mut self, now: Moment) -> Vec<String> {
+        let forks = self.forks.due(now).map(fork_news);
+        let zygotes = self.zygotes.due(now).and_then(zygote_news);
+        let rate = self.rate.due(now).map(rate_news);
+        [forks, zygotes, rate].into_iter().flatten().collect()
+    }
+
+    /// When something is to be said, if nothing happens before.
+    pub fn deadline(&self) -> Option<Moment> {
+        let all = [
+            self.forks.deadline(),
+            self.zygotes.deadline(),
+            self.rate.deadline(),
+        ];
+        all.into_iter().flatten().min()
+    }
+}
+
+fn fork_news(news: News<()>) -> String {
+    match news {
+        News::GoesOn(Account { lasted, times, .. }) => format!(
+            "for {} now, no worker can be made; {times} attempts have failed",
+            seconds(lasted)
+        ),
+        News::Over(Account { lasted, times, .. }) => format!(
+            "workers can be made again, or are not needed; {times} attempts failed in {}",
+            seconds(lasted)
+        ),
+    }
+}
+
+/// Of a zygote that failed no more often than was told, there is nothing to add.
+fn zygote_news(news: News<()>) -> Option<String> {
+    match news {
+        News::GoesOn(Account { lasted, times, .. }) => Some(format!(
+            "its zygote has been failing for {}: {times} failures",
+            seconds(lasted)
+        )),
+        News::Over(Account { times, .. }) if times <= ZYGOTE_LINES => None,
+        News::Over(Account { lasted, times, .. }) => Some(format!(
+            "its zygote has not failed again for {} s; before, {times} failures in {}",
+            ZYGOTE_CALM.as_secs(),
+            seconds(lasted)
+        )),
+    }
+}
+
+fn rate_news(news: News<usize>) -> String {
+    let (lead, Account { lasted, total, .. }) = match news {
+        News::GoesOn(account) => ("has been", account),
+        News::Over(account) => ("was", account),
+    };
+    format!(
+        "max_spawn_rate {lead} reached for {}; at most {total} workers had to wait for it",
+        seconds(lasted)
+    )
+}
+
+/// A time for people.
+pub fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+impl Supervisor {
+    /// Says what has become of what was said before, or goes wrong now.
+    pub(crate) fn tell_troubles(&mut self) {
+        let now = self.now();
+        for line in self.obituaries.due(now) {
+            error!("{line}");
+        }
+        self.tell_troubles_of_pools(now);
+        self.tend_slow();
+    }
+
+    /// Says what goes on with the pools' processes.
+    fn tell_troubles_of_pools(&mut self, now: Moment) {
+        for running in &mut self.pools {
+            let name = &running.plan.settings.pool;
+            let (held, rate) = (
+                running.pool.held_back(now),
+                running.plan.pool.max_spawn_rate,
+            );
+            if running.troubles.rate_reached(now, held, rate) {
+                warn!(
+                    "pool {name}: max_spawn_rate = {rate} workers a second is reached; {held} more \
+                     workers are wanted now"
+                );
+            }
+            for line in running.troubles.due(now) {
+                warn!("pool {name}: {line}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_fork_that_is_refused_for_a_while_is_two_lines() {
+        let mut troubles = Troubles::default();
+        let said = (1..=20).filter(|second| troubles.fork_failed(SECOND * *second));
+        assert_eq!(said.count(), 1);
+        assert!(troubles.due(SECOND * 20).is_empty());
+        let over = troubles.deadline().unwrap();
+        assert_eq!(over, SECOND * 20 + TROUBLE_CALM);
+        assert_eq!(
+            troubles.due(over),
+            ["workers can be made again, or are not needed; 20 attempts failed in 19.0 s"]
+        );
+        assert_eq!(troubles.deadline(), None);
+    }
+
+    #[test]
+    fn a_zygote_that_dies_once_is_told_once_and_one_that_cannot_start_is_counted() {
+        let mut troubles = Troubles::default();
+        assert!(troubles.zygote_failed(SECOND) && troubles.zygote_failed(SECOND));
+        assert!(troubles.due(SECOND + ZYGOTE_CALM).is_empty());
+        for second in 100..140 {
+            let said = troubles.zygote_failed(SECOND * second);
+            assert_eq!(said, second < 102);
+        }
+        assert_eq!(
+            troubles.due(SECOND * 139 + ZYGOTE_CALM),
+            ["its zygote has not failed again for 90 s; before, 40 failures in 39.0 s"]
+        );
+    }
+
+    #[test]
+    fn the_spawn_rate_is_told_with_how_many_had_to_wait() {
+        let mut troubles = Troubles::default();
+        assert!(
+            !troubles.rate_reached(SECOND, 1, 32),
+            "a single one is no news"
+        );
+        assert!(!troubles.rate_reached(SECOND, 0, 1));
+        assert!(troubles.rate_reached(SECOND, 8, 32));
+        assert!(!troubles.rate_reached(SECOND * 2, 4, 32));
+        assert_eq!(
+            troubles.due(SECOND * 2 + TROUBLE_CALM),
+            ["max_spawn_rate was reached for 1.0 s; at most 8 workers had to wait for it"]
+        );
+    }
+}

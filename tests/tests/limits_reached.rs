@@ -1,0 +1,401 @@
+//! Limits of the machine and of the configuration, reached on purpose: what is served goes on, the
+//! log says once which limit it is and then with numbers, and all is well afterwards.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::processes::{Process, Signal};
+use maitred_tests::server::{Server, Setup, WEB_USER, document_root, give_to_web_user, is_root};
+use maitred_tests::wait;
+use tempfile::TempDir;
+
+/// How long an episode may take from its last event until its end is said, and some.
+const EPISODE_ENDS: Duration = Duration::from_secs(40);
+
+/// Open files that the server gets in the tests about them, and the connections that fit: 512 are
+/// kept back for other uses.
+const OPEN_FILES: usize = 600;
+const FITTING: usize = OPEN_FILES - 512;
+
+/// Users that Debian has and nobody runs as: the processes that are counted for them are ours.
+const LONELY_USERS: [&str; 2] = ["uucp", "news"];
+
+fn site() -> TempDir {
+    let root = document_root(&[
+        ("hello.txt", "hello, file"),
+        ("hello.php", "<?php echo 'hello';"),
+        ("die.php", "<?php posix_kill(getmypid(), 9); sleep(60);"),
+        (
+            "wait.php",
+            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
+             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
+        ),
+    ]);
+    give_to_web_user(root.path());
+    root
+}
+
+fn send(server: &Server, target: &str) -> Connection {
+    let mut connection = Connection::open(server.address());
+    connection
+        .send(&Request::get(target).to_bytes())
+        .expect("the server takes a request");
+    connection
+}
+
+/// Has a worker busy until [`let_go`].
+fn occupy(server: &Server) -> Connection {
+    let mut busy = send(server, "/wait.php");
+    busy.read_head().expect("a worker is busy");
+    busy
+}
+
+fn let_go(root: &Path) {
+    std::fs::write(root.join("go"), "").expect("a file can be written");
+}
+
+fn hello(server: &Server) {
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+}
+
+fn expect_later(server: &Server, text: &str) -> String {
+    let found = server
+        .log()
+        .find_since(0, EPISODE_ENDS, |line| line.contains(text));
+    found.unwrap_or_else(|| panic!("no line with {text:?}:\n{}", server.log_text()))
+}
+
+fn count(server: &Server, text: &str) -> usize {
+    server.log_text().matches(text).count()
+}
+
+/// Connections that have said something, and not yet all.
+fn open_beginnings(server: &Server, number: usize) -> Vec<TcpStream> {
+    let open = |_| {
+        let mut stream = TcpStream::connect(server.address()).expect("the kernel takes it");
+        stream
+            .write_all(b"GET /hello.txt HTTP/1.1\r\n")
+            .expect("and its bytes");
+        stream
+    };
+    (0..number).map(open).collect()
+}
+
+fn assert_answered(mut stream: TcpStream) {
+    use std::io::Read;
+    stream
+        .write_all(b"Host: localhost\r\nConnection: close\r\n\r\n")
+        .expect("a connection that was accepted goes on");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_and_those_within_it_are_served() {
+    let root = site();
+    let limit = format!("--nofile={OPEN_FILES}:{OPEN_FILES}");
+    let server = Setup::new(root.path()).under(&["prlimit", &limit]).start();
+    let mut open = open_beginnings(&server, FITTING + 20);
+    server.expect_log(0, &format!("{FITTING} connections are open"));
+    assert_answered(open.remove(0));
+    // Its place is free for one that waited.
+    assert_answered(open.remove(FITTING - 1));
+    drop(open);
+    hello(&server);
+    expect_later(&server, "no room for further connections");
+    assert_eq!(count(&server, "connections are open"), 1);
+    server.stop();
+}
+
+#[test]
+fn a_front_out_of_descriptors_says_so_once_and_recovers() {
+    let root = site();
+    let server = Server::start(root.path());
+    let front = server.front().expect("a front");
+    let fds = format!("/proc/{}/fd", front.pid);
+    let used = std::fs::read_dir(fds).expect("its descriptors").count() as u64;
+    let lowered = Lowered::new(front, WEB_USER, "Max open files", "--nofile", used + 10);
+    let mut open = open_beginnings(&server, 30);
+    let line = server.expect_log(0, "no connection can be accepted for a moment");
+    assert!(line.contains("Too many open files"), "{line}");
+    drop(open.split_off(5));
+    assert_answered(open.remove(0));
+    drop(open);
+    drop(lowered);
+    hello(&server);
+    expect_later(&server, "connections was not accepted");
+    assert_eq!(count(&server, "no connection can be accepted"), 1);
+    server.stop();
+}
+
+/// A soft limit of a process that runs, lowered until this is dropped. A user may do that to its
+/// own processes; root needs a capability that containers lack.
+struct Lowered {
+    process: Process,
+    user: Option<&'static str>,
+    option: &'static str,
+    before: String,
+}
+
+impl Lowered {
+    /// Lowers what `/proc/PID/limits` calls `name` and prlimit(1) `option`.
+    fn new(
+        process: Process,
+        user: &'static str,
+        name: &str,
+        option: &'static str,
+        to: u64,
+    ) -> Self {
+        let file = format!("/proc/{}/limits", process.pid);
+        let limits = std::fs::read_to_string(file).expect("its limits");
+        let line = limits.lines().find_map(|line| line.strip_prefix(name));
+        let before = line.and_then(|line| line.split_whitespace().next());
+        let before = before.expect("a soft limit").to_owned();
+        let user = is_root().then_some(user);
+        let lowered = Self {
+            process,
+            user,
+            option,
+            before,
+        };
+        lowered.set(&to.to_string());
+        lowered
+    }
+
+    fn set(&self, soft: &str) {
+        let mut command = match self.user {
+            None => Command::new("prlimit"),
+            Some(user) => {
+                let mut command = Command::new("runuser");
+                command.args(["-u", user, "--", "prlimit"]);
+                command
+            }
+        };
+        let pid = format!("--pid={}", self.process.pid);
+        let limit = format!("{}={soft}:", self.option);
+        let done = command.args([pid, limit]).status();
+        assert!(done.is_ok_and(|status| status.success()), "{command:?}");
+    }
+}
+
+impl Drop for Lowered {
+    fn drop(&mut self) {
+        if self.process.is_running() && !std::thread::panicking() {
+            self.set(&self.before);
+        }
+    }
+}
+
+#[test]
+fn a_fork_that_is_refused_is_said_once_and_workers_come_when_it_is_allowed_again() {
+    if !is_root() {
+        eprintln!("skipped: only root can run a pool as a user of its own");
+        return;
+    }
+    let root = site();
+    let server = Setup::new(root.path())
+        .pm("ondemand")
+        .workers(4)
+        .pool(&format!("user = {:?}", LONELY_USERS[0]))
+        .pool("process_idle_timeout = \"1s\"")
+        .start();
+    hello(&server);
+    let zygote = server.zygote().expect("a zygote");
+    let lowered = Lowered::new(zygote, LONELY_USERS[0], "Max processes", "--nproc", 1);
+    wait::until_true("the worker to leave", || server.workers().is_empty());
+    let mut waiting = send(&server, "/hello.php");
+    let line = server.expect_log(0, "no worker could be made: ");
+    assert!(line.contains("Resource temporarily unavailable"), "{line}");
+    // The zygote makes further attempts; they are all one episode.
+    assert_eq!(http::get(server.address(), "/hello.txt").status, 200);
+    drop(lowered);
+    let answer = waiting.read_response(false).expect("an answer");
+    assert_eq!(answer.text(), "hello", "it has waited");
+    expect_later(&server, "workers can be made again");
+    assert_eq!(count(&server, "no worker could be made"), 1);
+    server.stop();
+}
+
+#[test]
+fn a_request_that_waits_for_a_fork_in_vain_is_refused_with_a_cause() {
+    if !is_root() {
+        eprintln!("skipped: only root can run a pool as a user of its own");
+        return;
+    }
+    let root = site();
+    let server = Setup::new(root.path())
+        .pm("dynamic")
+        .workers(4)
+        .pool("min_spare_servers = 1\nmax_spare_servers = 1")
+        .pool("request_queue_timeout = \"1s\"")
+        .pool(&format!("user = {:?}", LONELY_USERS[1]))
+        .start();
+    server.wait_for_full_strength(1, EPISODE_ENDS);
+    let zygote = server.zygote().expect("a zygote");
+    let _lowered = Lowered::new(zygote, LONELY_USERS[1], "Max processes", "--nproc", 1);
+    let _busy = occupy(&server);
+    let refused = http::get(server.address(), "/hello.php");
+    assert_eq!(refused.status, 503);
+    assert!(refused.text().contains("No worker became free in time"));
+    server.expect_log(0, "no worker could be made: ");
+    let_go(root.path());
+    server.stop();
+}
+
+#[test]
+fn a_boot_that_hangs_is_ended_and_tried_again_and_other_pools_never_notice() {
+    let root = site();
+    let preload = root.path().join("preload.php");
+    std::fs::write(&preload, "<?php sleep(3600);").expect("a file can be written");
+    let server = Setup::new(root.path())
+        .hosts(&["localhost"])
+        .site(&format!(
+            "[pools.hang]\npm = \"ondemand\"\nmax_children = 2\n\
+             request_queue_timeout = \"1s\"\n\
+             php_admin_value = {{ \"opcache.enable\" = 1, \"opcache.preload\" = {preload:?} }}\n\
+             [[sites]]\nhosts = [\"hang.example\"]\nroot = {:?}\npool = \"hang\"",
+            root.path()
+        ))
+        .start();
+    let hanging = Request::new("GET", "/hello.php").header("Host", "hang.example");
+    assert_eq!(http::ask(server.address(), &hanging).status, 503);
+    let zygotes = || {
+        let all = server.processes().into_iter();
+        let hang = all.filter(|p| p.title.starts_with("maitred-php: zygote pool hang"));
+        hang.collect::<Vec<Process>>()
+    };
+    let first = zygotes().pop().expect("a zygote that hangs");
+    let killed = "the zygote of pool `hang` is killed: ";
+    let within = Duration::from_secs(60);
+    let said = server
+        .log()
+        .find_since(0, within, |line| line.contains(killed));
+    assert!(said.is_some(), "{}", server.log_text());
+    wait::until_true("the hanging zygote to be gone", || !first.is_running());
+    // Somebody has to want a worker, or no zygote is started again.
+    assert_eq!(http::ask(server.address(), &hanging).status, 503);
+    wait::until_true("another attempt", || {
+        zygotes().iter().any(|zygote| *zygote != first)
+    });
+    hello(&server);
+    server.stop();
+}
+
+#[test]
+fn a_frozen_worker_is_killed_when_its_time_is_over() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("request_terminate_timeout = \"1s\"")
+        .start();
+    let mut busy = occupy(&server);
+    let worker = server.workers().pop().expect("a worker");
+    worker.signal(Signal::STOP);
+    server.expect_log(0, "its worker is ended");
+    wait::until_true("the frozen worker to die", || !worker.is_running());
+    let _ = busy.read_chunk();
+    hello(&server);
+    server.stop();
+}
+
+#[test]
+fn a_frozen_worker_does_not_keep_the_server_from_stopping() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .workers(2)
+        .top("process_control_timeout = 1")
+        .start();
+    let _busy = occupy(&server);
+    for worker in server.workers() {
+        worker.signal(Signal::STOP);
+    }
+    server.stop();
+}
+
+#[test]
+fn workers_that_die_in_a_row_are_counted_and_not_told_one_by_one() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(2).start();
+    for _ in 0..12 {
+        let request = Request::post("/die.php", "text/plain", b"");
+        let status = http::ask(server.address(), &request).status;
+        assert!([502, 503].contains(&status), "{status}");
+    }
+    let line = expect_later(&server, "12 workers died in");
+    assert!(line.contains("12 was ended by signal 9"), "{line}");
+    assert!(line.contains("die.php"), "{line}");
+    assert_eq!(count(&server, ": worker "), 3);
+    server.stop();
+}
+
+#[test]
+fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("request_queue_length = 5")
+        .pool("request_queue_timeout = \"4s\"")
+        .start();
+    let _busy = occupy(&server);
+    let mut waiting: Vec<Connection> = (0..5).map(|_| send(&server, "/hello.php?waits")).collect();
+    let refused = wait::until("a request to find a full queue", || {
+        let response = http::get(server.address(), "/hello.php?full");
+        response
+            .text()
+            .contains("the queue is full")
+            .then_some(response)
+    });
+    assert_eq!(refused.status, 503);
+    assert!(refused.header("Retry-After").is_some());
+    server.expect_log(0, "; further refusals are counted");
+    for _ in 0..20 {
+        assert_eq!(http::get(server.address(), "/hello.php?full").status, 503);
+    }
+    let stands = server.expect_log(0, "the queue stands: 5 requests wait");
+    assert!(stands.contains("1 of 1 workers are busy: 1 × "), "{stands}");
+    assert!(stands.contains("wait.php"), "{stands}");
+    for connection in &mut waiting {
+        assert_eq!(
+            connection.read_response(false).expect("an answer").status,
+            503
+        );
+    }
+    let_go(root.path());
+    expect_later(&server, "the queue stood for");
+    let over = expect_later(&server, "503 was the answer to ");
+    assert!(
+        over.contains("5 waited for request_queue_timeout = 4 s"),
+        "{over}"
+    );
+    assert!(over.contains("request_queue_length = 5"), "{over}");
+    assert_eq!(count(&server, ": 503 after "), 1, "of 26 refusals");
+    hello(&server);
+    server.stop();
+}
+
+#[test]
+fn a_spawn_rate_that_is_reached_is_said_once() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .pm("ondemand")
+        .workers(6)
+        .pool("max_spawn_rate = 2")
+        .start();
+    let busy: Vec<Connection> = (0..6).map(|_| send(&server, "/wait.php")).collect();
+    server.expect_log(
+        0,
+        "pool www: max_spawn_rate = 2 workers a second is reached",
+    );
+    wait::until_true("all workers", || server.workers().len() == 6);
+    let_go(root.path());
+    drop(busy);
+    expect_later(&server, "max_spawn_rate was reached for");
+    assert_eq!(count(&server, "max_spawn_rate = 2"), 1);
+    server.stop();
+}

@@ -1,0 +1,172 @@
+//! Log files that are renamed, opened again by SIGUSR1, out of reach, or full.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use maitred_tests::Target;
+use maitred_tests::http;
+use maitred_tests::load::Load;
+use maitred_tests::processes::Signal;
+use maitred_tests::server::{Server, Setup, document_root, is_root};
+use maitred_tests::wait;
+use tempfile::TempDir;
+
+/// Rotations of the test under load, and answers between two of them.
+const ROTATIONS: usize = 5;
+const ANSWERS_BETWEEN: u64 = 200;
+
+const CONNECTIONS: usize = 4;
+
+/// A site whose one page says in the error log what it was asked.
+fn site() -> TempDir {
+    let page = "<?php error_log('asked for ' . $_GET['id']); echo $_GET['id'];";
+    document_root(&[("echo.php", page), ("hello.php", "<?php echo 'hello';")])
+}
+
+/// A server whose two logs lie in a folder that only their owner may enter: whoever opens them
+/// again has to be the one who was started.
+fn start(root: &Path, logs: &Path) -> Server {
+    let (access, error) = (logs.join("access.log"), logs.join("error.log"));
+    Setup::new(root)
+        .top(&format!("access_log = {access:?}"))
+        .top(&format!("error_log = {error:?}"))
+        .start()
+}
+
+fn lines(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The files of a folder whose names begin with `start`.
+fn logs(folder: &Path, start: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
+    named.map(|entry| entry.path()).collect()
+}
+
+/// Whether a process of the server has the file open.
+fn is_held(server: &Server, file: &Path) -> bool {
+    server.processes().iter().any(|process| {
+        let fds = fs::read_dir(format!("/proc/{}/fd", process.pid));
+        let mut fds = fds.into_iter().flatten().flatten();
+        fds.any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == file))
+    })
+}
+
+#[test]
+fn logs_are_rotated_under_load_and_no_line_is_lost() {
+    let (root, folder) = (site(), tempfile::tempdir().expect("a folder"));
+    let server = start(root.path(), folder.path());
+    let load = Load::start(server.address(), CONNECTIONS);
+    for number in 1..=ROTATIONS {
+        load.wait_for_ok(ANSWERS_BETWEEN);
+        for name in ["access.log", "error.log"] {
+            let renamed = folder.path().join(format!("{name}.{number}"));
+            fs::rename(folder.path().join(name), renamed).expect("a log is there");
+        }
+        server.signal(Signal::USR1);
+        for name in ["access.log", "error.log"] {
+            let fresh = folder.path().join(name);
+            wait::until_true("lines in the new file", || lines(&fresh).len() > 1);
+            let old = folder.path().join(format!("{name}.{number}"));
+            wait::until_true("the old file to be left", || !is_held(&server, &old));
+        }
+    }
+    let tally = load.stop();
+    server.stop();
+    assert_eq!(tally.failed(), 0, "{tally:?}");
+    let access = logs(folder.path(), "access.log");
+    assert_eq!(access.len(), ROTATIONS + 1);
+    let written: Vec<String> = access.iter().flat_map(|file| lines(file)).collect();
+    let whole = |line: &&String| line.starts_with("127.0.0.1 ") && line.contains(" 200 ");
+    assert_eq!(written.iter().filter(whole).count() as u64, tally.ok());
+    assert_eq!(written.len() as u64, tally.ok(), "and no other line");
+    let errors = logs(folder.path(), "error.log");
+    let errors = errors.iter().flat_map(|file| lines(file));
+    let asked = errors.filter(|line| line.contains("asked for "));
+    assert_eq!(asked.count() as u64, tally.ok());
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_again_goes_on_as_it_was() {
+    let (root, folder) = (site(), tempfile::tempdir().expect("a folder"));
+    let (here, away) = (folder.path().join("logs"), folder.path().join("away"));
+    fs::create_dir(&here).expect("a folder");
+    let server = start(root.path(), &here);
+    fs::rename(&here, &away).expect("a folder can be renamed");
+    server.signal(Signal::USR1);
+    let errors = away.join("error.log");
+    for log in ["the error log", "the access log"] {
+        wait::until_true("the failure to be said", || {
+            let said =
+                |line: &String| line.contains(log) && line.contains("cannot be opened again");
+            lines(&errors).iter().any(said)
+        });
+    }
+    http::get(server.address(), "/hello.php");
+    wait::until_true("the line in the old file", || {
+        !lines(&away.join("access.log")).is_empty()
+    });
+    fs::rename(&away, &here).expect("and back");
+    fs::remove_file(here.join("access.log")).expect("a log can be removed");
+    server.signal(Signal::USR1);
+    wait::until_true("a new file", || here.join("access.log").exists());
+    http::get(server.address(), "/hello.php");
+    wait::until_true("the line in it", || {
+        lines(&here.join("access.log")).len() == 1
+    });
+    server.stop();
+}
+
+#[test]
+fn a_front_that_is_started_anew_writes_to_the_log_that_was_opened_last() {
+    let (root, folder) = (site(), tempfile::tempdir().expect("a folder"));
+    let server = start(root.path(), folder.path());
+    let file = folder.path().join("access.log");
+    fs::rename(&file, folder.path().join("access.log.1")).expect("a log is there");
+    server.signal(Signal::USR1);
+    wait::until_true("the new file", || file.exists());
+    let front = server.front().expect("a front");
+    front.signal(Signal::KILL);
+    wait::until_true("the front to die", || !front.is_running());
+    http::get(server.address(), "/hello.php");
+    wait::until_true("the line", || lines(&file).len() == 1);
+    server.stop();
+}
+
+#[test]
+fn a_full_disk_under_both_logs_neither_stops_nor_ends_the_server() {
+    if !is_root() {
+        eprintln!("skipped: /dev/full is written to by root here");
+        return;
+    }
+    let root = site();
+    let server = Setup::new(root.path())
+        .top("access_log = \"/dev/full\"")
+        .top("error_log = \"/dev/full\"")
+        .start();
+    let load = Load::start(server.address(), CONNECTIONS);
+    load.wait_for_ok(ANSWERS_BETWEEN);
+    server.signal(Signal::USR1);
+    load.wait_for_ok(ANSWERS_BETWEEN);
+    let tally = load.stop();
+    assert_eq!(tally.failed(), 0, "{tally:?}");
+    server.stop();
+}
+
+#[test]
+fn lines_that_are_lost_are_counted_and_told_of_once() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .top("access_log = \"/dev/full\"")
+        .start();
+    for _ in 0..20 {
+        http::get(server.address(), "/hello.php");
+    }
+    server.expect_log(0, "the access log cannot be written: ");
+    server.expect_log(0, "the access log was not written for");
+    server.expect_log(0, "up to 20 lines are lost");
+    assert_eq!(server.log_text().matches("cannot be written").count(), 1);
+    server.stop();
+}
