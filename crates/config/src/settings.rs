@@ -44,6 +44,8 @@ pub struct Config {
     pub access_log_format: AccessLogFormat,
     /// Where everything else is logged.
     pub error_log: LogTarget,
+    /// Where the commands reach the server: an absolute path, if one is set.
+    pub admin_socket: Option<PathBuf>,
     /// The user of the front, if the supervisor is root.
     pub front_user: String,
     /// Threads of the front; 0 is one for every two cores.
@@ -229,6 +231,7 @@ impl Default for Config {
             access_log: None,
             access_log_format: AccessLogFormat::Combined,
             error_log: LogTarget::Stderr,
+            admin_socket: None,
             front_user: DEFAULT_FRONT_USER.to_owned(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),

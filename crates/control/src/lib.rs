@@ -4,6 +4,7 @@
 //! The supervisor talks with the front ([`ToFront`], [`FromFront`]) and with each zygote
 //! ([`ToZygote`], [`FromZygote`]). Workers say nothing here: they and the front share a seat link.
 
+pub mod admin;
 pub mod exit;
 pub mod scripts;
 pub mod stack;
@@ -54,7 +55,8 @@ pub enum ToFront {
         address: String,
     },
     /// A generation of a pool. Descriptors: a file with the pool's settings as JSON, its seat link's
-    /// memory, then one event per front thread. No request goes to it before [`ToFront::Replace`].
+    /// memory, one event per front thread, and the pool's scoreboard. No request goes to it before
+    /// [`ToFront::Replace`].
     OpenPool {
         /// Its number.
         generation: Generation,

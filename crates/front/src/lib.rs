@@ -24,6 +24,7 @@ mod spool;
 mod status;
 mod stream;
 mod supervisor;
+mod tally;
 mod upstream;
 
 pub use run::run;

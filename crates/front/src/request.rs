@@ -17,6 +17,7 @@ use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent, retry_after};
 use crate::shared::{Site, Thread};
 use crate::status;
+use crate::tally;
 
 /// Times a request whose worker died before it had said anything is tried again, if doing it
 /// twice is as good as once.
@@ -251,6 +252,7 @@ async fn attempt(
             .run(connection, thread.number, request_now, &mut sent)
             .await;
         *answered = sent.answered;
+        tally::count(run, thread.number, &outcome, answered, begun, may_retry);
         let failure = match outcome {
             Ok(()) if sent.reusable => return Ok(After::Keep),
             Ok(()) => return Ok(After::Close),

@@ -2,8 +2,8 @@
 //! and the front maps. It belongs to the pool's name and not to a process, so its counters go on
 //! when the front is replaced.
 //!
-//! Each word has one owner: a front thread those of its [`ThreadBoard`], the front those of
-//! [`QueueBoard`], the supervisor those of [`WorkerBoard`]. Counters are added to atomically, for
+//! Each word has one owner: a front thread those of its [`ThreadBoard`], a front the two to which
+//! its queues add their [`QueueShare`], the supervisor those of [`WorkerBoard`]. Counters are added to atomically, for
 //! the time in which an old front finishes beside a new one. Workers never get the page: they are
 //! strangers, and what counts them must be out of their reach.
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub use histogram::{BUCKETS, Times, upper_bound};
 pub use names::{Cause, Outcome};
-pub use page::{Page, QueueBoard, Reading, ThreadBoard, WorkerBoard};
+pub use page::{Page, QueueShare, Reading, ThreadBoard, WorkerBoard};
 
 /// How long what is "recent" lies back at most. The last part of it is still being filled, so it
 /// is a fifth less at least.

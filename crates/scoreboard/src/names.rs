@@ -22,11 +22,13 @@ pub enum Outcome {
     InvalidAnswer,
     /// The request's body could not be read back from disk.
     BodyLost,
+    /// The pool had no workers and would not get any.
+    NoPool,
 }
 
 impl Outcome {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Outcome; 9] = [
+    pub const ALL: [Outcome; 10] = [
         Outcome::Answered,
         Outcome::ClientLeft,
         Outcome::LeftQueue,
@@ -36,6 +38,7 @@ impl Outcome {
         Outcome::WorkerDied,
         Outcome::InvalidAnswer,
         Outcome::BodyLost,
+        Outcome::NoPool,
     ];
 
     /// Its name for programs.
@@ -50,6 +53,7 @@ impl Outcome {
             Outcome::WorkerDied => "worker_died",
             Outcome::InvalidAnswer => "invalid_answer",
             Outcome::BodyLost => "body_lost",
+            Outcome::NoPool => "no_pool",
         }
     }
 

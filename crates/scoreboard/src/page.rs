@@ -18,6 +18,9 @@ const MAX_THREADS: usize = 64;
 /// What the first word of every page says: ours, and of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"maitred1");
 
+/// Most fronts at a time: one that serves, and those before it that finish what they have.
+const MAX_FRONTS: usize = 8;
+
 /// Highest number of a signal (signal(7)).
 const MAX_SIGNAL: usize = 64;
 
@@ -26,11 +29,9 @@ const LINE: usize = 8;
 
 // The head: what the page is, and the figures that there is one of.
 const MAGIC_AT: usize = 0;
-const QUEUED: usize = LINE;
-const MAX_QUEUED: usize = QUEUED + 1;
-const BUSY: usize = QUEUED + 2;
-const MAX_BUSY: usize = QUEUED + 3;
-const LIMIT_REACHED: usize = QUEUED + 4;
+const MAX_QUEUED: usize = LINE;
+const MAX_BUSY: usize = MAX_QUEUED + 1;
+const LIMIT_REACHED: usize = MAX_QUEUED + 2;
 const SEATED: usize = 2 * LINE;
 const COMING: usize = SEATED + 1;
 const SPAWNED: usize = SEATED + 2;
@@ -40,8 +41,10 @@ const SHARED_BYTES: usize = SEATED + 5;
 const ENDED: usize = 3 * LINE;
 const SIGNALS: usize = ENDED + 2 * LINE;
 const HEAD_WORDS: usize = 16 * LINE;
+const FRONTS: usize = 14 * LINE;
 const _: () = assert!(LIMIT_REACHED < SEATED && SHARED_BYTES < ENDED);
-const _: () = assert!(Cause::ALL.len() <= 2 * LINE && SIGNALS + MAX_SIGNAL < HEAD_WORDS);
+const _: () = assert!(Cause::ALL.len() <= 2 * LINE && SIGNALS + MAX_SIGNAL < FRONTS);
+const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= HEAD_WORDS);
 
 /// How many parts the recent past has; each has histograms of its own.
 const PARTS: usize = 5;
@@ -171,9 +174,27 @@ impl Page {
         ThreadBoard(self.block((thread as usize).min(self.threads - 1)))
     }
 
-    /// The part that the front writes while it holds the pool's queue.
-    pub fn queue(&self) -> QueueBoard<'_> {
-        QueueBoard(self)
+    /// A request found all workers busy and no further one allowed.
+    pub fn limit_reached(&self) {
+        self.word(LIMIT_REACHED).fetch_add(1, Relaxed);
+    }
+
+    /// Front number `epoch` begins, or has gone: nothing waits there, and nothing runs for it.
+    pub fn clear_front(&self, epoch: u32) {
+        for figure in 0..2 {
+            self.of_front(epoch, figure).store(0, Relaxed);
+        }
+    }
+
+    /// The word in which a front keeps one of its two figures.
+    fn of_front(&self, epoch: u32, figure: usize) -> &AtomicU64 {
+        self.word(FRONTS + 2 * (epoch as usize % MAX_FRONTS) + figure)
+    }
+
+    /// One of the two figures, of all fronts together.
+    fn of_fronts(&self, figure: usize) -> u64 {
+        let fronts = (0..MAX_FRONTS).map(|front| self.word(FRONTS + 2 * front + figure));
+        fronts.fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed)))
     }
 
     /// The part that the supervisor writes.
@@ -186,9 +207,9 @@ impl Page {
         let get = |at| self.word(at).load(Relaxed);
         let signals = (1..=MAX_SIGNAL).map(|signal| (signal as i32, get(SIGNALS + signal)));
         let mut reading = Reading {
-            queued: get(QUEUED),
+            queued: self.of_fronts(0),
             max_queued: get(MAX_QUEUED),
-            busy: get(BUSY),
+            busy: self.of_fronts(1),
             max_busy: get(MAX_BUSY),
             limit_reached: get(LIMIT_REACHED),
             seated: get(SEATED),
@@ -287,25 +308,37 @@ impl ThreadBoard<'_> {
     }
 }
 
-/// What the front shows of a pool's queue. Its writer holds the queue's lock.
-#[derive(Debug, Clone, Copy)]
-pub struct QueueBoard<'p>(&'p Page);
+/// What one of the queues of a pool adds to the pool's figures: a front has one for each
+/// generation of the pool. Its writer holds the queue's lock.
+#[derive(Debug)]
+pub struct QueueShare {
+    epoch: u32,
+    /// How many requests wait there, and how many workers run one.
+    shown: [AtomicU64; 2],
+}
 
-impl QueueBoard<'_> {
-    /// So many requests wait, and so many workers run one.
-    pub fn show(self, queued: u32, busy: u32) {
-        for (at, highest, value) in [(QUEUED, MAX_QUEUED, queued), (BUSY, MAX_BUSY, busy)] {
-            let (value, highest) = (u64::from(value), self.0.word(highest));
-            self.0.word(at).store(value, Relaxed);
-            if highest.load(Relaxed) < value {
-                highest.store(value, Relaxed);
-            }
-        }
+impl QueueShare {
+    /// The share of an empty queue, in front number `epoch`.
+    pub fn new(epoch: u32) -> QueueShare {
+        let shown = [AtomicU64::new(0), AtomicU64::new(0)];
+        QueueShare { epoch, shown }
     }
 
-    /// A request found all workers busy and no further one allowed.
-    pub fn limit_reached(self) {
-        self.0.word(LIMIT_REACHED).fetch_add(1, Relaxed);
+    /// So many requests wait there now, and so many workers run one.
+    pub fn show(&self, page: &Page, queued: u32, busy: u32) {
+        for (figure, value) in [queued, busy].into_iter().enumerate() {
+            let value = u64::from(value);
+            let before = self.shown[figure].swap(value, Relaxed);
+            if before == value {
+                continue;
+            }
+            let more = value.wrapping_sub(before);
+            page.of_front(self.epoch, figure).fetch_add(more, Relaxed);
+            if value > before {
+                let (now, highest) = (page.of_fronts(figure), page.word(MAX_QUEUED + figure));
+                highest.fetch_max(now, Relaxed);
+            }
+        }
     }
 }
 
@@ -314,10 +347,18 @@ impl QueueBoard<'_> {
 pub struct WorkerBoard<'p>(&'p Page);
 
 impl WorkerBoard<'_> {
-    /// So many workers sit in seats, and so many were ordered and are not there yet.
-    pub fn show(self, seated: u64, coming: u64) {
-        self.0.word(SEATED).store(seated, Relaxed);
-        self.0.word(COMING).store(coming, Relaxed);
+    /// Of a generation of the pool, which showed `before`, so many workers sit in seats `now`, and
+    /// so many were ordered and are not there yet.
+    pub fn show(self, before: (u64, u64), now: (u64, u64)) {
+        let (seated, coming) = (self.0.word(SEATED), self.0.word(COMING));
+        seated.fetch_add(now.0.wrapping_sub(before.0), Relaxed);
+        coming.fetch_add(now.1.wrapping_sub(before.1), Relaxed);
+    }
+
+    /// Nothing was shown yet: another program shows the pool's workers from now on.
+    pub fn forget_shown(self) {
+        self.0.word(SEATED).store(0, Relaxed);
+        self.0.word(COMING).store(0, Relaxed);
     }
 
     /// A worker was started.
@@ -364,9 +405,14 @@ mod tests {
         first.thread(0).count(Outcome::Answered);
         first.thread(1).count(Outcome::QueueFull);
         first.thread(0).observe(SECOND, Some(2 * SECOND), now());
-        first.queue().show(7, 3);
-        first.queue().show(0, 1);
-        first.queue().limit_reached();
+        let queues = [QueueShare::new(1), QueueShare::new(1), QueueShare::new(2)];
+        queues[0].show(&first, 7, 3);
+        queues[1].show(&first, 1, 1);
+        queues[2].show(&ours, 1, 1);
+        queues[0].show(&first, 0, 1);
+        first.limit_reached();
+        ours.workers().show((0, 0), (4, 0));
+        ours.workers().show((4, 0), (3, 1));
         ours.workers().spawned();
         ours.workers().ended(Cause::Signal, Some(11));
         drop(first);
@@ -378,11 +424,14 @@ mod tests {
         assert_eq!(read.outcomes[Outcome::QueueFull as usize], 1);
         assert_eq!((read.waits.count(), read.scripts.count()), (2, 1));
         assert_eq!(read.waits.sum(), 2 * SECOND);
-        assert_eq!((read.queued, read.max_queued), (0, 7));
-        assert_eq!((read.busy, read.max_busy, read.limit_reached), (1, 3, 1));
+        assert_eq!((read.queued, read.max_queued), (2, 9));
+        assert_eq!((read.busy, read.max_busy, read.limit_reached), (3, 5, 1));
+        assert_eq!((read.seated, read.coming), (3, 1));
         assert_eq!((read.spawned, read.ended[Cause::Signal as usize]), (1, 1));
         assert_eq!(read.signals, [(11, 1)]);
         assert_eq!(read, second.read());
+        ours.clear_front(1);
+        assert_eq!((ours.read().queued, ours.read().busy), (1, 1));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use maitred_control::{Generation, Incarnation, Seat, ToFront, ToZygote};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::Program;
+use maitred_scoreboard::Cause;
 use tracing::{error, warn};
 
 use crate::adopt::{self, Seen};
@@ -32,6 +33,11 @@ impl Supervisor {
         for action in self.pools[index].pool.on(event, now) {
             self.apply(index, action);
         }
+        let running = &mut self.pools[index];
+        let (seated, coming) = (running.pool.seated().count(), running.pool.coming());
+        let name = &running.plan.settings.pool;
+        self.scores
+            .show_workers(name, &mut running.shown, seated, coming);
     }
 
     /// Tells the whole server what happened, and does what it says.
@@ -92,6 +98,7 @@ impl Supervisor {
                     self.introduce_generation(index);
                 }
                 let generation = self.pools[index].generation;
+                self.scores.spawned(&self.pools[index].plan.settings.pool);
                 let pidfd = self.pools[index].workers.get(&pid);
                 let pidfd = pidfd.and_then(|pidfd| pidfd.try_clone().ok());
                 let known = self.pools[index].introduced;
@@ -107,12 +114,18 @@ impl Supervisor {
                 }
             }
             Action::KillWorker { pid } => {
+                self.scores.leaves(pid, Cause::Terminated);
                 if let Some(pidfd) = self.pools[index].workers.get(&pid) {
                     // A failure means that it has gone.
                     let _ = signals::send_to(pidfd.as_fd(), Signal::SIGKILL);
                 }
             }
             Action::DismissWorker { pid } => {
+                let cause = match self.pools[index].pool.is_leaving() {
+                    true => Cause::Reload,
+                    false => Cause::Idle,
+                };
+                self.scores.leaves(pid, cause);
                 if let Some(pidfd) = self.pools[index].workers.get(&pid) {
                     let _ = signals::send_to(pidfd.as_fd(), Signal::SIGTERM);
                 }

@@ -228,10 +228,12 @@ impl Supervisor {
         }
     }
 
-    fn plan_pool(&self, name: &str, config: &Config) -> Result<PoolPlan, String> {
+    fn plan_pool(&mut self, name: &str, config: &Config) -> Result<PoolPlan, String> {
         let pool = config
             .pool(name)
             .ok_or_else(|| format!("pool `{name}` is not configured"))?;
+        let scoreboard = self.scores.add(name);
+        scoreboard.map_err(|why| format!("its scoreboard cannot be made: {why}"))?;
         PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads)
             .map_err(|why| why.to_string())
     }
@@ -384,7 +386,7 @@ impl Supervisor {
         let name = self.name(index).to_owned();
         self.pools[index].introduced = true;
         if let Some(peer) = &mut self.front.peer {
-            self.pools[index].tell_opened(peer);
+            self.pools[index].tell_opened(peer, self.scores.page(&name));
         }
         for other in 0..self.pools.len() {
             let pool = &self.pools[other];

@@ -13,6 +13,7 @@ use maitred_os::signals::{Signal, SignalEvents};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{error, info, warn};
 
+use crate::admin::Admin;
 use crate::adopt;
 use crate::life::Life;
 use crate::limits::{FRONT_START, MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
@@ -22,6 +23,7 @@ use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Pool, Reason};
 use crate::reload::Reloads;
+use crate::scores::Scores;
 use crate::slow::{About, Slow};
 use crate::traces::{TRACES_MAX, Traces};
 use crate::upgrade::Upgrade;
@@ -58,6 +60,8 @@ pub struct Supervisor {
     pub(crate) upgrade: Option<Upgrade>,
     pub(crate) obituaries: Obituaries,
     pub(crate) traces: Traces<About>,
+    pub(crate) admin: Admin,
+    pub(crate) scores: Scores,
 }
 
 /// A generation of a pool: what is decided about it, and the processes it has.
@@ -84,6 +88,8 @@ pub(crate) struct RunningPool {
     /// Descriptors of the processes that sit in its seats.
     pub(crate) workers: HashMap<i32, OwnedFd>,
     pub(crate) slow: Slow,
+    /// Its workers as the pool's scoreboard shows them: those in seats, those on their way.
+    pub(crate) shown: (u64, u64),
 }
 
 /// A pool's zygote.
@@ -146,6 +152,7 @@ struct Ready {
     fronts: Vec<bool>,
     zygotes: Vec<bool>,
     voices: Vec<bool>,
+    admin: bool,
 }
 
 impl RunningPool {
@@ -165,6 +172,7 @@ impl RunningPool {
             zygote: None,
             php: None,
             workers: HashMap::new(),
+            shown: (0, 0),
         }
     }
 
@@ -199,7 +207,13 @@ impl RunningPool {
 
 impl Supervisor {
     /// A supervisor that has not started anything yet.
-    pub fn new(plan: Plan, pools: Vec<PoolPlan>, signals: SignalEvents) -> Supervisor {
+    pub fn new(
+        plan: Plan,
+        pools: Vec<PoolPlan>,
+        signals: SignalEvents,
+        admin: Admin,
+        scores: Scores,
+    ) -> Supervisor {
         let count = pools.len();
         let pools = (1..).zip(pools);
         let running = |(generation, plan)| RunningPool::new(generation, 1, plan);
@@ -215,6 +229,8 @@ impl Supervisor {
             upgrade: None,
             obituaries: Obituaries::default(),
             traces: Traces::default(),
+            admin,
+            scores,
             plan,
         }
     }
@@ -226,6 +242,7 @@ impl Supervisor {
         (front, old_fronts): (Front, Vec<OldFront>),
         pools: Vec<RunningPool>,
         signals: SignalEvents,
+        (admin, scores): (Admin, Scores),
     ) -> Supervisor {
         let (elapsed, last_generation) = state;
         let now = Instant::now();
@@ -236,7 +253,7 @@ impl Supervisor {
             old_fronts,
             last_generation,
             pools,
-            ..Supervisor::new(plan, Vec::new(), signals)
+            ..Supervisor::new(plan, Vec::new(), signals, admin, scores)
         }
     }
 
@@ -258,6 +275,9 @@ impl Supervisor {
             }
             self.end_zygotes();
             self.keep_time();
+            if ready.admin || self.admin.deadline().is_some_and(|due| due <= self.now()) {
+                self.serve_admin();
+            }
         }
         for index in 0..self.pools.len() {
             let words = self.pools[index]
@@ -315,6 +335,7 @@ impl Supervisor {
         for voice in voices.iter().flatten() {
             fds.push(PollFd::from_borrowed_fd(*voice, PollFlags::IN));
         }
+        fds.extend(self.admin.interests());
         let timeout = self
             .deadline()
             .map(|deadline| deadline.saturating_sub(self.now()));
@@ -342,6 +363,7 @@ impl Supervisor {
                 .iter()
                 .map(|voice| voice.is_some() && next())
                 .collect(),
+            admin: spoke.any(|spoke| spoke),
         }
     }
 
@@ -383,6 +405,7 @@ impl Supervisor {
             .chain(pools)
             .chain(deaf)
             .chain(warming)
+            .chain(self.admin.deadline())
             .min()
     }
 
@@ -479,6 +502,7 @@ impl Supervisor {
                 } => {
                     let (pool, why) = (self.name(index), one_line(&why));
                     warn!("pool {pool} seat {seat}: no worker could be made: {why}");
+                    self.scores.fork_failed(self.name(index));
                     self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
                 }
                 FromZygote::ScriptsListed { count } => self.scripts_listed(index, count),
@@ -527,6 +551,9 @@ impl Supervisor {
             }
             if running.pool.knows(pid) {
                 running.workers.remove(&pid);
+                let stopping = !self.phase.wants_workers();
+                let pool = &self.pools[index].plan.settings.pool;
+                self.scores.ended(pool, pid, how, stopping);
                 return self.pool_event(index, pool::Event::Ended { pid, how });
             }
         }

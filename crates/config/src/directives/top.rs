@@ -76,6 +76,24 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         },
     },
     Directive {
+        name: "admin_socket",
+        default: Preset::Words(
+            "/run/maitred/admin.sock for root; otherwise maitred/admin.sock in $XDG_RUNTIME_DIR, \
+             or maitred-UID/admin.sock in the folder for temporary files",
+        ),
+        unit: "",
+        takes: "a path",
+        needs: Needs::Restart,
+        doc: "The Unix socket over which `maitred status`, `top`, `stop` and `drain` reach the \
+              server; for its user and root only. One that is set must be free. If another server \
+              has the default, `admin-PID.sock` beside it is used.",
+        example: "\"/run/maitred/admin.sock\"",
+        read: |config, value| {
+            config.admin_socket = Some(value.path()?);
+            Ok(())
+        },
+    },
+    Directive {
         name: "front_user",
         default: Preset::Value("\"www-data\""),
         unit: "",

@@ -12,7 +12,7 @@ mod turnover;
 mod wear;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::supervisor::Supervisor;
+use crate::tally::Tally;
 use exchange::{Exchange, Loan};
 use generation::Generation;
 use group::Inner;
@@ -65,6 +66,8 @@ pub struct Pool {
     supervisor: Arc<Supervisor>,
     /// Somebody has to look whether it can shrink.
     stirred: Arc<Notify>,
+    /// Where its requests are counted, since its first generation came.
+    tally: OnceLock<Arc<Tally>>,
 }
 
 impl Pool {
@@ -83,12 +86,18 @@ impl Pool {
             average_micros: AtomicU32::new(u32::MAX),
             supervisor,
             stirred: Arc::default(),
+            tally: OnceLock::new(),
         }
     }
 
     /// The settings of the generation that gets its requests.
     pub fn settings(&self) -> Guard<Arc<Settings>> {
         self.settings.load()
+    }
+
+    /// Where its requests are counted; nothing before its first generation.
+    pub fn tally(&self) -> Option<&Arc<Tally>> {
+        self.tally.get()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -138,6 +147,7 @@ impl Pool {
                 self.show_figures(&mut inner);
                 if inner.queue.open_seats() >= inner.queue.max_open() {
                     inner.count_limit_reached();
+                    self.tally.get().inspect(|tally| tally.limit_reached());
                 }
                 return Ok(exchange);
             }
@@ -176,6 +186,9 @@ impl Pool {
 
     fn show_figures(&self, inner: &mut Inner) {
         inner.show_figures();
+        if let Some(tally) = self.tally.get() {
+            tally.show(inner.queue.waiting(), inner.queue.busy());
+        }
         self.report_worn(inner);
         self.ask_for_workers(inner, 0);
     }
