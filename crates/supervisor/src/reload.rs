@@ -178,6 +178,10 @@ impl Supervisor {
         if moved {
             stays.push("the chroot of a pool");
         }
+        if config.admin_socket != old.admin_socket {
+            config.admin_socket.clone_from(&old.admin_socket);
+            stays.push("admin_socket");
+        }
         if !stays.is_empty() {
             warn!(
                 "{} has changed, which needs a restart; it stays as it was",
