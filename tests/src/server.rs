@@ -342,6 +342,11 @@ impl Server {
         &self.log
     }
 
+    /// Its configuration file.
+    pub fn configuration(&self) -> PathBuf {
+        self.folder.path().join("maitred.toml")
+    }
+
     /// Where its commands reach it.
     pub fn admin_socket(&self) -> PathBuf {
         self.folder.path().join(ADMIN_SOCKET)

@@ -311,6 +311,28 @@ fn what_is_no_request_is_refused_and_harms_nobody() {
 }
 
 #[test]
+fn a_reload_of_a_wrong_configuration_says_what_is_wrong_and_changes_nothing() {
+    let root = site();
+    let server = Server::start(root.path());
+    let file = server.configuration();
+    let right = std::fs::read_to_string(&file).expect("the configuration can be read");
+    std::fs::write(&file, format!("lisen = 1\n{right}")).expect("a file can be written");
+    let output = command(&server, &["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("did you mean `listen`?"), "{said}");
+    std::fs::write(&file, right).expect("a file can be written");
+    let unknown = command(&server, &["reload", "wwww"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(
+        text(&unknown.stderr).contains("wwww"),
+        "{}",
+        text(&unknown.stderr)
+    );
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+}
+
+#[test]
 fn the_socket_is_for_its_owner_only() {
     let root = site();
     let server = Server::start(root.path());

@@ -31,6 +31,12 @@ pub enum Request {
         #[serde(default)]
         pool: Option<String>,
     },
+    /// Read the configuration again, as SIGHUP does. Answered when all of it is done, or refused.
+    Reload {
+        /// Pools to start anew whether they have changed or not.
+        #[serde(default)]
+        pools: Vec<String>,
+    },
     /// As SIGTERM: finish what runs, within its bound, and end; asked again, end at once.
     Stop,
     /// Take no more clients, finish what runs, and end; asked again, the same.
@@ -43,6 +49,11 @@ pub enum Request {
 pub enum Answer {
     /// How it is.
     Status(Box<ServerStatus>),
+    /// A reload is done.
+    Reloaded {
+        /// One sentence: what was done.
+        what: String,
+    },
     /// It ends. The connection is closed when it has ended.
     Ending {
         /// Scripts that run now.
@@ -230,6 +241,8 @@ mod tests {
         let all = Request::Status { pool: None };
         assert_eq!(read(r#"{"do":"status"}"#), all);
         assert_eq!(read(r#"{"do":"status","pool":null}"#), all);
+        let reload = Request::Reload { pools: Vec::new() };
+        assert_eq!(read(r#"{"do":"reload"}"#), reload);
         assert_eq!(read(r#"{"do":"drain"}"#), Request::Drain);
         assert!(serde_json::from_str::<Request>(r#"{"do":"dance"}"#).is_err());
         assert!(serde_json::from_str::<Request>(r#"{"do":"status","pol":"www"}"#).is_err());

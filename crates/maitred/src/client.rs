@@ -70,6 +70,15 @@ impl Client {
         }
     }
 
+    /// Asks for something that takes as long as it takes.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn ask_patiently(&mut self, request: &Request) -> Result<Answer, String> {
+        let _ = self.stream.get_ref().set_read_timeout(None);
+        self.ask(request)
+    }
+
     /// Waits until the server has gone.
     pub fn wait_for_the_end(mut self) {
         let _ = self.stream.get_ref().set_read_timeout(None);

@@ -53,6 +53,13 @@ pub enum Command {
         maitred status --json | jq .pools[0].queue\n\n\
         Exit codes: 0 success, 1 no server answers, 2 wrong usage.")]
     Status(Status),
+    /// Have a running server read its configuration again, and wait until that is done
+    #[command(after_help = "Examples:\n  \
+        maitred reload                         what has changed in the configuration\n  \
+        maitred reload www                     that, and PHP of pool www anew\n\n\
+        No request is lost. A mistake in the configuration, or a pool whose PHP does not start, \
+        leaves what was there; exit code 1 then.")]
+    Reload(Reload),
     /// Stop a running server, as SIGTERM does, and wait until it has ended
     #[command(after_help = "Example:\n  maitred stop\n\n\
         Running requests finish, for at most a minute; a second `maitred stop` ends them at once.")]
@@ -104,6 +111,17 @@ pub struct Reach {
     /// The server's admin socket [default: as `admin_socket`]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
+}
+
+/// Arguments of `maitred reload`.
+#[derive(Debug, Args)]
+pub struct Reload {
+    /// Pools to start anew whether they have changed or not
+    #[arg(value_name = "POOL")]
+    pub pools: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
 }
 
 /// Arguments of `maitred status`.

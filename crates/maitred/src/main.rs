@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::serve(serve, &arguments, &log_level),
         Command::Check(check) => check::check(&check),
         Command::Status(asked) => status::status(&asked),
+        Command::Reload(asked) => status::reload(&asked),
         Command::Stop(reach) => status::end(&reach, &Request::Stop),
         Command::Drain(reach) => status::end(&reach, &Request::Drain),
         Command::Front => front::front(),

@@ -1,4 +1,4 @@
-//! `maitred status`, `stop` and `drain`: asking a running server.
+//! `maitred status`, `reload`, `stop` and `drain`: asking a running server.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,8 +6,11 @@ use std::process::ExitCode;
 use maitred_control::admin::{Answer, Request, ServerStatus};
 
 use crate::client::Client;
-use crate::command::{Reach, Status};
+use crate::command::{Reach, Reload, Status};
 use crate::{EXIT_SUCCESS, fail, refuse, view};
+
+/// What is said of a server that is of another mind than its commands.
+const UNASKED: &str = "the server answers what was not asked; is it of another version?";
 
 /// Shows how the server is.
 pub fn status(status: &Status) -> ExitCode {
@@ -24,7 +27,7 @@ pub fn status(status: &Status) -> ExitCode {
             ExitCode::from(EXIT_SUCCESS)
         }
         Ok(Answer::Refused { why }) => refuse(&why),
-        Ok(Answer::Ending { .. }) => fail(&"the server answers what was not asked"),
+        Ok(_) => fail(&UNASKED),
         Err(why) => fail(&why),
     }
 }
@@ -36,6 +39,21 @@ fn text(server: &ServerStatus, in_full: bool) -> String {
     }
     lines.extend(view::running(server, view::MAX_RUNNING_LINES));
     lines.join("\n")
+}
+
+/// Has the server read its configuration again, and says what was done.
+pub fn reload(asked: &Reload) -> ExitCode {
+    let pools = asked.pools.clone();
+    let answer = Client::connect(asked.reach.admin_socket.as_deref())
+        .and_then(|mut client| client.ask_patiently(&Request::Reload { pools }));
+    match answer {
+        Ok(Answer::Reloaded { what }) => {
+            say(&what);
+            ExitCode::from(EXIT_SUCCESS)
+        }
+        Ok(Answer::Refused { why }) | Err(why) => fail(&why),
+        Ok(_) => fail(&UNASKED),
+    }
 }
 
 /// Has the server end, as `request` says, and waits for it.
@@ -50,7 +68,7 @@ pub fn end(reach: &Reach, request: &Request) -> ExitCode {
             client.wait_for_the_end();
         }
         Ok((Answer::Refused { why }, _)) => return refuse(&why),
-        Ok((Answer::Status(_), _)) => return fail(&"the server answers what was not asked"),
+        Ok(_) => return fail(&UNASKED),
         Err(why) => return fail(&why),
     }
     say("stopped");

@@ -66,7 +66,6 @@ struct Reload {
 
 impl Reloads {
     /// What became of a reload; nothing: it is going on, or long forgotten.
-    #[allow(dead_code, reason = "asked over the admin socket")]
     pub fn outcome(&self, ticket: Ticket) -> Option<&Outcome> {
         let mut outcomes = self.outcomes.iter();
         Some(&outcomes.find(|(known, _)| *known == ticket)?.1)

@@ -275,9 +275,7 @@ impl Supervisor {
             }
             self.end_zygotes();
             self.keep_time();
-            if ready.admin || self.admin.deadline().is_some_and(|due| due <= self.now()) {
-                self.serve_admin();
-            }
+            self.serve_admin(ready.admin);
         }
         for index in 0..self.pools.len() {
             let words = self.pools[index]

@@ -8,6 +8,7 @@ use maitred_control::admin::{Answer, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::limits::Moment;
+use crate::reload::Ticket;
 
 /// How long a command may say nothing, or read nothing of its answer, before it is sent away.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,6 +26,8 @@ pub struct Guest {
     /// When it is sent away; nothing: it waits for the server's end.
     deadline: Option<Moment>,
     waits_for_the_end: bool,
+    /// The reload whose outcome it waits for.
+    awaited_reload: Option<Ticket>,
     /// It says nothing more.
     silent: bool,
     gone: bool,
@@ -41,6 +44,7 @@ impl Guest {
             sent: 0,
             deadline: Some(now + PATIENCE),
             waits_for_the_end: false,
+            awaited_reload: None,
             silent: false,
             gone: false,
         }
@@ -62,7 +66,7 @@ impl Guest {
 
     /// When something is due without a word of it: at once, if it has asked already.
     pub fn deadline(&self) -> Option<Moment> {
-        if self.has_line() && !self.has_unsent() {
+        if self.has_line() && !self.has_unsent() && self.awaited_reload.is_none() {
             return Some(Moment::ZERO);
         }
         self.deadline
@@ -84,7 +88,7 @@ impl Guest {
             return;
         }
         match self.stream.read(&mut buffer[..room]) {
-            Ok(0) if self.waits_for_the_end => self.gone = true,
+            Ok(0) if self.waits_for_the_end || self.awaited_reload.is_some() => self.gone = true,
             Ok(0) => self.silent = true,
             Ok(count) => {
                 self.input.extend_from_slice(&buffer[..count]);
@@ -100,10 +104,10 @@ impl Guest {
         }
     }
 
-    /// The next request, once the answer to the one before is on its way.
+    /// The next request, once the one before has been answered and that is on its way.
     pub fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.input.iter().position(|byte| *byte == b'\n')?;
-        if self.has_unsent() {
+        if self.has_unsent() || self.awaited_reload.is_some() {
             return None;
         }
         let rest = self.input.split_off(end + 1);
@@ -119,6 +123,7 @@ impl Guest {
         }
         line.push(b'\n');
         self.output = line;
+        self.awaited_reload = None;
         self.sent = 0;
         self.patience(now);
         self.flush(now);
@@ -127,6 +132,17 @@ impl Guest {
     /// It stays until the server has ended: that is what it asked for.
     pub fn wait_for_the_end(&mut self) {
         self.waits_for_the_end = true;
+    }
+
+    /// It gets its answer when reload `ticket` is done, however long that takes.
+    pub fn wait_for_reload(&mut self, ticket: Ticket) {
+        self.awaited_reload = Some(ticket);
+        self.deadline = None;
+    }
+
+    /// The reload whose outcome it waits for.
+    pub fn awaited_reload(&self) -> Option<Ticket> {
+        self.awaited_reload
     }
 
     fn patience(&mut self, now: Moment) {

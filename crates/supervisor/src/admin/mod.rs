@@ -80,6 +80,12 @@ impl Admin {
         door.map(Door::interest).into_iter().chain(guests)
     }
 
+    /// Whether a command waits for a reload to be done.
+    fn awaits_reload(&self) -> bool {
+        let mut guests = self.guests.iter();
+        guests.any(|guest| guest.awaited_reload().is_some())
+    }
+
     /// When something is due without anybody saying anything.
     pub fn deadline(&self) -> Option<Moment> {
         self.guests.iter().filter_map(Guest::deadline).min()
@@ -88,8 +94,13 @@ impl Admin {
 
 impl Supervisor {
     /// Lets commands in, answers them, and sends those away that say nothing for too long.
-    pub(crate) fn serve_admin(&mut self) {
+    /// Nothing of that without a reason: `spoke` is one, that something is due another.
+    pub(crate) fn serve_admin(&mut self, spoke: bool) {
         let now = self.now();
+        let due = self.admin.deadline().is_some_and(|due| due <= now);
+        if !spoke && !due && !self.admin.awaits_reload() {
+            return;
+        }
         let free = MAX_GUESTS.saturating_sub(self.admin.guests.len());
         if let Some(door) = &self.admin.door {
             let new: Vec<Guest> = door.guests(now).take(free).collect();
@@ -98,6 +109,7 @@ impl Supervisor {
         let mut guests = std::mem::take(&mut self.admin.guests);
         for guest in &mut guests {
             guest.read(now);
+            self.tell_reloaded(guest);
             for _ in 0..REQUESTS_PER_TURN {
                 let Some(line) = guest.next_line() else { break };
                 self.obey(guest, &line);
@@ -111,6 +123,13 @@ impl Supervisor {
         let now = self.now();
         let answer = match serde_json::from_slice(line) {
             Ok(Request::Status { pool }) => self.tell_status(pool.as_deref()),
+            Ok(Request::Reload { pools }) => match self.reload(&pools) {
+                Ok(ticket) => {
+                    info!("reload, asked for by process {}", guest.pid());
+                    return guest.wait_for_reload(ticket);
+                }
+                Err(why) => Answer::Refused { why },
+            },
             Ok(Request::Stop) => {
                 info!("stop, asked for by process {}", guest.pid());
                 guest.wait_for_the_end();
@@ -132,6 +151,18 @@ impl Supervisor {
             },
         };
         guest.answer(&answer, now);
+    }
+
+    /// Tells a command what became of the reload it asked for.
+    fn tell_reloaded(&self, guest: &mut Guest) {
+        let ticket = guest.awaited_reload();
+        let outcome = ticket.and_then(|ticket| self.reloads.outcome(ticket));
+        let answer = match outcome.cloned() {
+            Some(Ok(what)) => Answer::Reloaded { what },
+            Some(Err(why)) => Answer::Refused { why },
+            None => return,
+        };
+        guest.answer(&answer, self.now());
     }
 
     fn scripts_running(&self) -> u64 {
