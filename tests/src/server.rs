@@ -318,7 +318,7 @@ impl Server {
     /// Writes another configuration, which holds from the next reload on. It listens where this
     /// server listens.
     pub fn configure(&self, setup: &Setup) {
-        let text = setup.toml(self.address, &self.spool);
+        let text = setup.toml(self.address, &self.admin_socket(), &self.spool);
         self.configure_as(&text);
     }
 

@@ -1,6 +1,7 @@
 //! The server seen from outside: its admin socket, and the commands that use it.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,7 +12,7 @@ use maitred_tests::guard::Guarded;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
-use maitred_tests::{Target, maitred_program, wait};
+use maitred_tests::{Target, maitred_program, ports, wait};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -330,6 +331,119 @@ fn a_reload_of_a_wrong_configuration_says_what_is_wrong_and_changes_nothing() {
         text(&unknown.stderr)
     );
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+}
+
+#[test]
+fn a_reload_is_told_when_it_is_done_and_counters_go_on() {
+    let root = site();
+    let server = Server::start(root.path());
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    wait::until_true("it to be counted", || pool(&server)["requests"] == 1);
+    let output = command(&server, &["reload", "www"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("reloaded: pool www anew"), "{said}");
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    wait::until_true("the workers to have moved over", || {
+        let www = pool(&server);
+        let workers = &www["workers"];
+        www["requests"] == 2 && workers["ended"]["reload"] == 2 && workers["idle"] == 2
+    });
+    let workers = pool(&server)["workers"].clone();
+    assert_eq!(workers["spawned"], 4, "{workers}");
+    assert_eq!(workers["starting"], 0, "{workers}");
+}
+
+/// A server with an admin door, and its address.
+fn with_door(setup: Setup) -> (Server, SocketAddr) {
+    let door = ports::free_address();
+    let server = setup.top(&format!("admin = \"{door}\"")).start();
+    (server, door)
+}
+
+#[test]
+fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy() {
+    let root = site();
+    let (server, door) = with_door(Setup::new(root.path()).workers(1));
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let _busy = occupy(&server);
+    wait::until_true("the request to be counted", || {
+        pool(&server)["requests"] == 1
+    });
+    let metrics = http::get(door, "/metrics");
+    assert_eq!(metrics.status, 200);
+    assert_eq!(
+        metrics.header("Content-Type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let metrics = metrics.text();
+    for line in [
+        "maitred_pool_workers{pool=\"www\",state=\"busy\"} 1",
+        "maitred_pool_workers{pool=\"www\",state=\"idle\"} 0",
+        "maitred_pool_requests_total{pool=\"www\",outcome=\"answered\"} 1",
+        "maitred_pool_queue_wait_seconds_count{pool=\"www\"} 1",
+        "maitred_pool_script_seconds_bucket{pool=\"www\",le=\"+Inf\"} 1",
+    ] {
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line} in\n{metrics}"
+        );
+    }
+    let private = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("maitred_pool_private_memory_bytes{pool=\"www\"} "));
+    assert!(private.is_some_and(|bytes| bytes.parse::<u64>().is_ok_and(|bytes| bytes > 0)));
+    let open =
+        Request::get("/metrics").header("Accept", "application/openmetrics-text; version=1.0.0");
+    let open = http::ask(door, &open).text();
+    assert!(open.contains("# TYPE maitred_pool_requests counter\n") && open.ends_with("# EOF\n"));
+    let full = http::get(door, "/status/www?json&full").json();
+    assert_eq!(
+        full["processes"][0]["request uri"], "/wait.php?for=go",
+        "{full}"
+    );
+    assert_eq!(http::get(door, "/ping/www").text(), "pong");
+    assert!(http::get(door, "/").text().contains("/status/www?html"));
+    for path in [
+        "/hello.php",
+        "/status/wwww",
+        "/status/",
+        "/ping",
+        "/../metrics",
+        "//metrics",
+    ] {
+        assert_ne!(http::get(door, path).status, 200, "{path}");
+    }
+    assert_ne!(
+        http::get(server.address(), "/metrics").text(),
+        metrics,
+        "only on the door"
+    );
+    let_go(&root);
+}
+
+/// What `promtool check metrics` says, if it is installed.
+#[test]
+fn promtool_finds_nothing_wrong_with_the_metrics() {
+    let promtool = std::env::var("PROMTOOL").unwrap_or_else(|_| "promtool".into());
+    if Command::new(&promtool).arg("--version").output().is_err() {
+        eprintln!("skipped: promtool is not installed");
+        return;
+    }
+    let root = site();
+    let (server, door) = with_door(Setup::new(root.path()));
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let metrics = http::get(door, "/metrics").body;
+    let mut check = Command::new(promtool);
+    check.args(["check", "metrics"]).stdin(Stdio::piped());
+    check.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut check = check.spawn().expect("promtool can be started");
+    let mut input = check.stdin.take().expect("a pipe");
+    input.write_all(&metrics).expect("promtool reads");
+    drop(input);
+    let said = check.wait_with_output().expect("promtool ends");
+    let all = format!("{}{}", text(&said.stdout), text(&said.stderr));
+    assert!(said.status.success() && all.trim().is_empty(), "{all}");
 }
 
 #[test]

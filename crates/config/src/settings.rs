@@ -44,6 +44,8 @@ pub struct Config {
     pub access_log_format: AccessLogFormat,
     /// Where everything else is logged.
     pub error_log: LogTarget,
+    /// Where metrics and status are answered over HTTP, if they are; not in `listen`.
+    pub admin: Option<SocketAddr>,
     /// Where the commands reach the server: an absolute path, if one is set.
     pub admin_socket: Option<PathBuf>,
     /// The user of the front, if the supervisor is root.
@@ -231,6 +233,7 @@ impl Default for Config {
             access_log: None,
             access_log_format: AccessLogFormat::Combined,
             error_log: LogTarget::Stderr,
+            admin: None,
             admin_socket: None,
             front_user: DEFAULT_FRONT_USER.to_owned(),
             front_threads: 0,
@@ -294,6 +297,12 @@ impl Config {
             pool.max_children = Some(workers);
         }
         Ok(self)
+    }
+
+    /// All addresses that are listened on: those of the sites, and the admin door's.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let sites = self.listen.iter().copied();
+        sites.chain(self.admin).collect()
     }
 
     /// The pool with this name.

@@ -47,6 +47,9 @@ pub enum ToFront {
         thread: u32,
         /// Its address, for messages.
         address: String,
+        /// It is the admin door: metrics and status are answered there, and no site.
+        #[serde(default)]
+        admin: bool,
     },
     /// No more clients are accepted at an address that no listener of the configuration has any
     /// more.
@@ -192,6 +195,9 @@ pub enum FromFront {
         /// The number of that order.
         mark: u64,
     },
+    /// Somebody asks for metrics: the pools' memory is to be measured and shown on their
+    /// scoreboards.
+    MemoryAsked,
     /// Nothing is in hand any more.
     Drained,
 }

@@ -5,6 +5,7 @@
 
 mod accept;
 mod access;
+mod admin;
 mod body;
 mod clock;
 mod connection;

@@ -38,11 +38,12 @@ const SPAWNED: usize = SEATED + 2;
 const FORK_FAILED: usize = SEATED + 3;
 const PRIVATE_BYTES: usize = SEATED + 4;
 const SHARED_BYTES: usize = SEATED + 5;
+const MEASURED_AT: usize = SEATED + 6;
 const ENDED: usize = 3 * LINE;
 const SIGNALS: usize = ENDED + 2 * LINE;
 const HEAD_WORDS: usize = 16 * LINE;
 const FRONTS: usize = 14 * LINE;
-const _: () = assert!(LIMIT_REACHED < SEATED && SHARED_BYTES < ENDED);
+const _: () = assert!(LIMIT_REACHED < SEATED && MEASURED_AT < ENDED);
 const _: () = assert!(Cause::ALL.len() <= 2 * LINE && SIGNALS + MAX_SIGNAL < FRONTS);
 const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= HEAD_WORDS);
 
@@ -172,6 +173,11 @@ impl Page {
     /// The part that front thread number `thread` writes; of a number that is too high, the last.
     pub fn thread(&self, thread: u32) -> ThreadBoard<'_> {
         ThreadBoard(self.block((thread as usize).min(self.threads - 1)))
+    }
+
+    /// When the pool's memory was measured last, by the clock of [`now`].
+    pub fn measured_at(&self) -> Duration {
+        Duration::from_millis(self.word(MEASURED_AT).load(Relaxed))
     }
 
     /// A request found all workers busy and no further one allowed.
@@ -385,6 +391,8 @@ impl WorkerBoard<'_> {
     pub fn measured(self, private_bytes: u64, shared_bytes: u64) {
         self.0.word(PRIVATE_BYTES).store(private_bytes, Relaxed);
         self.0.word(SHARED_BYTES).store(shared_bytes, Relaxed);
+        let at = u64::try_from(now().as_millis()).unwrap_or(u64::MAX);
+        self.0.word(MEASURED_AT).store(at, Relaxed);
     }
 }
 

@@ -296,11 +296,22 @@ impl Supervisor {
         for version in versions {
             facts.push_str(&format!(", PHP {version}"));
         }
+        let admin = self.plan.config.admin;
         for listener in &self.plan.listeners {
             let (roots, address) = (roots.join(", "), listener.address);
             self.plan
                 .terminal
-                .tell(&format!("serving {roots} on http://{address} ({facts})"));
+                .tell(&match admin == Some(listener.asked) {
+                    true => format!("metrics and status on http://{address}"),
+                    false => format!("serving {roots} on http://{address} ({facts})"),
+                });
+        }
+        let open = admin.filter(|admin| !admin.ip().to_canonical().is_loopback());
+        if let Some(open) = open {
+            warn!(
+                "admin = \"{open}\" can be reached from other machines; whoever reaches it can read \
+                 which pools and URLs there are"
+            );
         }
     }
 

@@ -88,7 +88,7 @@ impl Supervisor {
     /// Tells a new front all there is to know: where to listen, the pools, who sits where.
     fn introduce(&self, peer: &mut Peer<ToFront>) {
         for listener in &self.plan.listeners {
-            listener.tell(peer);
+            listener.tell(peer, self.plan.config.admin);
         }
         let ours = |pool: &&RunningPool| pool.introduced && pool.line == self.front.line;
         for running in self.pools.iter().filter(ours) {
@@ -198,6 +198,7 @@ impl Supervisor {
             }
             FromFront::Settled { mark } if line == self.front.line => self.settled(mark),
             FromFront::Settled { .. } => {}
+            FromFront::MemoryAsked => self.measure(),
             FromFront::Drained => {
                 if line == self.front.line {
                     self.front.drained = true;

@@ -125,7 +125,7 @@ impl Supervisor {
         );
         let changes = changes::compare(&self.compared(&config), &configured, &asked)?;
         let known: Vec<_> = self.plan.listeners.iter().map(|one| one.asked).collect();
-        let opened = listen::open_others(&config.listen, &known, self.plan.threads)
+        let opened = listen::open_others(&config.addresses(), &known, self.plan.threads)
             .map_err(|why| why.to_string())?;
         self.supersede();
         let now = self.now();
@@ -347,10 +347,10 @@ impl Supervisor {
 
     /// Listens where it was not listened before, and no more where it is not to be.
     fn move_listeners(&mut self, opened: Vec<Listener>) {
-        let wanted = self.plan.config.listen.clone();
+        let (wanted, admin) = (self.plan.config.addresses(), self.plan.config.admin);
         if let Some(peer) = &mut self.front.peer {
             for listener in &opened {
-                listener.tell(peer);
+                listener.tell(peer, admin);
             }
         }
         self.plan.listeners.extend(opened);
