@@ -103,6 +103,11 @@ fn status_tells_what_every_worker_is_busy_with_and_who_waits() {
         table.lines().all(|line| line.chars().count() <= 100),
         "{table}"
     );
+    let picture = text(&command(&server, &["top", "--once"]).stdout);
+    assert!(
+        picture.contains("GET /wait.php") && picture.contains(" requests/s"),
+        "{picture}"
+    );
     let details = text(&command(&server, &["status", "www"]).stdout);
     assert!(details.contains("1 busy, 0 idle"), "{details}");
     let_go(&root);

@@ -53,6 +53,12 @@ pub enum Command {
         maitred status --json | jq .pools[0].queue\n\n\
         Exit codes: 0 success, 1 no server answers, 2 wrong usage.")]
     Status(Status),
+    /// Watch a running server: what `maitred status` shows, every second
+    #[command(after_help = "Examples:\n  \
+        maitred top\n  \
+        maitred top --once                     one picture, for a pipe\n\n\
+        Keys: q quits, p pauses.")]
+    Top(Top),
     /// Have a running server read its configuration again, and wait until that is done
     #[command(after_help = "Examples:\n  \
         maitred reload                         what has changed in the configuration\n  \
@@ -111,6 +117,17 @@ pub struct Reach {
     /// The server's admin socket [default: as `admin_socket`]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
+}
+
+/// Arguments of `maitred top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Print one picture and end
+    #[arg(long)]
+    pub once: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
 }
 
 /// Arguments of `maitred reload`.

@@ -7,6 +7,7 @@ mod front;
 mod log;
 mod serve;
 mod status;
+mod top;
 mod view;
 
 use std::ffi::OsString;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::serve(serve, &arguments, &log_level),
         Command::Check(check) => check::check(&check),
         Command::Status(asked) => status::status(&asked),
+        Command::Top(asked) => top::top(&asked),
         Command::Reload(asked) => status::reload(&asked),
         Command::Stop(reach) => status::end(&reach, &Request::Stop),
         Command::Drain(reach) => status::end(&reach, &Request::Drain),
