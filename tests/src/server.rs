@@ -21,6 +21,9 @@ use crate::{Target, maitred_program, ports};
 /// How long the processes of a stopped server may take to disappear after their supervisor.
 const REMAINS_DEADLINE: Duration = Duration::from_secs(5);
 
+/// Name of the admin socket in a server's folder.
+const ADMIN_SOCKET: &str = "admin.sock";
+
 /// The user that serves when tests run as root.
 pub const WEB_USER: &str = "www-data";
 
@@ -187,10 +190,11 @@ impl Setup {
         self
     }
 
-    fn toml(&self, address: SocketAddr, spool: &Path) -> String {
+    fn toml(&self, address: SocketAddr, admin: &Path, spool: &Path) -> String {
         let listen = format!("listen = [\"{address}\"]");
         let listen = self.listen.as_ref().unwrap_or(&listen);
         let mut text = format!("{listen}\nspool_dir = {spool:?}\n");
+        let _ = writeln!(text, "admin_socket = {admin:?}");
         for line in &self.top {
             let _ = writeln!(text, "{line}");
         }
@@ -230,7 +234,9 @@ impl Setup {
         fs::create_dir_all(&spool).expect("a spool folder can be made");
         give_to_web_user(&spool);
         let file = folder.path().join("maitred.toml");
-        fs::write(&file, self.toml(address, &spool)).expect("a configuration can be written");
+        let admin = folder.path().join(ADMIN_SOCKET);
+        fs::write(&file, self.toml(address, &admin, &spool))
+            .expect("a configuration can be written");
         let mut words = self.under.iter().map(Into::into).collect::<Vec<OsString>>();
         let program = self.program.clone().unwrap_or_else(maitred_program);
         words.push(program.into());
@@ -272,6 +278,8 @@ impl Server {
             .arg(root)
             .arg("--listen")
             .arg(address.to_string())
+            .arg("--admin-socket")
+            .arg(folder.path().join(ADMIN_SOCKET))
             .args(flags);
         Self::spawn(command, address, spool, folder)
     }
@@ -310,7 +318,7 @@ impl Server {
     /// Writes another configuration, which holds from the next reload on. It listens where this
     /// server listens.
     pub fn configure(&self, setup: &Setup) {
-        let text = setup.toml(self.address, &self.spool);
+        let text = setup.toml(self.address, &self.admin_socket(), &self.spool);
         self.configure_as(&text);
     }
 
@@ -332,6 +340,16 @@ impl Server {
     /// What it writes on stderr.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// Its configuration file.
+    pub fn configuration(&self) -> PathBuf {
+        self.folder.path().join("maitred.toml")
+    }
+
+    /// Where its commands reach it.
+    pub fn admin_socket(&self) -> PathBuf {
+        self.folder.path().join(ADMIN_SOCKET)
     }
 
     /// Where it spools bodies too large for memory.

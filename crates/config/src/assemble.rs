@@ -40,6 +40,13 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
         base,
         &mut config,
     );
+    if let (Some(admin), Some(value)) = (config.admin, table.get("admin"))
+        && admin.port() != 0
+        && config.listen.contains(&admin)
+    {
+        let sentence = "`admin` is an address of `listen` too; choose another port";
+        faults.push(Fault::new(value.span(), sentence.to_owned()));
+    }
     if let Some(value) = table.get("pools") {
         config.pools = read_pools(value, base, &mut faults);
     }

@@ -46,6 +46,10 @@ pub struct Config {
     pub access_log_format: AccessLogFormat,
     /// Where everything else is logged.
     pub error_log: LogTarget,
+    /// Where metrics and status are answered over HTTP, if they are; not in `listen`.
+    pub admin: Option<SocketAddr>,
+    /// Where the commands reach the server: an absolute path, if one is set.
+    pub admin_socket: Option<PathBuf>,
     /// The user of the front, if the supervisor is root.
     pub front_user: String,
     /// Threads of the front; 0 is one for every two cores.
@@ -233,6 +237,8 @@ impl Default for Config {
             access_log: None,
             access_log_format: AccessLogFormat::Combined,
             error_log: LogTarget::Stderr,
+            admin: None,
+            admin_socket: None,
             front_user: DEFAULT_FRONT_USER.to_owned(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),
@@ -296,6 +302,12 @@ impl Config {
             pool.max_children = Some(workers);
         }
         Ok(self)
+    }
+
+    /// All addresses that are listened on: those of the sites, and the admin door's.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let sites = self.listen.iter().copied();
+        sites.chain(self.admin).collect()
     }
 
     /// The pool with this name.

@@ -4,6 +4,7 @@
 //! The supervisor talks with the front ([`ToFront`], [`FromFront`]) and with each zygote
 //! ([`ToZygote`], [`FromZygote`]). Workers say nothing here: they and the front share a seat link.
 
+pub mod admin;
 pub mod episode;
 pub mod exit;
 pub mod scripts;
@@ -47,6 +48,9 @@ pub enum ToFront {
         thread: u32,
         /// Its address, for messages.
         address: String,
+        /// It is the admin door: metrics and status are answered there, and no site.
+        #[serde(default)]
+        admin: bool,
     },
     /// No more clients are accepted at an address that no listener of the configuration has any
     /// more.
@@ -55,7 +59,8 @@ pub enum ToFront {
         address: String,
     },
     /// A generation of a pool. Descriptors: a file with the pool's settings as JSON, its seat link's
-    /// memory, then one event per front thread. No request goes to it before [`ToFront::Replace`].
+    /// memory, one event per front thread, and the pool's scoreboard. No request goes to it before
+    /// [`ToFront::Replace`].
     OpenPool {
         /// Its number.
         generation: Generation,
@@ -195,6 +200,9 @@ pub enum FromFront {
         /// The number of that order.
         mark: u64,
     },
+    /// Somebody asks for metrics: the pools' memory is to be measured and shown on their
+    /// scoreboards.
+    MemoryAsked,
     /// Nothing is in hand any more.
     Drained,
 }

@@ -25,7 +25,12 @@ const HAND_OVER_IDLE: Duration = Duration::from_secs(5);
 
 /// Accepts clients until the front takes no more, or `ended` says that this socket is not needed
 /// any more. Clients that the kernel has let in by then are served.
-pub async fn accept(listener: OwnedFd, thread: Arc<Thread>, mut ended: oneshot::Receiver<()>) {
+pub async fn accept(
+    listener: OwnedFd,
+    admin: bool,
+    thread: Arc<Thread>,
+    mut ended: oneshot::Receiver<()>,
+) {
     let listener = match readable(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("a listening socket cannot be used: {error}"),
@@ -35,11 +40,12 @@ pub async fn accept(listener: OwnedFd, thread: Arc<Thread>, mut ended: oneshot::
     tokio::pin!(full);
     let mut last = false;
     loop {
-        while shared.is_full() {
+        // Who looks after the server gets in also when clients have taken all the room.
+        while shared.is_full() && !admin {
             shared.troubles.full(shared.max_connections);
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-        if accept_some(&listener, &thread).await {
+        if accept_some(&listener, admin, &thread).await {
             tokio::task::yield_now().await;
             continue;
         }
@@ -58,11 +64,11 @@ pub async fn accept(listener: OwnedFd, thread: Arc<Thread>, mut ended: oneshot::
     }
 }
 
-/// Accepts a batch of connections. True when there may be more.
-async fn accept_some(listener: &AsyncFd<OwnedFd>, thread: &Arc<Thread>) -> bool {
+/// Accepts a batch of connections, of the admin door or of clients. True when there may be more.
+async fn accept_some(listener: &AsyncFd<OwnedFd>, admin: bool, thread: &Arc<Thread>) -> bool {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
-        if thread.shared.is_full() {
+        if thread.shared.is_full() && !admin {
             return true;
         }
         match rustix::net::acceptfrom_with(listener, flags) {
@@ -70,7 +76,8 @@ async fn accept_some(listener: &AsyncFd<OwnedFd>, thread: &Arc<Thread>) -> bool 
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 let peer = peer.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
                 thread.count_in();
-                let connection = Connection::new(socket, peer);
+                let mut connection = Connection::new(socket, peer);
+                connection.is_admin = admin;
                 tokio::spawn(Paced::new(converse(connection, thread.clone())));
             }
             Err(Errno::AGAIN) => return false,

@@ -56,6 +56,8 @@ pub struct Connection {
     parser: HeadParser,
     timer: Pin<Box<Sleep>>,
     sent: u64,
+    /// It came through the admin door.
+    pub is_admin: bool,
 }
 
 /// Why no request came.
@@ -83,6 +85,7 @@ impl Connection {
             parser,
             timer,
             sent: 0,
+            is_admin: false,
         }
     }
 

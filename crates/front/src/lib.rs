@@ -5,6 +5,7 @@
 
 mod accept;
 mod access;
+mod admin;
 mod body;
 mod clock;
 mod connection;
@@ -24,6 +25,7 @@ mod spool;
 mod status;
 mod stream;
 mod supervisor;
+mod tally;
 mod troubles;
 mod upstream;
 

@@ -34,6 +34,8 @@ pub enum ThreadOrder {
         address: String,
         /// The socket.
         socket: OwnedFd,
+        /// It is the admin door.
+        admin: bool,
     },
     /// Accept no more clients at an address.
     Unlisten(String),
@@ -100,9 +102,13 @@ impl Follower {
                     task.abort();
                 }
             }
-            ThreadOrder::Listen { address, socket } => {
+            ThreadOrder::Listen {
+                address,
+                socket,
+                admin,
+            } => {
                 let (end, ended) = oneshot::channel();
-                tokio::spawn(accept(socket, self.thread.clone(), ended));
+                tokio::spawn(accept(socket, admin, self.thread.clone(), ended));
                 self.listeners.insert(address, end);
             }
             ThreadOrder::Unlisten(address) => {
@@ -194,10 +200,19 @@ impl Hearer {
                     shared.supervisor.report(&FromFront::Settled { mark });
                 });
             }
-            ToFront::Listen { thread, address } => {
+            ToFront::Listen {
+                thread,
+                address,
+                admin,
+            } => {
                 if let (Some(thread), Some(socket)) = (self.threads.get(thread as usize), fds.pop())
                 {
-                    let _ = thread.send(ThreadOrder::Listen { address, socket }).await;
+                    let order = ThreadOrder::Listen {
+                        address,
+                        socket,
+                        admin,
+                    };
+                    let _ = thread.send(order).await;
                 }
             }
             ToFront::Unlisten { address } => {

@@ -77,6 +77,13 @@ impl Pools {
         self.lock().by_name.retain(|_, pool| is_used(pool));
     }
 
+    /// All pools, by name.
+    pub fn all(&self) -> Vec<Arc<Pool>> {
+        let mut all: Vec<_> = self.lock().by_name.values().cloned().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
     /// Whether nothing waits and nothing runs in any pool.
     pub fn are_quiet(&self) -> bool {
         self.lock().by_name.values().all(|pool| pool.is_quiet())

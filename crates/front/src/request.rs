@@ -8,6 +8,7 @@ use std::time::Instant;
 use maitred_http1::{Answer, AnswerFraming, Framing, Head, Method, write_head};
 
 use crate::access::Answered;
+use crate::admin;
 use crate::body::{self, Body, NoBody};
 use crate::clock::http_date;
 use crate::connection::Connection;
@@ -17,6 +18,7 @@ use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent, retry_after};
 use crate::shared::{Site, Thread};
 use crate::status;
+use crate::tally;
 
 /// Times a request whose worker died before it had said anything is tried again, if doing it
 /// twice is as good as once.
@@ -40,7 +42,12 @@ pub async fn serve(connection: &mut Connection, head: &Head, thread: &Arc<Thread
     let before = connection.sent();
     let after = answer(connection, head, thread, &mut answered).await;
     answered.bytes = (connection.sent() - before).saturating_sub(answered.head_bytes);
-    if let Some(log) = &thread.shared.access_log {
+    if let Some(log) = thread
+        .shared
+        .access_log
+        .as_ref()
+        .filter(|_| !connection.is_admin)
+    {
         log.write(connection.peer.ip(), head, begun, &answered);
     }
     match after {
@@ -60,6 +67,12 @@ async fn answer(
         // It would show a script the headers that cookies and passwords are in (nginx, too).
         return refuse(connection, head, answered, 405, "TRACE is not answered.").await;
     }
+    if connection.is_admin {
+        return match admin::page(&thread.shared, head).await {
+            Some(page) => send_page(connection, head, &page, answered).await,
+            None => refuse(connection, head, answered, 404, "There is no such page.").await,
+        };
+    }
     let sites = thread.sites();
     let Some(site) = sites.site_for(head.host()) else {
         return refuse(
@@ -72,11 +85,7 @@ async fn answer(
         .await;
     };
     if let Some(page) = status::page(&site.backend, head) {
-        let after = discard_body(connection, head);
-        let keep_alive = head.keep_alive && after == After::Keep;
-        let out = page.answer(head, keep_alive, answered);
-        connection.send(&out).await?;
-        return Ok(after);
+        return send_page(connection, head, &page, answered).await;
     }
     match site.resolve(head.path(), head.query()) {
         Route::File(entry) => send_file(connection, head, &entry, answered).await,
@@ -96,6 +105,19 @@ async fn answer(
             refuse(connection, head, answered, refused.status, refused.why).await
         }
     }
+}
+
+async fn send_page(
+    connection: &mut Connection,
+    head: &Head,
+    page: &status::Page,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let after = discard_body(connection, head);
+    let keep_alive = head.keep_alive && after == After::Keep;
+    let out = page.answer(head, keep_alive, answered);
+    connection.send(&out).await?;
+    Ok(after)
 }
 
 struct Conditions<'a>(&'a Head);
@@ -251,6 +273,7 @@ async fn attempt(
             .run(connection, thread.number, request_now, &mut sent)
             .await;
         *answered = sent.answered;
+        tally::count(run, thread.number, &outcome, answered, begun, may_retry);
         let failure = match outcome {
             Ok(()) if sent.reusable => return Ok(After::Keep),
             Ok(()) => return Ok(After::Close),

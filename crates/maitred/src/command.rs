@@ -18,7 +18,8 @@ use maitred_config::{MAX_CHILDREN_PER_POOL, parse_listen};
         maitred serve public/\n  \
         maitred serve public/ --listen 0.0.0.0:8000 --workers 8\n  \
         maitred serve --config /etc/maitred/maitred.toml\n  \
-        maitred check --config maitred.toml\n\n\
+        maitred check --config maitred.toml\n  \
+        maitred status\n\n\
         Exit codes: 0 success, 1 failure while running, 2 wrong usage or configuration."
 )]
 pub struct Maitred {
@@ -45,6 +46,35 @@ pub enum Command {
     /// Check a configuration file and say everything that is wrong with it
     #[command(after_help = "Example:\n  maitred check --config maitred.toml")]
     Check(Check),
+    /// Show how a running server is: workers, queues, times, memory, what runs for longest
+    #[command(after_help = "Examples:\n  \
+        maitred status                         all pools, one line each\n  \
+        maitred status www                     all there is to know of one\n  \
+        maitred status --json | jq .pools[0].queue\n\n\
+        Exit codes: 0 success, 1 no server answers, 2 wrong usage.")]
+    Status(Status),
+    /// Watch a running server: what `maitred status` shows, every second
+    #[command(after_help = "Examples:\n  \
+        maitred top\n  \
+        maitred top --once                     one picture, for a pipe\n\n\
+        Keys: q quits, p pauses.")]
+    Top(Top),
+    /// Have a running server read its configuration again, and wait until that is done
+    #[command(after_help = "Examples:\n  \
+        maitred reload                         what has changed in the configuration\n  \
+        maitred reload www                     that, and PHP of pool www anew\n\n\
+        No request is lost. A mistake in the configuration, or a pool whose PHP does not start, \
+        leaves what was there; exit code 1 then.")]
+    Reload(Reload),
+    /// Stop a running server, as SIGTERM does, and wait until it has ended
+    #[command(after_help = "Example:\n  maitred stop\n\n\
+        Running requests finish, for at most a minute; a second `maitred stop` ends them at once.")]
+    Stop(Reach),
+    /// Let a running server finish what it does and end, and wait for that
+    #[command(after_help = "Example:\n  maitred drain\n\n\
+        No more clients are accepted, and running requests finish, for at most a minute. Unlike \
+        `maitred stop`, saying it twice hurries nothing.")]
+    Drain(Reach),
     /// The process that owns client connections; the server starts it itself
     #[command(hide = true)]
     Front,
@@ -76,6 +106,53 @@ pub struct Serve {
     /// The same, only to say whether it could be taken over
     #[arg(long, value_name = "FD", hide = true)]
     pub try_take_over: Option<RawFd>,
+    /// Where `maitred status` and the other commands reach this server
+    #[arg(long, value_name = "PATH")]
+    pub admin_socket: Option<PathBuf>,
+}
+
+/// How a running server is reached.
+#[derive(Debug, Args)]
+pub struct Reach {
+    /// The server's admin socket [default: as `admin_socket`]
+    #[arg(long, value_name = "PATH")]
+    pub admin_socket: Option<PathBuf>,
+}
+
+/// Arguments of `maitred top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Print one picture and end
+    #[arg(long)]
+    pub once: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Arguments of `maitred reload`.
+#[derive(Debug, Args)]
+pub struct Reload {
+    /// Pools to start anew whether they have changed or not
+    #[arg(value_name = "POOL")]
+    pub pools: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Arguments of `maitred status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// The only pool to show, in full
+    #[arg(value_name = "POOL")]
+    pub pool: Option<String>,
+    /// JSON for programs, on one line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
 }
 
 /// Arguments of `maitred check`.

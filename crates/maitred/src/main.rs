@@ -1,10 +1,14 @@
 //! The command `maitred`: words for people, exit codes, and which role this process plays.
 
 mod check;
+mod client;
 mod command;
 mod front;
 mod log;
 mod serve;
+mod status;
+mod top;
+mod view;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -12,6 +16,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+
+use maitred_control::admin::Request;
 
 use command::{Command, Maitred};
 
@@ -36,6 +42,11 @@ fn main() -> ExitCode {
     match command {
         Command::Serve(serve) => serve::serve(serve, &arguments, &log_level),
         Command::Check(check) => check::check(&check),
+        Command::Status(asked) => status::status(&asked),
+        Command::Top(asked) => top::top(&asked),
+        Command::Reload(asked) => status::reload(&asked),
+        Command::Stop(reach) => status::end(&reach, &Request::Stop),
+        Command::Drain(reach) => status::end(&reach, &Request::Drain),
         Command::Front => front::front(),
     }
 }

@@ -101,6 +101,14 @@ fn source(serve: &Serve, default_config: &Path, here: &Path) -> Option<Source> {
 }
 
 fn configuration(serve: &Serve, source: &Source) -> Result<Config, Mistakes> {
+    let mut config = from_source(serve, source)?;
+    if let Some(path) = &serve.admin_socket {
+        config.admin_socket = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+    }
+    Ok(config)
+}
+
+fn from_source(serve: &Serve, source: &Source) -> Result<Config, Mistakes> {
     let listen = serve.listen.clone();
     match source {
         Source::File(file) => {
@@ -125,6 +133,7 @@ mod tests {
         config: None,
         take_over: None,
         try_take_over: None,
+        admin_socket: None,
     };
 
     fn found(here: &Path) -> Option<Source> {

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -90,6 +91,16 @@ impl SharedMap {
         self.bytes
     }
 
+    /// The mapping as words that everybody may read and write at any time; a rest of less than a
+    /// word is left out.
+    pub fn words(&self) -> &[AtomicU64] {
+        let count = self.bytes / size_of::<AtomicU64>();
+        // SAFETY: a mapping begins at a page's start, so it is aligned; `count` words lie inside
+        // it, and it stays mapped as long as `self` is borrowed. Every bit pattern is a valid
+        // `AtomicU64`, and atomics may be written by others, in this process and in another.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast::<AtomicU64>(), count) }
+    }
+
     /// Whether the mapping has no bytes; it never has none.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -118,6 +129,16 @@ mod tests {
             a.start().add(7).write_volatile(42);
             assert_eq!(b.start().add(7).read_volatile(), 42);
         }
+    }
+
+    #[test]
+    fn words_are_shared_by_all_mappings() {
+        use std::sync::atomic::Ordering::Relaxed;
+        let fd = create_sealed("test", 8 * 512 + 7).unwrap();
+        let (a, b) = (SharedMap::map(&fd).unwrap(), SharedMap::map(&fd).unwrap());
+        assert_eq!(a.words().len(), 512);
+        a.words()[511].store(42, Relaxed);
+        assert_eq!(b.words()[511].load(Relaxed), 42);
     }
 
     #[test]

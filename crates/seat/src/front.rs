@@ -95,6 +95,11 @@ impl FrontEnd {
         self.layout.seats()
     }
 
+    /// Number of the front that has the link.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// Number of front threads the link was made for.
     pub fn threads(&self) -> u32 {
         self.layout.threads()

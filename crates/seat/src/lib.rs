@@ -22,6 +22,8 @@
 #[cfg(not(loom))]
 pub mod board;
 #[cfg(not(loom))]
+mod boards;
+#[cfg(not(loom))]
 mod front;
 #[cfg(not(loom))]
 mod layout;
@@ -36,6 +38,7 @@ mod worker;
 
 #[cfg(not(loom))]
 pub use {
+    boards::Boards,
     front::{Asleep, Began, Broken, FrontEnd, Lent, SlotState},
     layout::{ANSWER_RING_BYTES, MAX_THREADS, REQUEST_RING_BYTES, SLOTS_PER_SEAT, create},
     snapshot::{Process, Snapshot},

@@ -9,6 +9,7 @@ use maitred_control::{Generation, Incarnation, Seat, ToFront, ToZygote};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::Program;
+use maitred_scoreboard::Cause;
 use tracing::{debug, error, warn};
 
 use crate::adopt::{self, Seen};
@@ -32,6 +33,11 @@ impl Supervisor {
         for action in self.pools[index].pool.on(event, now) {
             self.apply(index, action);
         }
+        let running = &mut self.pools[index];
+        let (seated, coming) = (running.pool.seated().count(), running.pool.coming());
+        let name = &running.plan.settings.pool;
+        self.scores
+            .show_workers(name, &mut running.shown, seated, coming);
     }
 
     /// Tells the whole server what happened, and does what it says.
@@ -99,6 +105,7 @@ impl Supervisor {
                     self.introduce_generation(index);
                 }
                 let generation = self.pools[index].generation;
+                self.scores.spawned(&self.pools[index].plan.settings.pool);
                 let pidfd = self.pools[index].workers.get(&pid);
                 let pidfd = pidfd.and_then(|pidfd| pidfd.try_clone().ok());
                 let known = self.pools[index].introduced;
@@ -114,12 +121,18 @@ impl Supervisor {
                 }
             }
             Action::KillWorker { pid } => {
+                self.scores.leaves(pid, Cause::Terminated);
                 if let Some(pidfd) = self.pools[index].workers.get(&pid) {
                     // A failure means that it has gone.
                     let _ = signals::send_to(pidfd.as_fd(), Signal::SIGKILL);
                 }
             }
             Action::DismissWorker { pid } => {
+                let cause = match self.pools[index].pool.is_leaving() {
+                    true => Cause::Reload,
+                    false => Cause::Idle,
+                };
+                self.scores.leaves(pid, cause);
                 if let Some(pidfd) = self.pools[index].workers.get(&pid) {
                     let _ = signals::send_to(pidfd.as_fd(), Signal::SIGTERM);
                 }
@@ -306,11 +319,22 @@ impl Supervisor {
         for version in versions {
             facts.push_str(&format!(", PHP {version}"));
         }
+        let admin = self.plan.config.admin;
         for listener in &self.plan.listeners {
             let (roots, address) = (roots.join(", "), listener.address);
             self.plan
                 .terminal
-                .tell(&format!("serving {roots} on http://{address} ({facts})"));
+                .tell(&match admin == Some(listener.asked) {
+                    true => format!("metrics and status on http://{address}"),
+                    false => format!("serving {roots} on http://{address} ({facts})"),
+                });
+        }
+        let open = admin.filter(|admin| !admin.ip().to_canonical().is_loopback());
+        if let Some(open) = open {
+            warn!(
+                "admin = \"{open}\" can be reached from other machines; whoever reaches it can read \
+                 which pools and URLs there are"
+            );
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Why the server could not start. Its text is one sentence for the person who started it.
 #[derive(Debug)]
@@ -23,6 +24,13 @@ pub enum Error {
         address: SocketAddr,
         /// What the system says.
         source: io::Error,
+    },
+    /// The admin socket cannot be had.
+    AdminSocket {
+        /// Its path.
+        path: PathBuf,
+        /// What the system says.
+        why: io::Error,
     },
     /// The system refuses what the server needs.
     System {
@@ -60,6 +68,16 @@ impl std::fmt::Display for Error {
             Error::Listen { address, source } => {
                 write!(f, "{address} cannot be listened on: {source}")
             }
+            Error::AdminSocket { path, why } if why.kind() == io::ErrorKind::AddrInUse => write!(
+                f,
+                "another server listens on the admin socket {}; stop it, or choose another with \
+                 --admin-socket",
+                path.display()
+            ),
+            Error::AdminSocket { path, why } => {
+                let path = path.display();
+                write!(f, "the admin socket {path} cannot be made: {why}")
+            }
             Error::System { doing, source } => write!(f, "{doing}: {source}"),
         }
     }
@@ -69,6 +87,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Mistakes(_) | Error::Configuration(_) | Error::AddressInUse { .. } => None,
+            Error::AdminSocket { why, .. } => Some(why),
             Error::Listen { source, .. } | Error::System { source, .. } => Some(source),
         }
     }

@@ -9,6 +9,7 @@ use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
 use maitred_os::spawn::Program;
+use maitred_scoreboard::Page;
 use tracing::{error, info, warn};
 
 use crate::life::Step;
@@ -43,6 +44,7 @@ impl Supervisor {
 
     fn start_front(&mut self) {
         self.front.epoch += 1;
+        self.scores.clear_front(self.front.epoch);
         let configuration = serde_json::to_vec(&self.plan.config).map_err(std::io::Error::from);
         let configuration =
             configuration.and_then(|json| shared::file_with("maitred-configuration", &json));
@@ -86,14 +88,15 @@ impl Supervisor {
     /// Tells a new front all there is to know: where to listen, the pools, who sits where.
     fn introduce(&self, peer: &mut Peer<ToFront>) {
         for listener in &self.plan.listeners {
-            listener.tell(peer);
+            listener.tell(peer, self.plan.config.admin);
         }
         if let Some(log) = &self.plan.access_log {
             peer.say(ToFront::AccessLog, &[log.as_fd()]);
         }
         let ours = |pool: &&RunningPool| pool.introduced && pool.line == self.front.line;
         for running in self.pools.iter().filter(ours) {
-            running.tell_opened(peer);
+            let scoreboard = self.scores.page(&running.plan.settings.pool);
+            running.tell_opened(peer, scoreboard);
             running.tell_seats(peer);
             let generation = running.generation;
             if running.closed {
@@ -165,9 +168,10 @@ impl Supervisor {
                 generation,
                 seat,
                 incarnation,
-                ..
+                why,
             } => {
                 if let Some(index) = self.index_of(generation) {
+                    self.note_wear(index, seat, incarnation, why);
                     self.pool_event(index, pool::Event::Worn { seat, incarnation });
                 }
             }
@@ -197,6 +201,7 @@ impl Supervisor {
             }
             FromFront::Settled { mark } if line == self.front.line => self.settled(mark),
             FromFront::Settled { .. } => {}
+            FromFront::MemoryAsked => self.measure(),
             FromFront::Drained => {
                 if line == self.front.line {
                     self.front.drained = true;
@@ -272,11 +277,13 @@ impl Supervisor {
             && old.line == line
         {
             old.peer = None;
+            self.scores.clear_front(old.epoch);
             error!("the front {how}; the one that was to take over is being started");
             return;
         }
         if let Some(index) = self.old_fronts.iter().position(|old| old.line == line) {
             let old = self.old_fronts.remove(index);
+            self.scores.clear_front(old.epoch);
             if !old.drained {
                 error!("front {} {how}; what it had in hand is lost", old.epoch);
             }
@@ -289,6 +296,7 @@ impl Supervisor {
         self.front.peer = None;
         self.front.life.ended(self.now());
         self.front_answers_no_more();
+        self.scores.clear_front(self.front.epoch);
         if self.phase.wants_front() {
             self.fail(&format!("the front {how}"));
         }
@@ -303,7 +311,7 @@ impl Supervisor {
 
 impl RunningPool {
     /// Tells a front of this generation, to be used from now on.
-    pub(crate) fn tell_opened(&self, peer: &mut Peer<ToFront>) {
+    pub(crate) fn tell_opened(&self, peer: &mut Peer<ToFront>, scoreboard: Option<&Page>) {
         let generation = self.generation;
         let settings = serde_json::to_vec(&self.plan.pool).map_err(std::io::Error::from);
         let settings = settings.and_then(|json| shared::file_with("maitred-pool", &json));
@@ -311,6 +319,7 @@ impl RunningPool {
             Ok(settings) => {
                 let mut fds = vec![settings.as_fd()];
                 fds.extend(self.plan.shared());
+                fds.extend(scoreboard.map(AsFd::as_fd));
                 peer.say(ToFront::OpenPool { generation }, &fds);
                 peer.say(ToFront::Replace { new: generation }, &[]);
             }

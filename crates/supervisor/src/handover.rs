@@ -41,6 +41,9 @@ pub struct HandedOver {
     listeners: Vec<ListenerState>,
     terminal: Option<RawFd>,
     pools: Vec<PoolState>,
+    /// By the name of the pool.
+    #[serde(default)]
+    scoreboards: Vec<(String, RawFd)>,
 }
 
 /// A process that is talked with.
@@ -105,6 +108,8 @@ pub struct Inherited {
     pub front: Front,
     pub old_fronts: Vec<OldFront>,
     pub pools: Vec<RunningPool>,
+    /// By the name of the pool.
+    pub scoreboards: Vec<(String, OwnedFd)>,
 }
 
 impl Supervisor {
@@ -132,6 +137,7 @@ impl Supervisor {
             listeners: self.plan.listeners.iter().map(listener_state).collect(),
             terminal: self.plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),
             pools: self.pools.iter().map(pool_state).collect(),
+            scoreboards: self.scores.descriptors(),
         }
     }
 }
@@ -166,6 +172,7 @@ impl HandedOver {
     fn descriptors(&self) -> Vec<RawFd> {
         let mut all: Vec<RawFd> = self.terminal.into_iter().collect();
         all.extend(self.fronts.iter().map(|front| front.peer.channel));
+        all.extend(self.scoreboards.iter().map(|(_, fd)| *fd));
         for listener in &self.listeners {
             all.extend(&listener.sockets);
         }
@@ -214,12 +221,15 @@ impl HandedOver {
         let pools: io::Result<Vec<RunningPool>> =
             pools.map(|pool| pool.inherit(self.elapsed)).collect();
         let listeners = self.listeners.into_iter().map(ListenerState::inherit);
+        let scoreboards = self.scoreboards.into_iter();
+        let scoreboards = scoreboards.map(|(pool, fd)| Ok((pool, spawn::inherited_fd(fd)?)));
         Ok(Inherited {
             listeners: listeners.collect::<io::Result<_>>()?,
             terminal: Terminal::over(self.terminal.map(spawn::inherited_fd).transpose()?),
             front,
             old_fronts,
             pools: pools?,
+            scoreboards: scoreboards.collect::<io::Result<_>>()?,
         })
     }
 }

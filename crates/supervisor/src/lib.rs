@@ -5,6 +5,7 @@
 //! [`pool`] (zygote and seats), [`life`] (a process that must always be there) and [`backoff`]:
 //! pure functions of state, event and time.
 
+mod admin;
 mod adopt;
 mod apply;
 mod backoff;
@@ -29,6 +30,7 @@ mod programs;
 mod reason;
 mod reload;
 mod run;
+mod scores;
 mod slow;
 mod slowlog;
 mod source;
@@ -84,7 +86,10 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     ))?;
     let config = source.load().map_err(Error::Mistakes)?;
     let (plan, pools) = Plan::make(config, source, invocation, log_level)?;
-    Ok(Supervisor::new(plan, pools, signals).run())
+    let admin = admin::Admin::open(&plan.config)?;
+    let mut scores = scores::Scores::new(plan.threads);
+    scores.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
+    Ok(Supervisor::new(plan, pools, signals, admin, scores).run())
 }
 
 /// Serves what the program before us in this process has left running. Its signals are still
@@ -116,7 +121,12 @@ fn take_over(
         )?
     };
     let fronts = (inherited.front, inherited.old_fronts);
-    let mut supervisor = Supervisor::resumed(plan, since, fronts, inherited.pools, signals);
+    let mut scores = scores::Scores::inherited(plan.threads, inherited.scoreboards);
+    let pools = inherited.pools.iter();
+    scores.add_all(pools.map(|pool| pool.plan.settings.pool.as_str()))?;
+    let outside = (admin::Admin::reopen(&plan.config), scores);
+    let mut supervisor =
+        Supervisor::resumed(plan, since, fronts, inherited.pools, signals, outside);
     supervisor.begin_trials();
     Ok(supervisor.run())
 }
@@ -153,6 +163,7 @@ fn examine(config: &Config) -> (Vec<Error>, Programs) {
     mistakes.extend(confinement::mistakes(config));
     mistakes.extend(lacking);
     mistakes.extend(words::log_mistakes(config));
+    mistakes.extend(config.admin_socket.as_deref().and_then(admin::mistake));
     (mistakes, programs)
 }
 

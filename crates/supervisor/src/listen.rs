@@ -52,11 +52,16 @@ pub fn open_others(
 }
 
 impl Listener {
-    /// Tells a front to accept clients here.
-    pub fn tell(&self, front: &mut Peer<ToFront>) {
+    /// Tells a front to accept clients here, or those of the admin door if this is `admin`.
+    pub fn tell(&self, front: &mut Peer<ToFront>, admin: Option<SocketAddr>) {
         for (thread, socket) in (0..).zip(&self.sockets) {
             let address = self.address.to_string();
-            front.say(ToFront::Listen { thread, address }, &[socket.as_fd()]);
+            let order = ToFront::Listen {
+                thread,
+                address,
+                admin: admin == Some(self.asked),
+            };
+            front.say(order, &[socket.as_fd()]);
         }
     }
 }

@@ -200,6 +200,24 @@ impl Phase {
         }
     }
 
+    /// Where the server is, for people.
+    pub fn name(&self) -> &'static str {
+        match self.state {
+            State::Filling { .. } | State::Opening => "starting",
+            State::Serving => "serving",
+            State::Draining { .. } => "draining",
+            State::Leaving { .. } | State::Killing { .. } | State::Over => "ending",
+        }
+    }
+
+    /// Whether the server was asked to stop, or stops because it failed.
+    pub fn is_ending(&self) -> bool {
+        !matches!(
+            self.state,
+            State::Filling { .. } | State::Opening | State::Serving
+        )
+    }
+
     /// Whether the server has not begun to serve yet: every failure ends it.
     pub fn is_start(&self) -> bool {
         matches!(self.state, State::Filling { .. } | State::Opening)

@@ -100,7 +100,7 @@ impl Plan {
             .iter()
             .map(|pool| PoolPlan::make(pool, &config, &programs, threads));
         let pools = pools.collect::<Result<_, _>>()?;
-        let listeners = listen::open(&config.listen, threads)?;
+        let listeners = listen::open(&config.addresses(), threads)?;
         let plan = Plan {
             terminal: Terminal::redirect(&config.error_log)?,
             ..Plan::over(config, source, invocation, log_level, (listeners, programs))?

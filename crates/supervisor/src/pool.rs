@@ -384,6 +384,13 @@ impl Pool {
         settled && !self.places.iter().any(moving)
     }
 
+    /// How many workers were ordered and are not known yet to be our children.
+    pub fn coming(&self) -> usize {
+        let coming =
+            |place: &&Place| matches!(place.state, State::Ordered { .. } | State::Announced { .. });
+        self.places.iter().filter(coming).count()
+    }
+
     /// The processes that were announced and not yet seen to be our children.
     pub fn announced(&self) -> Vec<i32> {
         let pids = self.places.iter().filter_map(|place| match place.state {

@@ -66,7 +66,6 @@ struct Reload {
 
 impl Reloads {
     /// What became of a reload; nothing: it is going on, or long forgotten.
-    #[allow(dead_code, reason = "asked over the admin socket")]
     pub fn outcome(&self, ticket: Ticket) -> Option<&Outcome> {
         let mut outcomes = self.outcomes.iter();
         Some(&outcomes.find(|(known, _)| *known == ticket)?.1)
@@ -126,7 +125,7 @@ impl Supervisor {
         );
         let changes = changes::compare(&self.compared(&config), &configured, &asked)?;
         let known: Vec<_> = self.plan.listeners.iter().map(|one| one.asked).collect();
-        let opened = listen::open_others(&config.listen, &known, self.plan.threads)
+        let opened = listen::open_others(&config.addresses(), &known, self.plan.threads)
             .map_err(|why| why.to_string())?;
         self.supersede();
         let now = self.now();
@@ -178,6 +177,10 @@ impl Supervisor {
         if moved {
             stays.push("the chroot of a pool");
         }
+        if config.admin_socket != old.admin_socket {
+            config.admin_socket.clone_from(&old.admin_socket);
+            stays.push("admin_socket");
+        }
         if !stays.is_empty() {
             warn!(
                 "{} has changed, which needs a restart; it stays as it was",
@@ -228,10 +231,12 @@ impl Supervisor {
         }
     }
 
-    fn plan_pool(&self, name: &str, config: &Config) -> Result<PoolPlan, String> {
+    fn plan_pool(&mut self, name: &str, config: &Config) -> Result<PoolPlan, String> {
         let pool = config
             .pool(name)
             .ok_or_else(|| format!("pool `{name}` is not configured"))?;
+        let scoreboard = self.scores.add(name);
+        scoreboard.map_err(|why| format!("its scoreboard cannot be made: {why}"))?;
         PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads)
             .map_err(|why| why.to_string())
     }
@@ -342,10 +347,10 @@ impl Supervisor {
 
     /// Listens where it was not listened before, and no more where it is not to be.
     fn move_listeners(&mut self, opened: Vec<Listener>) {
-        let wanted = self.plan.config.listen.clone();
+        let (wanted, admin) = (self.plan.config.addresses(), self.plan.config.admin);
         if let Some(peer) = &mut self.front.peer {
             for listener in &opened {
-                listener.tell(peer);
+                listener.tell(peer, admin);
             }
         }
         self.plan.listeners.extend(opened);
@@ -384,7 +389,7 @@ impl Supervisor {
         let name = self.name(index).to_owned();
         self.pools[index].introduced = true;
         if let Some(peer) = &mut self.front.peer {
-            self.pools[index].tell_opened(peer);
+            self.pools[index].tell_opened(peer, self.scores.page(&name));
         }
         for other in 0..self.pools.len() {
             let pool = &self.pools[other];

@@ -13,6 +13,7 @@ use maitred_os::signals::{Signal, SignalEvents};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 
+use crate::admin::Admin;
 use crate::adopt;
 use crate::life::Life;
 use crate::limits::{FRONT_START, MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
@@ -22,6 +23,7 @@ use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Pool, Reason};
 use crate::reload::Reloads;
+use crate::scores::Scores;
 use crate::slow::{About, Slow};
 use crate::traces::{TRACES_MAX, Traces};
 use crate::troubles::Troubles;
@@ -59,6 +61,8 @@ pub struct Supervisor {
     pub(crate) upgrade: Option<Upgrade>,
     pub(crate) obituaries: Obituaries,
     pub(crate) traces: Traces<About>,
+    pub(crate) admin: Admin,
+    pub(crate) scores: Scores,
 }
 
 /// A generation of a pool: what is decided about it, and the processes it has.
@@ -87,6 +91,8 @@ pub(crate) struct RunningPool {
     pub(crate) slow: Slow,
     /// What goes wrong with its processes.
     pub(crate) troubles: Troubles,
+    /// Its workers as the pool's scoreboard shows them: those in seats, those on their way.
+    pub(crate) shown: (u64, u64),
 }
 
 /// A pool's zygote.
@@ -149,6 +155,7 @@ struct Ready {
     fronts: Vec<bool>,
     zygotes: Vec<bool>,
     voices: Vec<bool>,
+    admin: bool,
 }
 
 impl RunningPool {
@@ -169,6 +176,7 @@ impl RunningPool {
             php: None,
             workers: HashMap::new(),
             troubles: Troubles::default(),
+            shown: (0, 0),
         }
     }
 
@@ -203,7 +211,13 @@ impl RunningPool {
 
 impl Supervisor {
     /// A supervisor that has not started anything yet.
-    pub fn new(plan: Plan, pools: Vec<PoolPlan>, signals: SignalEvents) -> Supervisor {
+    pub fn new(
+        plan: Plan,
+        pools: Vec<PoolPlan>,
+        signals: SignalEvents,
+        admin: Admin,
+        scores: Scores,
+    ) -> Supervisor {
         let count = pools.len();
         let pools = (1..).zip(pools);
         let running = |(generation, plan)| RunningPool::new(generation, 1, plan);
@@ -219,6 +233,8 @@ impl Supervisor {
             upgrade: None,
             obituaries: Obituaries::default(),
             traces: Traces::default(),
+            admin,
+            scores,
             plan,
         }
     }
@@ -230,6 +246,7 @@ impl Supervisor {
         (front, old_fronts): (Front, Vec<OldFront>),
         pools: Vec<RunningPool>,
         signals: SignalEvents,
+        (admin, scores): (Admin, Scores),
     ) -> Supervisor {
         let (elapsed, last_generation) = state;
         let now = Instant::now();
@@ -240,7 +257,7 @@ impl Supervisor {
             old_fronts,
             last_generation,
             pools,
-            ..Supervisor::new(plan, Vec::new(), signals)
+            ..Supervisor::new(plan, Vec::new(), signals, admin, scores)
         }
     }
 
@@ -262,6 +279,7 @@ impl Supervisor {
             }
             self.end_zygotes();
             self.keep_time();
+            self.serve_admin(ready.admin);
         }
         if adopt::any_child() {
             let left = adopt::children();
@@ -323,6 +341,7 @@ impl Supervisor {
         for voice in voices.iter().flatten() {
             fds.push(PollFd::from_borrowed_fd(*voice, PollFlags::IN));
         }
+        fds.extend(self.admin.interests());
         let timeout = self
             .deadline()
             .map(|deadline| deadline.saturating_sub(self.now()));
@@ -350,6 +369,7 @@ impl Supervisor {
                 .iter()
                 .map(|voice| voice.is_some() && next())
                 .collect(),
+            admin: spoke.any(|spoke| spoke),
         }
     }
 
@@ -396,6 +416,7 @@ impl Supervisor {
                     .iter()
                     .filter_map(|pool| pool.troubles.deadline()),
             )
+            .chain(self.admin.deadline())
             .min()
     }
 
@@ -503,6 +524,7 @@ impl Supervisor {
                         true => warn!("{sentence}; it is tried again"),
                         false => debug!("{sentence}"),
                     }
+                    self.scores.fork_failed(self.name(index));
                     self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
                 }
                 FromZygote::ScriptsListed { count } => self.scripts_listed(index, count),
@@ -551,6 +573,9 @@ impl Supervisor {
             }
             if running.pool.knows(pid) {
                 running.workers.remove(&pid);
+                let stopping = !self.phase.wants_workers();
+                let pool = &self.pools[index].plan.settings.pool;
+                self.scores.ended(pool, pid, how, stopping);
                 return self.pool_event(index, pool::Event::Ended { pid, how });
             }
         }

@@ -76,6 +76,42 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         },
     },
     Directive {
+        name: "admin",
+        default: Preset::Value("\"off\""),
+        unit: "",
+        takes: "an address and a port such as \"127.0.0.1:9180\", or \"off\"",
+        needs: Needs::Live,
+        doc: "Where metrics for Prometheus (`/metrics`), status pages (`/status/POOL`) and pings \
+              (`/ping/POOL`) are answered over HTTP. Whoever can reach it can read what runs, so \
+              it should be an address that only this machine, or a network of your own, reaches.",
+        example: "\"127.0.0.1:9180\"",
+        read: |config, value| {
+            config.admin = match value.text()? {
+                "off" => None,
+                text => Some(parse_listen(text).map_err(|why| value.refused(&why))?),
+            };
+            Ok(())
+        },
+    },
+    Directive {
+        name: "admin_socket",
+        default: Preset::Words(
+            "/run/maitred/admin.sock for root; otherwise maitred/admin.sock in $XDG_RUNTIME_DIR, \
+             or maitred-UID/admin.sock in the folder for temporary files",
+        ),
+        unit: "",
+        takes: "a path",
+        needs: Needs::Restart,
+        doc: "The Unix socket over which `maitred status`, `top`, `stop` and `drain` reach the \
+              server; for its user and root only. One that is set must be free. If another server \
+              has the default, `admin-PID.sock` beside it is used.",
+        example: "\"/run/maitred/admin.sock\"",
+        read: |config, value| {
+            config.admin_socket = Some(value.path()?);
+            Ok(())
+        },
+    },
+    Directive {
         name: "front_user",
         default: Preset::Value("\"www-data\""),
         unit: "",

@@ -8,6 +8,8 @@ use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
 use maitred_seat::FrontEnd;
 
+use crate::tally::Tally;
+
 /// A pool from one reload to the next.
 #[derive(Debug)]
 pub struct Generation {
@@ -15,6 +17,8 @@ pub struct Generation {
     pub number: Number,
     /// What it was started with.
     pub settings: Arc<Settings>,
+    /// Where its pool's requests are counted: the same place for all its generations.
+    pub tally: Arc<Tally>,
     link: FrontEnd,
     /// One for each front thread: what its workers wake it with.
     events: Vec<OwnedFd>,
@@ -26,8 +30,8 @@ impl Generation {
     /// Takes the link of generation `number` over from the front before, if there was one.
     ///
     /// # Errors
-    /// When the descriptors (settings, memory, an event for each of `threads` threads) are not
-    /// those of a pool.
+    /// When the descriptors (settings, memory, an event for each of `threads` threads, scoreboard)
+    /// are not those of a pool.
     pub fn open(
         number: Number,
         fds: Vec<OwnedFd>,
@@ -42,6 +46,11 @@ impl Generation {
         let memory = fds
             .next()
             .ok_or_else(|| format!("pool {name} came without its memory"))?;
+        let scoreboard = fds
+            .next_back()
+            .ok_or_else(|| format!("pool {name} came without its scoreboard"))?;
+        let tally = Tally::open(scoreboard, epoch)
+            .map_err(|error| format!("the scoreboard of pool {name}: {error}"))?;
         let events: Vec<OwnedFd> = fds.collect();
         if events.len() != threads {
             let found = events.len();
@@ -55,6 +64,7 @@ impl Generation {
         Ok(Generation {
             number,
             settings: Arc::new(settings),
+            tally: Arc::new(tally),
             link,
             events,
             interest: Arc::new([]),

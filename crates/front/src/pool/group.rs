@@ -108,6 +108,7 @@ impl Pool {
     /// A generation comes. It gets no request before [`Pool::replace`].
     pub fn add(&self, generation: Generation) -> Arc<Generation> {
         let generation = Arc::new(generation.with_interest(self.interest.clone()));
+        self.tally.get_or_init(|| generation.tally.clone());
         let mut inner = self.lock();
         inner.queue.add(
             generation.number,

@@ -13,7 +13,7 @@ pub mod watch;
 mod wear;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::supervisor::Supervisor;
+use crate::tally::Tally;
 use exchange::{Exchange, Loan};
 use generation::Generation;
 use group::Inner;
@@ -69,6 +70,8 @@ pub struct Pool {
     stirred: Arc<Notify>,
     /// What is said of its queue.
     pub watch: Watch,
+    /// Where its requests are counted, since its first generation came.
+    tally: OnceLock<Arc<Tally>>,
 }
 
 impl Pool {
@@ -88,12 +91,18 @@ impl Pool {
             supervisor,
             stirred: Arc::default(),
             watch: Watch::default(),
+            tally: OnceLock::new(),
         }
     }
 
     /// The settings of the generation that gets its requests.
     pub fn settings(&self) -> Guard<Arc<Settings>> {
         self.settings.load()
+    }
+
+    /// Where its requests are counted; nothing before its first generation.
+    pub fn tally(&self) -> Option<&Arc<Tally>> {
+        self.tally.get()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -146,6 +155,7 @@ impl Pool {
                 self.watch.waits(at_limit);
                 if at_limit {
                     inner.count_limit_reached();
+                    self.tally.get().inspect(|tally| tally.limit_reached());
                 }
                 return Ok(exchange);
             }
@@ -184,6 +194,9 @@ impl Pool {
 
     fn show_figures(&self, inner: &mut Inner) {
         inner.show_figures();
+        if let Some(tally) = self.tally.get() {
+            tally.show(inner.queue.waiting(), inner.queue.busy());
+        }
         self.report_worn(inner);
         self.ask_for_workers(inner, 0);
     }

@@ -11,6 +11,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::access::Answered;
 use crate::clock::http_date;
+use crate::pool::Pool;
 use crate::source::Backend;
 
 /// What keeps a page out of every cache; php-fpm's.
@@ -58,21 +59,29 @@ pub fn page(backend: &Backend, head: &Head) -> Option<Page> {
     let settings = pool.settings();
     let is = |path: &Option<String>| path.as_deref() == Some(head.path());
     if is(&settings.ping_path) {
-        return Some(Page {
-            content_type: Format::Text.content_type(),
-            body: settings.ping_response.clone(),
-        });
+        return Some(ping(pool));
     }
-    if !is(&settings.status_path) {
-        return None;
+    is(&settings.status_path).then(|| of_pool(pool, head.query().unwrap_or_default()))
+}
+
+/// The answer to a ping of a pool.
+pub fn ping(pool: &Pool) -> Page {
+    Page {
+        content_type: Format::Text.content_type(),
+        body: pool.settings().ping_response.clone(),
     }
+}
+
+/// The status page of a pool in the form that the query asks for.
+pub fn of_pool(pool: &Pool, query: &str) -> Page {
+    let settings = pool.settings();
     let status = Status {
         pool: settings.name.clone(),
         process_manager: settings.pm.name(),
         figures: pool.snapshot(),
     };
-    let (format, full) = asked_for(head.query().unwrap_or_default());
-    Some(Page::of(&status, format, full))
+    let (format, full) = asked_for(query);
+    Page::of(&status, format, full)
 }
 
 /// The format, and whether each worker is shown. The order in which php-fpm looks for the keys
@@ -111,6 +120,11 @@ impl Format {
 }
 
 impl Page {
+    /// A page with a body of its own kind.
+    pub fn new(content_type: &'static str, body: String) -> Page {
+        Page { content_type, body }
+    }
+
     fn of(status: &Status, format: Format, full: bool) -> Page {
         let body = match format {
             Format::Text => formats::text(status, full),

@@ -1,0 +1,259 @@
+//! What is said over the admin socket: one JSON object a line, a [`Request`] from the command and
+//! an [`Answer`] from the supervisor.
+//!
+//! The answer's fields are for programs of other people too: they are added to, and not renamed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use maitred_os::users;
+use serde::{Deserialize, Serialize};
+
+/// Longest request in bytes, its line's end included.
+pub const MAX_REQUEST_BYTES: usize = 4096;
+
+/// Longest answer in bytes. A thousand pools, each with all the scripts that are shown of it, fit.
+pub const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
+
+/// Most running scripts that are shown of a pool: those that have run for longest.
+pub const MAX_RUNNING_SHOWN: usize = 10;
+
+/// Name of the socket in its folder.
+const SOCKET_NAME: &str = "admin.sock";
+
+/// What is asked of a running server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// How it is.
+    Status {
+        /// The only pool to tell of; all, without.
+        #[serde(default)]
+        pool: Option<String>,
+    },
+    /// Read the configuration again, as SIGHUP does. Answered when all of it is done, or refused.
+    Reload {
+        /// Pools to start anew whether they have changed or not.
+        #[serde(default)]
+        pools: Vec<String>,
+    },
+    /// As SIGTERM: finish what runs, within its bound, and end; asked again, end at once.
+    Stop,
+    /// Take no more clients, finish what runs, and end; asked again, the same.
+    Drain,
+}
+
+/// What the server says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// How it is.
+    Status(Box<ServerStatus>),
+    /// A reload is done.
+    Reloaded {
+        /// One sentence: what was done.
+        what: String,
+    },
+    /// It ends. The connection is closed when it has ended.
+    Ending {
+        /// Scripts that run now.
+        running: u64,
+    },
+    /// It does not do that.
+    Refused {
+        /// One sentence.
+        why: String,
+    },
+}
+
+/// A server at about one moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerStatus {
+    /// Its version.
+    pub version: String,
+    /// Process id of the supervisor.
+    pub pid: u32,
+    /// `starting`, `serving`, `draining` or `ending`.
+    pub phase: String,
+    /// Seconds since it was started.
+    pub uptime_seconds: f64,
+    /// Where it listens.
+    pub listen: Vec<String>,
+    /// How many fronts there have been; more than one means that fronts have died.
+    pub front_epoch: u32,
+    /// Process id of the front, if there is one.
+    pub front_pid: Option<i32>,
+    /// The pools, sorted by name.
+    pub pools: Vec<PoolStatus>,
+}
+
+/// A pool at about one moment. Counters are since the server was started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// How its number of workers is decided: `static`, `dynamic` or `ondemand`.
+    pub pm: String,
+    /// The PHP it runs, once that is known.
+    pub php: Option<String>,
+    /// Its workers.
+    pub workers: Workers,
+    /// Its queue.
+    pub queue: Queue,
+    /// How long requests waited for a worker.
+    pub queue_wait: Times,
+    /// How long scripts took.
+    pub script_time: Times,
+    /// Requests that have ended, however that was.
+    pub requests: u64,
+    /// The same, by how they ended.
+    pub outcomes: BTreeMap<String, u64>,
+    /// Requests that were refused or failed, by cause: part of `outcomes`.
+    pub refusals: BTreeMap<String, u64>,
+    /// Memory of its processes.
+    pub memory: Memory,
+    /// Scripts that run, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
+    pub running: Vec<Running>,
+}
+
+/// Workers of a pool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workers {
+    /// Those that run a script.
+    pub busy: u64,
+    /// Those that run none.
+    pub idle: u64,
+    /// Those that were ordered and are not there yet.
+    pub starting: u64,
+    /// Most that there may be (`max_children`).
+    pub limit: u64,
+    /// Most that ever ran a script at once.
+    pub max_busy: u64,
+    /// Times that a request found all of them busy and no further one allowed.
+    pub limit_reached: u64,
+    /// Those that were started so far.
+    pub spawned: u64,
+    /// Those that have ended, by cause.
+    pub ended: BTreeMap<String, u64>,
+}
+
+/// Queue of a pool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Requests that wait now.
+    pub now: u64,
+    /// Most that ever waited at once.
+    pub max: u64,
+    /// Most that may (`request_queue_length`).
+    pub limit: u64,
+}
+
+/// How long something took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Since the server was started.
+    pub total: Quantiles,
+    /// In the last ten seconds or a little less.
+    pub recent: Quantiles,
+}
+
+/// How long something took, in seconds. An eighth too long at most; nothing if it never happened.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// How often it happened.
+    pub count: u64,
+    /// Half took no longer.
+    pub p50_seconds: Option<f64>,
+    /// 99 of 100 took no longer.
+    pub p99_seconds: Option<f64>,
+}
+
+/// Memory of a pool's processes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// What each has for itself, of all of them together, in bytes.
+    pub private_bytes: u64,
+    /// What the one with the most shares with others, in bytes.
+    pub shared_bytes: u64,
+    /// How it was measured.
+    pub measured: Measured,
+    /// Processes that it is measured of.
+    pub processes: u64,
+    /// Processes that could not be measured.
+    pub unmeasured: u64,
+}
+
+/// How memory was measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measured {
+    /// Not at all: there is no process.
+    #[default]
+    Nothing,
+    /// By the kernel's count of private pages (`Private_*` of `smaps_rollup`).
+    Private,
+    /// For some processes we were not let look at that: resident pages less those of files and
+    /// shared memory (`statm`), which takes what was inherited from the zygote for private.
+    RssMinusShared,
+}
+
+/// A script that runs. All but its pid and its seat is its worker's word.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Running {
+    /// Process id of its worker.
+    pub pid: i32,
+    /// Seat of its worker.
+    pub seat: u32,
+    /// How long it has run, in seconds.
+    pub seconds: f64,
+    /// Method of its request.
+    pub method: String,
+    /// Target of its request, without the query.
+    pub uri: String,
+    /// Its file.
+    pub script: String,
+    /// Where in the script it is, the innermost call first; empty when that is not known.
+    pub stack: Vec<String>,
+}
+
+/// Where a server's admin socket is if nobody says otherwise: `/run/maitred` for root, the user's
+/// runtime folder, or else a folder among the temporary files.
+pub fn default_socket() -> PathBuf {
+    if users::is_root() {
+        return PathBuf::from("/run/maitred").join(SOCKET_NAME);
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = runtime.filter(|folder| folder.is_absolute() && folder.is_dir());
+    let folder = match runtime {
+        Some(folder) => folder.join("maitred"),
+        None => std::env::temp_dir().join(format!("maitred-{}", users::current().uid)),
+    };
+    folder.join(SOCKET_NAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_as_the_guide_shows_them() {
+        let read = |text| serde_json::from_str::<Request>(text).unwrap();
+        let all = Request::Status { pool: None };
+        assert_eq!(read(r#"{"do":"status"}"#), all);
+        assert_eq!(read(r#"{"do":"status","pool":null}"#), all);
+        let reload = Request::Reload { pools: Vec::new() };
+        assert_eq!(read(r#"{"do":"reload"}"#), reload);
+        assert_eq!(read(r#"{"do":"drain"}"#), Request::Drain);
+        assert!(serde_json::from_str::<Request>(r#"{"do":"dance"}"#).is_err());
+        assert!(serde_json::from_str::<Request>(r#"{"do":"status","pol":"www"}"#).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_one_object_that_names_its_kind() {
+        let ending = serde_json::to_string(&Answer::Ending { running: 2 }).unwrap();
+        assert_eq!(ending, r#"{"ending":{"running":2}}"#);
+        let status = serde_json::to_string(&Answer::Status(Box::default())).unwrap();
+        assert!(status.starts_with(r#"{"status":{"version":"#), "{status}");
+        assert!(!status.contains('\n'));
+    }
+}

@@ -1,0 +1,332 @@
+//! `/metrics`: every figure of every pool for Prometheus, in its text format or in OpenMetrics.
+//! The names keep to <https://prometheus.io/docs/practices/naming/>.
+
+use std::fmt::Write;
+
+use maitred_scoreboard::{Cause, Outcome, Reading, Times};
+
+use crate::shared::Shared;
+use crate::status::Page;
+
+/// The bounds of the histograms' buckets, as powers of two in microseconds: 128 µs to 67 s. They
+/// are exact, since they are bounds of the scoreboard's own buckets.
+const POWERS: std::ops::RangeInclusive<u32> = 7..=26;
+
+/// The two forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The text format 0.0.4, which everything reads.
+    Prometheus,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+/// A pool and its figures.
+struct Pool {
+    name: String,
+    queue_limit: u32,
+    workers_limit: u32,
+    reading: Reading,
+}
+
+/// The page, in the form that a client with this `Accept` header reads.
+pub fn page(shared: &Shared, accept: &[u8]) -> Page {
+    let pools = shared.pools.all().into_iter().filter_map(|pool| {
+        let settings = pool.settings();
+        Some(Pool {
+            name: pool.name.clone(),
+            queue_limit: settings.request_queue_length,
+            workers_limit: settings.max_children.unwrap_or(0),
+            reading: pool.tally()?.page().read(),
+        })
+    });
+    let pools: Vec<Pool> = pools.collect();
+    let open = String::from_utf8_lossy(accept).contains("application/openmetrics-text");
+    let (form, kind) = match open {
+        true => (
+            Form::OpenMetrics,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+        false => (Form::Prometheus, "text/plain; version=0.0.4; charset=utf-8"),
+    };
+    Page::new(kind, all(&pools, form))
+}
+
+fn all(pools: &[Pool], form: Form) -> String {
+    let mut out = Text {
+        form,
+        text: String::new(),
+    };
+    out.family("maitred_info", "gauge", "The version that runs.");
+    let version = env!("CARGO_PKG_VERSION");
+    let _ = writeln!(out.text, "maitred_info{{version=\"{version}\"}} 1");
+    queue(&mut out, pools);
+    requests(&mut out, pools);
+    workers(&mut out, pools);
+    memory(&mut out, pools);
+    if form == Form::OpenMetrics {
+        out.text.push_str("# EOF\n");
+    }
+    out.text
+}
+
+fn queue(out: &mut Text, pools: &[Pool]) {
+    out.gauge(
+        "maitred_pool_queue_length",
+        "Requests that wait for a worker.",
+        pools,
+        |pool| pool.reading.queued,
+    );
+    out.gauge(
+        "maitred_pool_queue_length_max",
+        "Most requests that ever waited at once.",
+        pools,
+        |pool| pool.reading.max_queued,
+    );
+    out.gauge(
+        "maitred_pool_queue_length_limit",
+        "Requests that may wait (request_queue_length).",
+        pools,
+        |pool| pool.queue_limit.into(),
+    );
+    out.histogram(
+        "maitred_pool_queue_wait_seconds",
+        "How long requests waited for a worker.",
+        pools,
+        |pool| &pool.reading.waits,
+    );
+    out.histogram(
+        "maitred_pool_script_seconds",
+        "How long scripts took.",
+        pools,
+        |pool| &pool.reading.scripts,
+    );
+}
+
+fn requests(out: &mut Text, pools: &[Pool]) {
+    let outcomes = |pool: &Pool, which: fn(Outcome) -> bool| -> Vec<(String, u64)> {
+        let all = Outcome::ALL.into_iter().filter(|outcome| which(*outcome));
+        let count = |outcome: Outcome| pool.reading.outcomes[outcome as usize];
+        all.map(|outcome| (outcome.name().to_owned(), count(outcome)))
+            .collect()
+    };
+    out.counters(
+        "maitred_pool_requests_total",
+        "Requests by how they ended.",
+        ("outcome", pools),
+        |pool| outcomes(pool, |_| true),
+    );
+    out.counters(
+        "maitred_pool_refusals_total",
+        "Requests that were refused or failed, by cause.",
+        ("cause", pools),
+        |pool| outcomes(pool, Outcome::is_refusal),
+    );
+    out.counter(
+        "maitred_pool_limit_reached_total",
+        "Requests that found all workers busy and no further one allowed (max_children).",
+        pools,
+        |pool| pool.reading.limit_reached,
+    );
+}
+
+fn workers(out: &mut Text, pools: &[Pool]) {
+    out.family("maitred_pool_workers", "gauge", "Workers by state.");
+    for pool in pools {
+        let busy = pool.reading.busy.min(pool.reading.seated);
+        let idle = pool.reading.seated - busy;
+        for (state, count) in [
+            ("busy", busy),
+            ("idle", idle),
+            ("starting", pool.reading.coming),
+        ] {
+            out.sample(
+                "maitred_pool_workers",
+                &pool.name,
+                Some(("state", state)),
+                count,
+            );
+        }
+    }
+    out.gauge(
+        "maitred_pool_workers_limit",
+        "Workers that there may be (max_children).",
+        pools,
+        |pool| pool.workers_limit.into(),
+    );
+    out.gauge(
+        "maitred_pool_workers_busy_max",
+        "Most workers that ever ran a script at once.",
+        pools,
+        |pool| pool.reading.max_busy,
+    );
+    out.counter(
+        "maitred_pool_workers_started_total",
+        "Workers that were started.",
+        pools,
+        |pool| pool.reading.spawned,
+    );
+    out.counter(
+        "maitred_pool_forks_failed_total",
+        "Workers that could not be started.",
+        pools,
+        |pool| pool.reading.fork_failed,
+    );
+    out.counters(
+        "maitred_pool_workers_ended_total",
+        "Workers that have ended, by reason.",
+        ("reason", pools),
+        |pool| {
+            let count = |cause: Cause| pool.reading.ended[cause as usize];
+            let all = Cause::ALL.into_iter();
+            all.map(|cause| (cause.name().to_owned(), count(cause)))
+                .collect()
+        },
+    );
+    out.counters(
+        "maitred_pool_worker_crashes_total",
+        "Workers that a signal ended, by its number.",
+        ("signal", pools),
+        |pool| {
+            let signals = pool.reading.signals.iter();
+            signals
+                .map(|(signal, count)| (signal.to_string(), *count))
+                .collect()
+        },
+    );
+}
+
+fn memory(out: &mut Text, pools: &[Pool]) {
+    out.gauge(
+        "maitred_pool_private_memory_bytes",
+        "Memory that the pool's processes have for themselves, all of them together.",
+        pools,
+        |pool| pool.reading.private_bytes,
+    );
+    out.gauge(
+        "maitred_pool_shared_memory_bytes",
+        "Memory that a process of the pool shares with others; that of the one with the most.",
+        pools,
+        |pool| pool.reading.shared_bytes,
+    );
+}
+
+/// A page being written. Names of pools are letters, digits, `_` and `-`, so labels need no
+/// escapes.
+struct Text {
+    form: Form,
+    text: String,
+}
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let name = match self.form {
+            Form::Prometheus => name,
+            Form::OpenMetrics => name.strip_suffix("_total").unwrap_or(name),
+        };
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, pool: &str, label: Option<(&str, &str)>, value: u64) {
+        let _ = match label {
+            Some((label, of)) => {
+                writeln!(
+                    self.text,
+                    "{name}{{pool=\"{pool}\",{label}=\"{of}\"}} {value}"
+                )
+            }
+            None => writeln!(self.text, "{name}{{pool=\"{pool}\"}} {value}"),
+        };
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, pools: &[Pool], value: fn(&Pool) -> u64) {
+        self.family(name, "gauge", help);
+        for pool in pools {
+            self.sample(name, &pool.name, None, value(pool));
+        }
+    }
+
+    fn counter(&mut self, name: &str, help: &str, pools: &[Pool], value: fn(&Pool) -> u64) {
+        self.family(name, "counter", help);
+        for pool in pools {
+            self.sample(name, &pool.name, None, value(pool));
+        }
+    }
+
+    fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        (label, pools): (&str, &[Pool]),
+        values: impl Fn(&Pool) -> Vec<(String, u64)>,
+    ) {
+        self.family(name, "counter", help);
+        for pool in pools {
+            for (of, value) in values(pool) {
+                self.sample(name, &pool.name, Some((label, &of)), value);
+            }
+        }
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, pools: &[Pool], of: fn(&Pool) -> &Times) {
+        self.family(name, "histogram", help);
+        for pool in pools {
+            let times = of(pool);
+            let bucket = format!("{name}_bucket");
+            for power in POWERS {
+                let bound = ((1u64 << power) as f64 / 1e6).to_string();
+                let count = times.below_power(power);
+                self.sample(&bucket, &pool.name, Some(("le", &bound)), count);
+            }
+            let count = times.count();
+            self.sample(&bucket, &pool.name, Some(("le", "+Inf")), count);
+            let (pool, sum) = (&pool.name, times.sum().as_secs_f64());
+            let _ = writeln!(self.text, "{name}_sum{{pool=\"{pool}\"}} {sum}");
+            self.sample(&format!("{name}_count"), pool, None, count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(name: &str) -> Pool {
+        let reading = Reading {
+            queued: 2,
+            busy: 3,
+            seated: 4,
+            signals: vec![(11, 1)],
+            ..Reading::default()
+        };
+        Pool {
+            name: name.to_owned(),
+            queue_limit: 1000,
+            workers_limit: 8,
+            reading,
+        }
+    }
+
+    #[test]
+    fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
+        for form in [Form::Prometheus, Form::OpenMetrics] {
+            let text = all(&[pool("a"), pool("b")], form);
+            let mut declared: Vec<&str> = Vec::new();
+            for line in text.lines().filter(|line| *line != "# EOF") {
+                if let Some(rest) = line.strip_prefix("# TYPE ") {
+                    let name = rest.split(' ').next().unwrap();
+                    assert!(!declared.contains(&name), "{name} twice");
+                    declared.push(name);
+                } else if !line.starts_with('#') {
+                    let last = declared.last().unwrap();
+                    assert!(line.starts_with(last), "{line} under {last}");
+                    let (_, value) = line.rsplit_once(' ').unwrap();
+                    assert!(value.parse::<f64>().is_ok(), "{line}");
+                }
+            }
+            assert!(text.contains("maitred_pool_workers{pool=\"b\",state=\"idle\"} 1\n"));
+            assert!(text.contains("maitred_pool_worker_crashes_total{pool=\"a\",signal=\"11\"} 1"));
+            assert_eq!(text.ends_with("# EOF\n"), form == Form::OpenMetrics);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The admin door: metrics, status pages and pings over HTTP. The front answers all of it itself,
+//! so none of it waits for a worker.
+
+mod metrics;
+
+use std::time::Duration;
+
+use maitred_control::FromFront;
+use maitred_http1::Head;
+
+use crate::shared::Shared;
+use crate::status::{self, Page};
+
+/// Longest that metrics wait for the supervisor to measure the pools' memory; it takes some
+/// milliseconds. Older figures are shown then.
+const MEASURING: Duration = Duration::from_millis(50);
+
+/// How often is looked whether it has.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// How long measured memory is good: Prometheus and its standby need not both have it measured.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The page at a path of the admin door, if there is one.
+pub async fn page(shared: &Shared, head: &Head) -> Option<Page> {
+    let query = head.query().unwrap_or_default();
+    match head.path() {
+        "/" => Some(index(shared)),
+        "/metrics" => {
+            measure(shared).await;
+            let accept = head.header("accept").unwrap_or_default();
+            Some(metrics::page(shared, accept))
+        }
+        path => {
+            let (kind, name) = path.strip_prefix('/')?.split_once('/')?;
+            let pool = shared
+                .pools
+                .all()
+                .into_iter()
+                .find(|pool| pool.name == name)?;
+            match kind {
+                "status" => Some(status::of_pool(&pool, query)),
+                "ping" => Some(status::ping(&pool)),
+                _ => None,
+            }
+        }
+    }
+}
+
+/// What there is. Names of pools hold nothing that HTML knows.
+fn index(shared: &Shared) -> Page {
+    let mut body = String::from(
+        "<!DOCTYPE html>\n<title>maitred</title>\n<h1>maitred</h1>\n<ul>\n\
+         <li><a href=\"/metrics\">metrics</a></li>\n",
+    );
+    for pool in shared.pools.all() {
+        let name = &pool.name;
+        body.push_str(&format!(
+            "<li>pool {name}: <a href=\"/status/{name}?html&amp;full\">status</a>, \
+             <a href=\"/ping/{name}\">ping</a></li>\n"
+        ));
+    }
+    body.push_str("</ul>\n");
+    Page::new("text/html;charset=UTF-8", body)
+}
+
+/// Has the pools' memory measured, unless that was done just now. Only the supervisor may look
+/// into the processes of all users.
+async fn measure(shared: &Shared) {
+    let begun = maitred_scoreboard::now();
+    let pools = shared.pools.all();
+    let tallies: Vec<_> = pools.iter().filter_map(|pool| pool.tally()).collect();
+    let measured_since = |moment: Duration| {
+        let mut all = tallies.iter();
+        all.all(|tally| tally.page().measured_at() >= moment)
+    };
+    if measured_since(begun.saturating_sub(FRESH))
+        || !shared.supervisor.report(&FromFront::MemoryAsked)
+    {
+        return;
+    }
+    let waited = tokio::time::Instant::now();
+    while !measured_since(begun) && waited.elapsed() < MEASURING {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}

@@ -1,0 +1,91 @@
+//! Counting a pool's requests: how each ended, how long it waited, how long its script took.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use maitred_scoreboard::{Outcome, Page, QueueShare};
+
+use crate::access::Answered;
+use crate::script::{Failure, Run};
+use crate::source::Backend;
+
+/// Where a pool's requests are counted.
+#[derive(Debug)]
+pub struct Tally {
+    page: Page,
+    share: QueueShare,
+}
+
+impl Tally {
+    /// Maps the pool's scoreboard for front number `epoch`.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn open(scoreboard: OwnedFd, epoch: u32) -> io::Result<Tally> {
+        let (page, share) = (Page::open(scoreboard)?, QueueShare::new(epoch));
+        Ok(Tally { page, share })
+    }
+
+    /// The scoreboard.
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+
+    /// So many requests wait, and so many workers run one. The caller holds the pool's lock.
+    pub fn show(&self, waiting: usize, busy: usize) {
+        let short = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        self.share.show(&self.page, short(waiting), short(busy));
+    }
+
+    /// A request found all workers busy that there may be.
+    pub fn limit_reached(&self) {
+        self.page.limit_reached();
+    }
+}
+
+/// Counts a try to answer a request that began at `begun`, on a thread of the front. One that
+/// another try follows, which it `may`, is not the request's end.
+pub fn count(
+    run: &Run<'_>,
+    thread: u32,
+    outcome: &Result<(), Failure>,
+    answered: &Answered,
+    begun: Instant,
+    may_retry: bool,
+) {
+    let Backend::Pool(pool) = run.backend else {
+        return;
+    };
+    let Some(tally) = pool.tally() else { return };
+    let board = tally.page.thread(thread);
+    let retried = may_retry && matches!(outcome, Err(Failure::WorkerDied { silent: true }));
+    if !retried {
+        board.count(name(outcome));
+    }
+    let waited = match outcome {
+        Err(Failure::QueueTimeout | Failure::LeftQueue) => Some(begun.elapsed()),
+        _ => answered.queued,
+    };
+    if let Some(waited) = waited {
+        board.observe(waited, answered.script, maitred_scoreboard::now());
+    }
+}
+
+fn name(outcome: &Result<(), Failure>) -> Outcome {
+    match outcome {
+        Ok(()) => Outcome::Answered,
+        Err(Failure::QueueFull) => Outcome::QueueFull,
+        Err(Failure::NoPool) => Outcome::NoPool,
+        Err(Failure::QueueTimeout) => Outcome::QueueTimeout,
+        Err(Failure::LeftQueue) => Outcome::LeftQueue,
+        Err(Failure::ClientLeft) => Outcome::ClientLeft,
+        Err(Failure::Terminated) => Outcome::Terminated,
+        Err(Failure::WorkerDied { .. }) => Outcome::WorkerDied,
+        // The last two are those of a foreign server, which no pool has.
+        Err(Failure::Invalid(_) | Failure::Unreachable(_) | Failure::Silent) => {
+            Outcome::InvalidAnswer
+        }
+        Err(Failure::Body(_)) => Outcome::BodyLost,
+    }
+}

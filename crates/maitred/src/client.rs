@@ -1,0 +1,102 @@
+//! Talking with a running server over its admin socket.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use maitred_control::admin::{Answer, MAX_ANSWER_BYTES, Request, default_socket};
+
+/// Longest that a server may take to say something.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A running server.
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl Client {
+    /// Connects to the server whose socket is `path`, or else the default one.
+    ///
+    /// # Errors
+    /// One sentence that names the socket, and says what to do.
+    pub fn connect(path: Option<&Path>) -> Result<Client, String> {
+        let path = path.map_or_else(default_socket, Path::to_owned);
+        let stream = UnixStream::connect(&path).and_then(|stream| {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        });
+        match stream {
+            Ok(stream) => Ok(Client {
+                stream: BufReader::new(stream),
+                path,
+            }),
+            Err(why) => Err(unreachable(&path, &why)),
+        }
+    }
+
+    /// Asks for something.
+    ///
+    /// # Errors
+    /// One sentence, when no answer comes.
+    pub fn ask(&mut self, request: &Request) -> Result<Answer, String> {
+        let path = self.path.display();
+        let mut line = serde_json::to_vec(request).map_err(|why| why.to_string())?;
+        line.push(b'\n');
+        let mut answer = Vec::new();
+        let limit = MAX_ANSWER_BYTES as u64;
+        let asked = self.stream.get_mut().write_all(&line);
+        let heard = asked.and_then(|()| {
+            let stream = Read::by_ref(&mut self.stream);
+            stream.take(limit).read_until(b'\n', &mut answer)
+        });
+        match heard {
+            Ok(0) => Err(format!(
+                "the server on {path} closed the connection; it is for its own user and root, and \
+                 for a few commands at a time"
+            )),
+            Ok(_) => serde_json::from_slice(&answer).map_err(|why| {
+                format!(
+                    "the server on {path} said what is no answer ({why}); is it of another version?"
+                )
+            }),
+            Err(why) if why.kind() == ErrorKind::WouldBlock => Err(format!(
+                "the server on {path} said nothing for {} s; look at its log",
+                PATIENCE.as_secs()
+            )),
+            Err(why) => Err(format!("the server on {path} cannot be asked: {why}")),
+        }
+    }
+
+    /// Asks for something that takes as long as it takes.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn ask_patiently(&mut self, request: &Request) -> Result<Answer, String> {
+        let _ = self.stream.get_ref().set_read_timeout(None);
+        self.ask(request)
+    }
+
+    /// Waits until the server has gone.
+    pub fn wait_for_the_end(mut self) {
+        let _ = self.stream.get_ref().set_read_timeout(None);
+        let mut rest = [0; 256];
+        while matches!(self.stream.read(&mut rest), Ok(1..)) {}
+    }
+}
+
+fn unreachable(path: &Path, why: &std::io::Error) -> String {
+    let path = path.display();
+    match why.kind() {
+        ErrorKind::PermissionDenied => format!(
+            "the admin socket {path} may not be used by this user; run the command as root or as \
+             the server's user"
+        ),
+        _ => format!(
+            "no server answers on {path} ({why}); start one with `maitred serve`, or name the \
+             socket of the one that runs with --admin-socket"
+        ),
+    }
+}

@@ -1,0 +1,139 @@
+//! `maitred top`: the server's state on the terminal, anew every second.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use crossterm::{cursor, execute, queue, style, terminal};
+use maitred_control::admin::{Answer, Request, ServerStatus};
+
+use crate::client::Client;
+use crate::command::Top;
+use crate::{EXIT_SUCCESS, fail, view};
+
+/// How often the picture changes.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// Most running scripts in a picture.
+const MAX_SCRIPTS: usize = 100;
+
+/// Shows the server until the key q.
+pub fn top(top: &Top) -> ExitCode {
+    let shown = Client::connect(top.reach.admin_socket.as_deref()).and_then(|client| {
+        let mut watch = Watch {
+            client,
+            before: None,
+        };
+        if top.once || !io::stdout().is_terminal() {
+            let lines = watch.picture()?;
+            let _ = writeln!(io::stdout(), "{}", lines.join("\n"));
+            return Ok(());
+        }
+        let screen = Screen::take().map_err(|why| format!("the terminal cannot be used: {why}"))?;
+        let ended = watch.until_quit();
+        drop(screen);
+        ended
+    });
+    match shown {
+        Ok(()) => ExitCode::from(EXIT_SUCCESS),
+        Err(why) => fail(&why),
+    }
+}
+
+/// A server that is watched.
+struct Watch {
+    client: Client,
+    /// How many requests had ended when it was looked at last, and when that was.
+    before: Option<(u64, Instant)>,
+}
+
+impl Watch {
+    fn until_quit(&mut self) -> Result<(), String> {
+        let unusable = |why: io::Error| format!("the terminal cannot be used: {why}");
+        let mut paused = false;
+        loop {
+            if !paused {
+                let lines = self.picture()?;
+                draw(&lines).map_err(unusable)?;
+            }
+            let until = Instant::now() + REFRESH;
+            while event::poll(until.saturating_duration_since(Instant::now())).map_err(unusable)? {
+                match event::read().map_err(unusable)? {
+                    Event::Key(key) if key.kind == KeyEventKind::Press => match key.code {
+                        KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                            return Ok(());
+                        }
+                        KeyCode::Char('p') => paused = !paused,
+                        _ => {}
+                    },
+                    Event::Resize(..) => break,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn picture(&mut self) -> Result<Vec<String>, String> {
+        match self.client.ask(&Request::Status { pool: None })? {
+            Answer::Status(server) => {
+                let mut lines = view::overview(&server);
+                let rate = self.rate(&server);
+                lines.push(format!("{rate}; q quits, p pauses"));
+                lines.extend(view::running(&server, MAX_SCRIPTS));
+                Ok(lines)
+            }
+            Answer::Refused { why } => Err(why),
+            _ => Err("the server answers what was not asked; is it of another version?".to_owned()),
+        }
+    }
+
+    /// Requests a second since the last look, or since the server's start.
+    fn rate(&mut self, server: &ServerStatus) -> String {
+        let now = Instant::now();
+        let requests: u64 = server.pools.iter().map(|pool| pool.requests).sum();
+        let (more, seconds) = match self.before.replace((requests, now)) {
+            Some((before, at)) => (requests.saturating_sub(before), (now - at).as_secs_f64()),
+            None => (requests, server.uptime_seconds),
+        };
+        format!("{:.1} requests/s", more as f64 / seconds.max(0.001))
+    }
+}
+
+/// As many of the lines as fit, from the top left corner.
+fn draw(lines: &[String]) -> io::Result<()> {
+    let (columns, rows) = terminal::size()?;
+    let mut out = io::stdout().lock();
+    queue!(out, cursor::MoveTo(0, 0))?;
+    for (row, line) in (0..rows).zip(lines) {
+        let line: String = line.chars().take(columns.into()).collect();
+        queue!(
+            out,
+            cursor::MoveTo(0, row),
+            style::Print(line),
+            terminal::Clear(terminal::ClearType::UntilNewLine)
+        )?;
+    }
+    queue!(out, terminal::Clear(terminal::ClearType::FromCursorDown))?;
+    out.flush()
+}
+
+/// The terminal while it shows pictures. However we end, it is given back as it was.
+struct Screen;
+
+impl Screen {
+    fn take() -> io::Result<Screen> {
+        terminal::enable_raw_mode()?;
+        let screen = Screen;
+        execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide)?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = execute!(io::stdout(), cursor::Show, terminal::LeaveAlternateScreen);
+        let _ = terminal::disable_raw_mode();
+    }
+}

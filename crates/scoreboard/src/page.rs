@@ -1,0 +1,475 @@
+//! A pool's page: where each word lies, and who writes it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use maitred_os::shared::{SharedMap, create_sealed};
+
+use crate::histogram::{self, Times};
+use crate::names::{Cause, Outcome};
+use crate::{RECENT, now};
+
+/// Most threads that a page is made for.
+const MAX_THREADS: usize = 64;
+
+/// What the first word of every page says: ours, and of this layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"maitred1");
+
+/// Most fronts at a time: one that serves, and those before it that finish what they have.
+const MAX_FRONTS: usize = 8;
+
+/// Highest number of a signal (signal(7)).
+const MAX_SIGNAL: usize = 64;
+
+/// Words of a cache line: no two writers share one.
+const LINE: usize = 8;
+
+// The head: what the page is, and the figures that there is one of.
+const MAGIC_AT: usize = 0;
+const MAX_QUEUED: usize = LINE;
+const MAX_BUSY: usize = MAX_QUEUED + 1;
+const LIMIT_REACHED: usize = MAX_QUEUED + 2;
+const SEATED: usize = 2 * LINE;
+const COMING: usize = SEATED + 1;
+const SPAWNED: usize = SEATED + 2;
+const FORK_FAILED: usize = SEATED + 3;
+const PRIVATE_BYTES: usize = SEATED + 4;
+const SHARED_BYTES: usize = SEATED + 5;
+const MEASURED_AT: usize = SEATED + 6;
+const ENDED: usize = 3 * LINE;
+const SIGNALS: usize = ENDED + 2 * LINE;
+const HEAD_WORDS: usize = 16 * LINE;
+const FRONTS: usize = 14 * LINE;
+const _: () = assert!(LIMIT_REACHED < SEATED && MEASURED_AT < ENDED);
+const _: () = assert!(Cause::ALL.len() <= 2 * LINE && SIGNALS + MAX_SIGNAL < FRONTS);
+const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= HEAD_WORDS);
+
+/// How many parts the recent past has; each has histograms of its own.
+const PARTS: usize = 5;
+/// How long one of them is, in seconds.
+const PART_SECONDS: u64 = RECENT.as_secs() / PARTS as u64;
+const _: () = assert!(PART_SECONDS * PARTS as u64 == RECENT.as_secs());
+
+// A thread's block: outcomes, which part of time each recent histogram is of, and histograms in
+// pairs: how long requests waited, and how long their scripts took.
+const STAMPS: usize = 2 * LINE;
+const TOTALS: usize = 3 * LINE;
+const PAIR_WORDS: usize = 2 * histogram::WORDS;
+const BLOCK_WORDS: usize = (TOTALS + (1 + PARTS) * PAIR_WORDS).next_multiple_of(LINE);
+const _: () = assert!(Outcome::ALL.len() <= STAMPS && PARTS <= LINE);
+
+/// A pool's page, mapped.
+#[derive(Debug)]
+pub struct Page {
+    file: OwnedFd,
+    map: SharedMap,
+    threads: usize,
+}
+
+/// All that a page says, read at about one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Requests by how they ended, in the order of [`Outcome::ALL`].
+    pub outcomes: [u64; Outcome::ALL.len()],
+    /// How long requests waited for a worker.
+    pub waits: Times,
+    /// How long scripts took.
+    pub scripts: Times,
+    /// How long requests waited that ended within [`RECENT`].
+    pub recent_waits: Times,
+    /// How long scripts took that ended within [`RECENT`].
+    pub recent_scripts: Times,
+    /// Requests that wait for a worker.
+    pub queued: u64,
+    /// Most requests that ever waited at once.
+    pub max_queued: u64,
+    /// Workers that run a script.
+    pub busy: u64,
+    /// Most workers that ever ran one at once.
+    pub max_busy: u64,
+    /// Times that a request found all workers busy and no further one allowed.
+    pub limit_reached: u64,
+    /// Workers that can take requests, or run one.
+    pub seated: u64,
+    /// Workers that were ordered and are not there yet.
+    pub coming: u64,
+    /// Workers started so far.
+    pub spawned: u64,
+    /// Workers that could not be forked.
+    pub fork_failed: u64,
+    /// Memory that only one process of the pool has, of all its processes together, in bytes, when
+    /// it was last measured.
+    pub private_bytes: u64,
+    /// Memory that a process of the pool shares with others, that with the most, in bytes.
+    pub shared_bytes: u64,
+    /// Workers that ended, in the order of [`Cause::ALL`].
+    pub ended: [u64; Cause::ALL.len()],
+    /// Signals that ended workers, and how often each did; those that never did are left out.
+    pub signals: Vec<(i32, u64)>,
+}
+
+impl Page {
+    /// Makes a page for the pool `pool`, all zero, for a front of `threads` threads.
+    ///
+    /// # Errors
+    /// When there are too many threads, or the system is out of descriptors or memory.
+    pub fn create(pool: &str, threads: u32) -> io::Result<Page> {
+        let threads = threads as usize;
+        if !(1..=MAX_THREADS).contains(&threads) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a scoreboard is for 1 to 64 threads",
+            ));
+        }
+        let bytes = (HEAD_WORDS + threads * BLOCK_WORDS) * size_of::<AtomicU64>();
+        let page = Page::mapped(create_sealed(&format!("maitred-score-{pool}"), bytes)?)?;
+        page.word(MAGIC_AT).store(MAGIC, Relaxed);
+        Ok(page)
+    }
+
+    /// Maps a page that another process made.
+    ///
+    /// # Errors
+    /// When it is none of ours, or was made by a maitred that counts other things.
+    pub fn open(file: OwnedFd) -> io::Result<Page> {
+        let page = Page::mapped(file)?;
+        if page.word(MAGIC_AT).load(Relaxed) != MAGIC {
+            return Err(wrong());
+        }
+        Ok(page)
+    }
+
+    fn mapped(file: OwnedFd) -> io::Result<Page> {
+        let map = SharedMap::map(&file)?;
+        let blocks = map
+            .words()
+            .len()
+            .checked_sub(HEAD_WORDS)
+            .ok_or_else(wrong)?;
+        let threads = blocks / BLOCK_WORDS;
+        if blocks % BLOCK_WORDS != 0 || !(1..=MAX_THREADS).contains(&threads) {
+            return Err(wrong());
+        }
+        Ok(Page { file, map, threads })
+    }
+
+    /// How many threads it was made for.
+    pub fn threads(&self) -> u32 {
+        self.threads as u32
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.map.words()[at]
+    }
+
+    fn block(&self, thread: usize) -> &[AtomicU64] {
+        let start = HEAD_WORDS + thread * BLOCK_WORDS;
+        &self.map.words()[start..start + BLOCK_WORDS]
+    }
+
+    /// The part that front thread number `thread` writes; of a number that is too high, the last.
+    pub fn thread(&self, thread: u32) -> ThreadBoard<'_> {
+        ThreadBoard(self.block((thread as usize).min(self.threads - 1)))
+    }
+
+    /// When the pool's memory was measured last, by the clock of [`now`].
+    pub fn measured_at(&self) -> Duration {
+        Duration::from_millis(self.word(MEASURED_AT).load(Relaxed))
+    }
+
+    /// A request found all workers busy and no further one allowed.
+    pub fn limit_reached(&self) {
+        self.word(LIMIT_REACHED).fetch_add(1, Relaxed);
+    }
+
+    /// Front number `epoch` begins, or has gone: nothing waits there, and nothing runs for it.
+    pub fn clear_front(&self, epoch: u32) {
+        for figure in 0..2 {
+            self.of_front(epoch, figure).store(0, Relaxed);
+        }
+    }
+
+    /// The word in which a front keeps one of its two figures.
+    fn of_front(&self, epoch: u32, figure: usize) -> &AtomicU64 {
+        self.word(FRONTS + 2 * (epoch as usize % MAX_FRONTS) + figure)
+    }
+
+    /// One of the two figures, of all fronts together.
+    fn of_fronts(&self, figure: usize) -> u64 {
+        let fronts = (0..MAX_FRONTS).map(|front| self.word(FRONTS + 2 * front + figure));
+        fronts.fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed)))
+    }
+
+    /// The part that the supervisor writes.
+    pub fn workers(&self) -> WorkerBoard<'_> {
+        WorkerBoard(self)
+    }
+
+    /// Reads all of it.
+    pub fn read(&self) -> Reading {
+        let get = |at| self.word(at).load(Relaxed);
+        let signals = (1..=MAX_SIGNAL).map(|signal| (signal as i32, get(SIGNALS + signal)));
+        let mut reading = Reading {
+            queued: self.of_fronts(0),
+            max_queued: get(MAX_QUEUED),
+            busy: self.of_fronts(1),
+            max_busy: get(MAX_BUSY),
+            limit_reached: get(LIMIT_REACHED),
+            seated: get(SEATED),
+            coming: get(COMING),
+            spawned: get(SPAWNED),
+            fork_failed: get(FORK_FAILED),
+            private_bytes: get(PRIVATE_BYTES),
+            shared_bytes: get(SHARED_BYTES),
+            ended: std::array::from_fn(|cause| get(ENDED + cause)),
+            signals: signals.filter(|(_, times)| *times > 0).collect(),
+            ..Reading::default()
+        };
+        let present = part_of(now());
+        for thread in 0..self.threads {
+            ThreadBoard(self.block(thread)).read(present, &mut reading);
+        }
+        reading
+    }
+}
+
+impl AsFd for Page {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn wrong() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "this is not the scoreboard of a pool",
+    )
+}
+
+/// The number of the part of time that `now` is in. Never 0, which is what an empty page says.
+fn part_of(now: Duration) -> u64 {
+    now.as_secs() / PART_SECONDS + 1
+}
+
+/// What a front thread counts.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadBoard<'p>(&'p [AtomicU64]);
+
+impl ThreadBoard<'_> {
+    /// A request has come to its end.
+    pub fn count(self, outcome: Outcome) {
+        self.0[outcome as usize].fetch_add(1, Relaxed);
+    }
+
+    /// A request waited this long, and if a worker took it, its script took that long.
+    pub fn observe(self, waited: Duration, script: Option<Duration>, now: Duration) {
+        let part = part_of(now);
+        let place = part as usize % PARTS;
+        let stamp = &self.0[STAMPS + place];
+        let recent = self.pair(1 + place);
+        if stamp.load(Relaxed) != part {
+            recent.iter().for_each(|word| word.store(0, Relaxed));
+            stamp.store(part, Relaxed);
+        }
+        for pair in [self.pair(0), recent] {
+            let (waits, scripts) = pair.split_at(histogram::WORDS);
+            histogram::add(waits, waited);
+            if let Some(script) = script {
+                histogram::add(scripts, script);
+            }
+        }
+    }
+
+    fn pair(&self, number: usize) -> &[AtomicU64] {
+        let start = TOTALS + number * PAIR_WORDS;
+        &self.0[start..start + PAIR_WORDS]
+    }
+
+    fn read(self, present: u64, into: &mut Reading) {
+        for (total, ours) in into.outcomes.iter_mut().zip(self.0) {
+            *total = total.wrapping_add(ours.load(Relaxed));
+        }
+        let stamps = || {
+            self.0[STAMPS..STAMPS + PARTS]
+                .iter()
+                .map(|stamp| stamp.load(Relaxed))
+        };
+        if stamps().all(|stamp| stamp == 0) {
+            // Nothing was ever counted, and reading zeroes would cost memory to hold them.
+            return;
+        }
+        let (waits, scripts) = self.pair(0).split_at(histogram::WORDS);
+        into.waits.read(waits);
+        into.scripts.read(scripts);
+        for (place, stamp) in stamps().enumerate() {
+            if stamp <= present && stamp + PARTS as u64 > present {
+                let (waits, scripts) = self.pair(1 + place).split_at(histogram::WORDS);
+                into.recent_waits.read(waits);
+                into.recent_scripts.read(scripts);
+            }
+        }
+    }
+}
+
+/// What one of the queues of a pool adds to the pool's figures: a front has one for each
+/// generation of the pool. Its writer holds the queue's lock.
+#[derive(Debug)]
+pub struct QueueShare {
+    epoch: u32,
+    /// How many requests wait there, and how many workers run one.
+    shown: [AtomicU64; 2],
+}
+
+impl QueueShare {
+    /// The share of an empty queue, in front number `epoch`.
+    pub fn new(epoch: u32) -> QueueShare {
+        let shown = [AtomicU64::new(0), AtomicU64::new(0)];
+        QueueShare { epoch, shown }
+    }
+
+    /// So many requests wait there now, and so many workers run one.
+    pub fn show(&self, page: &Page, queued: u32, busy: u32) {
+        for (figure, value) in [queued, busy].into_iter().enumerate() {
+            let value = u64::from(value);
+            let before = self.shown[figure].swap(value, Relaxed);
+            if before == value {
+                continue;
+            }
+            let more = value.wrapping_sub(before);
+            page.of_front(self.epoch, figure).fetch_add(more, Relaxed);
+            if value > before {
+                let (now, highest) = (page.of_fronts(figure), page.word(MAX_QUEUED + figure));
+                highest.fetch_max(now, Relaxed);
+            }
+        }
+    }
+}
+
+/// What the supervisor counts.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerBoard<'p>(&'p Page);
+
+impl WorkerBoard<'_> {
+    /// Of a generation of the pool, which showed `before`, so many workers sit in seats `now`, and
+    /// so many were ordered and are not there yet.
+    pub fn show(self, before: (u64, u64), now: (u64, u64)) {
+        let (seated, coming) = (self.0.word(SEATED), self.0.word(COMING));
+        seated.fetch_add(now.0.wrapping_sub(before.0), Relaxed);
+        coming.fetch_add(now.1.wrapping_sub(before.1), Relaxed);
+    }
+
+    /// Nothing was shown yet: another program shows the pool's workers from now on.
+    pub fn forget_shown(self) {
+        self.0.word(SEATED).store(0, Relaxed);
+        self.0.word(COMING).store(0, Relaxed);
+    }
+
+    /// A worker was started.
+    pub fn spawned(self) {
+        self.0.word(SPAWNED).fetch_add(1, Relaxed);
+    }
+
+    /// A worker could not be forked.
+    pub fn fork_failed(self) {
+        self.0.word(FORK_FAILED).fetch_add(1, Relaxed);
+    }
+
+    /// A worker has ended; `signal` is the one that ended it, if one did that nobody of us sent.
+    pub fn ended(self, cause: Cause, signal: Option<i32>) {
+        self.0.word(ENDED + cause as usize).fetch_add(1, Relaxed);
+        let number = signal.and_then(|signal| usize::try_from(signal).ok());
+        if let Some(number) = number.filter(|number| (1..=MAX_SIGNAL).contains(number)) {
+            self.0.word(SIGNALS + number).fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The pool's memory was measured: see [`Reading::private_bytes`] and
+    /// [`Reading::shared_bytes`].
+    pub fn measured(self, private_bytes: u64, shared_bytes: u64) {
+        self.0.word(PRIVATE_BYTES).store(private_bytes, Relaxed);
+        self.0.word(SHARED_BYTES).store(shared_bytes, Relaxed);
+        let at = u64::try_from(now().as_millis()).unwrap_or(u64::MAX);
+        self.0.word(MEASURED_AT).store(at, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn again(page: &Page) -> Page {
+        Page::open(page.as_fd().try_clone_to_owned().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
+        let ours = Page::create("www", 2).unwrap();
+        let first = again(&ours);
+        first.thread(0).count(Outcome::Answered);
+        first.thread(1).count(Outcome::QueueFull);
+        first.thread(0).observe(SECOND, Some(2 * SECOND), now());
+        let queues = [QueueShare::new(1), QueueShare::new(1), QueueShare::new(2)];
+        queues[0].show(&first, 7, 3);
+        queues[1].show(&first, 1, 1);
+        queues[2].show(&ours, 1, 1);
+        queues[0].show(&first, 0, 1);
+        first.limit_reached();
+        ours.workers().show((0, 0), (4, 0));
+        ours.workers().show((4, 0), (3, 1));
+        ours.workers().spawned();
+        ours.workers().ended(Cause::Signal, Some(11));
+        drop(first);
+        let second = again(&ours);
+        second.thread(0).count(Outcome::Answered);
+        second.thread(9).observe(SECOND, None, now());
+        let read = ours.read();
+        assert_eq!(read.outcomes[Outcome::Answered as usize], 2);
+        assert_eq!(read.outcomes[Outcome::QueueFull as usize], 1);
+        assert_eq!((read.waits.count(), read.scripts.count()), (2, 1));
+        assert_eq!(read.waits.sum(), 2 * SECOND);
+        assert_eq!((read.queued, read.max_queued), (2, 9));
+        assert_eq!((read.busy, read.max_busy, read.limit_reached), (3, 5, 1));
+        assert_eq!((read.seated, read.coming), (3, 1));
+        assert_eq!((read.spawned, read.ended[Cause::Signal as usize]), (1, 1));
+        assert_eq!(read.signals, [(11, 1)]);
+        assert_eq!(read, second.read());
+        ours.clear_front(1);
+        assert_eq!((ours.read().queued, ours.read().busy), (1, 1));
+    }
+
+    #[test]
+    fn what_is_recent_is_forgotten_after_a_while_and_the_whole_is_not() {
+        let page = Page::create("www", 1).unwrap();
+        let read = |at: Duration| {
+            let mut reading = Reading::default();
+            page.thread(0).read(part_of(at), &mut reading);
+            (reading.waits.count(), reading.recent_waits.count())
+        };
+        for second in 100..130 {
+            page.thread(0)
+                .observe(SECOND, Some(SECOND), second * SECOND);
+        }
+        assert_eq!(read(129 * SECOND), (30, 10));
+        assert_eq!(read(133 * SECOND), (30, 6));
+        assert_eq!(read(140 * SECOND), (30, 0));
+        page.thread(0).observe(SECOND, None, 500 * SECOND);
+        assert_eq!(read(500 * SECOND), (31, 1));
+        assert_eq!(read(100 * SECOND), (31, 0), "what is to come is not recent");
+    }
+
+    #[test]
+    fn a_page_that_is_none_is_refused() {
+        let foreign = create_sealed("test", 4096).unwrap();
+        assert!(Page::open(foreign).is_err(), "of another size");
+        let size = (HEAD_WORDS + BLOCK_WORDS) * 8;
+        let foreign = create_sealed("test", size).unwrap();
+        assert!(Page::open(foreign).is_err(), "of another kind");
+        assert!(Page::create("www", 0).is_err());
+        assert!(Page::create("www", 65).is_err());
+    }
+}

@@ -1,0 +1,219 @@
+//! Making the admin socket, and letting commands in.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use maitred_control::admin::default_socket;
+use maitred_os::users;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::process::umask;
+use tracing::warn;
+
+use super::guest::Guest;
+use crate::error::Error;
+use crate::limits::Moment;
+
+/// The bits that nobody but the owner has on the socket: none.
+const OTHERS: u32 = 0o177;
+
+/// The listening socket. Its file goes with it.
+#[derive(Debug)]
+pub struct Door {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the socket's file: another one under that name is not ours to remove.
+    file: (u64, u64),
+}
+
+/// What is wrong with a configured socket, beside that somebody may have it.
+pub fn mistake(path: &Path) -> Option<Error> {
+    let missing = !path.parent().is_some_and(Path::is_dir);
+    missing.then(|| {
+        let path = path.display();
+        Error::Configuration(format!(
+            "admin_socket {path} cannot be made: its folder does not exist; make it, or correct \
+             admin_socket"
+        ))
+    })
+}
+
+impl Door {
+    /// Makes the socket that the configuration or the command line names.
+    ///
+    /// # Errors
+    /// When a living server has it, or it cannot be made.
+    pub fn open(path: &Path) -> Result<Door, Error> {
+        Door::take(path).map_err(|why| Error::AdminSocket {
+            path: path.to_owned(),
+            why,
+        })
+    }
+
+    /// Makes the default socket, or one beside it if a living server has that. Nothing if that
+    /// one is taken too.
+    ///
+    /// # Errors
+    /// One sentence, when it cannot be made.
+    pub fn open_default() -> Result<Option<Door>, String> {
+        let path = default_socket();
+        let failed = |path: &Path, why: io::Error| {
+            format!("the admin socket {} cannot be made: {why}", path.display())
+        };
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        make_folder(folder).map_err(|why| failed(&path, why))?;
+        match Door::take(&path) {
+            Ok(door) => Ok(Some(door)),
+            Err(why) if why.kind() == ErrorKind::AddrInUse => {
+                let own = path.with_file_name(format!("admin-{}.sock", std::process::id()));
+                let door = Door::take(&own).map_err(|why| failed(&own, why))?;
+                warn!(
+                    "another server has the admin socket {}; reach this one with --admin-socket {}",
+                    path.display(),
+                    own.display()
+                );
+                Ok(Some(door))
+            }
+            Err(why) => Err(failed(&path, why)),
+        }
+    }
+
+    /// Makes the socket `path`. One that a server left behind, which died, is replaced; the lock
+    /// keeps two servers from taking each other's for such a one.
+    fn take(path: &Path) -> io::Result<Door> {
+        let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
+        flock(&folder, FlockOperation::LockExclusive)?;
+        match UnixStream::connect(path) {
+            Ok(_) => return Err(ErrorKind::AddrInUse.into()),
+            Err(why) if why.kind() == ErrorKind::WouldBlock => {
+                return Err(ErrorKind::AddrInUse.into());
+            }
+            Err(why) if why.kind() == ErrorKind::ConnectionRefused => remove_socket(path)?,
+            Err(_) => {}
+        }
+        let usual = umask(Mode::from_raw_mode(OTHERS));
+        let bound = UnixListener::bind(path);
+        umask(usual);
+        let listener = bound?;
+        listener.set_nonblocking(true)?;
+        let meta = std::fs::symlink_metadata(path)?;
+        Ok(Door {
+            listener,
+            path: path.to_owned(),
+            file: (meta.dev(), meta.ino()),
+        })
+    }
+
+    /// What to wait for.
+    pub fn interest(&self) -> PollFd<'_> {
+        PollFd::new(&self.listener, PollFlags::IN)
+    }
+
+    /// The commands that want in, and may.
+    pub fn guests(&self, now: Moment) -> impl Iterator<Item = Guest> {
+        let accept = || self.listener.accept().ok();
+        std::iter::from_fn(accept).filter_map(move |(stream, _)| {
+            let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
+            let uid = peer.uid.as_raw();
+            let may = uid == 0 || uid == users::current().uid;
+            stream.set_nonblocking(true).ok()?;
+            may.then(|| Guest::new(stream, peer.pid.as_raw_nonzero().get(), now))
+        })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let meta = std::fs::symlink_metadata(&self.path);
+        if meta.is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes a socket that nobody listens on. Anything else of that name is kept: it was not ours.
+fn remove_socket(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    if std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// Makes the folder of the default socket, or sees that nobody else can have put it there.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let made = DirBuilder::new().mode(0o755).create(folder);
+    match made {
+        Err(why) if why.kind() == ErrorKind::AlreadyExists => {
+            let meta = std::fs::symlink_metadata(folder)?;
+            let ours = meta.uid() == users::current().uid && meta.mode() & 0o022 == 0;
+            if ours && meta.is_dir() {
+                return Ok(());
+            }
+            Err(io::Error::other(format!(
+                "{} belongs to somebody else, or others may write to it",
+                folder.display()
+            )))
+        }
+        made => made,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(folder: &tempfile::TempDir) -> PathBuf {
+        folder.path().join("admin.sock")
+    }
+
+    #[test]
+    fn the_socket_is_for_its_owner_only_and_goes_with_its_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = socket(&folder);
+        let door = Door::open(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        drop(door);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_living_servers_socket_is_not_taken_and_a_dead_ones_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = socket(&folder);
+        let living = Door::open(&path).unwrap();
+        let refused = Door::open(&path).unwrap_err().to_string();
+        assert!(refused.contains("another server"), "{refused}");
+        // What a killed server leaves: the file, and nobody who listens.
+        let dead = UnixListener::bind(folder.path().join("dead")).unwrap();
+        drop(dead);
+        assert!(Door::open(&folder.path().join("dead")).is_ok());
+        // The name has changed hands: the file is not removed with its first owner.
+        std::fs::rename(&path, folder.path().join("moved")).unwrap();
+        std::fs::write(&path, "").unwrap();
+        drop(living);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = socket(&folder);
+        std::fs::write(&path, "precious").unwrap();
+        assert!(Door::open(&path).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(folder.path(), open).unwrap();
+        assert!(make_folder(folder.path()).is_err());
+        assert!(make_folder(&folder.path().join("new")).is_ok());
+    }
+}

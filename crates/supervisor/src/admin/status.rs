@@ -1,0 +1,214 @@
+//! What `maitred status` is told.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use maitred_control::admin::{
+    Answer, MAX_RUNNING_SHOWN, PoolStatus, Quantiles, Queue, Running, ServerStatus, Times, Workers,
+};
+use maitred_scoreboard::{Cause, Outcome, Reading};
+use maitred_seat::{Boards, Process, Snapshot};
+
+use crate::pool::Seated;
+use crate::run::{RunningPool, Supervisor};
+
+impl Supervisor {
+    /// The state of the server, of all its pools or only of `pool`.
+    pub(super) fn tell_status(&mut self, pool: Option<&str>) -> Answer {
+        if let Some(pool) = pool
+            && self.generations(pool).next().is_none()
+        {
+            let names = self.names();
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            let why = format!(
+                "there is no pool `{}`; expected one of {}",
+                plain(pool),
+                names.join(", ")
+            );
+            return Answer::Refused { why };
+        }
+        self.measure();
+        let names = self.names().into_iter();
+        let names = names.filter(|name| pool.is_none_or(|pool| pool == *name));
+        let pools = names.map(|name| self.pool_status(name)).collect();
+        let listeners = self.plan.listeners.iter();
+        Answer::Status(Box::new(ServerStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            phase: self.phase.name().to_owned(),
+            uptime_seconds: self.now().as_secs_f64(),
+            listen: listeners
+                .map(|listener| listener.address.to_string())
+                .collect(),
+            front_epoch: self.front.epoch,
+            front_pid: self.front.peer.as_ref().map(crate::peer::Peer::pid),
+            pools,
+        }))
+    }
+
+    /// Measures the memory of all pools' processes, and shows it on their scoreboards.
+    pub(crate) fn measure(&mut self) {
+        let now = self.now();
+        let all: Vec<i32> = self
+            .names()
+            .iter()
+            .flat_map(|name| self.pids(name))
+            .collect();
+        self.admin.measures.measure(&all, now);
+        for name in self.names() {
+            let memory = self.admin.measures.of(&self.pids(name));
+            if let Some(page) = self.scores.page(name) {
+                let (private, shared) = (memory.private_bytes, memory.shared_bytes);
+                page.workers().measured(private, shared);
+            }
+        }
+    }
+
+    /// The pools by name, each once.
+    fn names(&self) -> BTreeSet<&str> {
+        let names = self
+            .pools
+            .iter()
+            .map(|pool| pool.plan.settings.pool.as_str());
+        names.collect()
+    }
+
+    /// The generations of a pool, the oldest first.
+    fn generations(&self, name: &str) -> impl Iterator<Item = &RunningPool> {
+        let is_one = move |pool: &&RunningPool| pool.plan.settings.pool == name;
+        self.pools.iter().filter(is_one)
+    }
+
+    /// The processes of a pool: its workers, and its zygotes.
+    fn pids(&self, name: &str) -> Vec<i32> {
+        let of_one = |running: &RunningPool| {
+            let zygote = running
+                .zygote
+                .as_ref()
+                .filter(|zygote| zygote.reaped.is_none());
+            let workers = running.workers.keys().copied();
+            let pids = workers.chain(zygote.map(|zygote| zygote.peer.pid()));
+            pids.collect::<Vec<i32>>()
+        };
+        self.generations(name).flat_map(of_one).collect()
+    }
+
+    fn pool_status(&self, name: &str) -> PoolStatus {
+        let page = self.scores.page(name);
+        let reading = page.map(|page| page.read()).unwrap_or_default();
+        // What is on trial is not yet the pool, and what is leaving is so no more.
+        let current = self
+            .generations(name)
+            .filter(|pool| pool.is_current())
+            .last();
+        let Some(current) = current.or_else(|| self.generations(name).last()) else {
+            return PoolStatus::default();
+        };
+        PoolStatus {
+            name: name.to_owned(),
+            pm: current.plan.settings.process_manager.clone(),
+            php: current.php.clone(),
+            workers: workers(&reading, current.plan.max_children()),
+            queue: Queue {
+                now: reading.queued,
+                max: reading.max_queued,
+                limit: current.plan.pool.request_queue_length.into(),
+            },
+            queue_wait: times(&reading.waits, &reading.recent_waits),
+            script_time: times(&reading.scripts, &reading.recent_scripts),
+            requests: reading.outcomes.iter().sum(),
+            outcomes: outcomes(&reading, |_| true),
+            refusals: outcomes(&reading, Outcome::is_refusal),
+            memory: self.admin.measures.of(&self.pids(name)),
+            running: self.running(name),
+        }
+    }
+
+    /// The scripts that run, by the word of their workers, the longest-running first.
+    fn running(&self, name: &str) -> Vec<Running> {
+        let mut running: Vec<Running> = self.generations(name).flat_map(running_in).collect();
+        running.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        running.truncate(MAX_RUNNING_SHOWN);
+        running
+    }
+}
+
+fn running_in(pool: &RunningPool) -> Vec<Running> {
+    // Mapped for the moment only: a pool's memory is large, and this is rarely asked for.
+    let Ok(boards) = Boards::map(&pool.plan.memory) else {
+        return Vec::new();
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default();
+    let running = pool.pool.seated().filter_map(|seated| {
+        let board = std::iter::once(boards.seat(seated.seat)?);
+        let process = Snapshot::take(boards.pool(), board, now).processes.pop()?;
+        process.running.then(|| shown(seated, process))
+    });
+    running.collect()
+}
+
+fn shown(seated: Seated, process: Process) -> Running {
+    Running {
+        pid: seated.pid,
+        seat: seated.seat,
+        seconds: process.duration as f64 / 1e6,
+        method: plain(&process.method),
+        uri: plain(&process.uri),
+        script: plain(&process.script),
+        stack: Vec::new(),
+    }
+}
+
+/// What a script or a client wrote, without anything that a terminal could obey.
+fn plain(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), "?")
+}
+
+fn workers(reading: &Reading, limit: u32) -> Workers {
+    // The two are counted by two processes, and may be some moments apart.
+    let busy = reading.busy.min(reading.seated);
+    let ended = Cause::ALL
+        .into_iter()
+        .map(|cause| (cause.name().to_owned(), reading.ended[cause as usize]));
+    Workers {
+        busy,
+        idle: reading.seated - busy,
+        starting: reading.coming,
+        limit: limit.into(),
+        max_busy: reading.max_busy,
+        limit_reached: reading.limit_reached,
+        spawned: reading.spawned,
+        ended: ended.collect(),
+    }
+}
+
+fn outcomes(
+    reading: &Reading,
+    which: impl Fn(Outcome) -> bool,
+) -> std::collections::BTreeMap<String, u64> {
+    Outcome::ALL
+        .into_iter()
+        .filter(|outcome| which(*outcome))
+        .map(|outcome| {
+            let count = reading.outcomes[outcome as usize];
+            (outcome.name().to_owned(), count)
+        })
+        .collect()
+}
+
+fn times(total: &maitred_scoreboard::Times, recent: &maitred_scoreboard::Times) -> Times {
+    Times {
+        total: quantiles(total),
+        recent: quantiles(recent),
+    }
+}
+
+fn quantiles(times: &maitred_scoreboard::Times) -> Quantiles {
+    let seconds = |quantile| times.quantile(quantile).map(|time| time.as_secs_f64());
+    Quantiles {
+        count: times.count(),
+        p50_seconds: seconds(0.5),
+        p99_seconds: seconds(0.99),
+    }
+}

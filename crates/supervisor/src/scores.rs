@@ -1,0 +1,205 @@
+//! The pools' scoreboards, by the name of the pool: they outlive every process of it, and what is
+//! counted of workers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use maitred_control::{Incarnation, Seat, Wear, exit};
+use maitred_os::fork::HowEnded;
+use maitred_scoreboard::{Cause, Page};
+
+use crate::error::Error;
+
+/// The signals that we send (signal(7)).
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// All scoreboards, and why workers leave that have not left yet.
+#[derive(Debug)]
+pub struct Scores {
+    threads: u32,
+    pages: BTreeMap<String, Page>,
+    /// By process id.
+    leaving: HashMap<i32, Cause>,
+}
+
+impl Scores {
+    /// No scoreboards yet, for a front of `threads` threads.
+    pub fn new(threads: u32) -> Scores {
+        Scores {
+            threads,
+            pages: BTreeMap::new(),
+            leaving: HashMap::new(),
+        }
+    }
+
+    /// The scoreboards that the program before us left, by pool. What is none of this version is
+    /// left out: counting begins anew then.
+    pub fn inherited(threads: u32, left: Vec<(String, OwnedFd)>) -> Scores {
+        let mut scores = Scores::new(threads);
+        for (pool, file) in left {
+            if let Ok(page) = Page::open(file) {
+                page.workers().forget_shown();
+                scores.pages.insert(pool, page);
+            }
+        }
+        scores
+    }
+
+    /// The descriptors of all scoreboards, by pool.
+    pub fn descriptors(&self) -> Vec<(String, RawFd)> {
+        let pages = self.pages.iter();
+        pages
+            .map(|(pool, page)| (pool.clone(), page.as_fd().as_raw_fd()))
+            .collect()
+    }
+
+    /// Makes the scoreboards of these pools, as far as they have none.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors or memory.
+    pub fn add_all<'n>(&mut self, pools: impl Iterator<Item = &'n str>) -> Result<(), Error> {
+        for pool in pools {
+            let what = "a pool's scoreboard could not be made";
+            self.add(pool).map_err(Error::system(what))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the scoreboard of a pool, if there is none.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors or memory.
+    pub fn add(&mut self, pool: &str) -> io::Result<()> {
+        if !self.pages.contains_key(pool) {
+            let page = Page::create(pool, self.threads)?;
+            self.pages.insert(pool.to_owned(), page);
+        }
+        Ok(())
+    }
+
+    /// The scoreboard of a pool.
+    pub fn page(&self, pool: &str) -> Option<&Page> {
+        self.pages.get(pool)
+    }
+
+    /// The scoreboards of all pools.
+    pub fn pages(&self) -> impl Iterator<Item = &Page> {
+        self.pages.values()
+    }
+
+    /// Front number `epoch` begins, or has gone: no request waits there and none runs for it.
+    pub fn clear_front(&self, epoch: u32) {
+        self.pages.values().for_each(|page| page.clear_front(epoch));
+    }
+
+    /// So many workers of a generation of a pool sit in seats, and so many were ordered and are
+    /// not there yet; `shown` is what was said of it before.
+    pub fn show_workers(&self, pool: &str, shown: &mut (u64, u64), seated: usize, coming: usize) {
+        let now = (seated as u64, coming as u64);
+        if let Some(page) = self.page(pool).filter(|_| *shown != now) {
+            page.workers().show(*shown, now);
+            *shown = now;
+        }
+    }
+
+    /// A worker of a pool was started.
+    pub fn spawned(&self, pool: &str) {
+        if let Some(page) = self.page(pool) {
+            page.workers().spawned();
+        }
+    }
+
+    /// A worker of a pool could not be started.
+    pub fn fork_failed(&self, pool: &str) {
+        if let Some(page) = self.page(pool) {
+            page.workers().fork_failed();
+        }
+    }
+
+    /// A worker is about to be ended. What is said first counts: one that is killed because it did
+    /// not leave when it was asked to has still left for that reason.
+    pub fn leaves(&mut self, pid: i32, cause: Cause) {
+        self.leaving.entry(pid).or_insert(cause);
+    }
+
+    /// A worker of a pool has ended; `stopping`: with the whole server.
+    pub fn ended(&mut self, pool: &str, pid: i32, how: HowEnded, stopping: bool) {
+        let noted = self
+            .leaving
+            .remove(&pid)
+            .or(stopping.then_some(Cause::Stop));
+        if let Some(page) = self.page(pool) {
+            let (cause, signal) = cause_of(noted, how);
+            page.workers().ended(cause, signal);
+        }
+    }
+}
+
+impl crate::run::Supervisor {
+    /// The front says that a worker has served, or grown, as much as it may.
+    pub(crate) fn note_wear(
+        &mut self,
+        index: usize,
+        seat: Seat,
+        incarnation: Incarnation,
+        why: Wear,
+    ) {
+        let cause = match why {
+            Wear::Requests => Cause::MaxRequests,
+            Wear::Memory => Cause::MaxPrivateMemory,
+        };
+        let mut seated = self.pools[index].pool.seated();
+        let worn = seated.find(|one| one.seat == seat && one.incarnation == incarnation);
+        if let Some(worn) = worn {
+            self.scores.leaves(worn.pid, cause);
+        }
+    }
+}
+
+/// Why a worker ended of which this was `noted` before, and the signal that nobody of us sent. One
+/// that was to leave and crashed has crashed.
+fn cause_of(noted: Option<Cause>, how: HowEnded) -> (Cause, Option<i32>) {
+    match (noted, how) {
+        (Some(cause @ (Cause::Terminated | Cause::Stop)), _)
+        | (Some(cause), HowEnded::Exited(exit::RECYCLED) | HowEnded::Signaled(SIGTERM | SIGKILL)) => {
+            (cause, None)
+        }
+        (_, HowEnded::Signaled(signal)) => (Cause::Signal, Some(signal)),
+        (_, HowEnded::Exited(exit::RECYCLED)) => (Cause::MaxRequests, None),
+        (_, HowEnded::Exited(exit::BAILOUT)) => (Cause::Bailout, None),
+        (_, HowEnded::Exited(_)) => (Cause::Failed, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_was_asked_to_leave_has_left_for_that_reason_however_it_ended() {
+        let mut scores = Scores::new(1);
+        scores.add("www").unwrap();
+        scores.leaves(7, Cause::Idle);
+        scores.leaves(7, Cause::Terminated);
+        scores.leaves(6, Cause::Idle);
+        scores.ended("www", 6, HowEnded::Signaled(11), false);
+        scores.ended("www", 7, HowEnded::Signaled(9), false);
+        scores.ended("www", 7, HowEnded::Signaled(9), false);
+        scores.ended("www", 8, HowEnded::Exited(exit::BAILOUT), false);
+        scores.ended("www", 9, HowEnded::Exited(0), false);
+        scores.ended("www", 10, HowEnded::Exited(255), false);
+        scores.ended("www", 11, HowEnded::Exited(0), true);
+        scores.add("www").unwrap();
+        let read = scores.page("www").unwrap().read();
+        let counted = |cause| read.ended[cause as usize];
+        assert_eq!((counted(Cause::Idle), counted(Cause::Terminated)), (1, 0));
+        assert_eq!((counted(Cause::Signal), read.signals.len()), (2, 2));
+        assert_eq!(
+            (counted(Cause::Bailout), counted(Cause::MaxRequests)),
+            (1, 1)
+        );
+        assert_eq!((counted(Cause::Failed), counted(Cause::Stop)), (1, 1));
+    }
+}

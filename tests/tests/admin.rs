@@ -1,0 +1,540 @@
+//! The server seen from outside: its admin socket, and the commands that use it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use maitred_tests::guard::Guarded;
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::processes::Signal;
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::{Target, maitred_program, ports, wait};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn site() -> TempDir {
+    let root = document_root(&[
+        ("hello.php", "<?php echo 'hello';"),
+        (
+            "fatal.php",
+            "<?php ini_set('memory_limit', '8M'); str_repeat('x', 1 << 26);",
+        ),
+        ("crash.php", "<?php posix_kill(getmypid(), SIGSEGV);"),
+        (
+            "wait.php",
+            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
+             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
+        ),
+    ]);
+    give_to_web_user(root.path());
+    root
+}
+
+fn command(server: &Server, arguments: &[&str]) -> Output {
+    Command::new(maitred_program())
+        .args(arguments)
+        .arg("--admin-socket")
+        .arg(server.admin_socket())
+        .output()
+        .expect("the program can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn status(server: &Server) -> Value {
+    let output = command(server, &["status", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("status is JSON")
+}
+
+fn pool(server: &Server) -> Value {
+    status(server)["pools"][0].clone()
+}
+
+/// Runs until the file `go` is there; its answer has begun, so its worker is busy.
+fn occupy(server: &Server) -> Connection {
+    let mut busy = Connection::open(server.address());
+    let request = Request::get("/wait.php?for=go").to_bytes();
+    busy.send(&request).expect("the server takes a request");
+    busy.read_head().expect("a worker is busy");
+    busy
+}
+
+fn let_go(root: &TempDir) {
+    std::fs::write(root.path().join("go"), "").expect("a file can be written");
+}
+
+#[test]
+fn status_tells_what_every_worker_is_busy_with_and_who_waits() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(1).start();
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let _busy = occupy(&server);
+    let mut waiting = Connection::open(server.address());
+    let request = Request::get("/hello.php").to_bytes();
+    waiting.send(&request).expect("the server takes a request");
+    wait::until_true("a request to wait", || pool(&server)["queue"]["now"] == 1);
+    let all = status(&server);
+    assert_eq!(all["phase"], "serving", "{all}");
+    assert_eq!(all["listen"][0], server.address().to_string(), "{all}");
+    let www = &all["pools"][0];
+    assert_eq!(www["name"], "www", "{www}");
+    assert_eq!(www["workers"]["busy"], 1, "{www}");
+    assert_eq!(www["workers"]["idle"], 0, "{www}");
+    assert_eq!(www["queue"]["limit"], 1000, "{www}");
+    assert_eq!(www["outcomes"]["answered"], 1, "{www}");
+    assert!(
+        www["script_time"]["recent"]["p99_seconds"].is_number(),
+        "{www}"
+    );
+    assert!(www["memory"]["private_bytes"].as_u64() > Some(0), "{www}");
+    let running = &www["running"][0];
+    assert_eq!(running["uri"], "/wait.php", "{www}");
+    assert_eq!(running["pid"], server.workers()[0].pid, "{www}");
+    let table = text(&command(&server, &["status"]).stdout);
+    assert!(table.contains("GET /wait.php"), "{table}");
+    assert!(
+        table.lines().all(|line| line.chars().count() <= 100),
+        "{table}"
+    );
+    let picture = text(&command(&server, &["top", "--once"]).stdout);
+    assert!(
+        picture.contains("GET /wait.php") && picture.contains(" requests/s"),
+        "{picture}"
+    );
+    let details = text(&command(&server, &["status", "www"]).stdout);
+    assert!(details.contains("1 busy, 0 idle"), "{details}");
+    let_go(&root);
+    assert_eq!(
+        waiting.read_response(false).expect("an answer").text(),
+        "hello"
+    );
+    wait::until_true("the worker to be idle", || {
+        pool(&server)["workers"]["idle"] == 1 && pool(&server)["requests"] == 3
+    });
+    assert!(pool(&server)["queue_wait"]["total"]["count"] == 3);
+}
+
+#[test]
+fn status_is_answered_at_once_while_every_worker_is_busy() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(2).start();
+    let _busy = [occupy(&server), occupy(&server)];
+    let mut socket = UnixStream::connect(server.admin_socket()).expect("the socket is there");
+    let mut lines = BufReader::new(socket.try_clone().expect("a descriptor")).lines();
+    // Several looks, of which the best tells the server's part from that of a loaded machine.
+    let mut best = Duration::MAX;
+    for _ in 0..20 {
+        let asked = Instant::now();
+        socket
+            .write_all(b"{\"do\":\"status\"}\n")
+            .expect("a request");
+        let answer = lines.next().expect("an answer").expect("an answer");
+        best = best.min(asked.elapsed());
+        let answer: Value = serde_json::from_str(&answer).expect("an answer is JSON");
+        assert_eq!(
+            answer["status"]["pools"][0]["workers"]["busy"], 2,
+            "{answer}"
+        );
+    }
+    assert!(best < Duration::from_millis(50), "{best:?}");
+    let_go(&root);
+}
+
+#[test]
+fn requests_are_counted_by_how_they_ended_and_workers_too() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("request_queue_length = 0")
+        .pool("request_terminate_timeout = \"200ms\"")
+        .start();
+    assert_eq!(http::get(server.address(), "/hello.php").status, 200);
+    assert_eq!(http::get(server.address(), "/fatal.php").status, 500);
+    server.wait_for_full_strength(1, wait::DEADLINE);
+    let post = Request::post("/crash.php", "text/plain", b"");
+    let mut connection = Connection::open(server.address());
+    assert_eq!(connection.ask(&post).expect("an answer").status, 502);
+    wait::until_true("a new worker", || pool(&server)["workers"]["idle"] == 1);
+    let busy = occupy(&server);
+    assert_eq!(http::get(server.address(), "/hello.php").status, 503);
+    wait::until_true("all to be counted", || {
+        let ended = &pool(&server)["workers"]["ended"];
+        ended["terminated"] == 1 && ended["signal"] == 1 && ended["bailout"] == 1
+    });
+    drop(busy);
+    wait::until_true("the outcomes", || {
+        let www = pool(&server);
+        let refusals = &www["refusals"];
+        www["outcomes"]["answered"] == 2
+            && refusals["queue_full"] == 1
+            && refusals["terminated"] == 1
+            && refusals["worker_died"] == 1
+            && www["requests"] == 5
+    });
+    let ended = pool(&server)["workers"]["ended"].clone();
+    assert_eq!(ended["failed"], 0, "{ended}");
+}
+
+#[test]
+fn counters_go_on_when_the_front_is_replaced() {
+    let root = site();
+    let server = Server::start(root.path());
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    wait::until_true("it to be counted", || pool(&server)["requests"] == 1);
+    let front = server.front().expect("a front runs");
+    front.signal(Signal::KILL);
+    wait::until_true("another front", || {
+        status(&server)["front_epoch"] == 2 && server.front().is_some()
+    });
+    wait::until_true("another answer", || {
+        let again = http::try_ask(server.address(), &Request::get("/hello.php"));
+        again.is_ok_and(|answer| answer.status == 200)
+    });
+    wait::until_true("both to be counted", || {
+        pool(&server)["outcomes"]["answered"] == 2
+    });
+}
+
+#[test]
+fn stop_waits_for_what_runs_and_a_second_one_does_not() {
+    let root = site();
+    let mut server = Server::start(root.path());
+    let mut busy = occupy(&server);
+    let stop = || {
+        let mut command = Command::new(maitred_program());
+        let socket = server.admin_socket();
+        command.arg("stop").arg("--admin-socket").arg(socket);
+        command.stdout(Stdio::piped());
+        Guarded::spawn(&mut command, Signal::TERM)
+    };
+    let mut first = stop();
+    wait::until_true("the server to drain", || {
+        status(&server)["phase"] == "draining"
+    });
+    let pipe = first.child().stdout.take().expect("stdout is a pipe");
+    let mut said = BufReader::new(pipe).lines().map_while(Result::ok);
+    assert_eq!(said.next().as_deref(), Some("waiting for 1 script"));
+    assert!(first.ended().is_none(), "it waits");
+    let mut second = stop();
+    let ended = second.wait(wait::DEADLINE).expect("the second stop ends");
+    assert!(ended.success());
+    assert_eq!(said.next().as_deref(), Some("stopped"));
+    assert!(
+        first
+            .wait(wait::DEADLINE)
+            .is_some_and(|ended| ended.success())
+    );
+    assert_eq!(server.wait_for_end().code(), Some(0));
+    let rest = text(&busy.read_to_end());
+    assert!(!rest.contains("0\r\n\r\n"), "the script was cut: {rest}");
+    server.expect_killed();
+}
+
+#[test]
+fn drain_lets_scripts_finish_however_often_it_is_said() {
+    let root = site();
+    let mut server = Server::start(root.path());
+    let mut busy = occupy(&server);
+    let mut drains: Vec<Guarded> = (0..2)
+        .map(|_| {
+            let mut command = Command::new(maitred_program());
+            let socket = server.admin_socket();
+            command.arg("drain").arg("--admin-socket").arg(socket);
+            command.stdout(Stdio::null());
+            let drain = Guarded::spawn(&mut command, Signal::TERM);
+            wait::until_true("the server to drain", || {
+                status(&server)["phase"] == "draining"
+            });
+            drain
+        })
+        .collect();
+    server.expect_log(0, "drain, asked for by process");
+    let_go(&root);
+    let rest = busy.read_to_end();
+    assert!(text(&rest).contains("0\r\n\r\n"), "the script has finished");
+    for drain in &mut drains {
+        assert!(
+            drain
+                .wait(wait::DEADLINE)
+                .is_some_and(|ended| ended.success())
+        );
+    }
+    assert_eq!(server.wait_for_end().code(), Some(0));
+    let socket = server.admin_socket();
+    assert!(!socket.exists(), "the socket goes with the server");
+    server.expect_killed();
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_harms_nobody() {
+    let root = site();
+    let server = Server::start(root.path());
+    let ask = |bytes: &[u8]| {
+        let mut socket = UnixStream::connect(server.admin_socket()).expect("the socket is there");
+        socket.write_all(bytes).expect("a request");
+        let mut answer = String::new();
+        let read = BufReader::new(socket).read_line(&mut answer);
+        read.map(|_| answer).unwrap_or_default()
+    };
+    for wrong in [&b"{\"do\":\"dance\"}\n"[..], b"\n", b"\xff\xfe\n", b"[]\n"] {
+        let answer = ask(wrong);
+        assert!(
+            answer.starts_with(r#"{"refused":{"why":"this is no request"#),
+            "{answer}"
+        );
+    }
+    let endless = ask(&[b'x'; 8192]);
+    assert!(endless.contains("at most 4096 bytes"), "{endless}");
+    let unknown = command(&server, &["status", "wwww"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    let said = text(&unknown.stderr);
+    assert!(
+        said.contains("there is no pool `wwww`; expected one of `www`"),
+        "{said}"
+    );
+    // More connections than are let in at once wait for their turn, and it comes.
+    let mut crowd: Vec<UnixStream> = (0..40)
+        .map(|_| UnixStream::connect(server.admin_socket()).expect("the socket is there"))
+        .collect();
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let last = crowd.pop().expect("a connection");
+    drop(crowd);
+    (&last)
+        .write_all(b"{\"do\":\"status\"}\n")
+        .expect("a request");
+    let mut answer = String::new();
+    BufReader::new(last)
+        .read_line(&mut answer)
+        .expect("an answer");
+    assert!(answer.starts_with(r#"{"status":"#), "{answer}");
+}
+
+#[test]
+fn a_reload_of_a_wrong_configuration_says_what_is_wrong_and_changes_nothing() {
+    let root = site();
+    let server = Server::start(root.path());
+    let file = server.configuration();
+    let right = std::fs::read_to_string(&file).expect("the configuration can be read");
+    std::fs::write(&file, format!("lisen = 1\n{right}")).expect("a file can be written");
+    let output = command(&server, &["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("did you mean `listen`?"), "{said}");
+    std::fs::write(&file, right).expect("a file can be written");
+    let unknown = command(&server, &["reload", "wwww"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(
+        text(&unknown.stderr).contains("wwww"),
+        "{}",
+        text(&unknown.stderr)
+    );
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+}
+
+#[test]
+fn a_reload_is_told_when_it_is_done_and_counters_go_on() {
+    let root = site();
+    let server = Server::start(root.path());
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    wait::until_true("it to be counted", || pool(&server)["requests"] == 1);
+    let output = command(&server, &["reload", "www"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("reloaded: pool www anew"), "{said}");
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    wait::until_true("the workers to have moved over", || {
+        let www = pool(&server);
+        let workers = &www["workers"];
+        www["requests"] == 2 && workers["ended"]["reload"] == 2 && workers["idle"] == 2
+    });
+    let workers = pool(&server)["workers"].clone();
+    assert_eq!(workers["spawned"], 4, "{workers}");
+    assert_eq!(workers["starting"], 0, "{workers}");
+}
+
+/// A server with an admin door, and its address.
+fn with_door(setup: Setup) -> (Server, SocketAddr) {
+    let door = ports::free_address();
+    let server = setup.top(&format!("admin = \"{door}\"")).start();
+    (server, door)
+}
+
+#[test]
+fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy() {
+    let root = site();
+    let (server, door) = with_door(Setup::new(root.path()).workers(1));
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let _busy = occupy(&server);
+    wait::until_true("the request to be counted", || {
+        pool(&server)["requests"] == 1
+    });
+    let metrics = http::get(door, "/metrics");
+    assert_eq!(metrics.status, 200);
+    assert_eq!(
+        metrics.header("Content-Type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let metrics = metrics.text();
+    for line in [
+        "maitred_pool_workers{pool=\"www\",state=\"busy\"} 1",
+        "maitred_pool_workers{pool=\"www\",state=\"idle\"} 0",
+        "maitred_pool_requests_total{pool=\"www\",outcome=\"answered\"} 1",
+        "maitred_pool_queue_wait_seconds_count{pool=\"www\"} 1",
+        "maitred_pool_script_seconds_bucket{pool=\"www\",le=\"+Inf\"} 1",
+    ] {
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line} in\n{metrics}"
+        );
+    }
+    let private = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("maitred_pool_private_memory_bytes{pool=\"www\"} "));
+    assert!(private.is_some_and(|bytes| bytes.parse::<u64>().is_ok_and(|bytes| bytes > 0)));
+    let open =
+        Request::get("/metrics").header("Accept", "application/openmetrics-text; version=1.0.0");
+    let open = http::ask(door, &open).text();
+    assert!(open.contains("# TYPE maitred_pool_requests counter\n") && open.ends_with("# EOF\n"));
+    let full = http::get(door, "/status/www?json&full").json();
+    assert_eq!(
+        full["processes"][0]["request uri"], "/wait.php?for=go",
+        "{full}"
+    );
+    assert_eq!(http::get(door, "/ping/www").text(), "pong");
+    assert!(http::get(door, "/").text().contains("/status/www?html"));
+    for path in [
+        "/hello.php",
+        "/status/wwww",
+        "/status/",
+        "/ping",
+        "/../metrics",
+        "//metrics",
+    ] {
+        assert_ne!(http::get(door, path).status, 200, "{path}");
+    }
+    assert_ne!(
+        http::get(server.address(), "/metrics").text(),
+        metrics,
+        "only on the door"
+    );
+    let_go(&root);
+}
+
+/// What `promtool check metrics` says, if it is installed.
+#[test]
+fn promtool_finds_nothing_wrong_with_the_metrics() {
+    let promtool = std::env::var("PROMTOOL").unwrap_or_else(|_| "promtool".into());
+    if Command::new(&promtool).arg("--version").output().is_err() {
+        eprintln!("skipped: promtool is not installed");
+        return;
+    }
+    let root = site();
+    let (server, door) = with_door(Setup::new(root.path()));
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let metrics = http::get(door, "/metrics").body;
+    let mut check = Command::new(promtool);
+    check.args(["check", "metrics"]).stdin(Stdio::piped());
+    check.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut check = check.spawn().expect("promtool can be started");
+    let mut input = check.stdin.take().expect("a pipe");
+    input.write_all(&metrics).expect("promtool reads");
+    drop(input);
+    let said = check.wait_with_output().expect("promtool ends");
+    let all = format!("{}{}", text(&said.stdout), text(&said.stderr));
+    assert!(said.status.success() && all.trim().is_empty(), "{all}");
+}
+
+#[test]
+fn the_socket_is_for_its_owner_only() {
+    let root = site();
+    let server = Server::start(root.path());
+    let mode = std::fs::metadata(server.admin_socket()).expect("the socket is there");
+    assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn without_a_server_the_socket_is_named_and_the_exit_code_is_1() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let socket = folder.path().join("none.sock");
+    for verb in ["status", "stop", "drain"] {
+        let output = Command::new(maitred_program())
+            .arg(verb)
+            .arg("--admin-socket")
+            .arg(&socket)
+            .output()
+            .expect("the program can be started");
+        assert_eq!(output.status.code(), Some(1), "{verb}");
+        let said = text(&output.stderr);
+        let expected = format!("no server answers on {}", socket.display());
+        assert!(
+            said.contains(&expected) && said.contains("--admin-socket"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_second_server_is_refused_the_socket_of_the_first_and_steps_aside_from_a_default() {
+    let root = site();
+    let first = Server::start(root.path());
+    let serve = |more: &[&std::ffi::OsStr], runtime: &Path| {
+        let mut command = Command::new(maitred_program());
+        command
+            .arg("serve")
+            .arg(root.path())
+            .args(["--listen", "127.0.0.1:0"]);
+        command.args(more).env("XDG_RUNTIME_DIR", runtime);
+        command.stderr(Stdio::piped());
+        command
+    };
+    let taken = first.admin_socket();
+    let named = [std::ffi::OsStr::new("--admin-socket"), taken.as_os_str()];
+    let refused = serve(&named, root.path())
+        .output()
+        .expect("the program can be started");
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("another server listens on the admin socket"),
+        "{said}"
+    );
+    assert_eq!(status(&first)["phase"], "serving");
+    // Two servers that name none, whichever of them has the default one.
+    let runtime = tempfile::tempdir().expect("a temporary folder");
+    let mut servers: Vec<Guarded> = Vec::new();
+    let mut told = String::new();
+    for _ in 0..2 {
+        let mut server = Guarded::spawn(&mut serve(&[], runtime.path()), Signal::TERM);
+        let pipe = server.child().stderr.take().expect("stderr is a pipe");
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            told.push_str(&line);
+            told.push('\n');
+            if line.contains("maitred: serving ") {
+                break;
+            }
+        }
+        servers.push(server);
+    }
+    assert_eq!(told.matches("maitred: serving ").count(), 2, "{told}");
+    let aside = told.split("--admin-socket ").last().expect("a path");
+    let aside = aside.lines().next().unwrap_or_default();
+    let output = Command::new(maitred_program())
+        .args(["stop", "--admin-socket", aside])
+        .output()
+        .expect("the program can be started");
+    assert!(output.status.success(), "{told}\n{}", text(&output.stderr));
+    let mut second = servers.pop().expect("two servers");
+    assert!(
+        second
+            .wait(wait::DEADLINE)
+            .is_some_and(|ended| ended.success())
+    );
+    assert!(!Path::new(aside).exists());
+}
