@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use maitred_tests::http::{self, Connection, Request};
@@ -73,7 +74,10 @@ fn installed() -> TempDir {
     let folder = public_folder();
     for name in ["maitred", "maitred-php"] {
         let program = maitred_program().with_file_name(name);
-        std::fs::copy(&program, folder.path().join(name)).expect("a program can be copied");
+        // By another process: what a process forked here held open for writing could not be executed.
+        let mut copy = Command::new("cp");
+        let copied = copy.arg(&program).arg(folder.path().join(name)).status();
+        assert!(copied.expect("cp runs").success());
     }
     folder
 }

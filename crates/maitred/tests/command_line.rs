@@ -177,7 +177,11 @@ fn check_says_what_this_machine_lacks() {
 fn a_program_without_its_php_host_exits_with_1_and_says_which_file_is_missing() {
     let folder = site();
     let alone = folder.path().join("maitred");
-    std::fs::copy(env!("CARGO_BIN_EXE_maitred"), &alone).unwrap();
+    // By another process: one that this test forks meanwhile would hold the file open for writing,
+    // and what is being written cannot be executed.
+    let mut copy = Command::new("cp");
+    let copy = copy.arg(env!("CARGO_BIN_EXE_maitred"));
+    assert!(copy.arg(&alone).status().unwrap().success());
     let output = Command::new(&alone)
         .args(["serve", ".", "--listen", "127.0.0.1:0"])
         .current_dir(folder.path())

@@ -33,6 +33,8 @@ pub enum Event {
     StartFailed,
     /// Somebody asks the server to stop.
     StopAsked,
+    /// A signal asks the server to stop. Several within [`SAME_STOP`] are one.
+    StopSignaled,
     /// The front has nothing in hand any more, or has ended.
     Drained,
     /// No process of ours is left.
@@ -104,9 +106,18 @@ impl Phase {
 
     /// Takes note of what happened and says what to do.
     pub fn on(&mut self, event: Event, now: Moment) -> Option<Action> {
-        if event == Event::StopAsked && now < *self.asked.get_or_insert(now) + SAME_STOP {
-            return self.first_stop(now);
-        }
+        let first = self.asked.is_none();
+        let event = match event {
+            Event::StopSignaled if now < *self.asked.get_or_insert(now) + SAME_STOP => {
+                return self.first_stop(now);
+            }
+            Event::StopAsked if first => {
+                self.asked = Some(now);
+                return self.first_stop(now);
+            }
+            Event::StopSignaled => Event::StopAsked,
+            other => other,
+        };
         match (event, self.state) {
             (Event::PoolsFull, State::Filling { .. }) => {
                 self.state = State::Opening;
@@ -289,13 +300,20 @@ mod tests {
     #[test]
     fn signals_of_one_breath_are_one_stop() {
         let mut phase = serving();
-        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::Drain));
+        assert_eq!(phase.on(Event::StopSignaled, NOW), Some(Action::Drain));
         let same = LATER - Duration::from_nanos(1);
         assert!(!phase.would_stop_at_once(same));
-        assert_eq!(phase.on(Event::StopAsked, same), None);
+        assert_eq!(phase.on(Event::StopSignaled, same), None);
         assert_eq!(phase.on(Event::Drained, same), Some(Action::AskAllToLeave));
-        assert_eq!(phase.on(Event::StopAsked, same), None);
-        assert_eq!(phase.on(Event::StopAsked, LATER), Some(Action::KillAll));
+        assert_eq!(phase.on(Event::StopSignaled, same), None);
+        assert_eq!(phase.on(Event::StopSignaled, LATER), Some(Action::KillAll));
+    }
+
+    #[test]
+    fn a_stop_asked_for_twice_is_no_slip_however_soon() {
+        let mut phase = serving();
+        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::Drain));
+        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::KillAll));
     }
 
     #[test]

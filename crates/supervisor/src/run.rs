@@ -439,7 +439,7 @@ impl Supervisor {
                         false => "stopping",
                     };
                     info!("{signal}: {how}");
-                    self.phase_event(phase::Event::StopAsked);
+                    self.phase_event(phase::Event::StopSignaled);
                 }
                 Ok(Some((Signal::SIGHUP, _))) => {
                     info!("SIGHUP: reloading");

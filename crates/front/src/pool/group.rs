@@ -107,8 +107,11 @@ impl Generation {
 impl Pool {
     /// A generation comes. It gets no request before [`Pool::replace`].
     pub fn add(&self, generation: Generation) -> Arc<Generation> {
-        let generation = Arc::new(generation.with_interest(self.interest.clone()));
-        self.tally.get_or_init(|| generation.tally.clone());
+        let mut generation = generation.with_interest(self.interest.clone());
+        // One mapping is enough: every generation of the pool counts on the same page.
+        let tally = self.tally.get_or_init(|| generation.tally.clone());
+        generation.tally = tally.clone();
+        let generation = Arc::new(generation);
         let mut inner = self.lock();
         inner.queue.add(
             generation.number,
