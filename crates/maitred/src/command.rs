@@ -68,12 +68,13 @@ pub enum Command {
     Reload(Reload),
     /// Stop a running server, as SIGTERM does, and wait until it has ended
     #[command(after_help = "Example:\n  maitred stop\n\n\
-        Running requests finish, for at most a minute; a second `maitred stop` ends them at once.")]
+        Running requests finish within process_control_timeout; a second `maitred stop` ends them at \
+        once.")]
     Stop(Reach),
     /// Let a running server finish what it does and end, and wait for that
     #[command(after_help = "Example:\n  maitred drain\n\n\
-        No more clients are accepted, and running requests finish, for at most a minute. Unlike \
-        `maitred stop`, saying it twice hurries nothing.")]
+        No more clients are accepted, and running requests finish within process_control_timeout. \
+        Unlike `maitred stop`, saying it twice hurries nothing.")]
     Drain(Reach),
     /// The process that owns client connections; the server starts it itself
     #[command(hide = true)]
