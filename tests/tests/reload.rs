@@ -369,3 +369,33 @@ fn many_reloads_leave_no_descriptor_mapping_or_thread() {
     }
     wait::until_true("the same figures as before", || figures() == before);
 }
+
+#[test]
+fn logs_that_are_configured_otherwise_are_used_after_a_reload() {
+    let root = site();
+    let folder = maitred_tests::server::public_folder();
+    let (first, second) = (folder.path().join("a.log"), folder.path().join("b.log"));
+    let with = |log: String| version(root.path(), 1).top(&log);
+    let lines = |file: &Path| {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        text.lines()
+            .filter(|line| line.contains("/echo.php"))
+            .count()
+    };
+    let ask = |server: &Server| assert_eq!(ask(server, "www.test", "/echo.php?id=1").text(), "1");
+    let server = with(format!("access_log = {first:?}")).start();
+    ask(&server);
+    wait::until_true("a line", || lines(&first) == 1);
+    server.configure(&with(format!("access_log = {second:?}")));
+    assert!(server.reload().contains("reloaded: no pool anew"));
+    ask(&server);
+    wait::until_true("a line in the other log", || lines(&second) == 1);
+    server.configure(&with("access_log = \"off\"".to_owned()));
+    server.reload();
+    ask(&server);
+    server.configure(&with("access_log = \"/nonexistent/a.log\"".to_owned()));
+    assert!(server.reload().contains("reload is refused"));
+    ask(&server);
+    server.stop();
+    assert_eq!((lines(&first), lines(&second)), (1, 1));
+}

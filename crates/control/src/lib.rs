@@ -88,7 +88,7 @@ pub enum ToFront {
     /// Everything has been said: accept clients.
     Begin,
     /// Sites, hosts and limits to use from now on; answered by [`FromFront::Reconfigured`].
-    /// Descriptor: a file with the configuration as JSON.
+    /// Descriptors: a file with the configuration as JSON, then the access log if that is a file.
     Reconfigure,
     /// A worker sits in a seat and may be offered requests. Descriptor: its pidfd. It is offered none
     /// as long as the pool, all its generations together, has `max_children` open seats: an idle

@@ -150,7 +150,7 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
 /// Answers what is no request, and is done with the client.
 async fn send_away(mut connection: Connection, thread: &Thread, status: u16, answer: &[u8]) {
     let _ = connection.send(answer).await;
-    if let Some(log) = &thread.shared.access_log {
+    if let Some(log) = &*thread.shared.access_log.load() {
         log.write_refused(connection.peer.ip(), status, connection.sent());
     }
     connection.linger().await;

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use maitred_config::AccessLogFormat;
+use maitred_config::{AccessLogFormat, Config, LogTarget};
 use maitred_http1::Head;
 
 use crate::clock;
@@ -72,6 +72,24 @@ impl AccessLog {
             format,
             troubles,
         }
+    }
+
+    /// The log that a configuration asks for, which writes to `file` if it is one.
+    ///
+    /// # Errors
+    /// When it is a file and none came.
+    pub fn of(
+        config: &Config,
+        file: Option<OwnedFd>,
+        troubles: &Arc<Troubles>,
+    ) -> Result<Option<AccessLog>, String> {
+        let (file, format) = match (&config.access_log, file) {
+            (None, _) => return Ok(None),
+            (Some(LogTarget::File(_)), None) => return Err("no access log came".to_owned()),
+            (Some(LogTarget::Stderr), _) => (None, config.access_log_format),
+            (Some(LogTarget::File(_)), file) => (file, config.access_log_format),
+        };
+        Ok(Some(AccessLog::new(file, format, troubles.clone())))
     }
 
     /// Further lines go to `file`; when this returns, nobody writes to the former one any more.

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::accept::accept;
+use crate::access::AccessLog;
 use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
 use crate::pool::{Pool, growth, local, watch};
@@ -246,13 +247,13 @@ impl Hearer {
                 }
             }
             ToFront::Reconfigure => {
-                let refused = self.reconfigure(fds.pop()).await.err();
+                let refused = self.reconfigure(fds).await.err();
                 shared
                     .supervisor
                     .report(&FromFront::Reconfigured { refused });
             }
             ToFront::AccessLog => {
-                if let (Some(log), Some(file)) = (&shared.access_log, fds.pop()) {
+                if let (Some(log), Some(file)) = (&*shared.access_log.load(), fds.pop()) {
                     log.reopened(file);
                 }
             }
@@ -282,14 +283,17 @@ impl Hearer {
     }
 
     /// All threads use the new configuration, or none.
-    async fn reconfigure(&self, file: Option<OwnedFd>) -> Result<(), String> {
-        let file = file.ok_or("no configuration came")?;
+    async fn reconfigure(&self, fds: Vec<OwnedFd>) -> Result<(), String> {
+        let mut fds = fds.into_iter();
+        let file = fds.next().ok_or("no configuration came")?;
         let config: Config = serde_json::from_reader(std::fs::File::from(file))
             .map_err(|error| format!("the configuration cannot be read: {error}"))?;
+        let access_log = AccessLog::of(&config, fds.next(), &self.shared.troubles)?;
         let config = Arc::new(config);
         let prepared = self.prepare(&config).await;
         match prepared {
             Ok(()) => {
+                self.shared.access_log.store(access_log.map(Arc::new));
                 for thread in &self.threads {
                     let (done, is_done) = oneshot::channel();
                     let _ = thread.send(ThreadOrder::Switch(done)).await;

@@ -42,12 +42,8 @@ pub async fn serve(connection: &mut Connection, head: &Head, thread: &Arc<Thread
     let before = connection.sent();
     let after = answer(connection, head, thread, &mut answered).await;
     answered.bytes = (connection.sent() - before).saturating_sub(answered.head_bytes);
-    if let Some(log) = thread
-        .shared
-        .access_log
-        .as_ref()
-        .filter(|_| !connection.is_admin)
-    {
+    let log = thread.shared.access_log.load();
+    if let Some(log) = log.as_ref().filter(|_| !connection.is_admin) {
         log.write(connection.peer.ip(), head, begun, &answered);
     }
     match after {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use maitred_config::{Config, LogTarget};
+use maitred_config::Config;
 use maitred_control::{FromFront, Heard, ToFront};
 use maitred_os::channel::Channel;
 use maitred_os::users::Identity;
@@ -113,17 +113,7 @@ fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String
         .configured
         .ok_or("no configuration came before the order to begin")?;
     let troubles = Arc::new(Troubles::default());
-    let access_log = match &config.access_log {
-        None => None,
-        Some(LogTarget::File(_)) if orders.access_log.is_none() => {
-            return Err("no access log came".to_owned());
-        }
-        Some(_) => Some(AccessLog::new(
-            orders.access_log,
-            config.access_log_format,
-            troubles.clone(),
-        )),
-    };
+    let access_log = AccessLog::of(&config, orders.access_log, &troubles)?;
     if let Some(identity) = &identity {
         maitred_os::users::become_user(identity)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
@@ -226,7 +216,7 @@ fn serve_thread(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park(move || {
-            if let Some(log) = &log.access_log {
+            if let Some(log) = &*log.access_log.load() {
                 log.flush();
             }
             local::before_park();
@@ -252,7 +242,7 @@ fn serve_thread(
         }
         drained(&shared).await;
     });
-    if let Some(log) = &shared.access_log {
+    if let Some(log) = &*shared.access_log.load() {
         log.flush();
     }
     if number == 0 {

@@ -26,7 +26,7 @@ pub struct Shared {
     /// The pools.
     pub pools: Pools,
     /// The access log, if there is one.
-    pub access_log: Option<AccessLog>,
+    pub access_log: ArcSwapOption<AccessLog>,
     /// The supervisor.
     pub supervisor: Arc<Supervisor>,
     /// What is said of the front as a whole.
@@ -53,7 +53,7 @@ impl Shared {
     ) -> Shared {
         Shared {
             pools,
-            access_log,
+            access_log: ArcSwapOption::new(access_log.map(Arc::new)),
             supervisor,
             troubles,
             connections: AtomicUsize::new(0),

@@ -63,7 +63,27 @@ impl Supervisor {
         self.reopen_slowlogs();
     }
 
-    fn reopen_error_log(&mut self) {
+    /// Opens the log files of a configuration to come, as far as they are others than now: the
+    /// access log, if it is a file. The error log is only tried.
+    ///
+    /// # Errors
+    /// One sentence, when one cannot be opened.
+    pub(crate) fn logs_of(&self, config: &Config) -> Result<Option<File>, String> {
+        if let LogTarget::File(path) = &config.error_log {
+            let tried = open(path);
+            tried.map_err(|why| {
+                format!("the error log {} cannot be opened: {why}", path.display())
+            })?;
+        }
+        let same = config.access_log == self.plan.config.access_log;
+        let copy = |file: &File| file.try_clone().map_err(|why| why.to_string());
+        match (&self.plan.access_log, same) {
+            (Some(file), true) => copy(file).map(Some),
+            _ => open_access_log(config).map_err(|why| why.to_string()),
+        }
+    }
+
+    pub(crate) fn reopen_error_log(&mut self) {
         let LogTarget::File(path) = &self.plan.config.error_log else {
             return;
         };

@@ -12,8 +12,9 @@
 //! of the generation before ([`Supervisor::share_out`]).
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fs::File;
 
-use maitred_config::Config;
+use maitred_config::{Config, LogTarget};
 use maitred_control::{Generation, ToFront};
 use maitred_os::shared;
 use std::os::fd::AsFd;
@@ -51,6 +52,8 @@ struct Reload {
     config: Config,
     /// Where clients are to be listened for, those included that were there before.
     opened: Vec<Listener>,
+    /// The access log, if it is a file.
+    access_log: Option<File>,
     changes: Changes,
     /// The front has taken the configuration over.
     accepted: bool,
@@ -114,6 +117,7 @@ impl Supervisor {
             return Err(mistakes.fold(first, |all, why| format!("{all}\n{why}")));
         }
         self.keep_what_needs_a_restart(&mut config);
+        let access_log = self.logs_of(&config)?;
         let mut asked: BTreeSet<String> = asked.iter().cloned().collect();
         let unfinished = self.reloads.now.as_ref().map(|reload| &reload.changes.anew);
         let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
@@ -135,6 +139,7 @@ impl Supervisor {
             ticket,
             config,
             opened,
+            access_log,
             changes,
             accepted: false,
             since: now,
@@ -180,6 +185,11 @@ impl Supervisor {
         if config.admin_socket != old.admin_socket {
             config.admin_socket.clone_from(&old.admin_socket);
             stays.push("admin_socket");
+        }
+        let is_file = |log: &LogTarget| matches!(log, LogTarget::File(_));
+        if is_file(&config.error_log) != is_file(&old.error_log) {
+            config.error_log.clone_from(&old.error_log);
+            stays.push("error_log");
         }
         if !stays.is_empty() {
             warn!(
@@ -266,7 +276,9 @@ impl Supervisor {
         let file = file.and_then(|json| shared::file_with("maitred-configuration", &json));
         match file {
             Ok(file) => {
-                peer.say(ToFront::Reconfigure, &[file.as_fd()]);
+                let log = reload.access_log.iter().map(AsFd::as_fd);
+                let fds: Vec<_> = std::iter::once(file.as_fd()).chain(log).collect();
+                peer.say(ToFront::Reconfigure, &fds);
                 self.reloads.unanswered += 1;
             }
             Err(why) => {
@@ -307,7 +319,12 @@ impl Supervisor {
             let why = format!("the reload is refused, all is as before: {why}");
             return self.reloads.finish(reload.ticket, Err(why));
         }
+        let error_log = self.plan.config.error_log != reload.config.error_log;
         self.plan.config = reload.config.clone();
+        self.plan.access_log = reload.access_log.take();
+        if error_log {
+            self.reopen_error_log();
+        }
         self.move_listeners(std::mem::take(&mut reload.opened));
         for index in self.named(&reload.changes.removed) {
             self.close_pool(index);
