@@ -303,6 +303,17 @@ impl Server {
             }
             log.find_since(0, Duration::ZERO, says_ready)
         });
+        // A worker has its zygote's title until it gives itself its own.
+        let pid = supervisor.pid();
+        wait::until_true("every worker to have its title", || {
+            let family = processes::family(pid);
+            let zygotes = family.iter().map(|process| process.title.trim_end());
+            let mut zygotes: Vec<&str> = zygotes.filter(|title| title.contains("zygote")).collect();
+            let all = zygotes.len();
+            zygotes.sort_unstable();
+            zygotes.dedup();
+            zygotes.len() == all
+        });
         let seen = Mutex::default();
         Self {
             supervisor,
