@@ -78,3 +78,7 @@ def wordpress():
 
 SYSTEM_CALLS_MOST = 12
 IDLE_MEMORY_RATIO = 1.25
+
+# What pools must show; ratios are of maitred's own figures unless said otherwise.
+STEP_RATIO = 1.5  # of p99, to that of a static pool
+BURST_SECONDS = 1.2
