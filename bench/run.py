@@ -24,13 +24,14 @@ import peers
 import processes
 import report
 import rows
+import turnover
 import wordpress
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MEASURED_PEERS = (peers.Maitred, peers.NginxFpm, peers.Nginx, peers.ApacheModPhp)
 MEMORY = "private memory per idle worker"
 SYSTEM_CALLS = "system calls per hello.php"
-POOLS = {**growth.MEASUREMENTS}
+POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,
@@ -44,6 +45,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5, help="runs per row and server (5)")
     parser.add_argument("--seconds", type=int, default=3, help="length of a run (3)")
     parser.add_argument("--workers", type=int, default=4, help="PHP workers of each server (4)")
+    parser.add_argument("--reloads", type=int, default=10000, help="of one pool in a row (10000)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose title has TEXT")
     parser.add_argument("--quick", action="store_true", help="2 rounds of 1 s; writes no docs page")
     parser.add_argument("--peers-only", action="store_true",
@@ -51,9 +53,9 @@ def arguments():
     parser.add_argument("--no-wordpress", action="store_true", help="leave WordPress out")
     options = parser.parse_args()
     if options.quick:
-        options.rounds, options.seconds = 2, 1
-    if min(options.rounds, options.seconds, options.workers) < 1:
-        parser.error("--rounds, --seconds and --workers take whole numbers from 1")
+        options.rounds, options.seconds, options.reloads = 2, 1, 100
+    if min(options.rounds, options.seconds, options.workers, options.reloads) < 1:
+        parser.error("--rounds, --seconds, --workers and --reloads take whole numbers from 1")
     return options
 
 
@@ -95,7 +97,7 @@ class Bench:
             server.stop()
 
     def measure_pools(self):
-        """What pools do: growing. One that fails does not end the rest."""
+        """What pools do: growing and being replaced. One that fails does not end the rest."""
         sections = []
         for title, measure in POOLS.items():
             if self.options.peers_only or not self.wants(title):
