@@ -24,6 +24,7 @@ import peers
 import processes
 import report
 import rows
+import standing
 import turnover
 import wordpress
 
@@ -31,7 +32,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MEASURED_PEERS = (peers.Maitred, peers.NginxFpm, peers.Nginx, peers.ApacheModPhp)
 MEMORY = "private memory per idle worker"
 SYSTEM_CALLS = "system calls per hello.php"
-POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS}
+POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS, **standing.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,
@@ -97,7 +98,7 @@ class Bench:
             server.stop()
 
     def measure_pools(self):
-        """What pools do: growing and being replaced. One that fails does not end the rest."""
+        """What pools do: growing, being replaced, resting. One that fails does not end the rest."""
         sections = []
         for title, measure in POOLS.items():
             if self.options.peers_only or not self.wants(title):
