@@ -26,6 +26,7 @@ class Answer:
     fate: str
     begun: float  # time.monotonic() when it was to be sent
     seconds: float  # from then to the answer's last byte
+    late: float  # how much of that passed before this client was given the CPU, in seconds
     what: str = ""  # of a failure
 
 
@@ -81,11 +82,13 @@ async def ask(port, path, is_right, begun=None, host=None, idle=None):
 
     `is_right(status, body)` says whether the answer is what it must be.
     """
-    begun = time.monotonic() if begun is None else begun
+    now = time.monotonic()
+    begun = now if begun is None else begun
+    late = now - begun
     host = host or f"127.0.0.1:{port}"
 
     def fate(word, what=""):
-        return Answer(word, begun, time.monotonic() - begun, what)
+        return Answer(word, begun, time.monotonic() - begun, late, what)
 
     connection = None
     try:

@@ -178,8 +178,8 @@ async def ask_command(server):
     said, complained = await running.communicate()
     seconds = time.monotonic() - begun
     if running.returncode == 0 and shows_all_busy(said):
-        return client.Answer(client.GOOD, begun, seconds)
-    return client.Answer(client.WRONG, begun, seconds, f"{said[:200]!r} {complained[:200]!r}")
+        return client.Answer(client.GOOD, begun, seconds, 0)
+    return client.Answer(client.WRONG, begun, seconds, 0, f"{said[:200]!r} {complained[:200]!r}")
 
 
 STATUS_WAYS = {"status page": ask_page, "maitred status": ask_command}

@@ -39,6 +39,7 @@ class LoadSample:
     p50_ms: float
     p99_ms: float
     slowest_ms: float
+    late_p99_ms: float  # of the client's own: how long after its time a request was begun
     refused: int
     broken: int
     wrong: int
@@ -131,6 +132,7 @@ def load_sample(bench, server, seconds, with_changes):
         p50_ms=report.percentile(taken, 0.5),
         p99_ms=report.percentile(taken, 0.99),
         slowest_ms=max(taken),
+        late_p99_ms=report.percentile([answer.late * 1e3 for answer in answers], 0.99),
         **{fate: fates[fate] for fate in client.FAILURES},
         stale=stale,
         reloads=changes.reloads,
@@ -180,7 +182,7 @@ def measure_turnover(bench):
     }
     lines = [
         (name, which, report.spread(each, "p50_ms", ".1f"), report.spread(each, "p99_ms", ".1f"),
-         report.spread(each, "slowest_ms", ".1f"),
+         report.spread(each, "slowest_ms", ".1f"), report.spread(each, "late_p99_ms", ".1f"),
          *(str(sum(getattr(sample, field) for sample in each))
            for field in ("asked", *client.FAILURES, "stale", "reloads", "upgrades", "again")))
         for (name, which), each in all_samples.items()
@@ -194,11 +196,13 @@ def measure_turnover(bench):
         f"other request on a connection that is kept, every body checked. \"Stale\": answered "
         f"well, but by a configuration replaced before the request was sent, as may happen on a "
         f"connection that the front before an upgrade still has. \"Again\": signals refused "
-        f"because another change was going on, and sent again. php-fpm is measured once."
+        f"because another change was going on, and sent again. Times begin when a request is due; "
+        f"\"client late\" is how much of them the client itself came late. php-fpm is measured "
+        f"once."
     )
     columns = (
-        "server", "", "p50 ms", "p99 ms", "slowest ms", "requests", *client.FAILURES, "stale",
-        "reloads", "upgrades", "again",
+        "server", "", "p50 ms", "p99 ms", "slowest ms", "client late p99 ms", "requests",
+        *client.FAILURES, "stale", "reloads", "upgrades", "again",
     )
     outcomes = turnover_outcomes(samples[QUIET], samples["during"], seconds)
     return report.Section(
