@@ -20,7 +20,7 @@ test: ## run every test, beside the real nginx, php-fpm, Apache and WordPress
 	@exec scripts/test $(ARGS)
 
 bench: ## measure against nginx, php-fpm and Apache (ARGS="--quick")
-	@scripts/setup-test
+	@scripts/setup-bench
 	@scripts/cargo build --release --workspace
 	@exec python3 bench/run.py $(ARGS)
 

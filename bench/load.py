@@ -128,17 +128,30 @@ def wrk(port, load, seconds):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+class Watch:
+    """CPU time from now on: a server's, and that of programs with no part in the run."""
+
+    def __init__(self, leaders):
+        self.leaders = leaders
+        self.generator_before = children_seconds()
+        self.machine_before = processes.machine_busy_seconds()
+        self.began = time.monotonic()
+        self.server_before = processes.cpu_seconds(leaders)
+
+    def read(self):
+        """The server's CPU time in seconds, and the share of the machine that others took."""
+        server = processes.cpu_seconds(self.leaders) - self.server_before
+        elapsed = time.monotonic() - self.began
+        machine = processes.machine_busy_seconds() - self.machine_before
+        generator = children_seconds() - self.generator_before
+        return server, max(0.0, machine - server - generator) / (elapsed * os.cpu_count())
+
+
 def measure(port, leaders, load, seconds):
     """One sample: wrk's summary, and the CPU time of the server's processes around it."""
-    generator_before = children_seconds()
-    machine_before = processes.machine_busy_seconds()
-    began = time.monotonic()
-    server_before = processes.cpu_seconds(leaders)
+    watch = Watch(leaders)
     summary = wrk(port, load, seconds)
-    server = processes.cpu_seconds(leaders) - server_before
-    elapsed = time.monotonic() - began
-    machine = processes.machine_busy_seconds() - machine_before
-    generator = children_seconds() - generator_before
+    server, foreign_share = watch.read()
     processes.wait_until_idle(leaders, IDLE_MOST_SECONDS)
     if summary["requests"] == 0:
         raise WrongAnswer(f"port {port}: {load.path} was not answered once in {seconds} s")
@@ -150,7 +163,7 @@ def measure(port, leaders, load, seconds):
         p99_ms=summary["p99_us"] / 1e3,
         not_2xx=summary["status_errors"],
         socket_errors=summary["socket_errors"],
-        foreign_share=max(0.0, machine - server - generator) / (elapsed * os.cpu_count()),
+        foreign_share=foreign_share,
     )
 
 

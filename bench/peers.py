@@ -15,6 +15,7 @@ import subprocess
 import processes
 
 START_SECONDS = 30
+TARGET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target")
 NGINX_WORKERS = 2
 # Without root there is no changing user, and the settings that name one are left out.
 IS_ROOT = os.geteuid() == 0
@@ -106,15 +107,25 @@ class Maitred(Peer):
 
     name = "maitred"
     worker_title = "maitred-php: worker"
-    program = os.path.join(os.path.dirname(__file__), "..", "target", "release", "maitred")
+    program = os.environ.get("MAITRED_BIN") or os.path.join(TARGET, "release", "maitred")
 
     def start(self):
+        path = self.installed()
+        command = [path, "serve", self.place.root]
+        command += ["--listen", f"127.0.0.1:{self.port}", "--workers", str(self.place.workers)]
+        command += ["--admin-socket", self.admin_socket()]
+        self.await_port(*self.launch("maitred", command))
+
+    def admin_socket(self):
+        """The path of the socket that `maitred status` asks."""
+        return self.place.file(f"admin-{self.port}.sock")
+
+    def installed(self):
+        """The path of the program, which must be there."""
         path = os.path.abspath(self.program)
         if not os.path.exists(path):
             raise CannotStart(f"there is no {path}; make build makes it")
-        command = [path, "serve", self.place.root]
-        command += ["--listen", f"127.0.0.1:{self.port}", "--workers", str(self.place.workers)]
-        self.await_port(*self.launch("maitred", command))
+        return path
 
 
 class Nginx(Peer):
@@ -273,9 +284,11 @@ def tail(log_path):
 
 def program(name):
     """The path of an installed program."""
-    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    tools = os.path.join(TARGET, "tools", "bin")
+    places = [os.environ.get("PATH", ""), "/usr/sbin", "/sbin", tools]
+    path = shutil.which(name, path=":".join(places))
     if path is None:
-        raise CannotStart(f"{name} is not installed; scripts/setup-test installs it")
+        raise CannotStart(f"{name} is not installed; scripts/setup-bench installs it")
     return path
 
 
@@ -318,6 +331,7 @@ def versions():
         "php-fpm": [php_fpm(), "--version"],
         "Apache": [program("apache2"), "-v"],
         "wrk": [program("wrk"), "-v"],
+        "oha": [program("oha"), "--version"],
     }
     found = {}
     for name, command in asked.items():

@@ -99,8 +99,18 @@ def titled(leaders, prefix):
 
 def private_kb(pid):
     """Memory that only this process holds, in KiB: Private_* of smaps_rollup."""
+    return rollup_kb(pid, "Private_")
+
+
+def proportional_kb(pid):
+    """The process's share of the memory it holds, in KiB: Pss of smaps_rollup."""
+    return rollup_kb(pid, "Pss:")
+
+
+def rollup_kb(pid, prefix):
+    """The lines of smaps_rollup that begin so, added up, in KiB."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-        return sum(int(line.split()[1]) for line in file if line.startswith("Private_"))
+        return sum(int(line.split()[1]) for line in file if line.startswith(prefix))
 
 
 def adopt_orphans():

@@ -3,11 +3,13 @@
 import dataclasses
 import datetime
 import json
+import math
 import os
 import platform
 import statistics
 import subprocess
 import sys
+import textwrap
 
 import inspect_workers
 import peers
@@ -15,6 +17,7 @@ import rows
 
 # Above this share of the machine's CPU time spent by others, a figure is worth a second look.
 FOREIGN_SHARE_WORTH_SAYING = 0.10
+PAGE_WIDTH = 100
 
 
 def median(samples, field):
@@ -26,6 +29,11 @@ def spread(samples, field, form):
     """`median (least–most)` of one figure."""
     values = [getattr(sample, field) for sample in samples]
     return f"{statistics.median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
+
+
+def percentile(values, share):
+    """The smallest value that at least this share of the values does not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +51,36 @@ class Outcome:
         """A row of the Markdown table."""
         word = "PASS" if self.holds else "FAIL"
         return f"| {self.title} | {self.against} | {self.wanted} | {self.measured} | {word} |"
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """One measurement of pools: how it was made, its figures, and its bars."""
+
+    title: str
+    text: str
+    columns: tuple
+    lines: list  # of as many texts as there are columns
+    outcomes: list
+    samples: dict  # for programs
+
+    @classmethod
+    def failed(cls, title, problem):
+        """A measurement that came to no end."""
+        outcome = Outcome(title, "", "to be measured", 0, str(problem), False)
+        return cls(title, f"Not measured: {problem}", (), [], [outcome], {})
+
+    def markdown(self):
+        """The section of the page."""
+        text = f"### {self.title}\n\n{textwrap.fill(self.text, PAGE_WIDTH)}\n"
+        if not self.columns:
+            return text
+        table = [self.columns, ["---"] * len(self.columns), *self.lines]
+        return text + "\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in table) + "\n"
+
+    def as_json(self):
+        """Everything, for programs."""
+        return {"title": self.title, "samples": self.samples}
 
 
 class MeasuredRow:
@@ -111,8 +149,9 @@ class MeasuredRow:
 class Results:
     """All that one run measured."""
 
-    def __init__(self, measured, memory, calls, options):
+    def __init__(self, measured, sections, memory, calls, options):
         self.measured = measured
+        self.sections = sections
         self.memory = memory
         self.calls = calls
         self.options = options
@@ -139,7 +178,7 @@ class Results:
                             ratio, f"{ratio:.2f} ({ours:.0f} : {theirs:.0f} KiB)",
                             ratio <= rows.IDLE_MEMORY_RATIO)
                 )
-        return found
+        return found + [outcome for section in self.sections for outcome in section.outcomes]
 
     def holds(self):
         """Whether every bar is reached."""
@@ -158,7 +197,10 @@ class Results:
         """The bars as Markdown."""
         if not self.outcomes():
             return "None was measured."
-        lines = ["| work | against | bar | measured (by round) | |", "| --- | --- | --- | --- | --- |"]
+        lines = [
+            "| work | against | bar | measured (by round) | |",
+            "| --- | --- | --- | --- | --- |",
+        ]
         return "\n".join(lines + [outcome.line() for outcome in self.outcomes()])
 
     def figures_table(self):
@@ -199,6 +241,7 @@ class Results:
             "machine": machine(),
             "versions": peers.versions(),
             "rows": [row.as_json() for row in self.measured],
+            "pools": [section.as_json() for section in self.sections],
             "idle_private_kib": {kind.name: pair for kind, pair in self.memory.items()},
             "system_calls": {kind.name: calls for kind, calls in self.calls.items()},
             "bars": [dataclasses.asdict(outcome) for outcome in self.outcomes()],
@@ -236,16 +279,53 @@ Private memory is `Private_*` of smaps_rollup, the median of the workers. System
 by strace over {inspect_workers.TRACED_REQUESTS} requests, one after the other on one connection.
 
 {self.workers_table()}
+
+## Pools
+
+{self.pools_text()}
 """
+
+    def pools_text(self):
+        """The measurements of pools as Markdown."""
+        if not self.sections:
+            return "None were asked for."
+        return "\n".join(section.markdown() for section in self.sections).rstrip()
 
     def foreign(self):
         """A sentence on what else the machine was doing."""
-        samples = [each for row in self.measured for each in row.samples.values()]
-        if not samples:
+        shares = [
+            sample.foreign_share
+            for row in self.measured for each in row.samples.values() for sample in each
+        ]
+        shares += [share for section in self.sections for share in foreign_shares(section.samples)]
+        if not shares:
             return ""
-        most = max(sample.foreign_share for each in samples for sample in each)
+        most = max(shares)
         text = f"Other programs took at most {most:.0%} of the machine during a run."
         return f"**{text}**" if most > FOREIGN_SHARE_WORTH_SAYING else text
+
+
+def foreign_shares(samples):
+    """Every `foreign_share` in samples of any shape."""
+    if isinstance(samples, dict):
+        own = [samples["foreign_share"]] if "foreign_share" in samples else []
+        return own + foreign_shares(list(samples.values()))
+    if isinstance(samples, list):
+        return [share for each in samples for share in foreign_shares(each)]
+    return []
+
+
+def samples_as_json(samples):
+    """Samples by server and state, for programs."""
+    return {
+        f"{name}, {which}": [dataclasses.asdict(sample) for sample in each]
+        for (name, which), each in samples.items()
+    }
+
+
+def say(line):
+    """Progress, at once."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def command():

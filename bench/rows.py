@@ -78,3 +78,16 @@ def wordpress():
 
 SYSTEM_CALLS_MOST = 12
 IDLE_MEMORY_RATIO = 1.25
+
+# What pools must show; ratios are of maitred's own figures unless said otherwise.
+STEP_RATIO = 1.5  # of p99, to that of a static pool
+BURST_SECONDS = 1.2
+TURNOVER_RATIO = 2  # of p99 during reloads and upgrades, to that without
+TURNOVER_MS = 10  # and so much besides
+TURNOVER_SHARE = 0.8  # of the reloads and upgrades that were to be; without them it shows nothing
+IDLE_POOLS_MORE_MB = 30  # than php-fpm
+STATUS_MS = 50
+# By the second half of many reloads; what is free but kept differs from one moment to the next.
+RELOADS_MORE_KIB = 256
+RELOADS_MORE_MAPPINGS = 4
+SLOW_LOG_RATIO = 1.05  # two equal servers come out this close

@@ -12,21 +12,31 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 
+import growth
 import inspect_workers
 import load
+import managed
 import peers
 import processes
 import report
 import rows
+import standing
+import turnover
 import wordpress
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MEASURED_PEERS = (peers.Maitred, peers.NginxFpm, peers.Nginx, peers.ApacheModPhp)
 MEMORY = "private memory per idle worker"
 SYSTEM_CALLS = "system calls per hello.php"
+POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS, **standing.MEASUREMENTS}
+NOT_MEASURED = (
+    peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
+    subprocess.CalledProcessError, subprocess.TimeoutExpired,
+)
 SERVES_PHP_FROM_A_POOL = (peers.Maitred, peers.NginxFpm)
 
 
@@ -36,15 +46,17 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5, help="runs per row and server (5)")
     parser.add_argument("--seconds", type=int, default=3, help="length of a run (3)")
     parser.add_argument("--workers", type=int, default=4, help="PHP workers of each server (4)")
+    parser.add_argument("--reloads", type=int, default=10000, help="of one pool in a row (10000)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose title has TEXT")
     parser.add_argument("--quick", action="store_true", help="2 rounds of 1 s; writes no docs page")
-    parser.add_argument("--peers-only", action="store_true", help="measure without maitred")
+    parser.add_argument("--peers-only", action="store_true",
+                        help="measure without maitred, and so no pools")
     parser.add_argument("--no-wordpress", action="store_true", help="leave WordPress out")
     options = parser.parse_args()
     if options.quick:
-        options.rounds, options.seconds = 2, 1
-    if min(options.rounds, options.seconds, options.workers) < 1:
-        parser.error("--rounds, --seconds and --workers take whole numbers from 1")
+        options.rounds, options.seconds, options.reloads = 2, 1, 100
+    if min(options.rounds, options.seconds, options.workers, options.reloads) < 1:
+        parser.error("--rounds, --seconds, --workers and --reloads take whole numbers from 1")
     return options
 
 
@@ -54,6 +66,7 @@ class Bench:
     def __init__(self, options, directory):
         self.options = options
         self.directory = directory
+        self.root = document_root(directory)
         self.kinds = [kind for kind in MEASURED_PEERS if kind is not peers.Maitred]
         if not options.peers_only:
             self.kinds.insert(0, peers.Maitred)
@@ -71,6 +84,32 @@ class Bench:
             for server in servers.values():
                 server.stop()
 
+    @contextlib.contextmanager
+    def managing(self, kind, pools, replaceable=False):
+        """Starts one server with pools of its own, which nothing has been asked of before."""
+        place = peers.Place(self.directory, self.root, self.options.workers)
+        server = kind(place).configure(pools)
+        try:
+            if replaceable:
+                server.install_copy()
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+    def measure_pools(self):
+        """What pools do: growing, being replaced, resting. One that fails does not end the rest."""
+        sections = []
+        for title, measure in POOLS.items():
+            if self.options.peers_only or not self.wants(title):
+                continue
+            try:
+                sections.append(measure(self))
+            except NOT_MEASURED as problem:
+                sections.append(report.Section.failed(title, problem))
+            report.say("\n".join(outcome.line() for outcome in sections[-1].outcomes))
+        return sections
+
     def measure_rows(self, wanted, servers):
         """Measures rows one after the other, the servers of each in turn."""
         measured = []
@@ -84,7 +123,7 @@ class Bench:
                 for kind in asked[first:] + asked[:first]:
                     samples[kind].append(self.sample(row, servers[kind]))
             measured.append(report.MeasuredRow(row, samples))
-            say(measured[-1].summary())
+            report.say(measured[-1].summary())
         return measured
 
     def warm_up(self, row, server):
@@ -105,31 +144,32 @@ class Bench:
     def wants_anything(self):
         """Whether --only names anything at all."""
         titles = [row.title for row in rows.spine() + rows.wordpress()]
-        return any(map(self.wants, [*titles, MEMORY, SYSTEM_CALLS]))
+        return any(map(self.wants, [*titles, *POOLS, MEMORY, SYSTEM_CALLS]))
 
-    def inspect(self, root):
+    def inspect(self):
         """Memory and system calls, each of servers that nothing has been asked of before."""
         kinds = [kind for kind in self.kinds if kind in SERVES_PHP_FROM_A_POOL]
         memory, calls = {}, {}
         if self.wants(MEMORY):
-            with self.serving(kinds, root) as servers:
+            with self.serving(kinds, self.root) as servers:
                 for kind, server in servers.items():
                     memory[kind] = inspect_workers.idle_memory(server)
-                    say(f"{kind.name}: idle worker {memory[kind][0]:.0f} KiB private, "
-                        f"{memory[kind][1]:.0f} after serving")
+                    report.say(f"{kind.name}: idle worker {memory[kind][0]:.0f} KiB private, "
+                               f"{memory[kind][1]:.0f} after serving")
         if self.wants(SYSTEM_CALLS):
-            with self.serving(kinds, root) as servers:
+            with self.serving(kinds, self.root) as servers:
                 for kind, server in servers.items():
                     calls[kind] = inspect_workers.system_calls(server, self.directory)
-                    say(f"{kind.name}: {sum(calls[kind].values()):.2f} system calls per hello.php")
+                    count = sum(calls[kind].values())
+                    report.say(f"{kind.name}: {count:.2f} system calls per hello.php")
         return memory, calls
 
-    def spine(self, root):
+    def spine(self):
         """hello.php and static files."""
         wanted = [row for row in rows.spine() if self.wants(row.title)]
         if not wanted:
             return []
-        with self.serving(self.kinds, root) as servers:
+        with self.serving(self.kinds, self.root) as servers:
             refuse_unequal_php(servers)
             return self.measure_rows(wanted, servers)
 
@@ -140,7 +180,7 @@ class Bench:
             return []
         database = wordpress.MariaDb(self.directory)
         try:
-            say("Setting up WordPress…")
+            report.say("Setting up WordPress…")
             database.start()
             root = wordpress.unpack(self.directory, database)
             kinds = [kind for kind in self.kinds if kind in SERVES_PHP_FROM_A_POOL]
@@ -189,11 +229,6 @@ def document_root(directory):
     return root
 
 
-def say(line):
-    """Progress, at once."""
-    print(line, file=sys.stderr, flush=True)
-
-
 def run(options):
     """All of it; returns the exit code: 0 every bar reached, 1 not, 2 not measured."""
     with tempfile.TemporaryDirectory(prefix="maitred-bench-") as directory:
@@ -201,10 +236,10 @@ def run(options):
         bench = Bench(options, directory)
         if not bench.wants_anything():
             raise peers.CannotStart(f"no row's title has \"{options.only}\"")
-        root = document_root(directory)
-        memory, calls = bench.inspect(root)
-        measured = bench.spine(root) + bench.wordpress()
-    results = report.Results(measured, memory, calls, options)
+        memory, calls = bench.inspect()
+        measured = bench.spine() + bench.wordpress()
+        sections = bench.measure_pools()
+    results = report.Results(measured, sections, memory, calls, options)
     report.write(results, HERE)
     print(results.bars_table())
     print(results.verdict())
@@ -220,15 +255,15 @@ def main():
     try:
         return run(options)
     except (peers.CannotStart, load.WrongAnswer, TimeoutError) as problem:
-        say(f"bench: {problem}")
+        report.say(f"bench: {problem}")
         return 2
     except KeyboardInterrupt:
-        say("bench: interrupted")
+        report.say("bench: interrupted")
         return 130
     finally:
         left = processes.kill_descendants()
         if left:
-            say(f"bench: ended {left} processes that were left over")
+            report.say(f"bench: ended {left} processes that were left over")
 
 
 if __name__ == "__main__":
