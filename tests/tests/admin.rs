@@ -1,6 +1,6 @@
 //! The server seen from outside: its admin socket, and the commands that use it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -122,6 +122,93 @@ fn status_tells_what_every_worker_is_busy_with_and_who_waits() {
 }
 
 #[test]
+fn status_and_top_show_where_the_slowest_scripts_are() {
+    let root = site();
+    let script = "<?php
+        class Till { public function __destruct() {} public function wait($for) { nap($for); } }
+        function nap($for) {
+            while (!file_exists(__DIR__ . '/' . $for)) { clearstatcache(); usleep(50000); }
+        }
+        (new Till)->wait($_GET['for']);";
+    maitred_tests::server::write_file(root.path(), "deep.php", script.as_bytes());
+    let server = Setup::new(root.path()).workers(2).start();
+    let mut asleep = Connection::open(server.address());
+    let request = Request::get("/deep.php?for=go").to_bytes();
+    asleep.send(&request).expect("the server takes a request");
+    let stack = wait::until("a stack", || {
+        let running = pool(&server)["running"][0].clone();
+        let stack: Vec<String> = running["stack"]
+            .as_array()?
+            .iter()
+            .filter_map(|call| Some(call.as_str()?.to_owned()))
+            .collect();
+        (!stack.is_empty()).then_some(stack)
+    });
+    let file = root.path().join("deep.php").display().to_string();
+    // Between two naps it may be looking for the file.
+    let [at @ .., nap, wait] = &stack[..] else {
+        panic!("{stack:?}");
+    };
+    assert!(
+        at.iter().all(|call| call.ends_with(&format!("{file}:4"))),
+        "{stack:?}"
+    );
+    assert_eq!(nap, &format!("nap() {file}:2"));
+    assert_eq!(wait, &format!("Till->wait() {file}:6"));
+    for arguments in [&["status"][..], &["status", "www"], &["top", "--once"]] {
+        let shown = text(&command(&server, arguments).stdout);
+        assert!(shown.contains("   Till->wait() "), "{arguments:?}: {shown}");
+    }
+    // A command that says no more, and only listens, is told all the same.
+    let mut socket = UnixStream::connect(server.admin_socket()).expect("the socket is there");
+    socket
+        .write_all(b"{\"do\":\"status\"}\n")
+        .expect("a request");
+    socket
+        .shutdown(std::net::Shutdown::Write)
+        .expect("half a connection");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.contains("Till->wait() "), "{answer}");
+    let_go(&root);
+    assert_eq!(asleep.read_response(false).expect("an answer").status, 200);
+}
+
+#[test]
+fn status_waits_for_no_zygote_that_does_not_answer() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(2).start();
+    let _busy = occupy(&server);
+    wait::until_true("a stack", || {
+        pool(&server)["running"][0]["stack"][0].is_string()
+    });
+    let zygote = server.zygote().expect("a zygote runs");
+    zygote.signal(Signal::STOP);
+    let mut socket = UnixStream::connect(server.admin_socket()).expect("the socket is there");
+    let mut lines = BufReader::new(socket.try_clone().expect("a descriptor")).lines();
+    let mut best = Duration::MAX;
+    for _ in 0..50 {
+        let asked = Instant::now();
+        // Two in one breath: each has its own answer.
+        socket
+            .write_all(b"{\"do\":\"status\"}\n{\"do\":\"status\"}\n")
+            .expect("a request");
+        for _ in 0..2 {
+            let answer = lines.next().expect("an answer").expect("an answer");
+            assert!(answer.contains("/wait.php"), "{answer}");
+        }
+        best = best.min(asked.elapsed() / 2);
+    }
+    assert!(best < Duration::from_millis(50), "{best:?}");
+    zygote.signal(Signal::CONT);
+    wait::until_true("a stack again", || {
+        pool(&server)["running"][0]["stack"][0].is_string()
+    });
+    assert_eq!(server.zygote(), Some(zygote), "it was left alone");
+    let_go(&root);
+}
+
+#[test]
 fn status_is_answered_at_once_while_every_worker_is_busy() {
     let root = site();
     let server = Setup::new(root.path()).workers(2).start();
@@ -152,31 +239,35 @@ fn requests_are_counted_by_how_they_ended_and_workers_too() {
     let root = site();
     let server = Setup::new(root.path())
         .workers(1)
-        .pool("request_queue_length = 0")
-        .pool("request_terminate_timeout = \"200ms\"")
+        // Who comes while a worker has just ended waits for the next one.
+        .pool("request_queue_length = 1")
+        .pool("request_terminate_timeout = 2")
         .start();
     assert_eq!(http::get(server.address(), "/hello.php").status, 200);
     assert_eq!(http::get(server.address(), "/fatal.php").status, 500);
-    server.wait_for_full_strength(1, wait::DEADLINE);
     let post = Request::post("/crash.php", "text/plain", b"");
     let mut connection = Connection::open(server.address());
     assert_eq!(connection.ask(&post).expect("an answer").status, 502);
-    wait::until_true("a new worker", || pool(&server)["workers"]["idle"] == 1);
     let busy = occupy(&server);
+    let mut waiting = Connection::open(server.address());
+    let request = Request::get("/hello.php").to_bytes();
+    waiting.send(&request).expect("the server takes a request");
+    wait::until_true("a request to wait", || pool(&server)["queue"]["now"] == 1);
     assert_eq!(http::get(server.address(), "/hello.php").status, 503);
     wait::until_true("all to be counted", || {
         let ended = &pool(&server)["workers"]["ended"];
         ended["terminated"] == 1 && ended["signal"] == 1 && ended["bailout"] == 1
     });
     drop(busy);
+    assert_eq!(waiting.read_response(false).expect("an answer").status, 200);
     wait::until_true("the outcomes", || {
         let www = pool(&server);
         let refusals = &www["refusals"];
-        www["outcomes"]["answered"] == 2
+        www["outcomes"]["answered"] == 3
             && refusals["queue_full"] == 1
             && refusals["terminated"] == 1
             && refusals["worker_died"] == 1
-            && www["requests"] == 5
+            && www["requests"] == 6
     });
     let ended = pool(&server)["workers"]["ended"].clone();
     assert_eq!(ended["failed"], 0, "{ended}");

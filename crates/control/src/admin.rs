@@ -18,6 +18,9 @@ pub const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// Most running scripts that are shown of a pool: those that have run for longest.
 pub const MAX_RUNNING_SHOWN: usize = 10;
 
+/// Most running scripts, of all pools that are told of together, whose stacks are shown.
+pub const MAX_STACKS_SHOWN: usize = 5;
+
 /// Name of the socket in its folder.
 const SOCKET_NAME: &str = "admin.sock";
 
@@ -212,7 +215,9 @@ pub struct Running {
     pub uri: String,
     /// Its file.
     pub script: String,
-    /// Where in the script it is, the innermost call first; empty when that is not known.
+    /// Where in the script it is, the innermost call first, each as `function() file:line` with the
+    /// place it was called from. Empty when that is not known, or not worth the look: it is told of
+    /// the [`MAX_STACKS_SHOWN`] slowest scripts, if they have run for a tenth of a second.
     pub stack: Vec<String>,
 }
 

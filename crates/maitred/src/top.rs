@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, queue, style, terminal};
 use maitred_control::admin::{Answer, Request, ServerStatus};
+use maitred_os::signals::{self, Awaited, Signal};
 
 use crate::client::Client;
 use crate::command::Top;
@@ -17,6 +18,14 @@ const REFRESH: Duration = Duration::from_secs(1);
 
 /// Most running scripts in a picture.
 const MAX_SCRIPTS: usize = 100;
+
+/// What else ends it. Control-C is a key here; from elsewhere SIGINT comes as a signal.
+const ENDING: [Signal; 4] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+];
 
 /// Shows the server until the key q.
 pub fn top(top: &Top) -> ExitCode {
@@ -30,6 +39,7 @@ pub fn top(top: &Top) -> ExitCode {
             let _ = writeln!(io::stdout(), "{}", lines.join("\n"));
             return Ok(());
         }
+        give_back_on_signals().map_err(|why| format!("signals cannot be awaited: {why}"))?;
         let screen = Screen::take().map_err(|why| format!("the terminal cannot be used: {why}"))?;
         let ended = watch.until_quit();
         drop(screen);
@@ -133,7 +143,28 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = execute!(io::stdout(), cursor::Show, terminal::LeaveAlternateScreen);
-        let _ = terminal::disable_raw_mode();
+        give_back(&mut io::stdout());
     }
+}
+
+fn give_back(out: &mut impl Write) {
+    let _ = execute!(out, cursor::Show, terminal::LeaveAlternateScreen);
+    let _ = terminal::disable_raw_mode();
+}
+
+/// From now on a signal that ends us gives the terminal back first, at once: a thread waits for
+/// it, since the one that shows the pictures may be waiting for the server.
+fn give_back_on_signals() -> io::Result<()> {
+    let signals = Awaited::take_over(&ENDING)?;
+    std::thread::Builder::new().spawn(move || {
+        let signal = signals.wait();
+        // Nothing is drawn any more while this is held.
+        let mut out = io::stdout().lock();
+        give_back(&mut out);
+        if let Ok(signal) = signal {
+            signals::end_by(signal);
+        }
+        std::process::exit(1)
+    })?;
+    Ok(())
 }

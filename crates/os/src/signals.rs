@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 pub use nix::sys::signal::Signal;
-use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, signal, sigprocmask};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, raise, signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 /// Blocked signals that are read from a descriptor instead.
@@ -47,6 +47,43 @@ impl AsFd for SignalEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Blocked signals that a thread waits for.
+#[derive(Debug)]
+pub struct Awaited {
+    set: SigSet,
+}
+
+impl Awaited {
+    /// Takes over `signals` for this process: from now on they only come to who waits here. Call it
+    /// while the process has one thread.
+    ///
+    /// # Errors
+    /// Nothing that is known to happen.
+    pub fn take_over(signals: &[Signal]) -> io::Result<Awaited> {
+        let set: SigSet = signals.iter().copied().collect();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
+        Ok(Awaited { set })
+    }
+
+    /// Waits for one of them.
+    ///
+    /// # Errors
+    /// Nothing that is known to happen.
+    pub fn wait(&self) -> io::Result<Signal> {
+        Ok(self.set.wait()?)
+    }
+}
+
+/// Ends this process as `signal` ends one that does not know it. Returns only if nothing that is
+/// known to happen keeps it from that.
+pub fn end_by(deadly: Signal) {
+    // SAFETY: the default action runs no code of ours.
+    let _ = unsafe { signal(deadly, SigHandler::SigDfl) };
+    let only: SigSet = [deadly].into_iter().collect();
+    let _ = raise(deadly);
+    let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&only), None);
 }
 
 /// Unblocks every signal and gives `signals` their default action again: the state a program that

@@ -9,6 +9,7 @@ use maitred_control::{Incarnation, Seat, ToZygote};
 use maitred_os::clock::local_time;
 use tracing::warn;
 
+use crate::admin::Place;
 use crate::limits::{Moment, SLOW_EPISODE};
 use crate::run::Supervisor;
 use crate::slowlog::{Slowlog, Subject, entry};
@@ -19,6 +20,8 @@ use crate::words::one_line;
 pub enum About {
     /// For an entry of the slow log.
     SlowScript(Subject),
+    /// For a command that shows what runs.
+    Shown(Place),
 }
 
 /// A script that is slow, as the front reports it.
@@ -205,7 +208,10 @@ impl Supervisor {
     }
 
     fn use_stack(&mut self, index: usize, about: About, stack: Result<&Stack, &str>) {
-        let About::SlowScript(subject) = about;
+        let subject = match about {
+            About::SlowScript(subject) => subject,
+            About::Shown(place) => return self.admin.stack_came(place, stack.ok()),
+        };
         let running = &mut self.pools[index];
         let depth = running.plan.pool.request_slowlog_trace_depth as usize;
         let Some(log) = running.slow.log() else {

@@ -149,11 +149,19 @@ pub fn entry(
     entry
 }
 
-/// As php-fpm, nothing is said of the script itself, unless there is nothing else to be said.
 fn write_frames(entry: &mut String, frames: &[Frame], depth: usize) {
-    for (index, frame) in frames.iter().enumerate().take(depth) {
+    for (frame, call) in calls(frames, depth) {
+        let _ = writeln!(entry, "[0x{:016x}] {call}", frame.address);
+    }
+}
+
+/// The `depth` innermost calls, each with the place it was called from: `function() file:line`. As
+/// php-fpm, nothing is said of the script itself, unless there is nothing else to be said.
+pub fn calls(frames: &[Frame], depth: usize) -> impl Iterator<Item = (&Frame, String)> {
+    let innermost = frames.iter().enumerate().take(depth);
+    innermost.filter_map(move |(index, frame)| {
         let callers = match frame.call.as_str() {
-            MAIN if index > 0 => continue,
+            MAIN if index > 0 => return None,
             MAIN => frames,
             _ => &frames[index + 1..],
         };
@@ -161,12 +169,8 @@ fn write_frames(entry: &mut String, frames: &[Frame], depth: usize) {
             .iter()
             .find_map(|frame| Some((frame.file.as_deref()?, frame.line)));
         let (file, line) = place.unwrap_or(("unknown", 0));
-        let _ = writeln!(
-            entry,
-            "[0x{:016x}] {}() {file}:{line}",
-            frame.address, frame.call
-        );
-    }
+        Some((frame, format!("{}() {file}:{line}", frame.call)))
+    })
 }
 
 /// `[21-Nov-2026 20:00:00]`

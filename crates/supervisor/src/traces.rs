@@ -53,6 +53,13 @@ impl<About> Traces<About> {
         Ok(self.last)
     }
 
+    /// How many questions to the zygote of a generation have no answer yet that are about `what`.
+    pub fn unanswered(&self, generation: Generation, what: impl Fn(&About) -> bool) -> usize {
+        let pending = self.pending.values();
+        let ours = pending.filter(|one| one.generation == generation && what(&one.about));
+        ours.count()
+    }
+
     /// The zygote of a generation has answered. Nothing when it was not asked, or too late.
     pub fn answered(&mut self, generation: Generation, trace: u64) -> Option<About> {
         let asked = self.pending.get(&trace)?.generation == generation;
@@ -92,6 +99,8 @@ mod tests {
         let mut traces = Traces::default();
         let first = traces.ask(1, "one", NOW).unwrap();
         let second = traces.ask(2, "two", NOW).unwrap();
+        assert_eq!(traces.unanswered(2, |about| *about == "two"), 1);
+        assert_eq!(traces.unanswered(2, |about| *about == "one"), 0);
         assert_eq!(traces.answered(1, second), None);
         assert_eq!(traces.answered(2, second), Some("two"));
         assert_eq!(traces.answered(2, second), None);

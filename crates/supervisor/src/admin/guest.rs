@@ -10,6 +10,8 @@ use rustix::event::{PollFd, PollFlags};
 use crate::limits::Moment;
 use crate::reload::Ticket;
 
+use super::stacks::Draft;
+
 /// How long a command may say nothing, or read nothing of its answer, before it is sent away.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -28,6 +30,8 @@ pub struct Guest {
     waits_for_the_end: bool,
     /// The reload whose outcome it waits for.
     awaited_reload: Option<Ticket>,
+    /// The answer that it gets as soon as that is complete.
+    draft: Option<Draft>,
     /// It says nothing more.
     silent: bool,
     gone: bool,
@@ -45,6 +49,7 @@ impl Guest {
             deadline: Some(now + PATIENCE),
             waits_for_the_end: false,
             awaited_reload: None,
+            draft: None,
             silent: false,
             gone: false,
         }
@@ -55,21 +60,27 @@ impl Guest {
         self.pid
     }
 
-    /// What to wait for.
-    pub fn interest(&self) -> PollFd<'_> {
+    /// What to wait for. Nothing while its answer is about to be complete: it is heard after that.
+    pub fn interest(&self) -> Option<PollFd<'_>> {
         let flags = match self.has_unsent() {
             true => PollFlags::OUT,
             false => PollFlags::IN,
         };
-        PollFd::new(&self.stream, flags)
+        let listens = self.draft.is_none();
+        listens.then(|| PollFd::new(&self.stream, flags))
     }
 
     /// When something is due without a word of it: at once, if it has asked already.
     pub fn deadline(&self) -> Option<Moment> {
-        if self.has_line() && !self.has_unsent() && self.awaited_reload.is_none() {
+        if self.has_line() && !self.has_unsent() && !self.awaits() {
             return Some(Moment::ZERO);
         }
         self.deadline
+    }
+
+    /// Whether what it asked last is answered later.
+    pub fn awaits(&self) -> bool {
+        self.awaited_reload.is_some() || self.draft.is_some()
     }
 
     fn has_unsent(&self) -> bool {
@@ -84,7 +95,7 @@ impl Guest {
     pub fn read(&mut self, now: Moment) {
         let mut buffer = [0; MAX_REQUEST_BYTES];
         let room = MAX_REQUEST_BYTES.saturating_sub(self.input.len());
-        if room == 0 || self.has_unsent() || self.silent {
+        if room == 0 || self.has_unsent() || self.silent || self.draft.is_some() {
             return;
         }
         match self.stream.read(&mut buffer[..room]) {
@@ -107,7 +118,7 @@ impl Guest {
     /// The next request, once the one before has been answered and that is on its way.
     pub fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.input.iter().position(|byte| *byte == b'\n')?;
-        if self.has_unsent() || self.awaited_reload.is_some() {
+        if self.has_unsent() || self.awaits() {
             return None;
         }
         let rest = self.input.split_off(end + 1);
@@ -124,6 +135,7 @@ impl Guest {
         line.push(b'\n');
         self.output = line;
         self.awaited_reload = None;
+        self.draft = None;
         self.sent = 0;
         self.patience(now);
         self.flush(now);
@@ -143,6 +155,17 @@ impl Guest {
     /// The reload whose outcome it waits for.
     pub fn awaited_reload(&self) -> Option<Ticket> {
         self.awaited_reload
+    }
+
+    /// It gets this answer when that is complete, or time is up.
+    pub fn wait_for(&mut self, draft: Draft) {
+        self.deadline = Some(draft.until());
+        self.draft = Some(draft);
+    }
+
+    /// The answer that it gets as soon as that is complete.
+    pub fn draft(&mut self) -> &mut Option<Draft> {
+        &mut self.draft
     }
 
     fn patience(&mut self, now: Moment) {
@@ -170,7 +193,7 @@ impl Guest {
     /// Whether it is to be sent away, after another try to say what it has not heard.
     pub fn is_over(&mut self, now: Moment) -> bool {
         self.flush(now);
-        let done = self.silent && !self.has_unsent() && !self.has_line();
+        let done = self.silent && !self.has_unsent() && !self.has_line() && self.draft.is_none();
         self.gone || done || self.deadline.is_some_and(|deadline| deadline <= now)
     }
 }

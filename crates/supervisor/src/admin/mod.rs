@@ -4,6 +4,7 @@
 mod door;
 mod guest;
 mod memory;
+mod stacks;
 mod status;
 
 use maitred_config::Config;
@@ -21,6 +22,7 @@ use guest::Guest;
 use memory::Measures;
 
 pub use door::mistake;
+pub use stacks::Place;
 
 /// Most commands that are connected at once.
 const MAX_GUESTS: usize = 16;
@@ -34,6 +36,8 @@ pub struct Admin {
     door: Option<Door>,
     guests: Vec<Guest>,
     measures: Measures,
+    /// Number of the last answer that stacks were asked for.
+    last_draft: u64,
 }
 
 impl Admin {
@@ -50,11 +54,7 @@ impl Admin {
                 None
             }),
         };
-        Ok(Admin {
-            door,
-            guests: Vec::new(),
-            measures: Measures::default(),
-        })
+        Ok(Admin::behind(door))
     }
 
     /// Opens it again in a program that takes over from another. That the socket cannot be had is
@@ -62,12 +62,17 @@ impl Admin {
     pub fn reopen(config: &Config) -> Admin {
         Admin::open(config).unwrap_or_else(|why| {
             warn!("{why}; maitred's commands cannot reach this server");
-            Admin {
-                door: None,
-                guests: Vec::new(),
-                measures: Measures::default(),
-            }
+            Admin::behind(None)
         })
+    }
+
+    fn behind(door: Option<Door>) -> Admin {
+        Admin {
+            door,
+            guests: Vec::new(),
+            measures: Measures::default(),
+            last_draft: 0,
+        }
     }
 
     /// What to wait for.
@@ -76,14 +81,13 @@ impl Admin {
             .door
             .as_ref()
             .filter(|_| self.guests.len() < MAX_GUESTS);
-        let guests = self.guests.iter().map(Guest::interest);
+        let guests = self.guests.iter().filter_map(Guest::interest);
         door.map(Door::interest).into_iter().chain(guests)
     }
 
-    /// Whether a command waits for a reload to be done.
-    fn awaits_reload(&self) -> bool {
-        let mut guests = self.guests.iter();
-        guests.any(|guest| guest.awaited_reload().is_some())
+    /// Whether a command waits for a reload to be done, or for an answer to be complete.
+    fn owes_answers(&self) -> bool {
+        self.guests.iter().any(Guest::awaits)
     }
 
     /// When something is due without anybody saying anything.
@@ -98,7 +102,7 @@ impl Supervisor {
     pub(crate) fn serve_admin(&mut self, spoke: bool) {
         let now = self.now();
         let due = self.admin.deadline().is_some_and(|due| due <= now);
-        if !spoke && !due && !self.admin.awaits_reload() {
+        if !spoke && !due && !self.admin.owes_answers() {
             return;
         }
         let free = MAX_GUESTS.saturating_sub(self.admin.guests.len());
@@ -110,6 +114,7 @@ impl Supervisor {
         for guest in &mut guests {
             guest.read(now);
             self.tell_reloaded(guest);
+            self.tell_drafted(guest, now);
             for _ in 0..REQUESTS_PER_TURN {
                 let Some(line) = guest.next_line() else { break };
                 self.obey(guest, &line);
@@ -122,7 +127,13 @@ impl Supervisor {
     fn obey(&mut self, guest: &mut Guest, line: &[u8]) {
         let now = self.now();
         let answer = match serde_json::from_slice(line) {
-            Ok(Request::Status { pool }) => self.tell_status(pool.as_deref()),
+            Ok(Request::Status { pool }) => match self.draft_status(pool.as_deref()) {
+                Ok(draft) => {
+                    guest.wait_for(draft);
+                    return self.tell_drafted(guest, now);
+                }
+                Err(why) => Answer::Refused { why },
+            },
             Ok(Request::Reload { pools }) => match self.reload(&pools) {
                 Ok(ticket) => {
                     info!("reload, asked for by process {}", guest.pid());

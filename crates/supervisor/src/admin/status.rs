@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{
-    Answer, MAX_RUNNING_SHOWN, PoolStatus, Quantiles, Queue, Running, ServerStatus, Times, Workers,
+    MAX_RUNNING_SHOWN, PoolStatus, Quantiles, Queue, Running, ServerStatus, Times, Workers,
 };
 use maitred_scoreboard::{Cause, Outcome, Reading};
 use maitred_seat::{Boards, Process, Snapshot};
@@ -12,27 +12,32 @@ use maitred_seat::{Boards, Process, Snapshot};
 use crate::pool::Seated;
 use crate::run::{RunningPool, Supervisor};
 
+use super::stacks::{Draft, Runner};
+
 impl Supervisor {
-    /// The state of the server, of all its pools or only of `pool`.
-    pub(super) fn tell_status(&mut self, pool: Option<&str>) -> Answer {
+    /// The state of the server, of all its pools or only of `pool`, for which stacks of scripts
+    /// may still come.
+    ///
+    /// # Errors
+    /// One sentence, when there is no such pool.
+    pub(super) fn draft_status(&mut self, pool: Option<&str>) -> Result<Draft, String> {
         if let Some(pool) = pool
             && self.generations(pool).next().is_none()
         {
             let names = self.names();
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-            let why = format!(
+            return Err(format!(
                 "there is no pool `{}`; expected one of {}",
                 plain(pool),
                 names.join(", ")
-            );
-            return Answer::Refused { why };
+            ));
         }
         self.measure();
         let names = self.names().into_iter();
         let names = names.filter(|name| pool.is_none_or(|pool| pool == *name));
-        let pools = names.map(|name| self.pool_status(name)).collect();
+        let (pools, scripts) = names.map(|name| self.pool_status(name)).unzip();
         let listeners = self.plan.listeners.iter();
-        Answer::Status(Box::new(ServerStatus {
+        let status = ServerStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             phase: self.phase.name().to_owned(),
@@ -43,7 +48,8 @@ impl Supervisor {
             front_epoch: self.front.epoch,
             front_pid: self.front.peer.as_ref().map(crate::peer::Peer::pid),
             pools,
-        }))
+        };
+        Ok(self.ask_stacks(status, scripts))
     }
 
     /// Measures the memory of all pools' processes, and shows it on their scoreboards.
@@ -93,7 +99,8 @@ impl Supervisor {
         self.generations(name).flat_map(of_one).collect()
     }
 
-    fn pool_status(&self, name: &str) -> PoolStatus {
+    /// A pool, and who runs each of the scripts that are shown of it.
+    fn pool_status(&self, name: &str) -> (PoolStatus, Vec<Runner>) {
         let page = self.scores.page(name);
         let reading = page.map(|page| page.read()).unwrap_or_default();
         // What is on trial is not yet the pool, and what is leaving is so no more.
@@ -102,9 +109,10 @@ impl Supervisor {
             .filter(|pool| pool.is_current())
             .last();
         let Some(current) = current.or_else(|| self.generations(name).last()) else {
-            return PoolStatus::default();
+            return (PoolStatus::default(), Vec::new());
         };
-        PoolStatus {
+        let (running, runners) = self.running(name).into_iter().unzip();
+        let status = PoolStatus {
             name: name.to_owned(),
             pm: current.plan.settings.process_manager.clone(),
             php: current.php.clone(),
@@ -120,20 +128,21 @@ impl Supervisor {
             outcomes: outcomes(&reading, |_| true),
             refusals: outcomes(&reading, Outcome::is_refusal),
             memory: self.admin.measures.of(&self.pids(name)),
-            running: self.running(name),
-        }
+            running,
+        };
+        (status, runners)
     }
 
     /// The scripts that run, by the word of their workers, the longest-running first.
-    fn running(&self, name: &str) -> Vec<Running> {
-        let mut running: Vec<Running> = self.generations(name).flat_map(running_in).collect();
-        running.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    fn running(&self, name: &str) -> Vec<(Running, Runner)> {
+        let mut running: Vec<_> = self.generations(name).flat_map(running_in).collect();
+        running.sort_by(|(a, _), (b, _)| b.seconds.total_cmp(&a.seconds));
         running.truncate(MAX_RUNNING_SHOWN);
         running
     }
 }
 
-fn running_in(pool: &RunningPool) -> Vec<Running> {
+fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
     // Mapped for the moment only: a pool's memory is large, and this is rarely asked for.
     let Ok(boards) = Boards::map(&pool.plan.memory) else {
         return Vec::new();
@@ -143,7 +152,13 @@ fn running_in(pool: &RunningPool) -> Vec<Running> {
     let running = pool.pool.seated().filter_map(|seated| {
         let board = std::iter::once(boards.seat(seated.seat)?);
         let process = Snapshot::take(boards.pool(), board, now).processes.pop()?;
-        process.running.then(|| shown(seated, process))
+        let runner = Runner {
+            generation: pool.generation,
+            seat: seated.seat,
+            incarnation: seated.incarnation,
+            request: process.requests,
+        };
+        process.running.then(|| (shown(seated, process), runner))
     });
     running.collect()
 }
@@ -161,7 +176,7 @@ fn shown(seated: Seated, process: Process) -> Running {
 }
 
 /// What a script or a client wrote, without anything that a terminal could obey.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.replace(|c: char| c.is_control(), "?")
 }
 

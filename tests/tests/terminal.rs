@@ -1,0 +1,136 @@
+//! `maitred top` on a terminal.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use maitred_tests::guard::Guarded;
+use maitred_tests::processes::{Process, Signal};
+use maitred_tests::server::{Server, document_root};
+use maitred_tests::{maitred_program, wait};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+/// What a terminal is told to show another screen, and the usual one again.
+const OTHER_SCREEN: &str = "\x1b[?1049h";
+const USUAL_SCREEN: &str = "\x1b[?1049l";
+
+/// A terminal, and what was written to it.
+struct Terminal {
+    ours: OwnedFd,
+    theirs: File,
+    shown: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    fn new() -> Terminal {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&ours).expect("a terminal of ours");
+        unlockpt(&ours).expect("a terminal to open");
+        let name = ptsname(&ours, Vec::new()).expect("a terminal has a name");
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&ours, size).expect("a terminal has a size");
+        let name = name.into_string().expect("a name");
+        let theirs = File::options().read(true).write(true).open(name);
+        let shown = Arc::new(Mutex::new(String::new()));
+        let screen = File::from(ours.try_clone().expect("a descriptor"));
+        let kept = shown.clone();
+        std::thread::spawn(move || keep(screen, &kept));
+        Terminal {
+            ours,
+            theirs: theirs.expect("the other side of a terminal"),
+            shown,
+        }
+    }
+
+    fn stdio(&self) -> Stdio {
+        self.theirs.try_clone().expect("a descriptor").into()
+    }
+
+    fn shows(&self, text: &str) -> bool {
+        self.shown.lock().expect("a lock").contains(text)
+    }
+
+    fn is_raw(&self) -> bool {
+        let modes = tcgetattr(&self.ours).expect("a terminal has modes");
+        !modes.local_modes.contains(LocalModes::ICANON)
+    }
+}
+
+/// Until nobody has the other side any more.
+fn keep(mut screen: File, shown: &Mutex<String>) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = screen.read(&mut buffer) {
+        let text = String::from_utf8_lossy(&buffer[..count]);
+        shown.lock().expect("a lock").push_str(&text);
+    }
+}
+
+fn top(server: &Server, terminal: &Terminal) -> Guarded {
+    let mut command = Command::new(maitred_program());
+    let socket = server.admin_socket();
+    command.arg("top").arg("--admin-socket").arg(socket);
+    command.stdin(terminal.stdio()).stdout(terminal.stdio());
+    Guarded::spawn(&mut command, Signal::TERM)
+}
+
+fn send(top: &Guarded, signal: Signal) {
+    Process::read(top.pid()).expect("it runs").signal(signal);
+}
+
+#[test]
+fn however_top_is_ended_the_terminal_is_as_it_was() {
+    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
+    let server = Server::start(root.path());
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let terminal = Terminal::new();
+        assert!(!terminal.is_raw());
+        let mut top = top(&server, &terminal);
+        wait::until_true("a picture", || {
+            terminal.shows(OTHER_SCREEN) && terminal.shows("requests/s")
+        });
+        assert!(terminal.is_raw());
+        send(&top, signal);
+        let ended = top.wait(wait::DEADLINE).expect("it ends");
+        assert_eq!(ended.signal(), Some(signal.as_raw()), "{ended}");
+        wait::until_true("the usual screen", || terminal.shows(USUAL_SCREEN));
+        assert!(!terminal.is_raw(), "{signal:?}");
+    }
+}
+
+#[test]
+fn top_that_waits_for_the_server_gives_the_terminal_back_at_once() {
+    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
+    let server = Server::start(root.path());
+    let terminal = Terminal::new();
+    let mut top = top(&server, &terminal);
+    wait::until_true("a picture", || terminal.shows("requests/s"));
+    server.signal(Signal::STOP);
+    send(&top, Signal::TERM);
+    let ended = top.wait(wait::DEADLINE).expect("it ends");
+    server.signal(Signal::CONT);
+    assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()), "{ended}");
+    assert!(!terminal.is_raw());
+}
+
+#[test]
+fn the_key_q_ends_top_and_the_terminal_is_as_it_was() {
+    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
+    let server = Server::start(root.path());
+    let terminal = Terminal::new();
+    let mut top = top(&server, &terminal);
+    wait::until_true("a picture", || terminal.shows("requests/s"));
+    rustix::io::write(&terminal.ours, b"q").expect("a key");
+    let ended = top.wait(wait::DEADLINE).expect("it ends");
+    assert!(ended.success(), "{ended}");
+    wait::until_true("the usual screen", || terminal.shows(USUAL_SCREEN));
+    assert!(!terminal.is_raw());
+}
