@@ -57,9 +57,10 @@ impl Guest {
 
     /// What to wait for.
     pub fn interest(&self) -> PollFd<'_> {
-        let flags = match self.has_unsent() {
-            true => PollFlags::OUT,
-            false => PollFlags::IN,
+        let flags = match (self.has_unsent(), self.room()) {
+            (true, _) => PollFlags::OUT,
+            (false, 0) => PollFlags::empty(),
+            (false, _) => PollFlags::IN,
         };
         PollFd::new(&self.stream, flags)
     }
@@ -70,6 +71,10 @@ impl Guest {
             return Some(Moment::ZERO);
         }
         self.deadline
+    }
+
+    fn room(&self) -> usize {
+        MAX_REQUEST_BYTES.saturating_sub(self.input.len())
     }
 
     fn has_unsent(&self) -> bool {
@@ -83,7 +88,7 @@ impl Guest {
     /// Takes what it has said, as far as there is room.
     pub fn read(&mut self, now: Moment) {
         let mut buffer = [0; MAX_REQUEST_BYTES];
-        let room = MAX_REQUEST_BYTES.saturating_sub(self.input.len());
+        let room = self.room();
         if room == 0 || self.has_unsent() || self.silent {
             return;
         }
