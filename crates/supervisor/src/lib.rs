@@ -36,6 +36,7 @@ mod slowlog;
 mod source;
 mod traces;
 mod troubles;
+mod trust;
 mod upgrade;
 mod voice;
 mod warm;

@@ -170,7 +170,7 @@ impl RunningPool {
             complaint: None,
             warming: None,
             pool: Pool::new(plan.settings.seats, plan.growth()),
-            slow: Slow::new(&plan.pool),
+            slow: Slow::new(&plan.pool, plan.settings.identity.as_ref()),
             plan,
             zygote: None,
             php: None,
