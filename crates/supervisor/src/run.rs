@@ -612,8 +612,9 @@ impl Supervisor {
         if self.phase.is_start() && self.pools.iter().all(|pool| pool.pool.is_full()) {
             self.phase_event(phase::Event::PoolsFull);
         }
-        self.keep_reload();
+        // An upgrade that is refused allows workers again, which the other says.
         self.keep_upgrade();
+        self.keep_reload();
         self.keep_front();
         self.phase_event(phase::Event::Tick);
         if self.phase.kills() {
