@@ -79,6 +79,16 @@ impl Supervisor {
         self.reopen_slowlogs();
     }
 
+    /// Opens the logs that are elsewhere now than the configuration `before` had them.
+    pub(crate) fn move_logs(&mut self, before: &Config) {
+        if self.plan.config.error_log != before.error_log {
+            self.reopen_error_log();
+        }
+        if self.plan.config.access_log != before.access_log {
+            self.reopen_access_log();
+        }
+    }
+
     fn reopen_error_log(&mut self) {
         let LogTarget::File(path) = &self.plan.config.error_log else {
             return;
