@@ -215,3 +215,17 @@ fn a_front_that_dies_while_the_new_program_is_tried_is_replaced_before_that_take
     });
     assert_eq!(http::get(server.address(), "/echo.php?id=1").text(), "1");
 }
+
+#[test]
+fn an_upgrade_shortly_after_the_deaths_of_workers_is_an_upgrade_like_others() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(WORKERS).start();
+    let mark = server.log().mark();
+    for worker in server.workers() {
+        worker.signal(Signal::KILL);
+    }
+    server.expect_log(mark, "further deaths are counted");
+    server.wait_for_full_strength(WORKERS as usize, wait::DEADLINE);
+    assert!(upgrade(&server).contains("upgraded to maitred"));
+    assert_eq!(http::get(server.address(), "/echo.php?id=1").text(), "1");
+}

@@ -211,7 +211,7 @@ impl Supervisor {
 
     /// Runs the new program in this process. Returns only if that failed.
     fn become_program(&mut self) {
-        for line in self.obituaries.due(Moment::MAX) {
+        for line in self.obituaries.last_words(self.started.elapsed()) {
             error!("{line}");
         }
         let state = self.hand_over();
