@@ -7,7 +7,7 @@ use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::load::{ECHO_PAGE, Load};
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::server::{Server, Setup, document_root, public_folder};
 use maitred_tests::{ports, wait};
 use tempfile::TempDir;
 
@@ -398,4 +398,143 @@ fn logs_that_are_configured_otherwise_are_used_after_a_reload() {
     ask(&server);
     server.stop();
     assert_eq!((lines(&first), lines(&second)), (1, 1));
+}
+
+/// A connection whose script runs until the file `go` is there.
+fn busy(server: &Server) -> Connection {
+    let mut busy = Connection::open(server.address());
+    busy.send(&Request::get("/wait.php").to_bytes()).unwrap();
+    busy.read_head().unwrap();
+    busy
+}
+
+fn go(root: &Path) {
+    std::fs::write(root.join("go"), "").expect("a file can be written");
+}
+
+#[test]
+fn a_second_reload_does_not_wait_for_scripts_that_run_since_before_the_first() {
+    let root = site();
+    let server = version(root.path(), 1).start();
+    let old = server.workers();
+    let busy: Vec<Connection> = (0..WORKERS).map(|_| busy(&server)).collect();
+    for number in 2..5 {
+        server.configure(&version(root.path(), number));
+        let line = server.reload();
+        assert!(line.contains("reloaded: pool www anew"), "{line}");
+    }
+    go(root.path());
+    assert_eq!(version_of(&server), "4");
+    wait_for_new(&server, &old, WORKERS);
+    drop(busy);
+}
+
+#[test]
+fn a_stop_waits_as_long_as_the_last_reload_says() {
+    let root = site();
+    let server = version(root.path(), 1)
+        .top("process_control_timeout = \"1h\"")
+        .start();
+    let _busy = busy(&server);
+    server.configure(&version(root.path(), 1).top("process_control_timeout = \"200ms\""));
+    server.reload();
+    let mark = server.log().mark();
+    server.signal(Signal::TERM);
+    server.expect_log(mark, "process_control_timeout = 0.2 s; they are ended");
+}
+
+#[test]
+fn the_access_log_moves_to_another_file_with_a_reload() {
+    let root = site();
+    let folder = public_folder();
+    let at = |name: &str| {
+        let path = folder.path().join(name);
+        version(root.path(), 1).top(&format!("access_log = {path:?}"))
+    };
+    let server = at("one.log").start();
+    server.configure(&at("two.log"));
+    server.reload();
+    assert_eq!(version_of(&server), "1");
+    wait::until_true("the line", || {
+        let two = std::fs::read_to_string(folder.path().join("two.log"));
+        two.is_ok_and(|two| two.contains("/version.php"))
+    });
+    let one = std::fs::read_to_string(folder.path().join("one.log")).unwrap();
+    assert_eq!(one, "");
+}
+
+#[test]
+fn an_access_log_that_a_reload_brings_is_the_next_fronts_too() {
+    let root = site();
+    let folder = public_folder();
+    let server = version(root.path(), 1).start();
+    let path = folder.path().join("access.log");
+    server.configure(&version(root.path(), 1).top(&format!("access_log = {path:?}")));
+    let mark = server.log().mark();
+    server.reload();
+    server.front().expect("a front runs").signal(Signal::KILL);
+    server.expect_log(mark, "front 2 accepts clients");
+    assert_eq!(version_of(&server), "1");
+    wait::until_true("the line", || {
+        let log = std::fs::read_to_string(&path);
+        log.is_ok_and(|log| log.contains("/version.php"))
+    });
+}
+
+#[test]
+fn a_stop_gives_up_a_reload_that_the_front_has_not_answered() {
+    let root = site();
+    let server = version(root.path(), 1).start();
+    let _busy = busy(&server);
+    let front = server.front().expect("a front runs");
+    front.signal(Signal::STOP);
+    let other = ports::free_address();
+    let both = format!("listen = [\"{}\", \"{other}\"]", server.address());
+    server.configure(&version(root.path(), 1).listen(&both));
+    let mark = server.log().mark();
+    server.signal(Signal::HUP);
+    server.expect_log(mark, "SIGHUP: reloading");
+    server.signal(Signal::TERM);
+    server.expect_log(mark, "asked to stop before the reload was done");
+    front.signal(Signal::CONT);
+    go(root.path());
+    server.stop();
+    assert!(!ports::is_listening(other));
+}
+
+#[test]
+fn a_front_that_does_not_answer_a_reload_is_replaced_and_all_is_as_before() {
+    let root = site();
+    let server = version(root.path(), 1).start();
+    let old = server.workers();
+    server.front().expect("a front runs").signal(Signal::STOP);
+    server.configure(&version(root.path(), 2));
+    let mark = server.log().mark();
+    assert!(server.reload().contains("the front said nothing for 20 s"));
+    server.expect_log(mark, "front 2 accepts clients");
+    assert_eq!(version_of(&server), "1");
+    assert_eq!(server.workers(), old);
+}
+
+#[test]
+fn pools_that_come_and_go_leave_no_descriptor() {
+    let root = site();
+    let server = version(root.path(), 1).hosts(&["www.test"]).start();
+    let descriptors = || {
+        let folder = format!("/proc/{}/fd", server.supervisor().pid);
+        std::fs::read_dir(folder).map_or(0, Iterator::count)
+    };
+    let before = descriptors();
+    for number in 0..5 {
+        let pool = format!(
+            "\n[pools.p{number}]\npm = \"ondemand\"\nmax_children = 1\n\n[[sites]]\n\
+             hosts = [\"p.test\"]\nroot = {:?}\npool = \"p{number}\"",
+            root.path()
+        );
+        server.configure(&version(root.path(), 1).hosts(&["www.test"]).site(&pool));
+        server.reload();
+    }
+    server.configure(&version(root.path(), 1).hosts(&["www.test"]));
+    server.reload();
+    wait::until_true("as many as before", || descriptors() == before);
 }

@@ -8,7 +8,9 @@ use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::peer::PeerSetup;
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root};
+use maitred_tests::server::{
+    Server, Setup, document_root, give_to_web_user, is_root, public_folder,
+};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -507,4 +509,39 @@ fn a_zygote_that_is_new_or_stuck_costs_the_stack_and_nothing_else() {
     let failure = slow.entries(2).remove(1).failure.expect("a reason");
     assert!(failure.contains("did not answer"), "{failure}");
     zygote.signal(Signal::CONT);
+}
+
+#[test]
+fn a_tenants_link_leads_root_nowhere_and_its_own_folder_has_its_own_log() {
+    let root = site();
+    let folder = public_folder();
+    let (tenants, roots) = (folder.path().join("logs"), folder.path().join("roots.log"));
+    fs::create_dir(&tenants).unwrap();
+    give_to_web_user(&tenants);
+    fs::write(&roots, "").unwrap();
+    let is_tenants_own = |path: &Path| {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(path).is_ok_and(|meta| meta.uid() == fs::metadata(&tenants).unwrap().uid())
+    };
+    for (name, says) in [
+        ("link.log", "cannot be written: Permission denied"),
+        ("slow.log", ""),
+    ] {
+        let log = tenants.join(name);
+        if !says.is_empty() {
+            std::os::unix::fs::symlink(&roots, &log).unwrap();
+        }
+        let server = Setup::new(root.path())
+            .pool(&format!("slowlog = {log:?}"))
+            .pool("request_slowlog_timeout = \"100ms\"")
+            .start();
+        http::get(server.address(), "/short.php?ms=300").text();
+        if is_root() {
+            server.expect_log(0, says);
+        }
+    }
+    assert!(is_tenants_own(&tenants.join("slow.log")));
+    if is_root() {
+        assert_eq!(fs::read_to_string(&roots).unwrap(), "");
+    }
 }

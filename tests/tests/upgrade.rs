@@ -173,3 +173,59 @@ fn a_stop_in_the_middle_of_an_upgrade_leaves_nothing() {
     server.signal(Signal::USR2);
     server.stop();
 }
+
+#[test]
+fn an_upgrade_needs_no_folder_that_the_access_log_was_in() {
+    let root = site();
+    let folder = public_folder();
+    let log = format!("access_log = {:?}", folder.path().join("access.log"));
+    let server = Setup::new(root.path()).top(&log).start();
+    drop(folder);
+    assert!(upgrade(&server).contains("upgraded to maitred"));
+    assert_eq!(http::get(server.address(), "/echo.php?id=1").text(), "1");
+}
+
+#[test]
+fn a_front_that_dies_while_the_new_program_is_tried_is_replaced_before_that_takes_over() {
+    let root = site();
+    let folder = installed();
+    let program = folder.path().join("maitred");
+    let server = Setup::new(root.path())
+        .workers(WORKERS)
+        .program(&program)
+        .start();
+    let old = family(&server);
+    let real = folder.path().join("real");
+    std::fs::rename(&program, &real).unwrap();
+    let (real, front) = (real.display(), server.front().expect("a front runs").pid);
+    // The wait is for the death to be seen, however that is; without it, too, all has to be well.
+    let kill = format!("kill -9 {front} && sleep 0.05");
+    replace(
+        &program,
+        &format!(
+            "case \"$*\" in *--try-take-over*) {real} \"$@\" && {kill}; exit;; esac\n\
+             exec {real} \"$@\""
+        ),
+    );
+    assert!(upgrade(&server).contains("upgraded to maitred"));
+    wait_for_new(&server, &old);
+    wait::until_true("one zygote", || {
+        let zygote = |process: &&Process| process.title.starts_with("maitred-php: zygote");
+        server.processes().iter().filter(zygote).count() == 1
+    });
+    assert_eq!(http::get(server.address(), "/echo.php?id=1").text(), "1");
+}
+
+#[test]
+fn an_upgrade_shortly_after_the_deaths_of_workers_is_an_upgrade_like_others() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(WORKERS).start();
+    let mark = server.log().mark();
+    for worker in server.workers() {
+        worker.signal(Signal::KILL);
+    }
+    server.expect_log(mark, "further deaths are counted");
+    server.wait_for_full_strength(WORKERS as usize, wait::DEADLINE);
+    assert!(upgrade(&server).contains("upgraded to maitred"));
+    assert_eq!(http::get(server.address(), "/echo.php?id=1").text(), "1");
+}

@@ -135,6 +135,34 @@ fn take_on(identity: &Identity) -> io::Result<()> {
     Ok(())
 }
 
+/// Does something with files as `identity` may: neither the rights of root nor of root's groups hold
+/// meanwhile. For a process with one thread.
+///
+/// # Errors
+/// When the groups of that user cannot be taken on or given back.
+pub fn with_rights_of<T>(identity: &Identity, act: impl FnOnce() -> T) -> io::Result<T> {
+    let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    let name = std::ffi::CString::new(identity.name.as_str())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "user name holds a NUL"))?;
+    let ours = nix::unistd::getgroups()?;
+    nix::unistd::setgroups(&nix::unistd::getgrouplist(&name, gid)?)?;
+    let (our_gid, our_uid) = (nix::unistd::setfsgid(gid), nix::unistd::setfsuid(uid));
+    let done = act();
+    nix::unistd::setfsuid(our_uid);
+    nix::unistd::setfsgid(our_gid);
+    nix::unistd::setgroups(&ours)?;
+    Ok(done)
+}
+
+/// Whether `identity` has group `gid`, among others.
+pub fn is_member(identity: &Identity, gid: u32) -> bool {
+    let groups = std::ffi::CString::new(identity.name.as_str())
+        .ok()
+        .and_then(|name| nix::unistd::getgrouplist(&name, Gid::from_raw(identity.gid)).ok());
+    // Who cannot be looked up may have any.
+    groups.is_none_or(|groups| groups.contains(&Gid::from_raw(gid)))
+}
+
 fn no_way_back(identity: &Identity) -> io::Result<()> {
     if identity.uid != 0 && nix::unistd::setuid(Uid::from_raw(0)).is_ok() {
         return Err(io::Error::other(

@@ -54,6 +54,7 @@ impl Supervisor {
             }
             Some(phase::Action::Drain) => {
                 self.close_listeners();
+                self.give_up_reload("the server was asked to stop before the reload was done");
                 let lines: Vec<u32> = self.fronts().map(|(line, _)| line).collect();
                 for &line in &lines {
                     if let Some(peer) = self.peer_of_line(line) {

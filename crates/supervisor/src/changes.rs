@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use maitred_config::{Config, LogTarget};
+
 /// A pool that runs, as far as a reload has to compare it.
 #[derive(Debug)]
 pub struct Running<'a> {
@@ -58,6 +60,43 @@ pub fn compare(
         .filter(|pool| !configured.contains(&pool.name));
     changes.removed = gone.map(|pool| pool.name.to_owned()).collect();
     Ok(changes)
+}
+
+/// What cannot change while the server runs stays as it is in `old`. Returns its names.
+pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'static str> {
+    let mut stays = Vec::new();
+    if config.front_user != old.front_user {
+        config.front_user.clone_from(&old.front_user);
+        stays.push("front_user");
+    }
+    if config.front_threads != old.front_threads {
+        config.front_threads = old.front_threads;
+        stays.push("front_threads");
+    }
+    let mut moved = false;
+    // Workers of two roots know a script by two names, and a site's requests have one.
+    for pool in &mut config.pools {
+        let Some(before) = old.pool(&pool.name) else {
+            continue;
+        };
+        if pool.confinement.chroot != before.confinement.chroot {
+            pool.confinement = before.confinement.clone();
+            moved = true;
+        }
+    }
+    if moved {
+        stays.push("the chroot of a pool");
+    }
+    // What was standard error at the start can become a file, and no file standard error again.
+    if config.error_log != old.error_log && config.error_log == LogTarget::Stderr {
+        config.error_log.clone_from(&old.error_log);
+        stays.push("error_log");
+    }
+    if config.admin_socket != old.admin_socket {
+        config.admin_socket.clone_from(&old.admin_socket);
+        stays.push("admin_socket");
+    }
+    stays
 }
 
 #[cfg(test)]

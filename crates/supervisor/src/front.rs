@@ -273,10 +273,12 @@ impl Supervisor {
         if line == self.front.line {
             return self.current_front_ended(how);
         }
+        let now = self.now();
         if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
             && old.line == line
         {
             old.peer = None;
+            old.life.ended(now);
             self.scores.clear_front(old.epoch);
             error!("the front {how}; the one that was to take over is being started");
             return;

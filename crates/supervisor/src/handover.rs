@@ -3,6 +3,7 @@
 //! `exec`. A later version must be able to read what an earlier one wrote: add fields with a default,
 //! and raise [`FORMAT`] only for what an older program cannot leave out.
 
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -40,6 +41,8 @@ pub struct HandedOver {
     fronts: Vec<FrontState>,
     listeners: Vec<ListenerState>,
     terminal: Option<RawFd>,
+    #[serde(default)]
+    access_log: Option<RawFd>,
     pools: Vec<PoolState>,
     /// By the name of the pool.
     #[serde(default)]
@@ -97,6 +100,9 @@ struct WorkerState {
     incarnation: Incarnation,
     pid: i32,
     worn: bool,
+    /// It was asked to leave.
+    #[serde(default)]
+    sentenced: bool,
     pidfd: RawFd,
 }
 
@@ -105,6 +111,8 @@ struct WorkerState {
 pub struct Inherited {
     pub listeners: Vec<Listener>,
     pub terminal: Terminal,
+    /// The access log, if it is a file.
+    pub access_log: Option<File>,
     pub front: Front,
     pub old_fronts: Vec<OldFront>,
     pub pools: Vec<RunningPool>,
@@ -136,6 +144,7 @@ impl Supervisor {
             fronts: current.into_iter().chain(old).collect(),
             listeners: self.plan.listeners.iter().map(listener_state).collect(),
             terminal: self.plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),
+            access_log: self.plan.access_log.as_ref().map(AsRawFd::as_raw_fd),
             pools: self.pools.iter().map(pool_state).collect(),
             scoreboards: self.scores.descriptors(),
         }
@@ -171,6 +180,7 @@ impl HandedOver {
     /// All descriptors that are named in it.
     fn descriptors(&self) -> Vec<RawFd> {
         let mut all: Vec<RawFd> = self.terminal.into_iter().collect();
+        all.extend(self.access_log);
         all.extend(self.fronts.iter().map(|front| front.peer.channel));
         all.extend(self.scoreboards.iter().map(|(_, fd)| *fd));
         for listener in &self.listeners {
@@ -221,11 +231,13 @@ impl HandedOver {
         let pools: io::Result<Vec<RunningPool>> =
             pools.map(|pool| pool.inherit(self.elapsed)).collect();
         let listeners = self.listeners.into_iter().map(ListenerState::inherit);
+        let access_log = self.access_log.map(spawn::inherited_fd).transpose()?;
         let scoreboards = self.scoreboards.into_iter();
         let scoreboards = scoreboards.map(|(pool, fd)| Ok((pool, spawn::inherited_fd(fd)?)));
         Ok(Inherited {
             listeners: listeners.collect::<io::Result<_>>()?,
             terminal: Terminal::over(self.terminal.map(spawn::inherited_fd).transpose()?),
+            access_log: access_log.map(File::from),
             front,
             old_fronts,
             pools: pools?,
@@ -251,7 +263,7 @@ fn listener_state(listener: &Listener) -> ListenerState {
 
 fn pool_state(running: &RunningPool) -> PoolState {
     let plan = &running.plan;
-    let workers = running.pool.all_seated().filter_map(|(seated, worn)| {
+    let workers = running.pool.all_seated().filter_map(|(seated, mark)| {
         let pool::Seated {
             seat,
             incarnation,
@@ -262,7 +274,8 @@ fn pool_state(running: &RunningPool) -> PoolState {
             seat,
             incarnation,
             pid,
-            worn,
+            worn: mark == pool::Mark::Worn,
+            sentenced: mark == pool::Mark::Sentenced,
             pidfd,
         })
     });
@@ -335,7 +348,12 @@ impl PoolState {
                 incarnation: worker.incarnation,
                 pid: worker.pid,
             };
-            seated.push((who, worker.worn));
+            let mark = match (worker.sentenced, worker.worn) {
+                (true, _) => pool::Mark::Sentenced,
+                (false, true) => pool::Mark::Worn,
+                (false, false) => pool::Mark::None,
+            };
+            seated.push((who, mark));
         }
         let zygote = self.zygote.map(PeerState::inherit).transpose()?;
         let up = zygote.is_some();

@@ -36,6 +36,7 @@ mod slowlog;
 mod source;
 mod traces;
 mod troubles;
+mod trust;
 mod upgrade;
 mod voice;
 mod warm;
@@ -112,8 +113,9 @@ fn take_over(
     let inherited = state.inherit().map_err(Error::system(what))?;
     let plan = Plan {
         terminal: inherited.terminal,
+        access_log: inherited.access_log.or_else(|| opened_anew(&config)),
         ..Plan::over(
-            config,
+            config.clone(),
             source,
             invocation,
             log_level,
@@ -131,6 +133,15 @@ fn take_over(
     Ok(supervisor.run())
 }
 
+/// The access log, which a program of another version may not have left. That it cannot be had is
+/// no reason to end what runs.
+fn opened_anew(config: &Config) -> Option<std::fs::File> {
+    logs::open_access_log(config).unwrap_or_else(|why| {
+        tracing::error!("{why}");
+        None
+    })
+}
+
 /// Whether this program could take over what another has written down in the file behind
 /// descriptor `state`.
 ///
@@ -139,7 +150,9 @@ fn take_over(
 pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
     let what = "what the other program left could not be read";
     let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
-    HandedOver::read(&state).map_err(Error::Configuration)?;
+    let state = HandedOver::read(&state).map_err(Error::Configuration)?;
+    // Whatever could end the server once it is ours, and with it all that runs.
+    identity::of_front(&state.config)?;
     source.load().map(drop).map_err(Error::Mistakes)
 }
 

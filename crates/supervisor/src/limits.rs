@@ -16,6 +16,9 @@ pub const FRONT_START: Duration = Duration::from_secs(10);
 /// that takes longer is stuck, or lies, and is replaced.
 pub const WORKER_SPAWN: Duration = Duration::from_secs(10);
 
+/// How long the front may take to say whether it takes a configuration over.
+pub const CONSENT: Duration = Duration::from_secs(20);
+
 /// Longest that the generations of a reload may be on trial, from the front's consent until each has
 /// a worker that is ready.
 pub const TRIAL: Duration = Duration::from_secs(60);

@@ -9,12 +9,14 @@ use std::path::Path;
 
 use maitred_config::{Config, LogTarget};
 use maitred_control::ToFront;
+use maitred_os::users::{self, Identity};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tracing::{error, info};
 
 use crate::error::Error;
 use crate::run::Supervisor;
+use crate::trust;
 
 /// Mode of a log file that we make: tenants have no business in it, and addresses carry secrets.
 pub const LOG_MODE: u32 = 0o640;
@@ -36,6 +38,20 @@ pub fn open(path: &Path) -> io::Result<File> {
         Some(Errno::NXIO) => io::Error::other("it is a FIFO, and nobody reads from it"),
         _ => why,
     })
+}
+
+/// Opens a log of a pool that runs as `identity`. Where others than root can put links, a name may
+/// lead anywhere: the log is opened with the rights of the pool's user there.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_of_pool(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
+    match identity {
+        Some(identity) if users::is_root() && !trust::leads_where_root_says(path, identity) => {
+            users::with_rights_of(identity, || open(path))?
+        }
+        _ => open(path),
+    }
 }
 
 /// Opens the access log, if there is one that is a file.

@@ -110,6 +110,14 @@ impl Obituaries {
         lines
     }
 
+    /// All that there is to say, for when nobody is left to say it later.
+    pub fn last_words(&mut self, now: Moment) -> Vec<String> {
+        let named = now + SCRIPT_NAMED;
+        let mut lines = self.due(named);
+        lines.extend(self.due(named + TROUBLE_CALM));
+        lines
+    }
+
     /// When a line is due that nothing completes before.
     pub fn deadline(&self) -> Option<Moment> {
         let deaths = self.deaths.iter().map(|death| death.at + SCRIPT_NAMED);

@@ -104,6 +104,11 @@ impl Phase {
         }
     }
 
+    /// A stop that has not begun will wait for `drain`.
+    pub fn drain_for(&mut self, drain: Duration) {
+        self.drain = drain;
+    }
+
     /// Takes note of what happened and says what to do.
     pub fn on(&mut self, event: Event, now: Moment) -> Option<Action> {
         let first = self.asked.is_none();

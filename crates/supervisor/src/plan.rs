@@ -103,6 +103,7 @@ impl Plan {
         let listeners = listen::open(&config.addresses(), threads)?;
         let plan = Plan {
             terminal: Terminal::redirect(&config.error_log)?,
+            access_log: logs::open_access_log(&config)?,
             ..Plan::over(config, source, invocation, log_level, (listeners, programs))?
         };
         Ok((plan, pools))
@@ -126,7 +127,7 @@ impl Plan {
             environment: environment(log_level),
             programs,
             groups: None,
-            access_log: logs::open_access_log(&config)?,
+            access_log: None,
             terminal: Terminal::over(None),
             config: config.clone(),
             source,
@@ -154,7 +155,7 @@ impl PoolPlan {
 
     /// Most workers.
     pub fn max_children(&self) -> u32 {
-        self.settings.seats - SPARE_SEATS
+        self.settings.seats.saturating_sub(SPARE_SEATS)
     }
 
     /// Whether the pool would be another one with these settings.

@@ -17,6 +17,7 @@
 //! no worker; leaving, it fills no seat any more and is gone when the last one is empty.
 
 mod ends;
+mod handed;
 mod place;
 mod waits;
 mod zygote;
@@ -31,6 +32,7 @@ use crate::growth::Growth;
 use crate::life::Life;
 use crate::limits::{EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
 pub use crate::reason::Reason;
+pub use handed::Mark;
 use place::{Place, State};
 
 /// Seats of a pool beyond `max_children`: for workers that are ready and serve nobody before
@@ -307,67 +309,6 @@ impl Pool {
                 | State::Announced { .. }
                 | State::Taken { .. } => None,
             })
-    }
-
-    /// Every worker that is known to be our child, and whether it is worn.
-    pub fn all_seated(&self) -> impl Iterator<Item = (Seated, bool)> {
-        (0..)
-            .zip(&self.places)
-            .filter_map(|(seat, place)| match place.state {
-                State::Taken { pid, worn, .. } => {
-                    let incarnation = place.incarnation;
-                    let who = Seated {
-                        seat,
-                        incarnation,
-                        pid,
-                    };
-                    Some((who, worn))
-                }
-                State::Empty { .. } | State::Ordered { .. } | State::Announced { .. } => None,
-            })
-    }
-
-    /// By seat: which worker was ordered last.
-    pub fn incarnations(&self) -> Vec<Incarnation> {
-        self.places.iter().map(|place| place.incarnation).collect()
-    }
-
-    /// Goes on counting where [`Pool::incarnations`] ended.
-    pub fn remember(&mut self, incarnations: &[Incarnation]) {
-        for (place, incarnation) in self.places.iter_mut().zip(incarnations) {
-            place.incarnation = *incarnation;
-        }
-    }
-
-    /// Makes this the pool that the program before us had: who sits in its seats, whether its
-    /// zygote is up, and whether it is leaving.
-    pub fn take_over(
-        &mut self,
-        seated: &[(Seated, bool)],
-        zygote: bool,
-        leaving: bool,
-        now: Moment,
-    ) {
-        for &(who, worn) in seated {
-            let Some(place) = self.place(who.seat) else {
-                continue;
-            };
-            place.incarnation = who.incarnation;
-            place.state = State::Taken {
-                pid: who.pid,
-                born: now,
-                sentenced: false,
-                worn,
-                kill_at: None,
-                gone_by: None,
-            };
-        }
-        if zygote {
-            self.zygote = Life::of_running(ZYGOTE_START, now);
-        }
-        self.growth
-            .want(u32::try_from(seated.len()).unwrap_or(u32::MAX));
-        self.leaving = leaving;
     }
 
     /// At least as many workers are wanted as another generation of the pool has.

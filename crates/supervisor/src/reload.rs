@@ -14,14 +14,15 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 
-use maitred_config::{Config, LogTarget};
+use maitred_config::Config;
 use maitred_control::{Generation, ToFront};
 use maitred_os::shared;
+use maitred_os::signals::Signal;
 use std::os::fd::AsFd;
 use tracing::{error, info, warn};
 
 use crate::changes::{self, Changes, Running};
-use crate::limits::{MOVE_OVER, Moment, TRIAL};
+use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
 use crate::listen::{self, Listener};
 use crate::plan::PoolPlan;
 use crate::pool;
@@ -92,7 +93,10 @@ impl Reloads {
 
     /// When a trial has taken too long.
     pub fn deadline(&self) -> Option<Moment> {
-        let reload = self.now.as_ref().filter(|reload| reload.accepted)?;
+        let reload = self.now.as_ref()?;
+        if !reload.accepted {
+            return Some(reload.since + CONSENT);
+        }
         Some(reload.moving_until.unwrap_or(reload.since + TRIAL))
     }
 }
@@ -116,7 +120,13 @@ impl Supervisor {
         if let Some(first) = mistakes.next() {
             return Err(mistakes.fold(first, |all, why| format!("{all}\n{why}")));
         }
-        self.keep_what_needs_a_restart(&mut config);
+        let stays = changes::keep_what_needs_a_restart(&self.plan.config, &mut config);
+        if !stays.is_empty() {
+            warn!(
+                "{} has changed, which needs a restart; it stays as it was",
+                stays.join(" and ")
+            );
+        }
         let access_log = self.logs_of(&config)?;
         let mut asked: BTreeSet<String> = asked.iter().cloned().collect();
         let unfinished = self.reloads.now.as_ref().map(|reload| &reload.changes.anew);
@@ -131,7 +141,7 @@ impl Supervisor {
         let known: Vec<_> = self.plan.listeners.iter().map(|one| one.asked).collect();
         let opened = listen::open_others(&config.addresses(), &known, self.plan.threads)
             .map_err(|why| why.to_string())?;
-        self.supersede();
+        self.give_up_reload("a later reload has taken over what this one had not done yet");
         let now = self.now();
         let ticket = self.reloads.last + 1;
         self.reloads.last = ticket;
@@ -156,49 +166,6 @@ impl Supervisor {
         Ok(ticket)
     }
 
-    /// What cannot change while the server runs stays as it is, and that is said.
-    fn keep_what_needs_a_restart(&self, config: &mut Config) {
-        let old = &self.plan.config;
-        let mut stays = Vec::new();
-        if config.front_user != old.front_user {
-            config.front_user.clone_from(&old.front_user);
-            stays.push("front_user");
-        }
-        if config.front_threads != old.front_threads {
-            config.front_threads = old.front_threads;
-            stays.push("front_threads");
-        }
-        let mut moved = false;
-        // Workers of two roots know a script by two names, and a site's requests have one.
-        for pool in &mut config.pools {
-            let Some(before) = old.pool(&pool.name) else {
-                continue;
-            };
-            if pool.confinement.chroot != before.confinement.chroot {
-                pool.confinement = before.confinement.clone();
-                moved = true;
-            }
-        }
-        if moved {
-            stays.push("the chroot of a pool");
-        }
-        if config.admin_socket != old.admin_socket {
-            config.admin_socket.clone_from(&old.admin_socket);
-            stays.push("admin_socket");
-        }
-        let is_file = |log: &LogTarget| matches!(log, LogTarget::File(_));
-        if is_file(&config.error_log) != is_file(&old.error_log) {
-            config.error_log.clone_from(&old.error_log);
-            stays.push("error_log");
-        }
-        if !stays.is_empty() {
-            warn!(
-                "{} has changed, which needs a restart; it stays as it was",
-                stays.join(" and ")
-            );
-        }
-    }
-
     fn compared(&self, config: &Config) -> Vec<Running<'_>> {
         let in_use = self.pools.iter().filter(|pool| pool.is_current());
         in_use
@@ -211,8 +178,9 @@ impl Supervisor {
             .collect()
     }
 
-    /// A later reload does what this one has not done yet.
-    fn supersede(&mut self) {
+    /// A reload that is going on is given up, and why: a later one does what this one has not done
+    /// yet, or the server stops.
+    pub(crate) fn give_up_reload(&mut self, why: &str) {
         let Some(reload) = self.reloads.now.take() else {
             return;
         };
@@ -221,8 +189,7 @@ impl Supervisor {
                 self.pool_event(index, pool::Event::Leave);
             }
         }
-        let why = "a later reload has taken over what this one had not done yet".to_owned();
-        self.reloads.finish(reload.ticket, Err(why));
+        self.reloads.finish(reload.ticket, Err(why.to_owned()));
     }
 
     /// New pools need no trial: there is nothing that could be kept instead.
@@ -308,6 +275,22 @@ impl Supervisor {
         }
     }
 
+    /// A front that does not say whether it takes a configuration is stuck, and may still take it
+    /// when nobody expects it any more.
+    fn end_silence(&mut self) {
+        let late = |reload: &Reload| !reload.accepted && reload.since + CONSENT <= self.now();
+        if !self.reloads.now.as_ref().is_some_and(late) {
+            return;
+        }
+        let why = format!("the front said nothing for {} s", CONSENT.as_secs());
+        if let Some(peer) = &self.front.peer {
+            error!("the front is killed: {why} about a configuration");
+            peer.signal(Signal::SIGKILL);
+        }
+        self.reloads.unanswered = 0;
+        self.configuration_taken(Some(why));
+    }
+
     fn configuration_taken(&mut self, refused: Option<String>) {
         let Some(mut reload) = self.reloads.now.take_if(|reload| !reload.accepted) else {
             return;
@@ -321,6 +304,7 @@ impl Supervisor {
         }
         let error_log = self.plan.config.error_log != reload.config.error_log;
         self.plan.config = reload.config.clone();
+        self.phase.drain_for(reload.config.process_control_timeout);
         self.plan.access_log = reload.access_log.take();
         if error_log {
             self.reopen_error_log();
@@ -424,6 +408,7 @@ impl Supervisor {
     /// What has to be done for a reload because time went by or something has happened.
     pub(crate) fn keep_reload(&mut self) {
         self.end_warming();
+        self.end_silence();
         let trial = |reload: &Reload| reload.accepted && reload.since + TRIAL <= self.now();
         let late = self.reloads.now.as_ref().is_some_and(trial);
         for index in 0..self.pools.len() {
@@ -514,7 +499,8 @@ impl Supervisor {
     }
 
     /// Tells every generation how many workers the others of its pool leave it: together they have
-    /// no more than `max_children` of the newest and the spare ones.
+    /// no more than `max_children` of the newest and the spare ones, and one more while a
+    /// generation is on trial.
     fn share_out(&mut self) {
         for index in 0..self.pools.len() {
             if self.pools[index].pool.is_leaving() {
@@ -527,7 +513,10 @@ impl Supervisor {
             let seats = self.pools[index].plan.settings.seats;
             let workers = match self.holds_still() {
                 true => 0,
-                false => seats.saturating_sub(taken),
+                // One that is on trial has to show a worker, and the others may all be busy for long.
+                false => seats
+                    .saturating_sub(taken)
+                    .max(u32::from(!self.pools[index].introduced)),
             };
             if self.pools[index].allowed != workers {
                 self.pools[index].allowed = workers;
@@ -545,6 +534,10 @@ impl Supervisor {
             let words = gone.plan.voice.last_words(self.started.elapsed());
             for line in words {
                 warn!("pool {}: {line}", gone.plan.settings.pool);
+            }
+            let name = gone.plan.settings.pool.as_str();
+            if !(0..self.pools.len()).any(|other| self.name(other) == name) {
+                self.scores.forget(name);
             }
             let generation = gone.generation;
             if let Some(peer) = self.peer_of_line(gone.line).filter(|_| gone.introduced) {

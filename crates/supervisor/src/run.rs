@@ -170,7 +170,7 @@ impl RunningPool {
             complaint: None,
             warming: None,
             pool: Pool::new(plan.settings.seats, plan.growth()),
-            slow: Slow::new(&plan.pool),
+            slow: Slow::new(&plan.pool, plan.settings.identity.as_ref()),
             plan,
             zygote: None,
             php: None,
@@ -612,8 +612,9 @@ impl Supervisor {
         if self.phase.is_start() && self.pools.iter().all(|pool| pool.pool.is_full()) {
             self.phase_event(phase::Event::PoolsFull);
         }
-        self.keep_reload();
+        // An upgrade that is refused allows workers again, which the other says.
         self.keep_upgrade();
+        self.keep_reload();
         self.keep_front();
         self.phase_event(phase::Event::Tick);
         if self.phase.kills() {

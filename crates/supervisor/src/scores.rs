@@ -79,6 +79,11 @@ impl Scores {
         Ok(())
     }
 
+    /// Nothing is left of a pool.
+    pub fn forget(&mut self, pool: &str) {
+        self.pages.remove(pool);
+    }
+
     /// The scoreboard of a pool.
     pub fn page(&self, pool: &str) -> Option<&Page> {
         self.pages.get(pool)

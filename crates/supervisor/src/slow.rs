@@ -7,6 +7,7 @@ use maitred_config::Pool;
 use maitred_control::stack::Stack;
 use maitred_control::{Incarnation, Seat, ToZygote};
 use maitred_os::clock::local_time;
+use maitred_os::users::Identity;
 use tracing::warn;
 
 use crate::admin::Place;
@@ -58,11 +59,11 @@ struct Episode {
 
 impl Slow {
     /// No script is slow yet. The slow log is opened, if the pool has one and uses it.
-    pub fn new(pool: &Pool) -> Slow {
+    pub fn new(pool: &Pool, identity: Option<&Identity>) -> Slow {
         let is_used = !pool.request_slowlog_timeout.is_zero();
         let target = pool.slowlog.clone().filter(|_| is_used);
         let log = target.map(|target| {
-            let (log, problem) = Slowlog::new(target);
+            let (log, problem) = Slowlog::new(target, identity.cloned());
             if let Some(problem) = problem {
                 warn!("pool {}: {problem}", pool.name);
             }

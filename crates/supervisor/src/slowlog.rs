@@ -1,16 +1,16 @@
 //! A pool's slow log: the file, and how php-fpm writes an entry (`fpm_php_trace.c`).
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 
 use maitred_config::LogTarget;
 use maitred_control::stack::{Frame, MAIN, Stack};
 use maitred_os::clock::LocalTime;
-use rustix::fs::OFlags;
+use maitred_os::users::Identity;
 
-use crate::logs::LOG_MODE;
+use crate::logs;
+use crate::words::one_line;
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -31,6 +31,8 @@ pub struct Subject {
 #[derive(Debug)]
 pub struct Slowlog {
     target: LogTarget,
+    /// Whom the pool runs as.
+    identity: Option<Identity>,
     file: Option<File>,
     /// Entries lost since the last one that was written.
     lost: u64,
@@ -39,10 +41,11 @@ pub struct Slowlog {
 }
 
 impl Slowlog {
-    /// The slow log at `target`, and a sentence for the log if it cannot be opened.
-    pub fn new(target: LogTarget) -> (Slowlog, Option<String>) {
+    /// The slow log at `target` of a pool that runs as `identity`, and a sentence for the log if it cannot be opened.
+    pub fn new(target: LogTarget, identity: Option<Identity>) -> (Slowlog, Option<String>) {
         let mut log = Slowlog {
             target,
+            identity,
             file: None,
             lost: 0,
             said: false,
@@ -92,14 +95,7 @@ impl Slowlog {
 
     fn open(&mut self) -> io::Result<()> {
         if let (LogTarget::File(path), None) = (&self.target, &self.file) {
-            // A pipe without a reader must not stop the server.
-            let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-            let mut options = OpenOptions::new();
-            options.append(true).create(true).mode(LOG_MODE);
-            let file = options
-                .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
-                .open(path)?;
-            self.file = Some(file);
+            self.file = Some(logs::open_of_pool(path, self.identity.as_ref())?);
         }
         Ok(())
     }
@@ -118,7 +114,8 @@ impl Slowlog {
     }
 }
 
-/// An entry: the calls, the innermost first, each with the place it was called from.
+/// An entry: the calls, the innermost first, each with the place it was called from. The stack is
+/// the word of a zygote, which may lie, and cannot write an entry in the name of another pool.
 pub fn entry(
     subject: &Subject,
     now: Option<LocalTime>,
@@ -131,6 +128,7 @@ pub fn entry(
         .map(|stack| &stack.script)
         .filter(|script| !script.is_empty())
         .unwrap_or(script);
+    let script = one_line(script);
     let mut entry = format!(
         "\n{}  [pool {pool}] pid {pid}\nscript_filename = {script}\n",
         stamp(now)
@@ -144,6 +142,7 @@ pub fn entry(
         Err(why) => Some(why),
     };
     if let Some(problem) = problem {
+        let problem = one_line(problem);
         let _ = writeln!(entry, "+++ dump failed: {problem}");
     }
     entry
@@ -169,7 +168,8 @@ pub fn calls(frames: &[Frame], depth: usize) -> impl Iterator<Item = (&Frame, St
             .iter()
             .find_map(|frame| Some((frame.file.as_deref()?, frame.line)));
         let (file, line) = place.unwrap_or(("unknown", 0));
-        Some((frame, format!("{}() {file}:{line}", frame.call)))
+        let (call, file) = (one_line(&frame.call), one_line(file));
+        Some((frame, format!("{call}() {file}:{line}")))
     })
 }
 

@@ -86,7 +86,7 @@ fn a_stack_that_is_not_there_or_not_whole_says_why() {
 #[test]
 fn a_full_disk_and_a_pipe_without_reader_lose_entries_and_say_so_once() {
     let full = LogTarget::File("/dev/full".into());
-    let (mut log, problem) = Slowlog::new(full);
+    let (mut log, problem) = Slowlog::new(full, None);
     assert_eq!(problem, None);
     let said = log.append("one").expect("it is said");
     assert!(said.contains("No space left"), "{said}");
@@ -94,7 +94,7 @@ fn a_full_disk_and_a_pipe_without_reader_lose_entries_and_say_so_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
-    let (mut log, problem) = Slowlog::new(LogTarget::File(path));
+    let (mut log, problem) = Slowlog::new(LogTarget::File(path), None);
     assert!(problem.is_some());
     assert_eq!(log.append("one"), None);
 }
@@ -104,7 +104,7 @@ fn entries_go_on_when_the_file_can_be_written_again_and_where_it_is_moved() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log/slow.log");
-    let (mut log, problem) = Slowlog::new(LogTarget::File(path.clone()));
+    let (mut log, problem) = Slowlog::new(LogTarget::File(path.clone()), None);
     assert!(problem.is_some_and(|problem| problem.contains("slow.log cannot be written")));
     assert_eq!((log.append("a"), log.append("b")), (None, None));
     std::fs::create_dir(folder.path().join("log")).unwrap();
@@ -119,4 +119,26 @@ fn entries_go_on_when_the_file_can_be_written_again_and_where_it_is_moved() {
     assert_eq!(log.append("e\n"), None);
     assert_eq!(std::fs::read_to_string(moved).unwrap(), "c\nd\n");
     assert_eq!(std::fs::read_to_string(path).unwrap(), "e\n");
+}
+
+#[test]
+fn a_zygote_that_lies_adds_no_entry_of_its_own() {
+    let forged = "x\n\n[21-Nov-2026 20:00:00]  [pool other] pid 1\nscript_filename = /other.php";
+    let stack = Stack {
+        script: forged.to_owned(),
+        frames: vec![
+            frame(forged, Some((forged, 1))),
+            frame(MAIN, Some((forged, 2))),
+        ],
+        is_sound: true,
+    };
+    for entry in [
+        entry(&subject(), NOW, Ok(&stack), 20),
+        entry(&subject(), NOW, Err(forged), 20),
+    ] {
+        let stamps = entry.lines().filter(|line| line.starts_with("[21-Nov"));
+        assert_eq!(stamps.count(), 0, "{entry}");
+        let names = entry.lines().filter(|line| line.starts_with("script_f"));
+        assert_eq!(names.count(), 1, "{entry}");
+    }
 }

@@ -71,8 +71,11 @@ impl Supervisor {
 
     /// Asks the program that lies where ours lay whether it can read what we would leave to it.
     fn try_program(&mut self) -> Result<(), String> {
-        if !self.phase.is_serving() || self.front.peer.is_none() {
+        if !self.phase.is_serving() {
             return Err("the server is starting or ending".to_owned());
+        }
+        if !self.front_is_settled() {
+            return Err("the front is being started; upgrade again when it serves".to_owned());
         }
         if self.upgrade.is_some() || self.reloads.is_going_on() {
             return Err("a reload or another upgrade is going on".to_owned());
@@ -125,6 +128,13 @@ impl Supervisor {
         matches!(self.upgrade, Some(Upgrade::Waiting { .. }))
     }
 
+    /// Whether the front accepts clients, and no front has orders before it that only we know: what
+    /// is handed over has no place for either.
+    fn front_is_settled(&self) -> bool {
+        let accepts = self.front.peer.is_some() && self.front.life.is_up();
+        accepts && !self.fronts().any(|(_, peer)| peer.is_behind())
+    }
+
     /// What has to be done for an upgrade because time went by or something has happened.
     pub(crate) fn keep_upgrade(&mut self) {
         let now = self.now();
@@ -140,11 +150,13 @@ impl Supervisor {
             }
             Some(Upgrade::Waiting { until }) => {
                 let late = *until <= now;
-                if self.pools.iter().all(RunningPool::is_still) {
+                if self.front_is_settled() && self.pools.iter().all(RunningPool::is_still) {
                     self.become_program();
                 } else if late {
                     let limit = STILL.as_secs();
-                    self.upgrade_refused(&format!("workers were being made for {limit} s"));
+                    self.upgrade_refused(&format!(
+                        "workers or the front were being started for {limit} s"
+                    ));
                 }
             }
             Some(Upgrade::OnTrial { until, failed }) => {
@@ -199,7 +211,7 @@ impl Supervisor {
 
     /// Runs the new program in this process. Returns only if that failed.
     fn become_program(&mut self) {
-        for line in self.obituaries.due(Moment::MAX) {
+        for line in self.obituaries.last_words(self.started.elapsed()) {
             error!("{line}");
         }
         let state = self.hand_over();
@@ -263,7 +275,9 @@ impl Supervisor {
     /// Starts the new front once every generation on trial has a worker that is ready, or needs none.
     fn judge_trials(&mut self, late: bool) {
         let line = self.front.line + 1;
-        let new = || self.pools.iter().filter(|pool| pool.line == line);
+        // What an upgrade that failed has left, and is still leaving, was of the same line.
+        let is_new = |pool: &&RunningPool| pool.line == line && !pool.pool.is_leaving();
+        let new = || self.pools.iter().filter(is_new);
         let ready = |pool: &RunningPool| {
             let pool = &pool.pool;
             !pool.is_on_trial() && (pool.wants_none() || pool.seated().next().is_some())
@@ -275,7 +289,8 @@ impl Supervisor {
             }
             return;
         }
-        for pool in self.pools.iter_mut().filter(|pool| pool.line == line) {
+        let new = |pool: &&mut RunningPool| pool.line == line && !pool.pool.is_leaving();
+        for pool in self.pools.iter_mut().filter(new) {
             pool.introduced = true;
         }
         let new = Front::new(line, self.front.epoch);

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use maitred_control::admin::default_socket;
 use maitred_os::users;
@@ -19,6 +20,10 @@ use crate::limits::Moment;
 
 /// The bits that nobody but the owner has on the socket: none.
 const OTHERS: u32 = 0o177;
+
+/// How long another server that makes its socket is waited for, and between two looks.
+const LOCK_WAIT: Duration = Duration::from_millis(500);
+const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 /// The listening socket. Its file goes with it.
 #[derive(Debug)]
@@ -85,7 +90,7 @@ impl Door {
     /// keeps two servers from taking each other's for such a one.
     fn take(path: &Path) -> io::Result<Door> {
         let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
-        flock(&folder, FlockOperation::LockExclusive)?;
+        lock(&folder);
         match UnixStream::connect(path) {
             Ok(_) => return Err(ErrorKind::AddrInUse.into()),
             Err(why) if why.kind() == ErrorKind::WouldBlock => {
@@ -131,6 +136,18 @@ impl Drop for Door {
         if meta.is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file) {
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+/// Locks the folder, unless somebody else keeps it: whoever may read it can, and is not waited for.
+/// Without the lock, only servers that are started at the same moment could take each other's
+/// socket.
+fn lock(folder: &File) {
+    let begun = Instant::now();
+    while flock(folder, FlockOperation::NonBlockingLockExclusive).is_err()
+        && begun.elapsed() < LOCK_WAIT
+    {
+        std::thread::sleep(LOCK_RETRY);
     }
 }
 
@@ -215,5 +232,13 @@ mod tests {
         std::fs::set_permissions(folder.path(), open).unwrap();
         assert!(make_folder(folder.path()).is_err());
         assert!(make_folder(&folder.path().join("new")).is_ok());
+    }
+
+    #[test]
+    fn whoever_keeps_the_folder_locked_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let locked = File::open(folder.path()).unwrap();
+        flock(&locked, FlockOperation::LockExclusive).unwrap();
+        assert!(Door::open(&socket(&folder)).is_ok());
     }
 }

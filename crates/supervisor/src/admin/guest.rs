@@ -62,9 +62,10 @@ impl Guest {
 
     /// What to wait for. Nothing while its answer is about to be complete: it is heard after that.
     pub fn interest(&self) -> Option<PollFd<'_>> {
-        let flags = match self.has_unsent() {
-            true => PollFlags::OUT,
-            false => PollFlags::IN,
+        let flags = match (self.has_unsent(), self.room()) {
+            (true, _) => PollFlags::OUT,
+            (false, 0) => PollFlags::empty(),
+            (false, _) => PollFlags::IN,
         };
         let listens = self.draft.is_none();
         listens.then(|| PollFd::new(&self.stream, flags))
@@ -83,6 +84,10 @@ impl Guest {
         self.awaited_reload.is_some() || self.draft.is_some()
     }
 
+    fn room(&self) -> usize {
+        MAX_REQUEST_BYTES.saturating_sub(self.input.len())
+    }
+
     fn has_unsent(&self) -> bool {
         self.sent < self.output.len()
     }
@@ -94,7 +99,7 @@ impl Guest {
     /// Takes what it has said, as far as there is room.
     pub fn read(&mut self, now: Moment) {
         let mut buffer = [0; MAX_REQUEST_BYTES];
-        let room = MAX_REQUEST_BYTES.saturating_sub(self.input.len());
+        let room = self.room();
         if room == 0 || self.has_unsent() || self.silent || self.draft.is_some() {
             return;
         }

@@ -661,3 +661,26 @@ fn a_generation_that_leaves_while_php_starts_or_a_worker_is_on_its_way_takes_the
     world.intermediates_leave();
     assert!(world.seated.is_empty(), "it is never shown to the front");
 }
+
+#[test]
+fn a_worker_that_was_asked_to_leave_before_an_upgrade_leaves_after_it() {
+    let who = |seat, pid| Seated {
+        seat,
+        incarnation: 1,
+        pid,
+    };
+    let mut before = Pool::new(SEATS + SPARE_SEATS, growth(ProcessManager::Static));
+    let all = [(who(0, 100), Mark::Sentenced), (who(1, 101), Mark::Worn)];
+    before.take_over(&all, true, true, Moment::ZERO);
+    let handed_over: Vec<(Seated, Mark)> = before.all_seated().collect();
+    assert_eq!(handed_over, all);
+    let mut after = Pool::new(SEATS + SPARE_SEATS, growth(ProcessManager::Static));
+    after.take_over(&handed_over, true, true, LEAVE);
+    assert_eq!(after.seated().collect::<Vec<_>>(), [who(1, 101)]);
+    let late = after.on(Event::Tick, 2 * LEAVE);
+    assert!(late.contains(&Action::KillWorker { pid: 100 }), "{late:?}");
+    let how = HowEnded::Signaled(15);
+    let ended = after.on(Event::Ended { pid: 100, how }, 2 * LEAVE);
+    let told = |action: &Action| matches!(action, Action::Report { .. });
+    assert!(!ended.iter().any(told), "{ended:?}");
+}
