@@ -179,10 +179,10 @@ impl Pool {
             return;
         }
         // The news of a successor can be quicker than that of a death.
-        let predecessor = self.lock().queue.incarnation(seat);
-        if predecessor != 0 {
-            self.seat_died(seat, predecessor);
-        }
+        let mut inner = self.lock();
+        let had = inner.queue.vacate(seat);
+        self.recover(&mut inner, had);
+        self.settle_all(inner);
         let left = generation.link().adopt(seat.number, incarnation, 0);
         let left: Vec<_> = left
             .into_iter()
