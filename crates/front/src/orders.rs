@@ -19,6 +19,7 @@ use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
 use crate::pool::{Pool, growth, local, watch};
 use crate::shared::{Shared, Thread};
+use crate::supervisor::read_json;
 
 /// Orders that a thread has not come to yet, before whoever gives them waits.
 const ORDERS_AHEAD: usize = 64;
@@ -286,7 +287,7 @@ impl Hearer {
     async fn reconfigure(&self, fds: Vec<OwnedFd>) -> Result<(), String> {
         let mut fds = fds.into_iter();
         let file = fds.next().ok_or("no configuration came")?;
-        let config: Config = serde_json::from_reader(std::fs::File::from(file))
+        let config: Config = read_json(file)
             .map_err(|error| format!("the configuration cannot be read: {error}"))?;
         let access_log = AccessLog::of(&config, fds.next(), &self.shared.troubles)?;
         let config = Arc::new(config);
