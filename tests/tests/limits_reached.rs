@@ -399,3 +399,18 @@ fn a_spawn_rate_that_is_reached_is_said_once() {
     assert_eq!(count(&server, "max_spawn_rate = 2"), 1);
     server.stop();
 }
+
+#[test]
+fn a_worker_that_the_front_has_no_descriptor_for_is_replaced_when_there_are_some_again() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(1).start();
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let front = server.front().expect("there is a front");
+    let mark = server.log().mark();
+    let lowered = Lowered::new(front, WEB_USER, "Max open files", "--nofile", 3);
+    let worker = server.workers().remove(0);
+    worker.signal(Signal::KILL);
+    server.expect_log(mark, "a worker cannot be watched and is replaced");
+    drop(lowered);
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+}

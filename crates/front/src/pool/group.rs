@@ -199,6 +199,11 @@ impl Pool {
         self.stirred.notify_one();
     }
 
+    /// A worker that was to sit in a seat gets nothing: another is to come in its stead.
+    pub fn give_back(&self, seat: SeatId, incarnation: Incarnation) {
+        self.retired(&mut self.lock(), seat, incarnation);
+    }
+
     /// The worker with this pid sits nowhere any more, and is not in the figures either.
     pub fn forget_pid(&self, seat: SeatId, pid: i32) {
         let Some(generation) = self.lock().generation(seat.generation).cloned() else {
