@@ -24,9 +24,9 @@ use crate::supervisor::read_json;
 
 /// Orders that a thread has not come to yet, before whoever gives them waits.
 const ORDERS_AHEAD: usize = 64;
-/// How long a worker stays that cannot be watched and so gets nothing. What lacked may be there for
-/// the next one, and nobody is to be forked without a pause.
-const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
+/// How long a worker stays that cannot be watched and so gets nothing, and a generation that cannot
+/// be opened. What lacked may be there then, and nobody is to be forked without a pause.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What one thread is to do.
 pub enum ThreadOrder {
@@ -283,14 +283,21 @@ impl Hearer {
                 let generation = self.shared.pools.add(generation);
                 self.tell_all(|| ThreadOrder::Add(generation.clone())).await;
             }
-            Err(why) => tracing::error!("generation {number} is not served: {why}"),
+            Err(why) => {
+                tracing::error!("generation {number} is not served yet: {why}");
+                let supervisor = self.shared.supervisor.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(TRY_AGAIN_AFTER).await;
+                    supervisor.report(&FromFront::NotOpened { generation: number });
+                });
+            }
         }
     }
 
     /// All threads use the new configuration, or none.
     async fn reconfigure(&self, fds: Vec<OwnedFd>) -> Result<(), String> {
         let mut fds = fds.into_iter();
-        let file = fds.next().ok_or("no configuration came")?;
+        let file = fds.next().ok_or("the front's limit of open files is reached")?;
         let config: Config = read_json(file)
             .map_err(|error| format!("the configuration cannot be read: {error}"))?;
         let access_log = AccessLog::of(&config, fds.next(), &self.shared.troubles)?;
@@ -361,7 +368,7 @@ async fn watch_seat(
         Err(error) => {
             let name = &pool.name;
             tracing::error!("pool {name}: a worker cannot be watched and is replaced: {error}");
-            tokio::time::sleep(GIVE_BACK_AFTER).await;
+            tokio::time::sleep(TRY_AGAIN_AFTER).await;
             pool.give_back(seat, incarnation);
         }
     }
