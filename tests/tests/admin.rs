@@ -523,6 +523,81 @@ fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy(
     let_go(&root);
 }
 
+#[test]
+fn a_name_that_leads_to_a_loopback_door_from_outside_opens_nothing() {
+    let root = site();
+    let (_server, door) = with_door(Setup::new(root.path()));
+    let ask =
+        |host: &str| http::ask(door, &Request::new("GET", "/metrics").header("Host", host)).status;
+    assert_eq!(ask("rebound.example:9180"), 421);
+    assert_eq!(ask("localhost:9180"), 200);
+    assert_eq!(ask("127.0.0.1"), 200);
+}
+
+#[test]
+fn the_door_lets_in_a_bounded_number_and_clients_are_not_concerned() {
+    let root = site();
+    let (server, door) = with_door(Setup::new(root.path()));
+    let mut all: Vec<_> = (0..64).map(|_| Connection::open(door)).collect();
+    for connection in &mut all {
+        let answer = connection.ask(&Request::get("/ping/www"));
+        assert_eq!(answer.expect("it is let in").status, 200);
+    }
+    let mut one_more = Connection::open(door);
+    let ping = Request::get("/ping/www").to_bytes();
+    one_more.send(&ping).expect("the kernel takes it");
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let short = Some(Duration::from_millis(200));
+    one_more
+        .stream()
+        .set_read_timeout(short)
+        .expect("a time-out");
+    assert!(one_more.read_head().is_err(), "65 are let in");
+    drop(all);
+    one_more
+        .stream()
+        .set_read_timeout(Some(wait::DEADLINE))
+        .expect("a time-out");
+    assert_eq!(one_more.read_head().expect("there is room").status, 200);
+}
+
+#[test]
+fn a_pool_that_was_removed_leaves_the_metrics_with_its_last_request() {
+    let root = site();
+    let long = "<?php for ($i = 0; $i < 512; $i++) { echo str_repeat('x', 1 << 16); }";
+    std::fs::write(root.path().join("long.php"), long).expect("a script can be written");
+    let (server, door) = with_door(Setup::new(root.path()));
+    let without = std::fs::read_to_string(server.configuration()).expect("it can be read");
+    let other = "[pools.other]\nmax_children = 1\n\n[[sites]]\nhosts = [\"other.test\"]\n";
+    let site = format!("root = {:?}\npool = \"other\"\n", root.path());
+    server.configure_as(&format!("{without}\n{other}{site}"));
+    server.reload();
+    let mut slow = Connection::open(server.address());
+    let request = Request::new("GET", "/long.php").header("Host", "other.test");
+    slow.send(&request.to_bytes())
+        .expect("the server takes a request");
+    slow.read_head().expect("its script has begun");
+    let named = || {
+        http::get(door, "/metrics")
+            .text()
+            .contains("pool=\"other\"")
+    };
+    assert!(named());
+    server.configure_as(&without);
+    server.reload();
+    wait::until_true("the supervisor to forget the removed pool", || {
+        let pools = status(&server)["pools"].as_array().map(Vec::len);
+        pools == Some(1)
+            && server
+                .processes()
+                .iter()
+                .all(|one| !one.title.contains("pool other"))
+    });
+    assert!(named(), "its last client is still being answered");
+    drop(slow);
+    wait::until_true("the removed pool to leave the metrics", || !named());
+}
+
 /// What `promtool check metrics` says, if it is installed.
 #[test]
 fn promtool_finds_nothing_wrong_with_the_metrics() {

@@ -399,3 +399,48 @@ fn a_spawn_rate_that_is_reached_is_said_once() {
     assert_eq!(count(&server, "max_spawn_rate = 2"), 1);
     server.stop();
 }
+
+#[test]
+fn a_worker_that_the_front_has_no_descriptor_for_is_replaced_when_there_are_some_again() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(1).start();
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let front = server.front().expect("there is a front");
+    let mark = server.log().mark();
+    let lowered = Lowered::new(front, WEB_USER, "Max open files", "--nofile", 3);
+    let worker = server.workers().remove(0);
+    worker.signal(Signal::KILL);
+    server.expect_log(mark, "a worker cannot be watched and is replaced");
+    drop(lowered);
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+}
+
+#[test]
+fn a_reload_that_the_front_has_no_descriptors_for_comes_to_its_end_when_there_are_some_again() {
+    let root = site();
+    let setup = |workers| Setup::new(root.path()).workers(workers);
+    let server = setup(1).start();
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let front = server.front().expect("there is a front");
+    let mark = server.log().mark();
+    // Enough for the configuration and for a part of what the pool needs.
+    let folder = format!("/proc/{}/fd", front.pid);
+    let used: Vec<u64> = std::fs::read_dir(folder)
+        .expect("its descriptors")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    let third_free = (0..).filter(|fd| !used.contains(fd)).nth(2);
+    let limit = third_free.expect("there is always another") + 1;
+    let old = server.workers().remove(0);
+    let lowered = Lowered::new(front, WEB_USER, "Max open files", "--nofile", limit);
+    server.configure(&setup(2));
+    server.signal(Signal::HUP);
+    server.expect_log(mark, "is not served yet");
+    assert_eq!(http::get(server.address(), "/hello.txt").status, 200);
+    drop(lowered);
+    wait::until_true("the new generation to serve alone", || {
+        let workers = server.workers();
+        workers.len() == 2 && workers.iter().all(|worker| worker.pid != old.pid)
+    });
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+}

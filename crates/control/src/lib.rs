@@ -173,6 +173,12 @@ pub enum FromFront {
         /// Why.
         why: Wear,
     },
+    /// A generation could not be opened a while ago, for lack of descriptors or memory: it and its
+    /// workers are to be told of once more.
+    NotOpened {
+        /// Its number.
+        generation: Generation,
+    },
     /// A script has run for longer than `request_slowlog_timeout`. Said once for each run.
     SlowScript {
         /// Its generation of the pool.

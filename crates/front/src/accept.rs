@@ -40,9 +40,10 @@ pub async fn accept(
     tokio::pin!(full);
     let mut last = false;
     loop {
-        // Who looks after the server gets in also when clients have taken all the room.
-        while shared.is_full() && !admin {
-            shared.troubles.full(shared.max_connections);
+        while shared.is_full(admin) {
+            if !admin {
+                shared.troubles.full(shared.max_connections);
+            }
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
         if accept_some(&listener, admin, &thread).await {
@@ -68,14 +69,14 @@ pub async fn accept(
 async fn accept_some(listener: &AsyncFd<OwnedFd>, admin: bool, thread: &Arc<Thread>) -> bool {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
-        if thread.shared.is_full() && !admin {
+        if thread.shared.is_full(admin) {
             return true;
         }
         match rustix::net::acceptfrom_with(listener, flags) {
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 let peer = peer.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
-                thread.count_in();
+                thread.count_in(admin);
                 let mut connection = Connection::new(socket, peer);
                 connection.is_admin = admin;
                 tokio::spawn(Paced::new(converse(connection, thread.clone())));
@@ -92,18 +93,18 @@ async fn accept_some(listener: &AsyncFd<OwnedFd>, admin: bool, thread: &Arc<Thre
     true
 }
 
-/// Counts a connection for as long as it lives.
-struct Counted(Arc<Thread>);
+/// Counts a connection, of the admin door or of a client, for as long as it lives.
+struct Counted(Arc<Thread>, bool);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.count_out();
+        self.0.count_out(self.1);
     }
 }
 
 /// One client's requests, one after the other.
 async fn converse(mut connection: Connection, thread: Arc<Thread>) {
-    let counted = Counted(thread);
+    let counted = Counted(thread, connection.is_admin);
     let thread = &counted.0;
     let limits = maitred_http1::Limits::default();
     let mut leaves = Box::pin(idle_is_over(&thread.shared));
@@ -150,7 +151,8 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
 /// Answers what is no request, and is done with the client.
 async fn send_away(mut connection: Connection, thread: &Thread, status: u16, answer: &[u8]) {
     let _ = connection.send(answer).await;
-    if let Some(log) = &*thread.shared.access_log.load() {
+    let log = thread.shared.access_log.load();
+    if let Some(log) = log.as_ref().filter(|_| !connection.is_admin) {
         log.write_refused(connection.peer.ip(), status, connection.sent());
     }
     connection.linger().await;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use maitred_config::Config;
 use maitred_control::{FromFront, Generation as Number, Heard, ToFront};
@@ -19,9 +20,13 @@ use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
 use crate::pool::{Pool, growth, local, watch};
 use crate::shared::{Shared, Thread};
+use crate::supervisor::read_json;
 
 /// Orders that a thread has not come to yet, before whoever gives them waits.
 const ORDERS_AHEAD: usize = 64;
+/// How long a worker stays that cannot be watched and so gets nothing, and a generation that cannot
+/// be opened. What lacked may be there then, and nobody is to be forked without a pause.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What one thread is to do.
 pub enum ThreadOrder {
@@ -242,8 +247,8 @@ impl Hearer {
                 pid,
             } => {
                 let seat = SeatId { generation, number };
-                if let (Some(pool), Some(pidfd)) = (shared.pools.of(generation), fds.pop()) {
-                    tokio::spawn(watch_seat(pool, seat, incarnation, pid, pidfd));
+                if let Some(pool) = shared.pools.of(generation) {
+                    tokio::spawn(watch_seat(pool, seat, incarnation, pid, fds.pop()));
                 }
             }
             ToFront::Reconfigure => {
@@ -278,15 +283,22 @@ impl Hearer {
                 let generation = self.shared.pools.add(generation);
                 self.tell_all(|| ThreadOrder::Add(generation.clone())).await;
             }
-            Err(why) => tracing::error!("generation {number} is not served: {why}"),
+            Err(why) => {
+                tracing::error!("generation {number} is not served yet: {why}");
+                let supervisor = self.shared.supervisor.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(TRY_AGAIN_AFTER).await;
+                    supervisor.report(&FromFront::NotOpened { generation: number });
+                });
+            }
         }
     }
 
     /// All threads use the new configuration, or none.
     async fn reconfigure(&self, fds: Vec<OwnedFd>) -> Result<(), String> {
         let mut fds = fds.into_iter();
-        let file = fds.next().ok_or("no configuration came")?;
-        let config: Config = serde_json::from_reader(std::fs::File::from(file))
+        let file = fds.next().ok_or("the front's limit of open files is reached")?;
+        let config: Config = read_json(file)
             .map_err(|error| format!("the configuration cannot be read: {error}"))?;
         let access_log = AccessLog::of(&config, fds.next(), &self.shared.troubles)?;
         let config = Arc::new(config);
@@ -337,15 +349,28 @@ pub fn look_after(pool: &Arc<Pool>) {
     tokio::spawn(watch::watch(Arc::downgrade(pool)));
 }
 
-/// Opens a seat for the life of its worker.
-async fn watch_seat(pool: Arc<Pool>, seat: SeatId, incarnation: u32, pid: i32, pidfd: OwnedFd) {
-    match readable(pidfd) {
+/// Opens a seat for the life of its worker. None is what has come of its descriptor when the front
+/// has as many open as it may.
+async fn watch_seat(
+    pool: Arc<Pool>,
+    seat: SeatId,
+    incarnation: u32,
+    pid: i32,
+    pidfd: Option<OwnedFd>,
+) {
+    let pidfd = pidfd.ok_or_else(|| io::Error::other("the front's limit of open files is reached"));
+    match pidfd.and_then(readable) {
         Ok(pidfd) => {
             pool.seat_opened(seat, incarnation);
             let _ = pidfd.readable().await;
             pool.seat_died(seat, incarnation);
         }
-        Err(error) => tracing::error!("a worker cannot be watched and gets no work: {error}"),
+        Err(error) => {
+            let name = &pool.name;
+            tracing::error!("pool {name}: a worker cannot be watched and is replaced: {error}");
+            tokio::time::sleep(TRY_AGAIN_AFTER).await;
+            pool.give_back(seat, incarnation);
+        }
     }
     pool.forget_pid(seat, pid);
 }

@@ -77,8 +77,10 @@ impl Pools {
         self.lock().by_name.retain(|_, pool| is_used(pool));
     }
 
-    /// All pools, by name.
+    /// All pools, by name. One that was removed is among them for as long as a request of it is in
+    /// hand.
     pub fn all(&self) -> Vec<Arc<Pool>> {
+        self.sweep();
         let mut all: Vec<_> = self.lock().by_name.values().cloned().collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all

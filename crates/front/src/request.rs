@@ -64,6 +64,10 @@ async fn answer(
         return refuse(connection, head, answered, 405, "TRACE is not answered.").await;
     }
     if connection.is_admin {
+        if !admin::is_meant(connection.local().ip(), head.host()) {
+            let why = "Only this machine's own address or localhost leads here.";
+            return refuse(connection, head, answered, 421, why).await;
+        }
         return match admin::page(&thread.shared, head).await {
             Some(page) => send_page(connection, head, &page, answered).await,
             None => refuse(connection, head, answered, 404, "There is no such page.").await,

@@ -16,7 +16,7 @@ use crate::orders::{self, Hearer, ThreadOrder, follow_thread, take_error_log};
 use crate::pool::local::{self, Inbox};
 use crate::pools::Pools;
 use crate::shared::{Shared, Thread};
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Supervisor, read_json};
 use crate::troubles::Troubles;
 
 /// Descriptors kept back for files, pools and temporary files when connections are counted.
@@ -84,7 +84,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
             identity,
         } => {
             let file = fds.into_iter().next().ok_or("no configuration came")?;
-            let config = serde_json::from_reader(std::fs::File::from(file))
+            let config = read_json(file)
                 .map_err(|error| format!("the configuration cannot be read: {error}"))?;
             orders.configured = Some((epoch, threads, identity, config));
         }

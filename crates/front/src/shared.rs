@@ -20,6 +20,9 @@ use crate::troubles::Troubles;
 /// Memory for the contents of small files, in bytes, for each front thread.
 const FILE_MEMORY_BYTES: usize = 32 * 1024 * 1024;
 
+/// Most connections of the admin door at once. They need no room among those of clients.
+const ADMIN_CONNECTIONS: usize = 64;
+
 /// What all threads share.
 #[derive(Debug)]
 pub struct Shared {
@@ -33,6 +36,8 @@ pub struct Shared {
     pub troubles: Arc<Troubles>,
     /// Connections that are open now.
     pub connections: AtomicUsize,
+    /// How many of them came through the admin door.
+    admin_connections: AtomicUsize,
     /// Most connections at once.
     pub max_connections: usize,
     /// Another front takes the clients that come.
@@ -57,6 +62,7 @@ impl Shared {
             supervisor,
             troubles,
             connections: AtomicUsize::new(0),
+            admin_connections: AtomicUsize::new(0),
             max_connections,
             handed_over: AtomicBool::new(false),
             draining: AtomicBool::new(false),
@@ -99,9 +105,13 @@ impl Shared {
         self.connections.load(Ordering::Relaxed) > self.max_connections / 10 * 9
     }
 
-    /// Whether no further connection can be taken.
-    pub fn is_full(&self) -> bool {
-        self.connections.load(Ordering::Relaxed) >= self.max_connections
+    /// Whether no further connection can be taken, of the admin door or of clients. Who looks after
+    /// the server gets in also when clients have taken all the room, but not without bounds.
+    pub fn is_full(&self, admin: bool) -> bool {
+        match admin {
+            true => self.admin_connections.load(Ordering::Relaxed) >= ADMIN_CONNECTIONS,
+            false => self.connections.load(Ordering::Relaxed) >= self.max_connections,
+        }
     }
 
     /// Lets the front come to an end.
@@ -240,16 +250,24 @@ impl Thread {
         self.prepared.store(None);
     }
 
-    /// A connection has begun.
-    pub fn count_in(&self) {
+    /// A connection has begun, of the admin door or of a client.
+    pub fn count_in(&self, admin: bool) {
+        if admin {
+            let admins = &self.shared.admin_connections;
+            admins.fetch_add(1, Ordering::Relaxed);
+        }
         self.shared.connections.fetch_add(1, Ordering::AcqRel);
         if self.connections.fetch_add(1, Ordering::Relaxed) == 0 {
             self.first_connection.notify_one();
         }
     }
 
-    /// A connection has ended.
-    pub fn count_out(&self) {
+    /// A connection has ended, of the admin door or of a client.
+    pub fn count_out(&self, admin: bool) {
+        if admin {
+            let admins = &self.shared.admin_connections;
+            admins.fetch_sub(1, Ordering::Relaxed);
+        }
         self.connections.fetch_sub(1, Ordering::Relaxed);
         self.shared.connections.fetch_sub(1, Ordering::AcqRel);
         if self.shared.is_ending() {

@@ -1,9 +1,12 @@
 //! The front's side of the control channel.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 
 use maitred_control::{FromFront, Heard, ToFront, hear, say};
 use maitred_os::channel::Channel;
+use serde::de::DeserializeOwned;
 
 /// The supervisor, as the front sees it.
 #[derive(Debug)]
@@ -39,4 +42,15 @@ impl Supervisor {
     pub fn order(&self, wait: bool) -> io::Result<Heard<ToFront>> {
         hear(&self.channel, wait)
     }
+}
+
+/// What came as JSON in a file, because it is too long for a message.
+///
+/// # Errors
+/// When the file cannot be read, or holds something else.
+pub fn read_json<T: DeserializeOwned>(file: OwnedFd) -> io::Result<T> {
+    // A parser that is given the file itself takes one byte with each system call.
+    let mut bytes = Vec::new();
+    File::from(file).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
 }

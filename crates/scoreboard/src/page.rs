@@ -334,10 +334,11 @@ impl QueueShare {
     pub fn show(&self, page: &Page, queued: u32, busy: u32) {
         for (figure, value) in [queued, busy].into_iter().enumerate() {
             let value = u64::from(value);
-            let before = self.shown[figure].swap(value, Relaxed);
+            let before = self.shown[figure].load(Relaxed);
             if before == value {
                 continue;
             }
+            self.shown[figure].store(value, Relaxed);
             let more = value.wrapping_sub(before);
             page.of_front(self.epoch, figure).fetch_add(more, Relaxed);
             if value > before {

@@ -175,6 +175,11 @@ impl Supervisor {
                     self.pool_event(index, pool::Event::Worn { seat, incarnation });
                 }
             }
+            FromFront::NotOpened { generation } => {
+                if let Some(index) = self.index_of(generation) {
+                    self.introduce_again(index);
+                }
+            }
             FromFront::Reconfigured { refused } => {
                 self.reconfigured(refused.map(|why| one_line(&why)));
             }
@@ -217,6 +222,34 @@ impl Supervisor {
                 }
                 self.see_whether_drained();
             }
+        }
+    }
+
+    /// Tells the front of a generation that it could not open when it was told before, and who has
+    /// taken its place since.
+    fn introduce_again(&mut self, index: usize) {
+        let running = &self.pools[index];
+        let Some(peer) = self
+            .front
+            .peer
+            .as_mut()
+            .filter(|_| running.line == self.front.line)
+        else {
+            return;
+        };
+        let name = &running.plan.settings.pool;
+        running.tell_opened(peer, self.scores.page(name));
+        let later = self.pools.iter().filter(|other| {
+            let is_later = other.generation > running.generation && other.introduced;
+            is_later && !other.closed && other.plan.settings.pool == *name
+        });
+        for new in later.map(|later| later.generation) {
+            peer.say(ToFront::Replace { new }, &[]);
+        }
+        running.tell_seats(peer);
+        if running.closed {
+            let generation = running.generation;
+            peer.say(ToFront::ClosePool { generation }, &[]);
         }
     }
 

@@ -3,12 +3,14 @@
 
 mod metrics;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use maitred_control::FromFront;
 use maitred_http1::Head;
 
 use crate::shared::Shared;
+use crate::sites::host_name;
 use crate::status::{self, Page};
 
 /// Longest that metrics wait for the supervisor to measure the pools' memory; it takes some
@@ -20,6 +22,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// How long measured memory is good: Prometheus and its standby need not both have it measured.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// Whether a request that came to this address of ours, and asks for this host, was meant for the
+/// door. A page in a browser on this machine can have a name of its own lead to a loopback address
+/// and read what comes (DNS rebinding), but neither an address nor `localhost` is ever such a name.
+pub fn is_meant(local: IpAddr, authority: &str) -> bool {
+    let name = host_name(authority);
+    let is_address = name.starts_with('[') || name.parse::<Ipv4Addr>().is_ok();
+    let name = name.to_ascii_lowercase();
+    let is_ours = name.is_empty() || name == "localhost" || name.ends_with(".localhost");
+    is_address || is_ours || !local.to_canonical().is_loopback()
+}
 
 /// The page at a path of the admin door, if there is one.
 pub async fn page(shared: &Shared, head: &Head) -> Option<Page> {
@@ -82,5 +95,36 @@ async fn measure(shared: &Shared) {
     let waited = tokio::time::Instant::now();
     while !measured_since(begun) && waited.elapsed() < MEASURING {
         tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_of_somebody_else_leads_to_a_loopback_door() {
+        let here: IpAddr = "127.0.0.1".parse().unwrap();
+        for host in [
+            "",
+            "localhost:9180",
+            "LocalHost",
+            "127.0.0.1:9180",
+            "[::1]:9180",
+        ] {
+            assert!(is_meant(here, host), "{host}");
+        }
+        for host in [
+            "evil.example:9180",
+            "localhost.evil.example",
+            "127.0.0.1.example",
+        ] {
+            assert!(!is_meant(here, host), "{host}");
+            assert!(
+                !is_meant("::ffff:127.0.0.1".parse().unwrap(), host),
+                "{host}"
+            );
+            assert!(is_meant("10.0.0.5".parse().unwrap(), host), "{host}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
 use maitred_seat::FrontEnd;
 
+use crate::supervisor::read_json;
 use crate::tally::Tally;
 
 /// A pool from one reload to the next.
@@ -40,7 +41,7 @@ impl Generation {
     ) -> Result<Generation, String> {
         let mut fds = fds.into_iter();
         let settings = fds.next().ok_or("a pool came without its settings")?;
-        let settings: Settings = serde_json::from_reader(std::fs::File::from(settings))
+        let settings: Settings = read_json(settings)
             .map_err(|error| format!("the settings of a pool cannot be read: {error}"))?;
         let name = &settings.name;
         let memory = fds

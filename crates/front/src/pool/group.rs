@@ -179,10 +179,10 @@ impl Pool {
             return;
         }
         // The news of a successor can be quicker than that of a death.
-        let predecessor = self.lock().queue.incarnation(seat);
-        if predecessor != 0 {
-            self.seat_died(seat, predecessor);
-        }
+        let mut inner = self.lock();
+        let had = inner.queue.vacate(seat);
+        self.recover(&mut inner, had);
+        self.settle_all(inner);
         let left = generation.link().adopt(seat.number, incarnation, 0);
         let left: Vec<_> = left
             .into_iter()
@@ -197,6 +197,11 @@ impl Pool {
         inner.queue.arrive(seat, incarnation, left);
         self.settle(inner, seat);
         self.stirred.notify_one();
+    }
+
+    /// A worker that was to sit in a seat gets nothing: another is to come in its stead.
+    pub fn give_back(&self, seat: SeatId, incarnation: Incarnation) {
+        self.retired(&mut self.lock(), seat, incarnation);
     }
 
     /// The worker with this pid sits nowhere any more, and is not in the figures either.

@@ -333,6 +333,8 @@ impl Pool {
         };
         let Some(from) = exchange.place() else { return };
         if self.fetch(&mut inner, vec![(exchange.clone(), from)], to) {
+            // The seat it was taken from may have become one that can go.
+            self.turn_over(&mut inner);
             let generation = inner.generation(to.seat.generation).cloned();
             drop(inner);
             if let Some(generation) = generation {

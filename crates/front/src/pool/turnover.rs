@@ -103,6 +103,16 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.keep = Some(keep);
     }
 
+    /// A worker is about to sit in a seat: whoever sat there, or waited to be of use there, is dead,
+    /// even if nobody has said so yet. Returns what that one had.
+    pub fn vacate(&mut self, seat: SeatId) -> Vec<(Place, T)> {
+        let other = |waiting: &(SeatId, Incarnation)| waiting.0 != seat;
+        self.pending.retain(other);
+        self.coming.retain(other);
+        self.given_up.retain(other);
+        self.close(seat, self.incarnation(seat))
+    }
+
     /// A worker sits in a seat and could get requests; `left` are slots in which it still has
     /// something from before.
     pub fn arrive(&mut self, seat: SeatId, incarnation: Incarnation, left: Vec<(usize, T)>) {

@@ -64,6 +64,9 @@ impl World {
 
     fn arrive(&mut self, seat: SeatId, incarnation: Incarnation) {
         self.alive.insert(seat, incarnation);
+        let had = self.queue.vacate(seat);
+        self.lost(seat, &had);
+        self.settle();
         self.queue.arrive(seat, incarnation, Vec::new());
         self.fill(seat);
         self.settle();
@@ -94,14 +97,18 @@ impl World {
         };
         if !self.queue.forget_pending(seat, incarnation) {
             let had = self.queue.close(seat, incarnation);
-            // The one that ran is lost, what waited behind it goes back.
-            for (_, item) in had.iter().skip(1).rev() {
-                self.queue.put_back(*item);
-                self.waits.insert(0, *item);
-            }
-            self.placed.retain(|(_, place)| place.seat != seat);
+            self.lost(seat, &had);
         }
         self.settle();
+    }
+
+    /// The one that ran is lost, what waited behind it goes back.
+    fn lost(&mut self, seat: SeatId, had: &[(Place, u32)]) {
+        for (_, item) in had.iter().skip(1).rev() {
+            self.queue.put_back(*item);
+            self.waits.insert(0, *item);
+        }
+        self.placed.retain(|(_, place)| place.seat != seat);
     }
 
     /// What the driver does after everything.
@@ -252,6 +259,24 @@ fn fewer_children_hold_for_the_old_generation_too() {
 }
 
 #[test]
+fn a_successor_takes_the_place_of_one_that_died_before_it_got_anything() {
+    let mut world = World::with_generation(1, 3);
+    for item in 0..3 {
+        world.submit(item, ONE);
+    }
+    world.begin(2, MAX_OPEN);
+    // The first dies as soon as it has come, and its successor is there before that is known.
+    world.arrive(at(2, 0), 1);
+    world.arrive(at(2, 0), 2);
+    world.finish(0);
+    assert_eq!(world.queue.incarnation(at(2, 0)), 2);
+    world.submit(3, ONE);
+    world.finish(0);
+    world.check();
+    assert!(world.placed.iter().any(|(item, _)| *item == 3));
+}
+
+#[test]
 fn a_worn_worker_serves_until_its_replacement_is_ready() {
     let mut world = World::new();
     world.queue.add(1, SEATS, 2);
@@ -365,8 +390,10 @@ impl World {
             Step::Arrive { back, number } => {
                 let seat = at(newest.saturating_sub(back), number);
                 let is_there = self.queue.house(seat.generation).is_some();
-                if is_there && !self.alive.contains_key(&seat) {
-                    self.arrive(seat, *item + 1);
+                // A death may be told of later than the successor.
+                let successor = self.alive.get(&seat).map_or(0, |last| last + 1);
+                if is_there {
+                    self.arrive(seat, successor.max(*item + 1));
                 }
             }
             Step::Add => {
