@@ -175,6 +175,72 @@ fn status_and_top_show_where_the_slowest_scripts_are() {
 }
 
 #[test]
+fn status_and_metrics_tell_how_opcache_is_doing() {
+    let root = site();
+    let setup = Setup::new(root.path())
+        .workers(1)
+        .pool("php_admin_value.\"opcache.file_update_protection\" = 0")
+        .pool("php_admin_value.\"opcache.restrict_api\" = \"/nowhere\"");
+    let (server, door) = with_door(setup);
+    for _ in 0..4 {
+        assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    }
+    let _busy = occupy(&server);
+    let opcache = wait::until("figures", || {
+        let opcache = pool(&server)["opcache"].clone();
+        opcache.is_object().then_some(opcache)
+    });
+    assert_eq!(opcache["cached_scripts"], 2, "{opcache}");
+    assert_eq!(opcache["hits"], 3, "{opcache}");
+    assert_eq!(opcache["misses"], 2, "{opcache}");
+    assert_eq!(opcache["oom_restarts"], 0, "{opcache}");
+    assert!(
+        opcache["memory_free_bytes"].as_u64() > Some(1 << 20),
+        "{opcache}"
+    );
+    let details = text(&command(&server, &["status", "www"]).stdout);
+    assert!(
+        details.contains(" 2 scripts, 60.0% hits, 0 restarts"),
+        "{details}"
+    );
+    let metrics = http::get(door, "/metrics").text();
+    for line in [
+        "maitred_pool_opcache_scripts{pool=\"www\"} 2",
+        "maitred_pool_opcache_hits_total{pool=\"www\"} 3",
+        "maitred_pool_opcache_restarts_total{pool=\"www\",reason=\"manual\"} 0",
+    ] {
+        let mut lines = metrics.lines();
+        assert!(lines.any(|found| found == line), "{line} in\n{metrics}");
+    }
+    // An OPcache is that of its zygote, and goes with it.
+    let zygote = server.zygote().expect("a zygote runs");
+    zygote.signal(Signal::KILL);
+    wait::until_true("figures of the next zygote", || {
+        pool(&server)["opcache"]["hits"] == 0
+    });
+    let_go(&root);
+}
+
+#[test]
+fn metrics_wait_for_no_zygote_that_does_not_answer() {
+    let root = site();
+    let (server, door) = with_door(Setup::new(root.path()));
+    let zygote = server.zygote().expect("a zygote runs");
+    zygote.signal(Signal::STOP);
+    let opcache = "maitred_pool_opcache_scripts{pool=\"www\"}";
+    for _ in 0..3 {
+        let metrics = http::get(door, "/metrics").text();
+        assert!(!metrics.contains(opcache), "{metrics}");
+        assert!(metrics.contains("maitred_pool_private_memory_bytes{pool=\"www\"} "));
+    }
+    zygote.signal(Signal::CONT);
+    wait::until_true("figures of OPcache", || {
+        http::get(door, "/metrics").text().contains(opcache)
+    });
+    assert_eq!(server.zygote(), Some(zygote), "it was left alone");
+}
+
+#[test]
 fn status_waits_for_no_zygote_that_does_not_answer() {
     let root = site();
     let server = Setup::new(root.path()).workers(2).start();
