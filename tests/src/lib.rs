@@ -11,6 +11,7 @@ pub mod http;
 pub mod load;
 pub mod log;
 pub mod mariadb;
+pub mod outside;
 pub mod peer;
 pub mod picture;
 pub mod ports;

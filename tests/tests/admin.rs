@@ -1,74 +1,19 @@
 //! The server seen from outside: its admin socket, and the commands that use it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_tests::guard::Guarded;
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::outside::{command, let_go, occupy, pool, site, status, text};
 use maitred_tests::processes::Signal;
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
-use maitred_tests::{Target, maitred_program, ports, wait};
+use maitred_tests::server::{Server, Setup};
+use maitred_tests::{Target, maitred_program, wait};
 use serde_json::Value;
-use tempfile::TempDir;
-
-fn site() -> TempDir {
-    let root = document_root(&[
-        ("hello.php", "<?php echo 'hello';"),
-        (
-            "fatal.php",
-            "<?php ini_set('memory_limit', '8M'); str_repeat('x', 1 << 26);",
-        ),
-        ("crash.php", "<?php posix_kill(getmypid(), SIGSEGV);"),
-        (
-            "wait.php",
-            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
-             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
-        ),
-    ]);
-    give_to_web_user(root.path());
-    root
-}
-
-fn command(server: &Server, arguments: &[&str]) -> Output {
-    Command::new(maitred_program())
-        .args(arguments)
-        .arg("--admin-socket")
-        .arg(server.admin_socket())
-        .output()
-        .expect("the program can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn status(server: &Server) -> Value {
-    let output = command(server, &["status", "--json"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("status is JSON")
-}
-
-fn pool(server: &Server) -> Value {
-    status(server)["pools"][0].clone()
-}
-
-/// Runs until the file `go` is there; its answer has begun, so its worker is busy.
-fn occupy(server: &Server) -> Connection {
-    let mut busy = Connection::open(server.address());
-    let request = Request::get("/wait.php?for=go").to_bytes();
-    busy.send(&request).expect("the server takes a request");
-    busy.read_head().expect("a worker is busy");
-    busy
-}
-
-fn let_go(root: &TempDir) {
-    std::fs::write(root.path().join("go"), "").expect("a file can be written");
-}
 
 #[test]
 fn status_tells_what_every_worker_is_busy_with_and_who_waits() {
@@ -453,173 +398,6 @@ fn a_reload_is_told_when_it_is_done_and_counters_go_on() {
     let workers = pool(&server)["workers"].clone();
     assert_eq!(workers["spawned"], 4, "{workers}");
     assert_eq!(workers["starting"], 0, "{workers}");
-}
-
-/// A server with an admin door, and its address.
-fn with_door(setup: Setup) -> (Server, SocketAddr) {
-    let door = ports::free_address();
-    let server = setup.top(&format!("admin = \"{door}\"")).start();
-    (server, door)
-}
-
-#[test]
-fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy() {
-    let root = site();
-    let (server, door) = with_door(Setup::new(root.path()).workers(1));
-    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
-    let _busy = occupy(&server);
-    wait::until_true("the request to be counted", || {
-        pool(&server)["requests"] == 1
-    });
-    let metrics = http::get(door, "/metrics");
-    assert_eq!(metrics.status, 200);
-    assert_eq!(
-        metrics.header("Content-Type"),
-        Some("text/plain; version=0.0.4; charset=utf-8")
-    );
-    let metrics = metrics.text();
-    for line in [
-        "maitred_pool_workers{pool=\"www\",state=\"busy\"} 1",
-        "maitred_pool_workers{pool=\"www\",state=\"idle\"} 0",
-        "maitred_pool_requests_total{pool=\"www\",outcome=\"answered\"} 1",
-        "maitred_pool_queue_wait_seconds_count{pool=\"www\"} 1",
-        "maitred_pool_script_seconds_bucket{pool=\"www\",le=\"+Inf\"} 1",
-    ] {
-        assert!(
-            metrics.lines().any(|found| found == line),
-            "{line} in\n{metrics}"
-        );
-    }
-    let private = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix("maitred_pool_private_memory_bytes{pool=\"www\"} "));
-    assert!(private.is_some_and(|bytes| bytes.parse::<u64>().is_ok_and(|bytes| bytes > 0)));
-    let open =
-        Request::get("/metrics").header("Accept", "application/openmetrics-text; version=1.0.0");
-    let open = http::ask(door, &open).text();
-    assert!(open.contains("# TYPE maitred_pool_requests counter\n") && open.ends_with("# EOF\n"));
-    let full = http::get(door, "/status/www?json&full").json();
-    assert_eq!(
-        full["processes"][0]["request uri"], "/wait.php?for=go",
-        "{full}"
-    );
-    assert_eq!(http::get(door, "/ping/www").text(), "pong");
-    assert!(http::get(door, "/").text().contains("/status/www?html"));
-    for path in [
-        "/hello.php",
-        "/status/wwww",
-        "/status/",
-        "/ping",
-        "/../metrics",
-        "//metrics",
-    ] {
-        assert_ne!(http::get(door, path).status, 200, "{path}");
-    }
-    assert_ne!(
-        http::get(server.address(), "/metrics").text(),
-        metrics,
-        "only on the door"
-    );
-    let_go(&root);
-}
-
-#[test]
-fn a_name_that_leads_to_a_loopback_door_from_outside_opens_nothing() {
-    let root = site();
-    let (_server, door) = with_door(Setup::new(root.path()));
-    let ask =
-        |host: &str| http::ask(door, &Request::new("GET", "/metrics").header("Host", host)).status;
-    assert_eq!(ask("rebound.example:9180"), 421);
-    assert_eq!(ask("localhost:9180"), 200);
-    assert_eq!(ask("127.0.0.1"), 200);
-}
-
-#[test]
-fn the_door_lets_in_a_bounded_number_and_clients_are_not_concerned() {
-    let root = site();
-    let (server, door) = with_door(Setup::new(root.path()));
-    let mut all: Vec<_> = (0..64).map(|_| Connection::open(door)).collect();
-    for connection in &mut all {
-        let answer = connection.ask(&Request::get("/ping/www"));
-        assert_eq!(answer.expect("it is let in").status, 200);
-    }
-    let mut one_more = Connection::open(door);
-    let ping = Request::get("/ping/www").to_bytes();
-    one_more.send(&ping).expect("the kernel takes it");
-    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
-    let short = Some(Duration::from_millis(200));
-    one_more
-        .stream()
-        .set_read_timeout(short)
-        .expect("a time-out");
-    assert!(one_more.read_head().is_err(), "65 are let in");
-    drop(all);
-    one_more
-        .stream()
-        .set_read_timeout(Some(wait::DEADLINE))
-        .expect("a time-out");
-    assert_eq!(one_more.read_head().expect("there is room").status, 200);
-}
-
-#[test]
-fn a_pool_that_was_removed_leaves_the_metrics_with_its_last_request() {
-    let root = site();
-    let long = "<?php for ($i = 0; $i < 512; $i++) { echo str_repeat('x', 1 << 16); }";
-    std::fs::write(root.path().join("long.php"), long).expect("a script can be written");
-    let (server, door) = with_door(Setup::new(root.path()));
-    let without = std::fs::read_to_string(server.configuration()).expect("it can be read");
-    let other = "[pools.other]\nmax_children = 1\n\n[[sites]]\nhosts = [\"other.test\"]\n";
-    let site = format!("root = {:?}\npool = \"other\"\n", root.path());
-    server.configure_as(&format!("{without}\n{other}{site}"));
-    server.reload();
-    let mut slow = Connection::open(server.address());
-    let request = Request::new("GET", "/long.php").header("Host", "other.test");
-    slow.send(&request.to_bytes())
-        .expect("the server takes a request");
-    slow.read_head().expect("its script has begun");
-    let named = || {
-        http::get(door, "/metrics")
-            .text()
-            .contains("pool=\"other\"")
-    };
-    assert!(named());
-    server.configure_as(&without);
-    server.reload();
-    wait::until_true("the supervisor to forget the removed pool", || {
-        let pools = status(&server)["pools"].as_array().map(Vec::len);
-        pools == Some(1)
-            && server
-                .processes()
-                .iter()
-                .all(|one| !one.title.contains("pool other"))
-    });
-    assert!(named(), "its last client is still being answered");
-    drop(slow);
-    wait::until_true("the removed pool to leave the metrics", || !named());
-}
-
-/// What `promtool check metrics` says, if it is installed.
-#[test]
-fn promtool_finds_nothing_wrong_with_the_metrics() {
-    let promtool = std::env::var("PROMTOOL").unwrap_or_else(|_| "promtool".into());
-    if Command::new(&promtool).arg("--version").output().is_err() {
-        eprintln!("skipped: promtool is not installed");
-        return;
-    }
-    let root = site();
-    let (server, door) = with_door(Setup::new(root.path()));
-    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
-    let metrics = http::get(door, "/metrics").body;
-    let mut check = Command::new(promtool);
-    check.args(["check", "metrics"]).stdin(Stdio::piped());
-    check.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut check = check.spawn().expect("promtool can be started");
-    let mut input = check.stdin.take().expect("a pipe");
-    input.write_all(&metrics).expect("promtool reads");
-    drop(input);
-    let said = check.wait_with_output().expect("promtool ends");
-    let all = format!("{}{}", text(&said.stdout), text(&said.stderr));
-    assert!(said.status.success() && all.trim().is_empty(), "{all}");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use maitred_os::users;
 use serde::{Deserialize, Serialize};
 
+use crate::CacheFigures;
+
 /// Longest request in bytes, its line's end included.
 pub const MAX_REQUEST_BYTES: usize = 4096;
 
@@ -115,6 +117,9 @@ pub struct PoolStatus {
     pub refusals: BTreeMap<String, u64>,
     /// Memory of its processes.
     pub memory: Memory,
+    /// Its OPcache, if it has one and its zygote runs.
+    #[serde(default)]
+    pub opcache: Option<Opcache>,
     /// Scripts that run, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
     pub running: Vec<Running>,
 }
@@ -184,6 +189,16 @@ pub struct Memory {
     pub processes: u64,
     /// Processes that could not be measured.
     pub unmeasured: u64,
+}
+
+/// The OPcache of a pool's current zygote and its workers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Opcache {
+    /// For how long the figures have been known, in seconds.
+    pub age_seconds: f64,
+    /// The figures. Its counters begin anew with each zygote.
+    #[serde(flatten)]
+    pub figures: CacheFigures,
 }
 
 /// How memory was measured.

@@ -243,6 +243,9 @@ pub enum ToZygote {
     /// [`FromZygote::Warmed`], after ten seconds at most. No worker is forked meanwhile. Descriptor:
     /// a file with the list, which is read from its beginning wherever its position is.
     Warm,
+    /// Tell how OPcache is doing; answered by [`FromZygote::CacheFigures`], after a quarter of a
+    /// second at most.
+    CacheFigures,
     /// Read the stack of the script that a worker runs, and report [`FromZygote::Traced`].
     Trace {
         /// Number of this order, for the report.
@@ -303,11 +306,39 @@ pub enum FromZygote {
         /// How many scripts are in the list; none, too, when it could not be made.
         count: u32,
     },
+    /// The answer to [`ToZygote::CacheFigures`], in any case.
+    CacheFigures {
+        /// How OPcache is doing; nothing when there is none or it was not told in time.
+        figures: Option<CacheFigures>,
+    },
     /// The answer to [`ToZygote::Warm`], in any case.
     Warmed {
         /// How many scripts OPcache holds now that it did not before.
         compiled: u32,
     },
+}
+
+/// How an OPcache is doing since its zygote started PHP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheFigures {
+    /// Memory that holds something, in bytes.
+    pub memory_used_bytes: u64,
+    /// Memory that is free, in bytes.
+    pub memory_free_bytes: u64,
+    /// Memory that held what is outdated, in bytes: it is free again after a restart.
+    pub memory_wasted_bytes: u64,
+    /// Scripts it holds.
+    pub cached_scripts: u64,
+    /// Scripts that were wanted and there.
+    pub hits: u64,
+    /// Scripts that were wanted and not there.
+    pub misses: u64,
+    /// Times it threw everything away because it was out of memory.
+    pub oom_restarts: u64,
+    /// Times it did because it was out of keys (`opcache.max_accelerated_files`).
+    pub hash_restarts: u64,
+    /// Times it did because it was asked to (`opcache_reset`).
+    pub manual_restarts: u64,
 }
 
 /// What a zygote needs to know.

@@ -297,7 +297,9 @@ impl Hearer {
     /// All threads use the new configuration, or none.
     async fn reconfigure(&self, fds: Vec<OwnedFd>) -> Result<(), String> {
         let mut fds = fds.into_iter();
-        let file = fds.next().ok_or("the front's limit of open files is reached")?;
+        let file = fds
+            .next()
+            .ok_or("the front's limit of open files is reached")?;
         let config: Config = read_json(file)
             .map_err(|error| format!("the configuration cannot be read: {error}"))?;
         let access_log = AccessLog::of(&config, fds.next(), &self.shared.troubles)?;

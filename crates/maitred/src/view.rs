@@ -1,6 +1,6 @@
 //! A server's state as lines for people, at most [`COLUMNS`] wide.
 
-use maitred_control::admin::{Measured, PoolStatus, Quantiles, ServerStatus};
+use maitred_control::admin::{Measured, Opcache, PoolStatus, Quantiles, ServerStatus};
 
 /// Widest line in characters.
 pub const COLUMNS: usize = 100;
@@ -108,8 +108,28 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             bytes(memory.shared_bytes)
         ),
     ];
+    lines.extend(pool.opcache.as_ref().map(opcache));
     lines.iter_mut().for_each(|line| *line = cut(line));
     lines
+}
+
+fn opcache(opcache: &Opcache) -> String {
+    let figures = &opcache.figures;
+    let looks = figures.hits.saturating_add(figures.misses);
+    let share = 100.0 * figures.hits as f64 / looks.max(1) as f64;
+    let restarts = [
+        figures.oom_restarts,
+        figures.hash_restarts,
+        figures.manual_restarts,
+    ];
+    format!(
+        "OPcache         {} used, {} free, {} wasted, {} scripts, {share:.1}% hits, {} restarts",
+        bytes(figures.memory_used_bytes),
+        bytes(figures.memory_free_bytes),
+        bytes(figures.memory_wasted_bytes),
+        figures.cached_scripts,
+        restarts.into_iter().fold(0, u64::saturating_add),
+    )
 }
 
 /// The scripts that have run for longest, with where they are; `most` of them.

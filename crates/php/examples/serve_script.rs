@@ -276,6 +276,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             for script in engine.cached_scripts() {
                 println!("\ncached {} {}", script.hits, script.path.display());
             }
+            if let Some(figures) = engine.cache_figures() {
+                println!("figures {} {}", figures.scripts, figures.hits);
+            }
             Ok(())
         })?;
     }

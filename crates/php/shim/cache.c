@@ -231,6 +231,47 @@ bool maitred_php_cached_scripts(maitred_script_visitor *visit, void *context)
 	return in_request(list, &listing);
 }
 
+struct look {
+	struct maitred_cache_figures *figures;
+	bool found;
+};
+
+static void look(void *context)
+{
+	struct look *look = context;
+	struct maitred_cache_figures *figures = look->figures;
+	HashTable *memory;
+	HashTable *statistics;
+	zval argument;
+	zval status;
+
+	/* Without the list of scripts. */
+	ZVAL_FALSE(&argument);
+	call("opcache_get_status", &argument, &status);
+	memory = member_array(&status, "memory_usage");
+	statistics = member_array(&status, "opcache_statistics");
+	if (memory && statistics) {
+		figures->used = (uint64_t) member_long(memory, "used_memory");
+		figures->free = (uint64_t) member_long(memory, "free_memory");
+		figures->wasted = (uint64_t) member_long(memory, "wasted_memory");
+		figures->scripts = (uint64_t) member_long(statistics, "num_cached_scripts");
+		figures->hits = (uint64_t) member_long(statistics, "hits");
+		figures->misses = (uint64_t) member_long(statistics, "misses");
+		figures->oom_restarts = (uint64_t) member_long(statistics, "oom_restarts");
+		figures->hash_restarts = (uint64_t) member_long(statistics, "hash_restarts");
+		figures->manual_restarts = (uint64_t) member_long(statistics, "manual_restarts");
+		look->found = true;
+	}
+	zval_ptr_dtor(&status);
+}
+
+bool maitred_php_cache_figures(struct maitred_cache_figures *figures)
+{
+	struct look context = { figures, false };
+
+	return in_request(look, &context) && context.found;
+}
+
 /* Whether OPcache takes a script of so many bytes without filling up. */
 static bool has_room(size_t bytes)
 {

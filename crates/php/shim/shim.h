@@ -212,6 +212,25 @@ typedef void maitred_script_visitor(
  */
 bool maitred_php_cached_scripts(maitred_script_visitor *visit, void *context);
 
+/* How OPcache is doing; `raw/cache.rs` has the same. Memory is in bytes. */
+struct maitred_cache_figures {
+	uint64_t used;              /* memory that holds something */
+	uint64_t free;
+	uint64_t wasted;            /* memory that held what is outdated */
+	uint64_t scripts;
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t oom_restarts;      /* it threw all away, for it was out of memory */
+	uint64_t hash_restarts;     /* … out of keys */
+	uint64_t manual_restarts;   /* … since somebody called opcache_reset */
+};
+
+/*
+ * Tells how OPcache is doing. In a forked child, outside a request. Returns false when there is no
+ * OPcache with shared memory that is on, and when PHP could not do it.
+ */
+bool maitred_php_cache_figures(struct maitred_cache_figures *figures);
+
 /* What became of a script that was to be compiled. */
 enum maitred_compiled {
 	MAITRED_COMPILED = 0,       /* OPcache holds it now, and did not before */

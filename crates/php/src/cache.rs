@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::engine::Engine;
+pub use crate::raw::cache::CacheFigures;
 use crate::raw::cache::Compiled;
 
 /// A script that OPcache holds.
@@ -36,6 +37,15 @@ impl Engine {
         }
         scripts.sort_by(|a, b| (Reverse(a.hits), &a.path).cmp(&(Reverse(b.hits), &b.path)));
         scripts
+    }
+
+    /// How OPcache is doing: nothing when there is none, when it is off, and when it has no shared
+    /// memory.
+    ///
+    /// It is a request to PHP. Call it in a forked child that ends afterwards, after
+    /// [`after_fork`](Self::after_fork).
+    pub fn cache_figures(&mut self) -> Option<CacheFigures> {
+        self.raw.cache_figures()
     }
 
     /// Puts scripts into OPcache, in their order, each in a request of its own: nothing of them is

@@ -19,7 +19,7 @@ mod settings;
 mod stack;
 mod version;
 
-pub use cache::CachedScript;
+pub use cache::{CacheFigures, CachedScript};
 pub use engine::{Engine, Outcome, Served, StartError};
 pub use exchange::{Exchange, PoolStatus, ProcessStatus, Verdict};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError};

@@ -56,6 +56,7 @@ fn the_cached_scripts_are_told_most_used_first() {
     let php = cache().file("rare.php", "rare").file("often.php", "often");
     let run = serve(&php, &["rare.php", "often.php", "often.php", "often.php"]);
     assert_eq!(cached(&run, &php), ["2 often.php", "0 rare.php"]);
+    assert_eq!(lines(&run, "figures "), ["2 2"]);
 }
 
 #[test]
@@ -67,6 +68,7 @@ fn what_scripts_may_not_ask_is_told_to_the_server() {
     let run = serve(&php, &["a.php"]);
     assert_eq!(compiled(&run), 1);
     assert_eq!(cached(&run, &php), ["1 a.php"]);
+    assert_eq!(lines(&run, "figures "), ["1 1"]);
 }
 
 #[test]
@@ -84,6 +86,7 @@ fn without_opcache_nothing_is_cached_and_nothing_compiled() {
         let run = serve(&php, &["a.php"]);
         assert_eq!(compiled(&run), 0, "{ini}");
         assert_eq!(cached(&run, &php), [""; 0], "{ini}");
+        assert_eq!(lines(&run, "figures "), [""; 0], "{ini}");
     }
 }
 

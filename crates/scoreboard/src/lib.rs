@@ -7,12 +7,14 @@
 //! the time in which an old front finishes beside a new one. Workers never get the page: they are
 //! strangers, and what counts them must be out of their reach.
 
+mod cache;
 mod histogram;
 mod names;
 mod page;
 
 use std::time::Duration;
 
+pub use cache::Cache;
 pub use histogram::{BUCKETS, Times, upper_bound};
 pub use names::{Cause, Outcome};
 pub use page::{Page, QueueShare, Reading, ThreadBoard, WorkerBoard};

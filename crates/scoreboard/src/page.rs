@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use maitred_os::shared::{SharedMap, create_sealed};
 
+use crate::cache::{CACHE_WORDS, Cache};
 use crate::histogram::{self, Times};
 use crate::names::{Cause, Outcome};
 use crate::{RECENT, now};
@@ -16,7 +17,7 @@ use crate::{RECENT, now};
 const MAX_THREADS: usize = 64;
 
 /// What the first word of every page says: ours, and of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"maitred1");
+const MAGIC: u64 = u64::from_le_bytes(*b"maitred2");
 
 /// Most fronts at a time: one that serves, and those before it that finish what they have.
 const MAX_FRONTS: usize = 8;
@@ -41,11 +42,14 @@ const SHARED_BYTES: usize = SEATED + 5;
 const MEASURED_AT: usize = SEATED + 6;
 const ENDED: usize = 3 * LINE;
 const SIGNALS: usize = ENDED + 2 * LINE;
-const HEAD_WORDS: usize = 16 * LINE;
 const FRONTS: usize = 14 * LINE;
+const CACHE: usize = 16 * LINE;
+const CACHE_AT: usize = CACHE + CACHE_WORDS;
+const CACHE_ASKED_AT: usize = CACHE_AT + 1;
+const HEAD_WORDS: usize = 18 * LINE;
 const _: () = assert!(LIMIT_REACHED < SEATED && MEASURED_AT < ENDED);
 const _: () = assert!(Cause::ALL.len() <= 2 * LINE && SIGNALS + MAX_SIGNAL < FRONTS);
-const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= HEAD_WORDS);
+const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= CACHE && CACHE_ASKED_AT < HEAD_WORDS);
 
 /// How many parts the recent past has; each has histograms of its own.
 const PARTS: usize = 5;
@@ -105,6 +109,9 @@ pub struct Reading {
     pub private_bytes: u64,
     /// Memory that a process of the pool shares with others, that with the most, in bytes.
     pub shared_bytes: u64,
+    /// How the pool's OPcache was doing, and when that was by the clock of [`now`]; nothing if it
+    /// is not known.
+    pub cache: Option<(Cache, Duration)>,
     /// Workers that ended, in the order of [`Cause::ALL`].
     pub ended: [u64; Cause::ALL.len()],
     /// Signals that ended workers, and how often each did; those that never did are left out.
@@ -177,7 +184,13 @@ impl Page {
 
     /// When the pool's memory was measured last, by the clock of [`now`].
     pub fn measured_at(&self) -> Duration {
-        Duration::from_millis(self.word(MEASURED_AT).load(Relaxed))
+        Duration::from_nanos(self.word(MEASURED_AT).load(Relaxed))
+    }
+
+    /// When the pool's OPcache was last known to be what [`Reading::cache`] tells, or too fresh to
+    /// be looked at again, by the clock of [`now`].
+    pub fn cache_asked_at(&self) -> Duration {
+        Duration::from_nanos(self.word(CACHE_ASKED_AT).load(Relaxed))
     }
 
     /// A request found all workers busy and no further one allowed.
@@ -224,6 +237,7 @@ impl Page {
             fork_failed: get(FORK_FAILED),
             private_bytes: get(PRIVATE_BYTES),
             shared_bytes: get(SHARED_BYTES),
+            cache: self.cache(),
             ended: std::array::from_fn(|cause| get(ENDED + cause)),
             signals: signals.filter(|(_, times)| *times > 0).collect(),
             ..Reading::default()
@@ -233,6 +247,15 @@ impl Page {
             ThreadBoard(self.block(thread)).read(present, &mut reading);
         }
         reading
+    }
+}
+
+impl Page {
+    fn cache(&self) -> Option<(Cache, Duration)> {
+        let get = |at| self.word(at).load(Relaxed);
+        let words = std::array::from_fn(|word| get(CACHE + word));
+        let at = get(CACHE_AT);
+        (at > 0).then(|| (Cache::from_words(words), Duration::from_nanos(at)))
     }
 }
 
@@ -247,6 +270,11 @@ fn wrong() -> io::Error {
         io::ErrorKind::InvalidData,
         "this is not the scoreboard of a pool",
     )
+}
+
+/// In full: who compares it with a moment of its own finds both in one tick of the clock. Never 0.
+fn nanos_now() -> u64 {
+    u64::try_from(now().as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
 /// The number of the part of time that `now` is in. Never 0, which is what an empty page says.
@@ -392,8 +420,22 @@ impl WorkerBoard<'_> {
     pub fn measured(self, private_bytes: u64, shared_bytes: u64) {
         self.0.word(PRIVATE_BYTES).store(private_bytes, Relaxed);
         self.0.word(SHARED_BYTES).store(shared_bytes, Relaxed);
-        let at = u64::try_from(now().as_millis()).unwrap_or(u64::MAX);
-        self.0.word(MEASURED_AT).store(at, Relaxed);
+        self.0.word(MEASURED_AT).store(nanos_now(), Relaxed);
+    }
+
+    /// How the pool's OPcache is doing; nothing: that is not known.
+    pub fn show_cache(self, cache: Option<Cache>) {
+        for (place, word) in cache.unwrap_or_default().words().into_iter().enumerate() {
+            self.0.word(CACHE + place).store(word, Relaxed);
+        }
+        let at = cache.map_or(0, |_| nanos_now());
+        self.0.word(CACHE_AT).store(at, Relaxed);
+        self.cache_is_fresh();
+    }
+
+    /// What is shown of the pool's OPcache is as fresh as it gets for now.
+    pub fn cache_is_fresh(self) {
+        self.0.word(CACHE_ASKED_AT).store(nanos_now(), Relaxed);
     }
 }
 
@@ -439,6 +481,18 @@ mod tests {
         assert_eq!((read.spawned, read.ended[Cause::Signal as usize]), (1, 1));
         assert_eq!(read.signals, [(11, 1)]);
         assert_eq!(read, second.read());
+        assert_eq!(read.cache, None);
+        let cache = Cache {
+            used_bytes: 7,
+            misses: 2,
+            manual_restarts: 1,
+            ..Cache::default()
+        };
+        ours.workers().show_cache(Some(cache));
+        assert_eq!(second.read().cache.map(|(cache, _)| cache), Some(cache));
+        assert!(second.cache_asked_at() > Duration::ZERO);
+        ours.workers().show_cache(None);
+        assert_eq!(second.read().cache, None);
         ours.clear_front(1);
         assert_eq!((ours.read().queued, ours.read().busy), (1, 1));
     }

@@ -187,7 +187,7 @@ impl Supervisor {
             Ok(mut peer) => {
                 let order = ToZygote::Configure(Box::new(plan.settings.clone()));
                 peer.say(order, &plan.shared());
-                self.pools[index].zygote = Some(Zygote { peer, reaped: None });
+                self.pools[index].zygote = Some(Zygote::new(peer));
             }
             Err(why) => {
                 let program = plan.program.display();

@@ -206,7 +206,10 @@ impl Supervisor {
             }
             FromFront::Settled { mark } if line == self.front.line => self.settled(mark),
             FromFront::Settled { .. } => {}
-            FromFront::MemoryAsked => self.measure(),
+            FromFront::MemoryAsked => {
+                self.look_at_caches();
+                self.measure();
+            }
             FromFront::Drained => {
                 if line == self.front.line {
                     self.front.drained = true;

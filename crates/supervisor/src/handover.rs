@@ -359,7 +359,7 @@ impl PoolState {
         let up = zygote.is_some();
         running.pool.remember(&self.incarnations);
         running.pool.take_over(&seated, up, self.leaving, now);
-        running.zygote = zygote.map(|peer| Zygote { peer, reaped: None });
+        running.zygote = zygote.map(Zygote::new);
         running.introduced = self.introduced;
         running.closed = self.closed;
         running.php = self.php;

@@ -9,6 +9,7 @@ mod admin;
 mod adopt;
 mod apply;
 mod backoff;
+mod cache;
 mod changes;
 mod confinement;
 mod error;

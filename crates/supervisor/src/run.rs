@@ -15,6 +15,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::admin::Admin;
 use crate::adopt;
+use crate::cache::CacheLook;
 use crate::life::Life;
 use crate::limits::{FRONT_START, MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
 use crate::obituary::Obituaries;
@@ -101,6 +102,18 @@ pub(crate) struct Zygote {
     pub(crate) peer: Peer<ToZygote>,
     /// When it was reaped. Its last intermediate process may still speak for it.
     pub(crate) reaped: Option<Moment>,
+    pub(crate) cache: CacheLook,
+}
+
+impl Zygote {
+    /// A process that is talked with.
+    pub(crate) fn new(peer: Peer<ToZygote>) -> Zygote {
+        Zygote {
+            peer,
+            reaped: None,
+            cache: CacheLook::default(),
+        }
+    }
 }
 
 /// The front that accepts clients.
@@ -473,10 +486,10 @@ impl Supervisor {
     }
 
     /// Hears all that a zygote which keeps to the rules can have said: one report for each seat and
-    /// for each stack, and one of its start. No announcement stays behind the death it has to come before.
+    /// for each stack, one of its start and one of its OPcache. No announcement stays behind the death it has to come before.
     fn hear_zygote(&mut self, index: usize) {
-        let reports = self.pools[index].plan.settings.seats as usize + TRACES_MAX;
-        for _ in 0..=reports {
+        let reports = self.pools[index].plan.settings.seats as usize + TRACES_MAX + 2;
+        for _ in 0..reports {
             let Some(zygote) = &mut self.pools[index].zygote else {
                 return;
             };
@@ -527,6 +540,7 @@ impl Supervisor {
                     self.scores.fork_failed(self.name(index));
                     self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
                 }
+                FromZygote::CacheFigures { figures } => self.cache_told(index, figures),
                 FromZygote::ScriptsListed { count } => self.scripts_listed(index, count),
                 FromZygote::Warmed { compiled } => self.warmed(index, compiled),
             }

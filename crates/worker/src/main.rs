@@ -3,6 +3,7 @@
 
 mod confine;
 mod exchange;
+mod figures;
 mod memory;
 mod package;
 mod seat;

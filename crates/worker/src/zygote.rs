@@ -13,7 +13,7 @@ use maitred_os::{signals, spawn, title, users};
 use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
 
 use crate::sight::Sight;
-use crate::{confine, package, seat, warm};
+use crate::{confine, figures, package, seat, warm};
 
 /// A pool's descriptors: its shared memory, and one event per front thread.
 pub struct Link {
@@ -181,6 +181,15 @@ fn obey(control: Channel, started: Started) -> ExitCode {
                     }
                 }
             }
+            Ok(Heard::Message(ToZygote::CacheFigures, _)) => match figures::look(&control, &proc) {
+                figures::Side::Zygote(figures) => {
+                    let _ = say_waiting(&control, &FromZygote::CacheFigures { figures });
+                }
+                figures::Side::Child(look) => {
+                    drop((control, sight, proc));
+                    look.run(&mut engine)
+                }
+            },
             Ok(Heard::Message(
                 ToZygote::Trace {
                     trace,

@@ -2,8 +2,9 @@
 //! The names keep to <https://prometheus.io/docs/practices/naming/>.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use maitred_scoreboard::{Cause, Outcome, Reading, Times};
+use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
 
 use crate::shared::Shared;
 use crate::status::Page;
@@ -11,6 +12,13 @@ use crate::status::Page;
 /// The bounds of the histograms' buckets, as powers of two in microseconds: 128 µs to 67 s. They
 /// are exact, since they are bounds of the scoreboard's own buckets.
 const POWERS: std::ops::RangeInclusive<u32> = 7..=26;
+
+/// How long figures of OPcache are shown that were not told anew. They are asked for with each page,
+/// so that those of a zygote that hangs are not shown for ever.
+const OPCACHE_KNOWN: Duration = Duration::from_secs(60);
+
+/// A sample of a family: its label and what it tells of an OPcache.
+type CacheSample = (Option<(&'static str, &'static str)>, fn(&Cache) -> u64);
 
 /// The two forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +72,7 @@ fn all(pools: &[Pool], form: Form) -> String {
     requests(&mut out, pools);
     workers(&mut out, pools);
     memory(&mut out, pools);
+    opcache(&mut out, pools);
     if form == Form::OpenMetrics {
         out.text.push_str("# EOF\n");
     }
@@ -211,6 +220,72 @@ fn memory(out: &mut Text, pools: &[Pool]) {
     );
 }
 
+/// Only of pools that have an OPcache, and whose zygote has told of it lately.
+fn opcache(out: &mut Text, pools: &[Pool]) {
+    let now = maitred_scoreboard::now();
+    let known = pools.iter().filter_map(|pool| {
+        let (cache, at) = pool.reading.cache?;
+        let age = now.saturating_sub(at);
+        (age <= OPCACHE_KNOWN).then_some((pool.name.as_str(), cache, age))
+    });
+    let known: Vec<(&str, Cache, Duration)> = known.collect();
+    let mut family = |name: &str, kind, help, samples: &[CacheSample]| {
+        out.family(name, kind, help);
+        for (pool, cache, _) in &known {
+            for (label, value) in samples {
+                out.sample(name, pool, *label, value(cache));
+            }
+        }
+    };
+    family(
+        "maitred_pool_opcache_memory_bytes",
+        "gauge",
+        "Memory of OPcache, by what it holds.",
+        &[
+            (Some(("state", "used")), |cache| cache.used_bytes),
+            (Some(("state", "free")), |cache| cache.free_bytes),
+            (Some(("state", "wasted")), |cache| cache.wasted_bytes),
+        ],
+    );
+    family(
+        "maitred_pool_opcache_scripts",
+        "gauge",
+        "Scripts that OPcache holds.",
+        &[(None, |cache| cache.scripts)],
+    );
+    family(
+        "maitred_pool_opcache_hits_total",
+        "counter",
+        "Scripts that were wanted and in OPcache.",
+        &[(None, |cache| cache.hits)],
+    );
+    family(
+        "maitred_pool_opcache_misses_total",
+        "counter",
+        "Scripts that were wanted and not in OPcache.",
+        &[(None, |cache| cache.misses)],
+    );
+    family(
+        "maitred_pool_opcache_restarts_total",
+        "counter",
+        "Times that OPcache threw everything away, by reason.",
+        &[
+            (Some(("reason", "oom")), |cache| cache.oom_restarts),
+            (Some(("reason", "hash")), |cache| cache.hash_restarts),
+            (Some(("reason", "manual")), |cache| cache.manual_restarts),
+        ],
+    );
+    let name = "maitred_pool_opcache_age_seconds";
+    out.family(
+        name,
+        "gauge",
+        "For how long the figures of OPcache have been known.",
+    );
+    for (pool, _, age) in &known {
+        out.sample(name, pool, None, age.as_secs());
+    }
+}
+
 /// A page being written. Names of pools are letters, digits, `_` and `-`, so labels need no
 /// escapes.
 struct Text {
@@ -297,6 +372,7 @@ mod tests {
             busy: 3,
             seated: 4,
             signals: vec![(11, 1)],
+            cache: (name == "b").then(|| (Cache::default(), maitred_scoreboard::now())),
             ..Reading::default()
         };
         Pool {
@@ -326,6 +402,8 @@ mod tests {
             }
             assert!(text.contains("maitred_pool_workers{pool=\"b\",state=\"idle\"} 1\n"));
             assert!(text.contains("maitred_pool_worker_crashes_total{pool=\"a\",signal=\"11\"} 1"));
+            assert!(text.contains("opcache_restarts_total{pool=\"b\",reason=\"hash\"} 0\n"));
+            assert!(!text.contains("opcache_scripts{pool=\"a\""), "not known");
             assert_eq!(text.ends_with("# EOF\n"), form == Form::OpenMetrics);
         }
     }

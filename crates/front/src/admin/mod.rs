@@ -13,8 +13,8 @@ use crate::shared::Shared;
 use crate::sites::host_name;
 use crate::status::{self, Page};
 
-/// Longest that metrics wait for the supervisor to measure the pools' memory; it takes some
-/// milliseconds. Older figures are shown then.
+/// Longest that metrics wait for the supervisor to measure the pools' memory and to ask for the
+/// figures of OPcache; it takes some milliseconds. Older figures are shown then.
 const MEASURING: Duration = Duration::from_millis(50);
 
 /// How often is looked whether it has.
@@ -77,15 +77,15 @@ fn index(shared: &Shared) -> Page {
     Page::new("text/html;charset=UTF-8", body)
 }
 
-/// Has the pools' memory measured, unless that was done just now. Only the supervisor may look
-/// into the processes of all users.
+/// Has the pools' memory measured and their OPcaches looked at, unless that was done just now. Only
+/// the supervisor may look into the processes of all users.
 async fn measure(shared: &Shared) {
     let begun = maitred_scoreboard::now();
     let pools = shared.pools.all();
     let tallies: Vec<_> = pools.iter().filter_map(|pool| pool.tally()).collect();
     let measured_since = |moment: Duration| {
-        let mut all = tallies.iter();
-        all.all(|tally| tally.page().measured_at() >= moment)
+        let mut pages = tallies.iter().map(|tally| tally.page());
+        pages.all(|page| page.measured_at() >= moment && page.cache_asked_at() >= moment)
     };
     if measured_since(begun.saturating_sub(FRESH))
         || !shared.supervisor.report(&FromFront::MemoryAsked)

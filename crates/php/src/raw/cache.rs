@@ -11,7 +11,32 @@ type RawVisitor = extern "C" fn(*mut c_void, *const c_char, usize, u64);
 
 unsafe extern "C" {
     fn maitred_php_cached_scripts(visit: RawVisitor, context: *mut c_void) -> bool;
+    fn maitred_php_cache_figures(figures: *mut CacheFigures) -> bool;
     fn maitred_php_compile_script(path: *const c_char, bytes: usize) -> c_int;
+}
+
+/// How OPcache is doing since its memory was made. `shim.h` has the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CacheFigures {
+    /// Memory that holds something, in bytes.
+    pub used_bytes: u64,
+    /// Memory that is free, in bytes.
+    pub free_bytes: u64,
+    /// Memory that held what is outdated, in bytes: it is free again after a restart.
+    pub wasted_bytes: u64,
+    /// Scripts it holds.
+    pub scripts: u64,
+    /// Scripts that were wanted and there.
+    pub hits: u64,
+    /// Scripts that were wanted and not there.
+    pub misses: u64,
+    /// Times it threw everything away because it was out of memory.
+    pub oom_restarts: u64,
+    /// Times it did because it was out of keys.
+    pub hash_restarts: u64,
+    /// Times it did because it was asked to (`opcache_reset`).
+    pub manual_restarts: u64,
 }
 
 /// What became of a script that was to be compiled.
@@ -55,6 +80,15 @@ impl Engine {
             resume_unwind(panic);
         }
         done
+    }
+
+    /// How OPcache is doing, if there is one.
+    pub(crate) fn cache_figures(&mut self) -> Option<CacheFigures> {
+        let mut figures = CacheFigures::default();
+        // SAFETY: PHP is started, this is its thread and no request is under way; `figures` is laid
+        // out as C wants it and outlives the call, and no longjmp leaves it.
+        let found = unsafe { maitred_php_cache_figures(&raw mut figures) };
+        found.then_some(figures)
     }
 
     pub(crate) fn compile_script(&mut self, path: &CStr, bytes: usize) -> Compiled {

@@ -1,5 +1,5 @@
-//! The stacks in an answer to `maitred status`: zygotes tell them, so the answer waits for them a
-//! little, and goes out without those that did not come.
+//! What zygotes have to tell for an answer to `maitred status`: stacks, and how OPcache is doing. The
+//! answer waits for them a little, and goes out without what did not come.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::slowlog::calls;
 use super::guest::Guest;
 use super::status::plain;
 
-/// Longest that an answer waits for stacks. A zygote that has nothing else to do tells one in well
-/// under a millisecond.
-const STACKS: Duration = Duration::from_millis(30);
+/// Longest that an answer waits for zygotes. One that has nothing else to do tells a stack in well
+/// under a millisecond, and of its OPcache in a few.
+const ZYGOTES: Duration = Duration::from_millis(30);
 
 /// How long a script has to have run for its stack to be worth a question, in seconds.
 const WORTH_A_LOOK: f64 = 0.1;
@@ -69,8 +69,9 @@ impl Draft {
     }
 
     /// Whether there is nothing to wait for.
-    fn is_due(&self, now: Moment) -> bool {
-        self.missing == 0 || now >= self.until
+    fn is_due(&self, now: Moment, cache_comes: impl Fn(&str) -> bool) -> bool {
+        let mut pools = self.status.pools.iter();
+        now >= self.until || self.missing == 0 && !pools.any(|pool| cache_comes(&pool.name))
     }
 
     fn script(&mut self, place: Place) -> Option<&mut Running> {
@@ -119,7 +120,7 @@ impl Supervisor {
             number,
             status: Box::new(status),
             missing,
-            until: self.now() + STACKS,
+            until: self.now() + ZYGOTES,
         }
     }
 
@@ -153,7 +154,11 @@ impl Supervisor {
 
     /// Gives a command the answer that it waits for, if it is complete or waited for long enough.
     pub(super) fn tell_drafted(&self, guest: &mut Guest, now: Moment) {
-        if let Some(draft) = guest.draft().take_if(|draft| draft.is_due(now)) {
+        let is_due = |draft: &mut Draft| draft.is_due(now, |pool| self.cache_comes(pool));
+        if let Some(mut draft) = guest.draft().take_if(is_due) {
+            for pool in &mut draft.status.pools {
+                pool.opcache = self.opcache(&pool.name);
+            }
             guest.answer(&Answer::Status(draft.status), self.now());
         }
     }
@@ -210,9 +215,10 @@ mod tests {
             number: 1,
             status: Box::new(status(&[&[2.0, 1.0]])),
             missing: 2,
-            until: NOW + STACKS,
+            until: NOW + ZYGOTES,
         };
-        assert!(!draft.is_due(NOW) && draft.is_due(NOW + STACKS));
+        let none = |_: &str| false;
+        assert!(!draft.is_due(NOW, none) && draft.is_due(NOW + ZYGOTES, none));
         let place = |script| Place {
             draft: 1,
             pool: 0,
@@ -229,9 +235,13 @@ mod tests {
             ..Stack::default()
         };
         draft.take(place(0), Some(&stack));
-        assert!(!draft.is_due(NOW));
+        assert!(!draft.is_due(NOW, none));
         draft.take(place(1), None);
-        assert!(draft.is_due(NOW));
+        assert!(draft.is_due(NOW, none));
+        assert!(
+            !draft.is_due(NOW, |_| true),
+            "its OPcache is still looked at"
+        );
         draft.take(place(7), Some(&stack));
         let running = &draft.status.pools[0].running;
         assert_eq!(

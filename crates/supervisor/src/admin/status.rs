@@ -16,7 +16,7 @@ use super::stacks::{Draft, Runner};
 
 impl Supervisor {
     /// The state of the server, of all its pools or only of `pool`, for which stacks of scripts
-    /// may still come.
+    /// and figures of OPcache may still come.
     ///
     /// # Errors
     /// One sentence, when there is no such pool.
@@ -32,6 +32,7 @@ impl Supervisor {
                 names.join(", ")
             ));
         }
+        self.look_at_caches();
         self.measure();
         let names = self.names().into_iter();
         let names = names.filter(|name| pool.is_none_or(|pool| pool == *name));
@@ -128,6 +129,7 @@ impl Supervisor {
             outcomes: outcomes(&reading, |_| true),
             refusals: outcomes(&reading, Outcome::is_refusal),
             memory: self.admin.measures.of(&self.pids(name)),
+            opcache: None,
             running,
         };
         (status, runners)

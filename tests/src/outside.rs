@@ -1,0 +1,82 @@
+//! A server seen from outside: its commands, and a site whose scripts keep workers busy.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::http::{Connection, Request};
+use crate::server::{Server, document_root, give_to_web_user};
+use crate::{Target, maitred_program};
+
+/// A document root with `hello.php`, and with scripts that fail, crash, and wait for a file `go`.
+pub fn site() -> TempDir {
+    let root = document_root(&[
+        ("hello.php", "<?php echo 'hello';"),
+        (
+            "fatal.php",
+            "<?php ini_set('memory_limit', '8M'); str_repeat('x', 1 << 26);",
+        ),
+        ("crash.php", "<?php posix_kill(getmypid(), SIGSEGV);"),
+        (
+            "wait.php",
+            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
+             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
+        ),
+    ]);
+    give_to_web_user(root.path());
+    root
+}
+
+/// Runs a command of maitred for a server.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn command(server: &Server, arguments: &[&str]) -> Output {
+    Command::new(maitred_program())
+        .args(arguments)
+        .arg("--admin-socket")
+        .arg(server.admin_socket())
+        .output()
+        .expect("the program can be started")
+}
+
+/// Bytes as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What `maitred status --json` prints.
+///
+/// # Panics
+/// When it fails.
+pub fn status(server: &Server) -> Value {
+    let output = command(server, &["status", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("status is JSON")
+}
+
+/// The same of the only pool.
+pub fn pool(server: &Server) -> Value {
+    status(server)["pools"][0].clone()
+}
+
+/// Runs until the file `go` is there; its answer has begun, so its worker is busy.
+///
+/// # Panics
+/// When it does not begin.
+pub fn occupy(server: &Server) -> Connection {
+    let mut busy = Connection::open(server.address());
+    let request = Request::get("/wait.php?for=go").to_bytes();
+    busy.send(&request).expect("the server takes a request");
+    busy.read_head().expect("a worker is busy");
+    busy
+}
+
+/// Ends the scripts that wait.
+///
+/// # Panics
+/// When the file cannot be written.
+pub fn let_go(root: &TempDir) {
+    std::fs::write(root.path().join("go"), "").expect("a file can be written");
+}
