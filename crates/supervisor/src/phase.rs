@@ -104,6 +104,11 @@ impl Phase {
         }
     }
 
+    /// From now on, a stop waits for `drain` at most.
+    pub fn wait_for_requests(&mut self, drain: Duration) {
+        self.drain = drain;
+    }
+
     /// Takes note of what happened and says what to do.
     pub fn on(&mut self, event: Event, now: Moment) -> Option<Action> {
         let first = self.asked.is_none();

@@ -117,6 +117,9 @@ impl Supervisor {
             return Err(mistakes.fold(first, |all, why| format!("{all}\n{why}")));
         }
         self.keep_what_needs_a_restart(&mut config);
+        if let Some(why) = config.site_outside_of_chroot() {
+            return Err(format!("a chroot that has changed needs a restart: {why}"));
+        }
         let access_log = self.logs_of(&config)?;
         let mut asked: BTreeSet<String> = asked.iter().cloned().collect();
         let unfinished = self.reloads.now.as_ref().map(|reload| &reload.changes.anew);
@@ -160,13 +163,16 @@ impl Supervisor {
     fn keep_what_needs_a_restart(&self, config: &mut Config) {
         let old = &self.plan.config;
         let mut stays = Vec::new();
-        if config.front_user != old.front_user {
-            config.front_user.clone_from(&old.front_user);
-            stays.push("front_user");
-        }
-        if config.front_threads != old.front_threads {
-            config.front_threads = old.front_threads;
-            stays.push("front_threads");
+        let (is, wanted) = (&old.front_user, &mut config.front_user);
+        keep("front_user", is, wanted, &mut stays);
+        let (is, wanted) = (&old.front_threads, &mut config.front_threads);
+        keep("front_threads", is, wanted, &mut stays);
+        let (is, wanted) = (&old.admin_socket, &mut config.admin_socket);
+        keep("admin_socket", is, wanted, &mut stays);
+        let is_file = |log: &LogTarget| matches!(log, LogTarget::File(_));
+        if is_file(&config.error_log) != is_file(&old.error_log) {
+            let (is, wanted) = (&old.error_log, &mut config.error_log);
+            keep("error_log", is, wanted, &mut stays);
         }
         let mut moved = false;
         // Workers of two roots know a script by two names, and a site's requests have one.
@@ -181,15 +187,6 @@ impl Supervisor {
         }
         if moved {
             stays.push("the chroot of a pool");
-        }
-        if config.admin_socket != old.admin_socket {
-            config.admin_socket.clone_from(&old.admin_socket);
-            stays.push("admin_socket");
-        }
-        let is_file = |log: &LogTarget| matches!(log, LogTarget::File(_));
-        if is_file(&config.error_log) != is_file(&old.error_log) {
-            config.error_log.clone_from(&old.error_log);
-            stays.push("error_log");
         }
         if !stays.is_empty() {
             warn!(
@@ -325,6 +322,8 @@ impl Supervisor {
         if error_log {
             self.reopen_error_log();
         }
+        self.phase
+            .wait_for_requests(self.plan.config.process_control_timeout);
         self.move_listeners(std::mem::take(&mut reload.opened));
         for index in self.named(&reload.changes.removed) {
             self.close_pool(index);
@@ -551,6 +550,19 @@ impl Supervisor {
                 peer.say(ToFront::ForgetPool { generation }, &[]);
             }
         }
+    }
+}
+
+/// Has a setting stay as it is; if that is not what was `wanted`, its name goes to `stays`.
+fn keep<T: Clone + PartialEq>(
+    name: &'static str,
+    is: &T,
+    wanted: &mut T,
+    stays: &mut Vec<&'static str>,
+) {
+    if wanted != is {
+        wanted.clone_from(is);
+        stays.push(name);
     }
 }
 
