@@ -581,10 +581,12 @@ impl Reload {
         if !removed.is_empty() {
             said.push_str(&format!(", {} removed", list(&removed)));
         }
-        if busy > 0 {
-            said.push_str(&format!(
+        match busy {
+            0 => {}
+            1 => said.push_str("; 1 old worker ends with the script it runs"),
+            _ => said.push_str(&format!(
                 "; {busy} old workers end with the scripts they run"
-            ));
+            )),
         }
         for (name, why) in &self.kept {
             said.push_str(&format!("; pool {name} goes on as it was: {why}"));
