@@ -1,4 +1,4 @@
-//! What a reload has to do: which pools are new, changed or gone. Pure.
+//! What a reload has to do: which pools are new, changed or gone, and what stays. Pure.
 
 use std::collections::BTreeSet;
 
@@ -58,6 +58,19 @@ pub fn compare(
         .filter(|pool| !configured.contains(&pool.name));
     changes.removed = gone.map(|pool| pool.name.to_owned()).collect();
     Ok(changes)
+}
+
+/// Has a setting stay as it is; if that is not what was `wanted`, its name goes to `stays`.
+pub fn keep<T: Clone + PartialEq>(
+    name: &'static str,
+    is: &T,
+    wanted: &mut T,
+    stays: &mut Vec<&'static str>,
+) {
+    if wanted != is {
+        wanted.clone_from(is);
+        stays.push(name);
+    }
 }
 
 #[cfg(test)]

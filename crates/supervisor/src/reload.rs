@@ -20,7 +20,7 @@ use maitred_os::shared;
 use std::os::fd::AsFd;
 use tracing::{error, info, warn};
 
-use crate::changes::{self, Changes, Running};
+use crate::changes::{self, Changes, Running, keep};
 use crate::limits::{MOVE_OVER, Moment, TRIAL};
 use crate::listen::{self, Listener};
 use crate::plan::PoolPlan;
@@ -550,19 +550,6 @@ impl Supervisor {
                 peer.say(ToFront::ForgetPool { generation }, &[]);
             }
         }
-    }
-}
-
-/// Has a setting stay as it is; if that is not what was `wanted`, its name goes to `stays`.
-fn keep<T: Clone + PartialEq>(
-    name: &'static str,
-    is: &T,
-    wanted: &mut T,
-    stays: &mut Vec<&'static str>,
-) {
-    if wanted != is {
-        wanted.clone_from(is);
-        stays.push(name);
     }
 }
 
