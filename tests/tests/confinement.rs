@@ -133,6 +133,26 @@ fn a_worker_in_a_chroot_is_replaced_like_any_other() {
 }
 
 #[test]
+fn a_site_that_moves_with_its_chroot_is_not_reloaded_and_goes_on_being_served() {
+    if !is_root() {
+        return eprintln!("skipped: only root can change a root");
+    }
+    let (old, new) = ("<?php echo 'old';", "<?php echo 'new';");
+    let (old, new) = (
+        jail(&[("public/index.php", old)]),
+        jail(&[("public/index.php", new)]),
+    );
+    let server = jailed(&old).start();
+    server.configure(&jailed(&new));
+    let line = server.reload();
+    assert!(
+        line.contains("a chroot that has changed needs a restart"),
+        "{line}"
+    );
+    assert_eq!(http::get(server.address(), "/").text(), "old");
+}
+
+#[test]
 fn private_memory_is_seen_in_a_chroot_too() {
     if !is_root() {
         return eprintln!("skipped: only root can change a root");

@@ -209,6 +209,42 @@ fn a_wrong_configuration_is_refused_with_its_line_and_all_is_as_before() {
 }
 
 #[test]
+fn what_needs_a_restart_stays_as_it_was_and_is_said() {
+    let root = site();
+    let server = version(root.path(), 1).start();
+    let log = root.path().join("error.log");
+    let changed = version(root.path(), 2)
+        .top(&format!("error_log = {log:?}"))
+        .top("front_threads = 3");
+    server.configure(&changed);
+    let mark = server.log().mark();
+    assert!(server.reload().contains("reloaded: pool www anew"));
+    let line = server.expect_log(mark, "needs a restart");
+    assert!(line.contains("front_threads and error_log has"), "{line}");
+    assert_eq!(version_of(&server), "2");
+    assert!(!log.exists());
+}
+
+#[test]
+fn a_stop_waits_as_long_as_the_last_reload_says() {
+    let root = site();
+    let mut server = version(root.path(), 1).start();
+    server.configure(&version(root.path(), 1).top("process_control_timeout = \"200ms\""));
+    assert!(server.reload().contains("reloaded: no pool anew"));
+    let mut busy = Connection::open(server.address());
+    busy.send(&Request::get("/wait.php").to_bytes()).unwrap();
+    busy.read_head().unwrap();
+    server.processes();
+    server.signal(Signal::TERM);
+    assert!(server.wait_for_end().success());
+    server.expect_log(
+        0,
+        "requests still run after process_control_timeout = 0.2 s",
+    );
+    server.assert_nothing_left();
+}
+
+#[test]
 fn pools_sites_and_addresses_come_and_go() {
     let root = site();
     let setup = || version(root.path(), 1).hosts(&["www.test"]);
@@ -427,20 +463,6 @@ fn a_second_reload_does_not_wait_for_scripts_that_run_since_before_the_first() {
     assert_eq!(version_of(&server), "4");
     wait_for_new(&server, &old, WORKERS);
     drop(busy);
-}
-
-#[test]
-fn a_stop_waits_as_long_as_the_last_reload_says() {
-    let root = site();
-    let server = version(root.path(), 1)
-        .top("process_control_timeout = \"1h\"")
-        .start();
-    let _busy = busy(&server);
-    server.configure(&version(root.path(), 1).top("process_control_timeout = \"200ms\""));
-    server.reload();
-    let mark = server.log().mark();
-    server.signal(Signal::TERM);
-    server.expect_log(mark, "process_control_timeout = 0.2 s; they are ended");
 }
 
 #[test]

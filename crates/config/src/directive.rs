@@ -45,11 +45,9 @@ pub enum Preset {
 /// What a change of a setting needs to take effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Needs {
-    /// Nothing: a reload applies it to the running processes.
+    /// A reload, which applies it to the running processes.
     Live,
-    /// New workers, from the zygote that runs.
-    NewWorkers,
-    /// A new zygote for the pool, and with it new workers.
+    /// A reload, which gives the pool a new zygote, and with it new workers.
     NewZygote,
     /// A restart of the whole program.
     Restart,
@@ -59,7 +57,6 @@ impl std::fmt::Display for Needs {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
             Needs::Live => "a reload",
-            Needs::NewWorkers => "a reload, which replaces the pool's workers",
             Needs::NewZygote => "a reload, which starts the pool's PHP anew",
             Needs::Restart => "a restart",
         })

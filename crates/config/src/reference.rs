@@ -33,8 +33,8 @@ pool = "shop"
   seconds.
 - **Sizes** have a unit in powers of 1024: `"8k"`, `"64M"`, `"1G"`. A bare number means bytes.
 - **Paths** that are relative are relative to the folder of the configuration file.
-- **Changes** take effect when the server is restarted; what a change needs at least is said with
-  each setting.
+- **Changes** take effect with `maitred reload` or SIGHUP, without a lost request; what needs a
+  restart is said with the setting ([Reload and upgrade](../guide/reload-and-upgrade.md)).
 - **Mistakes** are all reported at once, each with its line and column, and nothing is started:
   ``maitred.toml:12:1: unknown setting `max_childen` in [pools.shop]; did you mean `max_children`?``
 "#;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::confinement::Confinement;
+use crate::confinement::{Confinement, outside_of_chroot};
 use crate::host::Host;
 use crate::mistakes::Mistakes;
 use crate::value::directory_problem;
@@ -313,6 +313,15 @@ impl Config {
     /// The pool with this name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.pools.iter().find(|pool| pool.name == name)
+    }
+
+    /// What is wrong with the first site that lies outside of its pool's `chroot`, if there is one.
+    /// A configuration that was read has none; one whose pools were changed since may.
+    pub fn site_outside_of_chroot(&self) -> Option<String> {
+        self.sites.iter().find_map(|site| match &site.destination {
+            Destination::Pool(name) => outside_of_chroot(site, self.pool(name)?),
+            Destination::Upstream(_) => None,
+        })
     }
 }
 

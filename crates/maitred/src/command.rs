@@ -41,7 +41,9 @@ pub enum Command {
         maitred serve public/ --listen :8000   on every address\n  \
         maitred serve --config maitred.toml    what the file says\n\n\
         SIGTERM, SIGINT (Ctrl-C) and SIGQUIT let running requests finish, then stop the server; \
-        a second one stops it at once.")]
+        a second one stops it at once.\n\
+        SIGHUP applies a changed configuration, SIGUSR2 runs a new version in place, SIGUSR1 opens \
+        the logs again.")]
     Serve(Serve),
     /// Check a configuration file and say everything that is wrong with it
     #[command(after_help = "Example:\n  maitred check --config maitred.toml")]

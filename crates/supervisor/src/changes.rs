@@ -1,4 +1,4 @@
-//! What a reload has to do: which pools are new, changed or gone. Pure.
+//! What a reload has to do: which pools are new, changed or gone, and what stays. Pure.
 
 use std::collections::BTreeSet;
 
@@ -87,8 +87,9 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
     if moved {
         stays.push("the chroot of a pool");
     }
-    // What was standard error at the start can become a file, and no file standard error again.
-    if config.error_log != old.error_log && config.error_log == LogTarget::Stderr {
+    // It can move from one file to another, and no further.
+    let is_file = |log: &LogTarget| matches!(log, LogTarget::File(_));
+    if is_file(&config.error_log) != is_file(&old.error_log) {
         config.error_log.clone_from(&old.error_log);
         stays.push("error_log");
     }

@@ -127,6 +127,9 @@ impl Supervisor {
                 stays.join(" and ")
             );
         }
+        if let Some(why) = config.site_outside_of_chroot() {
+            return Err(format!("a chroot that has changed needs a restart: {why}"));
+        }
         let access_log = self.logs_of(&config)?;
         let mut asked: BTreeSet<String> = asked.iter().cloned().collect();
         let unfinished = self.reloads.now.as_ref().map(|reload| &reload.changes.anew);
@@ -562,10 +565,12 @@ impl Reload {
         if !removed.is_empty() {
             said.push_str(&format!(", {} removed", list(&removed)));
         }
-        if busy > 0 {
-            said.push_str(&format!(
+        match busy {
+            0 => {}
+            1 => said.push_str("; 1 old worker ends with the script it runs"),
+            _ => said.push_str(&format!(
                 "; {busy} old workers end with the scripts they run"
-            ));
+            )),
         }
         for (name, why) in &self.kept {
             said.push_str(&format!("; pool {name} goes on as it was: {why}"));

@@ -37,7 +37,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("\"static\""),
         unit: "",
         takes: "\"static\", \"dynamic\" or \"ondemand\"",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "How the number of workers is decided. `\"static\"` always has `max_children` of \
               them. `\"dynamic\"` has as many as run requests, and between `min_spare_servers` \
               and `max_spare_servers` more that are idle. `\"ondemand\"` has none until a request \
@@ -56,7 +56,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Words("two for each core"),
         unit: "workers",
         takes: "a whole number from 1 to 10000",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "Most workers of the pool, which is also how many of its requests run at a time.",
         example: "40",
         read: |pool, value| {
@@ -69,7 +69,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Words("the middle of `min_spare_servers` and `max_spare_servers`"),
         unit: "workers",
         takes: "a whole number from 1 to 10000",
-        needs: Needs::Restart,
+        needs: Needs::NewZygote,
         doc: "Workers of a dynamic pool at its start, from `min_spare_servers` to \
               `max_spare_servers`. Other pools do not heed it.",
         example: "4",
@@ -83,7 +83,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Words("none; a dynamic pool needs it"),
         unit: "workers",
         takes: "a whole number from 1 to 10000",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "Idle workers that a dynamic pool has at least, as long as `max_children` allows: \
               as soon as there are fewer, it starts more. Other pools do not heed it.",
         example: "2",
@@ -97,7 +97,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Words("none; a dynamic pool needs it"),
         unit: "workers",
         takes: "a whole number from 1 to 10000",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "Idle workers beyond which a dynamic pool ends one each second. From \
               `min_spare_servers` to `max_children`. Other pools do not heed it.",
         example: "6",
@@ -111,7 +111,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("32"),
         unit: "workers",
         takes: "a whole number from 1 to 10000",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "Most workers that a dynamic or ondemand pool starts within any one second, \
               besides `start_servers`. Up to that number they are started at once: unlike \
               php-fpm, which doubles what it starts from second to second until it comes to this \
@@ -127,7 +127,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("\"10s\""),
         unit: "seconds",
         takes: "a duration from 1 second to 366 days such as \"30s\"",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "How long a worker of an ondemand pool stays without a request, in whole seconds, \
               and how long its PHP stays without workers. Other pools do not heed it.",
         example: "\"60s\"",
@@ -282,7 +282,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("0"),
         unit: "requests",
         takes: "a whole number from 0 to 4294967295",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "Requests after which a worker is replaced by a new one, against leaks. Its \
               replacement is started a little before, earlier for some workers than for others, \
               and takes over when it is ready, so that no request waits for it. 0 means never.",
@@ -297,7 +297,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("0"),
         unit: "bytes",
         takes: "a size such as \"64M\"",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "How much memory of its own a worker may have between two requests before it is \
               replaced by a new one, against leaks. What it shares with other processes (PHP \
               itself, OPcache, what it has from its zygote) does not count. 0 means without limit.",
@@ -312,7 +312,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("0"),
         unit: "seconds",
         takes: "a duration of at most 366 days such as \"30s\"",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "How long a script may run before its worker is ended and the client gets a 504, \
               also when the client has left. A script that goes on after \
               fastcgi_finish_request() is not ended, as in php-fpm by default. 0 means for ever.",
@@ -327,7 +327,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("0"),
         unit: "seconds",
         takes: "a duration of at most 366 days such as \"30s\"",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "How long a script may run before it is written to `slowlog` what it is at: once for \
               each run, also when its client has left, but not after fastcgi_finish_request(). \
               The script is neither stopped nor slowed down. Not more than \
@@ -343,7 +343,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("\"off\""),
         unit: "",
         takes: "a path, \"stderr\" or \"off\"",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "The file to which the PHP stacks of slow scripts are appended, in php-fpm's format \
               and with the classes of methods. Several pools may share one. The server makes it, \
               readable by the user it is started as and its group. An entry that cannot be \
@@ -362,7 +362,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("20"),
         unit: "calls",
         takes: "a whole number from 1 to 100",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "Most calls of a stack in `slowlog`, counted from the innermost.",
         example: "50",
         read: |pool, value| {
@@ -375,7 +375,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("\"10s\""),
         unit: "seconds",
         takes: "a duration of at most 366 days such as \"30s\"",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "How long a request may wait for a worker before the client gets a 503. 0 means that \
               it does not wait at all.",
         example: "\"2s\"",
@@ -389,7 +389,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("1000"),
         unit: "requests",
         takes: "a whole number from 0 to 1000000",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "How many requests may wait for a worker; those beyond get a 503 at once.",
         example: "200",
         read: |pool, value| {
@@ -402,7 +402,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("\"1G\""),
         unit: "bytes",
         takes: "a size such as \"64M\"",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "How much of one answer is kept for a client that reads more slowly than the script \
               writes, first in memory, then in a file in `spool_dir`. Beyond that the script \
               waits.",
@@ -417,7 +417,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("\"\""),
         unit: "",
         takes: OWN_PATH,
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "The path at which every site of the pool answers with php-fpm's status page, even \
               if all workers are busy: as text, or with `?html`, `?json`, `?xml` or \
               `?openmetrics`, and each of them with `&full`. It comes before a file of that name. \
@@ -433,7 +433,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("\"\""),
         unit: "",
         takes: OWN_PATH,
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "The path at which every site of the pool answers with `ping_response`, even if all \
               workers are busy. It comes before `status_path`, and before a file of that name. \
               `\"\"` means none.",
@@ -448,7 +448,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("\"pong\""),
         unit: "",
         takes: "a text that is not empty",
-        needs: Needs::Live,
+        needs: Needs::NewZygote,
         doc: "What `ping_path` answers, as plain text.",
         example: "\"alive\"",
         read: |pool, value| {

@@ -68,7 +68,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "a path or \"stderr\"",
         needs: Needs::Live,
         doc: "The file to which the server's own messages go, and what PHP writes to its error \
-              log and to standard error.",
+              log and to standard error. From a file to `\"stderr\"` or back needs a restart.",
         example: "\"log/error.log\"",
         read: |config, value| {
             config.error_log = log_target(value)?;
@@ -102,8 +102,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "a path",
         needs: Needs::Restart,
-        doc: "The Unix socket over which `maitred status`, `top`, `stop` and `drain` reach the \
-              server; for its user and root only. One that is set must be free. If another server \
+        doc: "The Unix socket over which `maitred status`, `top`, `reload`, `stop` and `drain` \
+              reach the server; for its user and root only. One that is set must be free. If another server \
               has the default, `admin-PID.sock` beside it is used.",
         example: "\"/run/maitred/admin.sock\"",
         read: |config, value| {
@@ -144,7 +144,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         default: Preset::Words("the system's folder for temporary files"),
         unit: "",
         takes: "the path of a directory",
-        needs: Needs::Restart,
+        needs: Needs::Live,
         doc: "The folder for temporary files: request bodies too large for memory, and answers \
               that a slow client has not taken yet. `front_user` must be able to write there.",
         example: "\"spool\"",
@@ -173,9 +173,9 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         default: Preset::Value("false"),
         unit: "",
         takes: "true or false",
-        needs: Needs::NewZygote,
+        needs: Needs::Live,
         doc: "Whether a PHP with known vulnerabilities is refused. Otherwise the server warns \
-              about it and runs it.",
+              about it and runs it. What runs already goes on when this is set.",
         example: "true",
         read: |config, value| {
             config.require_fixed_php = value.boolean()?;
