@@ -135,7 +135,7 @@ fn a_program_that_cannot_take_over_is_refused_and_all_goes_on() {
     let program = folder.path().join("maitred");
     let server = Setup::new(root.path()).program(&program).start();
     let old = server.processes();
-    for script in ["exit 3", "kill -9 $$"] {
+    for script in ["exit 0", "exit 3", "kill -9 $$"] {
         replace(&program, script);
         assert!(upgrade(&server).contains("upgrade is refused"));
     }
@@ -163,6 +163,50 @@ fn a_program_whose_php_does_not_start_keeps_the_workers_of_the_one_before() {
     wait::until_true("nobody of old to be left", || {
         !family(&server).iter().any(|process| old.contains(process))
     });
+}
+
+#[test]
+fn a_reload_during_an_upgrade_and_an_upgrade_during_a_reload_wait_for_each_other() {
+    let root = site();
+    let with = |depth: u32| {
+        let setup = Setup::new(root.path()).workers(WORKERS);
+        setup.pool(&format!("request_slowlog_trace_depth = {depth}"))
+    };
+    let server = with(1).start();
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    server.configure(&with(2));
+    server.signal(Signal::HUP);
+    server.expect_log(mark, "upgraded to");
+    server.expect_log(mark, "reloaded: pool www anew");
+    let mark = server.log().mark();
+    server.configure(&with(3));
+    server.signal(Signal::HUP);
+    server.expect_log(mark, "reloading");
+    server.signal(Signal::USR2);
+    server.expect_log(mark, "reloaded: pool www anew");
+    server.expect_log(mark, "upgraded to");
+}
+
+#[test]
+fn pools_at_rest_stay_so_through_an_upgrade_however_long_the_others_take() {
+    let root = site();
+    let file = root.path().join("preload.php");
+    std::fs::write(&file, "<?php usleep(1500000);").unwrap();
+    let preload = format!("php_admin_value.\"opcache.preload\" = {file:?}");
+    let rests = |name: &str| {
+        format!(
+            "\n[pools.{name}]\npm = \"ondemand\"\nprocess_idle_timeout = \"1s\"\nmax_children = 1"
+        )
+    };
+    let server = Setup::new(root.path())
+        .pool(&preload)
+        .site(&rests("one"))
+        .site(&rests("two"));
+    let server = server.start();
+    assert!(upgrade(&server).contains("upgraded to maitred"));
+    let woken = |process: &Process| process.title.contains("zygote pool one");
+    assert!(!server.processes().iter().any(woken));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use maitred_config::{Config, Mistakes};
-use maitred_supervisor::{Invocation, TAKE_OVER};
+use maitred_supervisor::{CAN_TAKE_OVER, Invocation, TAKE_OVER};
 use tracing::info;
 
 use crate::command::Serve;
@@ -43,7 +43,7 @@ pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode 
     });
     if let Some(state) = trial {
         return match maitred_supervisor::try_take_over(state, &source) {
-            Ok(()) => ExitCode::from(EXIT_SUCCESS),
+            Ok(()) => ExitCode::from(u8::try_from(CAN_TAKE_OVER).unwrap_or(EXIT_FAILURE)),
             Err(error) => refuse(&error),
         };
     }

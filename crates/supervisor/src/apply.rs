@@ -252,7 +252,11 @@ impl Supervisor {
     }
 
     pub(crate) fn zygote_reaped(&mut self, index: usize, how: HowEnded) {
-        if self.phase.wants_workers() && !self.pools[index].pool.zygote_leaves() {
+        if self.pools[index].pool.zygote_leaves() {
+            // It was asked to: nobody needs it now.
+            return;
+        }
+        if self.phase.wants_workers() {
             let pool = self.name(index);
             let rest = match self.pools[index].introduced {
                 true => "; its workers go on serving",

@@ -38,6 +38,9 @@ pub struct HandedOver {
     /// The configuration in use.
     pub config: Config,
     pub last_generation: Generation,
+    /// A reload was asked for during the upgrade.
+    #[serde(default)]
+    pub reload_later: bool,
     fronts: Vec<FrontState>,
     listeners: Vec<ListenerState>,
     terminal: Option<RawFd>,
@@ -141,6 +144,7 @@ impl Supervisor {
             elapsed: self.now(),
             config: self.plan.config.clone(),
             last_generation: self.last_generation,
+            reload_later: self.reload_later,
             fronts: current.into_iter().chain(old).collect(),
             listeners: self.plan.listeners.iter().map(listener_state).collect(),
             terminal: self.plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),

@@ -51,7 +51,7 @@ use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use error::Error;
 pub use source::{Invocation, Source};
-pub use upgrade::TAKE_OVER;
+pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER};
 
 use handover::HandedOver;
 use plan::Plan;
@@ -111,6 +111,7 @@ fn take_over(
     // A version that is not there any more is told when it is needed: what runs goes on.
     let (programs, _) = Programs::find(&config);
     let since = (state.elapsed, state.last_generation);
+    let reload_later = state.reload_later;
     let inherited = state.inherit().map_err(Error::system(what))?;
     let plan = Plan {
         terminal: inherited.terminal,
@@ -130,6 +131,7 @@ fn take_over(
     let outside = (admin::Admin::reopen(&plan.config), scores);
     let mut supervisor =
         Supervisor::resumed(plan, since, fronts, inherited.pools, signals, outside);
+    supervisor.reload_later = reload_later;
     supervisor.begin_trials();
     Ok(supervisor.run())
 }

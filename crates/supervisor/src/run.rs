@@ -60,6 +60,10 @@ pub struct Supervisor {
     pub(crate) front: Front,
     pub(crate) old_fronts: Vec<OldFront>,
     pub(crate) upgrade: Option<Upgrade>,
+    /// SIGHUP came during an upgrade.
+    pub(crate) reload_later: bool,
+    /// SIGUSR2 came during a reload.
+    pub(crate) upgrade_later: bool,
     pub(crate) obituaries: Obituaries,
     pub(crate) traces: Traces<About>,
     pub(crate) admin: Admin,
@@ -210,6 +214,14 @@ impl RunningPool {
         }
     }
 
+    /// A generation without processes that needs none: the first request starts its PHP.
+    pub(crate) fn at_rest(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
+        RunningPool {
+            introduced: false,
+            ..RunningPool::new(generation, line, plan)
+        }
+    }
+
     /// Whether nobody is being forked for it.
     pub(crate) fn is_still(&self) -> bool {
         let reaped = |zygote: &Zygote| zygote.reaped.is_some() || zygote.peer.is_behind();
@@ -244,6 +256,8 @@ impl Supervisor {
             front: Front::new(1, 0),
             old_fronts: Vec::new(),
             upgrade: None,
+            reload_later: false,
+            upgrade_later: false,
             obituaries: Obituaries::default(),
             traces: Traces::default(),
             admin,
@@ -455,10 +469,7 @@ impl Supervisor {
                     self.phase_event(phase::Event::StopSignaled);
                 }
                 Ok(Some((Signal::SIGHUP, _))) => {
-                    info!("SIGHUP: reloading");
-                    if let Err(why) = self.reload(&[]) {
-                        error!("the reload is refused, all is as before: {why}");
-                    }
+                    self.reload_when_possible();
                 }
                 Ok(Some((Signal::SIGUSR2, _))) => {
                     info!("SIGUSR2: upgrading");
@@ -628,6 +639,7 @@ impl Supervisor {
         }
         // An upgrade that is refused allows workers again, which the other says.
         self.keep_upgrade();
+        self.do_what_waited();
         self.keep_reload();
         self.keep_front();
         self.phase_event(phase::Event::Tick);

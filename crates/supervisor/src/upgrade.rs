@@ -39,6 +39,10 @@ pub const TAKE_OVER: &str = "--take-over";
 /// The argument with which a program is asked whether it could take over.
 pub const TRY_TAKE_OVER: &str = "--try-take-over";
 
+/// Exit code of a program that could take over. None that programs commonly end with: what lies at our
+/// path may be anything.
+pub const CAN_TAKE_OVER: i32 = 113;
+
 /// How far an upgrade has come.
 #[derive(Debug)]
 pub enum Upgrade {
@@ -57,8 +61,37 @@ pub enum Upgrade {
 }
 
 impl Supervisor {
-    /// Begins an upgrade.
+    /// Reloads as soon as no upgrade is going on.
+    pub(crate) fn reload_when_possible(&mut self) {
+        self.reload_later = self.upgrade.is_some();
+        if self.reload_later {
+            return info!("the reload begins when the upgrade is over");
+        }
+        info!("SIGHUP: reloading");
+        if let Err(why) = self.reload(&[]) {
+            error!("the reload is refused, all is as before: {why}");
+        }
+    }
+
+    /// Begins what had to wait for a reload or an upgrade to be over.
+    pub(crate) fn do_what_waited(&mut self) {
+        if self.upgrade.is_some() {
+            return;
+        }
+        if std::mem::take(&mut self.reload_later) {
+            self.reload_when_possible();
+        }
+        if self.upgrade_later && !self.reloads.is_going_on() {
+            self.upgrade();
+        }
+    }
+
+    /// Begins an upgrade, as soon as no reload is going on.
     pub(crate) fn upgrade(&mut self) {
+        self.upgrade_later = self.reloads.is_going_on();
+        if self.upgrade_later {
+            return info!("the upgrade begins when the reload is over");
+        }
         if let Err(why) = self.try_program() {
             self.upgrade_refused(&why);
         }
@@ -77,8 +110,8 @@ impl Supervisor {
         if !self.front_is_settled() {
             return Err("the front is being started; upgrade again when it serves".to_owned());
         }
-        if self.upgrade.is_some() || self.reloads.is_going_on() {
-            return Err("a reload or another upgrade is going on".to_owned());
+        if self.upgrade.is_some() {
+            return Err("another upgrade is going on".to_owned());
         }
         let state = self.state_file(&self.hand_over())?;
         let mut arguments = self.plan.invocation.arguments.clone();
@@ -113,7 +146,7 @@ impl Supervisor {
             Some(Upgrade::Trying { pid, .. }) if pid == ended => {}
             _ => return false,
         }
-        if how == HowEnded::Exited(0) {
+        if how == HowEnded::Exited(CAN_TAKE_OVER) {
             let until = self.now() + STILL;
             self.upgrade = Some(Upgrade::Waiting { until });
         } else {
@@ -251,18 +284,33 @@ impl Supervisor {
             failed: None,
         });
         let config = self.plan.config.clone();
+        // A pool at rest stays so, or a hundred of them would start PHP at once; but some pool has to
+        // show that PHP starts at all.
+        let mut tried = config.pools.iter().any(|pool| !self.rests(&pool.name));
         for pool in &config.pools {
             match PoolPlan::make(pool, &config, &self.plan.programs, self.plan.threads) {
                 Ok(plan) => {
                     let generation = self.next_generation();
                     let line = self.front.line + 1;
                     let workers = self.workers_of(&pool.name);
-                    let running = RunningPool::on_trial(generation, line, plan, workers);
+                    let running = match self.rests(&pool.name) && tried {
+                        true => RunningPool::at_rest(generation, line, plan),
+                        false => RunningPool::on_trial(generation, line, plan, workers),
+                    };
+                    tried = true;
                     self.pools.push(running);
                 }
                 Err(why) => return self.take_back(&why.to_string()),
             }
         }
+    }
+
+    /// Whether the pool of this name has neither workers nor a zygote.
+    fn rests(&self, name: &str) -> bool {
+        let mut in_use = self.pools.iter().filter(|pool| pool.is_current());
+        in_use.any(|pool| {
+            pool.plan.settings.pool == name && pool.zygote.is_none() && pool.pool.workers() == 0
+        })
     }
 
     /// A generation of the new program has failed.
