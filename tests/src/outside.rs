@@ -9,10 +9,12 @@ use crate::http::{Connection, Request};
 use crate::server::{Server, document_root, give_to_web_user};
 use crate::{Target, maitred_program};
 
-/// A document root with `hello.php`, and with scripts that fail, crash, and wait for a file `go`.
+/// A document root with `hello.php`, with `nap.php`, which is too long for others to be lined up
+/// behind it in its worker, and with scripts that fail, crash, and wait for a file `go`.
 pub fn site() -> TempDir {
     let root = document_root(&[
         ("hello.php", "<?php echo 'hello';"),
+        ("nap.php", "<?php usleep(20000); echo 'rested';"),
         (
             "fatal.php",
             "<?php ini_set('memory_limit', '8M'); str_repeat('x', 1 << 26);",
@@ -69,7 +71,8 @@ pub fn occupy(server: &Server) -> Connection {
     let mut busy = Connection::open(server.address());
     let request = Request::get("/wait.php?for=go").to_bytes();
     busy.send(&request).expect("the server takes a request");
-    busy.read_head().expect("a worker is busy");
+    let head = busy.read_head().expect("an answer begins");
+    assert_eq!(head.status, 200, "a worker is busy: {head:?}");
     busy
 }
 

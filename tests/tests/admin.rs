@@ -19,7 +19,7 @@ use serde_json::Value;
 fn status_tells_what_every_worker_is_busy_with_and_who_waits() {
     let root = site();
     let server = Setup::new(root.path()).workers(1).start();
-    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    assert_eq!(http::get(server.address(), "/nap.php").text(), "rested");
     let _busy = occupy(&server);
     let mut waiting = Connection::open(server.address());
     let request = Request::get("/hello.php").to_bytes();
@@ -188,7 +188,7 @@ fn requests_are_counted_by_how_they_ended_and_workers_too() {
         .pool("request_queue_length = 1")
         .pool("request_terminate_timeout = 2")
         .start();
-    assert_eq!(http::get(server.address(), "/hello.php").status, 200);
+    assert_eq!(http::get(server.address(), "/nap.php").status, 200);
     assert_eq!(http::get(server.address(), "/fatal.php").status, 500);
     let post = Request::post("/crash.php", "text/plain", b"");
     let mut connection = Connection::open(server.address());
