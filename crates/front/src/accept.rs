@@ -151,8 +151,7 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
 /// Answers what is no request, and is done with the client.
 async fn send_away(mut connection: Connection, thread: &Thread, status: u16, answer: &[u8]) {
     let _ = connection.send(answer).await;
-    let log = thread.shared.access_log.load();
-    if let Some(log) = log.as_ref().filter(|_| !connection.is_admin) {
+    if let (false, Some(log)) = (connection.is_admin, &*thread.shared.access_log.load()) {
         log.write_refused(connection.peer.ip(), status, connection.sent());
     }
     connection.linger().await;
