@@ -10,7 +10,6 @@ use maitred_os::clock::LocalTime;
 use maitred_os::users::Identity;
 
 use crate::logs;
-use crate::words::one_line;
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -128,7 +127,7 @@ pub fn entry(
         .map(|stack| &stack.script)
         .filter(|script| !script.is_empty())
         .unwrap_or(script);
-    let script = one_line(script);
+    let script = plain(script);
     let mut entry = format!(
         "\n{}  [pool {pool}] pid {pid}\nscript_filename = {script}\n",
         stamp(now)
@@ -142,15 +141,20 @@ pub fn entry(
         Err(why) => Some(why),
     };
     if let Some(problem) = problem {
-        let problem = one_line(problem);
+        let problem = plain(problem);
         let _ = writeln!(entry, "+++ dump failed: {problem}");
     }
     entry
 }
 
+/// A text of somebody else, all on one line. How long it may be, a message says.
+fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 fn write_frames(entry: &mut String, frames: &[Frame], depth: usize) {
     for (frame, call) in calls(frames, depth) {
-        let _ = writeln!(entry, "[0x{:016x}] {call}", frame.address);
+        let _ = writeln!(entry, "[0x{:016x}] {}", frame.address, plain(&call));
     }
 }
 
@@ -168,8 +172,7 @@ pub fn calls(frames: &[Frame], depth: usize) -> impl Iterator<Item = (&Frame, St
             .iter()
             .find_map(|frame| Some((frame.file.as_deref()?, frame.line)));
         let (file, line) = place.unwrap_or(("unknown", 0));
-        let (call, file) = (one_line(&frame.call), one_line(file));
-        Some((frame, format!("{call}() {file}:{line}")))
+        Some((frame, format!("{}() {file}:{line}", frame.call)))
     })
 }
 
