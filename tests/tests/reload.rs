@@ -439,8 +439,9 @@ fn logs_that_are_configured_otherwise_are_used_after_a_reload() {
 /// A connection whose script runs until the file `go` is there.
 fn busy(server: &Server) -> Connection {
     let mut busy = Connection::open(server.address());
-    busy.send(&Request::get("/wait.php").to_bytes()).unwrap();
-    busy.read_head().unwrap();
+    busy.send(&Request::get("/wait.php").to_bytes())
+        .expect("the server takes a request");
+    busy.read_head().expect("its script has begun");
     busy
 }
 
