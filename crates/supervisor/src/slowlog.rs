@@ -154,7 +154,7 @@ fn plain(text: &str) -> String {
 
 fn write_frames(entry: &mut String, frames: &[Frame], depth: usize) {
     for (frame, call) in calls(frames, depth) {
-        let _ = writeln!(entry, "[0x{:016x}] {call}", frame.address);
+        let _ = writeln!(entry, "[0x{:016x}] {}", frame.address, plain(&call));
     }
 }
 
@@ -172,7 +172,7 @@ pub fn calls(frames: &[Frame], depth: usize) -> impl Iterator<Item = (&Frame, St
             .iter()
             .find_map(|frame| Some((frame.file.as_deref()?, frame.line)));
         let (file, line) = place.unwrap_or(("unknown", 0));
-        Some((frame, plain(&format!("{}() {file}:{line}", frame.call))))
+        Some((frame, format!("{}() {file}:{line}", frame.call)))
     })
 }
 
