@@ -40,6 +40,7 @@ mod troubles;
 mod trust;
 mod upgrade;
 mod voice;
+mod wait;
 mod warm;
 mod words;
 

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use maitred_control::{FromFront, FromZygote, Generation, ToFront, ToZygote};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 
 use crate::admin::Admin;
@@ -29,6 +28,7 @@ use crate::slow::{About, Slow};
 use crate::traces::{TRACES_MAX, Traces};
 use crate::troubles::Troubles;
 use crate::upgrade::Upgrade;
+use crate::wait::Ready;
 use crate::warm::Warming;
 use crate::words::one_line;
 
@@ -42,9 +42,6 @@ pub const SIGNALS: [Signal; 7] = [
     Signal::SIGUSR1,
     Signal::SIGUSR2,
 ];
-
-/// How long to sleep after the system refused to let us wait, so as not to spin.
-const REFUSED_WAIT: Duration = Duration::from_millis(100);
 
 /// The supervisor and everything it owns.
 #[derive(Debug)]
@@ -163,16 +160,6 @@ impl Front {
             ..Front::new(line, epoch)
         }
     }
-}
-
-/// Who has something to say.
-struct Ready {
-    signals: bool,
-    /// By [`Supervisor::fronts`].
-    fronts: Vec<bool>,
-    zygotes: Vec<bool>,
-    voices: Vec<bool>,
-    admin: bool,
 }
 
 impl RunningPool {
@@ -340,111 +327,6 @@ impl Supervisor {
 
     pub(crate) fn now(&self) -> Moment {
         self.started.elapsed()
-    }
-
-    /// Waits until somebody has something to say, or something is due.
-    fn wait(&self) -> Ready {
-        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        let fronts: Vec<_> = self.fronts().map(|(_, peer)| peer).collect();
-        for peer in fronts.iter().filter(|peer| !peer.is_closed()) {
-            fds.push(PollFd::new(*peer, wanted(peer.is_behind())));
-        }
-        let zygotes = self
-            .pools
-            .iter()
-            .map(|pool| pool.zygote.as_ref().map(|zygote| &zygote.peer));
-        let zygotes: Vec<_> = zygotes
-            .map(|peer| peer.filter(|peer| !peer.is_closed()))
-            .collect();
-        for peer in zygotes.iter().flatten() {
-            fds.push(PollFd::new(*peer, wanted(peer.is_behind())));
-        }
-        let now = self.now();
-        let voices: Vec<_> = self
-            .pools
-            .iter()
-            .map(|pool| pool.plan.voice.listening(now))
-            .collect();
-        for voice in voices.iter().flatten() {
-            fds.push(PollFd::from_borrowed_fd(*voice, PollFlags::IN));
-        }
-        fds.extend(self.admin.interests());
-        let timeout = self
-            .deadline()
-            .map(|deadline| deadline.saturating_sub(self.now()));
-        let timeout = timeout.and_then(|wait| Timespec::try_from(wait).ok());
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(why) => {
-                error!("waiting for events failed: {why}");
-                std::thread::sleep(REFUSED_WAIT);
-            }
-        }
-        let mut spoke = fds.iter().map(|fd| !fd.revents().is_empty());
-        let mut next = || spoke.next().unwrap_or(false);
-        Ready {
-            signals: next(),
-            fronts: fronts
-                .iter()
-                .map(|peer| !peer.is_closed() && next())
-                .collect(),
-            zygotes: zygotes
-                .iter()
-                .map(|peer| peer.is_some() && next())
-                .collect(),
-            voices: voices
-                .iter()
-                .map(|voice| voice.is_some() && next())
-                .collect(),
-            admin: spoke.any(|spoke| spoke),
-        }
-    }
-
-    fn deadline(&self) -> Option<Moment> {
-        let fixed = [
-            self.phase.deadline(),
-            self.obituaries.deadline(),
-            self.reloads.deadline(),
-            self.traces.deadline(),
-            self.upgrade_deadline(),
-        ];
-        let slow = self.pools.iter().filter_map(|pool| pool.slow.deadline());
-        let front = self
-            .phase
-            .wants_front()
-            .then(|| self.front.life.deadline())
-            .flatten();
-        let reaped = self
-            .pools
-            .iter()
-            .filter_map(|pool| pool.zygote.as_ref()?.reaped);
-        let lingering = reaped.map(|reaped| reaped + ZYGOTE_LINGER);
-        let now = self.now();
-        let deaf = self
-            .pools
-            .iter()
-            .filter_map(|pool| pool.plan.voice.deaf_until(now));
-        let warming = self.pools.iter().filter_map(|pool| pool.warming.as_ref());
-        let warming = warming.map(Warming::until);
-        let wants_workers = self.phase.wants_workers();
-        let pools = self.pools.iter().filter(|_| wants_workers);
-        let pools = pools.filter_map(|pool| pool.pool.deadline());
-        fixed
-            .into_iter()
-            .flatten()
-            .chain(front)
-            .chain(lingering)
-            .chain(slow)
-            .chain(pools)
-            .chain(deaf)
-            .chain(warming)
-            .chain(
-                self.pools
-                    .iter()
-                    .filter_map(|pool| pool.troubles.deadline()),
-            )
-            .chain(self.admin.deadline())
-            .min()
     }
 
     /// Acts on signals, and collects the children that have ended.
@@ -651,13 +533,5 @@ impl Supervisor {
             self.phase_event(phase::Event::NobodyLeft);
         }
         self.tell_troubles();
-    }
-}
-
-fn wanted(behind: bool) -> PollFlags {
-    if behind {
-        PollFlags::IN | PollFlags::OUT
-    } else {
-        PollFlags::IN
     }
 }

@@ -1,0 +1,138 @@
+//! Waiting: for all that can have something to say, and no longer than until something is due.
+
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::error;
+
+use crate::limits::{Moment, ZYGOTE_LINGER};
+use crate::run::Supervisor;
+use crate::warm::Warming;
+
+/// How long to sleep after the system refused to let us wait, so as not to spin.
+const REFUSED_WAIT: Duration = Duration::from_millis(100);
+
+/// Who has something to say.
+pub(crate) struct Ready {
+    pub(crate) signals: bool,
+    /// By [`Supervisor::fronts`].
+    pub(crate) fronts: Vec<bool>,
+    pub(crate) zygotes: Vec<bool>,
+    pub(crate) voices: Vec<bool>,
+    pub(crate) admin: bool,
+}
+
+impl Supervisor {
+    /// Waits until somebody has something to say, or something is due.
+    pub(crate) fn wait(&self) -> Ready {
+        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        let fronts: Vec<_> = self.fronts().map(|(_, peer)| peer).collect();
+        for peer in fronts.iter().filter(|peer| !peer.is_closed()) {
+            fds.push(PollFd::new(*peer, wanted(peer.is_behind())));
+        }
+        let zygotes = self
+            .pools
+            .iter()
+            .map(|pool| pool.zygote.as_ref().map(|zygote| &zygote.peer));
+        let zygotes: Vec<_> = zygotes
+            .map(|peer| peer.filter(|peer| !peer.is_closed()))
+            .collect();
+        for peer in zygotes.iter().flatten() {
+            fds.push(PollFd::new(*peer, wanted(peer.is_behind())));
+        }
+        let now = self.now();
+        let voices: Vec<_> = self
+            .pools
+            .iter()
+            .map(|pool| pool.plan.voice.listening(now))
+            .collect();
+        for voice in voices.iter().flatten() {
+            fds.push(PollFd::from_borrowed_fd(*voice, PollFlags::IN));
+        }
+        fds.extend(self.admin.interests());
+        let timeout = self
+            .deadline()
+            .map(|deadline| deadline.saturating_sub(self.now()));
+        let timeout = timeout.and_then(|wait| Timespec::try_from(wait).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(why) => {
+                error!("waiting for events failed: {why}");
+                std::thread::sleep(REFUSED_WAIT);
+            }
+        }
+        let mut spoke = fds.iter().map(|fd| !fd.revents().is_empty());
+        let mut next = || spoke.next().unwrap_or(false);
+        Ready {
+            signals: next(),
+            fronts: fronts
+                .iter()
+                .map(|peer| !peer.is_closed() && next())
+                .collect(),
+            zygotes: zygotes
+                .iter()
+                .map(|peer| peer.is_some() && next())
+                .collect(),
+            voices: voices
+                .iter()
+                .map(|voice| voice.is_some() && next())
+                .collect(),
+            admin: spoke.any(|spoke| spoke),
+        }
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        let fixed = [
+            self.phase.deadline(),
+            self.obituaries.deadline(),
+            self.reloads.deadline(),
+            self.traces.deadline(),
+            self.upgrade_deadline(),
+        ];
+        let slow = self.pools.iter().filter_map(|pool| pool.slow.deadline());
+        let front = self
+            .phase
+            .wants_front()
+            .then(|| self.front.life.deadline())
+            .flatten();
+        let reaped = self
+            .pools
+            .iter()
+            .filter_map(|pool| pool.zygote.as_ref()?.reaped);
+        let lingering = reaped.map(|reaped| reaped + ZYGOTE_LINGER);
+        let now = self.now();
+        let deaf = self
+            .pools
+            .iter()
+            .filter_map(|pool| pool.plan.voice.deaf_until(now));
+        let warming = self.pools.iter().filter_map(|pool| pool.warming.as_ref());
+        let warming = warming.map(Warming::until);
+        let wants_workers = self.phase.wants_workers();
+        let pools = self.pools.iter().filter(|_| wants_workers);
+        let pools = pools.filter_map(|pool| pool.pool.deadline());
+        fixed
+            .into_iter()
+            .flatten()
+            .chain(front)
+            .chain(lingering)
+            .chain(slow)
+            .chain(pools)
+            .chain(deaf)
+            .chain(warming)
+            .chain(
+                self.pools
+                    .iter()
+                    .filter_map(|pool| pool.troubles.deadline()),
+            )
+            .chain(self.admin.deadline())
+            .min()
+    }
+}
+
+fn wanted(behind: bool) -> PollFlags {
+    if behind {
+        PollFlags::IN | PollFlags::OUT
+    } else {
+        PollFlags::IN
+    }
+}
