@@ -358,9 +358,8 @@ impl Supervisor {
                     self.upgrade();
                 }
                 Ok(Some((Signal::SIGUSR1, _))) => self.reopen_logs(),
-                Ok(Some((signal, _))) => {
-                    warn!("{signal} is not supported yet and changes nothing");
-                }
+                // No other comes: these are all of `SIGNALS`.
+                Ok(Some(_)) => {}
                 Ok(None) => return ended,
                 Err(why) => {
                     error!("signals cannot be read: {why}");
