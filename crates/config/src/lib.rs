@@ -10,6 +10,8 @@ pub mod directives;
 mod assemble;
 mod confinement;
 mod directive;
+mod door;
+pub mod fpm;
 mod host;
 mod listen;
 mod mistakes;
@@ -28,13 +30,14 @@ use toml::de::DeTable;
 
 pub use confinement::{Confinement, CoreSize, Together};
 pub use directive::{Directive, Needs, Preset};
+pub use door::{Address, DEFAULT_SOCKET_MODE, Door};
 pub use host::Host;
 pub use listen::parse_listen;
 pub use mistakes::{Mistake, Mistakes, Place};
 pub use reference::reference;
 pub use settings::{
-    AccessLogFormat, Config, Destination, LogTarget, MAX_CHILDREN_PER_POOL, Pool, ProcessManager,
-    Site, Upstream,
+    AccessLogFormat, Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL,
+    Pool, ProcessManager, Site, Upstream,
 };
 pub use value::{Value, Wrong};
 

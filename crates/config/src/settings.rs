@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::confinement::{Confinement, outside_of_chroot};
+use crate::door::{Address, Door};
+use crate::fpm::Fpm;
 use crate::host::Host;
 use crate::mistakes::Mistakes;
 use crate::value::directory_problem;
@@ -30,6 +32,8 @@ const DEFAULT_SLOWLOG_TRACE_DEPTH: u32 = 20;
 const DEFAULT_REQUEST_QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_REQUEST_QUEUE_LENGTH: u32 = 1000;
 const DEFAULT_SPOOL_LIMIT_BYTES: u64 = 1 << 30;
+/// php-fpm's `security.limit_extensions`.
+const DEFAULT_LIMIT_EXTENSIONS: [&str; 2] = [".php", ".phar"];
 const DEFAULT_PING_RESPONSE: &str = "pong";
 const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
 const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
@@ -38,7 +42,7 @@ const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
 /// A whole configuration in which nothing is left to check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Addresses for plain HTTP, at least one. `[::]` means IPv4 as well.
+    /// Addresses for plain HTTP, at least one unless `fpm` is set. `[::]` means IPv4 as well.
     pub listen: Vec<SocketAddr>,
     /// Where requests are logged, if they are.
     pub access_log: Option<LogTarget>,
@@ -62,8 +66,11 @@ pub struct Config {
     pub require_fixed_php: bool,
     /// The pools, sorted by name.
     pub pools: Vec<Pool>,
-    /// The sites, in the order of the file, at least one. No host is in two of them.
+    /// The sites, in the order of the file, at least one unless `fpm` is set. No host is in two of
+    /// them.
     pub sites: Vec<Site>,
+    /// What php-fpm's own configuration says beside, if the server is started as php-fpm.
+    pub fpm: Option<Fpm>,
 }
 
 /// Where a log goes.
@@ -74,12 +81,15 @@ pub enum LogTarget {
     Stderr,
     /// A file, appended to; an absolute path.
     File(PathBuf),
+    /// The system's log, as [`Fpm`] says.
+    Syslog,
 }
 
 impl std::fmt::Display for LogTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             LogTarget::Stderr => f.write_str("stderr"),
+            LogTarget::Syslog => f.write_str("syslog"),
             LogTarget::File(path) => path.display().fmt(f),
         }
     }
@@ -93,6 +103,27 @@ pub enum AccessLogFormat {
     Combined,
     /// One JSON object.
     Json,
+}
+
+/// Something that is listened on, and for whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listening<'a> {
+    /// The clients of the sites.
+    Http(SocketAddr),
+    /// Whoever looks after the server.
+    Admin(SocketAddr),
+    /// Web servers in front of a pool.
+    Fastcgi(&'a Door),
+}
+
+impl Listening<'_> {
+    /// Where.
+    pub fn address(self) -> Address {
+        match self {
+            Listening::Http(address) | Listening::Admin(address) => Address::Tcp(address),
+            Listening::Fastcgi(door) => door.listen.clone(),
+        }
+    }
 }
 
 /// How a pool decides how many workers it has.
@@ -185,6 +216,43 @@ pub struct Pool {
     pub ping_path: Option<String>,
     /// What `ping_path` answers; not empty.
     pub ping_response: String,
+    /// Where web servers reach it over FastCGI, if they do.
+    pub door: Option<Door>,
+    /// Where its status is answered over FastCGI apart from its requests, if it is.
+    pub status_door: Option<Door>,
+    /// How scripts that come through the door end; empty: no matter how. Each begins with a dot.
+    pub limit_extensions: Vec<String>,
+    /// The access log of the door's requests, in php-fpm's format, if there is one.
+    pub door_log: Option<DoorLog>,
+    /// What its workers print is logged; otherwise it is lost, if the server was started as php-fpm.
+    pub catch_workers_output: bool,
+    /// What they print is logged with the pool and the worker it is from.
+    pub decorate_workers_output: bool,
+    /// Workers get none of the server's own environment.
+    pub clear_env: bool,
+    /// Extensions to load beside those of php.ini (`php_admin_value[extension]`).
+    pub extensions: Vec<String>,
+    /// php.ini entries that come after the files and before `php_value` (`-d` of php-fpm).
+    pub defines: Vec<(String, String)>,
+    /// No php.ini is read at all (`-n` of php-fpm).
+    pub no_php_ini: bool,
+    /// `request_terminate_timeout` binds a script after fastcgi_finish_request(), too.
+    pub request_terminate_timeout_track_finished: bool,
+    /// Workers may be inspected and leave core files (`process.dumpable`).
+    pub process_dumpable: bool,
+    /// The AppArmor profile its workers change to, if any.
+    pub apparmor_hat: Option<String>,
+}
+
+/// php-fpm's `access.log`, `access.format` and `access.suppress_path`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoorLog {
+    /// The file: an absolute path.
+    pub path: PathBuf,
+    /// The form of a line, checked.
+    pub format: String,
+    /// Paths whose plain and successful requests are not logged.
+    pub suppress_path: Vec<String>,
 }
 
 /// What answers the requests for some hosts.
@@ -246,6 +314,7 @@ impl Default for Config {
             require_fixed_php: false,
             pools: Vec::new(),
             sites: Vec::new(),
+            fpm: None,
         }
     }
 }
@@ -304,10 +373,16 @@ impl Config {
         Ok(self)
     }
 
-    /// All addresses that are listened on: those of the sites, and the admin door's.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        let sites = self.listen.iter().copied();
-        sites.chain(self.admin).collect()
+    /// All that is listened on: the addresses of the sites, the admin door, the doors of the pools.
+    pub fn listening(&self) -> Vec<Listening<'_>> {
+        let sites = self.listen.iter().copied().map(Listening::Http);
+        let admin = self.admin.map(Listening::Admin);
+        let doors = self.pools.iter();
+        let doors = doors.flat_map(|pool| [&pool.door, &pool.status_door].into_iter().flatten());
+        sites
+            .chain(admin)
+            .chain(doors.map(Listening::Fastcgi))
+            .collect()
     }
 
     /// The pool with this name.
@@ -327,7 +402,7 @@ impl Config {
 
 impl Pool {
     /// A pool in which every setting has its default.
-    pub(crate) fn named(name: &str) -> Pool {
+    pub fn named(name: &str) -> Pool {
         Pool {
             name: name.to_owned(),
             pm: ProcessManager::Static,
@@ -358,6 +433,19 @@ impl Pool {
             status_path: None,
             ping_path: None,
             ping_response: DEFAULT_PING_RESPONSE.to_owned(),
+            door: None,
+            status_door: None,
+            limit_extensions: DEFAULT_LIMIT_EXTENSIONS.map(str::to_owned).to_vec(),
+            door_log: None,
+            catch_workers_output: true,
+            decorate_workers_output: true,
+            clear_env: true,
+            extensions: Vec::new(),
+            defines: Vec::new(),
+            no_php_ini: false,
+            request_terminate_timeout_track_finished: false,
+            process_dumpable: false,
+            apparmor_hat: None,
         }
     }
 }

@@ -42,15 +42,14 @@ pub enum ToFront {
         /// Whom to become before the first client is accepted.
         identity: Option<Identity>,
     },
-    /// A socket to accept HTTP clients from. Descriptor: the socket.
+    /// A socket to accept clients from. Descriptor: the socket.
     Listen {
         /// Thread that accepts from it.
         thread: u32,
-        /// Its address, for messages.
+        /// Its address, for messages and [`ToFront::Unlisten`].
         address: String,
-        /// It is the admin door: metrics and status are answered there, and no site.
-        #[serde(default)]
-        admin: bool,
+        /// Who comes there.
+        clients: Clients,
     },
     /// No more clients are accepted at an address that no listener of the configuration has any
     /// more.
@@ -114,6 +113,20 @@ pub enum ToFront {
     /// is kept is closed after its next answer instead of at once, and idle workers are given up as
     /// soon as nothing needs them.
     HandOver,
+}
+
+/// Who comes to a listening socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Clients {
+    /// Clients of the sites, over HTTP.
+    Http,
+    /// Whoever looks after the server, over HTTP: metrics and status are answered, and no site.
+    Admin,
+    /// Web servers, over FastCGI. Which pool they mean says the configuration.
+    Fastcgi {
+        /// The address as the configuration has it.
+        listen: String,
+    },
 }
 
 /// Reports from the front to the supervisor.
@@ -372,6 +385,27 @@ pub struct ZygoteSettings {
     pub request_terminate_timeout: Option<Duration>,
     /// Number of seats in the pool.
     pub seats: u32,
+    /// The server was started as php-fpm: titles and functions are as there.
+    #[serde(default)]
+    pub fpm: bool,
+    /// No php.ini is read.
+    #[serde(default)]
+    pub no_php_ini: bool,
+    /// php.ini entries that come after the files and before `php_values`.
+    #[serde(default)]
+    pub defines: Vec<(String, String)>,
+    /// Extensions to load beside those of php.ini.
+    #[serde(default)]
+    pub extensions: Vec<String>,
+    /// How scripts that a web server names end; empty: no matter how.
+    #[serde(default)]
+    pub limit_extensions: Vec<String>,
+    /// Workers may be inspected and leave core files.
+    #[serde(default)]
+    pub dumpable: bool,
+    /// The AppArmor profile of workers.
+    #[serde(default)]
+    pub apparmor_hat: Option<String>,
 }
 
 /// What the processes of a pool may use each, and where they live. What is not set stays as it is.

@@ -1,4 +1,7 @@
-use crate::record::{ProtocolStatus, RecordType, record_header, write_stream};
+use crate::record::{
+    Header, MAX_CONTENT_LEN, ProtocolStatus, REPORT, RecordType, VERSION, record_header,
+    write_stream,
+};
 
 /// Appends a part of the answer (§5.3), in as many records as it takes; nothing if it is empty.
 pub fn write_stdout(out: &mut Vec<u8>, request_id: u16, content: &[u8]) {
@@ -27,4 +30,19 @@ pub fn write_end(
 pub fn write_unknown_type(out: &mut Vec<u8>, kind: u8) {
     out.extend_from_slice(&record_header(RecordType::UnknownType, 0, 8));
     out.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+/// Appends a worker's report on its request, as one management record; what is longer than a record
+/// is cut.
+pub fn write_report(out: &mut Vec<u8>, report: &[u8]) {
+    let report = &report[..report.len().min(MAX_CONTENT_LEN)];
+    let header = Header {
+        version: VERSION,
+        kind: REPORT,
+        request_id: 0,
+        content_len: u16::try_from(report.len()).unwrap_or(u16::MAX),
+        padding_len: 0,
+    };
+    out.extend_from_slice(&header.encode());
+    out.extend_from_slice(report);
 }

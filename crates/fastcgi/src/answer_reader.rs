@@ -1,4 +1,4 @@
-use crate::record::{Header, ProtocolStatus, RecordType};
+use crate::record::{Header, ProtocolStatus, REPORT, RecordType};
 use crate::records::{FixedContent, Part, ProtocolError, Records};
 
 /// What an application says about the request it was asked.
@@ -8,6 +8,8 @@ pub enum AnswerEvent<'a> {
     Stdout(&'a [u8]),
     /// The next bytes of error messages; never empty.
     Stderr(&'a [u8]),
+    /// The next bytes of a worker's report on its request; never empty.
+    Report(&'a [u8]),
     /// The request is over. Nothing more may come before the next request.
     End {
         /// What the program would have exited with.
@@ -30,6 +32,7 @@ pub struct AnswerReader {
 enum Content {
     Stdout,
     Stderr,
+    Report,
     End(FixedContent),
     /// Of a management record, which nobody asked for and nobody needs.
     Skipped,
@@ -69,6 +72,9 @@ impl AnswerReader {
                 (Part::Content(bytes), Content::Stderr) => {
                     return Ok(Some(AnswerEvent::Stderr(bytes)));
                 }
+                (Part::Content(bytes), Content::Report) => {
+                    return Ok(Some(AnswerEvent::Report(bytes)));
+                }
                 (Part::Content(bytes), Content::End(fixed)) => fixed.add(bytes),
                 (Part::End, Content::End(fixed)) => {
                     let event = end_of(fixed.bytes())?;
@@ -90,6 +96,7 @@ impl AnswerReader {
         // §3.3: records with id 0 are management records, about the connection and not a request.
         if header.request_id == 0 {
             return match RecordType::of(header.kind) {
+                None if header.kind == REPORT => Ok(Content::Report),
                 Some(RecordType::GetValuesResult | RecordType::UnknownType) | None => {
                     Ok(Content::Skipped)
                 }

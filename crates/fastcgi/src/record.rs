@@ -13,6 +13,18 @@ pub const RESPONDER: u16 = 1;
 /// The flag that asks the application to leave the connection open (§5.1, `FCGI_KEEP_CONN`).
 pub const KEEP_CONN: u8 = 1;
 
+/// A flag of our own between front and worker, beside [`KEEP_CONN`]: the parameters are those of
+/// a web server, and php-fpm's rules are to be applied to them. §5.1 reserves the bit.
+pub const FOREIGN_PARAMS: u8 = 0x80;
+
+/// A flag of our own between front and worker: a report is wanted before the end of the request
+/// ([`crate::AnswerEvent::Report`]). §5.1 reserves the bit.
+pub const WANTS_REPORT: u8 = 0x40;
+
+/// Type of the management record that carries a worker's report to the front. §4.2 lets
+/// applications have types of their own.
+pub const REPORT: u8 = 128;
+
 /// What a record is for (§8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -4,8 +4,12 @@ use crate::record::{KEEP_CONN, RESPONDER, RecordType, record_header, write_strea
 /// Appends the record that begins a request to a responder (§5.1). With `keep_conn` the application
 /// leaves the connection open after its answer.
 pub fn write_begin(out: &mut Vec<u8>, request_id: u16, keep_conn: bool) {
+    write_begin_with(out, request_id, if keep_conn { KEEP_CONN } else { 0 });
+}
+
+/// As [`write_begin`], with all flags.
+pub fn write_begin_with(out: &mut Vec<u8>, request_id: u16, flags: u8) {
     let [role_high, role_low] = RESPONDER.to_be_bytes();
-    let flags = if keep_conn { KEEP_CONN } else { 0 };
     out.extend_from_slice(&record_header(RecordType::BeginRequest, request_id, 8));
     out.extend_from_slice(&[role_high, role_low, flags, 0, 0, 0, 0, 0]);
 }

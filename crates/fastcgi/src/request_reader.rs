@@ -16,6 +16,8 @@ pub enum RequestEvent<'a> {
         role: u16,
         /// Whether the connection stays open after the answer.
         keep_conn: bool,
+        /// The other flags, which are ours ([`crate::FOREIGN_PARAMS`], [`crate::WANTS_REPORT`]).
+        flags: u8,
     },
     /// All parameters are there: [`RequestReader::params`].
     Params,
@@ -213,6 +215,7 @@ impl RequestReader {
             request_id: self.request_id,
             role: u16::from_be_bytes([role_high, role_low]),
             keep_conn: flags & KEEP_CONN != 0,
+            flags: flags & !KEEP_CONN,
         }
     }
 }

@@ -171,6 +171,7 @@ fn after_an_early_answer_the_rest_of_the_request_is_passed_over() {
         request_id: 1,
         role: RESPONDER,
         keep_conn: true,
+        flags: 0,
     };
     assert_eq!(
         said,

@@ -5,12 +5,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use maitred_control::Clients;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
 use crate::connection::{Connection, NoHead};
+use crate::fastcgi;
 use crate::orders::readable;
 use crate::pool::local::Paced;
 use crate::request::{self, After};
@@ -27,7 +29,7 @@ const HAND_OVER_IDLE: Duration = Duration::from_secs(5);
 /// any more. Clients that the kernel has let in by then are served.
 pub async fn accept(
     listener: OwnedFd,
-    admin: bool,
+    clients: Clients,
     thread: Arc<Thread>,
     mut ended: oneshot::Receiver<()>,
 ) {
@@ -35,6 +37,7 @@ pub async fn accept(
         Ok(listener) => listener,
         Err(error) => return tracing::error!("a listening socket cannot be used: {error}"),
     };
+    let admin = clients == Clients::Admin;
     let shared = &thread.shared;
     let full = shared.takes_no_more();
     tokio::pin!(full);
@@ -46,7 +49,7 @@ pub async fn accept(
             }
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-        if accept_some(&listener, admin, &thread).await {
+        if accept_some(&listener, &clients, &thread).await {
             tokio::task::yield_now().await;
             continue;
         }
@@ -66,7 +69,8 @@ pub async fn accept(
 }
 
 /// Accepts a batch of connections, of the admin door or of clients. True when there may be more.
-async fn accept_some(listener: &AsyncFd<OwnedFd>, admin: bool, thread: &Arc<Thread>) -> bool {
+async fn accept_some(listener: &AsyncFd<OwnedFd>, clients: &Clients, thread: &Arc<Thread>) -> bool {
+    let admin = *clients == Clients::Admin;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
         if thread.shared.is_full(admin) {
@@ -75,8 +79,14 @@ async fn accept_some(listener: &AsyncFd<OwnedFd>, admin: bool, thread: &Arc<Thre
         match rustix::net::acceptfrom_with(listener, flags) {
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                let peer = peer.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
                 thread.count_in(admin);
+                if let Clients::Fastcgi { listen } = clients {
+                    let counted = Counted(thread.clone(), false);
+                    let served = fastcgi::converse(socket, peer, listen.clone(), counted);
+                    tokio::spawn(Paced::new(served));
+                    continue;
+                }
+                let peer = peer.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
                 let mut connection = Connection::new(socket, peer);
                 connection.is_admin = admin;
                 tokio::spawn(Paced::new(converse(connection, thread.clone())));
@@ -94,7 +104,7 @@ async fn accept_some(listener: &AsyncFd<OwnedFd>, admin: bool, thread: &Arc<Thre
 }
 
 /// Counts a connection, of the admin door or of a client, for as long as it lives.
-struct Counted(Arc<Thread>, bool);
+pub struct Counted(pub Arc<Thread>, bool);
 
 impl Drop for Counted {
     fn drop(&mut self) {

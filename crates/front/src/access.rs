@@ -86,7 +86,7 @@ impl AccessLog {
         let (file, format) = match (&config.access_log, file) {
             (None, _) => return Ok(None),
             (Some(LogTarget::File(_)), None) => return Err("no access log came".to_owned()),
-            (Some(LogTarget::Stderr), _) => (None, config.access_log_format),
+            (Some(LogTarget::Stderr | LogTarget::Syslog), _) => (None, config.access_log_format),
             (Some(LogTarget::File(_)), file) => (file, config.access_log_format),
         };
         Ok(Some(AccessLog::new(file, format, troubles.clone())))

@@ -9,6 +9,7 @@ mod admin;
 mod body;
 mod clock;
 mod connection;
+mod fastcgi;
 pub mod files;
 mod orders;
 mod params;

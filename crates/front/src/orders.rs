@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_config::Config;
-use maitred_control::{FromFront, Generation as Number, Heard, ToFront};
+use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
@@ -40,8 +40,8 @@ pub enum ThreadOrder {
         address: String,
         /// The socket.
         socket: OwnedFd,
-        /// It is the admin door.
-        admin: bool,
+        /// Who comes there.
+        clients: Clients,
     },
     /// Accept no more clients at an address.
     Unlisten(String),
@@ -111,10 +111,10 @@ impl Follower {
             ThreadOrder::Listen {
                 address,
                 socket,
-                admin,
+                clients,
             } => {
                 let (end, ended) = oneshot::channel();
-                tokio::spawn(accept(socket, admin, self.thread.clone(), ended));
+                tokio::spawn(accept(socket, clients, self.thread.clone(), ended));
                 self.listeners.insert(address, end);
             }
             ThreadOrder::Unlisten(address) => {
@@ -209,14 +209,14 @@ impl Hearer {
             ToFront::Listen {
                 thread,
                 address,
-                admin,
+                clients,
             } => {
                 if let (Some(thread), Some(socket)) = (self.threads.get(thread as usize), fds.pop())
                 {
                     let order = ThreadOrder::Listen {
                         address,
                         socket,
-                        admin,
+                        clients,
                     };
                     let _ = thread.send(order).await;
                 }

@@ -281,6 +281,7 @@ impl<'a> Answering<'a> {
                 Ok(None) => break,
                 Ok(Some(AnswerEvent::Stdout(content))) => self.take_output(content)?,
                 Ok(Some(AnswerEvent::Stderr(content))) => self.log(content),
+                Ok(Some(AnswerEvent::Report(_))) => {}
                 Ok(Some(AnswerEvent::End { .. })) => {
                     self.over = true;
                     self.sent.script_over = Some(Instant::now());

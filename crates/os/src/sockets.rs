@@ -3,8 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 
 /// Length asked for the queue of connections the kernel has completed and nobody has taken. The
 /// kernel lowers it to `net.core.somaxconn`.
@@ -38,6 +39,21 @@ pub fn listen_tcp(address: SocketAddr, only_ipv6: bool, count: usize) -> io::Res
             Ok(socket)
         })
         .collect()
+}
+
+/// Listens on a Unix socket that is made at `path`; `count` descriptors of it.
+///
+/// # Errors
+/// `AddrInUse` when there is a file of that name; otherwise what `bind(2)` says.
+pub fn listen_unix(path: &Path, count: usize) -> io::Result<Vec<OwnedFd>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    let copies: io::Result<Vec<OwnedFd>> = (1..count).map(|_| socket.try_clone()).collect();
+    let mut sockets = copies?;
+    sockets.push(socket);
+    Ok(sockets)
 }
 
 /// How long, in seconds, the kernel keeps a connection to itself until its client says something

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use maitred_control::{Generation, Incarnation, Seat, ToFront, ToZygote};
+use maitred_control::{Clients, Generation, Incarnation, Seat, ToFront, ToZygote};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::Program;
@@ -326,13 +326,12 @@ impl Supervisor {
         }
         let admin = self.plan.config.admin;
         for listener in &self.plan.listeners {
-            let (roots, address) = (roots.join(", "), listener.address);
-            self.plan
-                .terminal
-                .tell(&match admin == Some(listener.asked) {
-                    true => format!("metrics and status on http://{address}"),
-                    false => format!("serving {roots} on http://{address} ({facts})"),
-                });
+            let (roots, address) = (roots.join(", "), &listener.address);
+            self.plan.terminal.tell(&match listener.clients {
+                Clients::Admin => format!("metrics and status on http://{address}"),
+                Clients::Http => format!("serving {roots} on http://{address} ({facts})"),
+                Clients::Fastcgi { .. } => format!("FastCGI on {address} ({facts})"),
+            });
         }
         let open = admin.filter(|admin| !admin.ip().to_canonical().is_loopback());
         if let Some(open) = open {

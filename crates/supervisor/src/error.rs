@@ -1,8 +1,9 @@
 //! Why the server could not start.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
+
+use maitred_config::Address;
 
 /// Why the server could not start. Its text is one sentence for the person who started it.
 #[derive(Debug)]
@@ -14,14 +15,14 @@ pub enum Error {
     /// Somebody else listens on an address of ours.
     AddressInUse {
         /// The address.
-        address: SocketAddr,
+        address: Address,
         /// Who it is, as far as `/proc` lets us see.
         holder: Option<String>,
     },
     /// An address cannot be listened on.
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: Address,
         /// What the system says.
         source: io::Error,
     },

@@ -88,7 +88,7 @@ impl Supervisor {
     /// Tells a new front all there is to know: where to listen, the pools, who sits where.
     fn introduce(&self, peer: &mut Peer<ToFront>) {
         for listener in &self.plan.listeners {
-            listener.tell(peer, self.plan.config.admin);
+            listener.tell(peer);
         }
         if let Some(log) = &self.plan.access_log {
             peer.say(ToFront::AccessLog, &[log.as_fd()]);

@@ -5,13 +5,12 @@
 
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use maitred_config::{Config, Pool};
-use maitred_control::{Generation, Incarnation, Seat, ZygoteSettings};
+use maitred_config::{Address, Config, Pool};
+use maitred_control::{Clients, Generation, Incarnation, Seat, ZygoteSettings};
 use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
@@ -70,8 +69,9 @@ struct FrontState {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct ListenerState {
-    asked: SocketAddr,
-    address: SocketAddr,
+    asked: Address,
+    address: Address,
+    clients: Clients,
     sockets: Vec<RawFd>,
 }
 
@@ -259,8 +259,9 @@ fn peer_state<Out: Serialize>(peer: &Peer<Out>) -> PeerState {
 
 fn listener_state(listener: &Listener) -> ListenerState {
     ListenerState {
-        asked: listener.asked,
-        address: listener.address,
+        asked: listener.asked.clone(),
+        address: listener.address.clone(),
+        clients: listener.clients.clone(),
         sockets: listener.sockets.iter().map(AsRawFd::as_raw_fd).collect(),
     }
 }
@@ -320,6 +321,7 @@ impl ListenerState {
         Ok(Listener {
             asked: self.asked,
             address: self.address,
+            clients: self.clients,
             sockets: sockets.collect::<io::Result<_>>()?,
         })
     }

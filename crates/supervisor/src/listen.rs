@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use maitred_control::ToFront;
+use maitred_config::{Address, Listening};
+use maitred_control::{Clients, ToFront};
 use maitred_os::sockets;
 
 use crate::error::Error;
@@ -18,51 +19,69 @@ const LISTENING: &str = "0A";
 #[derive(Debug)]
 pub struct Listener {
     /// The address as it was asked for.
-    pub asked: SocketAddr,
+    pub asked: Address,
     /// The address, with the port the system chose where we left it the choice.
-    pub address: SocketAddr,
+    pub address: Address,
+    /// Who comes there.
+    pub clients: Clients,
     /// The sockets.
     pub sockets: Vec<OwnedFd>,
 }
 
-/// Listens on every address with `threads` sockets.
+/// Listens on everything with `threads` sockets each.
 ///
 /// # Errors
 /// The first address that cannot be had, and who has it.
-pub fn open(addresses: &[SocketAddr], threads: u32) -> Result<Vec<Listener>, Error> {
-    addresses
-        .iter()
-        .map(|&address| open_one(address, is_only_ipv6(address, addresses), threads))
-        .collect()
+pub fn open(listening: &[Listening<'_>], threads: u32) -> Result<Vec<Listener>, Error> {
+    open_others(listening, &[], threads)
 }
 
-/// Listens on those of `addresses` that are not in `known`.
+/// Listens on what is not in `known`.
 ///
 /// # Errors
 /// As [`open`].
 pub fn open_others(
-    addresses: &[SocketAddr],
-    known: &[SocketAddr],
+    listening: &[Listening<'_>],
+    known: &[Address],
     threads: u32,
 ) -> Result<Vec<Listener>, Error> {
-    let others = addresses.iter().filter(|address| !known.contains(address));
+    let tcp = listening.iter().filter_map(|one| match one.address() {
+        Address::Tcp(address) => Some(address),
+        Address::Unix(_) => None,
+    });
+    let tcp: Vec<SocketAddr> = tcp.collect();
+    let others = listening
+        .iter()
+        .filter(|one| !known.contains(&one.address()));
     others
-        .map(|&address| open_one(address, is_only_ipv6(address, addresses), threads))
+        .map(|&one| match one.address() {
+            Address::Tcp(address) => open_tcp(one, address, is_only_ipv6(address, &tcp), threads),
+            Address::Unix(path) => open_unix(one, &path, threads),
+        })
         .collect()
 }
 
 impl Listener {
-    /// Tells a front to accept clients here, or those of the admin door if this is `admin`.
-    pub fn tell(&self, front: &mut Peer<ToFront>, admin: Option<SocketAddr>) {
+    /// Tells a front to accept clients here.
+    pub fn tell(&self, front: &mut Peer<ToFront>) {
         for (thread, socket) in (0..).zip(&self.sockets) {
-            let address = self.address.to_string();
             let order = ToFront::Listen {
                 thread,
-                address,
-                admin: admin == Some(self.asked),
+                address: self.address.to_string(),
+                clients: self.clients.clone(),
             };
             front.say(order, &[socket.as_fd()]);
         }
+    }
+}
+
+fn clients_of(listening: Listening<'_>) -> Clients {
+    match listening {
+        Listening::Http(_) => Clients::Http,
+        Listening::Admin(_) => Clients::Admin,
+        Listening::Fastcgi(door) => Clients::Fastcgi {
+            listen: door.listen.to_string(),
+        },
     }
 }
 
@@ -72,24 +91,45 @@ fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
     address.is_ipv6() && addresses.iter().any(same_port)
 }
 
-fn open_one(address: SocketAddr, only_ipv6: bool, threads: u32) -> Result<Listener, Error> {
-    let asked = address;
+fn open_tcp(
+    asked: Listening<'_>,
+    address: SocketAddr,
+    only_ipv6: bool,
+    threads: u32,
+) -> Result<Listener, Error> {
     let opened = sockets::listen_tcp(address, only_ipv6, threads as usize).and_then(|sockets| {
         let address = sockets
             .first()
             .map_or(Ok(address), sockets::local_address)?;
         Ok(Listener {
-            asked,
-            address,
+            asked: asked.address(),
+            address: Address::Tcp(address),
+            clients: clients_of(asked),
             sockets,
         })
     });
     opened.map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => Error::AddressInUse {
-            address,
+            address: Address::Tcp(address),
             holder: holder(address),
         },
-        _ => Error::Listen { address, source },
+        _ => Error::Listen {
+            address: Address::Tcp(address),
+            source,
+        },
+    })
+}
+
+fn open_unix(asked: Listening<'_>, path: &Path, threads: u32) -> Result<Listener, Error> {
+    let opened = sockets::listen_unix(path, threads as usize).map(|sockets| Listener {
+        asked: asked.address(),
+        address: asked.address(),
+        clients: clients_of(asked),
+        sockets,
+    });
+    opened.map_err(|source| Error::Listen {
+        address: asked.address(),
+        source,
     })
 }
 
@@ -169,7 +209,7 @@ mod tests {
             .arg("60")
             .spawn()
             .unwrap();
-        let error = open(&[address], 2).unwrap_err();
+        let error = open(&[Listening::Http(address)], 2).unwrap_err();
         holder.kill().unwrap();
         holder.wait().unwrap();
         let sentence = error.to_string();
@@ -190,13 +230,11 @@ mod tests {
 
     #[test]
     fn a_port_left_to_the_system_is_the_same_for_all_threads() {
-        let listeners = open(&["127.0.0.1:0".parse().unwrap()], 3).unwrap();
-        assert_ne!(listeners[0].address.port(), 0);
+        let listeners = open(&[Listening::Http("127.0.0.1:0".parse().unwrap())], 3).unwrap();
         for socket in &listeners[0].sockets {
-            assert_eq!(
-                sockets::local_address(socket).unwrap(),
-                listeners[0].address
-            );
+            let address = sockets::local_address(socket).unwrap();
+            assert_ne!(address.port(), 0);
+            assert_eq!(Address::Tcp(address), listeners[0].address);
         }
     }
 }

@@ -100,7 +100,7 @@ impl Plan {
             .iter()
             .map(|pool| PoolPlan::make(pool, &config, &programs, threads));
         let pools = pools.collect::<Result<_, _>>()?;
-        let listeners = listen::open(&config.addresses(), threads)?;
+        let listeners = listen::open(&config.listening(), threads)?;
         let plan = Plan {
             terminal: Terminal::redirect(&config.error_log)?,
             access_log: logs::open_access_log(&config)?,
@@ -192,7 +192,7 @@ impl PoolPlan {
                 Error::system("the events of a pool could not be made")(source.into())
             })?;
         let voice = Voice::new().map_err(Error::system("a pipe for a pool could not be made"))?;
-        let settings = settings(pool, seats, identity);
+        let settings = settings(pool, config, seats, identity);
         Ok(PoolPlan {
             settings,
             configured: pool.clone(),
@@ -226,7 +226,12 @@ fn cores() -> u32 {
     u32::try_from(cores).unwrap_or(u32::MAX)
 }
 
-fn settings(pool: &Pool, seats: u32, identity: Option<Identity>) -> ZygoteSettings {
+fn settings(
+    pool: &Pool,
+    config: &Config,
+    seats: u32,
+    identity: Option<Identity>,
+) -> ZygoteSettings {
     ZygoteSettings {
         pool: pool.name.clone(),
         process_manager: pool.pm.to_string(),
@@ -243,6 +248,13 @@ fn settings(pool: &Pool, seats: u32, identity: Option<Identity>) -> ZygoteSettin
         request_terminate_timeout: Some(pool.request_terminate_timeout)
             .filter(|timeout| *timeout != Duration::ZERO),
         seats,
+        fpm: config.fpm.is_some(),
+        no_php_ini: pool.no_php_ini,
+        defines: pool.defines.clone(),
+        extensions: pool.extensions.clone(),
+        limit_extensions: pool.limit_extensions.clone(),
+        dumpable: pool.process_dumpable,
+        apparmor_hat: pool.apparmor_hat.clone(),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::listen::{self, Listener};
 use crate::plan::PoolPlan;
 use crate::pool;
 use crate::run::{RunningPool, Supervisor};
+use maitred_config::Listening;
 
 /// Most outcomes kept for those who ask what became of their reload.
 const MAX_OUTCOMES: usize = 64;
@@ -141,8 +142,9 @@ impl Supervisor {
                 .cloned(),
         );
         let changes = changes::compare(&self.compared(&config), &configured, &asked)?;
-        let known: Vec<_> = self.plan.listeners.iter().map(|one| one.asked).collect();
-        let opened = listen::open_others(&config.addresses(), &known, self.plan.threads)
+        let known = self.plan.listeners.iter().map(|one| one.asked.clone());
+        let known: Vec<_> = known.collect();
+        let opened = listen::open_others(&config.listening(), &known, self.plan.threads)
             .map_err(|why| why.to_string())?;
         self.give_up_reload("a later reload has taken over what this one had not done yet");
         let now = self.now();
@@ -351,10 +353,11 @@ impl Supervisor {
 
     /// Listens where it was not listened before, and no more where it is not to be.
     fn move_listeners(&mut self, opened: Vec<Listener>) {
-        let (wanted, admin) = (self.plan.config.addresses(), self.plan.config.admin);
+        let wanted = self.plan.config.listening();
+        let wanted: Vec<_> = wanted.into_iter().map(Listening::address).collect();
         if let Some(peer) = &mut self.front.peer {
             for listener in &opened {
-                listener.tell(peer, admin);
+                listener.tell(peer);
             }
         }
         self.plan.listeners.extend(opened);

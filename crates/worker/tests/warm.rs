@@ -70,6 +70,13 @@ impl Zygote {
             max_private_memory: 0,
             request_terminate_timeout: None,
             seats: 1,
+            fpm: false,
+            no_php_ini: false,
+            defines: Vec::new(),
+            extensions: Vec::new(),
+            limit_extensions: Vec::new(),
+            dumpable: false,
+            apparmor_hat: None,
         }
     }
 

@@ -13,6 +13,7 @@ pub struct Answer {
     pub error: Option<ProtocolError>,
     /// Bytes read, unless there was an error.
     pub read: usize,
+    pub report: Vec<u8>,
 }
 
 /// Reads the answer to request 1, in pieces that end at `cuts`.
@@ -32,6 +33,7 @@ pub fn read_answer(wire: &[u8], cuts: &[usize]) -> Answer {
                 })) => {
                     answer.end = Some((app_status, protocol_status));
                 }
+                Ok(Some(AnswerEvent::Report(bytes))) => answer.report.extend_from_slice(bytes),
                 Ok(None) => break,
                 Err(error) => {
                     return Answer {
@@ -89,6 +91,7 @@ pub fn read_requests(wire: &[u8], cuts: &[usize], max_params_bytes: usize) -> Ve
                     request_id,
                     role,
                     keep_conn,
+                    ..
                 } => {
                     said.push(Said::Begin {
                         request_id,

@@ -1,0 +1,68 @@
+//! A pool's FastCGI door: where web servers reach it, and who may.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Mode of a Unix socket where nobody says (php-fpm's `listen.mode`).
+pub const DEFAULT_SOCKET_MODE: u32 = 0o660;
+
+/// A listening FastCGI socket, with php-fpm's `listen` settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Door {
+    /// Where it listens.
+    pub listen: Address,
+    /// Length of the kernel's queue of connections that nobody has accepted; none: as long as the
+    /// kernel lets it be (`net.core.somaxconn`).
+    pub backlog: Option<u32>,
+    /// Owner of the Unix socket, by name or number, if another than whoever makes it.
+    pub owner: Option<String>,
+    /// Group of the Unix socket, by name or number, likewise.
+    pub group: Option<String>,
+    /// Mode of the Unix socket.
+    pub mode: u32,
+    /// Users who may also connect to the Unix socket (POSIX ACL). If there are any, or any groups,
+    /// owner and group are not set.
+    pub acl_users: Vec<String>,
+    /// Groups that may also connect to the Unix socket.
+    pub acl_groups: Vec<String>,
+    /// Addresses that may connect over TCP; none: all of them. An empty list: nobody.
+    pub allowed_clients: Option<Vec<IpAddr>>,
+}
+
+/// Where a socket listens.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Address {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix socket, by its absolute path.
+    Unix(PathBuf),
+}
+
+impl Door {
+    /// A door at `listen` in which every other setting has its default.
+    pub fn at(listen: Address) -> Door {
+        Door {
+            listen,
+            backlog: None,
+            owner: None,
+            group: None,
+            mode: DEFAULT_SOCKET_MODE,
+            acl_users: Vec::new(),
+            acl_groups: Vec::new(),
+            allowed_clients: None,
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(out),
+            Address::Unix(path) => path.display().fmt(out),
+        }
+    }
+}
