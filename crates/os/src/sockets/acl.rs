@@ -157,7 +157,13 @@ mod tests {
         wrong_tag[4] = 3;
         let mut wrong_version = good.clone();
         wrong_version[0] = 1;
-        for bad in [&b""[..], b"\x02\0\0", &good[..9], &wrong_tag, &wrong_version] {
+        for bad in [
+            &b""[..],
+            b"\x02\0\0",
+            &good[..9],
+            &wrong_tag,
+            &wrong_version,
+        ] {
             assert!(AccessList::read(bad).is_err(), "{bad:?}");
         }
     }

@@ -109,6 +109,13 @@ fn unix_socket() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+impl Rights {
+    /// Whether others may connect than its mode, owner and group name.
+    pub fn has_list(&self) -> bool {
+        !self.users.is_empty() || !self.groups.is_empty()
+    }
+}
+
 impl SocketFile {
     /// The socket that lies at `path`, which is not a link.
     ///

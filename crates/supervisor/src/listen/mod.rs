@@ -1,19 +1,29 @@
-//! Opening the listening sockets, and finding out who is in the way.
+//! The listening sockets: opening them, taking over those that whoever started us has left open, and
+//! finding out who is in the way. How php-fpm does it is in its `fpm_sockets.c` and `fpm_unix.c`.
+
+mod inherited;
+mod refusal;
+mod tcp;
+mod unix;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use maitred_config::{Address, Listening};
+use maitred_config::{Address, Config, Door, Listening, Pool};
 use maitred_control::{Clients, ToFront};
-use maitred_os::sockets;
+use maitred_os::sockets::unix::Rights;
+use maitred_os::sockets::{self, waiting};
+use tracing::{info, warn};
 
 use crate::error::Error;
 use crate::peer::Peer;
 
-/// `TCP_LISTEN` as the tables of `/proc/net` write it (include/net/tcp_states.h).
-const LISTENING: &str = "0A";
+pub use inherited::Inherited;
+pub use unix::{FileState, OwnFile};
+
+use inherited::Origin;
+use refusal::Refusal;
 
 /// An address and its sockets, one for each thread of the front.
 #[derive(Debug)]
@@ -26,39 +36,255 @@ pub struct Listener {
     pub clients: Clients,
     /// The sockets.
     pub sockets: Vec<OwnedFd>,
+    /// The file of a Unix socket, unless it is somebody else's to remove.
+    pub file: Option<OwnFile>,
 }
 
-/// Listens on everything with `threads` sockets each.
+/// What a new configuration comes to.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// What is listened on in addition.
+    pub new: Vec<Listener>,
+    /// Doors that stay, with what holds for them from now on.
+    stays: Vec<Door>,
+    /// Who may connect to those that are Unix sockets.
+    rights: Vec<Option<Rights>>,
+}
+
+/// A door and the pool that messages about it name.
+#[derive(Debug, Clone, Copy)]
+struct Named<'a> {
+    door: &'a Door,
+    pool: &'a str,
+    /// Messages are php-fpm's.
+    fpm: bool,
+}
+
+/// Listens on everything with `threads` sockets each, and closes what is inherited and not used.
 ///
 /// # Errors
 /// The first address that cannot be had, and who has it.
-pub fn open(listening: &[Listening<'_>], threads: u32) -> Result<Vec<Listener>, Error> {
-    open_others(listening, &[], threads)
+pub fn open(
+    config: &Config,
+    mut inherited: Inherited,
+    threads: u32,
+) -> Result<Vec<Listener>, Error> {
+    inherited.announce(config.fpm.is_some());
+    let opened = open_in(config, &[], &mut inherited, threads)?;
+    inherited.close_unused();
+    Ok(opened.new)
 }
 
 /// Listens on what is not in `known`.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_others(
-    listening: &[Listening<'_>],
-    known: &[Address],
+pub fn open_others(config: &Config, known: &[Listener], threads: u32) -> Result<Opened, Error> {
+    open_in(config, known, &mut Inherited::default(), threads)
+}
+
+fn open_in(
+    config: &Config,
+    known: &[Listener],
+    inherited: &mut Inherited,
     threads: u32,
-) -> Result<Vec<Listener>, Error> {
+) -> Result<Opened, Error> {
+    let listening = config.listening();
     let tcp = listening.iter().filter_map(|one| match one.address() {
         Address::Tcp(address) => Some(address),
         Address::Unix(_) => None,
     });
     let tcp: Vec<SocketAddr> = tcp.collect();
-    let others = listening
-        .iter()
-        .filter(|one| !known.contains(&one.address()));
-    others
-        .map(|&one| match one.address() {
-            Address::Tcp(address) => open_tcp(one, address, is_only_ipv6(address, &tcp), threads),
-            Address::Unix(path) => open_unix(one, &path, threads),
+    let mut opened = Opened::default();
+    for one in listening {
+        let there = known.iter().find(|other| other.asked == one.address());
+        let door = match one {
+            Listening::Fastcgi(door) => Some(name(config, door)),
+            Listening::Http(_) | Listening::Admin(_) => None,
+        };
+        let rights = door.map(|named| named.rights()).transpose()?.flatten();
+        match there {
+            Some(there) if there.clients == clients_of(one) => {
+                opened.stays.extend(door.map(|named| named.door.clone()));
+                opened.rights.extend(door.map(|_| rights));
+            }
+            Some(there) => {
+                let moved = there.for_clients(clients_of(one));
+                let address = there.asked.clone();
+                opened
+                    .new
+                    .push(moved.map_err(|source| Error::Listen { address, source })?);
+            }
+            None => {
+                let asked = Asked {
+                    one,
+                    door,
+                    rights,
+                    threads: threads as usize,
+                    tcp: &tcp,
+                };
+                opened.new.push(asked.open(inherited)?);
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// Something to listen on that was not listened on before.
+struct Asked<'a> {
+    one: Listening<'a>,
+    door: Option<Named<'a>>,
+    rights: Option<Rights>,
+    threads: usize,
+    /// All TCP addresses there are.
+    tcp: &'a [SocketAddr],
+}
+
+impl Asked<'_> {
+    fn open(&self, inherited: &mut Inherited) -> Result<Listener, Error> {
+        if let Some(named) = self.door {
+            named.warn_of_backlog();
+        }
+        match self.one.address() {
+            Address::Tcp(address) => self.open_tcp(address, inherited),
+            Address::Unix(path) => {
+                let (Some(named), Some(rights)) = (self.door, &self.rights) else {
+                    let source = io::ErrorKind::Unsupported.into();
+                    let address = self.one.address();
+                    return Err(Error::Listen { address, source });
+                };
+                let (sockets, file) = match inherited.take(&key(&self.one.address())) {
+                    Some((socket, origin)) => {
+                        let own = origin == Origin::Fpm;
+                        let file = own.then(|| OwnFile::found(&path, rights)).flatten();
+                        let sockets = self.adopt(socket);
+                        (
+                            sockets.map_err(|why| named.error(Refusal::Listen(why)))?,
+                            file,
+                        )
+                    }
+                    None => unix::open(named, &path, rights, self.threads)?,
+                };
+                Ok(self.listener(self.one.address(), sockets, file))
+            }
+        }
+    }
+
+    fn open_tcp(&self, address: SocketAddr, inherited: &mut Inherited) -> Result<Listener, Error> {
+        let first = self.try_tcp(address, inherited);
+        let opened = match (first, self.door) {
+            (Err(why), Some(named)) if named.means_all_addresses() => {
+                tracing::debug!("{address}: {why}");
+                info!(target: "fpm", "Failed implicitly binding to ::, retrying with 0.0.0.0");
+                let address = SocketAddr::from(([0, 0, 0, 0], address.port()));
+                self.try_tcp(address, inherited)
+            }
+            (first, _) => first,
+        };
+        opened.map_err(|why| match (self.door, why.kind()) {
+            (Some(named), _) => named.error(Refusal::bind(why, address)),
+            (None, io::ErrorKind::AddrInUse) => Error::AddressInUse {
+                address: Address::Tcp(address),
+                holder: tcp::holder(address),
+            },
+            (None, _) => Error::Listen {
+                address: Address::Tcp(address),
+                source: why,
+            },
         })
-        .collect()
+    }
+
+    fn try_tcp(&self, address: SocketAddr, inherited: &mut Inherited) -> io::Result<Listener> {
+        let sockets = match inherited.take(&key(&Address::Tcp(address))) {
+            Some((socket, _)) => {
+                sockets::set_for_requests(&socket)?;
+                self.adopt(socket)?
+            }
+            None => {
+                let only_ipv6 = tcp::is_only_ipv6(address, self.tcp);
+                let backlog = self
+                    .door
+                    .map_or(sockets::BACKLOG, |named| backlog(named.door));
+                sockets::listen_tcp(address, only_ipv6, self.threads, backlog)?
+            }
+        };
+        let address = sockets
+            .first()
+            .map_or(Ok(address), sockets::local_address)?;
+        Ok(self.listener(Address::Tcp(address), sockets, None))
+    }
+
+    /// An inherited socket for all threads.
+    fn adopt(&self, socket: OwnedFd) -> io::Result<Vec<OwnedFd>> {
+        if let Some(named) = self.door {
+            sockets::listen(&socket, backlog(named.door))?;
+        }
+        sockets::copies(socket, self.threads)
+    }
+
+    fn listener(&self, address: Address, sockets: Vec<OwnedFd>, file: Option<OwnFile>) -> Listener {
+        Listener {
+            asked: self.one.address(),
+            address,
+            clients: clients_of(self.one),
+            sockets,
+            file,
+        }
+    }
+}
+
+impl Named<'_> {
+    /// A port alone means all addresses, in whatever family there is.
+    fn means_all_addresses(&self) -> bool {
+        let asked = &self.door.asked;
+        !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
+    fn error(&self, refusal: Refusal) -> Error {
+        refusal.of(self)
+    }
+
+    /// Who may connect to a Unix socket; none for TCP.
+    fn rights(&self) -> Result<Option<Rights>, Error> {
+        match self.door.listen {
+            Address::Unix(_) => unix::rights(*self).map(Some),
+            Address::Tcp(_) => Ok(None),
+        }
+    }
+
+    fn warn_of_backlog(&self) {
+        let (Some(asked), Ok(longest)) = (self.door.backlog, waiting::longest_backlog()) else {
+            return;
+        };
+        if asked > longest {
+            warn!(
+                "[pool {}] listen.backlog = {asked} is more than the kernel allows: {longest} \
+                 connections can wait to be accepted (net.core.somaxconn)",
+                self.pool
+            );
+        }
+    }
+}
+
+impl Opened {
+    /// Lets what stays be as it is to be from now on: rights and queues that have changed.
+    pub fn adjust(&self, listeners: &mut [Listener]) {
+        for (door, rights) in self.stays.iter().zip(&self.rights) {
+            let Some(listener) = listeners.iter_mut().find(|one| one.asked == door.listen) else {
+                continue;
+            };
+            if let (Some(file), Some(rights)) = (&mut listener.file, rights) {
+                if let Err(why) = file.set_rights(rights) {
+                    warn!("{}: who may connect stays as it was: {why}", door.asked);
+                }
+            }
+            for socket in &listener.sockets {
+                if let Err(why) = sockets::listen(socket, backlog(door)) {
+                    warn!("{}: its queue stays as long as it was: {why}", door.asked);
+                }
+            }
+        }
+    }
 }
 
 impl Listener {
@@ -73,9 +299,38 @@ impl Listener {
             front.say(order, &[socket.as_fd()]);
         }
     }
+
+    /// Closes the sockets, and removes their file.
+    pub fn close(&mut self) {
+        self.sockets.clear();
+        self.file = None;
+    }
+
+    /// The same sockets, for others.
+    fn for_clients(&self, clients: Clients) -> io::Result<Listener> {
+        let sockets = self.sockets.iter().map(OwnedFd::try_clone);
+        Ok(Listener {
+            asked: self.asked.clone(),
+            address: self.address.clone(),
+            clients,
+            sockets: sockets.collect::<io::Result<_>>()?,
+            file: None,
+        })
+    }
 }
 
-fn clients_of(listening: Listening<'_>) -> Clients {
+/// Says which sockets go on being listened on: php-fpm's line after a reload.
+pub fn announce(listeners: &[Listener]) {
+    for listener in listeners {
+        if let Some(socket) = listener.sockets.first() {
+            let (fd, key) = (socket.as_raw_fd(), key(&listener.address));
+            info!(target: "fpm", "using inherited socket fd={fd}, \"{key}\"");
+        }
+    }
+}
+
+/// Who comes to what is listened on.
+pub fn clients_of(listening: Listening<'_>) -> Clients {
     match listening {
         Listening::Http(_) => Clients::Http,
         Listening::Admin(_) => Clients::Admin,
@@ -85,156 +340,33 @@ fn clients_of(listening: Listening<'_>) -> Clients {
     }
 }
 
-/// `[::]` takes the clients of IPv4 too, unless IPv4 has an address of its own on that port.
-fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
-    let same_port = |other: &SocketAddr| other.is_ipv4() && other.port() == address.port();
-    address.is_ipv6() && addresses.iter().any(same_port)
+/// The name of an address in `FPM_SOCKETS`: a path, or address and port as `inet_ntop(3)` prints them,
+/// without brackets.
+fn key(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => format!("{}:{}", address.ip(), address.port()),
+        Address::Unix(path) => path.display().to_string(),
+    }
 }
 
-fn open_tcp(
-    asked: Listening<'_>,
-    address: SocketAddr,
-    only_ipv6: bool,
-    threads: u32,
-) -> Result<Listener, Error> {
-    let opened = sockets::listen_tcp(address, only_ipv6, threads as usize).and_then(|sockets| {
-        let address = sockets
-            .first()
-            .map_or(Ok(address), sockets::local_address)?;
-        Ok(Listener {
-            asked: asked.address(),
-            address: Address::Tcp(address),
-            clients: clients_of(asked),
-            sockets,
-        })
-    });
-    opened.map_err(|source| match source.kind() {
-        io::ErrorKind::AddrInUse => Error::AddressInUse {
-            address: Address::Tcp(address),
-            holder: holder(address),
-        },
-        _ => Error::Listen {
-            address: Address::Tcp(address),
-            source,
-        },
-    })
+fn backlog(door: &Door) -> i32 {
+    let longest = sockets::LONGEST_BACKLOG;
+    door.backlog
+        .map_or(longest, |asked| i32::try_from(asked).unwrap_or(i32::MAX))
 }
 
-fn open_unix(asked: Listening<'_>, path: &Path, threads: u32) -> Result<Listener, Error> {
-    let opened = sockets::listen_unix(path, threads as usize).map(|sockets| Listener {
-        asked: asked.address(),
-        address: asked.address(),
-        clients: clients_of(asked),
-        sockets,
-    });
-    opened.map_err(|source| Error::Listen {
-        address: asked.address(),
-        source,
-    })
-}
-
-/// Who listens on the port of `address`: the process that holds a listening socket there, as far
-/// as we may look into other processes.
-fn holder(address: SocketAddr) -> Option<String> {
-    let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .filter_map(|table| std::fs::read_to_string(table).ok())
-        .flat_map(|table| listening_inodes(&table, address.port()))
-        .map(|inode| format!("socket:[{inode}]"))
-        .collect();
-    let mut holders: Vec<(bool, u32, String)> = std::fs::read_dir("/proc")
-        .ok()?
-        .flatten()
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            (pid != std::process::id()).then_some(())?;
-            holds_any(&entry.path(), &inodes).then_some(())?;
-            let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
-            Some((
-                !name.starts_with("maitred: superv"),
-                pid,
-                name.trim().to_owned(),
-            ))
-        })
-        .collect();
-    // A supervisor of ours first, then the oldest: a server's first process rather than its last.
-    holders.sort();
-    let (_, pid, name) = holders.into_iter().next()?;
-    Some(match name.starts_with("maitred") {
-        true => format!("another maitred (process {pid})"),
-        false => format!("{name} (process {pid})"),
-    })
-}
-
-/// Inodes of the sockets that listen on `port`, from a table like `/proc/net/tcp` (proc(5)).
-fn listening_inodes(table: &str, port: u16) -> Vec<String> {
-    let port = format!(":{port:04X}");
-    let fields = table
-        .lines()
-        .skip(1)
-        .map(|line| line.split_ascii_whitespace());
-    fields
-        .filter_map(|mut fields| {
-            let local = fields.nth(1)?;
-            let state = fields.nth(1)?;
-            let inode = fields.nth(5)?;
-            (local.ends_with(&port) && state == LISTENING).then(|| inode.to_owned())
-        })
-        .collect()
-}
-
-fn holds_any(process: &Path, inodes: &[String]) -> bool {
-    let Ok(fds) = std::fs::read_dir(process.join("fd")) else {
-        return false;
+/// Finds the pool of a door.
+fn name<'a>(config: &'a Config, door: &'a Door) -> Named<'a> {
+    let has = |pool: &&Pool| {
+        let mut doors = [&pool.door, &pool.status_door].into_iter().flatten();
+        doors.any(|other| other.listen == door.listen)
     };
-    fds.flatten()
-        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
-        .any(|target| {
-            inodes
-                .iter()
-                .any(|inode| target.as_os_str() == inode.as_str())
-        })
+    Named {
+        door,
+        pool: config.pools.iter().find(has).map_or("", |pool| &pool.name),
+        fpm: config.fpm.is_some(),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_holds_the_port_is_named_in_the_error() {
-        let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = held.local_addr().unwrap();
-        rustix::io::fcntl_setfd(&held, rustix::io::FdFlags::empty()).unwrap();
-        let mut holder = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
-        let error = open(&[Listening::Http(address)], 2).unwrap_err();
-        holder.kill().unwrap();
-        holder.wait().unwrap();
-        let sentence = error.to_string();
-        assert!(sentence.starts_with(&address.to_string()), "{sentence}");
-        assert!(
-            sentence.contains(&format!("sleep (process {})", holder.id())),
-            "{sentence}"
-        );
-    }
-
-    #[test]
-    fn ipv6_leaves_ipv4_alone_where_both_are_asked_for() {
-        let (four, six) = ("0.0.0.0:80".parse().unwrap(), "[::]:80".parse().unwrap());
-        assert!(is_only_ipv6(six, &[four, six]));
-        assert!(!is_only_ipv6(six, &[six, "0.0.0.0:81".parse().unwrap()]));
-        assert!(!is_only_ipv6(four, &[four, six]));
-    }
-
-    #[test]
-    fn a_port_left_to_the_system_is_the_same_for_all_threads() {
-        let listeners = open(&[Listening::Http("127.0.0.1:0".parse().unwrap())], 3).unwrap();
-        for socket in &listeners[0].sockets {
-            let address = sockets::local_address(socket).unwrap();
-            assert_ne!(address.port(), 0);
-            assert_eq!(Address::Tcp(address), listeners[0].address);
-        }
-    }
-}
+mod tests;
