@@ -14,6 +14,10 @@ pub const DEFAULT_SOCKET_MODE: u32 = 0o660;
 pub struct Door {
     /// Where it listens.
     pub listen: Address,
+    /// The same as the configuration writes it, for messages. A port alone means all addresses,
+    /// those of IPv4 where there is no IPv6.
+    #[serde(default)]
+    pub asked: String,
     /// Length of the kernel's queue of connections that nobody has accepted; none: as long as the
     /// kernel lets it be (`net.core.somaxconn`).
     pub backlog: Option<u32>,
@@ -46,6 +50,7 @@ impl Door {
     /// A door at `listen` in which every other setting has its default.
     pub fn at(listen: Address) -> Door {
         Door {
+            asked: listen.to_string(),
             listen,
             backlog: None,
             owner: None,

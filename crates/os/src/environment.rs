@@ -1,4 +1,4 @@
-//! This process's environment, replaced as a whole.
+//! This process's environment, changed while there is one thread.
 
 /// Makes `variables` the whole environment. Call it while there is one thread.
 ///
@@ -15,4 +15,10 @@ pub fn replace(variables: &[(String, String)]) {
             std::env::set_var(name, value);
         }
     }
+}
+
+/// Takes a variable away. Call it while there is one thread.
+pub fn remove(name: &str) {
+    // SAFETY: there is one thread, so nobody reads the environment meanwhile.
+    unsafe { std::env::remove_var(name) };
 }

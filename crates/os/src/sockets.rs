@@ -3,24 +3,37 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+mod acl;
+pub mod inherited;
+pub mod unix;
+pub mod waiting;
 
 /// Length asked for the queue of connections the kernel has completed and nobody has taken. The
 /// kernel lowers it to `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
 
+/// As long as the kernel lets it be (`net/socket.c` compares it without its sign).
+pub const LONGEST_BACKLOG: i32 = -1;
+
 /// Opens `count` sockets that share one TCP address, so that each front thread has a queue of
-/// its own. `only_ipv6` leaves the clients of IPv4 to another socket. Every connection accepted from them has Nagle's delay off (Linux hands the option
-/// down from the listening socket).
+/// its own, of `backlog` connections. `only_ipv6` leaves the clients of IPv4 to another socket. Every
+/// connection accepted from them has Nagle's delay off (Linux hands the option down from the
+/// listening socket).
 ///
 /// `SO_REUSEPORT` alone would let a second server of the same user take half of our clients
 /// unnoticed, so the address is tried without it first.
 ///
 /// # Errors
 /// `AddrInUse` when anybody listens there already; otherwise what `bind(2)` says.
-pub fn listen_tcp(address: SocketAddr, only_ipv6: bool, count: usize) -> io::Result<Vec<OwnedFd>> {
+pub fn listen_tcp(
+    address: SocketAddr,
+    only_ipv6: bool,
+    count: usize,
+    backlog: i32,
+) -> io::Result<Vec<OwnedFd>> {
     let probe = tcp_socket(address, only_ipv6)?;
     sockopt::set_socket_reuseaddr(&probe, true)?;
     rustix::net::bind(&probe, &address)?;
@@ -32,24 +45,38 @@ pub fn listen_tcp(address: SocketAddr, only_ipv6: bool, count: usize) -> io::Res
             let socket = tcp_socket(address, only_ipv6)?;
             sockopt::set_socket_reuseaddr(&socket, true)?;
             sockopt::set_socket_reuseport(&socket, true)?;
-            sockopt::set_tcp_nodelay(&socket, true)?;
-            accept_with_data(&socket);
+            set_for_requests(&socket)?;
             rustix::net::bind(&socket, &address)?;
-            rustix::net::listen(&socket, BACKLOG)?;
+            rustix::net::listen(&socket, backlog)?;
             Ok(socket)
         })
         .collect()
 }
 
-/// Listens on a Unix socket that is made at `path`; `count` descriptors of it.
+/// Sets what every listening TCP socket has here: no delay of small segments, and no wake-up for a
+/// client that has said nothing yet.
 ///
 /// # Errors
-/// `AddrInUse` when there is a file of that name; otherwise what `bind(2)` says.
-pub fn listen_unix(path: &Path, count: usize) -> io::Result<Vec<OwnedFd>> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&socket, BACKLOG)?;
+/// When it is no TCP socket.
+pub fn set_for_requests(socket: &OwnedFd) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    accept_with_data(socket);
+    Ok(())
+}
+
+/// Listens on a bound socket, or changes the length of its queue if it is listened on already.
+///
+/// # Errors
+/// What `listen(2)` says.
+pub fn listen(socket: &OwnedFd, backlog: i32) -> io::Result<()> {
+    Ok(rustix::net::listen(socket, backlog)?)
+}
+
+/// `count` descriptors of one socket.
+///
+/// # Errors
+/// When there are no descriptors left.
+pub fn copies(socket: OwnedFd, count: usize) -> io::Result<Vec<OwnedFd>> {
     let copies: io::Result<Vec<OwnedFd>> = (1..count).map(|_| socket.try_clone()).collect();
     let mut sockets = copies?;
     sockets.push(socket);
@@ -118,10 +145,10 @@ mod tests {
 
     #[test]
     fn several_sockets_share_an_address_and_a_second_server_is_refused() {
-        let sockets = listen_tcp("127.0.0.1:0".parse().unwrap(), false, 2).unwrap();
+        let sockets = listen_tcp("127.0.0.1:0".parse().unwrap(), false, 2, BACKLOG).unwrap();
         let address = local_address(&sockets[0]).unwrap();
         assert_eq!(address, local_address(&sockets[1]).unwrap());
-        let again = listen_tcp(address, false, 2).unwrap_err();
+        let again = listen_tcp(address, false, 2, BACKLOG).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
     }
 }

@@ -74,6 +74,26 @@ pub fn look_up(user: &str, group: Option<&str>) -> Result<Identity, String> {
     Ok(Identity::of(found, gid))
 }
 
+/// The ids of whoever owns a file by name or number: a name brings the user's own group along, a
+/// number need not be anybody's.
+///
+/// # Errors
+/// One sentence that names the user that does not exist.
+pub fn owner_named(name: &str) -> Result<(u32, Option<u32>), String> {
+    match name.parse::<u32>() {
+        Ok(uid) => Ok((uid, None)),
+        Err(_) => look_up(name, None).map(|user| (user.uid, Some(user.gid))),
+    }
+}
+
+/// The id of a group by name or number. A number need not be any group's.
+///
+/// # Errors
+/// One sentence that names the group that does not exist.
+pub fn group_named(name: &str) -> Result<u32, String> {
+    look_up_group(name).map(Gid::as_raw)
+}
+
 fn look_up_group(group: &str) -> Result<Gid, String> {
     if let Ok(gid) = group.parse::<u32>() {
         return Ok(Gid::from_raw(gid));

@@ -26,6 +26,15 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// A FastCGI door cannot be opened.
+    Door {
+        /// Why, as php-fpm says it where we were started as it.
+        said: String,
+        /// What to do, if we know anything.
+        remedy: Option<String>,
+        /// We were started as php-fpm: what to do is not part of the text.
+        fpm: bool,
+    },
     /// The admin socket cannot be had.
     AdminSocket {
         /// Its path.
@@ -52,6 +61,16 @@ impl Error {
     pub fn is_configuration(&self) -> bool {
         matches!(self, Error::Mistakes(_) | Error::Configuration(_))
     }
+
+    /// What to do, where the text is php-fpm's, which does not say.
+    pub fn remedy(&self) -> Option<&str> {
+        match self {
+            Error::Door {
+                remedy, fpm: true, ..
+            } => remedy.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 impl std::fmt::Display for Error {
@@ -69,6 +88,10 @@ impl std::fmt::Display for Error {
             Error::Listen { address, source } => {
                 write!(f, "{address} cannot be listened on: {source}")
             }
+            Error::Door { said, remedy, fpm } => match remedy {
+                Some(remedy) if !fpm => write!(f, "{said}; {remedy}"),
+                _ => f.write_str(said),
+            },
             Error::AdminSocket { path, why } if why.kind() == io::ErrorKind::AddrInUse => write!(
                 f,
                 "another server listens on the admin socket {}; stop it, or choose another with \
@@ -87,7 +110,10 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Mistakes(_) | Error::Configuration(_) | Error::AddressInUse { .. } => None,
+            Error::Mistakes(_)
+            | Error::Configuration(_)
+            | Error::AddressInUse { .. }
+            | Error::Door { .. } => None,
             Error::AdminSocket { why, .. } => Some(why),
             Error::Listen { source, .. } | Error::System { source, .. } => Some(source),
         }

@@ -81,7 +81,7 @@ impl Supervisor {
     /// Clients that come now are refused by the kernel at once, and can go elsewhere.
     pub(crate) fn close_listeners(&mut self) {
         for listener in &mut self.plan.listeners {
-            listener.sockets.clear();
+            listener.close();
         }
     }
 

@@ -14,7 +14,7 @@ use maitred_control::{Clients, Generation, Incarnation, Seat, ZygoteSettings};
 use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
-use crate::listen::Listener;
+use crate::listen::{FileState, Listener, OwnFile};
 use crate::peer::Peer;
 use crate::plan::PoolPlan;
 use crate::pool;
@@ -73,6 +73,8 @@ struct ListenerState {
     address: Address,
     clients: Clients,
     sockets: Vec<RawFd>,
+    #[serde(default)]
+    file: Option<FileState>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -263,6 +265,7 @@ fn listener_state(listener: &Listener) -> ListenerState {
         address: listener.address.clone(),
         clients: listener.clients.clone(),
         sockets: listener.sockets.iter().map(AsRawFd::as_raw_fd).collect(),
+        file: listener.file.as_ref().map(OwnFile::state),
     }
 }
 
@@ -323,6 +326,7 @@ impl ListenerState {
             address: self.address,
             clients: self.clients,
             sockets: sockets.collect::<io::Result<_>>()?,
+            file: self.file.map(OwnFile::over),
         })
     }
 }

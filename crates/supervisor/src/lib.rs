@@ -77,6 +77,7 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     if let Some(state) = invocation.take_over {
         return take_over(state, source, invocation, log_level);
     }
+    let inherited = listen::Inherited::from_environment();
     // A signal that whoever started us ignores would never show: a shell ignores SIGINT for what
     // it starts in the background, and ignoring SIGCHLD takes the dead away unseen.
     signals::reset(&SIGNALS);
@@ -88,7 +89,7 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
         "the supervisor could not become its workers' parent",
     ))?;
     let config = source.load().map_err(Error::Mistakes)?;
-    let (plan, pools) = Plan::make(config, source, invocation, log_level)?;
+    let (plan, pools) = Plan::make(config, source, invocation, log_level, inherited)?;
     let admin = admin::Admin::open(&plan.config)?;
     let mut scores = scores::Scores::new(plan.threads);
     scores.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
@@ -125,6 +126,9 @@ fn take_over(
             (inherited.listeners, programs),
         )?
     };
+    if plan.config.fpm.is_some() {
+        listen::announce(&plan.listeners);
+    }
     let fronts = (inherited.front, inherited.old_fronts);
     let mut scores = scores::Scores::inherited(plan.threads, inherited.scoreboards);
     let pools = inherited.pools.iter();

@@ -14,7 +14,7 @@ use tracing::warn;
 use crate::error::Error;
 use crate::groups::Groups;
 use crate::growth::Growth;
-use crate::listen::{self, Listener};
+use crate::listen::{self, Inherited, Listener};
 use crate::logs;
 use crate::pool::SPARE_SEATS;
 use crate::programs::Programs;
@@ -89,6 +89,7 @@ impl Plan {
         source: Source,
         invocation: Invocation,
         log_level: &str,
+        inherited: Inherited,
     ) -> Result<(Plan, Vec<PoolPlan>), Error> {
         let (mistakes, programs) = crate::examine(&config);
         if let Some(mistake) = mistakes.into_iter().next() {
@@ -100,7 +101,7 @@ impl Plan {
             .iter()
             .map(|pool| PoolPlan::make(pool, &config, &programs, threads));
         let pools = pools.collect::<Result<_, _>>()?;
-        let listeners = listen::open(&config.listening(), threads)?;
+        let listeners = listen::open(&config, inherited, threads)?;
         let plan = Plan {
             terminal: Terminal::redirect(&config.error_log)?,
             access_log: logs::open_access_log(&config)?,

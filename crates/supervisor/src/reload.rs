@@ -23,11 +23,10 @@ use tracing::{error, info, warn};
 
 use crate::changes::{self, Changes, Running};
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
-use crate::listen::{self, Listener};
+use crate::listen::{self, Listener, Opened};
 use crate::plan::PoolPlan;
 use crate::pool;
 use crate::run::{RunningPool, Supervisor};
-use maitred_config::Listening;
 
 /// Most outcomes kept for those who ask what became of their reload.
 const MAX_OUTCOMES: usize = 64;
@@ -53,7 +52,7 @@ struct Reload {
     ticket: Ticket,
     config: Config,
     /// Where clients are to be listened for, those included that were there before.
-    opened: Vec<Listener>,
+    opened: Opened,
     /// The access log, if it is a file.
     access_log: Option<File>,
     changes: Changes,
@@ -142,9 +141,7 @@ impl Supervisor {
                 .cloned(),
         );
         let changes = changes::compare(&self.compared(&config), &configured, &asked)?;
-        let known = self.plan.listeners.iter().map(|one| one.asked.clone());
-        let known: Vec<_> = known.collect();
-        let opened = listen::open_others(&config.listening(), &known, self.plan.threads)
+        let opened = listen::open_others(&config, &self.plan.listeners, self.plan.threads)
             .map_err(|why| why.to_string())?;
         self.give_up_reload("a later reload has taken over what this one had not done yet");
         let now = self.now();
@@ -351,26 +348,33 @@ impl Supervisor {
         self.pool_event(index, pool::Event::Leave);
     }
 
-    /// Listens where it was not listened before, and no more where it is not to be.
-    fn move_listeners(&mut self, opened: Vec<Listener>) {
+    /// Listens where it was not listened before, and no more where it is not to be. An address that
+    /// stays and gets other clients is given up by those it had first.
+    fn move_listeners(&mut self, mut opened: Opened) {
         let wanted = self.plan.config.listening();
-        let wanted: Vec<_> = wanted.into_iter().map(Listening::address).collect();
-        if let Some(peer) = &mut self.front.peer {
-            for listener in &opened {
-                listener.tell(peer);
-            }
-        }
-        self.plan.listeners.extend(opened);
-        let (stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut self.plan.listeners)
+        let wanted = wanted.into_iter();
+        let wanted: Vec<_> = wanted
+            .map(|one| (one.address(), listen::clients_of(one)))
+            .collect();
+        let stays = |one: &Listener| {
+            let mut wanted = wanted.iter();
+            wanted.any(|(asked, clients)| *asked == one.asked && *clients == one.clients)
+        };
+        opened.adjust(&mut self.plan.listeners);
+        let (mut stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut self.plan.listeners)
             .into_iter()
-            .partition(|listener| wanted.contains(&listener.asked));
-        self.plan.listeners = stay;
+            .partition(stays);
         if let Some(peer) = &mut self.front.peer {
-            for listener in go {
+            for listener in &go {
                 let address = listener.address.to_string();
                 peer.say(ToFront::Unlisten { address }, &[]);
             }
+            for listener in &opened.new {
+                listener.tell(peer);
+            }
         }
+        stay.append(&mut opened.new);
+        self.plan.listeners = stay;
     }
 
     /// A generation that nobody uses yet has failed: the one before goes on.

@@ -139,6 +139,14 @@ impl Drop for Door {
     }
 }
 
+/// Locks a folder in which sockets are made for as long as the answer lives; nothing when it cannot be
+/// opened.
+pub fn lock_folder(folder: &Path) -> Option<File> {
+    let folder = File::open(folder).ok()?;
+    lock(&folder);
+    Some(folder)
+}
+
 /// Locks the folder, unless somebody else keeps it: whoever may read it can, and is not waited for.
 /// Without the lock, only servers that are started at the same moment could take each other's
 /// socket.

@@ -21,7 +21,7 @@ use door::Door;
 use guest::Guest;
 use memory::Measures;
 
-pub use door::mistake;
+pub use door::{lock_folder, mistake};
 pub use stacks::Place;
 
 /// Most commands that are connected at once.

@@ -1,0 +1,269 @@
+//! Unix sockets: making them, who answers there, and who may.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use serde::{Deserialize, Serialize};
+
+use super::acl::{self, AccessList};
+
+/// Longest path of a Unix socket, in bytes: `sun_path` without the zero at its end (unix(7)).
+pub const MAX_PATH_BYTES: usize = 107;
+
+/// Who is to be found at the path of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing is there.
+    Nothing,
+    /// Something is there, and nobody listens on it.
+    Stale,
+    /// A process that listens; its id, as far as the kernel tells it.
+    Living(Option<i32>),
+}
+
+/// Who may connect to a Unix socket.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rights {
+    /// Permission bits.
+    pub mode: u32,
+    /// The owner, if another than its maker.
+    pub owner: Option<u32>,
+    /// The group, if another than its maker's.
+    pub group: Option<u32>,
+    /// Further users.
+    pub users: Vec<u32>,
+    /// Further groups.
+    pub groups: Vec<u32>,
+}
+
+/// The file of a Unix socket, whatever lies under its name later.
+#[derive(Debug)]
+pub struct SocketFile {
+    file: OwnedFd,
+    id: FileId,
+}
+
+/// Device and inode of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileId(u64, u64);
+
+/// Sees who listens at `path`, by connecting to it. Nobody is waited for.
+///
+/// # Errors
+/// When it cannot be seen: we may not connect, for one.
+pub fn who_listens(path: &Path) -> io::Result<Found> {
+    let socket = unix_socket()?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => {
+            let peer = sockopt::socket_peercred(&socket).ok();
+            let pid = peer.map(|peer| peer.pid.as_raw_nonzero().get());
+            Ok(Found::Living(pid))
+        }
+        // Its queue is full, or it is of another type.
+        Err(Errno::AGAIN | Errno::PROTOTYPE) => Ok(Found::Living(None)),
+        Err(Errno::CONNREFUSED) => Ok(Found::Stale),
+        Err(Errno::NOENT) => match std::fs::symlink_metadata(path) {
+            Ok(_) => Ok(Found::Stale),
+            Err(_) => Ok(Found::Nothing),
+        },
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Removes a socket that nobody listens on, or a link under its name. Anything else is kept: it was
+/// no server's.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn remove_stale(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = std::fs::symlink_metadata(path)?.file_type();
+    match kind.is_socket() || kind.is_symlink() {
+        true => std::fs::remove_file(path),
+        false => Ok(()),
+    }
+}
+
+/// Makes a socket at `path` that is not listened on yet, with permission bits `mode`.
+///
+/// # Errors
+/// `AddrInUse` when there is a file of that name; otherwise what `bind(2)` says.
+pub fn bind_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    let address = SocketAddrUnix::new(path)?;
+    // Never more than what is asked for, not even for a moment.
+    let usual = rustix::process::umask(Mode::from_raw_mode(0o777 & !mode));
+    let bound = rustix::net::bind(&socket, &address);
+    rustix::process::umask(usual);
+    bound?;
+    Ok(socket)
+}
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    Ok(socket)
+}
+
+impl Rights {
+    /// Whether others may connect than its mode, owner and group name.
+    pub fn has_list(&self) -> bool {
+        !self.users.is_empty() || !self.groups.is_empty()
+    }
+}
+
+impl SocketFile {
+    /// The socket that lies at `path`, which is not a link.
+    ///
+    /// # Errors
+    /// When it cannot be reached, or something else lies there.
+    pub fn at(path: &Path) -> io::Result<SocketFile> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty())?;
+        let meta = rustix::fs::fstat(&file)?;
+        if FileType::from_raw_mode(meta.st_mode) != FileType::Socket {
+            return Err(io::Error::other("something else lies there"));
+        }
+        let id = FileId(meta.st_dev, meta.st_ino);
+        Ok(SocketFile { file, id })
+    }
+
+    /// Which file it is.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Gives it to an owner and a group; none: it keeps the one it has.
+    ///
+    /// # Errors
+    /// When this process may not.
+    pub fn give(&self, owner: Option<u32>, group: Option<u32>) -> io::Result<()> {
+        let (owner, group) = (owner.map(Uid::from_raw), group.map(Gid::from_raw));
+        Ok(rustix::fs::chownat(
+            &self.file,
+            "",
+            owner,
+            group,
+            AtFlags::EMPTY_PATH,
+        )?)
+    }
+
+    /// Sets its permission bits.
+    ///
+    /// # Errors
+    /// When this process may not.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        Ok(rustix::fs::chmod(
+            self.reopened(),
+            Mode::from_raw_mode(mode),
+        )?)
+    }
+
+    /// Lets further users and groups connect.
+    ///
+    /// # Errors
+    /// When this process may not, or the file system keeps no such lists.
+    pub fn admit(&self, users: &[u32], groups: &[u32]) -> io::Result<()> {
+        let path = self.reopened();
+        let mut value = vec![0; acl::MAX_BYTES];
+        let mut list = match rustix::fs::getxattr(&path, acl::ATTRIBUTE, &mut value) {
+            Ok(length) => AccessList::read(&value[..length])?,
+            Err(Errno::NODATA) => AccessList::of_mode(rustix::fs::fstat(&self.file)?.st_mode),
+            Err(other) => return Err(other.into()),
+        };
+        list.admit(users, groups);
+        let value = list.to_bytes();
+        Ok(rustix::fs::setxattr(
+            &path,
+            acl::ATTRIBUTE,
+            &value,
+            XattrFlags::empty(),
+        )?)
+    }
+
+    /// Lets nobody connect but those whom its mode names.
+    ///
+    /// # Errors
+    /// When this process may not.
+    pub fn admit_nobody_else(&self) -> io::Result<()> {
+        match rustix::fs::removexattr(self.reopened(), acl::ATTRIBUTE) {
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// A path to this very file: its name may be another's by now, and calls for the mode and for
+    /// attributes take no descriptor of this kind.
+    fn reopened(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn it_is_seen_who_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("php.sock");
+        assert_eq!(who_listens(&path).unwrap(), Found::Nothing);
+        let living = UnixListener::bind(&path).unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(who_listens(&path).unwrap(), Found::Living(Some(own)));
+        drop(living);
+        assert_eq!(who_listens(&path).unwrap(), Found::Stale);
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_stale_and_a_file_that_is_no_socket_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, file) = (folder.path().join("link"), folder.path().join("file"));
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        assert_eq!(who_listens(&link).unwrap(), Found::Stale);
+        remove_stale(&link).unwrap();
+        assert!(link.symlink_metadata().is_err());
+        std::fs::write(&file, "precious").unwrap();
+        assert_eq!(who_listens(&file).unwrap(), Found::Stale);
+        remove_stale(&file).unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_socket_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, socket) = (folder.path().join("link"), folder.path().join("socket"));
+        let _living = UnixListener::bind(&socket).unwrap();
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        assert!(SocketFile::at(&link).is_err());
+        assert!(SocketFile::at(&socket).is_ok());
+    }
+
+    #[test]
+    fn a_list_says_what_getfacl_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("php.sock");
+        let _socket = bind_unix(&path, 0o600).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let file = SocketFile::at(&path).unwrap();
+        file.admit(&[1, 33], &[1]).unwrap();
+        let facl = std::process::Command::new("getfacl")
+            .args(["-cpn".as_ref(), path.as_os_str()])
+            .output()
+            .expect("the tests need getfacl (Debian's package acl)");
+        assert_eq!(
+            String::from_utf8_lossy(&facl.stdout),
+            "user::rw-\nuser:1:rw-\nuser:33:rw-\ngroup::---\ngroup:1:rw-\nmask::rw-\n\
+             other::---\n\n"
+        );
+        file.admit_nobody_else().unwrap();
+        file.set_mode(0o640).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+    }
+}

@@ -1,0 +1,372 @@
+//! The listening sockets: opening them, taking over those that whoever started us has left open, and
+//! finding out who is in the way. How php-fpm does it is in its `fpm_sockets.c` and `fpm_unix.c`.
+
+mod inherited;
+mod refusal;
+mod tcp;
+mod unix;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use maitred_config::{Address, Config, Door, Listening, Pool};
+use maitred_control::{Clients, ToFront};
+use maitred_os::sockets::unix::Rights;
+use maitred_os::sockets::{self, waiting};
+use tracing::{info, warn};
+
+use crate::error::Error;
+use crate::peer::Peer;
+
+pub use inherited::Inherited;
+pub use unix::{FileState, OwnFile};
+
+use inherited::Origin;
+use refusal::Refusal;
+
+/// An address and its sockets, one for each thread of the front.
+#[derive(Debug)]
+pub struct Listener {
+    /// The address as it was asked for.
+    pub asked: Address,
+    /// The address, with the port the system chose where we left it the choice.
+    pub address: Address,
+    /// Who comes there.
+    pub clients: Clients,
+    /// The sockets.
+    pub sockets: Vec<OwnedFd>,
+    /// The file of a Unix socket, unless it is somebody else's to remove.
+    pub file: Option<OwnFile>,
+}
+
+/// What a new configuration comes to.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// What is listened on in addition.
+    pub new: Vec<Listener>,
+    /// Doors that stay, with what holds for them from now on.
+    stays: Vec<Door>,
+    /// Who may connect to those that are Unix sockets.
+    rights: Vec<Option<Rights>>,
+}
+
+/// A door and the pool that messages about it name.
+#[derive(Debug, Clone, Copy)]
+struct Named<'a> {
+    door: &'a Door,
+    pool: &'a str,
+    /// Messages are php-fpm's.
+    fpm: bool,
+}
+
+/// Listens on everything with `threads` sockets each, and closes what is inherited and not used.
+///
+/// # Errors
+/// The first address that cannot be had, and who has it.
+pub fn open(
+    config: &Config,
+    mut inherited: Inherited,
+    threads: u32,
+) -> Result<Vec<Listener>, Error> {
+    inherited.announce(config.fpm.is_some());
+    let opened = open_in(config, &[], &mut inherited, threads)?;
+    inherited.close_unused();
+    Ok(opened.new)
+}
+
+/// Listens on what is not in `known`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_others(config: &Config, known: &[Listener], threads: u32) -> Result<Opened, Error> {
+    open_in(config, known, &mut Inherited::default(), threads)
+}
+
+fn open_in(
+    config: &Config,
+    known: &[Listener],
+    inherited: &mut Inherited,
+    threads: u32,
+) -> Result<Opened, Error> {
+    let listening = config.listening();
+    let tcp = listening.iter().filter_map(|one| match one.address() {
+        Address::Tcp(address) => Some(address),
+        Address::Unix(_) => None,
+    });
+    let tcp: Vec<SocketAddr> = tcp.collect();
+    let mut opened = Opened::default();
+    for one in listening {
+        let there = known.iter().find(|other| other.asked == one.address());
+        let door = match one {
+            Listening::Fastcgi(door) => Some(name(config, door)),
+            Listening::Http(_) | Listening::Admin(_) => None,
+        };
+        let rights = door.map(|named| named.rights()).transpose()?.flatten();
+        match there {
+            Some(there) if there.clients == clients_of(one) => {
+                opened.stays.extend(door.map(|named| named.door.clone()));
+                opened.rights.extend(door.map(|_| rights));
+            }
+            Some(there) => {
+                let moved = there.for_clients(clients_of(one));
+                let address = there.asked.clone();
+                opened
+                    .new
+                    .push(moved.map_err(|source| Error::Listen { address, source })?);
+            }
+            None => {
+                let asked = Asked {
+                    one,
+                    door,
+                    rights,
+                    threads: threads as usize,
+                    tcp: &tcp,
+                };
+                opened.new.push(asked.open(inherited)?);
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// Something to listen on that was not listened on before.
+struct Asked<'a> {
+    one: Listening<'a>,
+    door: Option<Named<'a>>,
+    rights: Option<Rights>,
+    threads: usize,
+    /// All TCP addresses there are.
+    tcp: &'a [SocketAddr],
+}
+
+impl Asked<'_> {
+    fn open(&self, inherited: &mut Inherited) -> Result<Listener, Error> {
+        if let Some(named) = self.door {
+            named.warn_of_backlog();
+        }
+        match self.one.address() {
+            Address::Tcp(address) => self.open_tcp(address, inherited),
+            Address::Unix(path) => {
+                let (Some(named), Some(rights)) = (self.door, &self.rights) else {
+                    let source = io::ErrorKind::Unsupported.into();
+                    let address = self.one.address();
+                    return Err(Error::Listen { address, source });
+                };
+                let (sockets, file) = match inherited.take(&key(&self.one.address())) {
+                    Some((socket, origin)) => {
+                        let own = origin == Origin::Fpm;
+                        let file = own.then(|| OwnFile::found(&path, rights)).flatten();
+                        let sockets = self.adopt(socket);
+                        (
+                            sockets.map_err(|why| named.error(Refusal::Listen(why)))?,
+                            file,
+                        )
+                    }
+                    None => unix::open(named, &path, rights, self.threads)?,
+                };
+                Ok(self.listener(self.one.address(), sockets, file))
+            }
+        }
+    }
+
+    fn open_tcp(&self, address: SocketAddr, inherited: &mut Inherited) -> Result<Listener, Error> {
+        let first = self.try_tcp(address, inherited);
+        let opened = match (first, self.door) {
+            (Err(why), Some(named)) if named.means_all_addresses() => {
+                tracing::debug!("{address}: {why}");
+                info!(target: "fpm", "Failed implicitly binding to ::, retrying with 0.0.0.0");
+                let address = SocketAddr::from(([0, 0, 0, 0], address.port()));
+                self.try_tcp(address, inherited)
+            }
+            (first, _) => first,
+        };
+        opened.map_err(|why| match (self.door, why.kind()) {
+            (Some(named), _) => named.error(Refusal::bind(why, address)),
+            (None, io::ErrorKind::AddrInUse) => Error::AddressInUse {
+                address: Address::Tcp(address),
+                holder: tcp::holder(address),
+            },
+            (None, _) => Error::Listen {
+                address: Address::Tcp(address),
+                source: why,
+            },
+        })
+    }
+
+    fn try_tcp(&self, address: SocketAddr, inherited: &mut Inherited) -> io::Result<Listener> {
+        let sockets = match inherited.take(&key(&Address::Tcp(address))) {
+            Some((socket, _)) => {
+                sockets::set_for_requests(&socket)?;
+                self.adopt(socket)?
+            }
+            None => {
+                let only_ipv6 = tcp::is_only_ipv6(address, self.tcp);
+                let backlog = self
+                    .door
+                    .map_or(sockets::BACKLOG, |named| backlog(named.door));
+                sockets::listen_tcp(address, only_ipv6, self.threads, backlog)?
+            }
+        };
+        let address = sockets
+            .first()
+            .map_or(Ok(address), sockets::local_address)?;
+        Ok(self.listener(Address::Tcp(address), sockets, None))
+    }
+
+    /// An inherited socket for all threads.
+    fn adopt(&self, socket: OwnedFd) -> io::Result<Vec<OwnedFd>> {
+        if let Some(named) = self.door {
+            sockets::listen(&socket, backlog(named.door))?;
+        }
+        sockets::copies(socket, self.threads)
+    }
+
+    fn listener(&self, address: Address, sockets: Vec<OwnedFd>, file: Option<OwnFile>) -> Listener {
+        Listener {
+            asked: self.one.address(),
+            address,
+            clients: clients_of(self.one),
+            sockets,
+            file,
+        }
+    }
+}
+
+impl Named<'_> {
+    /// A port alone means all addresses, in whatever family there is.
+    fn means_all_addresses(&self) -> bool {
+        let asked = &self.door.asked;
+        !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
+    fn error(&self, refusal: Refusal) -> Error {
+        refusal.of(self)
+    }
+
+    /// Who may connect to a Unix socket; none for TCP.
+    fn rights(&self) -> Result<Option<Rights>, Error> {
+        match self.door.listen {
+            Address::Unix(_) => unix::rights(*self).map(Some),
+            Address::Tcp(_) => Ok(None),
+        }
+    }
+
+    fn warn_of_backlog(&self) {
+        let (Some(asked), Ok(longest)) = (self.door.backlog, waiting::longest_backlog()) else {
+            return;
+        };
+        if asked > longest {
+            warn!(
+                "[pool {}] listen.backlog = {asked} is more than the kernel allows: {longest} \
+                 connections can wait to be accepted (net.core.somaxconn)",
+                self.pool
+            );
+        }
+    }
+}
+
+impl Opened {
+    /// Lets what stays be as it is to be from now on: rights and queues that have changed.
+    pub fn adjust(&self, listeners: &mut [Listener]) {
+        for (door, rights) in self.stays.iter().zip(&self.rights) {
+            let Some(listener) = listeners.iter_mut().find(|one| one.asked == door.listen) else {
+                continue;
+            };
+            if let (Some(file), Some(rights)) = (&mut listener.file, rights) {
+                if let Err(why) = file.set_rights(rights) {
+                    warn!("{}: who may connect stays as it was: {why}", door.asked);
+                }
+            }
+            for socket in &listener.sockets {
+                if let Err(why) = sockets::listen(socket, backlog(door)) {
+                    warn!("{}: its queue stays as long as it was: {why}", door.asked);
+                }
+            }
+        }
+    }
+}
+
+impl Listener {
+    /// Tells a front to accept clients here.
+    pub fn tell(&self, front: &mut Peer<ToFront>) {
+        for (thread, socket) in (0..).zip(&self.sockets) {
+            let order = ToFront::Listen {
+                thread,
+                address: self.address.to_string(),
+                clients: self.clients.clone(),
+            };
+            front.say(order, &[socket.as_fd()]);
+        }
+    }
+
+    /// Closes the sockets, and removes their file.
+    pub fn close(&mut self) {
+        self.sockets.clear();
+        self.file = None;
+    }
+
+    /// The same sockets, for others.
+    fn for_clients(&self, clients: Clients) -> io::Result<Listener> {
+        let sockets = self.sockets.iter().map(OwnedFd::try_clone);
+        Ok(Listener {
+            asked: self.asked.clone(),
+            address: self.address.clone(),
+            clients,
+            sockets: sockets.collect::<io::Result<_>>()?,
+            file: None,
+        })
+    }
+}
+
+/// Says which sockets go on being listened on: php-fpm's line after a reload.
+pub fn announce(listeners: &[Listener]) {
+    for listener in listeners {
+        if let Some(socket) = listener.sockets.first() {
+            let (fd, key) = (socket.as_raw_fd(), key(&listener.address));
+            info!(target: "fpm", "using inherited socket fd={fd}, \"{key}\"");
+        }
+    }
+}
+
+/// Who comes to what is listened on.
+pub fn clients_of(listening: Listening<'_>) -> Clients {
+    match listening {
+        Listening::Http(_) => Clients::Http,
+        Listening::Admin(_) => Clients::Admin,
+        Listening::Fastcgi(door) => Clients::Fastcgi {
+            listen: door.listen.to_string(),
+        },
+    }
+}
+
+/// The name of an address in `FPM_SOCKETS`: a path, or address and port as `inet_ntop(3)` prints them,
+/// without brackets.
+fn key(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => format!("{}:{}", address.ip(), address.port()),
+        Address::Unix(path) => path.display().to_string(),
+    }
+}
+
+fn backlog(door: &Door) -> i32 {
+    let longest = sockets::LONGEST_BACKLOG;
+    door.backlog
+        .map_or(longest, |asked| i32::try_from(asked).unwrap_or(i32::MAX))
+}
+
+/// Finds the pool of a door.
+fn name<'a>(config: &'a Config, door: &'a Door) -> Named<'a> {
+    let has = |pool: &&Pool| {
+        let mut doors = [&pool.door, &pool.status_door].into_iter().flatten();
+        doors.any(|other| other.listen == door.listen)
+    };
+    Named {
+        door,
+        pool: config.pools.iter().find(has).map_or("", |pool| &pool.name),
+        fpm: config.fpm.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

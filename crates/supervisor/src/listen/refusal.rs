@@ -1,0 +1,169 @@
+//! Why a door cannot be opened: in php-fpm's words where we were started as it, and what to do.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use maitred_config::Address;
+use maitred_os::sockets::unix::MAX_PATH_BYTES;
+
+use super::{Named, tcp};
+use crate::error::Error;
+
+/// Ports below this are for root (`net.ipv4.ip_unprivileged_port_start`).
+const FIRST_FREE_PORT: u16 = 1024;
+
+/// Why a door cannot be opened.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Somebody listens on the Unix socket; who, as far as that can be seen.
+    Taken(Option<String>),
+    /// The address cannot be taken; who has it, as far as that can be seen.
+    Bind(io::Error, Option<String>),
+    /// It cannot be listened on.
+    Listen(io::Error),
+    /// Its file cannot be given to its owner.
+    Owner(io::Error),
+    /// Its access list cannot be written.
+    AccessList(io::Error),
+    /// Its path has so many bytes.
+    TooLong(usize),
+    /// There is no user of this name.
+    NoUser(String),
+    /// There is no group of this name.
+    NoGroup(String),
+}
+
+impl Refusal {
+    /// A TCP address that cannot be taken.
+    pub fn bind(why: io::Error, address: SocketAddr) -> Refusal {
+        let taken = why.kind() == io::ErrorKind::AddrInUse;
+        let holder = taken.then(|| tcp::holder(address)).flatten();
+        Refusal::Bind(why, holder)
+    }
+
+    /// The error.
+    pub fn of(self, named: &Named<'_>) -> Error {
+        let said = match named.fpm {
+            true => self.as_php_fpm(named),
+            false => self.as_ours(named),
+        };
+        Error::Door {
+            said,
+            remedy: self.remedy(named),
+            fpm: named.fpm,
+        }
+    }
+
+    /// As `fpm_sockets.c` and `fpm_unix.c` say it; a path that is too long, as PHP 8.4 does.
+    fn as_php_fpm(&self, named: &Named<'_>) -> String {
+        let (asked, pool) = (&named.door.asked, named.pool);
+        match self {
+            Refusal::Taken(_) => {
+                format!("Another FPM instance seems to already listen on {asked}")
+            }
+            Refusal::Bind(why, _) => format!(
+                "unable to bind listening socket for address '{asked}': {}",
+                errno(why)
+            ),
+            Refusal::Listen(why) => {
+                format!("failed to listen to address '{asked}': {}", errno(why))
+            }
+            Refusal::Owner(why) => format!(
+                "[pool {pool}] failed to chown() the socket '{asked}': {}",
+                errno(why)
+            ),
+            Refusal::AccessList(why) => format!(
+                "[pool {pool}] failed to write the ACL of the socket '{asked}': {}",
+                errno(why)
+            ),
+            Refusal::TooLong(bytes) => format!(
+                "[pool {pool}] cannot bind to UNIX socket '{asked}' as path is too long (found \
+                 length: {bytes}, maximal length: {MAX_PATH_BYTES})"
+            ),
+            Refusal::NoUser(user) => format!("[pool {pool}] cannot get uid for user '{user}'"),
+            Refusal::NoGroup(group) => format!("[pool {pool}] cannot get gid for group '{group}'"),
+        }
+    }
+
+    fn as_ours(&self, named: &Named<'_>) -> String {
+        let why = match self {
+            Refusal::Taken(_) => "somebody listens there already".to_owned(),
+            Refusal::Bind(why, _) | Refusal::Listen(why) => why.to_string(),
+            Refusal::Owner(why) => format!("its owner or group cannot be set: {why}"),
+            Refusal::AccessList(why) => format!("its access list cannot be set: {why}"),
+            Refusal::TooLong(bytes) => format!(
+                "its path has {bytes} bytes, and that of a Unix socket has {MAX_PATH_BYTES} at most"
+            ),
+            Refusal::NoUser(user) => format!("there is no user `{user}`"),
+            Refusal::NoGroup(group) => format!("there is no group `{group}`"),
+        };
+        format!("{} cannot be listened on: {why}", named.door.asked)
+    }
+
+    /// What the person who reads it can do.
+    fn remedy(&self, named: &Named<'_>) -> Option<String> {
+        let folder = match &named.door.listen {
+            Address::Unix(path) => path.parent().map(Path::to_owned),
+            Address::Tcp(_) => None,
+        };
+        let somebody = |holder: &Option<String>| {
+            let holder = holder.as_deref().unwrap_or("another program");
+            format!("{holder} listens there; stop it, or choose another address")
+        };
+        Some(match (self, folder) {
+            (Refusal::Taken(holder), _) => somebody(holder),
+            (Refusal::Bind(why, holder), folder) => match (why.kind(), folder) {
+                (io::ErrorKind::NotFound, Some(folder)) => format!(
+                    "the folder {} does not exist; make it, or correct listen",
+                    folder.display()
+                ),
+                (io::ErrorKind::AddrInUse, Some(_)) => {
+                    "a file that is no socket lies there; remove it, or choose another path"
+                        .to_owned()
+                }
+                (io::ErrorKind::AddrInUse, None) => somebody(holder),
+                (io::ErrorKind::AddrNotAvailable, None) => {
+                    "no network interface of this machine has that address; correct listen"
+                        .to_owned()
+                }
+                (io::ErrorKind::PermissionDenied, Some(folder)) => format!(
+                    "the user of this server may not make a socket in {}; allow it, or choose \
+                     another folder",
+                    folder.display()
+                ),
+                (io::ErrorKind::PermissionDenied, None) => format!(
+                    "ports below {FIRST_FREE_PORT} need root or CAP_NET_BIND_SERVICE; choose \
+                     another port, or start the server with that right"
+                ),
+                _ => return None,
+            },
+            (Refusal::Owner(_), _) => {
+                "only root may give a socket to another user; leave listen.owner and listen.group \
+                 out, or start the server as root"
+                    .to_owned()
+            }
+            (Refusal::AccessList(_), _) => {
+                "the file system of its folder may have no access lists; use listen.owner, \
+                 listen.group and listen.mode instead"
+                    .to_owned()
+            }
+            (Refusal::TooLong(_), _) => "choose a shorter path".to_owned(),
+            (Refusal::NoUser(_), _) => "correct the name, or make the user".to_owned(),
+            (Refusal::NoGroup(_), _) => "correct the name, or make the group".to_owned(),
+            (Refusal::Listen(_), _) => return None,
+        })
+    }
+}
+
+/// An error as php-fpm ends its lines: `Address already in use (98)`.
+fn errno(why: &io::Error) -> String {
+    let text = why.to_string();
+    match why.raw_os_error() {
+        Some(number) => {
+            let text = text.split(" (os error").next().unwrap_or_default();
+            format!("{text} ({number})")
+        }
+        None => text,
+    }
+}
