@@ -1,0 +1,98 @@
+//! php-fpm's `emergency_restart_threshold` and `emergency_restart_interval`: workers that crash one
+//! after the other are a sign that what they share is spoiled, and every pool begins anew. Pure.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::limits::Moment;
+
+/// The signals that count: SIGSEGV and SIGBUS (signal(7)).
+const CRASHES: [i32; 2] = [11, 7];
+
+/// Most crashes that are remembered. A threshold beyond it is never reached.
+const MAX_CRASHES: usize = 65_536;
+
+/// When workers have crashed lately.
+#[derive(Debug, Default)]
+pub struct Emergency {
+    crashes: VecDeque<Moment>,
+}
+
+impl Emergency {
+    /// A worker was ended by `signal`. True when so many have crashed within `interval` that every
+    /// pool is to begin anew; counting begins again then. Zero, for either, is never.
+    #[must_use]
+    pub fn ended_by(
+        &mut self,
+        signal: i32,
+        (threshold, interval): (u32, Duration),
+        now: Moment,
+    ) -> bool {
+        let threshold = usize::try_from(threshold).unwrap_or(usize::MAX);
+        if !CRASHES.contains(&signal) || threshold == 0 || interval.is_zero() {
+            return false;
+        }
+        self.crashes.push_back(now);
+        if self.crashes.len() > MAX_CRASHES {
+            self.crashes.pop_front();
+        }
+        while self.crashes.front().is_some_and(|first| *first + interval < now) {
+            self.crashes.pop_front();
+        }
+        let reached = self.crashes.len() >= threshold;
+        if reached {
+            self.crashes.clear();
+        }
+        reached
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: (u32, Duration) = (3, Duration::from_secs(10));
+    const SIGSEGV: i32 = 11;
+
+    fn at(seconds: u64) -> Moment {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn so_many_crashes_within_the_interval_are_an_emergency_and_then_are_forgotten() {
+        let mut emergency = Emergency::default();
+        assert!(!emergency.ended_by(SIGSEGV, RULE, at(100)));
+        assert!(!emergency.ended_by(7, RULE, at(105)));
+        assert!(emergency.ended_by(SIGSEGV, RULE, at(110)));
+        assert!(!emergency.ended_by(SIGSEGV, RULE, at(111)));
+    }
+
+    #[test]
+    fn crashes_that_are_too_far_apart_are_none() {
+        let mut emergency = Emergency::default();
+        for seconds in (100..200).step_by(6) {
+            assert!(!emergency.ended_by(SIGSEGV, RULE, at(seconds)));
+        }
+    }
+
+    #[test]
+    fn other_signals_and_rules_that_are_not_set_never_count() {
+        let mut emergency = Emergency::default();
+        for _ in 0..10 {
+            assert!(!emergency.ended_by(9, RULE, at(100)));
+            assert!(!emergency.ended_by(SIGSEGV, (0, RULE.1), at(100)));
+            assert!(!emergency.ended_by(SIGSEGV, (1, Duration::ZERO), at(100)));
+        }
+        assert!(emergency.ended_by(SIGSEGV, (1, RULE.1), at(100)));
+    }
+
+    #[test]
+    fn crashes_without_end_fill_no_memory() {
+        let mut emergency = Emergency::default();
+        let rule = (u32::MAX, Duration::from_secs(1 << 30));
+        for _ in 0..MAX_CRASHES + 10 {
+            assert!(!emergency.ended_by(SIGSEGV, rule, at(1)));
+        }
+        assert_eq!(emergency.crashes.len(), MAX_CRASHES);
+    }
+}

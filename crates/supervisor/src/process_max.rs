@@ -1,0 +1,120 @@
+//! php-fpm's `process.max`: how many workers each pool may have when all together may only have so
+//! many. Pure.
+//!
+//! php-fpm gives them to whoever asks first, so that a static pool may take them all and another
+//! never answer. Here no pool goes without while another has two: each that needs workers, or is at
+//! rest and may need one, has one kept for it, and what is left is dealt out one by one.
+
+/// What a pool needs and has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// Workers it wants now.
+    pub wants: u32,
+    /// Workers it has, those on their way and those about to leave included.
+    pub has: u32,
+}
+
+/// How many workers each pool may have, in the order of `needs`, when all together may have `most`.
+/// Who has more than its share keeps them, and the others get what is left until they have gone.
+/// Pools that want nothing have one kept for them if there are enough for every pool.
+pub fn share(needs: &[Need], most: u32) -> Vec<u32> {
+    let shares = deal(needs, most);
+    let kept: u32 = needs.iter().map(|need| need.has).sum();
+    let mut free = most.saturating_sub(kept);
+    let pairs = needs.iter().zip(shares);
+    pairs
+        .map(|(need, share)| {
+            let more = share.saturating_sub(need.has).min(free);
+            free -= more;
+            need.has + more
+        })
+        .collect()
+}
+
+/// Deals `most` workers out, one to each pool in turn.
+fn deal(needs: &[Need], most: u32) -> Vec<u32> {
+    let pools = u32::try_from(needs.len()).unwrap_or(u32::MAX);
+    let keeps_for_all = most >= pools;
+    let wants: Vec<u32> = needs
+        .iter()
+        .map(|need| need.wants.max(u32::from(keeps_for_all)))
+        .collect();
+    let mut shares = vec![0; needs.len()];
+    let mut left = most;
+    while left > 0 {
+        let hungry = wants.iter().zip(&shares).filter(|(want, share)| want > share);
+        let hungry = u32::try_from(hungry.count()).unwrap_or(u32::MAX);
+        if hungry == 0 {
+            break;
+        }
+        let round = (left / hungry).max(1);
+        for (want, share) in wants.iter().zip(&mut shares) {
+            let more = want.saturating_sub(*share).min(round).min(left);
+            *share += more;
+            left -= more;
+        }
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn needs(pairs: &[(u32, u32)]) -> Vec<Need> {
+        let need = |&(wants, has)| Need { wants, has };
+        pairs.iter().map(need).collect()
+    }
+
+    #[test]
+    fn where_there_is_enough_for_all_each_has_what_it_wants() {
+        assert_eq!(share(&needs(&[(3, 0), (4, 2)]), 10), [3, 4]);
+    }
+
+    #[test]
+    fn two_greedy_pools_have_half_each() {
+        assert_eq!(share(&needs(&[(10, 0), (10, 0)]), 10), [5, 5]);
+    }
+
+    #[test]
+    fn a_pool_at_rest_has_one_kept_for_it() {
+        assert_eq!(share(&needs(&[(10, 0), (0, 0)]), 4), [3, 1]);
+        let many = vec![Need { wants: 0, has: 0 }; 9];
+        let greedy = [needs(&[(10, 0)]), many].concat();
+        assert_eq!(share(&greedy, 4)[0], 4, "there is not one for each");
+    }
+
+    #[test]
+    fn nobody_is_sent_away_and_nobody_gets_what_another_still_has() {
+        assert_eq!(share(&needs(&[(10, 10), (5, 0)]), 10), [10, 0]);
+        assert_eq!(share(&needs(&[(10, 8), (5, 0)]), 10), [8, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn together_they_never_get_more_than_there_may_be(
+            pairs in prop::collection::vec((0u32..50, 0u32..20), 1..12),
+            most in 1u32..100)
+        {
+            let needs = needs(&pairs);
+            let shares = share(&needs, most);
+            let has: u32 = needs.iter().map(|need| need.has).sum();
+            prop_assert!(shares.iter().sum::<u32>() <= most.max(has));
+            for (need, share) in needs.iter().zip(shares) {
+                prop_assert!(share >= need.has, "nobody is sent away");
+                prop_assert!(share <= need.wants.max(need.has).max(1));
+            }
+        }
+
+        #[test]
+        fn from_nothing_no_pool_goes_without_while_another_has_two(
+            wants in prop::collection::vec(0u32..50, 1..12), most in 1u32..100)
+        {
+            let needs: Vec<Need> = wants.iter().map(|&wants| Need { wants, has: 0 }).collect();
+            let shares = share(&needs, most);
+            let lacks = needs.iter().zip(&shares).any(|(need, share)| need.wants > 0 && *share == 0);
+            prop_assert!(!lacks || shares.iter().all(|&share| share <= 1));
+        }
+    }
+}
