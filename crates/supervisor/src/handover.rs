@@ -15,6 +15,7 @@ use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
 use crate::listen::Listener;
+use crate::output::Output;
 use crate::peer::Peer;
 use crate::plan::PoolPlan;
 use crate::pool;
@@ -107,6 +108,9 @@ struct WorkerState {
     #[serde(default)]
     sentenced: bool,
     pidfd: RawFd,
+    /// Where its standard output and error are read, if they are.
+    #[serde(default)]
+    output: Option<(Option<RawFd>, Option<RawFd>)>,
 }
 
 /// What a supervisor has of the one before it.
@@ -194,7 +198,10 @@ impl HandedOver {
             all.extend([pool.memory, pool.voice.0, pool.voice.1]);
             all.extend(&pool.events);
             all.extend(pool.zygote.iter().map(|zygote| zygote.channel));
-            all.extend(pool.workers.iter().map(|worker| worker.pidfd));
+            for worker in &pool.workers {
+                let (stdout, stderr) = worker.output.unwrap_or_default();
+                all.extend([Some(worker.pidfd), stdout, stderr].into_iter().flatten());
+            }
         }
         all
     }
@@ -282,6 +289,10 @@ fn pool_state(running: &RunningPool) -> PoolState {
             worn: mark == pool::Mark::Worn,
             sentenced: mark == pool::Mark::Sentenced,
             pidfd,
+            output: running
+                .outputs
+                .get(&(seat, incarnation))
+                .and_then(Output::descriptors),
         })
     });
     let zygote = running
@@ -349,6 +360,14 @@ impl PoolState {
         for worker in self.workers {
             let pidfd = spawn::inherited_fd(worker.pidfd)?;
             running.workers.insert(worker.pid, pidfd);
+            if let Some((stdout, stderr)) = worker.output {
+                let stdout = stdout.map(spawn::inherited_fd).transpose()?;
+                let stderr = stderr.map(spawn::inherited_fd).transpose()?;
+                let output = Output::over(Some(worker.pid), (stdout, stderr));
+                running
+                    .outputs
+                    .insert((worker.seat, worker.incarnation), output);
+            }
             let who = pool::Seated {
                 seat: worker.seat,
                 incarnation: worker.incarnation,
