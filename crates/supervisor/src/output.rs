@@ -1,27 +1,23 @@
 //! What workers print when the server runs as php-fpm: two pipes for each worker of a pool with
-//! `catch_workers_output`, read here and logged in php-fpm's form ([`crate::speech`]); otherwise it
-//! is lost.
+//! `catch_workers_output`, read here, made into messages ([`crate::speech`]) and handed to the log,
+//! which writes `fpm::said` as php-fpm writes it and `fpm::bare` as it is; otherwise it is lost.
 //!
 //! A worker that prints faster than is read waits, as with php-fpm, so that nothing is lost. It
 //! never waits for long: a pipe is read in every turn of the supervisor, which waits for no worker.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use maitred_config::LogTarget;
 use maitred_config::fpm::Level;
 use maitred_control::{Incarnation, Seat, ToZygote};
-use maitred_os::clock::local_time;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tracing::{error, warn};
 
 use crate::run::Supervisor;
-use crate::slowlog::stamp;
-use crate::speech::{Decoration, Form, Source, Speech};
+use crate::speech::{Source, Speech};
 use crate::wait::Ready;
 
 /// Most bytes taken from a pipe in one turn: what the kernel keeps in it.
@@ -29,6 +25,9 @@ const TURN_BYTES: usize = 64 * 1024;
 
 /// Most bytes of a worker's last words that are logged.
 const LAST_WORDS_BYTES: usize = 1 << 20;
+
+/// What the last message of a worker ends with that had not completed it.
+const CLOSED: &str = ", pipe is closed";
 
 /// Which worker.
 pub(crate) type Key = (Seat, Incarnation);
@@ -43,7 +42,7 @@ pub(crate) struct Output {
     pid: Option<i32>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
-    speech: Option<Speech>,
+    speech: Speech,
 }
 
 /// The ends that a worker writes to: its standard output and error.
@@ -71,7 +70,7 @@ impl Output {
             pid,
             stdout,
             stderr,
-            speech: None,
+            speech: Speech::default(),
         }
     }
 
@@ -99,7 +98,7 @@ impl Output {
     }
 
     /// Reads from a pipe what one turn takes. False when nothing is there any more.
-    fn hear(&mut self, source: Source, form: &Form, lines: &mut Vec<Vec<u8>>) -> bool {
+    fn hear(&mut self, source: Source) -> bool {
         let pipe = match source {
             Source::Stdout => &mut self.stdout,
             Source::Stderr => &mut self.stderr,
@@ -108,21 +107,19 @@ impl Output {
             return false;
         };
         let mut bytes = vec![0; TURN_BYTES];
-        let speech = self.speech.get_or_insert_with(|| Speech::new(form.clone()));
         match rustix::io::read(reader, &mut bytes) {
             Ok(0) => {
                 *pipe = None;
-                lines.extend(speech.close());
+                self.speech.close();
                 false
             }
             Ok(count) => {
-                lines.extend(speech.say(source, &bytes[..count]));
+                self.speech.say(source, &bytes[..count]);
                 true
             }
             Err(Errno::AGAIN | Errno::INTR) => false,
             Err(why) => {
-                let pid = self.pid.unwrap_or(0);
-                let name = format!("{source:?}").to_lowercase();
+                let (pid, name) = (self.pid.unwrap_or(0), source.name());
                 error!(target: "fpm", "unable to read what child {pid} said into {name}: {why}");
                 *pipe = None;
                 false
@@ -131,17 +128,16 @@ impl Output {
     }
 
     /// Reads what a worker that has gone left behind.
-    fn last_words(&mut self, form: &Form) -> Vec<Vec<u8>> {
-        let mut lines = Vec::new();
+    fn hear_last_words(&mut self) {
         for source in [Source::Stdout, Source::Stderr] {
-            let turns = LAST_WORDS_BYTES / TURN_BYTES;
             // A process that the worker has left may hold the pipe and go on.
-            (0..turns).any(|_| !self.hear(source, form, &mut lines));
+            for _ in 0..LAST_WORDS_BYTES / TURN_BYTES {
+                if !self.hear(source) {
+                    break;
+                }
+            }
         }
-        if let Some(speech) = &mut self.speech {
-            lines.extend(speech.close());
-        }
-        lines
+        self.speech.close();
     }
 }
 
@@ -193,29 +189,25 @@ impl Supervisor {
     /// Logs what workers have printed.
     pub(crate) fn hear_outputs(&mut self, ready: &Ready) {
         for &(index, key, source) in &ready.outputs {
-            let mut lines = Vec::new();
-            if let Some((output, form)) = self.output(index, key) {
-                output.hear(source, &form, &mut lines);
+            if let Some(output) = self.pools[index].outputs.get_mut(&key) {
+                output.hear(source);
+                self.log_output(index, key);
             }
-            self.log_output(index, lines);
         }
     }
 
-    /// A worker has gone, or will never come: logs its last words.
+    /// A worker has gone: logs its last words.
     pub(crate) fn end_output(&mut self, index: usize, pid: i32) {
-        let outputs = &self.pools[index].outputs;
-        let key = outputs.iter().find(|(_, output)| output.pid == Some(pid));
-        let Some(key) = key.map(|(key, _)| *key) else {
-            return;
-        };
-        let lines = self
-            .output(index, key)
-            .map(|(output, form)| output.last_words(&form));
-        self.pools[index].outputs.remove(&key);
-        self.log_output(index, lines.unwrap_or_default());
+        let mut outputs = self.pools[index].outputs.iter_mut();
+        let output = outputs.find(|(_, output)| output.pid == Some(pid));
+        if let Some((&key, output)) = output {
+            output.hear_last_words();
+            self.log_output(index, key);
+            self.pools[index].outputs.remove(&key);
+        }
     }
 
-    /// Logs what is left of everybody's words, as when this program ends or becomes another.
+    /// Logs what is left of everybody's words: the server ends.
     pub(crate) fn end_outputs(&mut self) {
         for index in 0..self.pools.len() {
             let outputs = &self.pools[index].outputs;
@@ -226,59 +218,42 @@ impl Supervisor {
         }
     }
 
-    fn output(&mut self, index: usize, key: Key) -> Option<(&mut Output, Form)> {
-        let fpm = self.plan.config.fpm.as_ref()?;
-        let running = &mut self.pools[index];
-        let output = running.outputs.get_mut(&key)?;
-        let pid = output.pid?;
-        let is_decorated = running.plan.pool.decorate_workers_output;
-        // As php-fpm: words that are no warning any more go without their decoration.
-        let is_decorated = is_decorated && fpm.log_level <= Level::Warning;
-        let form = Form {
-            limit: fpm.log_limit,
-            decoration: is_decorated.then(|| Decoration {
-                stamp_bytes: level_stamp(fpm.log_level).len(),
-                pool: running.plan.settings.pool.clone(),
-                pid,
-            }),
-        };
-        Some((output, form))
-    }
-
-    fn log_output(&self, index: usize, lines: Vec<Vec<u8>>) {
-        let Some(fpm) = self.plan.config.fpm.as_ref().filter(|_| !lines.is_empty()) else {
-            return;
-        };
-        if self.plan.config.error_log == LogTarget::Syslog {
-            for line in &lines {
-                warn!(target: "fpm", "{}", String::from_utf8_lossy(line));
+    /// Logs what has been said so far: the next program begins without it.
+    pub(crate) fn flush_outputs(&mut self) {
+        for index in 0..self.pools.len() {
+            let keys: Vec<Key> = self.pools[index].outputs.keys().copied().collect();
+            for key in keys {
+                if let Some(output) = self.pools[index].outputs.get_mut(&key) {
+                    output.speech.flush();
+                }
+                self.log_output(index, key);
             }
-            return;
-        }
-        let is_decorated = self.pools[index].plan.pool.decorate_workers_output;
-        let stamp = match is_decorated && fpm.log_level <= Level::Warning {
-            true => level_stamp(fpm.log_level),
-            false => String::new(),
-        };
-        for line in &lines {
-            let line = [stamp.as_bytes(), line, b"\n"].concat();
-            // A log that cannot be written must not stop the server it is about.
-            let _ = io::stderr().write_all(&line);
         }
     }
-}
 
-/// Time and level as php-fpm's log has them.
-fn level_stamp(level: Level) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.unwrap_or_default();
-    let time = i64::try_from(now.as_secs()).ok().and_then(local_time);
-    let stamp = stamp(time);
-    let Some(inner) = stamp.strip_suffix(']').filter(|_| level == Level::Debug) else {
-        return format!("{stamp} WARNING: ");
-    };
-    let (micros, pid) = (now.subsec_micros(), std::process::id());
-    format!("{inner}.{micros:06}] WARNING: pid {pid}, fpm_stdio_child_said(), line 0: ")
+    fn log_output(&mut self, index: usize, key: Key) {
+        let level = self.plan.config.fpm.as_ref().map(|fpm| fpm.log_level);
+        let running = &mut self.pools[index];
+        let is_decorated = running.plan.pool.decorate_workers_output;
+        // As php-fpm: what is no warning for anybody any more is shown for what it is.
+        let is_decorated = is_decorated && level.is_none_or(|level| level <= Level::Warning);
+        let pool = &running.plan.settings.pool;
+        let Some(output) = running.outputs.get_mut(&key) else {
+            return;
+        };
+        let pid = output.pid.unwrap_or(0);
+        for message in output.speech.messages() {
+            let text = &message.text[..];
+            if is_decorated {
+                let name = message.source.name();
+                let who = format!("[pool {pool}] child {pid} said into {name}: ");
+                let ending = if message.is_cut_off { CLOSED } else { "" };
+                warn!(target: "fpm::said", who = who.as_str(), text, ending);
+            } else {
+                error!(target: "fpm::bare", text);
+            }
+        }
+    }
 }
 
 /// Where words are lost.
@@ -290,13 +265,6 @@ fn nowhere() -> io::Result<Ends> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn form() -> Form {
-        Form {
-            limit: 1024,
-            decoration: None,
-        }
-    }
 
     #[test]
     fn nobody_listens_before_it_is_known_whose_words_they_are() {
@@ -311,8 +279,10 @@ mod tests {
         let (mut output, ends) = Output::new().expect("two pipes");
         rustix::io::write(&ends.0, b"out").expect("room");
         rustix::io::write(&ends.1, b"one\ntwo").expect("room");
-        let lines = output.last_words(&form());
-        assert_eq!(lines, [&b"out"[..], b"one", b"two"]);
+        output.hear_last_words();
+        let texts = output.speech.messages().into_iter();
+        let texts: Vec<Vec<u8>> = texts.map(|message| message.text).collect();
+        assert_eq!(texts, [&b"out"[..], b"one", b"two"]);
     }
 
     #[test]
@@ -320,14 +290,7 @@ mod tests {
         let (mut output, ends) = Output::new().expect("two pipes");
         output.pid = Some(12);
         drop(ends.0);
-        assert!(!output.hear(Source::Stdout, &form(), &mut Vec::new()));
+        assert!(!output.hear(Source::Stdout));
         assert_eq!(output.listening().count(), 1);
-    }
-
-    #[test]
-    fn the_stamp_has_the_length_of_php_fpms() {
-        assert_eq!(level_stamp(Level::Notice).len(), 32);
-        let debug = level_stamp(Level::Debug);
-        assert!(debug.contains("] WARNING: pid "), "{debug}");
     }
 }

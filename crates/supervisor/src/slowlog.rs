@@ -177,7 +177,7 @@ pub fn calls(frames: &[Frame], depth: usize) -> impl Iterator<Item = (&Frame, St
 }
 
 /// `[21-Nov-2026 20:00:00]`
-pub fn stamp(now: Option<LocalTime>) -> String {
+fn stamp(now: Option<LocalTime>) -> String {
     let Some(now) = now else {
         return "[-]".to_owned();
     };

@@ -1,15 +1,11 @@
-//! What a worker says, made into the lines of the log as php-fpm makes them (`fpm_stdio.c`,
-//! `zlog.c`): a line for each line, wrapped where it gets too long, and a message without an end
-//! complete when its request is. Pure: bytes in, lines out.
+//! What a worker says, made into messages as php-fpm makes them (`fpm_stdio.c`): one for each line,
+//! and what has no end is complete when its request is. Pure: bytes in, messages out.
 
 /// What a worker writes at the end of a request: all it has said is complete.
 pub const FLUSH: &[u8] = b"\0fscf\0";
 
-/// Shortest piece of a message that a line has room for, in bytes, whatever is written around it.
-const LEAST_ROOM_BYTES: usize = 64;
-
-/// What ends the last message of a worker that had not completed it.
-const CLOSED: &str = ", pipe is closed";
+/// Longest message in bytes; what is longer is several. The log makes as many lines of one as it takes.
+const MESSAGE_BYTES: usize = 1 << 20;
 
 /// Where a worker has said something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,148 +16,114 @@ pub enum Source {
     Stderr,
 }
 
-/// How lines look.
+/// Something that a worker has said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Form {
-    /// Most bytes of a line, its end included (`log_limit`).
-    pub limit: usize,
-    /// What lines begin with, between time and message: pool and worker. None: a line is the
-    /// message alone.
-    pub decoration: Option<Decoration>,
-}
-
-/// What is written around a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decoration {
-    /// Bytes of time and level before all else.
-    pub stamp_bytes: usize,
-    /// Name of the pool.
-    pub pool: String,
-    /// Process id of the worker.
-    pub pid: i32,
+pub struct Message {
+    /// Where.
+    pub source: Source,
+    /// What, without the end of the line; not empty.
+    pub text: Vec<u8>,
+    /// It was not complete when the worker went.
+    pub is_cut_off: bool,
 }
 
 /// What a worker has begun to say.
 #[derive(Debug)]
 pub struct Speech {
-    form: Form,
     source: Source,
-    /// The message as far as it has come and is on no line yet.
-    message: Vec<u8>,
+    /// A message as far as it has come.
+    text: Vec<u8>,
     /// By source: what may be the beginning of [`FLUSH`].
     held: [Vec<u8>; 2],
+    messages: Vec<Message>,
+}
+
+impl Default for Speech {
+    fn default() -> Speech {
+        Speech {
+            source: Source::Stderr,
+            text: Vec::new(),
+            held: [Vec::new(), Vec::new()],
+            messages: Vec::new(),
+        }
+    }
+}
+
+impl Source {
+    /// As the log names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Stdout => "stdout",
+            Source::Stderr => "stderr",
+        }
+    }
 }
 
 impl Speech {
-    /// Nothing was said yet.
-    pub fn new(form: Form) -> Speech {
-        Speech {
-            form,
-            source: Source::Stderr,
-            message: Vec::new(),
-            held: [Vec::new(), Vec::new()],
-        }
-    }
-
-    /// Takes what was said, and returns the lines that are complete by it, without time and level.
-    pub fn say(&mut self, source: Source, bytes: &[u8]) -> Vec<Vec<u8>> {
-        let mut lines = Vec::new();
+    /// Takes what was said.
+    pub fn say(&mut self, source: Source, bytes: &[u8]) {
         if source != self.source {
-            self.end(&mut lines);
+            self.end(false);
             self.source = source;
         }
         let mut said = std::mem::take(&mut self.held[source as usize]);
         said.extend_from_slice(bytes);
         let mut rest = &said[..];
         while let Some(found) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\0')) {
-            let (text, from) = rest.split_at(found);
-            self.add(text, &mut lines);
-            rest = from;
-            if rest[0] == b'\n' {
-                self.end(&mut lines);
-                rest = &rest[1..];
-            } else if let Some(after) = rest.strip_prefix(FLUSH) {
-                self.end(&mut lines);
+            self.add(&rest[..found]);
+            rest = &rest[found..];
+            if let Some(after) = rest.strip_prefix(b"\n").or(rest.strip_prefix(FLUSH)) {
+                self.end(false);
                 rest = after;
             } else if FLUSH.starts_with(rest) {
                 self.held[source as usize] = rest.to_vec();
                 rest = &[];
             } else {
-                self.add(&rest[..1], &mut lines);
+                self.add(&rest[..1]);
                 rest = &rest[1..];
             }
         }
-        self.add(rest, &mut lines);
-        lines
+        self.add(rest);
     }
 
-    /// Nothing more will be said: returns what is left.
-    pub fn close(&mut self) -> Vec<Vec<u8>> {
-        let mut lines = Vec::new();
+    /// Nothing more will be said.
+    pub fn close(&mut self) {
         let held = std::mem::take(&mut self.held[self.source as usize]);
-        self.add(&held, &mut lines);
-        let message = std::mem::take(&mut self.message);
-        if message.is_empty() {
-            return lines;
-        }
-        let mut line = self.line(&message);
-        if self.form.decoration.is_some() {
-            if self.room() < message.len() + CLOSED.len() {
-                lines.push(std::mem::replace(&mut line, self.before()));
-            }
-            line.extend_from_slice(CLOSED.as_bytes());
-        }
-        lines.push(line);
-        lines
+        self.add(&held);
+        self.end(true);
     }
 
-    fn add(&mut self, text: &[u8], lines: &mut Vec<Vec<u8>>) {
+    /// What has been said so far is all there will be of it.
+    pub fn flush(&mut self) {
+        self.end(false);
+    }
+
+    /// What is complete by now.
+    pub fn messages(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.messages)
+    }
+
+    fn add(&mut self, text: &[u8]) {
         let mut rest = text;
-        let room = self.room();
-        while self.message.len() + rest.len() > room {
-            let (now, later) = rest.split_at(room.saturating_sub(self.message.len()));
-            self.message.extend_from_slice(now);
-            self.end(lines);
+        while self.text.len() + rest.len() > MESSAGE_BYTES {
+            let (now, later) = rest.split_at(MESSAGE_BYTES - self.text.len());
+            self.text.extend_from_slice(now);
+            self.end(false);
             rest = later;
         }
-        self.message.extend_from_slice(rest);
+        self.text.extend_from_slice(rest);
     }
 
-    fn end(&mut self, lines: &mut Vec<Vec<u8>>) {
-        let message = std::mem::take(&mut self.message);
-        if !message.is_empty() {
-            lines.push(self.line(&message));
+    /// As php-fpm, an empty line says nothing.
+    fn end(&mut self, is_cut_off: bool) {
+        let text = std::mem::take(&mut self.text);
+        if !text.is_empty() {
+            self.messages.push(Message {
+                source: self.source,
+                text,
+                is_cut_off,
+            });
         }
-    }
-
-    /// Bytes of a message that one line takes.
-    fn room(&self) -> usize {
-        let around = self.form.decoration.as_ref().map_or(0, |decoration| {
-            decoration.stamp_bytes + self.before().len() + 2
-        });
-        // One byte is for the line's end.
-        let room = self.form.limit.saturating_sub(around + 1);
-        room.max(LEAST_ROOM_BYTES)
-    }
-
-    fn before(&self) -> Vec<u8> {
-        let Some(Decoration { pool, pid, .. }) = &self.form.decoration else {
-            return Vec::new();
-        };
-        let source = match self.source {
-            Source::Stdout => "stdout",
-            Source::Stderr => "stderr",
-        };
-        format!("[pool {pool}] child {pid} said into {source}: ").into_bytes()
-    }
-
-    fn line(&self, message: &[u8]) -> Vec<u8> {
-        let mut line = self.before();
-        let quote = self.form.decoration.as_ref().map(|_| b'"');
-        line.extend(quote);
-        line.extend_from_slice(message);
-        line.extend(quote);
-        line
     }
 }
 
@@ -170,119 +132,71 @@ mod tests {
     use super::*;
     use Source::{Stderr, Stdout};
 
-    /// Bytes of `[21-Nov-2026 20:00:00] WARNING: `.
-    const STAMP: usize = 32;
-
-    fn plain(limit: usize) -> Speech {
-        Speech::new(Form {
-            limit,
-            decoration: None,
-        })
-    }
-
-    fn decorated(limit: usize) -> Speech {
-        Speech::new(Form {
-            limit,
-            decoration: Some(Decoration {
-                stamp_bytes: STAMP,
-                pool: "www".to_owned(),
-                pid: 12,
-            }),
-        })
-    }
-
-    fn texts(lines: Vec<Vec<u8>>) -> Vec<String> {
-        let text = |line: Vec<u8>| String::from_utf8(line).unwrap();
-        lines.into_iter().map(text).collect()
+    /// The messages, each with where it was said and whether it was cut off.
+    fn told(speech: &mut Speech) -> Vec<String> {
+        let messages = speech.messages().into_iter();
+        let tell = |message: Message| {
+            let text = String::from_utf8(message.text).unwrap();
+            let end = if message.is_cut_off { " (cut off)" } else { "" };
+            format!("{}: {text}{end}", message.source.name())
+        };
+        messages.map(tell).collect()
     }
 
     #[test]
-    fn each_line_is_one_and_the_last_is_complete_with_its_request() {
-        let mut speech = decorated(1024);
-        let lines = texts(speech.say(Stderr, b"msg 1\n\nmsg 2\nmsg"));
-        assert_eq!(
-            lines,
-            [
-                "[pool www] child 12 said into stderr: \"msg 1\"",
-                "[pool www] child 12 said into stderr: \"msg 2\"",
-            ]
-        );
-        let lines = texts(speech.say(Stderr, b" 3\0fscf\0\0fscf\0"));
-        assert_eq!(lines, ["[pool www] child 12 said into stderr: \"msg 3\""]);
-        assert!(speech.close().is_empty());
+    fn each_line_is_a_message_and_the_last_is_complete_with_its_request() {
+        let mut speech = Speech::default();
+        speech.say(Stderr, b"msg 1\n\nmsg 2\nmsg");
+        assert_eq!(told(&mut speech), ["stderr: msg 1", "stderr: msg 2"]);
+        speech.say(Stderr, b" 3\0fscf\0\0fscf\0");
+        assert_eq!(told(&mut speech), ["stderr: msg 3"]);
+        speech.close();
+        assert!(told(&mut speech).is_empty());
     }
 
     #[test]
     fn what_is_said_elsewhere_ends_a_message() {
-        let mut speech = decorated(1024);
-        assert!(speech.say(Stdout, b"out").is_empty());
-        let lines = texts(speech.say(Stderr, b"error\n"));
-        assert_eq!(
-            lines,
-            [
-                "[pool www] child 12 said into stdout: \"out\"",
-                "[pool www] child 12 said into stderr: \"error\"",
-            ]
-        );
+        let mut speech = Speech::default();
+        speech.say(Stdout, b"out");
+        speech.say(Stderr, b"error\n");
+        assert_eq!(told(&mut speech), ["stdout: out", "stderr: error"]);
     }
 
     #[test]
-    fn long_messages_are_wrapped_at_the_limit_as_php_fpm_does() {
-        let mut speech = decorated(1050);
-        let lines = speech.say(Stderr, &[&[b'a'; 2900][..], b"\n"].concat());
-        let lengths: Vec<usize> = lines.iter().map(|line| STAMP + line.len() + 1).collect();
-        assert_eq!(lengths[..2], [1050, 1050]);
-        let said: usize = lines.iter().map(|line| line.len() - 40).sum();
-        assert_eq!(said, 2900);
-        let mut speech = plain(1024);
-        assert!(speech.say(Stderr, &[b'a'; 100]).is_empty());
-        let lines = speech.say(Stderr, &[&[b'b'; 2500][..], b"\n"].concat());
-        let lengths: Vec<usize> = lines.iter().map(Vec::len).collect();
-        assert_eq!(lengths, [1023, 1023, 554]);
-    }
-
-    #[test]
-    fn a_line_that_just_fits_stays_whole() {
-        let mut speech = plain(1024);
-        assert!(speech.say(Stderr, &[b'a'; 1023]).is_empty());
-        assert_eq!(speech.say(Stderr, b"\n").len(), 1);
+    fn a_message_that_never_ends_fills_no_memory() {
+        let mut speech = Speech::default();
+        speech.say(Stderr, &vec![b'x'; MESSAGE_BYTES]);
+        assert!(speech.messages().is_empty());
+        speech.say(Stderr, &vec![b'x'; 2 * MESSAGE_BYTES]);
+        let lengths: Vec<usize> = speech.messages().iter().map(|one| one.text.len()).collect();
+        assert_eq!(lengths, [MESSAGE_BYTES, MESSAGE_BYTES]);
     }
 
     #[test]
     fn the_mark_is_found_however_it_comes_and_nothing_else_is_taken_for_it() {
         for cut in 0..=FLUSH.len() {
-            let mut speech = plain(1024);
-            let mut lines = speech.say(Stderr, &[b"one", &FLUSH[..cut]].concat());
-            lines.extend(speech.say(Stderr, &[&FLUSH[cut..], b"two"].concat()));
-            lines.extend(speech.close());
-            assert_eq!(texts(lines), ["one", "two"], "cut at {cut}");
+            let mut speech = Speech::default();
+            speech.say(Stderr, &[b"one", &FLUSH[..cut]].concat());
+            speech.say(Stderr, &[&FLUSH[cut..], b"two\n"].concat());
+            assert_eq!(told(&mut speech), ["stderr: one", "stderr: two"], "{cut}");
         }
-        let mut speech = plain(1024);
-        let lines = texts(speech.say(Stderr, b"\0fsc\0fscf\0\0fabc\n"));
-        assert_eq!(lines, ["\0fsc", "\0fabc"]);
+        let mut speech = Speech::default();
+        speech.say(Stderr, b"\0fsc\0fscf\0\0fabc\n");
+        assert_eq!(told(&mut speech), ["stderr: \0fsc", "stderr: \0fabc"]);
     }
 
     #[test]
-    fn the_last_words_say_that_the_pipe_is_closed() {
-        let mut speech = decorated(1024);
-        assert!(speech.say(Stderr, b"half\0f").is_empty());
-        assert_eq!(
-            texts(speech.close()),
-            ["[pool www] child 12 said into stderr: \"half\0f\", pipe is closed"]
-        );
-        let mut speech = decorated(512);
-        assert!(speech.say(Stderr, &[b'x'; 430]).is_empty());
-        let lines = texts(speech.close());
-        assert!(lines[0].ends_with("x\""), "{lines:?}");
-        assert_eq!(
-            lines[1],
-            "[pool www] child 12 said into stderr: , pipe is closed"
-        );
+    fn the_last_words_say_that_they_were_cut_off() {
+        let mut speech = Speech::default();
+        speech.say(Stderr, b"half\0f");
+        speech.close();
+        assert_eq!(told(&mut speech), ["stderr: half\0f (cut off)"]);
     }
 
     #[test]
     fn bytes_that_are_no_text_are_passed_on_as_they_are() {
-        let mut speech = plain(1024);
-        assert_eq!(speech.say(Stdout, b"\xff\x1b\r\n"), [b"\xff\x1b\r"]);
+        let mut speech = Speech::default();
+        speech.say(Stdout, b"\xff\x1b\r\n");
+        assert_eq!(speech.messages()[0].text, b"\xff\x1b\r");
     }
 }

@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::confinement::CoreSize;
 
-mod access_format;
-
-pub use access_format::{AccessFormat, Cpu, Token, Unit};
+pub mod access_format;
 
 /// What php-fpm's configuration says of the whole server that [`crate::Config`] has no place for.
 /// Its presence there means: behave as php-fpm does.
