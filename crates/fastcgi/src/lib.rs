@@ -17,6 +17,7 @@ pub mod cgi;
 mod params;
 mod record;
 mod records;
+mod report;
 mod request;
 mod request_reader;
 
@@ -28,6 +29,7 @@ pub use record::{
     RESPONDER, RecordType, VERSION, WANTS_REPORT, record_header,
 };
 pub use records::ProtocolError;
+pub use report::{MAX_REPORT_BYTES, MAX_REPORT_TEXT_BYTES, Report};
 pub use request::{
     RequestWriter, write_abort, write_begin, write_begin_with, write_stdin, write_stdin_end,
 };

@@ -88,13 +88,7 @@ impl Supervisor {
                     zygote.peer.signal(Signal::SIGTERM);
                 }
             }
-            Action::Fill { seat, incarnation } => {
-                if let Some(zygote) = &mut self.pools[index].zygote {
-                    zygote
-                        .peer
-                        .say(ToZygote::FillSeat { seat, incarnation }, &[]);
-                }
-            }
+            Action::Fill { seat, incarnation } => self.fill(index, (seat, incarnation)),
             Action::Look { pid } => self.look(index, pid),
             Action::Open {
                 seat,

@@ -15,6 +15,7 @@ use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
 use crate::listen::{FileState, Listener, OwnFile};
+use crate::output::Output;
 use crate::peer::Peer;
 use crate::plan::PoolPlan;
 use crate::pool;
@@ -109,6 +110,9 @@ struct WorkerState {
     #[serde(default)]
     sentenced: bool,
     pidfd: RawFd,
+    /// Where its standard output and error are read, if they are.
+    #[serde(default)]
+    output: Option<(Option<RawFd>, Option<RawFd>)>,
 }
 
 /// What a supervisor has of the one before it.
@@ -196,7 +200,10 @@ impl HandedOver {
             all.extend([pool.memory, pool.voice.0, pool.voice.1]);
             all.extend(&pool.events);
             all.extend(pool.zygote.iter().map(|zygote| zygote.channel));
-            all.extend(pool.workers.iter().map(|worker| worker.pidfd));
+            for worker in &pool.workers {
+                let (stdout, stderr) = worker.output.unwrap_or_default();
+                all.extend([Some(worker.pidfd), stdout, stderr].into_iter().flatten());
+            }
         }
         all
     }
@@ -285,6 +292,10 @@ fn pool_state(running: &RunningPool) -> PoolState {
             worn: mark == pool::Mark::Worn,
             sentenced: mark == pool::Mark::Sentenced,
             pidfd,
+            output: running
+                .outputs
+                .get(&(seat, incarnation))
+                .and_then(Output::descriptors),
         })
     });
     let zygote = running
@@ -353,6 +364,14 @@ impl PoolState {
         for worker in self.workers {
             let pidfd = spawn::inherited_fd(worker.pidfd)?;
             running.workers.insert(worker.pid, pidfd);
+            if let Some((stdout, stderr)) = worker.output {
+                let stdout = stdout.map(spawn::inherited_fd).transpose()?;
+                let stderr = stderr.map(spawn::inherited_fd).transpose()?;
+                let output = Output::over(Some(worker.pid), (stdout, stderr));
+                running
+                    .outputs
+                    .insert((worker.seat, worker.incarnation), output);
+            }
             let who = pool::Seated {
                 seat: worker.seat,
                 incarnation: worker.incarnation,

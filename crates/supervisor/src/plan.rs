@@ -5,8 +5,9 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use maitred_config::fpm::Level;
 use maitred_config::{Config, Pool};
-use maitred_control::ZygoteSettings;
+use maitred_control::{WorkersOutput, ZygoteSettings};
 use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::warn;
@@ -250,6 +251,11 @@ fn settings(
             .filter(|timeout| *timeout != Duration::ZERO),
         seats,
         fpm: config.fpm.is_some(),
+        output: config.fpm.as_ref().map(|fpm| WorkersOutput {
+            caught: pool.catch_workers_output,
+            limit: fpm.log_limit,
+            notices: fpm.log_level <= Level::Notice,
+        }),
         no_php_ini: pool.no_php_ini,
         defines: pool.defines.clone(),
         extensions: pool.extensions.clone(),

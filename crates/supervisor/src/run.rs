@@ -18,6 +18,7 @@ use crate::cache::CacheLook;
 use crate::life::Life;
 use crate::limits::{FRONT_START, MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
 use crate::obituary::Obituaries;
+use crate::output::Outputs;
 use crate::peer::Peer;
 use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
@@ -90,6 +91,8 @@ pub(crate) struct RunningPool {
     pub(crate) php: Option<String>,
     /// Descriptors of the processes that sit in its seats.
     pub(crate) workers: HashMap<i32, OwnedFd>,
+    /// What its workers print, if that is caught for each of them.
+    pub(crate) outputs: Outputs,
     pub(crate) slow: Slow,
     /// What goes wrong with its processes.
     pub(crate) troubles: Troubles,
@@ -179,6 +182,7 @@ impl RunningPool {
             zygote: None,
             php: None,
             workers: HashMap::new(),
+            outputs: Outputs::new(),
             troubles: Troubles::default(),
             shown: (0, 0),
         }
@@ -284,6 +288,9 @@ impl Supervisor {
         self.keep_time();
         while self.phase.exit_code().is_none() {
             let ready = self.wait();
+            // What a worker says before its request is answered is logged before what the answer
+            // leads to.
+            self.hear_outputs(&ready);
             let ended = self.take_signals(&ready);
             self.hear_zygotes(&ready, !ended.is_empty());
             self.hear_front(&ready);
@@ -299,6 +306,7 @@ impl Supervisor {
             let left = adopt::children();
             error!("processes {left:?} do not end, though they were killed; they are left behind");
         }
+        self.end_outputs();
         for index in 0..self.pools.len() {
             let words = self.pools[index]
                 .plan
@@ -405,6 +413,7 @@ impl Supervisor {
                     pid,
                 } => {
                     let taken = self.is_known_elsewhere(index, pid);
+                    self.output_is_of(index, (seat, incarnation), pid);
                     let event = match taken {
                         true => pool::Event::ZygoteFailed(Reason::BrokeRules),
                         false => pool::Event::Announced {
@@ -430,6 +439,7 @@ impl Supervisor {
                         false => debug!("{sentence}"),
                     }
                     self.scores.fork_failed(self.name(index));
+                    self.pools[index].outputs.remove(&(seat, incarnation));
                     self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
                 }
                 FromZygote::CacheFigures { figures } => self.cache_told(index, figures),
@@ -479,6 +489,7 @@ impl Supervisor {
             }
             if running.pool.knows(pid) {
                 running.workers.remove(&pid);
+                self.end_output(index, pid);
                 let stopping = !self.phase.wants_workers();
                 let pool = &self.pools[index].plan.settings.pool;
                 self.scores.ended(pool, pid, how, stopping);
@@ -503,6 +514,9 @@ impl Supervisor {
                     self.look(index, pid);
                 }
                 self.pools[index].zygote = None;
+                // Nobody will fork those any more.
+                let outputs = &mut self.pools[index].outputs;
+                outputs.retain(|_, output| output.is_known());
                 self.pool_event(index, pool::Event::ZygoteEnded);
             }
         }

@@ -247,6 +247,7 @@ impl Supervisor {
         for line in self.obituaries.last_words(self.started.elapsed()) {
             error!("{line}");
         }
+        self.flush_outputs();
         let state = self.hand_over();
         let why = match self.state_file(&state) {
             Err(why) => why,

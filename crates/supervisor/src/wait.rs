@@ -1,12 +1,15 @@
 //! Waiting: for all that can have something to say, and no longer than until something is due.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
 use crate::limits::{Moment, ZYGOTE_LINGER};
+use crate::output::Key;
 use crate::run::Supervisor;
+use crate::speech::Source;
 use crate::warm::Warming;
 
 /// How long to sleep after the system refused to let us wait, so as not to spin.
@@ -19,6 +22,8 @@ pub(crate) struct Ready {
     pub(crate) fronts: Vec<bool>,
     pub(crate) zygotes: Vec<bool>,
     pub(crate) voices: Vec<bool>,
+    /// By the index of the pool.
+    pub(crate) outputs: Vec<(usize, Key, Source)>,
     pub(crate) admin: bool,
 }
 
@@ -49,6 +54,10 @@ impl Supervisor {
         for voice in voices.iter().flatten() {
             fds.push(PollFd::from_borrowed_fd(*voice, PollFlags::IN));
         }
+        let outputs: Vec<_> = self.outputs_to_hear().collect();
+        for (_, pipe) in &outputs {
+            fds.push(PollFd::from_borrowed_fd(*pipe, PollFlags::IN));
+        }
         fds.extend(self.admin.interests());
         let timeout = self
             .deadline()
@@ -77,8 +86,25 @@ impl Supervisor {
                 .iter()
                 .map(|voice| voice.is_some() && next())
                 .collect(),
+            outputs: outputs
+                .into_iter()
+                .filter_map(|(output, _)| next().then_some(output))
+                .collect(),
             admin: spoke.any(|spoke| spoke),
         }
+    }
+
+    /// The pipes of workers, each with whose it is.
+    fn outputs_to_hear(&self) -> impl Iterator<Item = ((usize, Key, Source), BorrowedFd<'_>)> {
+        let pools = self.pools.iter().enumerate();
+        let outputs = pools.flat_map(|(index, pool)| {
+            let outputs = pool.outputs.iter();
+            outputs.map(move |(key, output)| (index, *key, output))
+        });
+        outputs.flat_map(|(index, key, output)| {
+            let pipes = output.listening();
+            pipes.map(move |(source, pipe)| ((index, key, source), pipe))
+        })
     }
 
     fn deadline(&self) -> Option<Moment> {

@@ -13,7 +13,7 @@ use maitred_os::fork::is_forked_child;
 use maitred_php::{Exchange, Params, PoolStatus, Verdict};
 use maitred_seat::WorkerEnd;
 
-use crate::status;
+use crate::{status, words};
 
 /// Output collected before it goes into the ring, in bytes: the size of a record.
 const RECORD_BYTES: usize = 16 * 1024;
@@ -252,6 +252,11 @@ impl Exchange for WorkerExchange<'_> {
 
     fn log(&mut self, message: &[u8]) {
         if is_forked_child() {
+            return;
+        }
+        let message = &*words::message(self.settings, message);
+        if self.finished && self.settings.output.is_some() {
+            // As with php-fpm, the web server is told no more.
             return;
         }
         if self.finished {

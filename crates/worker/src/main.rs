@@ -10,6 +10,7 @@ mod seat;
 mod sight;
 mod status;
 mod warm;
+mod words;
 mod zygote;
 
 use std::path::PathBuf;

@@ -10,6 +10,7 @@ use maitred_php::{Engine, Params};
 
 use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
+use crate::words;
 use crate::zygote::Link;
 
 /// Serves until this worker's time is over; then the process ends.
@@ -67,6 +68,7 @@ pub fn serve(
         if let Some(bytes) = memory.measure() {
             exchange.show_private_memory(bytes);
         }
+        words::complete(settings);
         exchange.end_request();
         served += 1;
         if !done.outcome.process_is_clean() {

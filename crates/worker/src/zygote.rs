@@ -13,7 +13,7 @@ use maitred_os::{signals, spawn, title, users};
 use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
 
 use crate::sight::Sight;
-use crate::{confine, figures, package, seat, warm};
+use crate::{confine, figures, package, seat, warm, words};
 
 /// A pool's descriptors: its shared memory, and one event per front thread.
 pub struct Link {
@@ -146,11 +146,12 @@ fn obey(control: Channel, started: Started) -> ExitCode {
         let order = hear(&control, true);
         sight.look();
         match order {
-            Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, _)) => {
+            Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, output)) => {
                 match fork_worker(&control, &proc, seat, incarnation) {
                     Ok(Side::Parent) => {}
                     Ok(Side::Orphan) => {
                         drop(control);
+                        words::speak_into(output);
                         signals::reset(&[]);
                         fork::die_with_parent(settings.supervisor);
                         // Without, there are no stacks of its scripts, which is told when one is

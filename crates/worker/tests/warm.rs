@@ -71,6 +71,7 @@ impl Zygote {
             request_terminate_timeout: None,
             seats: 1,
             fpm: false,
+            output: None,
             no_php_ini: false,
             defines: Vec::new(),
             extensions: Vec::new(),

@@ -1,0 +1,202 @@
+//! What a worker says, made into messages as php-fpm makes them (`fpm_stdio.c`): one for each line,
+//! and what has no end is complete when its request is. Pure: bytes in, messages out.
+
+/// What a worker writes at the end of a request: all it has said is complete.
+pub const FLUSH: &[u8] = b"\0fscf\0";
+
+/// Longest message in bytes; what is longer is several. The log makes as many lines of one as it takes.
+const MESSAGE_BYTES: usize = 1 << 20;
+
+/// Where a worker has said something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// On standard output.
+    Stdout,
+    /// On standard error.
+    Stderr,
+}
+
+/// Something that a worker has said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Where.
+    pub source: Source,
+    /// What, without the end of the line; not empty.
+    pub text: Vec<u8>,
+    /// It was not complete when the worker went.
+    pub is_cut_off: bool,
+}
+
+/// What a worker has begun to say.
+#[derive(Debug)]
+pub struct Speech {
+    source: Source,
+    /// A message as far as it has come.
+    text: Vec<u8>,
+    /// By source: what may be the beginning of [`FLUSH`].
+    held: [Vec<u8>; 2],
+    messages: Vec<Message>,
+}
+
+impl Default for Speech {
+    fn default() -> Speech {
+        Speech {
+            source: Source::Stderr,
+            text: Vec::new(),
+            held: [Vec::new(), Vec::new()],
+            messages: Vec::new(),
+        }
+    }
+}
+
+impl Source {
+    /// As the log names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Stdout => "stdout",
+            Source::Stderr => "stderr",
+        }
+    }
+}
+
+impl Speech {
+    /// Takes what was said.
+    pub fn say(&mut self, source: Source, bytes: &[u8]) {
+        if source != self.source {
+            self.end(false);
+            self.source = source;
+        }
+        let mut said = std::mem::take(&mut self.held[source as usize]);
+        said.extend_from_slice(bytes);
+        let mut rest = &said[..];
+        while let Some(found) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\0')) {
+            self.add(&rest[..found]);
+            rest = &rest[found..];
+            if let Some(after) = rest.strip_prefix(b"\n").or(rest.strip_prefix(FLUSH)) {
+                self.end(false);
+                rest = after;
+            } else if FLUSH.starts_with(rest) {
+                self.held[source as usize] = rest.to_vec();
+                rest = &[];
+            } else {
+                self.add(&rest[..1]);
+                rest = &rest[1..];
+            }
+        }
+        self.add(rest);
+    }
+
+    /// Nothing more will be said.
+    pub fn close(&mut self) {
+        let held = std::mem::take(&mut self.held[self.source as usize]);
+        self.add(&held);
+        self.end(true);
+    }
+
+    /// What has been said so far is all there will be of it.
+    pub fn flush(&mut self) {
+        self.end(false);
+    }
+
+    /// What is complete by now.
+    pub fn messages(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.messages)
+    }
+
+    fn add(&mut self, text: &[u8]) {
+        let mut rest = text;
+        while self.text.len() + rest.len() > MESSAGE_BYTES {
+            let (now, later) = rest.split_at(MESSAGE_BYTES - self.text.len());
+            self.text.extend_from_slice(now);
+            self.end(false);
+            rest = later;
+        }
+        self.text.extend_from_slice(rest);
+    }
+
+    /// As php-fpm, an empty line says nothing.
+    fn end(&mut self, is_cut_off: bool) {
+        let text = std::mem::take(&mut self.text);
+        if !text.is_empty() {
+            self.messages.push(Message {
+                source: self.source,
+                text,
+                is_cut_off,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Source::{Stderr, Stdout};
+
+    /// The messages, each with where it was said and whether it was cut off.
+    fn told(speech: &mut Speech) -> Vec<String> {
+        let messages = speech.messages().into_iter();
+        let tell = |message: Message| {
+            let text = String::from_utf8(message.text).unwrap();
+            let end = if message.is_cut_off { " (cut off)" } else { "" };
+            format!("{}: {text}{end}", message.source.name())
+        };
+        messages.map(tell).collect()
+    }
+
+    #[test]
+    fn each_line_is_a_message_and_the_last_is_complete_with_its_request() {
+        let mut speech = Speech::default();
+        speech.say(Stderr, b"msg 1\n\nmsg 2\nmsg");
+        assert_eq!(told(&mut speech), ["stderr: msg 1", "stderr: msg 2"]);
+        speech.say(Stderr, b" 3\0fscf\0\0fscf\0");
+        assert_eq!(told(&mut speech), ["stderr: msg 3"]);
+        speech.close();
+        assert!(told(&mut speech).is_empty());
+    }
+
+    #[test]
+    fn what_is_said_elsewhere_ends_a_message() {
+        let mut speech = Speech::default();
+        speech.say(Stdout, b"out");
+        speech.say(Stderr, b"error\n");
+        assert_eq!(told(&mut speech), ["stdout: out", "stderr: error"]);
+    }
+
+    #[test]
+    fn a_message_that_never_ends_fills_no_memory() {
+        let mut speech = Speech::default();
+        speech.say(Stderr, &vec![b'x'; MESSAGE_BYTES]);
+        assert!(speech.messages().is_empty());
+        speech.say(Stderr, &vec![b'x'; 2 * MESSAGE_BYTES]);
+        let lengths: Vec<usize> = speech.messages().iter().map(|one| one.text.len()).collect();
+        assert_eq!(lengths, [MESSAGE_BYTES, MESSAGE_BYTES]);
+    }
+
+    #[test]
+    fn the_mark_is_found_however_it_comes_and_nothing_else_is_taken_for_it() {
+        for cut in 0..=FLUSH.len() {
+            let mut speech = Speech::default();
+            speech.say(Stderr, &[b"one", &FLUSH[..cut]].concat());
+            speech.say(Stderr, &[&FLUSH[cut..], b"two\n"].concat());
+            assert_eq!(told(&mut speech), ["stderr: one", "stderr: two"], "{cut}");
+        }
+        let mut speech = Speech::default();
+        speech.say(Stderr, b"\0fsc\0fscf\0\0fabc\n");
+        assert_eq!(told(&mut speech), ["stderr: \0fsc", "stderr: \0fabc"]);
+    }
+
+    #[test]
+    fn the_last_words_say_that_they_were_cut_off() {
+        let mut speech = Speech::default();
+        speech.say(Stderr, b"half\0f");
+        speech.close();
+        assert_eq!(told(&mut speech), ["stderr: half\0f (cut off)"]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_passed_on_as_they_are() {
+        let mut speech = Speech::default();
+        speech.say(Stdout, b"\xff\x1b\r\n");
+        assert_eq!(speech.messages()[0].text, b"\xff\x1b\r");
+    }
+}
