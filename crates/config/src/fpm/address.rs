@@ -1,6 +1,6 @@
 //! Where a pool listens, and who may connect (`fpm_sockets.c`, `fpm_unix.c`).
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use super::accounts;
@@ -27,7 +27,7 @@ pub(super) fn door(
         door
     } else {
         let mut door = Door::at(unix_address(from, listen, options, log)?);
-        set_rights(&mut door, from, options, log)?;
+        set_rights(&mut door, from, log)?;
         door
     };
     door.backlog = u32::try_from(from.listen_backlog).ok();
@@ -68,12 +68,7 @@ fn unix_address(
     Ok(Address::Unix(path))
 }
 
-fn set_rights(
-    door: &mut Door,
-    from: &PoolDraft,
-    options: &Options,
-    log: &mut Log,
-) -> Result<(), Refused> {
+fn set_rights(door: &mut Door, from: &PoolDraft, log: &mut Log) -> Result<(), Refused> {
     let name = &from.name;
     if let Some(mode) = from.listen_mode.as_deref().filter(|mode| !mode.is_empty()) {
         door.mode = octal(mode).unwrap_or_else(|| {
@@ -103,23 +98,9 @@ fn set_rights(
             return Err(log.error(no_group(from, "listen.acl_groups", group)));
         }
     }
-    let has_acl = !door.acl_users.is_empty() || !door.acl_groups.is_empty();
-    if has_acl && !options.test {
-        for (setting, value) in [("listen.owner", &owner), ("listen.group", &group)] {
-            if let Some(value) = value {
-                log.warning(format!(
-                    "[pool {name}] ACL set, {setting} = '{value}' is ignored"
-                ));
-            }
-        }
-        return Ok(());
-    }
     if let Some(owner) = owner {
-        if accounts::number(&owner).is_none() {
-            let Some(account) = accounts::by_name(&owner) else {
-                return Err(log.error(no_user(from, "listen.owner", &owner)));
-            };
-            door.group = Some(account.gid.to_string());
+        if accounts::number(&owner).is_none() && accounts::by_name(&owner).is_none() {
+            return Err(log.error(no_user(from, "listen.owner", &owner)));
         }
         door.owner = Some(owner);
     }
@@ -153,8 +134,8 @@ fn octal(mode: &str) -> Option<u32> {
     (mode <= 0o7777).then_some(mode)
 }
 
-/// `fpm_socket_af_inet_listening_socket`: a port alone is all addresses, of IPv4 only where there
-/// is no IPv6; a name is the first of its addresses.
+/// `fpm_socket_af_inet_listening_socket`: a port alone is all addresses; a name is the first of its
+/// addresses.
 fn tcp_address(listen: &str, log: &mut Log) -> Result<SocketAddr, Refused> {
     let (host, port_text) = match listen.rsplit_once(':') {
         Some((host, port)) => (Some(host), port),
@@ -170,11 +151,7 @@ fn tcp_address(listen: &str, log: &mut Log) -> Result<SocketAddr, Refused> {
         )));
     }
     let Some(host) = host else {
-        if UdpSocket::bind("[::]:0").is_ok() {
-            return Ok(SocketAddr::new(IpAddr::from([0u16; 8]), port));
-        }
-        log.notice("Failed implicitly binding to ::, retrying with 0.0.0.0".to_owned());
-        return Ok(SocketAddr::new(IpAddr::from([0u8; 4]), port));
+        return Ok(SocketAddr::new(IpAddr::from([0u16; 8]), port));
     };
     let bare = host
         .strip_prefix('[')

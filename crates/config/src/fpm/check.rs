@@ -107,8 +107,8 @@ fn check_globals(
         }
     }
     if let Some(mechanism) = &globals.events_mechanism {
-        let known = |name: &&str| name.eq_ignore_ascii_case(mechanism);
-        if !EVENT_MECHANISMS.iter().any(|name| known(&name)) {
+        let is = |name: &&str| name.eq_ignore_ascii_case(mechanism);
+        if !EVENT_MECHANISMS.iter().any(is) {
             let place = globals.place_of("events.mechanism");
             return Err(log.error(format!(
                 "event mechanism '{mechanism}' is not available on this system{place}"

@@ -184,7 +184,7 @@ impl Parser<'_> {
             let part = match self.peek() {
                 Some(Token::Text(text)) => text.clone(),
                 Some(Token::Constant(name)) if !in_section => {
-                    constants::value(name).map_or_else(|| name.clone(), |value| value)
+                    constants::value(name).unwrap_or_else(|| name.clone())
                 }
                 Some(Token::Constant(name)) => name.clone(),
                 Some(Token::Dollar) => {

@@ -105,6 +105,14 @@ impl Scanner<'_> {
                 self.at = 3;
                 continue;
             }
+            // A text in single quotes that has no end is one that the scanner finds no end of.
+            let quotable = matches!(
+                self.state,
+                State::Value | State::Offset | State::SectionValue
+            );
+            if quotable && rest[0] == b'\'' && !rest[1..].contains(&b'\'') {
+                return None;
+            }
             let (length, rule) = match self.state {
                 State::Initial => initial(rest)?,
                 State::Value => value(rest),

@@ -150,8 +150,6 @@ impl Options {
     }
 }
 
-pub mod access_format;
-
 /// What php-fpm's configuration says of the whole server that [`crate::Config`] has no place for.
 /// Its presence there means: behave as php-fpm does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
