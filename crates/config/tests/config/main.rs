@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod folder;
 #[cfg(test)]
+mod fpm;
+#[cfg(test)]
 mod mistakes;
 #[cfg(test)]
 mod reference;

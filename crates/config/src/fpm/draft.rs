@@ -1,0 +1,230 @@
+//! Settings as php-fpm's files say them, before anything is checked (`fpm_conf.h`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use super::Level;
+use crate::settings::ProcessManager;
+
+/// Where something stands in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: Rc<str>,
+    pub(super) line: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}", self.file, self.line)
+    }
+}
+
+/// Where the settings of a section stand, by their names.
+pub(super) type Places = BTreeMap<&'static str, Place>;
+
+/// `-1`, which is no size: without limit.
+pub(super) const UNLIMITED: i32 = -1;
+
+/// The section `[global]`. Numbers are as php-fpm keeps them: 0 is none, times are seconds.
+#[derive(Debug, Clone)]
+pub(super) struct Globals {
+    pub(super) pid: Option<String>,
+    pub(super) error_log: Option<String>,
+    pub(super) syslog_ident: Option<String>,
+    pub(super) syslog_facility: Option<i32>,
+    pub(super) log_level: Option<Level>,
+    pub(super) log_limit: i32,
+    pub(super) log_buffering: bool,
+    pub(super) emergency_restart_threshold: i32,
+    pub(super) emergency_restart_interval: i32,
+    pub(super) process_control_timeout: i32,
+    pub(super) process_max: i32,
+    pub(super) process_priority: Option<i32>,
+    pub(super) daemonize: bool,
+    pub(super) rlimit_files: i32,
+    pub(super) rlimit_core: i32,
+    pub(super) events_mechanism: Option<String>,
+    pub(super) systemd_interval: Option<i32>,
+    pub(super) places: Places,
+}
+
+/// `ZLOG_DEFAULT_LIMIT` of `zlog.h`.
+const DEFAULT_LOG_LIMIT: i32 = 1024;
+
+impl Default for Globals {
+    fn default() -> Globals {
+        Globals {
+            pid: None,
+            error_log: None,
+            syslog_ident: None,
+            syslog_facility: None,
+            log_level: None,
+            log_limit: DEFAULT_LOG_LIMIT,
+            log_buffering: true,
+            emergency_restart_threshold: 0,
+            emergency_restart_interval: 0,
+            process_control_timeout: 0,
+            process_max: 0,
+            process_priority: None,
+            daemonize: true,
+            rlimit_files: 0,
+            rlimit_core: 0,
+            events_mechanism: None,
+            systemd_interval: None,
+            places: Places::new(),
+        }
+    }
+}
+
+/// The section of a pool.
+#[derive(Debug, Clone)]
+pub(super) struct PoolDraft {
+    pub(super) name: String,
+    /// The pool whose status this hidden one shows (`pm.status_listen`).
+    pub(super) status_of: Option<String>,
+    pub(super) prefix: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) group: Option<String>,
+    pub(super) listen: Option<String>,
+    pub(super) listen_backlog: i32,
+    pub(super) listen_acl_users: Option<String>,
+    pub(super) listen_acl_groups: Option<String>,
+    pub(super) listen_owner: Option<String>,
+    pub(super) listen_group: Option<String>,
+    pub(super) listen_mode: Option<String>,
+    pub(super) listen_allowed_clients: Option<String>,
+    pub(super) process_priority: Option<i32>,
+    pub(super) process_dumpable: bool,
+    pub(super) pm: Option<ProcessManager>,
+    pub(super) max_children: i32,
+    pub(super) start_servers: i32,
+    pub(super) min_spare_servers: i32,
+    pub(super) max_spare_servers: i32,
+    pub(super) max_spawn_rate: i32,
+    pub(super) process_idle_timeout: i32,
+    pub(super) max_requests: i32,
+    pub(super) status_path: Option<String>,
+    pub(super) status_listen: Option<String>,
+    pub(super) ping_path: Option<String>,
+    pub(super) ping_response: Option<String>,
+    pub(super) access_log: Option<String>,
+    pub(super) access_format: Option<String>,
+    pub(super) slowlog: Option<String>,
+    pub(super) request_slowlog_timeout: i32,
+    pub(super) request_slowlog_trace_depth: i32,
+    pub(super) request_terminate_timeout: i32,
+    pub(super) track_finished: bool,
+    pub(super) rlimit_files: i32,
+    pub(super) rlimit_core: i32,
+    pub(super) chroot: Option<String>,
+    pub(super) chdir: Option<String>,
+    pub(super) catch_workers_output: bool,
+    pub(super) decorate_workers_output: bool,
+    pub(super) clear_env: bool,
+    pub(super) limit_extensions: Option<String>,
+    pub(super) apparmor_hat: Option<String>,
+    /// These four in the order of the files.
+    pub(super) access_suppress_paths: Vec<String>,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) php_values: Vec<(String, String)>,
+    pub(super) php_admin_values: Vec<(String, String)>,
+    pub(super) section: Place,
+    pub(super) places: Places,
+}
+
+/// `FPM_BACKLOG_DEFAULT` on Linux: as long as the kernel lets it be.
+pub(super) const DEFAULT_BACKLOG: i32 = -1;
+
+impl PoolDraft {
+    pub(super) fn new(name: &str, section: Place) -> PoolDraft {
+        PoolDraft {
+            name: name.to_owned(),
+            status_of: None,
+            prefix: None,
+            user: None,
+            group: None,
+            listen: None,
+            listen_backlog: DEFAULT_BACKLOG,
+            listen_acl_users: None,
+            listen_acl_groups: None,
+            listen_owner: None,
+            listen_group: None,
+            listen_mode: None,
+            listen_allowed_clients: None,
+            process_priority: None,
+            process_dumpable: false,
+            pm: None,
+            max_children: 0,
+            start_servers: 0,
+            min_spare_servers: 0,
+            max_spare_servers: 0,
+            max_spawn_rate: 32,
+            process_idle_timeout: 10,
+            max_requests: 0,
+            status_path: None,
+            status_listen: None,
+            ping_path: None,
+            ping_response: None,
+            access_log: None,
+            access_format: None,
+            slowlog: None,
+            request_slowlog_timeout: 0,
+            request_slowlog_trace_depth: 0,
+            request_terminate_timeout: 0,
+            track_finished: false,
+            rlimit_files: 0,
+            rlimit_core: 0,
+            chroot: None,
+            chdir: None,
+            catch_workers_output: false,
+            decorate_workers_output: true,
+            clear_env: true,
+            limit_extensions: None,
+            apparmor_hat: None,
+            access_suppress_paths: Vec::new(),
+            env: Vec::new(),
+            php_values: Vec::new(),
+            php_admin_values: Vec::new(),
+            section,
+            places: Places::new(),
+        }
+    }
+
+    /// The hidden pool that answers at `pm.status_listen` (`fpm_worker_pool_shared_status_alloc`).
+    /// What concerns php.ini, and the folder of relative paths, is not taken over.
+    pub(super) fn status_pool(&self) -> PoolDraft {
+        let of = self.clone();
+        PoolDraft {
+            status_of: Some(self.name.clone()),
+            listen: of.status_listen,
+            listen_acl_users: of.listen_acl_users,
+            listen_acl_groups: of.listen_acl_groups,
+            listen_owner: of.listen_owner,
+            listen_group: of.listen_group,
+            listen_mode: of.listen_mode,
+            listen_allowed_clients: of.listen_allowed_clients,
+            user: of.user,
+            group: of.group,
+            status_path: of.status_path,
+            ping_path: of.ping_path,
+            ping_response: of.ping_response,
+            pm: Some(ProcessManager::Ondemand),
+            max_children: 2,
+            places: of.places,
+            ..PoolDraft::new(&format!("{}_status", self.name), of.section)
+        }
+    }
+
+    /// Where `setting` stands, or else the section, as the end of a sentence.
+    pub(super) fn place_of(&self, setting: &str) -> String {
+        format!(" ({})", self.places.get(setting).unwrap_or(&self.section))
+    }
+}
+
+/// Everything that the files say.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Draft {
+    pub(super) globals: Globals,
+    pub(super) pools: Vec<PoolDraft>,
+}

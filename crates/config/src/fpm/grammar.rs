@@ -1,0 +1,257 @@
+//! What a line of php-fpm's configuration says: php.ini's grammar (`Zend/zend_ini_parser.y`).
+
+use super::constants;
+use super::lexer::{Token, words};
+
+/// Deepest `(`, `!` and `~` within each other; the parser calls itself for each.
+const MAX_DEPTH: usize = 50;
+
+/// Something that a line says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Statement {
+    /// `[NAME]`.
+    Section(String),
+    /// `NAME = VALUE`, or `NAME` alone.
+    Entry {
+        /// The name, as it is written.
+        name: String,
+        /// The value; none if there is no `=`.
+        value: Option<String>,
+    },
+    /// `NAME[KEY] = VALUE`.
+    Item {
+        /// The name, as it is written.
+        name: String,
+        /// The key, which may be empty.
+        key: String,
+        /// The value.
+        value: String,
+    },
+}
+
+/// What `line` says, which holds no line break, and if it is not understood up to its end: what was
+/// found instead. `variable` has the value of `${NAME}`; what it does not know is empty.
+pub fn read_line(
+    line: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> (Vec<Statement>, Option<String>) {
+    // The scanner works on text that ends with the first NUL.
+    let line = line.split('\0').next().unwrap_or_default();
+    let mut parser = Parser {
+        words: words(&format!("{line}\n")),
+        at: 0,
+        variable,
+    };
+    let mut statements = Vec::new();
+    loop {
+        match parser.statement(&mut statements) {
+            Ok(true) => {}
+            Ok(false) => return (statements, None),
+            Err(Unexpected) => return (statements, Some(parser.found())),
+        }
+    }
+}
+
+/// The word at hand cannot stand where it does.
+struct Unexpected;
+
+struct Parser<'a> {
+    words: Vec<Token>,
+    at: usize,
+    variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<&Token> {
+        self.words.get(self.at)
+    }
+
+    fn found(&self) -> String {
+        match self.peek() {
+            None | Some(Token::EndOfLine) => "end of line".to_owned(),
+            Some(Token::Section) => "'['".to_owned(),
+            Some(Token::Dollar) => "'${'".to_owned(),
+            Some(Token::Yes | Token::No) => "a word for yes or no".to_owned(),
+            Some(Token::Sign(sign)) => format!("'{}'", char::from(*sign)),
+            Some(
+                Token::Label(text)
+                | Token::Offset(text)
+                | Token::Text(text)
+                | Token::Constant(text)
+                | Token::Quoted(text)
+                | Token::Variable(text),
+            ) => format!("'{}'", crate::mistakes::quoted(text)),
+        }
+    }
+
+    fn take(&mut self, sign: u8) -> Result<(), Unexpected> {
+        if self.peek() == Some(&Token::Sign(sign)) {
+            self.at += 1;
+            Ok(())
+        } else {
+            Err(Unexpected)
+        }
+    }
+
+    /// Reads a statement; false at the end of the line. One that is complete is kept even if what
+    /// follows it is not understood.
+    fn statement(&mut self, into: &mut Vec<Statement>) -> Result<bool, Unexpected> {
+        let Some(word) = self.peek().cloned() else {
+            return Ok(false);
+        };
+        self.at += 1;
+        match word {
+            Token::EndOfLine => {}
+            Token::Section => {
+                let name = self.joined(true)?.unwrap_or_default();
+                self.take(b']')?;
+                into.push(Statement::Section(name));
+            }
+            Token::Label(name) => {
+                let value = match self.take(b'=') {
+                    Ok(()) => Some(self.value()?),
+                    Err(Unexpected) => None,
+                };
+                into.push(Statement::Entry { name, value });
+            }
+            Token::Offset(name) => {
+                let key = self.joined(false)?.unwrap_or_default();
+                self.take(b']')?;
+                self.take(b'=')?;
+                let value = self.value()?;
+                into.push(Statement::Item { name, key, value });
+            }
+            _ => {
+                self.at -= 1;
+                return Err(Unexpected);
+            }
+        }
+        Ok(true)
+    }
+
+    fn value(&mut self) -> Result<String, Unexpected> {
+        let word = match self.peek() {
+            Some(Token::Yes) => "1",
+            Some(Token::No | Token::EndOfLine) => "",
+            _ => return self.expression(MAX_DEPTH),
+        };
+        self.at += 1;
+        Ok(word.to_owned())
+    }
+
+    /// `|`, `&` and `^` have one rank, so they are worked off from left to right.
+    fn expression(&mut self, depth: usize) -> Result<String, Unexpected> {
+        let mut left = self.operand(depth)?;
+        loop {
+            let operator: fn(i32, i32) -> i32 = match self.peek() {
+                Some(Token::Sign(b'|')) => |a, b| a | b,
+                Some(Token::Sign(b'&')) => |a, b| a & b,
+                Some(Token::Sign(b'^')) => |a, b| a ^ b,
+                _ => return Ok(left),
+            };
+            self.at += 1;
+            let right = self.operand(depth)?;
+            left = operator(atoi(&left), atoi(&right)).to_string();
+        }
+    }
+
+    fn operand(&mut self, depth: usize) -> Result<String, Unexpected> {
+        let depth = depth.checked_sub(1).ok_or(Unexpected)?;
+        match self.peek() {
+            Some(Token::Sign(b'~')) => {
+                self.at += 1;
+                Ok((!atoi(&self.operand(depth)?)).to_string())
+            }
+            Some(Token::Sign(b'!')) => {
+                self.at += 1;
+                let is_zero = atoi(&self.operand(depth)?) == 0;
+                Ok(i32::from(is_zero).to_string())
+            }
+            Some(Token::Sign(b'(')) => {
+                self.at += 1;
+                let value = self.expression(depth)?;
+                self.take(b')')?;
+                Ok(value)
+            }
+            _ => self.joined(false)?.ok_or(Unexpected),
+        }
+    }
+
+    /// Texts that stand side by side are one. In a section a word is never a constant.
+    fn joined(&mut self, in_section: bool) -> Result<Option<String>, Unexpected> {
+        let mut joined: Option<String> = None;
+        loop {
+            let part = match self.peek() {
+                Some(Token::Text(text)) => text.clone(),
+                Some(Token::Constant(name)) if !in_section => {
+                    constants::value(name).unwrap_or_else(|| name.clone())
+                }
+                Some(Token::Constant(name)) => name.clone(),
+                Some(Token::Dollar) => {
+                    self.at += 1;
+                    let part = self.variable_value()?;
+                    joined.get_or_insert_default().push_str(&part);
+                    continue;
+                }
+                Some(Token::Sign(b'"')) => {
+                    self.at += 1;
+                    let part = self.in_quotes()?;
+                    joined.get_or_insert_default().push_str(&part);
+                    continue;
+                }
+                _ => return Ok(joined),
+            };
+            self.at += 1;
+            joined.get_or_insert_default().push_str(&part);
+        }
+    }
+
+    fn in_quotes(&mut self) -> Result<String, Unexpected> {
+        let mut text = String::new();
+        loop {
+            match self.peek() {
+                Some(Token::Quoted(part)) => {
+                    text.push_str(part);
+                    self.at += 1;
+                }
+                Some(Token::Dollar) => {
+                    self.at += 1;
+                    text.push_str(&self.variable_value()?);
+                }
+                _ => {
+                    self.take(b'"')?;
+                    return Ok(text);
+                }
+            }
+        }
+    }
+
+    fn variable_value(&mut self) -> Result<String, Unexpected> {
+        let Some(Token::Variable(name)) = self.peek().cloned() else {
+            return Err(Unexpected);
+        };
+        self.at += 1;
+        self.take(b'}')?;
+        Ok((self.variable)(&name).unwrap_or_default())
+    }
+}
+
+/// C's `atoi`, which reads as far as there are digits; what is too large is the largest number.
+pub(super) fn atoi(text: &str) -> i32 {
+    let text = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
+    let (negative, digits) = match text.as_bytes() {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        all => (false, all),
+    };
+    let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0i32, |number, digit| {
+        let digit = i32::from(digit - b'0');
+        let grown = number.saturating_mul(10);
+        if negative {
+            grown.saturating_sub(digit)
+        } else {
+            grown.saturating_add(digit)
+        }
+    })
+}

@@ -1,0 +1,46 @@
+//! What is said while a configuration is read, in php-fpm's words.
+
+use std::io;
+
+use super::Level;
+
+/// The lines said so far.
+#[derive(Debug, Default)]
+pub(super) struct Log(pub(super) Vec<(Level, String)>);
+
+/// The configuration is refused; why has been said.
+#[derive(Debug)]
+pub(super) struct Refused;
+
+impl Log {
+    pub(super) fn debug(&mut self, text: String) {
+        self.0.push((Level::Debug, text));
+    }
+
+    pub(super) fn notice(&mut self, text: String) {
+        self.0.push((Level::Notice, text));
+    }
+
+    pub(super) fn warning(&mut self, text: String) {
+        self.0.push((Level::Warning, text));
+    }
+
+    pub(super) fn error(&mut self, text: impl Into<String>) -> Refused {
+        self.0.push((Level::Error, text.into()));
+        Refused
+    }
+
+    pub(super) fn alert(&mut self, text: String) -> Refused {
+        self.0.push((Level::Alert, text));
+        Refused
+    }
+}
+
+/// A failure of the system as php-fpm's log ends a line with it (`ZLOG_SYSERROR`).
+pub(super) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match (error.raw_os_error(), text.split_once(" (os error")) {
+        (Some(code), Some((text, _))) => format!("{text} ({code})"),
+        _ => text,
+    }
+}
