@@ -102,6 +102,7 @@ pub struct Setup {
     under: Vec<String>,
     program: Option<PathBuf>,
     listen: Option<String>,
+    address: Option<SocketAddr>,
 }
 
 impl Setup {
@@ -120,7 +121,14 @@ impl Setup {
             under: Vec::new(),
             program: None,
             listen: None,
+            address: None,
         }
+    }
+
+    /// Listens here instead of on a free port.
+    pub fn at(mut self, address: SocketAddr) -> Self {
+        self.address = Some(address);
+        self
     }
 
     /// Runs this maitred instead of the one under test.
@@ -226,7 +234,7 @@ impl Setup {
     /// When it ends, or says nothing within the deadline.
     pub fn start(self) -> Server {
         let folder = public_folder();
-        let address = ports::free_address();
+        let address = self.address.unwrap_or_else(ports::free_address);
         let spool = self
             .spool
             .clone()

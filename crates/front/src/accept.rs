@@ -34,11 +34,14 @@ pub async fn accept(
     mut ended: oneshot::Receiver<()>,
 ) {
     let listener = match readable(listener) {
-        Ok(listener) => listener,
+        Ok(listener) => Arc::new(listener),
         Err(error) => return tracing::error!("a listening socket cannot be used: {error}"),
     };
     let admin = clients == Clients::Admin;
     let shared = &thread.shared;
+    if let Clients::Fastcgi { listen } = &clients {
+        shared.pools.unaccepted.watch(listen, &listener);
+    }
     let full = shared.takes_no_more();
     tokio::pin!(full);
     let mut last = false;

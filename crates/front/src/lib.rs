@@ -28,6 +28,7 @@ mod stream;
 mod supervisor;
 mod tally;
 mod troubles;
+mod unaccepted;
 mod upstream;
 
 pub use run::run;

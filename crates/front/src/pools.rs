@@ -11,6 +11,7 @@ use crate::pool::Pool;
 use crate::pool::generation::Generation;
 use crate::pool::local::Inbox;
 use crate::supervisor::Supervisor;
+use crate::unaccepted::Unaccepted;
 
 /// While another front has taken over, a pool keeps idle workers for the clients that remain: one for
 /// each of them, but no more than its limit divided by this. The rest is for the other front.
@@ -22,6 +23,8 @@ pub struct Pools {
     known: Mutex<Known>,
     inboxes: Arc<[Inbox]>,
     supervisor: Arc<Supervisor>,
+    /// What waits before the doors.
+    pub unaccepted: Arc<Unaccepted>,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +40,7 @@ impl Pools {
             known: Mutex::default(),
             inboxes,
             supervisor,
+            unaccepted: Arc::default(),
         }
     }
 
@@ -107,7 +111,9 @@ impl Known {
             return pool.clone();
         }
         let (inboxes, supervisor) = (pools.inboxes.clone(), pools.supervisor.clone());
-        let pool = Arc::new(Pool::new(settings.clone(), inboxes, supervisor));
+        let unaccepted = pools.unaccepted.clone();
+        let pool = Pool::new(settings.clone(), inboxes, supervisor, unaccepted);
+        let pool = Arc::new(pool);
         look_after(&pool);
         self.by_name.insert(settings.name.clone(), pool.clone());
         pool

@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use crate::clock;
 use crate::supervisor::Supervisor;
 use crate::tally::Tally;
+use crate::unaccepted::Unaccepted;
 use exchange::{Exchange, Loan};
 use generation::Generation;
 use group::Inner;
@@ -72,6 +73,8 @@ pub struct Pool {
     pub watch: Watch,
     /// Where its requests are counted, since its first generation came.
     tally: OnceLock<Arc<Tally>>,
+    /// What waits before its door, among others.
+    unaccepted: Arc<Unaccepted>,
 }
 
 impl Pool {
@@ -80,6 +83,7 @@ impl Pool {
         settings: Arc<Settings>,
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
+        unaccepted: Arc<Unaccepted>,
     ) -> Pool {
         Pool {
             name: settings.name.clone(),
@@ -92,6 +96,7 @@ impl Pool {
             stirred: Arc::default(),
             watch: Watch::default(),
             tally: OnceLock::new(),
+            unaccepted,
         }
     }
 
@@ -168,7 +173,8 @@ impl Pool {
     }
 
     /// The pool as its status page shows it, all generations together. A script may have spoilt
-    /// any of it.
+    /// any of it. Connections that wait before the pool's door are counted among what waits: each
+    /// will be a request, and php-fpm knows no other queue.
     pub fn snapshot(&self) -> Snapshot {
         let (generations, newest, open) = {
             let inner = self.lock();
@@ -189,7 +195,13 @@ impl Pool {
             let generation = all.find(|generation| generation.number == seat.generation)?;
             Some(generation.link().seat_board(seat.number))
         });
-        Snapshot::take(newest.link().board(), boards, clock::since_1970())
+        let mut all = Snapshot::take(newest.link().board(), boards, clock::since_1970());
+        if let Some(door) = &self.settings().door {
+            let before = self.unaccepted.at(&door.listen.to_string());
+            all.queued = all.queued.saturating_add(before);
+            all.max_queued = all.max_queued.max(all.queued);
+        }
+        all
     }
 
     fn show_figures(&self, inner: &mut Inner) {
