@@ -32,6 +32,15 @@ pub fn write_unknown_type(out: &mut Vec<u8>, kind: u8) {
     out.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
 }
 
+/// Appends the answer to GET_VALUES (§4.1): `pairs` as they are encoded, no more than a record.
+pub fn write_values(out: &mut Vec<u8>, pairs: &[u8]) {
+    let pairs = &pairs[..pairs.len().min(MAX_CONTENT_LEN)];
+    write_stream(out, RecordType::GetValuesResult, 0, pairs);
+    if pairs.is_empty() {
+        out.extend_from_slice(&record_header(RecordType::GetValuesResult, 0, 0));
+    }
+}
+
 /// Appends a worker's report on its request, as one management record; what is longer than a record
 /// is cut.
 pub fn write_report(out: &mut Vec<u8>, report: &[u8]) {

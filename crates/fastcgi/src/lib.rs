@@ -21,16 +21,21 @@ mod report;
 mod request;
 mod request_reader;
 
-pub use answer::{write_end, write_report, write_stderr, write_stdout, write_unknown_type};
+pub use answer::{
+    write_end, write_report, write_stderr, write_stdout, write_unknown_type, write_values,
+};
 pub use answer_reader::{AnswerEvent, AnswerReader};
 pub use params::{ParamError, ParamTooLong, Params, ParamsWriter, params};
 pub use record::{
-    FOREIGN_PARAMS, HEADER_LEN, Header, KEEP_CONN, MAX_CONTENT_LEN, ProtocolStatus, REPORT,
-    RESPONDER, RecordType, VERSION, WANTS_REPORT, record_header,
+    AUTHORIZER, FILTER, FOREIGN_PARAMS, HEADER_LEN, Header, KEEP_CONN, MAX_CONTENT_LEN,
+    ProtocolStatus, REPORT, RESPONDER, RecordType, VERSION, WANTS_REPORT, record_header,
 };
 pub use records::ProtocolError;
 pub use report::{MAX_REPORT_BYTES, MAX_REPORT_TEXT_BYTES, Report};
 pub use request::{
-    RequestWriter, write_abort, write_begin, write_begin_with, write_stdin, write_stdin_end,
+    RequestWriter, write_abort, write_begin, write_begin_with, write_params, write_params_end,
+    write_stdin, write_stdin_end,
 };
-pub use request_reader::{DEFAULT_MAX_PARAMS_BYTES, RequestEvent, RequestReader};
+pub use request_reader::{
+    DEFAULT_MAX_PARAMS_BYTES, FOREIGN_MAX_PARAMS_BYTES, RequestEvent, RequestReader,
+};

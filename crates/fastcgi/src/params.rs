@@ -169,6 +169,13 @@ pub struct Params<'a> {
     rest: &'a [u8],
 }
 
+impl Params<'_> {
+    /// Bytes of the stream that have not been read.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+}
+
 impl<'a> Iterator for Params<'a> {
     type Item = Result<(&'a [u8], &'a [u8]), ParamError>;
 

@@ -10,6 +10,12 @@ pub const MAX_CONTENT_LEN: usize = 0xffff;
 /// The role of an application that answers HTTP requests (§6.2, `FCGI_RESPONDER`).
 pub const RESPONDER: u16 = 1;
 
+/// The role of an application that decides whether a request is allowed (§6.3, `FCGI_AUTHORIZER`).
+pub const AUTHORIZER: u16 = 2;
+
+/// The role of an application that changes a file (§6.4, `FCGI_FILTER`).
+pub const FILTER: u16 = 3;
+
 /// The flag that asks the application to leave the connection open (§5.1, `FCGI_KEEP_CONN`).
 pub const KEEP_CONN: u8 = 1;
 

@@ -93,6 +93,11 @@ impl Records {
         }
     }
 
+    /// Whether nothing of a record has come since the last one.
+    pub(crate) const fn is_between(&self) -> bool {
+        !self.amid && self.header_len == 0
+    }
+
     /// Takes the next part off `input`; `None` when it takes more bytes to say what it is.
     pub(crate) fn next<'a>(
         &mut self,

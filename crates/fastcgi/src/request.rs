@@ -14,6 +14,17 @@ pub fn write_begin_with(out: &mut Vec<u8>, request_id: u16, flags: u8) {
     out.extend_from_slice(&[role_high, role_low, flags, 0, 0, 0, 0, 0]);
 }
 
+/// Appends a part of the parameters as they are encoded, in as many records as it takes; nothing if
+/// it is empty.
+pub fn write_params(out: &mut Vec<u8>, request_id: u16, pairs: &[u8]) {
+    write_stream(out, RecordType::Params, request_id, pairs);
+}
+
+/// Appends the end of the parameters.
+pub fn write_params_end(out: &mut Vec<u8>, request_id: u16) {
+    out.extend_from_slice(&record_header(RecordType::Params, request_id, 0));
+}
+
 /// Appends a part of the request's body (§5.3), in as many records as it takes; nothing if it is
 /// empty.
 pub fn write_stdin(out: &mut Vec<u8>, request_id: u16, body: &[u8]) {

@@ -5,6 +5,9 @@ use crate::records::{FixedContent, Part, ProtocolError, Records};
 /// otherwise.
 pub const DEFAULT_MAX_PARAMS_BYTES: usize = 1 << 20;
 
+/// The parameters that a web server may send, likewise: a megabyte of them, and what belongs to them.
+pub const FOREIGN_MAX_PARAMS_BYTES: usize = 2 << 20;
+
 /// What a web server says on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestEvent<'a> {
@@ -33,6 +36,9 @@ pub enum RequestEvent<'a> {
         /// The other request's id.
         request_id: u16,
     },
+    /// A question about our abilities is complete: [`RequestReader::values`], to be answered with
+    /// [`crate::write_values`].
+    Values,
     /// A management record of this type, passed over: to be answered with
     /// [`crate::write_unknown_type`].
     Management {
@@ -57,6 +63,8 @@ pub struct RequestReader {
     request_id: u16,
     content: Content,
     params: Vec<u8>,
+    /// Content of the last GET_VALUES, which is one record.
+    values: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +81,7 @@ enum Content {
     Begin(FixedContent),
     Params,
     Stdin,
+    Values,
     Skipped,
     /// None, but there is something to tell at the record's end.
     Told(RequestEvent<'static>),
@@ -94,6 +103,7 @@ impl RequestReader {
             request_id: 0,
             content: Content::Skipped,
             params: Vec::new(),
+            values: Vec::new(),
         }
     }
 
@@ -113,6 +123,8 @@ impl RequestReader {
                 (Part::Content(bytes), Content::Stdin) => {
                     return Ok(Some(RequestEvent::Stdin(bytes)));
                 }
+                (Part::Content(bytes), Content::Values) => self.values.extend_from_slice(bytes),
+                (Part::End, Content::Values) => return Ok(Some(RequestEvent::Values)),
                 (Part::End, &mut Content::Begin(fixed)) => {
                     return Ok(Some(self.begin(fixed.bytes())));
                 }
@@ -129,6 +141,22 @@ impl RequestReader {
         &self.params
     }
 
+    /// What the last GET_VALUES asked for, for [`crate::params`]; complete with
+    /// [`RequestEvent::Values`].
+    pub fn values(&self) -> &[u8] {
+        &self.values
+    }
+
+    /// Whether the web server has sent all of the present request, or has none.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.state, State::Idle | State::Done)
+    }
+
+    /// Whether nothing has come since the last request.
+    pub fn is_idle(&self) -> bool {
+        self.state == State::Idle && self.records.is_between()
+    }
+
     /// Says that the request has been answered. What still comes for it is passed over; the next
     /// may begin.
     pub fn end_request(&mut self) {
@@ -137,6 +165,7 @@ impl RequestReader {
         use RequestEvent::{Management, Second};
         match self.content {
             Content::Begin(_)
+            | Content::Values
             | Content::Told(Management { .. } | Second { .. })
             | Content::Skipped => {}
             Content::Params | Content::Stdin | Content::Told(_) => self.content = Content::Skipped,
@@ -148,7 +177,11 @@ impl RequestReader {
         if header.request_id == 0 {
             let event = RequestEvent::Management { kind: header.kind };
             return match kind {
-                Some(RecordType::GetValues) | None => Ok(Content::Told(event)),
+                Some(RecordType::GetValues) => {
+                    self.values.clear();
+                    Ok(Content::Values)
+                }
+                None => Ok(Content::Told(event)),
                 Some(_) => Err(ProtocolError::RequestId(0)),
             };
         }
@@ -159,9 +192,12 @@ impl RequestReader {
                     FixedContent::expect(header).map(Content::Begin)
                 }
                 // What an answer that came before the body's end has made superfluous.
-                Some(RecordType::Params | RecordType::Stdin | RecordType::AbortRequest) => {
-                    Ok(Content::Skipped)
-                }
+                Some(
+                    RecordType::Params
+                    | RecordType::Stdin
+                    | RecordType::Data
+                    | RecordType::AbortRequest,
+                ) => Ok(Content::Skipped),
                 _ => Err(ProtocolError::Unexpected(header.kind)),
             };
         }
@@ -194,6 +230,8 @@ impl RequestReader {
                 Ok(Content::Told(RequestEvent::StdinEnd))
             }
             (Some(RecordType::Stdin), State::Stdin) => Ok(Content::Stdin),
+            // The file that a filter is to change, which no script can read.
+            (Some(RecordType::Data), State::Stdin | State::Done) => Ok(Content::Skipped),
             (Some(RecordType::AbortRequest), _) => Ok(Content::Told(RequestEvent::Abort)),
             _ => Err(ProtocolError::Unexpected(header.kind)),
         }

@@ -11,7 +11,7 @@ use rustix::net::SocketFlags;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use crate::connection::{Connection, NoHead};
+use crate::connection::{Connection, NO_ADDRESS, NoHead};
 use crate::fastcgi;
 use crate::orders::readable;
 use crate::pool::local::Paced;
@@ -49,6 +49,7 @@ pub async fn accept(
         while shared.is_full(admin) {
             if !admin {
                 shared.troubles.full(shared.max_connections);
+                shared.want_room();
             }
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
@@ -89,7 +90,7 @@ async fn accept_some(listener: &AsyncFd<OwnedFd>, clients: &Clients, thread: &Ar
                     tokio::spawn(Paced::new(served));
                     continue;
                 }
-                let peer = peer.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+                let peer = peer.unwrap_or(NO_ADDRESS);
                 let mut connection = Connection::new(socket, peer);
                 connection.is_admin = admin;
                 tokio::spawn(Paced::new(converse(connection, thread.clone())));
@@ -171,7 +172,7 @@ async fn send_away(mut connection: Connection, thread: &Thread, status: u16, ans
 }
 
 /// Returns when a connection without a request is to be closed.
-async fn idle_is_over(shared: &Shared) {
+pub async fn idle_is_over(shared: &Shared) {
     shared.takes_no_more().await;
     tokio::select! {
         () = shared.drains() => {}

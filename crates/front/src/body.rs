@@ -83,18 +83,38 @@ pub async fn blocking<T: Send + 'static>(
         .map_err(io::Error::other)?
 }
 
-struct Collected {
+/// A body on its way.
+pub struct Collected {
     memory: Vec<u8>,
     file: Option<(Arc<File>, u64)>,
     limit: u64,
 }
 
 impl Collected {
-    fn len(&self) -> u64 {
+    /// Nothing of a body that may have so many bytes.
+    pub fn new(limit: u64) -> Collected {
+        Collected {
+            memory: Vec::new(),
+            file: None,
+            limit,
+        }
+    }
+
+    /// Bytes that have come.
+    pub fn len(&self) -> u64 {
         self.memory.len() as u64 + self.file.as_ref().map_or(0, |(_, length)| *length)
     }
 
-    async fn add(&mut self, bytes: &[u8], spool_dir: &Path) -> Result<(), NoBody> {
+    /// By when the rest must have come of a body that began at `begun`.
+    pub fn deadline(&self, begun: Instant) -> Instant {
+        begun + BODY + Duration::from_secs(self.len() / SLOWEST_RATE)
+    }
+
+    /// More has come.
+    ///
+    /// # Errors
+    /// When it is too much, or cannot be kept.
+    pub async fn add(&mut self, bytes: &[u8], spool_dir: &Path) -> Result<(), NoBody> {
         if self.len() + bytes.len() as u64 > self.limit {
             return Err(NoBody::TooLarge);
         }
@@ -129,7 +149,11 @@ impl Collected {
         Ok(())
     }
 
-    async fn finish(mut self, spool_dir: &Path) -> Result<Body, NoBody> {
+    /// All has come.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub async fn finish(mut self, spool_dir: &Path) -> Result<Body, NoBody> {
         if self.file.is_none() {
             return Ok(Body::Memory(self.memory));
         }
@@ -162,11 +186,7 @@ pub async fn collect(
         let sent = connection.send_interim(CONTINUE).await;
         sent.map_err(|_| NoBody::Gone)?;
     }
-    let mut collected = Collected {
-        memory: Vec::new(),
-        file: None,
-        limit,
-    };
+    let mut collected = Collected::new(limit);
     let mut chunks = ChunkedBody::new();
     let begun = Instant::now();
     loop {
@@ -177,8 +197,7 @@ pub async fn collect(
         if complete {
             return collected.finish(spool_dir).await;
         }
-        let extra = Duration::from_secs(collected.len() / SLOWEST_RATE);
-        match connection.fill(begun + BODY + extra).await {
+        match connection.fill(collected.deadline(begun)).await {
             Some(Ok(count)) if count > 0 => {}
             None => return Err(NoBody::TooSlow),
             _ => return Err(NoBody::Gone),

@@ -3,7 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -14,7 +14,7 @@ use maitred_http1::{Head, HeadParser, Limits, Refusal};
 use tokio::time::{Instant, Sleep};
 
 use crate::files::{Residency, residency};
-use crate::stream::Stream;
+use crate::stream::{Family, Stream};
 
 /// How long a kept connection may be idle between two requests.
 pub const IDLE: Duration = Duration::from_secs(75);
@@ -27,6 +27,8 @@ pub const BODY: Duration = Duration::from_secs(20);
 pub const SEND: Duration = Duration::from_secs(60);
 /// Slowest rate of a body in bytes per second: each gives its sender more time.
 pub const SLOWEST_RATE: u64 = 500;
+/// Stands for the address of a client that has none.
+pub const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// How long, and for how many bytes, a connection is listened to after its last answer, so that
 /// the answer is not lost to a reset (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
@@ -56,6 +58,8 @@ pub struct Connection {
     parser: HeadParser,
     timer: Pin<Box<Sleep>>,
     sent: u64,
+    /// How long the client may leave an answer untouched.
+    patience: Duration,
     /// It came through the admin door.
     pub is_admin: bool,
 }
@@ -72,10 +76,28 @@ pub enum NoHead {
 }
 
 impl Connection {
-    /// A connection that was just accepted.
+    /// A connection that was just accepted over TCP.
     pub fn new(socket: OwnedFd, peer: SocketAddr) -> Connection {
+        Connection::of(Stream::Fresh(socket, Family::Tcp), peer, SEND)
+    }
+
+    /// One of a web server, which comes over a Unix socket if it has no address, and which may leave
+    /// an answer untouched for as long as `patience`.
+    pub fn of_web_server(
+        socket: OwnedFd,
+        peer: Option<SocketAddr>,
+        patience: Duration,
+    ) -> Connection {
+        let family = match peer {
+            Some(_) => Family::Tcp,
+            None => Family::Unix,
+        };
+        let peer = peer.unwrap_or(NO_ADDRESS);
+        Connection::of(Stream::Fresh(socket, family), peer, patience)
+    }
+
+    fn of(stream: Stream, peer: SocketAddr, patience: Duration) -> Connection {
         let timer = Box::pin(tokio::time::sleep_until(Instant::now() + IDLE));
-        let stream = Stream::Fresh(socket);
         let (input, parser) = (BytesMut::new(), HeadParser::new());
         Connection {
             stream,
@@ -85,6 +107,7 @@ impl Connection {
             parser,
             timer,
             sent: 0,
+            patience,
             is_admin: false,
         }
     }
@@ -92,11 +115,9 @@ impl Connection {
     /// The address the client connected to.
     pub fn local(&mut self) -> SocketAddr {
         let stream = &self.stream;
-        *self.local.get_or_insert_with(|| {
-            stream
-                .local_addr()
-                .unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)))
-        })
+        *self
+            .local
+            .get_or_insert_with(|| stream.local_addr().unwrap_or(NO_ADDRESS))
     }
 
     /// What the client has sent and nobody has used yet.
@@ -144,13 +165,27 @@ impl Connection {
         before(timer, deadline, stream.read(input, READ_BYTES)).await
     }
 
-    /// As [`Connection::client_gone`], for a client whose answer will be there in a moment: for
-    /// most fresh connections, looking for its departure does not pay.
-    pub async fn client_gone_later(&mut self) {
+    /// As [`Connection::fill`], for as long as it takes, and with room for so many bytes.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn read(&mut self, room: usize) -> io::Result<usize> {
+        self.stream.read(&mut self.input, room).await
+    }
+
+    /// Returns when it may pay to look whether the client has gone: at once for a connection that is
+    /// watched anyway, and for a fresh one when its answer is not there in a moment.
+    pub async fn worth_watching(&mut self) {
         if !self.stream.is_registered() {
             let deadline = Instant::now() + UNWATCHED;
             before(&mut self.timer, deadline, std::future::pending::<()>()).await;
         }
+    }
+
+    /// As [`Connection::client_gone`], for a client whose answer will be there in a moment: for
+    /// most fresh connections, looking for its departure does not pay.
+    pub async fn client_gone_later(&mut self) {
+        self.worth_watching().await;
         self.client_gone().await;
     }
 
@@ -184,9 +219,10 @@ impl Connection {
     /// Waits until the client may be sent more.
     ///
     /// # Errors
-    /// When the client has gone or did not read for [`SEND`].
+    /// When the client has gone or did not read for as long as it may, which is [`SEND`] for
+    /// clients.
     pub async fn sendable(&mut self) -> io::Result<()> {
-        let deadline = Instant::now() + SEND;
+        let deadline = Instant::now() + self.patience;
         let Connection { stream, timer, .. } = self;
         before(timer, deadline, stream.writable())
             .await

@@ -6,11 +6,13 @@
 mod accept;
 mod access;
 mod admin;
+mod attempt;
 mod body;
 mod clock;
 mod connection;
 mod fastcgi;
 pub mod files;
+mod http_form;
 mod orders;
 mod params;
 mod pool;

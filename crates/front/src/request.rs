@@ -9,20 +9,17 @@ use maitred_http1::{Answer, AnswerFraming, Framing, Head, Method, write_head};
 
 use crate::access::Answered;
 use crate::admin;
-use crate::body::{self, Body, NoBody};
+use crate::attempt::{Tried, attempt, explain, retry_after};
+use crate::body::{self, NoBody};
 use crate::clock::http_date;
 use crate::connection::Connection;
 use crate::files::{self, AnswerBody, Entry};
-use crate::params::{self, Call};
+use crate::http_form::HttpForm;
+use crate::params::{self, Call, REQUEST_ID};
 use crate::route::{Route, Script};
-use crate::script::{Failure, Run, Sent, retry_after};
+use crate::script::{Failure, Run, Sent};
 use crate::shared::{Site, Thread};
 use crate::status;
-use crate::tally;
-
-/// Times a request whose worker died before it had said anything is tried again, if doing it
-/// twice is as good as once.
-const RETRIES: u32 = 1;
 
 /// What becomes of the connection after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,142 +238,59 @@ async fn run_script(
     let name = String::from_utf8_lossy(&script.script_filename);
     let run = Run {
         backend: &site.backend,
-        head,
+        asked: (head.method(), head.target()),
+        is_idempotent: head.kind().is_idempotent(),
         body: &body,
         script: &name,
-        spool_dir: spool_dir.clone(),
+        request_id: REQUEST_ID,
+        spool_dir,
     };
-    attempt(connection, thread, &run, &body, request, answered).await
-}
-
-async fn attempt(
-    connection: &mut Connection,
-    thread: &Arc<Thread>,
-    run: &Run<'_>,
-    body: &Body,
-    mut request: Vec<u8>,
-    answered: &mut Answered,
-) -> io::Result<After> {
-    let begun = Instant::now();
-    let mut tries = 0;
-    loop {
-        let mut sent = Sent::default();
-        let may_retry = tries < RETRIES && run.head.kind().is_idempotent();
-        // The last try gets the request itself.
-        let spare = if may_retry {
-            request.clone()
-        } else {
-            Vec::new()
-        };
-        let request_now = std::mem::replace(&mut request, spare);
-        let outcome = run
-            .run(connection, thread.number, request_now, &mut sent)
-            .await;
-        *answered = sent.answered;
-        tally::count(run, thread.number, &outcome, answered, begun, may_retry);
-        let failure = match outcome {
-            Ok(()) if sent.reusable => return Ok(After::Keep),
-            Ok(()) => return Ok(After::Close),
-            Err(failure) => failure,
-        };
-        if may_retry && matches!(failure, Failure::WorkerDied { silent: true }) {
-            tracing::warn!(
-                "{}: {}: its worker died; tried again",
-                run.backend.name(),
-                run.script
-            );
-            tries += 1;
-            continue;
-        }
-        let waited = begun.elapsed();
-        return fail(connection, run, body, &failure, waited, &sent, answered).await;
+    let mut form = HttpForm::new(&run, head);
+    let Tried {
+        outcome,
+        sent,
+        took,
+    } = attempt(connection, &mut form, thread.number, &run, request).await;
+    (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
+    (answered.queued, answered.script) = (sent.queued, sent.script);
+    match outcome {
+        Ok(()) if form.reusable => Ok(After::Keep),
+        Ok(()) => Ok(After::Close),
+        Err(failure) => fail(connection, head, &failure, took, &sent, answered).await,
     }
 }
 
+/// Answers in place of a script.
 async fn fail(
     connection: &mut Connection,
-    run: &Run<'_>,
-    body: &Body,
+    head: &Head,
     failure: &Failure,
     waited: std::time::Duration,
     sent: &Sent,
     answered: &mut Answered,
 ) -> io::Result<After> {
     let (status, why) = explain(failure);
-    let bytes = body.len();
-    let (backend, script) = (run.backend.name(), run.script);
-    let (method, target) = (run.head.method(), run.head.target());
-    match failure {
-        Failure::ClientLeft | Failure::LeftQueue => {
-            tracing::debug!("{backend}: {script}: {why} ({method} {target})");
-            answered.status = status;
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
-        Failure::QueueFull | Failure::QueueTimeout | Failure::NoPool => {
-            let after = format!("{status} after {:.3} s", waited.as_secs_f64());
-            let words = format!("{script}: {after}: {why} ({method} {target}, {bytes} bytes)");
-            tracing::debug!("{backend}: {words}");
-            run.backend.refused(failure, words);
-        }
-        Failure::Body(error) => {
-            tracing::error!("{backend}: {script}: {status}: {why} {error} ({method} {target})");
-        }
-        Failure::Invalid(detail) | Failure::Unreachable(detail) => {
-            tracing::error!("{backend}: {script}: {status}: {why} {detail} ({method} {target})");
-        }
-        _ => tracing::error!(
-            "{backend}: {script}: {status} after {:.3} s: {why} ({method} {target}, {bytes} bytes)",
-            waited.as_secs_f64()
-        ),
+    if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
+        answered.status = status;
+        return Err(io::ErrorKind::ConnectionAborted.into());
     }
     if sent.begun {
         // Half an answer cannot be mended; the client sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    if status == 503 {
-        let seconds = retry_after(waited).to_string();
-        let headers = [(&b"Retry-After"[..], seconds.as_bytes())];
-        return plain(
-            connection,
-            run.head,
-            answered,
-            status,
-            &headers,
-            why,
-            After::Keep,
-        )
-        .await;
-    }
+    let seconds = retry_after(waited).to_string();
+    let headers = [(&b"Retry-After"[..], seconds.as_bytes())];
+    let headers = if status == 503 { &headers[..] } else { &[] };
     plain(
         connection,
-        run.head,
+        head,
         answered,
         status,
-        &[],
+        headers,
         why,
         After::Keep,
     )
     .await
-}
-
-/// Which status each failure gets, and the sentence that goes with it.
-fn explain(failure: &Failure) -> (u16, &'static str) {
-    match failure {
-        Failure::QueueFull => (503, "All workers are busy and the queue is full."),
-        Failure::NoPool => (
-            503,
-            "The pool of this site has no workers and will not get any.",
-        ),
-        Failure::QueueTimeout => (503, "No worker became free in time."),
-        Failure::LeftQueue => (499, "The client left before its script began."),
-        Failure::ClientLeft => (499, "The client left."),
-        Failure::Terminated => (504, "The script ran longer than request_terminate_timeout."),
-        Failure::WorkerDied { .. } => (502, "The worker died while it ran the script."),
-        Failure::Invalid(_) => (502, "The script's answer is not valid."),
-        Failure::Unreachable(_) => (502, "The upstream server cannot be reached."),
-        Failure::Silent => (504, "The upstream server said nothing for too long."),
-        Failure::Body(_) => (500, "The request's body could not be read back from disk."),
-    }
 }
 
 async fn refuse_body(

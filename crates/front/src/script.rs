@@ -1,23 +1,17 @@
 //! Running a script and sending its answer: wait for a worker, give it the request, and pass on
-//! what it says as fast as it says it and no faster than the client reads.
+//! what it says as fast as it says it and no faster than the client reads. What form the answer has
+//! is its door's business ([`Form`]), and so is how a client shows that it has gone ([`Client`]).
 
 use std::future::pending;
-use std::path::PathBuf;
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
-use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
 use maitred_fastcgi::{AnswerEvent, AnswerReader};
-use maitred_http1::{
-    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, answer_framing, carries_body,
-    write_chunk_header, write_head,
-};
 use tokio::time::{Instant, sleep_until};
 
-use crate::access::Answered;
 use crate::body::Body;
-use crate::clock::http_date;
 use crate::connection::Connection;
-use crate::params::REQUEST_ID;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
 use crate::source::{Backend, Feeder, Source};
@@ -54,31 +48,95 @@ pub enum Failure {
     Body(std::io::Error),
 }
 
+/// Whoever asked for a script.
+pub trait Client {
+    /// Returns when it does not want the answer any more.
+    async fn gone(&mut self);
+
+    /// As [`Client::gone`], for one whose answer will be there in a moment.
+    async fn gone_later(&mut self);
+
+    /// Sends bytes without waiting; 0 when the client must read first.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Waits until the client may be sent more.
+    ///
+    /// # Errors
+    /// When the client has gone, or has not read for too long.
+    async fn sendable(&mut self) -> io::Result<()>;
+}
+
+impl Client for Connection {
+    async fn gone(&mut self) {
+        self.client_gone().await;
+    }
+
+    async fn gone_later(&mut self) {
+        self.client_gone_later().await;
+    }
+
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Connection::try_send(self, bytes)
+    }
+
+    async fn sendable(&mut self) -> io::Result<()> {
+        Connection::sendable(self).await
+    }
+}
+
+/// What becomes of a script's words on their way to the client.
+pub trait Form {
+    /// The script has said something.
+    ///
+    /// # Errors
+    /// When it is no answer.
+    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure>;
+
+    /// What can be sent of all that was said; `over`: and it was all.
+    ///
+    /// # Errors
+    /// When it is no answer.
+    fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure>;
+
+    /// Whether anything can have been sent.
+    fn has_begun(&self) -> bool;
+
+    /// The script is run once more: nothing has been said yet.
+    fn restart(&mut self);
+}
+
 /// One run of a script.
 pub struct Run<'a> {
     /// Where it runs.
     pub backend: &'a Backend,
-    /// The request's head.
-    pub head: &'a Head,
+    /// The request's method and target, for log lines.
+    pub asked: (&'a str, &'a str),
+    /// Doing it twice is as good as once.
+    pub is_idempotent: bool,
     /// Its body.
     pub body: &'a Body,
     /// The script's file, for log lines.
     pub script: &'a str,
+    /// The id of the request's FastCGI records.
+    pub request_id: u16,
     /// Where answers are kept for slow clients.
-    pub spool_dir: PathBuf,
+    pub spool_dir: &'a Path,
 }
 
-/// What was sent before a failure, if anything: then the connection is of no further use.
+/// How an answer went, whether it came to its end or not.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// The answer, for the log.
-    pub answered: Answered,
     /// Whether the client has got any of it.
     pub begun: bool,
-    /// Whether the connection can be used again.
-    pub reusable: bool,
+    /// How long the request waited for a worker.
+    pub queued: Option<Duration>,
+    /// How long its script took.
+    pub script: Option<Duration>,
     /// When the script had said everything.
-    pub script_over: Option<Instant>,
+    script_over: Option<Instant>,
 }
 
 impl Run<'_> {
@@ -88,7 +146,8 @@ impl Run<'_> {
     /// Why there is no complete answer; `sent` says what the client got of it.
     pub async fn run(
         &self,
-        connection: &mut Connection,
+        client: &mut impl Client,
+        form: &mut impl Form,
         thread: u32,
         request: Vec<u8>,
         sent: &mut Sent,
@@ -107,21 +166,21 @@ impl Run<'_> {
                     .map_err(Failure::Unreachable)?,
             ),
         };
-        self.wait_in_queue(connection, &mut source, begun).await?;
+        self.wait_in_queue(client, &mut source, begun).await?;
         let lent = Instant::now();
-        let outcome = self.answer(connection, &mut source, lent, sent).await;
+        let outcome = self.answer(client, form, &mut source, lent, sent).await;
         // The client's time is not the script's: what counts is when the script was through.
         let through = sent.script_over.unwrap_or_else(Instant::now);
         let total = through.duration_since(begun);
         let script = source.script_time().unwrap_or(through - lent).min(total);
-        sent.answered.script = Some(script);
-        sent.answered.queued = Some(total - script);
+        sent.script = Some(script);
+        sent.queued = Some(total - script);
         outcome
     }
 
     async fn wait_in_queue(
         &self,
-        connection: &mut Connection,
+        client: &mut impl Client,
         source: &mut Source,
         begun: Instant,
     ) -> Result<(), Failure> {
@@ -135,21 +194,22 @@ impl Run<'_> {
                 Event::Ended(_) => Err(Failure::WorkerDied { silent: true }),
                 _ => Ok(()),
             },
-            () = connection.client_gone() => Err(Failure::LeftQueue),
+            () = client.gone() => Err(Failure::LeftQueue),
             () = until(deadline) => Err(Failure::QueueTimeout),
         }
     }
 
     async fn answer(
         &self,
-        connection: &mut Connection,
+        client: &mut impl Client,
+        form: &mut impl Form,
         source: &mut Source,
         lent: Instant,
         sent: &mut Sent,
     ) -> Result<(), Failure> {
-        let spool = Spool::new(self.spool_dir.clone(), self.backend.spool_limit());
-        let mut answering = Answering::new(self, spool, sent);
-        let mut feeder = Feeder::new(self.body);
+        let spool = Spool::new(self.spool_dir.to_owned(), self.backend.spool_limit());
+        let mut answering = Answering::new(self, form, spool, sent);
+        let mut feeder = Feeder::new(self.body, self.request_id);
         feeder.feed(source).await.map_err(Failure::Body)?;
         let mut deadline = self
             .backend
@@ -157,7 +217,7 @@ impl Run<'_> {
             .map(|timeout| lent + timeout);
         let mut slow = self.backend.slow_timeout().map(|timeout| lent + timeout);
         while !answering.is_over() {
-            answering.send(connection).await?;
+            answering.send(client).await?;
             if answering.is_over() {
                 break;
             }
@@ -174,7 +234,7 @@ impl Run<'_> {
                         feeder.feed(source).await.map_err(Failure::Body)?;
                     }
                 },
-                ready = sendable(connection, has_unsent) => {
+                ready = sendable(client, has_unsent) => {
                     if ready.is_err() {
                         return Err(Failure::ClientLeft);
                     }
@@ -197,15 +257,25 @@ impl Run<'_> {
         }
         Ok(())
     }
+
+    /// Logs what a script says beside its answer.
+    pub fn log(&self, message: &[u8]) {
+        let text = String::from_utf8_lossy(message);
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            // A carriage return would write over the line's beginning on a terminal.
+            let line = line.replace(|c: char| c.is_control() && c != '\t', " ");
+            tracing::warn!("{}: {}: {line}", self.backend.name(), self.script);
+        }
+    }
 }
 
 /// Waits for the client to read if it must, and otherwise for it to leave.
-async fn sendable(connection: &mut Connection, has_unsent: bool) -> std::io::Result<()> {
+async fn sendable(client: &mut impl Client, has_unsent: bool) -> io::Result<()> {
     if has_unsent {
-        return connection.sendable().await;
+        return client.sendable().await;
     }
-    connection.client_gone_later().await;
-    Err(std::io::ErrorKind::UnexpectedEof.into())
+    client.gone_later().await;
+    Err(io::ErrorKind::UnexpectedEof.into())
 }
 
 /// When the script will have run for as long as `timeout`: later than was thought, if it waited
@@ -223,36 +293,28 @@ async fn until(deadline: Option<Instant>) {
 }
 
 /// An answer on its way from script to client.
-struct Answering<'a> {
+struct Answering<'a, F> {
     run: &'a Run<'a>,
+    form: &'a mut F,
     sent: &'a mut Sent,
     records: AnswerReader,
-    head_reader: HeadReader,
-    head: Option<AnswerHead>,
-    framing: AnswerFraming,
-    /// Body bytes that came with the head and are not framed yet, as long as the whole answer
-    /// may still come in one piece.
-    first: Vec<u8>,
-    /// Bytes of body still to come when the script has announced how many.
-    announced: Option<u64>,
     spool: Spool,
-    framed: bool,
     over: bool,
 }
 
-impl<'a> Answering<'a> {
-    fn new(run: &'a Run<'a>, spool: Spool, sent: &'a mut Sent) -> Answering<'a> {
+impl<'a, F: Form> Answering<'a, F> {
+    fn new(
+        run: &'a Run<'a>,
+        form: &'a mut F,
+        spool: Spool,
+        sent: &'a mut Sent,
+    ) -> Answering<'a, F> {
         Answering {
             run,
+            form,
             sent,
-            records: AnswerReader::new(REQUEST_ID),
-            head_reader: HeadReader::default(),
-            head: None,
-            framing: AnswerFraming::NoBody,
-            first: Vec::new(),
-            announced: None,
+            records: AnswerReader::new(run.request_id),
             spool,
-            framed: false,
             over: false,
         }
     }
@@ -274,82 +336,23 @@ impl<'a> Answering<'a> {
         !self.spool.is_empty()
     }
 
-    /// Takes what the script has said.
+    /// Takes what the script has said, and moves it to the spool in the client's form.
     async fn take(&mut self, mut bytes: &[u8], source: &mut Source) -> Result<(), Failure> {
         loop {
             match self.records.next(&mut bytes) {
                 Ok(None) => break,
-                Ok(Some(AnswerEvent::Stdout(content))) => self.take_output(content)?,
-                Ok(Some(AnswerEvent::Stderr(content))) => self.log(content),
-                Ok(Some(AnswerEvent::Report(_))) => {}
-                Ok(Some(AnswerEvent::End { .. })) => {
+                Ok(Some(said @ AnswerEvent::End { .. })) => {
                     self.over = true;
                     self.sent.script_over = Some(Instant::now());
                     source.detach();
+                    self.form.take(said)?;
                     break;
                 }
+                Ok(Some(said)) => self.form.take(said)?,
                 Err(error) => return Err(Failure::Invalid(error.to_string())),
             }
         }
-        if self.over && self.head.is_none() {
-            return Err(Failure::Invalid(self.head_reader.ended_early().to_string()));
-        }
-        self.frame().await
-    }
-
-    fn take_output(&mut self, mut content: &[u8]) -> Result<(), Failure> {
-        if self.head.is_none() {
-            match self.head_reader.read(content) {
-                Ok(None) => return Ok(()),
-                Ok(Some((head, used))) => {
-                    self.head = Some(head);
-                    content = &content[used..];
-                }
-                Err(error) => return Err(Failure::Invalid(error.to_string())),
-            }
-        }
-        self.first.extend_from_slice(content);
-        Ok(())
-    }
-
-    fn log(&self, message: &[u8]) {
-        let text = String::from_utf8_lossy(message);
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            // A carriage return would write over the line's beginning on a terminal.
-            let line = line.replace(|c: char| c.is_control() && c != '\t', " ");
-            tracing::warn!("{}: {}: {line}", self.run.backend.name(), self.run.script);
-        }
-    }
-
-    /// Moves what the script has said so far to the spool, framed for the client.
-    async fn frame(&mut self) -> Result<(), Failure> {
-        let Some(head) = &self.head else {
-            return Ok(());
-        };
-        let mut out = Vec::new();
-        if !self.framed {
-            self.framed = true;
-            (self.framing, self.announced) = self.choose_framing(head);
-            let keep_alive = self.run.head.keep_alive;
-            let answer = Answer {
-                version: self.run.head.version(),
-                status: head.status(),
-                reason: head.reason(),
-                framing: self.framing,
-                keep_alive,
-                date: &http_date(),
-            };
-            out.reserve(512 + self.first.len());
-            let for_client = head.headers().filter(|(name, _)| !is_for_us(name));
-            let unfit = write_head(&mut out, &answer, for_client);
-            if unfit > 0 {
-                self.log(format!("{unfit} headers hold forbidden bytes: left out").as_bytes());
-            }
-            self.sent.answered.status = head.status();
-            self.sent.answered.head_bytes = out.len() as u64;
-            self.sent.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
-        }
-        self.frame_body(&mut out);
+        let out = self.form.frame(self.over)?;
         let length = out.len();
         if let Err(error) = self.spool.push(out).await {
             tracing::warn!(
@@ -360,54 +363,6 @@ impl<'a> Answering<'a> {
             );
         }
         Ok(())
-    }
-
-    /// A complete answer has a length of our own counting. One that is sent while it is made has
-    /// the length that the script announces, if any.
-    fn choose_framing(&self, head: &AnswerHead) -> (AnswerFraming, Option<u64>) {
-        let is_head = self.run.head.kind() == maitred_http1::Method::Head;
-        let announced = head
-            .header("content-length")
-            .and_then(|value| std::str::from_utf8(value).ok())
-            .and_then(|value| value.parse::<u64>().ok());
-        let known = match (self.over, is_head) {
-            (true, false) => Some(self.first.len() as u64),
-            _ => announced,
-        };
-        let framing = answer_framing(self.run.head.version(), is_head, head.status(), known);
-        (framing, known)
-    }
-
-    fn frame_body(&mut self, out: &mut Vec<u8>) {
-        let mut body = std::mem::take(&mut self.first);
-        let status = self.sent.answered.status;
-        let is_head = self.run.head.kind() == maitred_http1::Method::Head;
-        if !carries_body(is_head, status) {
-            return;
-        }
-        if let Some(left) = &mut self.announced {
-            let count = usize::try_from(*left).map_or(body.len(), |left| left.min(body.len()));
-            body.truncate(count);
-            *left -= count as u64;
-        }
-        match self.framing {
-            AnswerFraming::Chunked => {
-                if !body.is_empty() {
-                    write_chunk_header(out, body.len());
-                    out.extend_from_slice(&body);
-                    out.extend_from_slice(CHUNK_END);
-                }
-                if self.over {
-                    out.extend_from_slice(LAST_CHUNK);
-                }
-            }
-            AnswerFraming::Length(_) | AnswerFraming::UntilClose => out.extend_from_slice(&body),
-            AnswerFraming::NoBody => {}
-        }
-        if self.over && self.announced.is_some_and(|left| left > 0) {
-            // Fewer bytes than announced: only the end of the connection can say so.
-            self.sent.reusable = false;
-        }
     }
 
     fn ended(&mut self, ended: Ended) -> Result<(), Failure> {
@@ -421,13 +376,13 @@ impl<'a> Answering<'a> {
             Ended::Silent => Err(Failure::Silent),
             Ended::Broken => Err(Failure::WorkerDied { silent: false }),
             Ended::WorkerDied => Err(Failure::WorkerDied {
-                silent: !self.framed,
+                silent: !self.form.has_begun(),
             }),
         }
     }
 
     /// Sends what the client takes now.
-    async fn send(&mut self, connection: &mut Connection) -> Result<(), Failure> {
+    async fn send(&mut self, client: &mut impl Client) -> Result<(), Failure> {
         loop {
             let front = self.spool.front().await.map_err(|error| {
                 tracing::error!("a kept answer could not be read back: {error}");
@@ -435,23 +390,11 @@ impl<'a> Answering<'a> {
             })?;
             let Some(bytes) = front else { return Ok(()) };
             self.sent.begun = true;
-            match connection.try_send(bytes) {
+            match client.try_send(bytes) {
                 Ok(0) => return Ok(()),
                 Ok(count) => self.spool.advance(count),
                 Err(_) => return Err(Failure::ClientLeft),
             }
         }
     }
-}
-
-/// Headers by which a script speaks to its web server (nginx's `X-Accel-…`).
-fn is_for_us(name: &[u8]) -> bool {
-    name.get(..8)
-        .is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
-}
-
-/// How long a refused client should wait before it tries again, in whole seconds: as long as it
-/// has waited already says how much there is to do.
-pub fn retry_after(waited: Duration) -> u64 {
-    waited.as_secs().clamp(1, 60)
 }

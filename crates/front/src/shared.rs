@@ -1,5 +1,6 @@
 //! What all requests of a front share, and what those of one thread share.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +10,7 @@ use maitred_config::{Config, Destination};
 use tokio::sync::Notify;
 
 use crate::access::AccessLog;
+use crate::fastcgi::DoorSite;
 use crate::pool::local;
 use crate::pools::Pools;
 use crate::route::{Limits, Resolver, Route, SiteFiles};
@@ -22,6 +24,9 @@ const FILE_MEMORY_BYTES: usize = 32 * 1024 * 1024;
 
 /// Most connections of the admin door at once. They need no room among those of clients.
 const ADMIN_CONNECTIONS: usize = 64;
+
+/// Web servers' idle connections that are closed at once to make room for others.
+const LEAVE_AT_ONCE: usize = 16;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -40,6 +45,10 @@ pub struct Shared {
     admin_connections: AtomicUsize,
     /// Most connections at once.
     pub max_connections: usize,
+    /// How many of the web servers that keep a connection without a request are to close it.
+    to_leave: AtomicUsize,
+    /// Told when there are some.
+    room_wanted: Notify,
     /// Another front takes the clients that come.
     handed_over: AtomicBool,
     draining: AtomicBool,
@@ -64,9 +73,34 @@ impl Shared {
             connections: AtomicUsize::new(0),
             admin_connections: AtomicUsize::new(0),
             max_connections,
+            to_leave: AtomicUsize::new(0),
+            room_wanted: Notify::new(),
             handed_over: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             changed: Notify::new(),
+        }
+    }
+
+    /// Has some of the web servers' connections closed that are kept for requests to come: somebody
+    /// else needs the room.
+    pub fn want_room(&self) {
+        self.to_leave.store(LEAVE_AT_ONCE, Ordering::Relaxed);
+        self.room_wanted.notify_waiters();
+    }
+
+    /// Returns when a web server's connection without a request is to be closed, which others need
+    /// the room of.
+    pub async fn room_is_wanted(&self) {
+        loop {
+            self.room_wanted.notified().await;
+            let less = |left: usize| left.checked_sub(1);
+            let to_leave = &self.to_leave;
+            if to_leave
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+                .is_ok()
+            {
+                return;
+            }
         }
     }
 
@@ -157,12 +191,19 @@ impl Site {
 pub struct Sites {
     hosts: Hosts,
     sites: Vec<Arc<Site>>,
+    /// By where they listen.
+    doors: HashMap<String, DoorSite>,
 }
 
 impl Sites {
     /// The site for the authority of a request.
     pub fn site_for(&self, authority: &str) -> Option<&Arc<Site>> {
         self.sites.get(self.hosts.site_for(authority)?)
+    }
+
+    /// The door that listens there.
+    pub fn door(&self, listen: &str) -> Option<&DoorSite> {
+        self.doors.get(listen)
     }
 
     /// Opens every site's document root. A site that is as it was `before` stays as it is, with
@@ -188,6 +229,7 @@ impl Sites {
         Ok(Sites {
             hosts: Hosts::of(&config.sites),
             sites,
+            doors: DoorSite::all(config, pools).into_iter().collect(),
         })
     }
 }

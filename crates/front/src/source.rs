@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::body::Body;
-use crate::params::REQUEST_ID;
 use crate::pool::exchange::{Event, Exchange};
 use crate::pool::watch::Refused;
 use crate::script::Failure;
@@ -193,6 +192,7 @@ async fn outlives(exchange: &Arc<Exchange>, timeout: Duration) -> bool {
 /// Sends a large body after the head, as the script takes it.
 pub struct Feeder<'a> {
     body: &'a Body,
+    request_id: u16,
     offset: u64,
     records: Vec<u8>,
     fed: usize,
@@ -200,11 +200,13 @@ pub struct Feeder<'a> {
 }
 
 impl<'a> Feeder<'a> {
-    /// A feeder at the start of `body`. A body in memory has gone with the head.
-    pub fn new(body: &'a Body) -> Feeder<'a> {
+    /// A feeder at the start of the body of request `request_id`. A body in memory has gone with the
+    /// head.
+    pub fn new(body: &'a Body, request_id: u16) -> Feeder<'a> {
         let over = matches!(body, Body::Memory(_));
         Feeder {
             body,
+            request_id,
             offset: 0,
             records: Vec::new(),
             fed: 0,
@@ -214,7 +216,7 @@ impl<'a> Feeder<'a> {
 
     /// Begins anew: another worker has the request.
     pub fn restart(&mut self) {
-        *self = Feeder::new(self.body);
+        *self = Feeder::new(self.body, self.request_id);
     }
 
     /// Sends what finds room.
@@ -244,10 +246,10 @@ impl<'a> Feeder<'a> {
         if self.offset < self.body.len() {
             let piece = self.body.piece(self.offset, PIECE_BYTES).await?;
             self.offset += piece.len() as u64;
-            maitred_fastcgi::write_stdin(&mut self.records, REQUEST_ID, &piece);
+            maitred_fastcgi::write_stdin(&mut self.records, self.request_id, &piece);
         }
         if self.offset == self.body.len() {
-            maitred_fastcgi::write_stdin_end(&mut self.records, REQUEST_ID);
+            maitred_fastcgi::write_stdin_end(&mut self.records, self.request_id);
             self.over = true;
         }
         Ok(())

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 /// Bytes taken from a fresh connection in one read.
 const FIRST_READ_BYTES: usize = 8 * 1024;
@@ -20,11 +20,22 @@ const FIRST_READ_BYTES: usize = 8 * 1024;
 #[derive(Debug)]
 pub enum Stream {
     /// As it was accepted.
-    Fresh(OwnedFd),
-    /// Known to the event loop.
-    Registered(TcpStream),
+    Fresh(OwnedFd, Family),
+    /// Known to the event loop, over TCP.
+    Tcp(TcpStream),
+    /// Known to the event loop, a Unix socket.
+    Unix(UnixStream),
     /// Lost while it was being registered.
     Lost,
+}
+
+/// What kind of socket it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// TCP.
+    Tcp,
+    /// A Unix socket.
+    Unix,
 }
 
 /// What a socket says when it has to be waited for.
@@ -52,7 +63,7 @@ fn receive(fd: &OwnedFd, into: &mut BytesMut) -> io::Result<Option<usize>> {
 impl Stream {
     /// Whether the event loop knows it.
     pub fn is_registered(&self) -> bool {
-        matches!(self, Stream::Registered(_))
+        matches!(self, Stream::Tcp(_) | Stream::Unix(_))
     }
 
     /// The address the client connected to.
@@ -61,8 +72,9 @@ impl Stream {
     /// When the connection is no more.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Stream::Fresh(fd) => Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?),
-            Stream::Registered(stream) => stream.local_addr(),
+            Stream::Fresh(fd, _) => Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?),
+            Stream::Tcp(stream) => stream.local_addr(),
+            Stream::Unix(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
             Stream::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -75,8 +87,11 @@ impl Stream {
     ) -> io::Result<Option<T>> {
         let whole = |fd| rustix::io::retry_on_intr(|| act(fd)).map_err(io::Error::from);
         match self {
-            Stream::Fresh(fd) => unless_blocked(whole(fd.as_fd())),
-            Stream::Registered(stream) => {
+            Stream::Fresh(fd, _) => unless_blocked(whole(fd.as_fd())),
+            Stream::Tcp(stream) => {
+                unless_blocked(stream.try_io(interest, || whole(stream.as_fd())))
+            }
+            Stream::Unix(stream) => {
                 unless_blocked(stream.try_io(interest, || whole(stream.as_fd())))
             }
             Stream::Lost => Err(io::ErrorKind::NotConnected.into()),
@@ -110,17 +125,25 @@ impl Stream {
     /// When the connection is broken.
     pub async fn read(&mut self, into: &mut BytesMut, room: usize) -> io::Result<usize> {
         use tokio::io::AsyncReadExt;
-        if let Stream::Fresh(fd) = self
+        if let Stream::Fresh(fd, _) = self
             && let Some(count) = receive(fd, into)?
         {
             return Ok(count);
         }
-        let stream = self.register()?;
-        stream.readable().await?;
-        // An idle connection holds no buffer, so room is made only now. tokio's `poll_read`
-        // knows, unlike `try_read`, that a short read has emptied the socket.
-        into.reserve(room);
-        stream.read_buf(into).await
+        // An idle connection holds no buffer, so room is made only when something is there. tokio's
+        // `poll_read` knows, unlike `try_read`, that a short read has emptied the socket.
+        match self.register()? {
+            Registered::Tcp(stream) => {
+                stream.readable().await?;
+                into.reserve(room);
+                stream.read_buf(into).await
+            }
+            Registered::Unix(stream) => {
+                stream.readable().await?;
+                into.reserve(room);
+                stream.read_buf(into).await
+            }
+        }
     }
 
     /// Waits until more may be sent.
@@ -128,7 +151,10 @@ impl Stream {
     /// # Errors
     /// When the connection is broken.
     pub async fn writable(&mut self) -> io::Result<()> {
-        self.register()?.writable().await
+        match self.register()? {
+            Registered::Tcp(stream) => stream.writable().await,
+            Registered::Unix(stream) => stream.writable().await,
+        }
     }
 
     /// Says that nothing more will be sent.
@@ -138,21 +164,32 @@ impl Stream {
             let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
         };
         match self {
-            Stream::Fresh(fd) => shut_down(fd.as_fd()),
-            Stream::Registered(stream) => shut_down(stream.as_fd()),
+            Stream::Fresh(fd, _) => shut_down(fd.as_fd()),
+            Stream::Tcp(stream) => shut_down(stream.as_fd()),
+            Stream::Unix(stream) => shut_down(stream.as_fd()),
             Stream::Lost => {}
         }
     }
 
-    fn register(&mut self) -> io::Result<&mut TcpStream> {
-        if let Stream::Fresh(_) = self
-            && let Stream::Fresh(fd) = std::mem::replace(self, Stream::Lost)
+    fn register(&mut self) -> io::Result<Registered<'_>> {
+        if matches!(self, Stream::Fresh(..))
+            && let Stream::Fresh(fd, family) = std::mem::replace(self, Stream::Lost)
         {
-            *self = Stream::Registered(TcpStream::from_std(fd.into())?);
+            *self = match family {
+                Family::Tcp => Stream::Tcp(TcpStream::from_std(fd.into())?),
+                Family::Unix => Stream::Unix(UnixStream::from_std(fd.into())?),
+            };
         }
         match self {
-            Stream::Registered(stream) => Ok(stream),
+            Stream::Tcp(stream) => Ok(Registered::Tcp(stream)),
+            Stream::Unix(stream) => Ok(Registered::Unix(stream)),
             _ => Err(io::ErrorKind::NotConnected.into()),
         }
     }
+}
+
+/// A socket that the event loop knows.
+enum Registered<'a> {
+    Tcp(&'a mut TcpStream),
+    Unix(&'a mut UnixStream),
 }

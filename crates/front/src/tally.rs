@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use maitred_scoreboard::{Outcome, Page, QueueShare};
 
-use crate::access::Answered;
-use crate::script::{Failure, Run};
+use crate::script::{Failure, Run, Sent};
 use crate::source::Backend;
 
 /// Where a pool's requests are counted.
@@ -50,7 +49,7 @@ pub fn count(
     run: &Run<'_>,
     thread: u32,
     outcome: &Result<(), Failure>,
-    answered: &Answered,
+    sent: &Sent,
     begun: Instant,
     may_retry: bool,
 ) {
@@ -65,10 +64,10 @@ pub fn count(
     }
     let waited = match outcome {
         Err(Failure::QueueTimeout | Failure::LeftQueue) => Some(begun.elapsed()),
-        _ => answered.queued,
+        _ => sent.queued,
     };
     if let Some(waited) = waited {
-        board.observe(waited, answered.script, maitred_scoreboard::now());
+        board.observe(waited, sent.script, maitred_scoreboard::now());
     }
 }
 

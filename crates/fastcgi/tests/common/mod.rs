@@ -66,6 +66,7 @@ pub enum Said {
     StdinEnd,
     Abort,
     Second(u16),
+    Values(Vec<u8>),
     Management(u8),
     Broken(ProtocolError),
 }
@@ -110,6 +111,7 @@ pub fn read_requests(wire: &[u8], cuts: &[usize], max_params_bytes: usize) -> Ve
                 }
                 RequestEvent::Abort => said.push(Said::Abort),
                 RequestEvent::Second { request_id } => said.push(Said::Second(request_id)),
+                RequestEvent::Values => said.push(Said::Values(reader.values().to_vec())),
                 RequestEvent::Management { kind } => said.push(Said::Management(kind)),
             }
         }

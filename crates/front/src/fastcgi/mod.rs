@@ -1,16 +1,257 @@
-//! The FastCGI door: web servers that send us their PHP requests.
+//! The FastCGI door: web servers that send us their PHP requests. They speak with the pool's
+//! workers through the same queue as everybody; a connection holds no worker.
 
+mod call;
+mod form;
+mod site;
+mod web_server;
+
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
-use crate::accept::Counted;
+use maitred_fastcgi::WANTS_REPORT;
+
+use crate::accept::{Counted, idle_is_over};
+use crate::attempt::{Tried, attempt, explain, retry_after};
+use crate::body::{Body, NoBody};
+use crate::script::{Failure, Run};
+use crate::shared::Thread;
+use crate::status;
+
+use call::{Call, Places};
+use form::FastcgiForm;
+pub use site::DoorSite;
+use web_server::{NoRequest, WebServer};
+
+/// What becomes of the connection after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// The next request may come.
+    Keep,
+    /// It is closed once the web server has stopped sending what nobody reads.
+    Linger,
+}
 
 /// One web server's connection, one request after the other. `listen` is the address as the
 /// configuration has it; `peer` is none for one that came over a Unix socket.
-pub async fn converse(
-    _socket: OwnedFd,
-    _peer: Option<SocketAddr>,
-    _listen: String,
-    _counted: Counted,
+pub async fn converse(socket: OwnedFd, peer: Option<SocketAddr>, listen: String, counted: Counted) {
+    let thread = &counted.0;
+    if !is_welcome(thread, &listen, peer) {
+        return;
+    }
+    let mut server = WebServer::new(socket, peer);
+    let mut leaves = Box::pin(idle_is_over(&thread.shared));
+    let mut is_over = false;
+    loop {
+        let begun = tokio::select! {
+            biased;
+            begun = server.next_request() => begun,
+            () = &mut leaves, if !is_over => {
+                // Who has sent part of a request gets its answer, unless the front ends.
+                is_over = true;
+                if thread.shared.is_draining() || !server.is_amid() {
+                    return;
+                }
+                continue;
+            }
+            () = thread.shared.room_is_wanted(), if !server.is_amid() => return,
+        };
+        let begun = match begun {
+            Ok(begun) => begun,
+            Err(NoRequest::Closed) => return,
+            Err(NoRequest::Over) => return server.linger().await,
+            Err(NoRequest::TooSlow(begun)) => {
+                let why = "The request's parameters came too slowly.";
+                let answer = form::plain(begun.request_id, 408, why, None);
+                let _ = server.send(&answer).await;
+                return server.linger().await;
+            }
+            Err(NoRequest::Broken(error, begun)) => {
+                return send_away(server, &listen, &error.to_string(), begun).await;
+            }
+        };
+        // Settings may have changed since the connection was made, and so may who is welcome.
+        let sites = thread.sites();
+        let Some(site) = sites.door(&listen).filter(|site| site.admits(peer)) else {
+            return;
+        };
+        let params = server.params().to_vec();
+        let places = match Places::find(&params) {
+            Ok(places) => places,
+            Err(error) => {
+                return send_away(server, &listen, &error.to_string(), Some(begun)).await;
+            }
+        };
+        let call = Call {
+            begun,
+            params,
+            places,
+        };
+        let after = Box::pin(serve(&mut server, &call, thread, site)).await;
+        let keeps = !thread.shared.is_crowded() && !thread.shared.is_ending();
+        let is_clean = server.end_request();
+        match after {
+            Ok(After::Keep) if begun.keep_conn && keeps => {}
+            Ok(After::Keep) if is_clean => return,
+            Ok(_) => return server.linger().await,
+            Err(_) => return,
+        }
+    }
+}
+
+/// Whether somebody at this address may connect. Who may not is told of as php-fpm tells it.
+fn is_welcome(thread: &Thread, listen: &str, peer: Option<SocketAddr>) -> bool {
+    let sites = thread.sites();
+    let Some(site) = sites.door(listen) else {
+        return false;
+    };
+    let admitted = site.admits(peer);
+    if let (false, Some(peer)) = (admitted, peer) {
+        site.tell_refused(peer.ip());
+    }
+    admitted
+}
+
+/// Is done with a web server that does not keep to the protocol.
+async fn send_away(
+    mut server: WebServer,
+    listen: &str,
+    error: &str,
+    begun: Option<web_server::Begun>,
 ) {
+    tracing::warn!("{listen}: a connection is closed: {error}");
+    if let Some(begun) = begun {
+        let answer = form::plain(begun.request_id, 400, error, None);
+        let _ = server.send(&answer).await;
+    }
+    server.linger().await;
+}
+
+/// Answers one request.
+async fn serve(
+    server: &mut WebServer,
+    call: &Call,
+    thread: &Thread,
+    site: &DoorSite,
+) -> io::Result<After> {
+    let id = call.begun.request_id;
+    let pool = site.pool();
+    if let Some(path) = call.path()
+        && let Some(page) = status::page_at(pool, path, &call.query())
+    {
+        // Its body has nothing to say.
+        let _ = server.body(0, &site.spool_dir).await;
+        let body = page.body();
+        let body = (!call.is_head()).then_some(body);
+        server
+            .send(&form::whole(id, &page.cgi_headers(), body))
+            .await?;
+        return Ok(After::Keep);
+    }
+    if site.is_for_status {
+        let answer = form::plain(id, 404, "Only status and ping are answered here.", None);
+        server.send(&answer).await?;
+        return Ok(After::Keep);
+    }
+    let body = match server.body(call.body_length(), &site.spool_dir).await {
+        Ok(body) => body,
+        Err(no_body) => return refuse_body(server, call, site, no_body).await,
+    };
+    run_script(server, call, thread, site, &body).await
+}
+
+async fn run_script(
+    server: &mut WebServer,
+    call: &Call,
+    thread: &Thread,
+    site: &DoorSite,
+    body: &Body,
+) -> io::Result<After> {
+    let begun = Instant::now();
+    let (method, target, script) = (call.method(), call.target(), call.script());
+    let wants_report = site.pool().settings().door_log.is_some();
+    let request = call.encode(body, if wants_report { WANTS_REPORT } else { 0 });
+    let run = Run {
+        backend: &site.backend,
+        asked: (&method, &target),
+        is_idempotent: call.is_idempotent(),
+        body,
+        script: &script,
+        request_id: call.begun.request_id,
+        spool_dir: &site.spool_dir,
+    };
+    let mut form = FastcgiForm::new(call.begun.request_id);
+    let before = server.sent();
+    let tried = attempt(server, &mut form, thread.number, &run, request).await;
+    let sent = server.sent() - before;
+    let after = conclude(server, call, &tried, &form, sent).await;
+    tracing::debug!(
+        "{}: {script}: {} bytes after {:.6} s, {} bytes of report ({method} {target})",
+        run.backend.name(),
+        form.length(),
+        begun.elapsed().as_secs_f64(),
+        form.report.len()
+    );
+    after
+}
+
+/// Answers in place of a script that could not, if nothing of its answer has been sent.
+async fn conclude(
+    server: &mut WebServer,
+    call: &Call,
+    tried: &Tried,
+    form: &FastcgiForm,
+    sent: u64,
+) -> io::Result<After> {
+    let failure = match &tried.outcome {
+        Ok(()) => return Ok(After::Keep),
+        Err(failure) => failure,
+    };
+    let id = call.begun.request_id;
+    let is_replaceable = form.can_be_replaced(sent);
+    if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
+        if server.has_aborted() && is_replaceable {
+            let mut end = Vec::new();
+            let status = maitred_fastcgi::ProtocolStatus::RequestComplete;
+            maitred_fastcgi::write_end(&mut end, id, 0, status);
+            server.send(&end).await?;
+            return Ok(After::Keep);
+        }
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    if !is_replaceable {
+        // Half an answer cannot be mended; the web server sees it end too early.
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    let (status, why) = explain(failure);
+    let again = (status == 503).then(|| retry_after(tried.took));
+    server.send(&form::plain(id, status, why, again)).await?;
+    Ok(After::Keep)
+}
+
+async fn refuse_body(
+    server: &mut WebServer,
+    call: &Call,
+    site: &DoorSite,
+    no_body: NoBody,
+) -> io::Result<After> {
+    let (status, why) = match no_body {
+        NoBody::TooLarge => (413, "The body is larger than can be kept."),
+        NoBody::TooSlow => (408, "The body came too slowly."),
+        NoBody::Gone => return Err(io::ErrorKind::UnexpectedEof.into()),
+        NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
+        NoBody::Spool(error) => {
+            let (method, target, dir) = (call.method(), call.target(), site.spool_dir.display());
+            tracing::error!("{method} {target}: its body cannot be kept in {dir}: {error}");
+            (
+                507,
+                "The body could not be kept: the disk is full or cannot be written.",
+            )
+        }
+    };
+    let answer = form::plain(call.begun.request_id, status, why, None);
+    server.send(&answer).await?;
+    Ok(After::Linger)
 }

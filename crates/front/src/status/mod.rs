@@ -56,12 +56,21 @@ pub fn page(backend: &Backend, head: &Head) -> Option<Page> {
     let Backend::Pool(pool) = backend else {
         return None;
     };
+    page_at(
+        pool,
+        head.path().as_bytes(),
+        head.query().unwrap_or_default(),
+    )
+}
+
+/// The page of a pool at `path`, if it is one of its two.
+pub fn page_at(pool: &Pool, path: &[u8], query: &str) -> Option<Page> {
     let settings = pool.settings();
-    let is = |path: &Option<String>| path.as_deref() == Some(head.path());
+    let is = |page: &Option<String>| page.as_deref().is_some_and(|page| page.as_bytes() == path);
     if is(&settings.ping_path) {
         return Some(ping(pool));
     }
-    is(&settings.status_path).then(|| of_pool(pool, head.query().unwrap_or_default()))
+    is(&settings.status_path).then(|| of_pool(pool, query))
 }
 
 /// The answer to a ping of a pool.
@@ -137,6 +146,19 @@ impl Page {
             content_type: format.content_type(),
             body,
         }
+    }
+
+    /// Its head for a web server (RFC 3875 §6.3), without the empty line.
+    pub fn cgi_headers(&self) -> String {
+        let [(expires, never), (cache, control)] =
+            NEVER_CACHED.map(|(name, value)| (name.escape_ascii(), value.escape_ascii()));
+        let kind = self.content_type;
+        format!("{expires}: {never}\r\n{cache}: {control}\r\nContent-type: {kind}\r\n")
+    }
+
+    /// Its body.
+    pub fn body(&self) -> &str {
+        &self.body
     }
 
     /// The whole answer; to HEAD without the body (RFC 9110 §9.3.2).

@@ -1,0 +1,119 @@
+//! A request's tries to get an answer, and what is said when there is none.
+
+use std::time::{Duration, Instant};
+
+use crate::script::{Client, Failure, Form, Run, Sent};
+use crate::tally;
+
+/// Times a request whose worker died before it had said anything is tried again, if doing it
+/// twice is as good as once.
+const RETRIES: u32 = 1;
+
+/// A request's last try.
+pub struct Tried {
+    /// Whether there was a complete answer.
+    pub outcome: Result<(), Failure>,
+    /// How it went.
+    pub sent: Sent,
+    /// How long it took, all tries together.
+    pub took: Duration,
+}
+
+/// Runs a script, and once more if its worker has died and that is as good.
+pub async fn attempt(
+    client: &mut impl Client,
+    form: &mut impl Form,
+    thread: u32,
+    run: &Run<'_>,
+    mut request: Vec<u8>,
+) -> Tried {
+    let begun = Instant::now();
+    let mut tries = 0;
+    loop {
+        let mut sent = Sent::default();
+        let may_retry = tries < RETRIES && run.is_idempotent;
+        // The last try gets the request itself.
+        let spare = if may_retry {
+            request.clone()
+        } else {
+            Vec::new()
+        };
+        let request_now = std::mem::replace(&mut request, spare);
+        let outcome = run.run(client, form, thread, request_now, &mut sent).await;
+        tally::count(run, thread, &outcome, &sent, begun, may_retry);
+        if may_retry && matches!(outcome, Err(Failure::WorkerDied { silent: true })) {
+            tracing::warn!(
+                "{}: {}: its worker died; tried again",
+                run.backend.name(),
+                run.script
+            );
+            tries += 1;
+            form.restart();
+            continue;
+        }
+        let took = begun.elapsed();
+        if let Err(failure) = &outcome {
+            tell(run, failure, took);
+        }
+        return Tried {
+            outcome,
+            sent,
+            took,
+        };
+    }
+}
+
+/// Logs why there is no answer.
+fn tell(run: &Run<'_>, failure: &Failure, took: Duration) {
+    let (status, why) = explain(failure);
+    let bytes = run.body.len();
+    let (backend, script) = (run.backend.name(), run.script);
+    let (method, target) = run.asked;
+    match failure {
+        Failure::ClientLeft | Failure::LeftQueue => {
+            tracing::debug!("{backend}: {script}: {why} ({method} {target})");
+        }
+        Failure::QueueFull | Failure::QueueTimeout | Failure::NoPool => {
+            let after = format!("{status} after {:.3} s", took.as_secs_f64());
+            let words = format!("{script}: {after}: {why} ({method} {target}, {bytes} bytes)");
+            tracing::debug!("{backend}: {words}");
+            run.backend.refused(failure, words);
+        }
+        Failure::Body(error) => {
+            tracing::error!("{backend}: {script}: {status}: {why} {error} ({method} {target})");
+        }
+        Failure::Invalid(detail) | Failure::Unreachable(detail) => {
+            tracing::error!("{backend}: {script}: {status}: {why} {detail} ({method} {target})");
+        }
+        _ => tracing::error!(
+            "{backend}: {script}: {status} after {:.3} s: {why} ({method} {target}, {bytes} bytes)",
+            took.as_secs_f64()
+        ),
+    }
+}
+
+/// Which status each failure gets, and the sentence that goes with it.
+pub fn explain(failure: &Failure) -> (u16, &'static str) {
+    match failure {
+        Failure::QueueFull => (503, "All workers are busy and the queue is full."),
+        Failure::NoPool => (
+            503,
+            "The pool of this site has no workers and will not get any.",
+        ),
+        Failure::QueueTimeout => (503, "No worker became free in time."),
+        Failure::LeftQueue => (499, "The client left before its script began."),
+        Failure::ClientLeft => (499, "The client left."),
+        Failure::Terminated => (504, "The script ran longer than request_terminate_timeout."),
+        Failure::WorkerDied { .. } => (502, "The worker died while it ran the script."),
+        Failure::Invalid(_) => (502, "The script's answer is not valid."),
+        Failure::Unreachable(_) => (502, "The upstream server cannot be reached."),
+        Failure::Silent => (504, "The upstream server said nothing for too long."),
+        Failure::Body(_) => (500, "The request's body could not be read back from disk."),
+    }
+}
+
+/// How long a refused client should wait before it tries again, in whole seconds: as long as it
+/// has waited already says how much there is to do.
+pub fn retry_after(waited: Duration) -> u64 {
+    waited.as_secs().clamp(1, 60)
+}

@@ -1,0 +1,101 @@
+//! An answer as FastCGI records for a web server: what a script says goes there as it is.
+
+use maitred_fastcgi::{AnswerEvent, ProtocolStatus, write_end, write_stderr, write_stdout};
+
+use crate::script::{Failure, Form};
+
+/// An answer to one request over FastCGI.
+pub struct FastcgiForm {
+    request_id: u16,
+    /// Records that have not been framed.
+    out: Vec<u8>,
+    /// Bytes that have been framed.
+    framed: u64,
+    /// The script has said something that belongs to its answer.
+    has_said: bool,
+    /// What the worker reports on its request.
+    pub report: Vec<u8>,
+}
+
+impl FastcgiForm {
+    /// An answer of which nothing has been said.
+    pub fn new(request_id: u16) -> FastcgiForm {
+        FastcgiForm {
+            request_id,
+            out: Vec::new(),
+            framed: 0,
+            has_said: false,
+            report: Vec::new(),
+        }
+    }
+
+    /// Whether another answer may stand in for it when `sent` bytes of it have gone: no word of the
+    /// script's own was among them, and no record was cut.
+    pub fn can_be_replaced(&self, sent: u64) -> bool {
+        !self.has_said && sent == self.framed
+    }
+
+    /// Bytes of it, all records together.
+    pub fn length(&self) -> u64 {
+        self.framed
+    }
+}
+
+impl Form for FastcgiForm {
+    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
+        match said {
+            AnswerEvent::Stdout(content) => {
+                self.has_said = true;
+                write_stdout(&mut self.out, self.request_id, content);
+            }
+            AnswerEvent::Stderr(content) => write_stderr(&mut self.out, self.request_id, content),
+            AnswerEvent::Report(content) => self.report.extend_from_slice(content),
+            AnswerEvent::End { .. } if !self.has_said => {
+                return Err(Failure::Invalid("it ended without a word".to_owned()));
+            }
+            AnswerEvent::End { app_status, .. } => {
+                let status = ProtocolStatus::RequestComplete;
+                write_end(&mut self.out, self.request_id, app_status, status);
+            }
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, _over: bool) -> Result<Vec<u8>, Failure> {
+        self.framed += self.out.len() as u64;
+        Ok(std::mem::take(&mut self.out))
+    }
+
+    fn has_begun(&self) -> bool {
+        self.has_said
+    }
+
+    fn restart(&mut self) {
+        // What it logged on its first try has been told, and stays so.
+        self.out.clear();
+        self.report.clear();
+    }
+}
+
+/// A complete answer: a CGI head with these headers, and a body if it has one.
+pub fn whole(request_id: u16, headers: &str, body: Option<&str>) -> Vec<u8> {
+    let cgi = format!("{headers}\r\n{}", body.unwrap_or_default());
+    let mut out = Vec::with_capacity(cgi.len() + 64);
+    write_stdout(&mut out, request_id, cgi.as_bytes());
+    write_end(&mut out, request_id, 0, ProtocolStatus::RequestComplete);
+    out
+}
+
+/// An answer of our own: the status in words, and the cause. With `retry_after`, how many seconds to
+/// wait before another try.
+pub fn plain(request_id: u16, status: u16, why: &str, retry_after: Option<u64>) -> Vec<u8> {
+    let reason = maitred_http1::reason_phrase(status);
+    let again = retry_after.map_or_else(String::new, |s| format!("Retry-After: {s}\r\n"));
+    let headers =
+        format!("Status: {status} {reason}\r\n{again}Content-type: text/plain; charset=utf-8\r\n");
+    whole(
+        request_id,
+        &headers,
+        Some(&format!("{status} {reason}\n{why}\n")),
+    )
+}

@@ -1,0 +1,178 @@
+//! A script's answer as HTTP: its CGI head becomes a head of HTTP/1.1, its body is framed.
+
+use maitred_fastcgi::AnswerEvent;
+use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
+use maitred_http1::{
+    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, answer_framing, carries_body,
+    write_chunk_header, write_head,
+};
+
+use crate::clock::http_date;
+use crate::script::{Failure, Form, Run};
+
+/// An answer to one request over HTTP.
+pub struct HttpForm<'a> {
+    run: &'a Run<'a>,
+    request: &'a Head,
+    head_reader: HeadReader,
+    head: Option<AnswerHead>,
+    framing: AnswerFraming,
+    /// Body bytes that came with the head and are not framed yet, as long as the whole answer
+    /// may still come in one piece.
+    first: Vec<u8>,
+    /// Bytes of body still to come when the script has announced how many.
+    announced: Option<u64>,
+    framed: bool,
+    /// The status sent; 0 before there is one.
+    pub status: u16,
+    /// Bytes of the head that was sent.
+    pub head_bytes: u64,
+    /// Whether the connection can be used again.
+    pub reusable: bool,
+}
+
+impl<'a> HttpForm<'a> {
+    /// An answer of which nothing has been said.
+    pub fn new(run: &'a Run<'a>, request: &'a Head) -> HttpForm<'a> {
+        HttpForm {
+            run,
+            request,
+            head_reader: HeadReader::default(),
+            head: None,
+            framing: AnswerFraming::NoBody,
+            first: Vec::new(),
+            announced: None,
+            framed: false,
+            status: 0,
+            head_bytes: 0,
+            reusable: false,
+        }
+    }
+
+    fn take_output(&mut self, mut content: &[u8]) -> Result<(), Failure> {
+        if self.head.is_none() {
+            match self.head_reader.read(content) {
+                Ok(None) => return Ok(()),
+                Ok(Some((head, used))) => {
+                    self.head = Some(head);
+                    content = &content[used..];
+                }
+                Err(error) => return Err(Failure::Invalid(error.to_string())),
+            }
+        }
+        self.first.extend_from_slice(content);
+        Ok(())
+    }
+
+    fn frame_head(&mut self, head: &AnswerHead, over: bool, out: &mut Vec<u8>) {
+        (self.framing, self.announced) = self.choose_framing(head, over);
+        let keep_alive = self.request.keep_alive;
+        let answer = Answer {
+            version: self.request.version(),
+            status: head.status(),
+            reason: head.reason(),
+            framing: self.framing,
+            keep_alive,
+            date: &http_date(),
+        };
+        out.reserve(512 + self.first.len());
+        let for_client = head.headers().filter(|(name, _)| !is_for_us(name));
+        let unfit = write_head(out, &answer, for_client);
+        if unfit > 0 {
+            let words = format!("{unfit} headers hold forbidden bytes: left out");
+            self.run.log(words.as_bytes());
+        }
+        self.status = head.status();
+        self.head_bytes = out.len() as u64;
+        self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
+    }
+
+    /// A complete answer has a length of our own counting. One that is sent while it is made has
+    /// the length that the script announces, if any.
+    fn choose_framing(&self, head: &AnswerHead, over: bool) -> (AnswerFraming, Option<u64>) {
+        let is_head = self.request.kind() == maitred_http1::Method::Head;
+        let announced = head
+            .header("content-length")
+            .and_then(|value| std::str::from_utf8(value).ok())
+            .and_then(|value| value.parse::<u64>().ok());
+        let known = match (over, is_head) {
+            (true, false) => Some(self.first.len() as u64),
+            _ => announced,
+        };
+        let framing = answer_framing(self.request.version(), is_head, head.status(), known);
+        (framing, known)
+    }
+
+    fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) {
+        let mut body = std::mem::take(&mut self.first);
+        let is_head = self.request.kind() == maitred_http1::Method::Head;
+        if !carries_body(is_head, self.status) {
+            return;
+        }
+        if let Some(left) = &mut self.announced {
+            let count = usize::try_from(*left).map_or(body.len(), |left| left.min(body.len()));
+            body.truncate(count);
+            *left -= count as u64;
+        }
+        match self.framing {
+            AnswerFraming::Chunked => {
+                if !body.is_empty() {
+                    write_chunk_header(out, body.len());
+                    out.extend_from_slice(&body);
+                    out.extend_from_slice(CHUNK_END);
+                }
+                if over {
+                    out.extend_from_slice(LAST_CHUNK);
+                }
+            }
+            AnswerFraming::Length(_) | AnswerFraming::UntilClose => out.extend_from_slice(&body),
+            AnswerFraming::NoBody => {}
+        }
+        if over && self.announced.is_some_and(|left| left > 0) {
+            // Fewer bytes than announced: only the end of the connection can say so.
+            self.reusable = false;
+        }
+    }
+}
+
+impl Form for HttpForm<'_> {
+    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
+        match said {
+            AnswerEvent::Stdout(content) => self.take_output(content)?,
+            AnswerEvent::Stderr(content) => self.run.log(content),
+            AnswerEvent::Report(_) | AnswerEvent::End { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
+        let mut out = Vec::new();
+        let Some(head) = self.head.take() else {
+            return match over {
+                true => Err(Failure::Invalid(self.head_reader.ended_early().to_string())),
+                false => Ok(out),
+            };
+        };
+        if !self.framed {
+            self.framed = true;
+            self.frame_head(&head, over, &mut out);
+        }
+        self.head = Some(head);
+        self.frame_body(over, &mut out);
+        Ok(out)
+    }
+
+    fn has_begun(&self) -> bool {
+        self.framed
+    }
+
+    fn restart(&mut self) {
+        *self = HttpForm::new(self.run, self.request);
+    }
+}
+
+/// Headers by which a script speaks to its web server (nginx's `X-Accel-…`).
+fn is_for_us(name: &[u8]) -> bool {
+    name.get(..8)
+        .is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
+}
