@@ -10,8 +10,10 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 12] = [
     "shim.c",
+    "body.c",
+    "modules.c",
     "response.c",
     "variables.c",
     "functions.c",

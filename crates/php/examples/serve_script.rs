@@ -6,7 +6,11 @@
 //!   --value NAME=VALUE                   php_value
 //!   --admin-value NAME=VALUE             php_admin_value
 //!   --ini PATH  --scan-dir DIR           php.ini, folder of further ini files
-//!   --param NAME=VALUE                   a CGI variable of every request
+//!   --define NAME=VALUE                  php.ini entry, as `-d` of php-fpm
+//!   --fpm                                PHP as php-fpm has it
+//!   --param NAME=VALUE                   a CGI variable of every request; `-`: there is none
+//!   --foreign                            the variables are a web server's, and those of `.txt`
+//!                                        files are not to be run
 //!   --body FILE                          request body of every request
 //!   --repeat N                           serve the list N times
 //!   --fork                               serve in a forked child, as a worker does
@@ -25,7 +29,8 @@ use std::io::{Read, Write, stdout};
 use std::path::PathBuf;
 
 use maitred_php::{
-    Engine, Exchange, IniValue, Params, PoolStatus, ProcessStatus, Settings, Verdict,
+    Admission, Engine, Exchange, Foreign, IniValue, Level, Params, Paths, PoolStatus,
+    ProcessStatus, Settings, Verdict,
 };
 
 #[derive(Default)]
@@ -42,6 +47,7 @@ struct Arguments {
     status: bool,
     quiet: bool,
     events: bool,
+    foreign: bool,
     scripts: Vec<String>,
 }
 
@@ -66,6 +72,9 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
                 let admin = word == "--admin-value";
                 parsed.settings.values.push(IniValue { name, value, admin });
             }
+            "--define" => parsed.settings.defines.push(pair(&next()?)?),
+            "--fpm" => parsed.settings.fpm = true,
+            "--foreign" => parsed.foreign = true,
             "--ini" => parsed.settings.ini_path = Some(next()?.into()),
             "--scan-dir" => parsed.settings.ini_scan_dir = Some(next()?.into()),
             "--param" => parsed.params.push(pair(&next()?)?),
@@ -144,7 +153,25 @@ impl Exchange for Client<'_> {
         self.event("finish", b"");
     }
 
-    fn log(&mut self, message: &[u8]) {
+    fn translate(&mut self, params: &mut Params, paths: &Paths<'_>) -> Foreign {
+        let text = |name: &[u8]| params.texts().find(|(one, _)| *one == name);
+        let script = text(b"SCRIPT_FILENAME").map(|(_, text)| text);
+        let script = script.filter(|script| paths.resolves(params, *script));
+        let ending = params.get(b"SCRIPT_FILENAME").unwrap_or_default();
+        let admission = match script {
+            _ if text(b"REQUEST_METHOD").is_none() => Admission::NoMethod,
+            None => Admission::NoScript,
+            Some(_) if ending.ends_with(b".txt") => Admission::Extension,
+            Some(_) => Admission::Admitted,
+        };
+        Foreign {
+            script,
+            uri: text(b"SCRIPT_NAME").map(|(_, text)| text),
+            admission,
+        }
+    }
+
+    fn log(&mut self, _: Level, _: bool, message: &[u8]) {
         if self.arguments.events {
             self.event("log", message);
         } else {
@@ -175,7 +202,11 @@ fn params_for(
     script: &str,
     params: &mut Params,
 ) -> Result<(), Box<dyn Error>> {
-    params.clear();
+    if arguments.foreign {
+        params.clear_for_foreign();
+    } else {
+        params.clear();
+    }
     let body_length = match &arguments.body {
         Some(body) => fs::metadata(body)?.len(),
         None => 0,
@@ -198,13 +229,22 @@ fn params_for(
         ("REMOTE_ADDR", "127.0.0.1"),
         ("CONTENT_LENGTH", &body_length.to_string()),
     ];
+    let mut add = |name: &str, value: &str| {
+        if arguments.foreign {
+            params.set(name.as_bytes(), value.as_bytes())
+        } else {
+            params.push(name.as_bytes(), value.as_bytes())
+        }
+    };
     for (name, value) in usual {
         if !arguments.params.iter().any(|(given, _)| given == name) {
-            params.push(name.as_bytes(), value.as_bytes())?;
+            add(name, value)?;
         }
     }
     for (name, value) in &arguments.params {
-        params.push(name.as_bytes(), value.as_bytes())?;
+        if value != "-" {
+            add(name, value)?;
+        }
     }
     Ok(())
 }
@@ -230,14 +270,19 @@ fn serve_all(engine: &mut Engine, arguments: &Arguments) -> Result<(), Box<dyn E
                 body,
                 received: 0,
             };
-            let served = engine.serve(&params, &mut client);
+            let served = if arguments.foreign {
+                engine.serve_foreign(&mut params, &mut client)
+            } else {
+                engine.serve(&params, &mut client)
+            };
             if arguments.events {
+                let spent = if served.spent { " spent" } else { "" };
                 println!(
-                    "served {:?} status={} gone={}",
+                    "served {:?} status={} gone={}{spent}",
                     served.outcome, served.status, served.client_gone
                 );
             }
-            if !served.outcome.process_is_clean() {
+            if !served.outcome.process_is_clean() || served.spent {
                 return Ok(());
             }
         }
@@ -256,8 +301,12 @@ fn serve_all(engine: &mut Engine, arguments: &Arguments) -> Result<(), Box<dyn E
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = arguments()?;
     let mut engine = Engine::start(&arguments.settings)?;
-    if let Some(name) = engine.refused_value() {
-        eprintln!("refused: {name}");
+    for value in engine
+        .unknown_values()
+        .iter()
+        .chain(engine.refused_values())
+    {
+        eprintln!("refused: {}", value.name);
     }
     if !arguments.compile.is_empty() {
         in_child(&mut engine, |engine| {

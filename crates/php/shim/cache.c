@@ -26,9 +26,12 @@
 /* Memory ran out: PHP is not asked for anything more. */
 static bool exhausted;
 
-static void drop_log(void *exchange, const char *message, size_t length)
+static void drop_log(
+	void *exchange, int level, bool to_client, const char *message, size_t length)
 {
 	(void) exchange;
+	(void) level;
+	(void) to_client;
 	(void) message;
 	(void) length;
 }

@@ -34,6 +34,8 @@ struct maitred_engine {
 	uint64_t requests;      /* requests that were begun, the one in hand included */
 	bool finished;
 	bool client_gone;
+	bool spent;             /* see struct maitred_served */
+	bool fpm;               /* see struct maitred_settings */
 	struct maitred_directives directives;
 };
 
@@ -51,7 +53,16 @@ size_t maitred_write(const char *bytes, size_t length);
 void maitred_flush(void *context);
 int maitred_send_headers(sapi_headers_struct *headers);
 void maitred_log_message(const char *message, int syslog_type);
-void maitred_log(const char *message);
+void maitred_log(int level, const char *message);
+
+/* body.c */
+size_t maitred_read_body(char *buffer, size_t capacity);
+void maitred_close_body(void);
+
+/* modules.c */
+bool maitred_is_for_startup(const char *name);
+void maitred_hook_modules(void);
+void maitred_disable_listed(const char *name, const char *list);
 
 /* variables.c */
 void maitred_hook_environment(void);
@@ -59,11 +70,13 @@ char *maitred_getenv(const char *name, size_t name_length);
 char *maitred_read_cookies(void);
 void maitred_register_variables(zval *variables);
 
+const struct maitred_param *maitred_param_named(const char *name, size_t name_length);
+
 /* request_ini.c */
 int maitred_activate(void);
+void maitred_pass_values(const struct maitred_request *request);
 void maitred_request_ini_start(void);
 void maitred_request_ini_stop(void);
-const struct maitred_param *maitred_param_named(const char *name, size_t name_length);
 
 /* cache.c: whether the request is one of its own, whose directives then are set */
 bool maitred_cache_activate(void);

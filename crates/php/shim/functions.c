@@ -48,7 +48,7 @@ static PHP_RSHUTDOWN_FUNCTION(maitred)
 static PHP_MINFO_FUNCTION(maitred)
 {
 	php_info_print_table_start();
-	php_info_print_table_row(2, "maitred", "active");
+	php_info_print_table_row(2, maitred_engine.fpm ? "php-fpm" : "maitred", "active");
 	php_info_print_table_end();
 	DISPLAY_INI_ENTRIES();
 }

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include <ext/standard/dl.h>
 #include <zend_ini_scanner.h>
 
 /* Folders whose .user.ini settings are remembered; beyond that the memory starts anew. */
@@ -135,34 +136,82 @@ static void activate_host(const struct maitred_request *request)
 	efree(host);
 }
 
+static bool load_extension(const char *file)
+{
+	zval loaded;
+
+	maitred_engine.spent = true;
+	zend_interned_strings_switch_storage(0);
+	php_dl(file, MODULE_PERSISTENT, &loaded, 1);
+	zend_interned_strings_switch_storage(1);
+	return Z_TYPE(loaded) == IS_TRUE;
+}
+
+/*
+ * What the web server says holds, whoever else may set the directive; only a directive that does
+ * not exist is an error (as php-fpm). What cannot be undone uses the process up.
+ */
+static bool pass_value(zend_string *name, zend_string *value, int mode)
+{
+	if (zend_string_equals_literal(name, "extension") && ZSTR_LEN(value) > 0) {
+		return load_extension(ZSTR_VAL(value));
+	}
+	if (!zend_hash_exists(EG(ini_directives), name)) {
+		return false;
+	}
+	zend_alter_ini_entry_ex(name, value, mode, ZEND_INI_STAGE_ACTIVATE, true);
+	maitred_disable_listed(ZSTR_VAL(name), ZSTR_VAL(value));
+	return true;
+}
+
+static void refuse_passed(const char *why, const char *name)
+{
+	char *message;
+
+	spprintf(&message, 0, "Passing INI directive through FastCGI: %s%s%s%s", why,
+		name ? " '" : "", name ? name : "", name ? "'" : "");
+	maitred_log(MAITRED_ERROR, message);
+	efree(message);
+}
+
 static void set_value(zval *name, zval *value, zval *index, int kind, void *mode)
 {
 	(void) index;
-	if (!name || Z_TYPE_P(name) != IS_STRING || kind != ZEND_INI_PARSER_ENTRY) {
-		maitred_log("A directive passed through FastCGI was ignored: "
-			"only `name = value` lines are allowed");
+	if (!name) {
 		return;
 	}
-	if (!value || Z_TYPE_P(value) != IS_STRING
-		|| zend_alter_ini_entry(
-			   Z_STR_P(name), Z_STR_P(value), *(int *) mode, ZEND_INI_STAGE_ACTIVATE)
-			!= SUCCESS) {
-		maitred_log("A directive passed through FastCGI could not be set");
+	if (kind != ZEND_INI_PARSER_ENTRY) {
+		refuse_passed("only classic entries are allowed", NULL);
+	} else if (Z_TYPE_P(name) != IS_STRING || Z_STRLEN_P(name) == 0) {
+		refuse_passed("empty key", NULL);
+	} else if (!value || Z_TYPE_P(value) != IS_STRING) {
+		refuse_passed("empty value for key", Z_STRVAL_P(name));
+	} else if (!pass_value(Z_STR_P(name), Z_STR_P(value), *(int *) mode)) {
+		refuse_passed("unable to set", Z_STRVAL_P(name));
 	}
 }
 
 /* Newline-separated `name = value` lines, as nginx's `fastcgi_param PHP_VALUE` passes them. */
-static void activate_passed(const char *name, size_t name_length, int mode)
+static void pass_values(const char *values, int mode)
 {
-	const struct maitred_param *param = maitred_param_named(name, name_length);
 	char *lines;
 
-	if (EXPECTED(!param)) {
+	if (!values) {
 		return;
 	}
-	spprintf(&lines, 0, "%s\n", param->value);
+	spprintf(&lines, 0, "%s\n", values);
 	zend_parse_ini_string(lines, 1, ZEND_INI_SCANNER_NORMAL, set_value, &mode);
 	efree(lines);
+}
+
+/*
+ * Before the request is activated: the size of a body, for one, is looked at early. .user.ini may
+ * change what PHP_VALUE says.
+ */
+void maitred_pass_values(const struct maitred_request *request)
+{
+	pass_values(request->php_value, ZEND_INI_USER);
+	pass_values(request->php_admin_value, ZEND_INI_SYSTEM);
 }
 
 int maitred_activate(void)
@@ -177,7 +226,5 @@ int maitred_activate(void)
 	}
 	activate_host(request);
 	activate_folder(request);
-	activate_passed("PHP_VALUE", sizeof("PHP_VALUE") - 1, ZEND_INI_USER);
-	activate_passed("PHP_ADMIN_VALUE", sizeof("PHP_ADMIN_VALUE") - 1, ZEND_INI_SYSTEM);
 	return SUCCESS;
 }

@@ -144,7 +144,7 @@ int maitred_send_headers(sapi_headers_struct *headers)
 	return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
 
-void maitred_log(const char *message)
+void maitred_log(int level, const char *message)
 {
 	size_t length = strlen(message);
 	const struct maitred_request *request = maitred_engine.request;
@@ -152,8 +152,9 @@ void maitred_log(const char *message)
 	if (length == 0) {
 		return;
 	}
-	if (request && maitred_engine.directives.logging) {
-		maitred_engine.callbacks->log(request->exchange, message, length);
+	if (request) {
+		maitred_engine.callbacks->log(request->exchange, level,
+			maitred_engine.directives.logging, message, length);
 	} else {
 		dprintf(STDERR_FILENO, "%s\n", message);
 	}
@@ -167,12 +168,12 @@ void maitred_log_message(const char *message, int syslog_type)
 	(void) syslog_type;
 	if (length + sizeof("PHP message: ") <= sizeof(line)) {
 		snprintf(line, sizeof(line), "PHP message: %s", message);
-		maitred_log(line);
+		maitred_log(MAITRED_NOTICE, line);
 	} else {
 		/* The engine's allocator may be what failed, so a long line takes its memory elsewhere. */
 		char *copy = NULL;
 		if (asprintf(&copy, "PHP message: %s", message) >= 0) {
-			maitred_log(copy);
+			maitred_log(MAITRED_NOTICE, copy);
 			free(copy);
 		}
 	}

@@ -10,8 +10,6 @@
 
 struct maitred_engine maitred_engine;
 
-static const char *refused_value;
-
 void maitred_obey(int verdict)
 {
 	if (UNEXPECTED(verdict == MAITRED_CLIENT_GONE)) {
@@ -28,33 +26,11 @@ void maitred_finish(void)
 	}
 }
 
-static size_t read_body(char *buffer, size_t capacity)
-{
-	const struct maitred_request *request = maitred_engine.request;
-	size_t done = 0;
-	int64_t rest = SG(request_info).content_length - SG(read_post_bytes);
-
-	if (!request || rest <= 0) {
-		return 0;
-	}
-	if ((uint64_t) rest < capacity) {
-		capacity = (size_t) rest;
-	}
-	while (done < capacity) {
-		size_t part = maitred_engine.callbacks->read_body(
-			request->exchange, buffer + done, capacity - done);
-		if (part == 0) {
-			break;
-		}
-		done += part;
-	}
-	return done;
-}
-
 /* Called at module startup too, when there is no request. */
 static int deactivate(void)
 {
 	maitred_finish();
+	maitred_close_body();
 	return SUCCESS;
 }
 
@@ -73,43 +49,30 @@ static sapi_module_struct sapi = {
 	.getenv = maitred_getenv,
 	.sapi_error = php_error,
 	.send_headers = maitred_send_headers,
-	.read_post = read_body,
+	.read_post = maitred_read_body,
 	.read_cookies = maitred_read_cookies,
 	.register_server_variables = maitred_register_variables,
 	.log_message = maitred_log_message,
 	.php_ini_ignore_cwd = 1,
 };
 
-/* zend_disable_class takes one name; the directive is a list. */
-static void disable_classes(const char *list)
-{
-	while (*list) {
-		size_t length = strcspn(list, " ,");
-		if (length) {
-			maitred_disable_class(list, length);
-		}
-		list += length;
-		list += strspn(list, " ,");
-	}
-}
-
 /*
  * A value of the pool becomes the directive's default, as in php-fpm's children: php_value may be
  * changed by .user.ini and ini_set(), php_admin_value by nobody. A list of disabled functions adds
  * to that of php.ini.
  */
-static bool apply_value(const struct maitred_ini_value *value)
+static int apply_value(const struct maitred_ini_value *value)
 {
 	zend_ini_entry *entry;
 	zend_string *text;
 	const char *effective = value->value;
 
-	if (!strcmp(value->name, "extension") || !strcmp(value->name, "zend_extension")) {
-		return true;
+	if (maitred_is_for_startup(value->name)) {
+		return MAITRED_APPLIED;
 	}
 	entry = zend_hash_str_find_ptr(EG(ini_directives), value->name, strlen(value->name));
 	if (!entry) {
-		return false;
+		return MAITRED_UNKNOWN;
 	}
 	if (!strcmp(value->name, "error_reporting")) {
 		zval *parsed = cfg_get_entry(value->name, strlen(value->name));
@@ -123,26 +86,20 @@ static bool apply_value(const struct maitred_ini_value *value)
 			   ZEND_INI_STAGE_ACTIVATE)
 			!= SUCCESS) {
 		zend_string_release_ex(text, 1);
-		return false;
+		return MAITRED_REFUSED;
 	}
 	entry->value = text;
 	if (value->admin) {
 		entry->modifiable = ZEND_INI_SYSTEM;
 	}
-	if (!strcmp(value->name, "disable_functions")) {
-		zend_disable_functions(value->value);
-	} else if (!strcmp(value->name, "disable_classes")) {
-		disable_classes(value->value);
-	}
-	return true;
+	maitred_disable_listed(value->name, value->value);
+	return MAITRED_APPLIED;
 }
 
 static void apply_values(const struct maitred_settings *settings)
 {
 	for (size_t i = 0; i < settings->value_count; i++) {
-		if (!apply_value(&settings->values[i]) && !refused_value) {
-			refused_value = settings->values[i].name;
-		}
+		settings->values[i].fate = apply_value(&settings->values[i]);
 	}
 }
 
@@ -153,6 +110,11 @@ bool maitred_php_start(
 
 	signal(SIGPIPE, SIG_IGN);
 	maitred_engine.callbacks = callbacks;
+	maitred_engine.fpm = settings->fpm;
+	if (settings->fpm) {
+		sapi.pretty_name = "FPM/FastCGI";
+	}
+	maitred_hook_modules();
 	zend_signal_startup();
 	sapi.name = (char *) settings->sapi_name;
 	maitred_hook_activation(&sapi, maitred_activate);
@@ -160,6 +122,7 @@ bool maitred_php_start(
 	sapi.executable_location = (char *) settings->executable;
 	sapi.php_ini_path_override = (char *) settings->ini_path;
 	sapi.ini_entries = (char *) settings->ini_entries;
+	sapi.php_ini_ignore = settings->no_ini_files;
 	maitred_request_ini_start();
 
 	if (sapi.startup(&sapi) != SUCCESS) {
@@ -174,11 +137,6 @@ bool maitred_php_start(
 		started = true;
 	} zend_end_try();
 	return started;
-}
-
-const char *maitred_php_refused_value(void)
-{
-	return refused_value;
 }
 
 void maitred_php_stop(void)
@@ -214,10 +172,23 @@ static bool is_valid_path(const char *path)
 	return true;
 }
 
-static void fill_request_info(const struct maitred_request *request)
+/* Where the script is, for requests whose variables are our own. */
+static void fill_paths(const struct maitred_request *request)
 {
 	sapi_request_info *info = &SG(request_info);
 	const char *script = request->script_filename;
+
+	if (maitred_engine.directives.fix_pathinfo || !request->path_info) {
+		info->request_uri = (char *) request->script_name;
+	} else {
+		info->request_uri = (char *) request->path_info;
+	}
+	info->path_translated = script && is_valid_path(script) ? estrdup(script) : NULL;
+}
+
+static void fill_request_info(const struct maitred_request *request)
+{
+	sapi_request_info *info = &SG(request_info);
 
 	SG(server_context) = (void *) request;
 	SG(sapi_headers).http_response_code = 200;
@@ -226,12 +197,13 @@ static void fill_request_info(const struct maitred_request *request)
 	info->query_string = (char *) request->query_string;
 	info->content_type = request->content_type;
 	info->content_length = request->content_length;
-	if (maitred_engine.directives.fix_pathinfo || !request->path_info) {
-		info->request_uri = (char *) request->script_name;
+	if (request->foreign) {
+		info->request_uri = (char *) request->request_uri;
+		info->path_translated =
+			request->path_translated ? estrdup(request->path_translated) : NULL;
 	} else {
-		info->request_uri = (char *) request->path_info;
+		fill_paths(request);
 	}
-	info->path_translated = script && is_valid_path(script) ? estrdup(script) : NULL;
 	php_handle_auth_data(request->authorization);
 }
 
@@ -245,12 +217,13 @@ static void answer_briefly(int status, const char *text)
 
 static void refuse_script(const char *path, int error)
 {
-	bool missing = error == ENOENT || error == ENOTDIR;
+	bool missing = (error == ENOENT || error == ENOTDIR)
+		&& !maitred_engine.request->foreign;
 	const char *what = missing ? "Primary script unknown" : "Unable to open primary script";
 	char *message;
 
 	spprintf(&message, 0, "%s: %s (%s)", what, path, strerror(error));
-	maitred_log(message);
+	maitred_log(MAITRED_ERROR, message);
 	efree(message);
 	if (error == EACCES) {
 		answer_briefly(403, "Access denied.\n");
@@ -259,14 +232,38 @@ static void refuse_script(const char *path, int error)
 	}
 }
 
+/* Answers what is not to be run at all. Returns false if there is a script to be opened. */
+static bool turned_away(void)
+{
+	int admission = maitred_engine.request->admission;
+	char *message;
+
+	if (admission == MAITRED_NO_METHOD) {
+		return true;
+	}
+	if (!SG(request_info).path_translated) {
+		maitred_log(MAITRED_DEBUG, "Primary script unknown");
+		answer_briefly(404, "File not found.\n");
+		return true;
+	}
+	if (admission != MAITRED_EXTENSION) {
+		return false;
+	}
+	spprintf(&message, 0,
+		"Access to the script '%s' has been denied (see security.limit_extensions)",
+		SG(request_info).path_translated);
+	maitred_log(MAITRED_NOTICE, message);
+	efree(message);
+	answer_briefly(403, "Access denied.\n");
+	return true;
+}
+
 static void execute(void)
 {
 	zend_file_handle file;
 	char *path;
 
-	if (UNEXPECTED(!SG(request_info).path_translated)) {
-		maitred_log("Primary script unknown");
-		answer_briefly(404, "File not found.\n");
+	if (UNEXPECTED(turned_away())) {
 		return;
 	}
 	/* php_fopen_primary_script() frees the path when it fails. */
@@ -328,20 +325,55 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	served->outcome = MAITRED_FINISHED;
 }
 
+static void begin(const struct maitred_request *request)
+{
+	maitred_engine.request = request;
+	maitred_engine.finished = false;
+	maitred_engine.client_gone = false;
+}
+
+bool maitred_php_prepare(const struct maitred_request *request)
+{
+	bool done = false;
+
+	begin(request);
+	zend_first_try {
+		maitred_pass_values(request);
+		done = true;
+	} zend_catch {
+		answer_startup_failure(request);
+	} zend_end_try();
+	maitred_engine.request = NULL;
+	return done;
+}
+
+void maitred_php_path_directives(struct maitred_path_directives *directives)
+{
+	directives->fix_pathinfo = maitred_engine.directives.fix_pathinfo;
+	directives->discard_path = maitred_engine.directives.discard_path;
+	directives->doc_root = PG(doc_root);
+}
+
+bool maitred_php_resolves(const char *path)
+{
+	char resolved[MAXPATHLEN];
+
+	return tsrm_realpath(path, resolved) != NULL;
+}
+
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served)
 {
 	memset(served, 0, sizeof(*served));
 	served->outcome = MAITRED_BAILOUT_FATAL;
-	maitred_engine.request = request;
+	begin(request);
 	maitred_engine.requests++;
-	maitred_engine.finished = false;
-	maitred_engine.client_gone = false;
 	zend_first_try {
 		run_request(request, served);
 	} zend_end_try();
 
 	maitred_finish();
 	served->client_gone = maitred_engine.client_gone;
+	served->spent = maitred_engine.spent;
 	/* The engine clears the flag only when the next request starts. */
 	if (served->outcome == MAITRED_FINISHED && CG(unclean_shutdown)) {
 		served->outcome = served->client_gone ? MAITRED_BAILOUT_CLIENT_GONE : MAITRED_BAILOUT_FATAL;

@@ -35,6 +35,22 @@ enum maitred_outcome {
 	MAITRED_STARTUP_FAILED = 3,
 };
 
+/* How important a message is, as php-fpm's log has it (zlog.h). */
+enum maitred_level {
+	MAITRED_DEBUG = 0,
+	MAITRED_NOTICE = 1,
+	MAITRED_WARNING = 2,
+	MAITRED_ERROR = 3,
+};
+
+/* What may become of a request before its script is opened, as php-fpm decides it. */
+enum maitred_admission {
+	MAITRED_ADMITTED = 0,
+	MAITRED_NO_METHOD = 1,      /* nothing is run, and an empty answer given */
+	MAITRED_NO_SCRIPT = 2,      /* 404 */
+	MAITRED_EXTENSION = 3,      /* 403: security.limit_extensions */
+};
+
 /* One CGI variable. The name holds [A-Z0-9_] only; neither string contains a NUL before its end. */
 struct maitred_param {
 	const char *name;
@@ -43,7 +59,10 @@ struct maitred_param {
 	size_t value_length;
 };
 
-/* A request. A missing variable is NULL; `content_type` and `query_string` then are "". */
+/*
+ * A request. A missing variable is NULL; `content_type` and `query_string` then are "". If it is
+ * `foreign`, a web server's own, php-fpm's rules have made the last five fields of its variables.
+ */
 struct maitred_request {
 	void *exchange;
 	const struct maitred_param *params;
@@ -58,7 +77,14 @@ struct maitred_request {
 	const char *authorization;
 	const char *document_root;
 	const char *server_name;
+	const char *php_value;          /* PHP_VALUE */
+	const char *php_admin_value;    /* PHP_ADMIN_VALUE */
 	int64_t content_length;
+	bool foreign;
+	int admission;                  /* enum maitred_admission */
+	const char *path_translated;    /* the script's file */
+	const char *request_uri;        /* what php-fpm calls so: a script's path, without query */
+	const char *body_file;          /* REQUEST_BODY_FILE */
 };
 
 /* What is known of a request after it. */
@@ -66,6 +92,7 @@ struct maitred_served {
 	int outcome;            /* enum maitred_outcome */
 	int response_status;    /* HTTP status of the answer */
 	bool client_gone;       /* a callback said so while the script ran */
+	bool spent;             /* what came with it has changed this process for good */
 	size_t peak_memory;     /* bytes the engine's allocator took from the system, at most */
 };
 
@@ -113,7 +140,8 @@ struct maitred_callbacks {
 	int (*flush)(void *exchange);
 	void (*finish)(void *exchange);
 	size_t (*read_body)(void *exchange, char *buffer, size_t capacity);
-	void (*log)(void *exchange, const char *message, size_t length);
+	/* `level` is enum maitred_level; `to_client`: fastcgi.logging is on. */
+	void (*log)(void *exchange, int level, bool to_client, const char *message, size_t length);
 	const struct maitred_pool_status *(*status)(void *exchange);
 };
 
@@ -162,11 +190,19 @@ struct maitred_stack {
 	char script[MAITRED_PATH_BYTES];
 };
 
-/* php_value (admin = false) and php_admin_value (admin = true). */
+/* What became of a value of the pool. */
+enum maitred_value_fate {
+	MAITRED_APPLIED = 0,
+	MAITRED_UNKNOWN = 1,    /* PHP has no such directive */
+	MAITRED_REFUSED = 2,    /* the directive does not take the value */
+};
+
+/* php_value (admin = false) and php_admin_value (admin = true). C writes `fate`. */
 struct maitred_ini_value {
 	const char *name;
 	const char *value;
 	bool admin;
+	int fate;               /* enum maitred_value_fate */
 };
 
 struct maitred_settings {
@@ -174,8 +210,17 @@ struct maitred_settings {
 	const char *executable;         /* PHP_BINARY is derived from it; may be NULL */
 	const char *ini_path;           /* a php.ini, or the folder of one; NULL: libphp's own */
 	const char *ini_entries;        /* php.ini text that overrides the files */
-	const struct maitred_ini_value *values;
+	struct maitred_ini_value *values;
 	size_t value_count;
+	bool no_ini_files;              /* no php.ini is looked for */
+	bool fpm;                       /* PHP has and shows what it has and shows in php-fpm */
+};
+
+/* Directives that decide what a web server's variables mean. */
+struct maitred_path_directives {
+	bool fix_pathinfo;
+	bool discard_path;
+	const char *doc_root;           /* NULL: none */
 };
 
 /*
@@ -184,9 +229,6 @@ struct maitred_settings {
  */
 bool maitred_php_start(
 	const struct maitred_settings *settings, const struct maitred_callbacks *callbacks);
-
-/* The first of `settings.values` that PHP refused while starting, or NULL. */
-const char *maitred_php_refused_value(void);
 
 /*
  * Where PHP lives from now on, outside a request: forgets what paths led to, which may be other
@@ -197,6 +239,18 @@ int maitred_php_settle(const char *folder);
 
 /* In a forked child, outside a request: what PHP must not share with its siblings. */
 void maitred_php_after_fork(void);
+
+/*
+ * Sets what PHP_VALUE and PHP_ADMIN_VALUE of the request say, until maitred_php_serve ends. Must be
+ * followed by that; returns false when PHP could not go on, and then must not be.
+ */
+bool maitred_php_prepare(const struct maitred_request *request);
+
+/* As the directives are now. `doc_root` is valid until PHP is called again. */
+void maitred_php_path_directives(struct maitred_path_directives *directives);
+
+/* Whether a path leads to something, as PHP remembers it (realpath_cache_ttl). */
+bool maitred_php_resolves(const char *path);
 
 /* Serves one request. All bailouts are caught inside. */
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served);

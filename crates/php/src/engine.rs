@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::exchange::Exchange;
 use crate::params::Params;
 use crate::raw;
-use crate::settings::Settings;
+use crate::settings::{IniValue, Settings};
 use crate::version::PhpVersion;
 
 /// The PHP engine of this process: there is one, it stays on the thread that started it, and its
@@ -104,6 +104,9 @@ pub struct Served {
     pub status: u16,
     /// An [`Exchange`] call said that the client had gone. The script may have gone on regardless.
     pub client_gone: bool,
+    /// What the web server passed with it (`disable_functions` or `extension` in
+    /// `PHP_ADMIN_VALUE`) has changed the process for good, so that it must serve no other.
+    pub spent: bool,
     /// The most memory PHP's allocator took from the system for it, in bytes.
     pub peak_memory: usize,
 }
@@ -134,10 +137,14 @@ impl Engine {
         self.version
     }
 
-    /// The name of a directive in [`Settings::values`] that PHP does not know or whose value it
-    /// refused.
-    pub fn refused_value(&self) -> Option<String> {
-        raw::refused_value()
+    /// The directives in [`Settings::values`] that PHP does not know.
+    pub fn unknown_values(&self) -> &[IniValue] {
+        &self.raw.unknown_values
+    }
+
+    /// The directives in [`Settings::values`] whose value PHP does not take.
+    pub fn refused_values(&self) -> &[IniValue] {
+        &self.raw.refused_values
     }
 
     /// Whether this program exports the symbols by which the shim saves system calls and sees a
@@ -172,6 +179,16 @@ impl Engine {
     /// A panic of `exchange` ends the script and is raised again here.
     pub fn serve(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
         self.raw.serve(params, exchange)
+    }
+
+    /// Serves one request whose variables are a web server's own:
+    /// [`Exchange::translate`] finds out what they come to.
+    ///
+    /// # Panics
+    ///
+    /// As [`serve`](Self::serve).
+    pub fn serve_foreign(&mut self, params: &mut Params, exchange: &mut dyn Exchange) -> Served {
+        self.raw.serve_foreign(params, exchange)
     }
 
     /// Shuts PHP down in the process that started it; in a forked child it does nothing.

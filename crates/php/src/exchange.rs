@@ -7,6 +7,22 @@ pub enum Verdict {
     ClientGone,
 }
 
+use crate::foreign::{Foreign, Paths};
+use crate::params::Params;
+
+/// How important a message is, as php-fpm's log has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// For those who look for a fault.
+    Debug,
+    /// PHP's own messages, whatever they are about.
+    Notice,
+    /// What may become a fault.
+    Warning,
+    /// What failed.
+    Error,
+}
+
 /// What one request has to do with the world outside PHP. A panic in any of these ends the script
 /// and is raised again by [`Engine::serve`](crate::Engine::serve).
 pub trait Exchange {
@@ -24,8 +40,14 @@ pub trait Exchange {
     /// The answer is complete. Called once per request, as a rule when the request ends.
     fn finish(&mut self);
 
-    /// Takes one message for the error log, without a line feed at its end.
-    fn log(&mut self, message: &[u8]);
+    /// Finds out what a web server's variables come to, and may change them. Called once, before
+    /// anything else, for a request of [`Engine::serve_foreign`](crate::Engine::serve_foreign); if
+    /// it panics, there is no request.
+    fn translate(&mut self, params: &mut Params, paths: &Paths<'_>) -> Foreign;
+
+    /// Takes one message for the error log, without a line feed at its end. With `to_client` it is
+    /// for the web server as well (`fastcgi.logging`).
+    fn log(&mut self, level: Level, to_client: bool, message: &[u8]);
 
     /// The pool as `fpm_get_status()` tells it; `None` makes that function return false.
     fn status(&mut self) -> Option<PoolStatus>;

@@ -13,6 +13,7 @@
 mod cache;
 mod engine;
 mod exchange;
+mod foreign;
 mod params;
 mod raw;
 mod settings;
@@ -21,8 +22,9 @@ mod version;
 
 pub use cache::{CacheFigures, CachedScript};
 pub use engine::{Engine, Outcome, Served, StartError};
-pub use exchange::{Exchange, PoolStatus, ProcessStatus, Verdict};
-pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError};
+pub use exchange::{Exchange, Level, PoolStatus, ProcessStatus, Verdict};
+pub use foreign::{Admission, Foreign, Paths};
+pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};
 pub use settings::{IniValue, Settings};
 pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};
 pub use version::{PhpVersion, is_fixed};

@@ -12,14 +12,45 @@ pub struct Params {
     /// Names and values, each with a NUL behind it.
     text: Vec<u8>,
     entries: Vec<Entry>,
+    /// What the names of `entries` are told apart by, as far as it goes; only if `foreign`.
+    prints: Vec<u64>,
+    foreign: bool,
 }
 
-/// Where a variable is in [`Params::text`]; lengths without the NULs.
+/// Names and values are found here; of a foreign request, also what its rules keep.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
+    name: Text,
+    value: Text,
+}
+
+/// A string that a [`Params`] holds until it is cleared; lengths without the NUL behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text {
     start: usize,
-    name_length: usize,
-    value_length: usize,
+    length: usize,
+}
+
+impl Text {
+    /// How many bytes it has.
+    pub fn len(self) -> usize {
+        self.length
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(self) -> bool {
+        self.length == 0
+    }
+
+    /// What follows the first `count` bytes.
+    #[must_use]
+    pub fn after(self, count: usize) -> Text {
+        let count = count.min(self.length);
+        Text {
+            start: self.start + count,
+            length: self.length - count,
+        }
+    }
 }
 
 /// Why CGI variables were refused.
@@ -61,6 +92,16 @@ impl Params {
     pub fn clear(&mut self) {
         self.text.clear();
         self.entries.clear();
+        self.prints.clear();
+        self.foreign = false;
+    }
+
+    /// Forgets all variables; those that come are a web server's own, to be kept as php-fpm keeps
+    /// them (`fcgi_hash` in main/fastcgi.c): a name has one value, a new one takes the place of the
+    /// old, and scripts see the variables in the reverse of their order.
+    pub fn clear_for_foreign(&mut self) {
+        self.clear();
+        self.foreign = true;
     }
 
     /// Adds a variable. A second one of the same name replaces the first. `HTTP_PROXY` is dropped:
@@ -83,16 +124,126 @@ impl Params {
         if name == b"HTTP_PROXY" {
             return Ok(());
         }
+        let (name, value) = (self.append(name), self.append(value));
+        self.entries.push(Entry { name, value });
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Text {
         let start = self.text.len();
-        self.text.extend_from_slice(name);
+        self.text.extend_from_slice(bytes);
         self.text.push(0);
-        self.text.extend_from_slice(value);
-        self.text.push(0);
-        self.entries.push(Entry {
+        Text {
             start,
-            name_length: name.len(),
-            value_length: value.len(),
-        });
+            length: bytes.len(),
+        }
+    }
+
+    /// Keeps a string beside the variables. It ends before its first NUL, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for it.
+    pub fn keep(&mut self, bytes: &[u8]) -> Result<Text, ParamsError> {
+        let bytes = until_nul(bytes);
+        let room = PARAMS_BYTES_MAX.saturating_sub(self.text.len());
+        if bytes.len() >= room {
+            return Err(ParamsError::TooMany);
+        }
+        Ok(self.append(bytes))
+    }
+
+    /// Gives a variable of a foreign request a value, in the place of the one it has, if any.
+    /// Variables without a name and `HTTP_PROXY` are passed over; names and values end before their
+    /// first NUL, as for php-fpm.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for it.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), ParamsError> {
+        let value = self.keep(value)?;
+        self.set_to(name, value)
+    }
+
+    /// As [`set`](Self::set), with a string that is kept already.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for it.
+    pub fn set_to(&mut self, name: &[u8], value: Text) -> Result<(), ParamsError> {
+        let name = until_nul(name);
+        if name.is_empty() || name == b"HTTP_PROXY" {
+            return Ok(());
+        }
+        if let Some(at) = self.place_of(name) {
+            self.entries[at].value = value;
+            return Ok(());
+        }
+        if self.entries.len() >= PARAMS_MAX {
+            return Err(ParamsError::TooMany);
+        }
+        let print = print(name);
+        let name = self.keep(name)?;
+        self.entries.push(Entry { name, value });
+        self.prints.push(print);
+        Ok(())
+    }
+
+    /// Removes a variable of a foreign request.
+    pub fn remove(&mut self, name: &[u8]) {
+        if let Some(at) = self.place_of(name) {
+            self.entries.remove(at);
+            self.prints.remove(at);
+        }
+    }
+
+    fn place_of(&self, name: &[u8]) -> Option<usize> {
+        let print = print(name);
+        let mut from = 0;
+        while let Some(found) = self.prints[from..].iter().position(|one| *one == print) {
+            let at = from + found;
+            if self.bytes(self.entries[at].name) == name {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+        None
+    }
+
+    /// The bytes of a string that this holds, without its NUL; none of one that it held before it
+    /// was cleared.
+    pub fn bytes(&self, text: Text) -> &[u8] {
+        self.text
+            .get(text.start..text.start + text.length)
+            .unwrap_or_default()
+    }
+
+    /// As [`bytes`](Self::bytes), with the NUL.
+    pub(crate) fn bytes_with_nul(&self, text: Text) -> &[u8] {
+        self.text
+            .get(text.start..=text.start + text.length)
+            .unwrap_or(b"\0")
+    }
+
+    /// All variables with their values, in the order they came in.
+    pub fn texts(&self) -> impl Iterator<Item = (&[u8], Text)> {
+        let entries = self.entries.iter();
+        entries.map(|entry| (self.bytes(entry.name), entry.value))
+    }
+
+    /// Sets the variables of a FastCGI PARAMS stream for a foreign request, see [`set`](Self::set).
+    ///
+    /// # Errors
+    ///
+    /// As [`set`](Self::set), and when the bytes end in the middle of a pair.
+    pub fn set_pairs(&mut self, mut pairs: &[u8]) -> Result<(), ParamsError> {
+        while !pairs.is_empty() {
+            let name_length = take_length(&mut pairs)?;
+            let value_length = take_length(&mut pairs)?;
+            let name = take(&mut pairs, name_length)?;
+            let value = take(&mut pairs, value_length)?;
+            self.set(name, value)?;
+        }
         Ok(())
     }
 
@@ -121,27 +272,41 @@ impl Params {
             .map(|(_, value)| value)
     }
 
-    /// All variables with their values, in their order.
+    /// All variables with their values, in the order they came in.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
-        self.iter_nul_terminated()
-            .map(|(name, value)| (without_nul(name), without_nul(value)))
+        let entries = self.entries.iter();
+        entries.map(|entry| (self.bytes(entry.name), self.bytes(entry.value)))
     }
 
-    /// As [`iter`](Self::iter), each slice with the NUL at its end.
-    pub(crate) fn iter_nul_terminated(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
-        self.entries.iter().map(|entry| {
-            let value_start = entry.start + entry.name_length + 1;
-            let name = &self.text[entry.start..value_start];
+    /// All variables with their values as scripts are to see them, each slice with the NUL at its
+    /// end.
+    pub(crate) fn iter_nul_terminated(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let count = self.entries.len();
+        (0..count).map(move |at| {
+            let at = if self.foreign { count - 1 - at } else { at };
+            let entry = self.entries[at];
             (
-                name,
-                &self.text[value_start..=value_start + entry.value_length],
+                self.bytes_with_nul(entry.name),
+                self.bytes_with_nul(entry.value),
             )
         })
     }
 }
 
-fn without_nul(bytes: &[u8]) -> &[u8] {
-    bytes.split_last().map_or(bytes, |(_, rest)| rest)
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    match bytes.iter().position(|byte| *byte == 0) {
+        Some(end) => &bytes[..end],
+        None => bytes,
+    }
+}
+
+/// A number that few other names have: made of their length and their last bytes.
+fn print(name: &[u8]) -> u64 {
+    let tail = &name[name.len().saturating_sub(7)..];
+    let mut bytes = [0; 8];
+    bytes[..tail.len()].copy_from_slice(tail);
+    bytes[7] = name.len() as u8;
+    u64::from_le_bytes(bytes)
 }
 
 fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], ParamsError> {
@@ -212,6 +377,53 @@ mod tests {
             .push(b"HTTP_PROXY", b"evil:80")
             .expect("it is no error");
         assert_eq!(params.iter().count(), 0);
+    }
+
+    fn shown(params: &Params) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\0', "");
+        let one = |(name, value)| format!("{}={}", text(name), text(value));
+        params
+            .iter_nul_terminated()
+            .map(one)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    #[test]
+    fn foreign_variables_are_kept_and_shown_as_php_fpm_does() {
+        let mut params = Params::new();
+        params.clear_for_foreign();
+        params
+            .set_pairs(b"\x01\x01A1\x01\x01B2\x01\x01C3\x01\x03Bx\0y\x00\x01-\x0a\x01HTTP_PROXYp")
+            .expect("the pairs are complete");
+        assert_eq!(shown(&params), "C=3 B=x A=1");
+        params.remove(b"A");
+        params.remove(b"A");
+        params.set(b"A", b"9").expect("there is room");
+        params.set(b"C", b"").expect("there is room");
+        assert_eq!(shown(&params), "A=9 C= B=x");
+        params.clear();
+        params.push(b"A", b"1").expect("there is room");
+        params.push(b"B", b"2").expect("there is room");
+        assert_eq!(shown(&params), "A=1 B=2");
+    }
+
+    #[test]
+    fn names_that_look_alike_are_told_apart() {
+        let mut params = Params::new();
+        params.clear_for_foreign();
+        for name in ["HTTP_XY_ABCDEFG", "HTTP_XZ_ABCDEFG", "REDIRECT_URL", "X"] {
+            params
+                .set(name.as_bytes(), name.as_bytes())
+                .expect("there is room");
+        }
+        params.set(b"HTTP_XZ_ABCDEFG", b"2").expect("there is room");
+        assert_eq!(
+            params.get(b"HTTP_XY_ABCDEFG"),
+            Some(&b"HTTP_XY_ABCDEFG"[..])
+        );
+        assert_eq!(params.get(b"HTTP_XZ_ABCDEFG"), Some(&b"2"[..]));
+        assert_eq!(params.iter().count(), 4);
     }
 
     #[test]

@@ -14,9 +14,10 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::{Outcome, Served, StartError};
-use crate::exchange::{Exchange, PoolStatus, ProcessStatus, Verdict};
-use crate::params::Params;
-use crate::settings::Settings;
+use crate::exchange::{Exchange, Level, PoolStatus, ProcessStatus, Verdict};
+use crate::foreign::{Admission, Foreign, Paths};
+use crate::params::{Params, Text};
+use crate::settings::{IniValue, Settings};
 
 const CONTINUE: c_int = 0;
 const CLIENT_GONE: c_int = 1;
@@ -45,7 +46,14 @@ struct RawRequest {
     authorization: *const c_char,
     document_root: *const c_char,
     server_name: *const c_char,
+    php_value: *const c_char,
+    php_admin_value: *const c_char,
     content_length: i64,
+    foreign: bool,
+    admission: c_int,
+    path_translated: *const c_char,
+    request_uri: *const c_char,
+    body_file: *const c_char,
 }
 
 #[repr(C)]
@@ -54,7 +62,23 @@ struct RawServed {
     outcome: c_int,
     response_status: c_int,
     client_gone: bool,
+    spent: bool,
     peak_memory: usize,
+}
+
+#[repr(C)]
+struct RawPathDirectives {
+    fix_pathinfo: bool,
+    discard_path: bool,
+    doc_root: *const c_char,
+}
+
+/// The directives that decide what a web server's variables mean.
+#[derive(Debug)]
+pub(crate) struct PathDirectives {
+    pub(crate) fix_pathinfo: bool,
+    pub(crate) discard_path: bool,
+    pub(crate) doc_root: Option<Vec<u8>>,
 }
 
 #[repr(C)]
@@ -101,7 +125,7 @@ struct RawCallbacks {
     flush: extern "C" fn(*mut c_void) -> c_int,
     finish: extern "C" fn(*mut c_void),
     read_body: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
-    log: extern "C" fn(*mut c_void, *const c_char, usize),
+    log: extern "C" fn(*mut c_void, c_int, bool, *const c_char, usize),
     status: extern "C" fn(*mut c_void) -> *const RawPoolStatus,
 }
 
@@ -111,7 +135,13 @@ struct RawIniValue {
     name: *const c_char,
     value: *const c_char,
     admin: bool,
+    fate: c_int,
 }
+
+/// PHP has no such directive.
+const UNKNOWN: c_int = 1;
+/// The directive does not take the value.
+const REFUSED: c_int = 2;
 
 #[repr(C)]
 struct RawSettings {
@@ -119,15 +149,19 @@ struct RawSettings {
     executable: *const c_char,
     ini_path: *const c_char,
     ini_entries: *const c_char,
-    values: *const RawIniValue,
+    values: *mut RawIniValue,
     value_count: usize,
+    no_ini_files: bool,
+    fpm: bool,
 }
 
 unsafe extern "C" {
     fn maitred_php_start(settings: *const RawSettings, callbacks: *const RawCallbacks) -> bool;
-    fn maitred_php_refused_value() -> *const c_char;
     fn maitred_php_settle(folder: *const c_char) -> c_int;
     fn maitred_php_after_fork();
+    fn maitred_php_prepare(request: *const RawRequest) -> bool;
+    fn maitred_php_path_directives(directives: *mut RawPathDirectives);
+    fn maitred_php_resolves(path: *const c_char) -> bool;
     fn maitred_php_serve(request: *const RawRequest, served: *mut RawServed);
     fn maitred_php_interposed() -> bool;
     fn maitred_php_version() -> *const c_char;
@@ -213,10 +247,10 @@ callback! {
 }
 
 callback! {
-    fn log(live, message: *const c_char, length: usize), {
+    fn log(live, level: c_int, to_client: bool, message: *const c_char, length: usize), {
         // SAFETY: as in `send`.
         let message = unsafe { slice::from_raw_parts(message.cast::<u8>(), length) };
-        live.exchange.log(message);
+        live.exchange.log(level_of(level), to_client, message);
     }
 }
 
@@ -224,6 +258,15 @@ callback! {
     fn status(live) -> *const RawPoolStatus, else ptr::null(), {
         live.status = live.exchange.status().map(|status| StatusTexts::new(&status));
         live.status.as_ref().map_or(ptr::null(), |texts| &raw const *texts.raw)
+    }
+}
+
+fn level_of(code: c_int) -> Level {
+    match code {
+        0 => Level::Debug,
+        1 => Level::Notice,
+        2 => Level::Warning,
+        _ => Level::Error,
     }
 }
 
@@ -356,6 +399,8 @@ fn pointer(text: Option<&CString>) -> *const c_char {
 #[derive(Debug)]
 pub(crate) struct Engine {
     starter: u32,
+    pub(crate) unknown_values: Vec<IniValue>,
+    pub(crate) refused_values: Vec<IniValue>,
     /// Kept from request to request for its memory; empty between two.
     params: Vec<RawParam>,
 }
@@ -367,13 +412,14 @@ impl Engine {
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(StartError::AlreadyStarted);
         }
-        let values: Vec<RawIniValue> = texts
+        let mut values: Vec<RawIniValue> = texts
             .values
             .iter()
             .map(|(name, value, admin)| RawIniValue {
                 name: name.as_ptr(),
                 value: value.as_ptr(),
                 admin: *admin,
+                fate: 0,
             })
             .collect();
         let raw = RawSettings {
@@ -381,19 +427,28 @@ impl Engine {
             executable: pointer(texts.executable.as_ref()),
             ini_path: pointer(texts.ini_path.as_ref()),
             ini_entries: texts.ini_entries.as_ptr(),
-            values: values.as_ptr(),
+            values: values.as_mut_ptr(),
             value_count: values.len(),
+            no_ini_files: settings.no_ini_files,
+            fpm: settings.fpm,
         };
         let scan_dir = ScanDir::set(settings.ini_scan_dir.as_ref().map(|path| path.as_os_str()));
         // SAFETY: called once per process (`STARTED`); `texts` and `CALLBACKS` are static, `values`
-        // outlives the call and C keeps only the strings in it.
+        // is C's alone during the call, and C keeps only the strings in it.
         let started = unsafe { maitred_php_start(&raw const raw, &raw const CALLBACKS) };
         scan_dir.restore();
         if !started {
             return Err(StartError::Refused);
         }
+        let with_fate = |fate| {
+            let both = settings.values.iter().zip(&values);
+            let those = both.filter(|(_, raw)| raw.fate == fate);
+            those.map(|(value, _)| value.clone()).collect()
+        };
         Ok(Self {
             starter: std::process::id(),
+            unknown_values: with_fate(UNKNOWN),
+            refused_values: with_fate(REFUSED),
             params: Vec::new(),
         })
     }
@@ -415,34 +470,125 @@ impl Engine {
     }
 
     pub(crate) fn serve(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
-        let mut live = Live {
-            exchange,
-            panic: None,
-            status: None,
-        };
+        let mut live = Live::new(exchange);
         let mut request = fill_request(params, &mut self.params);
         request.exchange = (&raw mut live).cast();
-        let mut served = RawServed::default();
-        // SAFETY: PHP is started and this is its thread (`Engine` is not `Send`); the request, its
-        // strings and `live` outlive the call, and Rust touches `live` again only when C has
-        // returned. No longjmp leaves the call: the shim catches every bailout.
-        unsafe { maitred_php_serve(&raw const request, &raw mut served) };
+        let served = if prepare(&request) {
+            run(&request)
+        } else {
+            not_started()
+        };
         self.params.clear();
-        if let Some(panic) = live.panic.take() {
-            resume_unwind(panic);
+        live.end(served)
+    }
+
+    pub(crate) fn serve_foreign(
+        &mut self,
+        params: &mut Params,
+        exchange: &mut dyn Exchange,
+    ) -> Served {
+        let mut live = Live::new(exchange);
+        let mut request = fill_request(params, &mut self.params);
+        request.exchange = (&raw mut live).cast();
+        if !prepare(&request) {
+            return live.end(not_started());
         }
-        Served {
-            outcome: outcome(served.outcome),
-            status: u16::try_from(served.response_status).unwrap_or(0),
-            client_gone: served.client_gone,
-            peak_memory: served.peak_memory,
-        }
+        // The variables may change now: nothing points to them any more.
+        self.params.clear();
+        let paths = Paths {
+            directives: path_directives(),
+            engine: self,
+        };
+        let foreign = live.exchange.translate(params, &paths);
+        let mut request = fill_request(params, &mut self.params);
+        request.exchange = (&raw mut live).cast();
+        fill_foreign(&mut request, params, foreign);
+        let served = run(&request);
+        self.params.clear();
+        live.end(served)
+    }
+
+    pub(crate) fn resolves(&self, params: &Params, path: Text) -> bool {
+        let path = params.bytes_with_nul(path).as_ptr().cast();
+        // SAFETY: PHP is started, and the string ends with a NUL and outlives the call.
+        unsafe { maitred_php_resolves(path) }
     }
 
     pub(crate) fn stop(self) {
         if self.starter == std::process::id() {
             // SAFETY: PHP is started, no request is under way, and `self` is gone afterwards.
             unsafe { maitred_php_stop() };
+        }
+    }
+}
+
+/// Sets what came with a request for PHP to be set. False if PHP could not go on; then an answer was
+/// given.
+fn prepare(request: &RawRequest) -> bool {
+    if request.php_value.is_null() && request.php_admin_value.is_null() {
+        return true;
+    }
+    // SAFETY: as in `run`; the request is C's during the call only.
+    unsafe { maitred_php_prepare(request) }
+}
+
+fn run(request: &RawRequest) -> RawServed {
+    let mut served = RawServed::default();
+    // SAFETY: PHP is started and this is its thread (`Engine` is not `Send`, and only its methods
+    // call this); the request, its strings and the `Live` outlive the call, and Rust touches the
+    // `Live` again only when C has returned. No longjmp leaves the call: the shim catches every
+    // bailout.
+    unsafe { maitred_php_serve(request, &raw mut served) };
+    served
+}
+
+fn not_started() -> RawServed {
+    RawServed {
+        outcome: NOT_STARTED,
+        response_status: 500,
+        ..RawServed::default()
+    }
+}
+
+fn path_directives() -> PathDirectives {
+    let mut raw = RawPathDirectives {
+        fix_pathinfo: false,
+        discard_path: false,
+        doc_root: ptr::null(),
+    };
+    // SAFETY: PHP is started (only `Engine` calls this); the string is valid until PHP is called
+    // again, and copied before.
+    unsafe {
+        maitred_php_path_directives(&raw mut raw);
+        PathDirectives {
+            fix_pathinfo: raw.fix_pathinfo,
+            discard_path: raw.discard_path,
+            doc_root: (!raw.doc_root.is_null())
+                .then(|| CStr::from_ptr(raw.doc_root).to_bytes().to_vec()),
+        }
+    }
+}
+
+impl<'a> Live<'a> {
+    fn new(exchange: &'a mut dyn Exchange) -> Live<'a> {
+        Live {
+            exchange,
+            panic: None,
+            status: None,
+        }
+    }
+
+    /// What is known of the request, when C has returned.
+    fn end(mut self, served: RawServed) -> Served {
+        if let Some(panic) = self.panic.take() {
+            resume_unwind(panic);
+        }
+        Served {
+            outcome: outcome(served.outcome),
+            status: u16::try_from(served.response_status).unwrap_or(0),
+            client_gone: served.client_gone,
+            spent: served.spent,
+            peak_memory: served.peak_memory,
         }
     }
 }
@@ -457,19 +603,13 @@ pub(crate) fn is_interposed() -> bool {
     unsafe { maitred_php_interposed() }
 }
 
-pub(crate) fn refused_value() -> Option<String> {
-    // SAFETY: the pointer is NULL or one of the leaked strings of `Engine::start`.
-    unsafe {
-        let name = maitred_php_refused_value();
-        (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
-    }
-}
+const NOT_STARTED: c_int = 3;
 
 fn outcome(code: c_int) -> Outcome {
     match code {
         0 => Outcome::Finished,
         2 => Outcome::ClientGone,
-        3 => Outcome::NotStarted,
+        NOT_STARTED => Outcome::NotStarted,
         _ => Outcome::Fatal,
     }
 }
@@ -490,7 +630,14 @@ fn fill_request(params: &Params, list: &mut Vec<RawParam>) -> RawRequest {
         authorization: ptr::null(),
         document_root: ptr::null(),
         server_name: ptr::null(),
+        php_value: ptr::null(),
+        php_admin_value: ptr::null(),
         content_length: 0,
+        foreign: false,
+        admission: 0,
+        path_translated: ptr::null(),
+        request_uri: ptr::null(),
+        body_file: ptr::null(),
     };
     list.clear();
     for (name, value) in params.iter_nul_terminated() {
@@ -506,6 +653,9 @@ fn fill_request(params: &Params, list: &mut Vec<RawParam>) -> RawRequest {
             b"HTTP_AUTHORIZATION\0" => Some(&mut request.authorization),
             b"DOCUMENT_ROOT\0" => Some(&mut request.document_root),
             b"SERVER_NAME\0" => Some(&mut request.server_name),
+            b"PHP_VALUE\0" => Some(&mut request.php_value),
+            b"PHP_ADMIN_VALUE\0" => Some(&mut request.php_admin_value),
+            b"REQUEST_BODY_FILE\0" => Some(&mut request.body_file),
             b"CONTENT_LENGTH\0" => {
                 request.content_length = content_length(value);
                 None
@@ -527,13 +677,36 @@ fn fill_request(params: &Params, list: &mut Vec<RawParam>) -> RawRequest {
     request
 }
 
-/// A length that is no number is no body (as php-fpm).
+/// Adds what php-fpm's rules have made of a web server's variables.
+fn fill_foreign(request: &mut RawRequest, params: &Params, foreign: Foreign) {
+    let pointer = |text: Option<Text>| {
+        text.map_or(ptr::null(), |text| {
+            params.bytes_with_nul(text).as_ptr().cast::<c_char>()
+        })
+    };
+    request.foreign = true;
+    request.path_translated = pointer(foreign.script);
+    request.request_uri = pointer(foreign.uri);
+    request.admission = match foreign.admission {
+        Admission::Admitted => 0,
+        Admission::NoMethod => 1,
+        Admission::NoScript => 2,
+        Admission::Extension => 3,
+    };
+}
+
+/// As atol(3) reads it, as php-fpm does; what is less than nothing is nothing.
 fn content_length(value: &[u8]) -> i64 {
-    let digits = value.split_last().map_or(value, |(_, digits)| digits);
-    let number = std::str::from_utf8(digits)
-        .ok()
-        .and_then(|digits| digits.parse().ok());
-    number.unwrap_or(0).max(0)
+    let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let start = value.iter().position(|byte| !blank(byte)).unwrap_or(0);
+    let text = value.get(start..).unwrap_or_default();
+    let text = text.strip_prefix(b"+").unwrap_or(text);
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0_i64, |number, digit| {
+        number
+            .saturating_mul(10)
+            .saturating_add(i64::from(digit - b'0'))
+    })
 }
 
 /// `PHP_INI_SCAN_DIR` is the only way to tell PHP where further ini files are; scripts must not see

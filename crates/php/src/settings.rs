@@ -21,9 +21,18 @@ pub struct Settings {
     /// Where further `*.ini` files are; `None`: `PHP_INI_SCAN_DIR`, or where libphp looks by
     /// itself.
     pub ini_scan_dir: Option<PathBuf>,
+    /// No php.ini is read, nor anything in its folder (`-n` of php-fpm).
+    pub no_ini_files: bool,
+    /// php.ini lines that come after the files, as `-d` of php-fpm takes them: name and value.
+    pub defines: Vec<(String, String)>,
+    /// Extensions to load after those of php.ini.
+    pub extensions: Vec<String>,
     /// `php_value` and `php_admin_value`, in their order; of two values for one directive the later
     /// holds.
     pub values: Vec<IniValue>,
+    /// PHP has and shows what it has and shows in php-fpm: no pcntl, unless the php.ini entry
+    /// `maitred.pcntl` is 1, and php-fpm's name.
+    pub fpm: bool,
 }
 
 impl Default for Settings {
@@ -32,7 +41,11 @@ impl Default for Settings {
             sapi_name: "fpm-fcgi".to_owned(),
             ini_path: None,
             ini_scan_dir: None,
+            no_ini_files: false,
+            defines: Vec::new(),
+            extensions: Vec::new(),
             values: Vec::new(),
+            fpm: false,
         }
     }
 }
@@ -44,7 +57,13 @@ impl Settings {
     /// The values as php.ini text. PHP reads it after its files, so that what counts at start-up
     /// (extensions, OPcache's memory) can be set per pool too.
     pub(crate) fn ini_entries(&self) -> String {
-        self.values
+        let defines = self.defines.iter().map(|(name, value)| define(name, value));
+        let extensions = self.extensions.iter().map(|name| {
+            let name = name.replace(['\'', '\n', '\r'], "");
+            format!("extension='{name}'\n")
+        });
+        let values = self
+            .values
             .iter()
             .filter(|value| !ADDING.contains(&value.name.as_str()))
             .filter_map(|value| {
@@ -54,8 +73,19 @@ impl Settings {
                 // Within single quotes nothing is special, and a single quote cannot be written.
                 let plain = !value.value.contains(['\'', '\n', '\r']);
                 plain.then(|| format!("{}='{}'\n", value.name, value.value))
-            })
-            .collect()
+            });
+        defines.chain(extensions).chain(values).collect()
+    }
+}
+
+/// A line of php.ini: quoted, unless that would take a meaning from it that it may be meant to have
+/// (`php_ini_builder_define` in main/php_ini_builder.c).
+fn define(name: &str, value: &str) -> String {
+    let is_left = |first: char| first.is_ascii_alphanumeric() || matches!(first, '"' | '\'');
+    if value.chars().next().is_none_or(is_left) {
+        format!("{name}={value}\n")
+    } else {
+        format!("{name}=\"{value}\"\n")
     }
 }
 
@@ -88,6 +118,36 @@ mod tests {
     fn a_value_that_cannot_be_quoted_is_left_to_be_applied_later() {
         assert_eq!(entries("date.timezone", "it's"), "");
         assert_eq!(entries("date.timezone", "a\nmemory_limit=-1"), "");
+    }
+
+    #[test]
+    fn what_the_command_line_defines_is_quoted_as_by_php_fpm() {
+        assert_eq!(define("memory_limit", "1G"), "memory_limit=1G\n");
+        assert_eq!(
+            define("error_reporting", "E_ALL & ~E_NOTICE"),
+            "error_reporting=E_ALL & ~E_NOTICE\n"
+        );
+        assert_eq!(
+            define("error_log", "/dev/null"),
+            "error_log=\"/dev/null\"\n"
+        );
+        assert_eq!(define("auto_prepend_file", ""), "auto_prepend_file=\n");
+        assert_eq!(define("a", "\"b\""), "a=\"b\"\n");
+    }
+
+    #[test]
+    fn extensions_come_after_what_is_defined_and_before_the_values() {
+        let settings = Settings {
+            defines: vec![("a".to_owned(), "1".to_owned())],
+            extensions: vec!["x.so".to_owned()],
+            values: vec![IniValue {
+                name: "a".to_owned(),
+                value: "2".to_owned(),
+                admin: false,
+            }],
+            ..Settings::default()
+        };
+        assert_eq!(settings.ini_entries(), "a=1\nextension='x.so'\na='2'\n");
     }
 
     #[test]

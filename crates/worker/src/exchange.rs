@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering;
 
 use maitred_control::ZygoteSettings;
 use maitred_fastcgi::{
-    HEADER_LEN, MAX_CONTENT_LEN, ProtocolStatus, RecordType, RequestEvent, RequestReader,
-    record_header, write_end, write_stderr,
+    FOREIGN_PARAMS, HEADER_LEN, MAX_CONTENT_LEN, ProtocolStatus, RESPONDER, RecordType,
+    RequestEvent, RequestReader, record_header, write_end, write_stderr,
 };
 use maitred_os::fork::is_forked_child;
-use maitred_php::{Exchange, Params, PoolStatus, Verdict};
+use maitred_php::{
+    Admission, Exchange, Foreign, Level, Params, ParamsError, Paths, PoolStatus, Verdict,
+};
 use maitred_seat::WorkerEnd;
 
-use crate::{status, words};
+use crate::{foreign, status, words};
 
 /// Output collected before it goes into the ring, in bytes: the size of a record.
 const RECORD_BYTES: usize = 16 * 1024;
@@ -28,6 +30,12 @@ pub struct WorkerExchange<'a> {
     settings: &'a ZygoteSettings,
     reader: RequestReader,
     request_id: u16,
+    /// The parameters are a web server's own.
+    foreign: bool,
+    /// The role that the web server asks for, if `foreign`.
+    role: u16,
+    /// The request has said something to the web server's log.
+    has_logged: bool,
     /// What the front has sent and nobody has parsed.
     incoming: Vec<u8>,
     parsed: usize,
@@ -47,6 +55,9 @@ impl<'a> WorkerExchange<'a> {
             settings,
             reader: RequestReader::new(PARAMS_BYTES),
             request_id: 0,
+            foreign: false,
+            role: RESPONDER,
+            has_logged: false,
             incoming: Vec::new(),
             parsed: 0,
             body: 0..0,
@@ -64,6 +75,13 @@ impl<'a> WorkerExchange<'a> {
         (self.parsed, self.body, self.body_ended) = (0, 0..0, false);
         self.output.truncate(HEADER_LEN);
         self.finished = false;
+        self.foreign = false;
+        self.has_logged = false;
+    }
+
+    /// Whether the request's parameters are a web server's own.
+    pub fn is_foreign(&self) -> bool {
+        self.foreign
     }
 
     /// Reads the request's parameters. False when there is nothing usable.
@@ -73,14 +91,24 @@ impl<'a> WorkerExchange<'a> {
         }
         loop {
             match self.next_event() {
-                Ok(Some(Step::Begin(id))) => self.request_id = id,
-                Ok(Some(Step::Params)) => return params.push_pairs(self.reader.params()).is_ok(),
+                Ok(Some(Step::Begin)) => {}
+                Ok(Some(Step::Params)) => return self.take_params(params).is_ok(),
                 Ok(Some(Step::BodyEnd)) => self.body_ended = true,
                 Ok(Some(Step::Body | Step::Other)) => {}
                 Ok(None) if self.read_more() => {}
                 Ok(None) | Err(()) => return false,
             }
         }
+    }
+
+    fn take_params(&self, params: &mut Params) -> Result<(), ParamsError> {
+        if !self.foreign {
+            params.clear();
+            return params.push_pairs(self.reader.params());
+        }
+        params.clear_for_foreign();
+        params.set(b"FCGI_ROLE", role_name(self.role))?;
+        params.set_pairs(self.reader.params())
     }
 
     /// The request is over; the seat may have its slot.
@@ -111,7 +139,16 @@ impl<'a> WorkerExchange<'a> {
         let event = self.reader.next(&mut input).map_err(drop)?;
         self.parsed = start + (before - input.len());
         Ok(event.map(|event| match event {
-            RequestEvent::Begin { request_id, .. } => Step::Begin(request_id),
+            RequestEvent::Begin {
+                request_id,
+                role,
+                flags,
+                ..
+            } => {
+                (self.request_id, self.role) = (request_id, role);
+                self.foreign = flags & FOREIGN_PARAMS != 0;
+                Step::Begin
+            }
             RequestEvent::Params => Step::Params,
             RequestEvent::Stdin(bytes) => {
                 self.body = self.parsed - bytes.len()..self.parsed;
@@ -128,6 +165,21 @@ impl<'a> WorkerExchange<'a> {
         self.parsed = 0;
         self.end.read(&mut self.incoming);
         !self.incoming.is_empty()
+    }
+
+    /// A web server's log gets a request's messages as one, as from php-fpm; our own takes lines.
+    fn log_to_client(&mut self, message: &[u8]) {
+        let mut record = Vec::with_capacity(message.len() + 2 * HEADER_LEN);
+        if self.foreign {
+            let between: &[u8] = if self.has_logged { b"; " } else { b"" };
+            write_stderr(&mut record, self.request_id, &[between, message].concat());
+        } else {
+            write_stderr(&mut record, self.request_id, message);
+            write_stderr(&mut record, self.request_id, b"\n");
+        }
+        self.has_logged = true;
+        self.write_output();
+        self.end.write(&record);
     }
 
     fn write_output(&mut self) -> Verdict {
@@ -168,7 +220,9 @@ impl<'a> WorkerExchange<'a> {
         board.requests.fetch_add(1, Ordering::Relaxed);
         board.request_at.store(now_micros, Ordering::Relaxed);
         board.running.store(1, Ordering::Relaxed);
-        status::show_request(board, params);
+        if !self.foreign {
+            status::show_request(board, params);
+        }
     }
 
     /// Tells the status functions, and the front, how long it took.
@@ -182,11 +236,20 @@ impl<'a> WorkerExchange<'a> {
 
 /// An event of the request's, without its bytes.
 enum Step {
-    Begin(u16),
+    Begin,
     Params,
     Body,
     BodyEnd,
     Other,
+}
+
+/// As php-fpm names it to scripts. Others than the three are the front's to refuse.
+fn role_name(role: u16) -> &'static [u8] {
+    match role {
+        2 => b"AUTHORIZER",
+        3 => b"FILTER",
+        _ => b"RESPONDER",
+    }
 }
 
 fn verdict(said: maitred_seat::Verdict) -> Verdict {
@@ -251,29 +314,35 @@ impl Exchange for WorkerExchange<'_> {
         }
     }
 
-    fn log(&mut self, message: &[u8]) {
+    fn translate(&mut self, params: &mut Params, paths: &Paths<'_>) -> Foreign {
+        let nothing = Foreign {
+            script: None,
+            uri: None,
+            admission: Admission::NoScript,
+        };
+        // Without room for what the rules keep, there is no script.
+        let found = foreign::translate(params, paths, &self.settings.limit_extensions);
+        let found = found.unwrap_or(nothing);
+        let board = self.end.seat_board(self.end.seat());
+        status::show_foreign(board, params, &found);
+        found
+    }
+
+    fn log(&mut self, level: Level, to_client: bool, message: &[u8]) {
         if is_forked_child() {
             return;
         }
-        let message = &*words::message(self.settings, message);
-        if self.finished && self.settings.output.is_some() {
-            // As with php-fpm, the web server is told no more.
-            return;
-        }
-        if self.finished {
+        let message = &*words::message(self.settings, level, message);
+        if to_client && !self.finished {
+            self.log_to_client(message);
+        } else if self.settings.output.is_none() {
             // The answer is complete: what comes later goes where everybody's messages go.
             let text = String::from_utf8_lossy(message);
             // `eprintln!` would panic where nobody reads standard error any more.
             let script = self.end.seat_board(self.end.seat()).script.get();
             let script = String::from_utf8_lossy(&script);
             let _ = writeln!(std::io::stderr(), "{script}: {text}");
-            return;
         }
-        let mut record = Vec::with_capacity(message.len() + 2 * HEADER_LEN);
-        write_stderr(&mut record, self.request_id, message);
-        write_stderr(&mut record, self.request_id, b"\n");
-        self.write_output();
-        self.end.write(&record);
     }
 
     fn status(&mut self) -> Option<PoolStatus> {

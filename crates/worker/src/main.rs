@@ -4,6 +4,7 @@
 mod confine;
 mod exchange;
 mod figures;
+mod foreign;
 mod memory;
 mod package;
 mod seat;

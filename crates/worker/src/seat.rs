@@ -49,7 +49,6 @@ pub fn serve(
     while served < last {
         exchange.claim();
         let begun = now_micros();
-        params.clear();
         if !exchange.read_head(&mut params) {
             // The front has gone, or speaks another language: nobody waits for an answer.
             exchange.end_request();
@@ -58,7 +57,11 @@ pub fn serve(
         exchange.show_request(&params, begun);
         // What the front decides by must not jump with the wall clock.
         let begun = Instant::now();
-        let done = engine.serve(&params, &mut exchange);
+        let done = if exchange.is_foreign() {
+            engine.serve_foreign(&mut params, &mut exchange)
+        } else {
+            engine.serve(&params, &mut exchange)
+        };
         if is_forked_child() {
             // A child of the script came back here: the seat is its parent's.
             exit_now(exit::RECYCLED);
@@ -73,6 +76,9 @@ pub fn serve(
         served += 1;
         if !done.outcome.process_is_clean() {
             exit_now(exit::BAILOUT);
+        }
+        if done.spent {
+            exit_now(exit::RECYCLED);
         }
     }
     exit_now(exit::RECYCLED)

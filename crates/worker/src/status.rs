@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::ZygoteSettings;
-use maitred_php::{Params, PoolStatus, ProcessStatus};
+use maitred_php::{Foreign, Params, PoolStatus, ProcessStatus, Text};
 use maitred_seat::board::SeatBoard;
 use maitred_seat::{Process, Snapshot, WorkerEnd};
 
@@ -23,6 +23,14 @@ pub fn show_request(board: &SeatBoard, params: &Params) {
         length.and_then(|text| text.parse().ok()).unwrap_or(0),
         Relaxed,
     );
+}
+
+/// Writes down what a web server's request has come to, by what php-fpm calls its URI.
+pub fn show_foreign(board: &SeatBoard, params: &Params, foreign: &Foreign) {
+    show_request(board, params);
+    let bytes = |text: Option<Text>| text.map_or(&b""[..], |text| params.bytes(text));
+    board.uri.set(bytes(foreign.uri));
+    board.script.set(bytes(foreign.script));
 }
 
 /// The pool now.

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
 use maitred_control::{WorkersOutput, ZygoteSettings};
+use maitred_php::Level;
 
 /// What php-fpm's workers write at the end of a request: all they have said is complete
 /// (`fpm_stdio_flush_child`).
@@ -33,14 +34,20 @@ pub fn complete(settings: &ZygoteSettings) {
     }
 }
 
-/// A message of PHP's as the web server is told it; where output is caught, it is printed, too.
-pub fn message<'a>(settings: &ZygoteSettings, message: &'a [u8]) -> Cow<'a, [u8]> {
+/// A message as the web server is told it; where output is caught, it is printed, too, unless it is
+/// for those who look for a fault.
+pub fn message<'a>(settings: &ZygoteSettings, level: Level, message: &'a [u8]) -> Cow<'a, [u8]> {
     let Some(output) = &settings.output else {
         return Cow::Borrowed(message);
     };
     let message = cut(output, message);
-    if output.caught {
-        let name: &[u8] = if output.notices { NOTICE } else { b"" };
+    if output.caught && level > Level::Debug {
+        let name: &[u8] = match level {
+            Level::Error => b"ERROR: ",
+            Level::Warning => b"WARNING: ",
+            _ if output.notices => NOTICE,
+            _ => b"",
+        };
         let _ = std::io::stderr().write_all(&[name, &message, b"\n"].concat());
     }
     message

@@ -72,11 +72,7 @@ fn start(control: &Channel) -> Result<Started, String> {
     set_environment(&settings);
     let proc = OwnProc::open().map_err(|error| error.to_string())?;
     let mut engine = Engine::start(&php_settings(&settings)).map_err(|error| error.to_string())?;
-    if let Some(name) = engine.refused_value() {
-        return Err(format!(
-            "PHP does not take the setting `{name}` of this pool"
-        ));
-    }
+    judge_values(&settings, &engine)?;
     let version = engine.version();
     // Where nobody can tell, nobody is warned: a distribution may have fixed an older release.
     let fixed = is_fixed(version, package::version_of_libphp(version).as_deref()).unwrap_or(true);
@@ -93,6 +89,30 @@ fn start(control: &Channel) -> Result<Started, String> {
         engine,
         proc,
     })
+}
+
+/// A setting that PHP does not take is an error; if php-fpm's rules hold, those that it does not
+/// know are told, and the others stay as they were.
+fn judge_values(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String> {
+    let unknown = engine.unknown_values();
+    if settings.fpm {
+        for value in unknown {
+            let kind = if value.admin {
+                "php_admin_value"
+            } else {
+                "php_value"
+            };
+            eprintln!("ERROR: Unable to set {kind} '{}'", value.name);
+        }
+        return Ok(());
+    }
+    match unknown.iter().chain(engine.refused_values()).next() {
+        Some(value) => Err(format!(
+            "PHP does not take the setting `{}` of this pool",
+            value.name
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Scripts see the pool's environment, their user as php-fpm tells it, and nothing of ours.
@@ -124,6 +144,10 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     let fpm = fpm_folder();
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
     Settings {
+        no_ini_files: settings.no_php_ini,
+        defines: settings.defines.clone(),
+        extensions: settings.extensions.clone(),
+        fpm: settings.fpm,
         ini_path: settings.php_ini.clone().or_else(|| beside("php.ini")),
         ini_scan_dir: settings
             .php_ini_scan_dir
