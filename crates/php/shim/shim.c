@@ -328,6 +328,11 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	served->outcome = MAITRED_FINISHED;
 }
 
+size_t maitred_php_peak_memory(void)
+{
+	return maitred_engine.request ? zend_memory_peak_usage(1) : 0;
+}
+
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served)
 {
 	memset(served, 0, sizeof(*served));

@@ -198,6 +198,9 @@ int maitred_php_settle(const char *folder);
 /* In a forked child, outside a request: what PHP must not share with its siblings. */
 void maitred_php_after_fork(void);
 
+/* The most memory of the request in hand, in bytes; 0 when there is none. */
+size_t maitred_php_peak_memory(void);
+
 /* Serves one request. All bailouts are caught inside. */
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served);
 

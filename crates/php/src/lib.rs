@@ -23,6 +23,7 @@ pub use cache::{CacheFigures, CachedScript};
 pub use engine::{Engine, Outcome, Served, StartError};
 pub use exchange::{Exchange, PoolStatus, ProcessStatus, Verdict};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError};
+pub use raw::memory::peak_memory;
 pub use settings::{IniValue, Settings};
 pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};
 pub use version::{PhpVersion, is_fixed};

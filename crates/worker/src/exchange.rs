@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 use maitred_control::ZygoteSettings;
 use maitred_fastcgi::{
     HEADER_LEN, MAX_CONTENT_LEN, ProtocolStatus, RecordType, RequestEvent, RequestReader,
-    record_header, write_end, write_stderr,
+    WANTS_REPORT, record_header, write_end, write_stderr,
 };
 use maitred_os::fork::is_forked_child;
 use maitred_php::{Exchange, Params, PoolStatus, Verdict};
 use maitred_seat::WorkerEnd;
 
-use crate::{status, words};
+use crate::account::Account;
+use crate::status;
 
 /// Output collected before it goes into the ring, in bytes: the size of a record.
 const RECORD_BYTES: usize = 16 * 1024;
@@ -28,6 +29,8 @@ pub struct WorkerExchange<'a> {
     settings: &'a ZygoteSettings,
     reader: RequestReader,
     request_id: u16,
+    /// What is to be told of the request before its end, if anything is.
+    report: Option<Account>,
     /// What the front has sent and nobody has parsed.
     incoming: Vec<u8>,
     parsed: usize,
@@ -47,6 +50,7 @@ impl<'a> WorkerExchange<'a> {
             settings,
             reader: RequestReader::new(PARAMS_BYTES),
             request_id: 0,
+            report: None,
             incoming: Vec::new(),
             parsed: 0,
             body: 0..0,
@@ -73,7 +77,11 @@ impl<'a> WorkerExchange<'a> {
         }
         loop {
             match self.next_event() {
-                Ok(Some(Step::Begin(id))) => self.request_id = id,
+                Ok(Some(Step::Begin(id, flags))) => {
+                    self.request_id = id;
+                    let is_wanted = flags & WANTS_REPORT != 0;
+                    self.report = is_wanted.then(|| Account::begin(self.settings));
+                }
                 Ok(Some(Step::Params)) => return params.push_pairs(self.reader.params()).is_ok(),
                 Ok(Some(Step::BodyEnd)) => self.body_ended = true,
                 Ok(Some(Step::Body | Step::Other)) => {}
@@ -94,6 +102,9 @@ impl<'a> WorkerExchange<'a> {
             self.finished = true;
             self.write_output();
             let mut record = Vec::with_capacity(2 * HEADER_LEN);
+            if let Some(report) = &self.report {
+                report.write(&mut record);
+            }
             write_end(
                 &mut record,
                 self.request_id,
@@ -111,7 +122,9 @@ impl<'a> WorkerExchange<'a> {
         let event = self.reader.next(&mut input).map_err(drop)?;
         self.parsed = start + (before - input.len());
         Ok(event.map(|event| match event {
-            RequestEvent::Begin { request_id, .. } => Step::Begin(request_id),
+            RequestEvent::Begin {
+                request_id, flags, ..
+            } => Step::Begin(request_id, flags),
             RequestEvent::Params => Step::Params,
             RequestEvent::Stdin(bytes) => {
                 self.body = self.parsed - bytes.len()..self.parsed;
@@ -163,7 +176,10 @@ impl<'a> WorkerExchange<'a> {
     }
 
     /// Tells the status functions what begins.
-    pub fn show_request(&self, params: &Params, now_micros: u64) {
+    pub fn show_request(&mut self, params: &Params, now_micros: u64) {
+        if let Some(report) = &mut self.report {
+            report.name(params);
+        }
         let board = self.end.seat_board(self.end.seat());
         board.requests.fetch_add(1, Ordering::Relaxed);
         board.request_at.store(now_micros, Ordering::Relaxed);
@@ -172,9 +188,10 @@ impl<'a> WorkerExchange<'a> {
     }
 
     /// Tells the status functions, and the front, how long it took.
-    pub fn show_end(&self, took_micros: u64, peak_memory: u64) {
+    pub fn show_end(&self, took_micros: u64, cpu_micros: u64, peak_memory: u64) {
         let board = self.end.seat_board(self.end.seat());
         board.request_took.store(took_micros, Ordering::Relaxed);
+        board.cpu_micros.store(cpu_micros, Ordering::Relaxed);
         board.memory_peak.store(peak_memory, Ordering::Relaxed);
         board.running.store(0, Ordering::Relaxed);
     }
@@ -182,7 +199,7 @@ impl<'a> WorkerExchange<'a> {
 
 /// An event of the request's, without its bytes.
 enum Step {
-    Begin(u16),
+    Begin(u16, u8),
     Params,
     Body,
     BodyEnd,
@@ -253,11 +270,6 @@ impl Exchange for WorkerExchange<'_> {
 
     fn log(&mut self, message: &[u8]) {
         if is_forked_child() {
-            return;
-        }
-        let message = &*words::message(self.settings, message);
-        if self.finished && self.settings.output.is_some() {
-            // As with php-fpm, the web server is told no more.
             return;
         }
         if self.finished {

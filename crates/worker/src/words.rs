@@ -1,21 +1,14 @@
-//! What a worker says beside its answer, as php-fpm's say it: PHP's messages, and what scripts write
-//! on standard output and error.
+//! What a worker says beside its answer when the server runs as php-fpm: where it goes, and when it
+//! is complete.
 
-use std::borrow::Cow;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
-use maitred_control::{WorkersOutput, ZygoteSettings};
+use maitred_control::ZygoteSettings;
 
 /// What php-fpm's workers write at the end of a request: all they have said is complete
 /// (`fpm_stdio_flush_child`).
 const FLUSH: &[u8] = b"\0fscf\0";
-
-/// How the message of a worker begins (`zlog.c`).
-const NOTICE: &[u8] = b"NOTICE: ";
-
-/// What a message ends with that was cut.
-const CUT: &[u8] = b"...";
 
 /// Makes standard output and error what the supervisor has sent, if it has.
 pub fn speak_into(output: Vec<OwnedFd>) {
@@ -28,49 +21,7 @@ pub fn speak_into(output: Vec<OwnedFd>) {
 
 /// The request is over: what was said without the end of a line is a whole message.
 pub fn complete(settings: &ZygoteSettings) {
-    if settings.output.as_ref().is_some_and(|output| output.caught) {
+    if settings.catches_output {
         let _ = std::io::stderr().write_all(FLUSH);
-    }
-}
-
-/// A message of PHP's as the web server is told it; where output is caught, it is printed, too.
-pub fn message<'a>(settings: &ZygoteSettings, message: &'a [u8]) -> Cow<'a, [u8]> {
-    let Some(output) = &settings.output else {
-        return Cow::Borrowed(message);
-    };
-    let message = cut(output, message);
-    if output.caught {
-        let name: &[u8] = if output.notices { NOTICE } else { b"" };
-        let _ = std::io::stderr().write_all(&[name, &message, b"\n"].concat());
-    }
-    message
-}
-
-/// A line of php-fpm's log has at most `limit` bytes, its end included.
-fn cut<'a>(output: &WorkersOutput, message: &'a [u8]) -> Cow<'a, [u8]> {
-    let name = if output.notices { NOTICE.len() } else { 0 };
-    let room = output.limit.saturating_sub(name + 1).max(CUT.len());
-    if message.len() <= room {
-        return Cow::Borrowed(message);
-    }
-    Cow::Owned([&message[..room - CUT.len()], CUT].concat())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_are_cut_where_php_fpm_cuts_them() {
-        let output = WorkersOutput {
-            caught: true,
-            limit: 2048,
-            notices: true,
-        };
-        let long = [&b"PHP message: "[..], &[b't'; 4000]].concat();
-        let expected = [&b"PHP message: "[..], &[b't'; 2023], b"..."].concat();
-        assert_eq!(cut(&output, &long), expected);
-        let whole = vec![b't'; 2039];
-        assert_eq!(cut(&output, &whole), whole);
     }
 }
