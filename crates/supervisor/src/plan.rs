@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use maitred_config::fpm::access_format::AccessFormat;
+use maitred_config::fpm::access_format::{AccessFormat, Token};
 use maitred_config::{Config, Pool};
 use maitred_control::ZygoteSettings;
 use maitred_os::users::{self, Identity};
@@ -265,8 +265,9 @@ fn settings(
 /// Whether somebody is shown how much processor time a request took: it costs a system call.
 fn shows_cpu(pool: &Pool) -> bool {
     let format = pool.door_log.as_ref().map(|log| log.format.as_str());
-    let format = format.map(AccessFormat::parse);
-    let is_logged = format.is_some_and(|format| format.is_ok_and(|format| format.needs_cpu()));
+    let format = format.and_then(|format| AccessFormat::parse(format).ok());
+    let is_cpu = |token: &Token| matches!(token, Token::Cpu(_));
+    let is_logged = format.is_some_and(|format| format.0.iter().any(is_cpu));
     is_logged || pool.status_path.is_some() || pool.status_door.is_some()
 }
 
