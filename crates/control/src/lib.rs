@@ -241,7 +241,7 @@ pub enum ToZygote {
     /// The settings to start PHP with, sent once. Descriptors: the pool's shared memory, then one
     /// event per front thread.
     Configure(Box<ZygoteSettings>),
-    /// Fork a worker into a seat. Descriptors, if the settings say what becomes of output: what
+    /// Fork a worker into a seat. Descriptors, if it is not to print where the zygote prints: what
     /// will be its standard output, then its standard error.
     FillSeat {
         /// The seat.
@@ -389,10 +389,13 @@ pub struct ZygoteSettings {
     /// The server was started as php-fpm: titles and functions are as there.
     #[serde(default)]
     pub fpm: bool,
-    /// What becomes of what workers print and log, as php-fpm has it; none: it goes where the
-    /// zygote's goes, and is not cut.
+    /// What workers print is read message by message, those without an end included: they say when a
+    /// request is over.
     #[serde(default)]
-    pub output: Option<WorkersOutput>,
+    pub catches_output: bool,
+    /// The processor time of requests is asked for.
+    #[serde(default)]
+    pub measures_cpu: bool,
     /// No php.ini is read.
     #[serde(default)]
     pub no_php_ini: bool,
@@ -411,17 +414,6 @@ pub struct ZygoteSettings {
     /// The AppArmor profile of workers.
     #[serde(default)]
     pub apparmor_hat: Option<String>,
-}
-
-/// php-fpm's `catch_workers_output`, and how PHP's messages are written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkersOutput {
-    /// What workers print is read, message by message.
-    pub caught: bool,
-    /// Longest message, in bytes (`log_limit`).
-    pub limit: usize,
-    /// Messages are named as notices, since the log has those (`log_level`).
-    pub notices: bool,
 }
 
 /// What the processes of a pool may use each, and where they live. What is not set stays as it is.

@@ -10,6 +10,7 @@ mod attempt;
 mod body;
 mod clock;
 mod connection;
+mod door_log;
 mod fastcgi;
 pub mod files;
 mod http_form;

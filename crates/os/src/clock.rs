@@ -1,5 +1,6 @@
 //! The time of day where the machine is.
 
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
 /// A date and a time of day, in the time zone of this process.
@@ -41,9 +42,48 @@ pub fn local_time(second: i64) -> Option<LocalTime> {
     })
 }
 
+/// Most bytes that [`format_local`] writes.
+const FORMATTED_BYTES: usize = 1024;
+
+/// The local time of a second since 1970 in a form of `strftime(3)`. Empty for a year that no `int`
+/// holds, and for what is longer than a kilobyte.
+pub fn format_local(second: i64, form: &CStr) -> Vec<u8> {
+    let mut broken_down = MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: as in `local_time`.
+    let done = unsafe { libc::localtime_r(&raw const second, broken_down.as_mut_ptr()) };
+    if done.is_null() {
+        return Vec::new();
+    }
+    let mut text = vec![0_u8; FORMATTED_BYTES];
+    // SAFETY: there is room for `FORMATTED_BYTES` bytes, the form ends with a NUL, and `localtime_r`
+    // has filled the time, since it did not return NULL.
+    let length = unsafe {
+        libc::strftime(
+            text.as_mut_ptr().cast(),
+            FORMATTED_BYTES,
+            form.as_ptr(),
+            broken_down.as_ptr(),
+        )
+    };
+    text.truncate(length);
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_is_written_in_any_form() {
+        let second = 1_795_166_070;
+        let text = format_local(second, c"%d/%b/%Y:%H:%M:%S %z");
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("/Nov/2026:"), "{text}");
+        assert_eq!(format_local(second, c"%%"), b"%");
+        assert!(format_local(i64::MAX, c"%Y").is_empty());
+        let long = std::ffi::CString::new("x".repeat(2000)).unwrap();
+        assert!(format_local(second, &long).is_empty());
+    }
 
     #[test]
     fn a_second_has_a_date() {

@@ -361,6 +361,11 @@ bool maitred_php_resolves(const char *path)
 	return tsrm_realpath(path, resolved) != NULL;
 }
 
+size_t maitred_php_peak_memory(void)
+{
+	return maitred_engine.request ? zend_memory_peak_usage(1) : 0;
+}
+
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served)
 {
 	memset(served, 0, sizeof(*served));

@@ -252,6 +252,9 @@ void maitred_php_path_directives(struct maitred_path_directives *directives);
 /* Whether a path leads to something, as PHP remembers it (realpath_cache_ttl). */
 bool maitred_php_resolves(const char *path);
 
+/* The most memory of the request in hand, in bytes; 0 when there is none. */
+size_t maitred_php_peak_memory(void);
+
 /* Serves one request. All bailouts are caught inside. */
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served);
 

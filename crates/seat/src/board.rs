@@ -49,6 +49,8 @@ pub struct SeatBoard {
     pub requests: AtomicU64,
     /// Length of the last request's body in bytes.
     pub content_length: AtomicU64,
+    /// Processor time of the last finished request in microseconds, if it was measured.
+    pub cpu_micros: AtomicU64,
     /// Peak memory of the last finished script in bytes.
     pub memory_peak: AtomicU64,
     /// Memory of the worker's own in bytes, if it measures it, as last measured.

@@ -62,6 +62,8 @@ pub struct Process {
     pub user: String,
     /// Its script.
     pub script: String,
+    /// Processor time of the last request in microseconds, if it was measured; 0 while one runs.
+    pub cpu: u64,
     /// Peak memory of the last script in bytes; 0 while one runs.
     pub memory_peak: u64,
 }
@@ -104,12 +106,13 @@ impl Process {
         let micros = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
         let start_time = board.started_at.load(Relaxed);
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let (duration, memory_peak) = if running {
+        let (duration, cpu, memory_peak) = if running {
             let begun = board.request_at.load(Relaxed);
-            (micros.saturating_sub(begun), 0)
+            (micros.saturating_sub(begun), 0, 0)
         } else {
             let took = board.request_took.load(Relaxed);
-            (took, board.memory_peak.load(Relaxed))
+            let cpu = board.cpu_micros.load(Relaxed);
+            (took, cpu, board.memory_peak.load(Relaxed))
         };
         Process {
             pid: board.pid.load(Relaxed),
@@ -124,7 +127,16 @@ impl Process {
             content_length: board.content_length.load(Relaxed),
             user: text(board.user.get()),
             script: text(board.script.get()),
+            cpu,
             memory_peak,
+        }
+    }
+
+    /// The share of a processor that the last request had, in per cent.
+    pub fn cpu_share(&self) -> f64 {
+        match self.duration {
+            0 => 0.0,
+            took => self.cpu as f64 / took as f64 * 100.0,
         }
     }
 }

@@ -159,24 +159,27 @@ impl Supervisor {
 
     fn ends_for(&mut self, index: usize, key: Key) -> Option<Ends> {
         let plan = &self.pools[index].plan;
-        let (pool, output) = (&plan.settings.pool, plan.settings.output.as_ref()?);
-        let caught = output.caught.then(Output::new);
-        let failed = match caught {
-            Some(Ok((output, ends))) => {
-                self.pools[index].outputs.insert(key, output);
-                return Some(ends);
-            }
-            Some(Err(why)) => Some(why),
-            None => None,
-        };
-        if let Some(why) = failed {
-            error!(
-                target: "fpm",
-                "[pool {pool}] failed to prepare the stdout pipe: {why}; what the next child says \
-                 is lost; raise rlimit_files"
-            );
+        if !plan.settings.fpm {
+            return None;
         }
-        nowhere().ok()
+        if !plan.settings.catches_output {
+            return nowhere().ok();
+        }
+        match Output::new() {
+            Ok((output, ends)) => {
+                self.pools[index].outputs.insert(key, output);
+                Some(ends)
+            }
+            Err(why) => {
+                let pool = &plan.settings.pool;
+                error!(
+                    target: "fpm",
+                    "[pool {pool}] failed to prepare the stdout pipe: {why}; what the next child \
+                     says is lost; raise rlimit_files"
+                );
+                nowhere().ok()
+            }
+        }
     }
 
     /// A worker has been announced: its words are its own from now on.

@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use maitred_config::fpm::Level;
+use maitred_config::fpm::access_format::{AccessFormat, Token};
 use maitred_config::{Config, Pool};
-use maitred_control::{WorkersOutput, ZygoteSettings};
+use maitred_control::ZygoteSettings;
 use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::warn;
@@ -251,11 +251,8 @@ fn settings(
             .filter(|timeout| *timeout != Duration::ZERO),
         seats,
         fpm: config.fpm.is_some(),
-        output: config.fpm.as_ref().map(|fpm| WorkersOutput {
-            caught: pool.catch_workers_output,
-            limit: fpm.log_limit,
-            notices: fpm.log_level <= Level::Notice,
-        }),
+        catches_output: config.fpm.is_some() && pool.catch_workers_output,
+        measures_cpu: config.fpm.is_some() && shows_cpu(pool),
         no_php_ini: pool.no_php_ini,
         defines: pool.defines.clone(),
         extensions: pool.extensions.clone(),
@@ -263,6 +260,15 @@ fn settings(
         dumpable: pool.process_dumpable,
         apparmor_hat: pool.apparmor_hat.clone(),
     }
+}
+
+/// Whether somebody is shown how much processor time a request took: it costs a system call.
+fn shows_cpu(pool: &Pool) -> bool {
+    let format = pool.door_log.as_ref().map(|log| log.format.as_str());
+    let format = format.and_then(|format| AccessFormat::parse(format).ok());
+    let is_cpu = |token: &Token| matches!(token, Token::Cpu(_));
+    let is_logged = format.is_some_and(|format| format.0.iter().any(is_cpu));
+    is_logged || pool.status_path.is_some() || pool.status_door.is_some()
 }
 
 fn environment(log_level: &str) -> Vec<(String, String)> {

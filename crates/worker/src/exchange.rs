@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use maitred_control::ZygoteSettings;
 use maitred_fastcgi::{
     FOREIGN_PARAMS, HEADER_LEN, MAX_CONTENT_LEN, ProtocolStatus, RESPONDER, RecordType,
-    RequestEvent, RequestReader, record_header, write_end, write_stderr,
+    RequestEvent, RequestReader, WANTS_REPORT, record_header, write_end, write_stderr,
 };
 use maitred_os::fork::is_forked_child;
 use maitred_php::{
@@ -15,6 +15,7 @@ use maitred_php::{
 };
 use maitred_seat::WorkerEnd;
 
+use crate::account::Account;
 use crate::{foreign, status, words};
 
 /// Output collected before it goes into the ring, in bytes: the size of a record.
@@ -36,6 +37,8 @@ pub struct WorkerExchange<'a> {
     role: u16,
     /// The request has said something to the web server's log.
     has_logged: bool,
+    /// What is to be told of the request before its end, if anything is.
+    report: Option<Account>,
     /// What the front has sent and nobody has parsed.
     incoming: Vec<u8>,
     parsed: usize,
@@ -58,6 +61,7 @@ impl<'a> WorkerExchange<'a> {
             foreign: false,
             role: RESPONDER,
             has_logged: false,
+            report: None,
             incoming: Vec::new(),
             parsed: 0,
             body: 0..0,
@@ -122,6 +126,9 @@ impl<'a> WorkerExchange<'a> {
             self.finished = true;
             self.write_output();
             let mut record = Vec::with_capacity(2 * HEADER_LEN);
+            if let Some(report) = &self.report {
+                report.write(&mut record);
+            }
             write_end(
                 &mut record,
                 self.request_id,
@@ -147,6 +154,8 @@ impl<'a> WorkerExchange<'a> {
             } => {
                 (self.request_id, self.role) = (request_id, role);
                 self.foreign = flags & FOREIGN_PARAMS != 0;
+                let is_wanted = flags & WANTS_REPORT != 0;
+                self.report = is_wanted.then(|| Account::begin(self.settings));
                 Step::Begin
             }
             RequestEvent::Params => Step::Params,
@@ -215,7 +224,10 @@ impl<'a> WorkerExchange<'a> {
     }
 
     /// Tells the status functions what begins.
-    pub fn show_request(&self, params: &Params, now_micros: u64) {
+    pub fn show_request(&mut self, params: &Params, now_micros: u64) {
+        if let Some(report) = &mut self.report {
+            report.name(params);
+        }
         let board = self.end.seat_board(self.end.seat());
         board.requests.fetch_add(1, Ordering::Relaxed);
         board.request_at.store(now_micros, Ordering::Relaxed);
@@ -226,9 +238,10 @@ impl<'a> WorkerExchange<'a> {
     }
 
     /// Tells the status functions, and the front, how long it took.
-    pub fn show_end(&self, took_micros: u64, peak_memory: u64) {
+    pub fn show_end(&self, took_micros: u64, cpu_micros: u64, peak_memory: u64) {
         let board = self.end.seat_board(self.end.seat());
         board.request_took.store(took_micros, Ordering::Relaxed);
+        board.cpu_micros.store(cpu_micros, Ordering::Relaxed);
         board.memory_peak.store(peak_memory, Ordering::Relaxed);
         board.running.store(0, Ordering::Relaxed);
     }

@@ -1,6 +1,7 @@
 //! `maitred-php`: a pool's zygote and its workers. Started by maitred, one per pool and PHP
 //! version; it has one thread, and everything it needs to know comes over its control channel.
 
+mod account;
 mod confine;
 mod exchange;
 mod figures;

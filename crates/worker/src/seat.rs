@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use maitred_control::{ZygoteSettings, exit};
 use maitred_os::fork::{OwnProc, exit_now, is_forked_child, mark_children};
-use maitred_os::title;
+use maitred_os::{cpu, title};
 use maitred_php::{Engine, Params};
 
 use crate::exchange::WorkerExchange;
@@ -57,6 +57,7 @@ pub fn serve(
         exchange.show_request(&params, begun);
         // What the front decides by must not jump with the wall clock.
         let begun = Instant::now();
+        let cpu = settings.measures_cpu.then(cpu::used);
         let done = if exchange.is_foreign() {
             engine.serve_foreign(&mut params, &mut exchange)
         } else {
@@ -67,7 +68,8 @@ pub fn serve(
             exit_now(exit::RECYCLED);
         }
         let took = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-        exchange.show_end(took, done.peak_memory as u64);
+        let cpu = cpu.map_or(0, |before| cpu::used().since(before).micros());
+        exchange.show_end(took, cpu, done.peak_memory as u64);
         if let Some(bytes) = memory.measure() {
             exchange.show_private_memory(bytes);
         }

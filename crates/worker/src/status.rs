@@ -66,6 +66,7 @@ fn of_worker(process: Process) -> ProcessStatus {
             text
         }
     };
+    let last_request_cpu = process.cpu_share();
     ProcessStatus {
         pid: i64::from(process.pid),
         state: if process.running { "Running" } else { "Idle" }.to_owned(),
@@ -79,7 +80,7 @@ fn of_worker(process: Process) -> ProcessStatus {
         request_length: signed(process.content_length),
         user: or_dash(process.user),
         script: or_dash(process.script),
-        last_request_cpu: 0.0,
+        last_request_cpu,
         last_request_memory: signed(process.memory_peak),
     }
 }

@@ -17,8 +17,8 @@ pub enum Value<'s> {
     Number(u64),
     /// A moment in seconds since 1970: a date for people, a number for programs.
     Time(u64),
-    /// A share in hundredths of a per cent.
-    Share(u32),
+    /// A share in per cent.
+    Share(f64),
 }
 
 /// A field: its name as text and HTML have it, and its value.
@@ -39,7 +39,7 @@ impl fmt::Display for Value<'_> {
         match self {
             Value::Text(text) => out.write_str(text),
             Value::Number(number) | Value::Time(number) => number.fmt(out),
-            Value::Share(share) => write!(out, "{}.{:02}", share / 100, share % 100),
+            Value::Share(share) => write!(out, "{share:.2}"),
         }
     }
 }
@@ -82,8 +82,8 @@ pub fn of_worker(process: &Process) -> [Field<'_>; 13] {
         ("content length", Value::Number(process.content_length)),
         ("user", text(&process.user)),
         ("script", text(&process.script)),
-        // Workers do not measure it: that would cost each request system calls.
-        ("last request cpu", Value::Share(0)),
+        // Measured where somebody is shown it: that costs each request system calls.
+        ("last request cpu", Value::Share(process.cpu_share())),
         ("last request memory", Value::Number(process.memory_peak)),
     ]
 }

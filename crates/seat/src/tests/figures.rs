@@ -24,13 +24,16 @@ fn a_request_that_runs_is_timed_until_now_and_one_that_ended_by_its_worker() {
     board.pid.store(7, Relaxed);
     board.request_at.store(10_000_000, Relaxed);
     board.request_took.store(30, Relaxed);
+    board.cpu_micros.store(15, Relaxed);
     board.memory_peak.store(4096, Relaxed);
     let idle = take(&layout).processes.remove(0);
     assert_eq!((idle.pid, idle.duration, idle.memory_peak), (7, 30, 4096));
+    assert_eq!(idle.cpu_share(), 50.0);
     board.running.store(1, Relaxed);
     let busy = take(&layout).processes.remove(0);
     assert!(busy.running);
     assert_eq!((busy.duration, busy.memory_peak), (500_000, 0));
+    assert_eq!(busy.cpu_share(), 0.0);
 }
 
 #[test]

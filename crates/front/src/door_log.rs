@@ -1,0 +1,216 @@
+//! The access logs of pools' doors: a line for each request, as php-fpm writes it (`fpm_log.c`).
+//!
+//! Lines of all threads are collected in the order in which the requests were answered, and written
+//! together when a thread has a moment. php-fpm's fields end at 128 or 512 bytes, and its lines at
+//! 1024; ours have room.
+
+mod entry;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use maitred_config::Pool;
+use maitred_config::fpm::access_format::{AccessFormat, Token};
+use maitred_os::clock::format_local;
+
+pub use entry::Entry;
+
+use crate::troubles::Troubles;
+
+/// Lines are written together up to this many bytes.
+const BUFFER_BYTES: usize = 32 * 1024;
+
+/// Longest line in bytes; what is longer is cut.
+const LINE_BYTES: usize = 64 * 1024;
+
+/// The form of `%t` and `%T` where none is given.
+const COMMON_TIME: &str = "%d/%b/%Y:%H:%M:%S %z";
+
+/// The files that doors log to, each once, whoever shares it.
+#[derive(Debug, Default)]
+pub struct DoorLogs(Mutex<BTreeMap<PathBuf, Arc<LogFile>>>);
+
+/// A file that lines go to.
+#[derive(Debug)]
+struct LogFile {
+    open: Mutex<Open>,
+    /// There are lines that nobody has written.
+    is_behind: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    lines: Vec<u8>,
+}
+
+/// A pool's access log.
+#[derive(Debug)]
+pub struct DoorLog {
+    pool: String,
+    format: AccessFormat,
+    /// By the index of its token: the form of a time, and what it came to last.
+    times: Vec<Option<Time>>,
+    suppress_path: Vec<String>,
+    /// The supervisor's process id.
+    supervisor: u32,
+    file: Arc<LogFile>,
+    troubles: Arc<Troubles>,
+}
+
+#[derive(Debug)]
+struct Time {
+    form: CString,
+    last: Mutex<(i64, Vec<u8>)>,
+}
+
+impl DoorLogs {
+    /// The supervisor has opened a file, for the first time or again.
+    pub fn opened(&self, path: PathBuf, file: OwnedFd) {
+        let mut files = self.files();
+        match files.get(&path) {
+            Some(log) => log.lock().file = file.into(),
+            None => {
+                let open = Open {
+                    file: file.into(),
+                    lines: Vec::new(),
+                };
+                let log = LogFile {
+                    open: Mutex::new(open),
+                    is_behind: AtomicBool::new(false),
+                };
+                files.insert(path, Arc::new(log));
+            }
+        }
+    }
+
+    /// The log of a pool, if it has one and the supervisor has opened it.
+    pub fn of(&self, pool: &Pool, troubles: &Arc<Troubles>) -> Option<Arc<DoorLog>> {
+        let settings = pool.door_log.as_ref()?;
+        let Some(file) = self.files().get(&settings.path).cloned() else {
+            let path = settings.path.display();
+            tracing::error!(
+                "[pool {}] access log {path} did not come; there is none",
+                pool.name
+            );
+            return None;
+        };
+        // It was checked with the configuration.
+        let format = AccessFormat::parse(&settings.format).ok()?;
+        let times = format.0.iter().map(Time::of).collect();
+        Some(Arc::new(DoorLog {
+            pool: pool.name.clone(),
+            times,
+            format,
+            suppress_path: settings.suppress_path.clone(),
+            supervisor: std::os::unix::process::parent_id(),
+            file,
+            troubles: troubles.clone(),
+        }))
+    }
+
+    /// Forgets the files that nobody logs to any more.
+    pub fn sweep(&self) {
+        self.files().retain(|_, log| Arc::strong_count(log) > 1);
+    }
+
+    /// Writes what all threads have collected.
+    pub fn flush(&self, troubles: &Troubles) {
+        for log in self.files().values() {
+            if log.is_behind.load(Ordering::Acquire) {
+                log.lock().flush(log, troubles);
+            }
+        }
+    }
+
+    fn files(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<LogFile>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LogFile {
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn flush(&mut self, log: &LogFile, troubles: &Troubles) {
+        // A log that cannot be written must not stop the server it is about.
+        if let Err(why) = self.file.write_all(&self.lines) {
+            let count = memchr::memchr_iter(b'\n', &self.lines).count();
+            troubles.lines_lost(count as u64, &why);
+        }
+        self.lines.clear();
+        log.is_behind.store(false, Ordering::Release);
+    }
+}
+
+impl DoorLog {
+    /// Whether it says what only the worker of a request knows.
+    pub fn needs_worker(&self) -> bool {
+        let is_workers = |token: &Token| {
+            matches!(
+                token,
+                Token::Cpu(_)
+                    | Token::Duration(_)
+                    | Token::Script
+                    | Token::Memory(_)
+                    | Token::Pid
+                    | Token::Uri
+            )
+        };
+        // What is left out goes by the path.
+        self.format.0.iter().any(is_workers) || !self.suppress_path.is_empty()
+    }
+
+    /// A request has come, with these parameters, from a web server at this address or over a Unix
+    /// socket.
+    pub fn begin(self: &Arc<DoorLog>, params: &[u8], peer: Option<IpAddr>) -> Entry {
+        Entry::new(self.clone(), params, peer)
+    }
+
+    fn time(&self, index: usize, second: i64) -> Vec<u8> {
+        let time = self.times.get(index).and_then(Option::as_ref);
+        time.map_or_else(Vec::new, |time| time.at(second))
+    }
+
+    fn add(&self, line: &[u8]) {
+        let mut open = self.file.lock();
+        open.lines.extend_from_slice(line);
+        self.file.is_behind.store(true, Ordering::Release);
+        if open.lines.len() >= BUFFER_BYTES {
+            open.flush(&self.file, &self.troubles);
+        }
+    }
+}
+
+impl Time {
+    fn of(token: &Token) -> Option<Time> {
+        let (Token::Start(form) | Token::End(form)) = token else {
+            return None;
+        };
+        let form = form.as_deref().unwrap_or(COMMON_TIME);
+        Some(Time {
+            form: CString::new(form).unwrap_or_default(),
+            last: Mutex::default(),
+        })
+    }
+
+    fn at(&self, second: i64) -> Vec<u8> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.0 != second || last.1.is_empty() {
+            *last = (second, format_local(second, &self.form));
+        }
+        last.1.clone()
+    }
+}

@@ -1,0 +1,58 @@
+//! Processor time.
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+
+/// Processor time that was used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// By the program itself, in microseconds.
+    pub user_micros: u64,
+    /// By the kernel for it, in microseconds.
+    pub system_micros: u64,
+}
+
+impl CpuTime {
+    /// What came after `before`.
+    pub fn since(self, before: CpuTime) -> CpuTime {
+        CpuTime {
+            user_micros: self.user_micros.saturating_sub(before.user_micros),
+            system_micros: self.system_micros.saturating_sub(before.system_micros),
+        }
+    }
+
+    /// Both together, in microseconds.
+    pub fn micros(self) -> u64 {
+        self.user_micros.saturating_add(self.system_micros)
+    }
+}
+
+/// What this process has used since it began, and those of its children that it has collected. One
+/// that cannot be asked for (`getrusage(2)`: never) is nothing.
+pub fn used() -> CpuTime {
+    let all = [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN];
+    let all = all.into_iter().filter_map(|who| getrusage(who).ok());
+    all.fold(CpuTime::default(), |sum, usage| CpuTime {
+        user_micros: sum.user_micros + micros(usage.user_time()),
+        system_micros: sum.system_micros + micros(usage.system_time()),
+    })
+}
+
+fn micros(time: TimeVal) -> u64 {
+    let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec()).unwrap_or(0);
+    seconds.saturating_mul(1_000_000).saturating_add(micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_does_counts() {
+        let before = used();
+        while used().since(before).micros() < 1_000 {}
+        assert!(used().micros() >= 1_000);
+        assert_eq!(before.since(used()), CpuTime::default());
+    }
+}

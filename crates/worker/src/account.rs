@@ -1,0 +1,53 @@
+//! What the front is told of a request beside its answer, if it asks: it writes the access log.
+
+use std::time::Instant;
+
+use maitred_control::ZygoteSettings;
+use maitred_fastcgi::Report;
+use maitred_os::cpu::{self, CpuTime};
+use maitred_php::Params;
+
+/// A request from its beginning.
+#[derive(Debug)]
+pub struct Account {
+    began: Instant,
+    /// What this process had used then, if that counts.
+    cpu: Option<CpuTime>,
+    uri: Vec<u8>,
+    script: Vec<u8>,
+}
+
+impl Account {
+    /// A request begins.
+    pub fn begin(settings: &ZygoteSettings) -> Account {
+        Account {
+            began: Instant::now(),
+            cpu: settings.measures_cpu.then(cpu::used),
+            uri: Vec::new(),
+            script: Vec::new(),
+        }
+    }
+
+    /// It is known what it asks for.
+    pub fn name(&mut self, params: &Params) {
+        let value = |name: &[u8]| params.get(name).unwrap_or_default().to_vec();
+        self.uri = value(b"SCRIPT_NAME");
+        self.script = value(b"SCRIPT_FILENAME");
+    }
+
+    /// Appends the report on the request as it is now.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let cpu = self.cpu.map(|before| cpu::used().since(before));
+        let cpu = cpu.unwrap_or_default();
+        let report = Report {
+            pid: std::process::id(),
+            took_micros: u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX),
+            user_micros: cpu.user_micros,
+            system_micros: cpu.system_micros,
+            peak_memory: maitred_php::peak_memory() as u64,
+            uri: &self.uri,
+            script: &self.script,
+        };
+        report.write(out);
+    }
+}
