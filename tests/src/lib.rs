@@ -20,6 +20,7 @@ pub mod processes;
 pub mod server;
 pub mod session;
 pub mod wait;
+pub mod web;
 pub mod wordpress;
 
 use std::net::SocketAddr;

@@ -269,6 +269,16 @@ impl Daemon {
         assert!(status.success(), "{which:?} stopped with {status}");
     }
 
+    /// As [`Daemon::stop`]; the place, for another to start in.
+    ///
+    /// # Panics
+    /// When something is otherwise.
+    pub fn stop_and_keep(mut self) -> Place {
+        let status = self.finish(Signal::TERM);
+        assert!(status.success(), "{:?} stopped with {status}", self.which);
+        std::mem::take(&mut self.place)
+    }
+
     fn finish(&mut self, signal: Signal) -> ExitStatus {
         self.stopped = true;
         self.processes();
