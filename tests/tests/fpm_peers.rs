@@ -491,3 +491,26 @@ fn wordpress_behind_nginx_goes_on_with_maitred_in_php_fpms_place() {
     drop(web);
     ours.stop();
 }
+
+#[test]
+fn systemd_takes_the_unit_that_replaces_php_fpms() {
+    let unit = maitred_tests::project_root().join("packaging/php8.2-fpm-maitred.service");
+    let unit = fs::read_to_string(unit).expect("the unit is there");
+    let program = maitred_tests::maitred_program().display().to_string();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("php8.2-fpm.service");
+    fs::write(&file, unit.replace("/usr/local/sbin/maitred", &program)).expect("a file");
+    let output = Command::new("systemd-analyze")
+        .arg("verify")
+        .arg(&file)
+        .output();
+    let Ok(output) = output else {
+        eprintln!("skipped: there is no systemd-analyze");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && !said.contains("php8.2-fpm"),
+        "{said}"
+    );
+}
