@@ -1,10 +1,10 @@
 # maitred's verbs; `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help build php run test bench lint clean
+.PHONY: help build php run test conformance bench lint clean
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
 
 build: ## build target/release/maitred and target/release/maitred-php
 	@scripts/setup
@@ -18,6 +18,9 @@ run: build ## serve the example on 127.0.0.1:8080 (ARGS="--listen 127.0.0.1:9000
 
 test: ## run every test, beside the real nginx, php-fpm, Apache and WordPress
 	@exec scripts/test $(ARGS)
+
+conformance: build ## run php-src's tests of php-fpm (ARGS="status-basic" for one, "--baseline" for php-fpm's own)
+	@exec scripts/conformance $(ARGS)
 
 bench: ## measure against nginx, php-fpm and Apache (ARGS="--quick")
 	@scripts/setup-bench

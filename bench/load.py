@@ -129,10 +129,15 @@ def wrk(port, load, seconds):
 
 
 class Watch:
-    """CPU time from now on: a server's, and that of programs with no part in the run."""
+    """CPU time from now on: a server's, and that of programs with no part in the run.
 
-    def __init__(self, leaders):
+    Servers `besides` have a part in it, but their work is not the server's.
+    """
+
+    def __init__(self, leaders, besides=()):
         self.leaders = leaders
+        self.besides = besides
+        self.besides_before = processes.cpu_seconds(besides)
         self.generator_before = children_seconds()
         self.machine_before = processes.machine_busy_seconds()
         self.began = time.monotonic()
@@ -143,13 +148,14 @@ class Watch:
         server = processes.cpu_seconds(self.leaders) - self.server_before
         elapsed = time.monotonic() - self.began
         machine = processes.machine_busy_seconds() - self.machine_before
-        generator = children_seconds() - self.generator_before
-        return server, max(0.0, machine - server - generator) / (elapsed * os.cpu_count())
+        ours = children_seconds() - self.generator_before
+        ours += processes.cpu_seconds(self.besides) - self.besides_before
+        return server, max(0.0, machine - server - ours) / (elapsed * os.cpu_count())
 
 
-def measure(port, leaders, load, seconds):
+def measure(port, leaders, load, seconds, besides=()):
     """One sample: wrk's summary, and the CPU time of the server's processes around it."""
-    watch = Watch(leaders)
+    watch = Watch(leaders, besides)
     summary = wrk(port, load, seconds)
     server, foreign_share = watch.read()
     processes.wait_until_idle(leaders, IDLE_MOST_SECONDS)

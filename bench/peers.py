@@ -142,6 +142,10 @@ class Nginx(Peer):
         """What becomes of PHP scripts: without PHP, their source is no answer."""
         return "deny all;"
 
+    def upstreams(self):
+        """What nginx has to know of whom it asks."""
+        return ""
+
     def nginx_config(self):
         """nginx.conf."""
         user = f"user {WORKER_USER};" if IS_ROOT else ""
@@ -169,6 +173,7 @@ http {{
   keepalive_requests 1000000000;
   keepalive_timeout 65;
   {temporary}
+  {self.upstreams()}
   server {{
     listen 127.0.0.1:{self.port};
     root {self.place.root};
@@ -188,7 +193,8 @@ class NginxFpm(Nginx):
 
     def start(self):
         config = self.place.file(f"fpm-{self.port}.conf", self.fpm_config())
-        fpm, log = self.launch("fpm", [php_fpm(), "--nodaemonize", "--fpm-config", config])
+        command = [*self.fpm_command(), "--nodaemonize", "--fpm-config", config]
+        fpm, log = self.launch("fpm", command)
 
         def listens():
             if fpm.poll() is not None:
@@ -197,6 +203,10 @@ class NginxFpm(Nginx):
 
         processes.wait_until(listens, START_SECONDS, "php-fpm's socket")
         super().start()
+
+    def fpm_command(self):
+        """The program that runs the pool, and the words that make it php-fpm."""
+        return [php_fpm()]
 
     def socket(self):
         """The path of php-fpm's socket."""

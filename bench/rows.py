@@ -91,3 +91,9 @@ STATUS_MS = 50
 RELOADS_MORE_KIB = 256
 RELOADS_MORE_MAPPINGS = 4
 SLOW_LOG_RATIO = 1.05  # two equal servers come out this close
+
+# In php-fpm's place.
+BEHIND_NGINX_RATIO = 0.85  # of php-fpm's CPU time
+KEPT_P99_RATIO = 3  # of p99, to that of a connection per request
+LARGE_ANSWER_MS = 1
+HOSTILE_SECONDS = 0.1

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 
+import fpm
 import growth
 import inspect_workers
 import load
@@ -32,7 +33,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MEASURED_PEERS = (peers.Maitred, peers.NginxFpm, peers.Nginx, peers.ApacheModPhp)
 MEMORY = "private memory per idle worker"
 SYSTEM_CALLS = "system calls per hello.php"
-POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS, **standing.MEASUREMENTS}
+POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS, **standing.MEASUREMENTS,
+         **fpm.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,

@@ -6,6 +6,7 @@
 
 pub mod browser;
 pub mod corpus;
+pub mod fpm;
 pub mod guard;
 pub mod http;
 pub mod load;
@@ -19,6 +20,7 @@ pub mod processes;
 pub mod server;
 pub mod session;
 pub mod wait;
+pub mod web;
 pub mod wordpress;
 
 use std::net::SocketAddr;

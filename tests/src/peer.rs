@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::guard::Guarded;
 use crate::processes::Signal;
 use crate::server::{WEB_USER, is_root, public_folder};
-use crate::{Target, ports, wait};
+use crate::{Target, ports, wait, web};
 
 /// A peer to be: one site, one static pool `www`.
 #[derive(Debug, Clone)]
@@ -85,35 +85,10 @@ impl PeerSetup {
     /// recommend. HTTP_HOST is nginx's own default value again, since Debian's loses the port that
     /// a site on a port other than 80 needs.
     fn nginx_conf(&self, folder: &Path, address: SocketAddr) -> String {
-        let user = if is_root() {
-            format!("user {WEB_USER};\n")
-        } else {
-            String::new()
-        };
-        let (root, folder, host) = (self.root.display(), folder.display(), &self.host);
-        let http = self.http.join("\n    ");
-        format!(
-            r#"{user}daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log {folder}/nginx.log warn;
-events {{ worker_connections 4096; }}
-http {{
-    include /etc/nginx/mime.types;
-    default_type application/octet-stream;
-    sendfile on;
-    tcp_nopush on;
-    access_log off;
-    client_body_temp_path {folder}/body;
-    fastcgi_temp_path {folder}/fastcgi;
-    proxy_temp_path {folder}/proxy;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    client_max_body_size 64m;
-    {http}
-    server {{
-        listen {address} default_server;
-        server_name {host};
+        let (root, host) = (self.root.display(), &self.host);
+        let socket = folder.join("fpm.sock").display().to_string();
+        let server = format!(
+            r#"server_name {host};
         root {root};
         index index.php index.html;
         location / {{
@@ -126,12 +101,10 @@ http {{
             include /etc/nginx/fastcgi.conf;
             fastcgi_param PATH_INFO $path_info;
             fastcgi_param HTTP_HOST $http_host;
-            fastcgi_pass unix:{folder}/fpm.sock;
-        }}
-    }}
-}}
-"#
-        )
+            fastcgi_pass unix:{socket};
+        }}"#
+        );
+        web::nginx_conf(folder, address, &self.http.join("\n    "), &server)
     }
 
     /// Starts php-fpm, then nginx, and waits until both accept connections.
@@ -142,26 +115,8 @@ http {{
         let folder = public_folder();
         let address = ports::free_address();
         let fpm = start_fpm(&self.fpm_conf(folder.path()), folder.path());
-        let conf = folder.path().join("nginx.conf");
-        fs::write(&conf, self.nginx_conf(folder.path(), address)).expect("a file can be written");
-        let mut command = Command::new("nginx");
-        command
-            .arg("-p")
-            .arg("/etc/nginx")
-            .arg("-e")
-            .arg(folder.path().join("nginx.log"))
-            .arg("-c")
-            .arg(&conf)
-            .stdin(Stdio::null());
-        let mut nginx = Guarded::spawn(&mut command, Signal::TERM);
-        wait::until_true("nginx to listen", || {
-            assert!(
-                nginx.ended().is_none(),
-                "nginx ended:\n{}",
-                read_log(folder.path())
-            );
-            TcpStream::connect(address).is_ok()
-        });
+        let conf = self.nginx_conf(folder.path(), address);
+        let nginx = web::start_nginx(folder.path(), address, &conf);
         Peer {
             nginx,
             fpm,

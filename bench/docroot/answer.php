@@ -1,0 +1,4 @@
+<?php
+
+// Answers with ?bytes=… bytes.
+echo str_repeat('x', (int) $_GET['bytes']);

@@ -1,0 +1,1 @@
+<?php echo "below\n", ini_get("precision"), "\n";

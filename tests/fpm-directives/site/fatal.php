@@ -1,0 +1,3 @@
+<?php
+// Fails before anything has been sent.
+throw new RuntimeException('on purpose');

@@ -1,0 +1,197 @@
+//! Web servers from Debian before a FastCGI server: nginx and Apache, each with a generated
+//! configuration in a folder of its own.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::guard::Guarded;
+use crate::processes::Signal;
+use crate::server::{WEB_USER, is_root, public_folder};
+use crate::{Target, ports, wait};
+
+/// Apache's modules that every configuration here needs.
+const APACHE_MODULES: [&str; 7] = [
+    "mpm_event",
+    "authz_core",
+    "dir",
+    "alias",
+    "proxy",
+    "proxy_fcgi",
+    "setenvif",
+];
+
+/// nginx's configuration: `http` lines, and those of its only server.
+pub fn nginx_conf(folder: &Path, address: SocketAddr, http: &str, server: &str) -> String {
+    let user = if is_root() {
+        format!("user {WEB_USER};\n")
+    } else {
+        String::new()
+    };
+    let folder = folder.display();
+    format!(
+        r#"{user}daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx.log warn;
+events {{ worker_connections 4096; }}
+http {{
+    include /etc/nginx/mime.types;
+    default_type application/octet-stream;
+    sendfile on;
+    tcp_nopush on;
+    access_log off;
+    client_body_temp_path {folder}/body;
+    fastcgi_temp_path {folder}/fastcgi;
+    proxy_temp_path {folder}/proxy;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    client_max_body_size 64m;
+    {http}
+    server {{
+        listen {address} default_server;
+        {server}
+    }}
+}}
+"#
+    )
+}
+
+/// Starts nginx with this configuration and waits until it listens.
+///
+/// # Panics
+/// When it does not.
+pub fn start_nginx(folder: &Path, address: SocketAddr, conf: &str) -> Guarded {
+    let file = folder.join("nginx.conf");
+    fs::write(&file, conf).expect("a file can be written");
+    let mut command = Command::new("nginx");
+    command
+        .arg("-p")
+        .arg("/etc/nginx")
+        .arg("-e")
+        .arg(folder.join("nginx.log"))
+        .arg("-c")
+        .arg(&file);
+    start("nginx", command, address, &folder.join("nginx.log"))
+}
+
+fn start(name: &str, mut command: Command, address: SocketAddr, log: &Path) -> Guarded {
+    let output = fs::File::options().append(true).create(true).open(log);
+    let output = output.expect("a log can be opened");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(output);
+    let mut server = Guarded::spawn(&mut command, Signal::TERM);
+    wait::until_true(&format!("{name} to listen"), || {
+        let text = || fs::read_to_string(log).unwrap_or_default();
+        assert!(server.ended().is_none(), "{name} ended:\n{}", text());
+        TcpStream::connect(address).is_ok()
+    });
+    server
+}
+
+/// A web server, running; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Web {
+    server: Guarded,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+impl Web {
+    /// nginx with these lines in its `http` block and in its only server.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn nginx(http: &str, server: &str) -> Self {
+        let folder = public_folder();
+        let address = ports::free_address();
+        // Debian's snippets include it by a name that begins where the configuration lies.
+        symlink(
+            "/etc/nginx/fastcgi.conf",
+            folder.path().join("fastcgi.conf"),
+        )
+        .expect("a link can be made");
+        let conf = nginx_conf(folder.path(), address, http, server);
+        Self {
+            server: start_nginx(folder.path(), address, &conf),
+            address,
+            folder,
+        }
+    }
+
+    /// Apache, whose processes handle several connections each, for a document root and with these
+    /// lines besides.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn apache(root: &Path, lines: &str) -> Self {
+        let folder = public_folder();
+        let address = ports::free_address();
+        let file = folder.path().join("apache.conf");
+        fs::write(&file, apache_conf(folder.path(), address, root, lines))
+            .expect("a file can be written");
+        let mut command = Command::new("apache2");
+        command.arg("-f").arg(&file).arg("-DFOREGROUND");
+        let log = folder.path().join("apache.log");
+        Self {
+            server: start("Apache", command, address, &log),
+            address,
+            folder,
+        }
+    }
+
+    /// The process that was started.
+    pub fn pid(&self) -> i32 {
+        self.server.pid()
+    }
+}
+
+fn apache_conf(folder: &Path, address: SocketAddr, root: &Path, lines: &str) -> String {
+    let user = if is_root() {
+        format!("User {WEB_USER}\nGroup {WEB_USER}\n")
+    } else {
+        String::new()
+    };
+    let load =
+        |name: &&str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let modules: String = APACHE_MODULES.iter().map(load).collect();
+    let (folder, root) = (folder.display(), root.display());
+    format!(
+        r#"{modules}ServerRoot {folder}
+ServerName localhost
+Listen {address}
+PidFile {folder}/apache.pid
+DefaultRuntimeDir {folder}
+ErrorLog {folder}/apache.log
+{user}ServerLimit 2
+StartServers 1
+ThreadsPerChild 8
+MaxRequestWorkers 16
+DocumentRoot {root}
+DirectoryIndex index.php
+AcceptPathInfo On
+<Directory {root}>
+    Require all granted
+    AllowOverride None
+</Directory>
+{lines}
+"#
+    )
+}
+
+impl Target for Web {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn log_text(&self) -> String {
+        let read = |name| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
+        format!("{}{}", read("nginx.log"), read("apache.log"))
+    }
+}
