@@ -22,6 +22,7 @@ pub struct Pools {
     known: Mutex<Known>,
     inboxes: Arc<[Inbox]>,
     supervisor: Arc<Supervisor>,
+    is_fpm: bool,
 }
 
 #[derive(Debug, Default)]
@@ -31,12 +32,13 @@ struct Known {
 }
 
 impl Pools {
-    /// None.
-    pub fn new(inboxes: Arc<[Inbox]>, supervisor: Arc<Supervisor>) -> Pools {
+    /// None. `is_fpm`: the server was started as php-fpm, and speaks as it does.
+    pub fn new(inboxes: Arc<[Inbox]>, supervisor: Arc<Supervisor>, is_fpm: bool) -> Pools {
         Pools {
             known: Mutex::default(),
             inboxes,
             supervisor,
+            is_fpm,
         }
     }
 
@@ -107,7 +109,12 @@ impl Known {
             return pool.clone();
         }
         let (inboxes, supervisor) = (pools.inboxes.clone(), pools.supervisor.clone());
-        let pool = Arc::new(Pool::new(settings.clone(), inboxes, supervisor));
+        let pool = Arc::new(Pool::new(
+            settings.clone(),
+            inboxes,
+            supervisor,
+            pools.is_fpm,
+        ));
         look_after(&pool);
         self.by_name.insert(settings.name.clone(), pool.clone());
         pool

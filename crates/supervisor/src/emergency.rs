@@ -36,7 +36,11 @@ impl Emergency {
         if self.crashes.len() > MAX_CRASHES {
             self.crashes.pop_front();
         }
-        while self.crashes.front().is_some_and(|first| *first + interval < now) {
+        while self
+            .crashes
+            .front()
+            .is_some_and(|first| *first + interval < now)
+        {
             self.crashes.pop_front();
         }
         let reached = self.crashes.len() >= threshold;

@@ -73,7 +73,10 @@ pub fn exited(pool: &str, pid: i32, how: HowEnded, core: bool, age: Duration) ->
             format!("on signal {signal} ({}{core})", signal_name(signal))
         }
     };
-    format!("[pool {pool}] child {pid} exited {how} after {}", from_start(age))
+    format!(
+        "[pool {pool}] child {pid} exited {how} after {}",
+        from_start(age)
+    )
 }
 
 /// A worker that had nothing to do was let go (`fpm_children.c`).
@@ -126,7 +129,11 @@ fn runs(pool: &str, pid: i32, script: &str, request: &str) -> String {
 }
 
 fn from_start(age: Duration) -> String {
-    format!("{}.{:06} seconds from start", age.as_secs(), age.subsec_micros())
+    format!(
+        "{}.{:06} seconds from start",
+        age.as_secs(),
+        age.subsec_micros()
+    )
 }
 
 fn seconds(time: Duration) -> String {

@@ -42,7 +42,10 @@ fn deal(needs: &[Need], most: u32) -> Vec<u32> {
     let mut shares = vec![0; needs.len()];
     let mut left = most;
     while left > 0 {
-        let hungry = wants.iter().zip(&shares).filter(|(want, share)| want > share);
+        let hungry = wants
+            .iter()
+            .zip(&shares)
+            .filter(|(want, share)| want > share);
         let hungry = u32::try_from(hungry.count()).unwrap_or(u32::MAX);
         if hungry == 0 {
             break;
