@@ -145,6 +145,8 @@ pub enum FromFront {
         incarnation: Incarnation,
         /// Why, for the log.
         why: String,
+        /// What it ran for too long, if that is why.
+        overrun: Option<Overrun>,
     },
     /// A worker died while it ran a script: what the supervisor cannot know by itself.
     ScriptDied {
@@ -202,12 +204,8 @@ pub enum FromFront {
         incarnation: Incarnation,
         /// Which request of that worker, from 1; it may serve another by now.
         request: u64,
-        /// For how long it has run.
-        ran: Duration,
-        /// The script.
-        script: String,
-        /// The request's method and target, without the query.
-        target: String,
+        /// What has run for how long.
+        overrun: Overrun,
     },
     /// What became of a [`ToFront::Reconfigure`].
     Reconfigured {
@@ -224,6 +222,19 @@ pub enum FromFront {
     MemoryAsked,
     /// Nothing is in hand any more.
     Drained,
+}
+
+/// A script that runs for longer than it should.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overrun {
+    /// For how long it has run.
+    pub ran: Duration,
+    /// The script.
+    pub script: String,
+    /// The request's method and target, without the query.
+    pub target: String,
+    /// The request's query, without its question mark; it may hold secrets.
+    pub query: String,
 }
 
 /// Why a worker is to be replaced.

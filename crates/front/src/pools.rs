@@ -25,6 +25,7 @@ pub struct Pools {
     supervisor: Arc<Supervisor>,
     /// What waits before the doors.
     pub unaccepted: Arc<Unaccepted>,
+    is_fpm: bool,
 }
 
 #[derive(Debug, Default)]
@@ -34,13 +35,14 @@ struct Known {
 }
 
 impl Pools {
-    /// None.
-    pub fn new(inboxes: Arc<[Inbox]>, supervisor: Arc<Supervisor>) -> Pools {
+    /// None. `is_fpm`: the server was started as php-fpm, and speaks as it does.
+    pub fn new(inboxes: Arc<[Inbox]>, supervisor: Arc<Supervisor>, is_fpm: bool) -> Pools {
         Pools {
             known: Mutex::default(),
             inboxes,
             supervisor,
             unaccepted: Arc::default(),
+            is_fpm,
         }
     }
 
@@ -112,7 +114,13 @@ impl Known {
         }
         let (inboxes, supervisor) = (pools.inboxes.clone(), pools.supervisor.clone());
         let unaccepted = pools.unaccepted.clone();
-        let pool = Pool::new(settings.clone(), inboxes, supervisor, unaccepted);
+        let pool = Pool::new(
+            settings.clone(),
+            inboxes,
+            supervisor,
+            unaccepted,
+            pools.is_fpm,
+        );
         let pool = Arc::new(pool);
         look_after(&pool);
         self.by_name.insert(settings.name.clone(), pool.clone());

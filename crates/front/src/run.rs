@@ -126,7 +126,7 @@ fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
     let max_connections = limit.saturating_sub(RESERVED_DESCRIPTORS).max(64);
     let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
-    let pools = Pools::new(inboxes.clone(), supervisor.clone());
+    let pools = Pools::new(inboxes.clone(), supervisor.clone(), config.fpm.is_some());
     let shared = Shared::new(
         pools,
         access_log,

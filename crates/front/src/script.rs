@@ -249,7 +249,7 @@ impl Run<'_> {
                 () = until(deadline), if !answering.script_is_over() => {
                     deadline = later(source, lent, self.backend.terminate_timeout());
                     if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        source.end_worker("its script ran longer than request_terminate_timeout");
+                        source.end_overrun();
                         return Err(Failure::Terminated);
                     }
                 }

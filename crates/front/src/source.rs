@@ -122,10 +122,10 @@ impl Source {
         }
     }
 
-    /// Has the worker ended that runs the script.
-    pub fn end_worker(&self, why: &str) {
+    /// Has the worker ended that runs the script for longer than `request_terminate_timeout`.
+    pub fn end_overrun(&self) {
         if let Source::Pool(exchange) = self {
-            exchange.end_worker(why);
+            exchange.end_overrun();
         }
     }
 
@@ -174,7 +174,7 @@ pub fn watch_left(exchange: Arc<Exchange>) {
         if let Some(terminate) = terminate
             && outlives(&exchange, terminate).await
         {
-            exchange.end_worker("its script ran longer than request_terminate_timeout");
+            exchange.end_overrun();
         }
     });
 }

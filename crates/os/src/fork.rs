@@ -175,6 +175,8 @@ pub struct Ended {
     pub pid: i32,
     /// How it ended.
     pub how: HowEnded,
+    /// It left a core file.
+    pub core_dumped: bool,
 }
 
 /// How a process ended.
@@ -210,10 +212,12 @@ pub fn reap() -> io::Result<Option<Ended>> {
             Ok(WaitStatus::Exited(pid, code)) => Ok(Some(Ended {
                 pid: pid.as_raw(),
                 how: HowEnded::Exited(code),
+                core_dumped: false,
             })),
-            Ok(WaitStatus::Signaled(pid, signal, _)) => Ok(Some(Ended {
+            Ok(WaitStatus::Signaled(pid, signal, core_dumped)) => Ok(Some(Ended {
                 pid: pid.as_raw(),
                 how: HowEnded::Signaled(signal as i32),
+                core_dumped,
             })),
             Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => Ok(None),
             Ok(_) | Err(Errno::EINTR) => continue,

@@ -13,6 +13,7 @@ use maitred_scoreboard::Cause;
 use tracing::{debug, error, warn};
 
 use crate::adopt::{self, Seen};
+use crate::fpm;
 use crate::limits::FIRST_FILL;
 use crate::obituary::Who;
 use crate::peer::Peer;
@@ -30,7 +31,9 @@ impl Supervisor {
     /// Tells a pool what happened, and does what it says.
     pub(crate) fn pool_event(&mut self, index: usize, event: pool::Event) {
         let now = self.now();
-        for action in self.pools[index].pool.on(event, now) {
+        let actions = self.pools[index].pool.on(event, now);
+        self.tell_growth(index, &actions);
+        for action in actions {
             self.apply(index, action);
         }
         let running = &mut self.pools[index];
@@ -64,10 +67,15 @@ impl Supervisor {
                 self.see_whether_drained();
             }
             Some(phase::Action::CutOff) => {
-                let limit = self.plan.config.process_control_timeout.as_secs_f64();
+                let limit = fpm::patience(&self.plan.config).as_secs_f64();
                 warn!(
                     "requests still run after process_control_timeout = {limit} s; they are ended"
                 );
+                self.signal_everybody(Signal::SIGTERM);
+            }
+            Some(phase::Action::Terminate) => {
+                self.close_listeners();
+                self.give_up_reload("the server was asked to stop before the reload was done");
                 self.signal_everybody(Signal::SIGTERM);
             }
             Some(phase::Action::AskAllToLeave) => self.signal_everybody(Signal::SIGTERM),
@@ -99,6 +107,7 @@ impl Supervisor {
                 if !self.pools[index].introduced && line == self.front.line {
                     self.introduce_generation(index);
                 }
+                self.tell_start(index, pid);
                 let generation = self.pools[index].generation;
                 self.scores.spawned(&self.pools[index].plan.settings.pool);
                 let pidfd = self.pools[index].workers.get(&pid);
@@ -120,6 +129,12 @@ impl Supervisor {
                 if let Some(pidfd) = self.pools[index].workers.get(&pid) {
                     // A failure means that it has gone.
                     let _ = signals::send_to(pidfd.as_fd(), Signal::SIGKILL);
+                }
+            }
+            Action::TerminateWorker { pid } => {
+                self.scores.leaves(pid, Cause::Terminated);
+                if let Some(pidfd) = self.pools[index].workers.get(&pid) {
+                    let _ = signals::send_to(pidfd.as_fd(), Signal::SIGTERM);
                 }
             }
             Action::DismissWorker { pid } => {
@@ -233,6 +248,7 @@ impl Supervisor {
             }
         }
         self.pools[index].php = Some(php);
+        self.pools[index].failed = false;
         self.pool_event(index, pool::Event::ZygoteStarted);
         if self.pools[index].pool.is_on_trial() {
             self.begin_warming(index);
@@ -265,7 +281,11 @@ impl Supervisor {
     /// Says what failed about a zygote; once the server serves, no more often than it has to.
     pub(crate) fn zygote_failed(&mut self, index: usize, sentence: &str) {
         let now = self.now();
-        if self.phase.is_start() || self.pools[index].troubles.zygote_failed(now) {
+        if self.phase.is_start() && self.is_fpm() {
+            // The other pools have done nothing wrong, and php-fpm starts them.
+            self.pools[index].failed = true;
+            error!("{sentence}");
+        } else if self.phase.is_start() || self.pools[index].troubles.zygote_failed(now) {
             self.fail(sentence);
         } else {
             debug!("{sentence}");
@@ -284,12 +304,15 @@ impl Supervisor {
 
     fn say_failure(&self, sentence: &str) {
         error!("{sentence}");
-        if self.plan.terminal.is_aside() {
+        if self.plan.terminal.is_aside() && !self.is_fpm() {
             self.plan.terminal.tell(sentence);
         }
     }
 
     fn announce(&self) {
+        if self.is_fpm() {
+            return self.say_ready();
+        }
         let roots: BTreeSet<&Path> = self
             .plan
             .config

@@ -123,10 +123,15 @@ impl Supervisor {
                 seat,
                 incarnation,
                 why,
+                overrun,
             } => {
                 let Some(index) = self.index_of(generation) else {
                     return;
                 };
+                if self.is_fpm() {
+                    let overrun = overrun.as_ref();
+                    return self.terminate_worker(index, (seat, incarnation), &why, overrun);
+                }
                 let pool = self.name(index);
                 warn!(
                     "pool {pool} seat {seat}: its worker is ended: {}",
@@ -172,6 +177,7 @@ impl Supervisor {
             } => {
                 if let Some(index) = self.index_of(generation) {
                     self.note_wear(index, seat, incarnation, why);
+                    self.pools[index].to_be_replaced += 1;
                     self.pool_event(index, pool::Event::Worn { seat, incarnation });
                 }
             }
@@ -188,18 +194,14 @@ impl Supervisor {
                 seat,
                 incarnation,
                 request,
-                ran,
-                script,
-                target,
+                overrun,
             } => {
                 if let Some(index) = self.index_of(generation) {
                     let slow = SlowScript {
                         seat,
                         incarnation,
                         request,
-                        ran,
-                        script,
-                        target,
+                        overrun,
                     };
                     self.slow_script(index, slow);
                 }

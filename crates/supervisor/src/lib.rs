@@ -14,6 +14,7 @@ mod changes;
 mod confinement;
 mod emergency;
 mod error;
+mod fpm;
 mod fpm_words;
 mod front;
 mod groups;
@@ -142,6 +143,7 @@ fn take_over(
     let mut supervisor =
         Supervisor::resumed(plan, since, fronts, inherited.pools, signals, outside);
     supervisor.reload_later = reload_later;
+    supervisor.tidings.reload_announced = reload_later;
     supervisor.begin_trials();
     Ok(supervisor.run())
 }

@@ -74,6 +74,9 @@ pub fn open_access_log(config: &Config) -> Result<Option<File>, Error> {
 impl Supervisor {
     /// Opens every log file again. One that cannot be opened goes on as it is.
     pub(crate) fn reopen_logs(&mut self) {
+        if self.is_fpm() {
+            return self.reopen_logs_as_fpm();
+        }
         self.reopen_error_log();
         self.reopen_access_log();
         self.reopen_slowlogs();
@@ -99,9 +102,10 @@ impl Supervisor {
         }
     }
 
-    pub(crate) fn reopen_error_log(&mut self) {
+    /// Opens the error log again. False when it cannot be had; lines still go where they went.
+    pub(crate) fn reopen_error_log(&mut self) -> bool {
         let LogTarget::File(path) = &self.plan.config.error_log else {
-            return;
+            return true;
         };
         let name = path.display();
         let reopened = open(path).and_then(|file| {
@@ -112,14 +116,19 @@ impl Supervisor {
             Ok(file) => {
                 info!("the error log {name} was opened again");
                 self.tell_fronts(ToFront::ErrorLog, &file);
+                true
             }
-            Err(why) => error!("{}", stays("error", &name, &why)),
+            Err(why) => {
+                error!("{}", stays("error", &name, &why));
+                false
+            }
         }
     }
 
-    fn reopen_access_log(&mut self) {
+    /// Opens the access log again. False when it cannot be had; lines still go where they went.
+    pub(crate) fn reopen_access_log(&mut self) -> bool {
         let Some(LogTarget::File(path)) = &self.plan.config.access_log else {
-            return;
+            return true;
         };
         let name = path.display();
         match open(path) {
@@ -127,8 +136,12 @@ impl Supervisor {
                 info!("the access log {name} was opened again");
                 self.tell_fronts(ToFront::AccessLog, &file);
                 self.plan.access_log = Some(file);
+                true
             }
-            Err(why) => error!("{}", stays("access", &name, &why)),
+            Err(why) => {
+                error!("{}", stays("access", &name, &why));
+                false
+            }
         }
     }
 

@@ -35,6 +35,10 @@ pub enum Event {
     StopAsked,
     /// A signal asks the server to stop. Several within [`SAME_STOP`] are one.
     StopSignaled,
+    /// php-fpm's SIGQUIT: requests that run may finish. A further one changes nothing.
+    Finish,
+    /// php-fpm's SIGTERM: whatever runs is ended now, also during a graceful stop.
+    Terminate,
     /// The front has nothing in hand any more, or has ended.
     Drained,
     /// No process of ours is left.
@@ -54,6 +58,8 @@ pub enum Action {
     CutOff,
     /// Ask every process to end.
     AskAllToLeave,
+    /// Accept nobody any more, and ask every process to end.
+    Terminate,
     /// Kill every process.
     KillAll,
 }
@@ -121,6 +127,14 @@ impl Phase {
                 return self.first_stop(now);
             }
             Event::StopSignaled => Event::StopAsked,
+            Event::Finish => {
+                self.asked.get_or_insert(now);
+                return self.first_stop(now);
+            }
+            Event::Terminate => {
+                self.asked.get_or_insert(now);
+                return self.terminate(now);
+            }
             other => other,
         };
         match (event, self.state) {
@@ -160,6 +174,17 @@ impl Phase {
             | State::Leaving { .. }
             | State::Killing { .. }
             | State::Over => self.late(now),
+        }
+    }
+
+    fn terminate(&mut self, now: Moment) -> Option<Action> {
+        match self.state {
+            State::Serving | State::Draining { .. } => {
+                self.leave(now);
+                Some(Action::Terminate)
+            }
+            State::Filling { .. } | State::Opening => self.leave(now),
+            State::Leaving { .. } | State::Killing { .. } | State::Over => self.late(now),
         }
     }
 
@@ -356,6 +381,26 @@ mod tests {
         assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
     }
 
+    #[test]
+    fn as_php_fpm_a_second_graceful_stop_changes_nothing_and_terminate_hurries_it() {
+        let mut phase = serving();
+        assert_eq!(phase.on(Event::Finish, NOW), Some(Action::Drain));
+        assert_eq!(phase.on(Event::Finish, LATER), None);
+        assert_eq!(phase.on(Event::Terminate, LATER), Some(Action::Terminate));
+        assert_eq!(phase.on(Event::Terminate, LATER), None);
+        assert_eq!(phase.on(Event::Finish, LATER), None);
+        phase.on(Event::NobodyLeft, LATER);
+        assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
+    }
+
+    #[test]
+    fn as_php_fpm_terminate_waits_for_no_request() {
+        let mut phase = serving();
+        assert_eq!(phase.on(Event::Terminate, NOW), Some(Action::Terminate));
+        assert!(!phase.wants_workers());
+        assert_eq!(phase.on(Event::Tick, NOW + LEAVE), Some(Action::KillAll));
+    }
+
     fn events() -> impl Strategy<Value = Event> {
         prop_oneof![
             Just(Event::Tick),
@@ -363,6 +408,8 @@ mod tests {
             Just(Event::Listening),
             Just(Event::StartFailed),
             Just(Event::StopAsked),
+            Just(Event::Finish),
+            Just(Event::Terminate),
             Just(Event::Drained),
             Just(Event::NobodyLeft),
         ]

@@ -70,6 +70,11 @@ pub enum Event {
         seat: Seat,
         incarnation: Incarnation,
     },
+    /// The same as php-fpm does it: the worker is asked to end before it is killed.
+    TerminateWorker {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
     /// The front says how many workers are needed; 0 also for a front that has gone.
     Wanted { workers: u32 },
     /// The front says that a worker has served, or grown, as much as it may.
@@ -116,6 +121,8 @@ pub enum Action {
     KillWorker { pid: i32 },
     /// Ask this worker, which has nothing to do, to leave.
     DismissWorker { pid: i32 },
+    /// End this worker whatever it does, as SIGTERM does.
+    TerminateWorker { pid: i32 },
     /// Say in the log that a killed worker does not end, and keeps its seat.
     ReportStuck { seat: Seat, pid: i32 },
     /// Say in the log that a worker failed.
@@ -203,6 +210,9 @@ impl Pool {
             Event::EndWorker { seat, incarnation } => {
                 self.sentence(seat, incarnation, now, &mut actions);
             }
+            Event::TerminateWorker { seat, incarnation } => {
+                self.terminate(seat, incarnation, now, &mut actions);
+            }
             Event::Wanted { workers } => self.growth.want(workers),
             Event::Worn { seat, incarnation } => self.wear(seat, incarnation),
             Event::Allowed { workers } => self.growth.allow(workers),
@@ -239,7 +249,7 @@ impl Pool {
 
     /// Whether there are as many workers as there are to be.
     pub fn is_full(&self) -> bool {
-        self.seated().count() >= self.growth.wants()
+        self.seated().count() >= self.growth.wants().min(self.growth.allowed())
     }
 
     /// How many workers there are too few, those not counted that are on their way.
@@ -309,6 +319,26 @@ impl Pool {
                 | State::Announced { .. }
                 | State::Taken { .. } => None,
             })
+    }
+
+    /// When the worker with this pid became our child.
+    pub fn born(&self, pid: i32) -> Option<Moment> {
+        self.places.iter().find_map(|place| match place.state {
+            State::Taken { pid: own, born, .. } if own == pid => Some(born),
+            State::Empty { .. }
+            | State::Ordered { .. }
+            | State::Announced { .. }
+            | State::Taken { .. } => None,
+        })
+    }
+
+    /// How many workers are wanted now, whatever others leave to this generation; none for one that
+    /// is leaving.
+    pub fn wants(&self) -> u32 {
+        match self.leaving {
+            true => 0,
+            false => u32::try_from(self.growth.wants()).unwrap_or(u32::MAX),
+        }
     }
 
     /// At least as many workers are wanted as another generation of the pool has.

@@ -22,6 +22,7 @@ use std::os::fd::AsFd;
 use tracing::{error, info, warn};
 
 use crate::changes::{self, Changes, Running};
+use crate::fpm;
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
 use crate::listen::{self, Listener, Opened};
 use crate::plan::PoolPlan;
@@ -47,6 +48,17 @@ pub struct Reloads {
     outcomes: VecDeque<(Ticket, Outcome)>,
 }
 
+/// Which pools a reload gives a new generation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Anew {
+    /// Those that have changed.
+    Changed,
+    /// Those of these names, too.
+    Named(Vec<String>),
+    /// All of them, as php-fpm does. One at rest stays so: its first request starts PHP.
+    All,
+}
+
 #[derive(Debug)]
 struct Reload {
     ticket: Ticket,
@@ -56,6 +68,8 @@ struct Reload {
     /// The access log, if it is a file.
     access_log: Option<File>,
     changes: Changes,
+    /// Pools at rest need not show that their PHP starts.
+    lets_rest: bool,
     /// The front has taken the configuration over.
     accepted: bool,
     since: Moment,
@@ -76,10 +90,6 @@ impl Reloads {
     }
 
     fn finish(&mut self, ticket: Ticket, outcome: Outcome) {
-        match &outcome {
-            Ok(done) => info!("{done}"),
-            Err(why) => error!("{why}"),
-        }
         if self.outcomes.len() >= MAX_OUTCOMES {
             self.outcomes.pop_front();
         }
@@ -102,12 +112,12 @@ impl Reloads {
 }
 
 impl Supervisor {
-    /// Begins a reload: the configuration is read again, and pools that have changed, and those in
-    /// `asked`, get a new generation. A reload that is going on is taken into this one.
+    /// Begins a reload: the configuration is read again, and pools that have changed, and those that
+    /// `anew` names, get a new generation. A reload that is going on is taken into this one.
     ///
     /// # Errors
     /// One sentence or more; nothing has been changed then.
-    pub(crate) fn reload(&mut self, asked: &[String]) -> Result<Ticket, String> {
+    pub(crate) fn reload(&mut self, anew: &Anew) -> Result<Ticket, String> {
         if !self.phase.is_serving() {
             return Err("the server is starting or ending, and cannot be reloaded now".to_owned());
         }
@@ -131,7 +141,7 @@ impl Supervisor {
             return Err(format!("a chroot that has changed needs a restart: {why}"));
         }
         let access_log = self.logs_of(&config)?;
-        let mut asked: BTreeSet<String> = asked.iter().cloned().collect();
+        let mut asked = anew.names(&config);
         let unfinished = self.reloads.now.as_ref().map(|reload| &reload.changes.anew);
         let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
         let unfinished = unfinished.into_iter().flatten();
@@ -153,6 +163,7 @@ impl Supervisor {
             opened,
             access_log,
             changes,
+            lets_rest: *anew == Anew::All,
             accepted: false,
             since: now,
             moving_until: None,
@@ -191,7 +202,20 @@ impl Supervisor {
                 self.pool_event(index, pool::Event::Leave);
             }
         }
+        match self.is_fpm() {
+            true => info!("{why}"),
+            false => error!("{why}"),
+        }
         self.reloads.finish(reload.ticket, Err(why.to_owned()));
+    }
+
+    /// A reload is over, well or not.
+    fn finish_reload(&mut self, ticket: Ticket, outcome: Outcome) {
+        match &outcome {
+            Ok(done) => info!("{done}"),
+            Err(why) => error!("{why}"),
+        }
+        self.reloads.finish(ticket, outcome);
     }
 
     /// New pools need no trial: there is nothing that could be kept instead.
@@ -302,15 +326,16 @@ impl Supervisor {
                 self.close_pool(index);
             }
             let why = format!("the reload is refused, all is as before: {why}");
-            return self.reloads.finish(reload.ticket, Err(why));
+            return self.finish_reload(reload.ticket, Err(why));
         }
         let error_log = self.plan.config.error_log != reload.config.error_log;
         self.plan.config = reload.config.clone();
-        self.phase.drain_for(reload.config.process_control_timeout);
+        self.phase.drain_for(fpm::patience(&reload.config));
         self.plan.access_log = reload.access_log.take();
         if error_log {
             self.reopen_error_log();
         }
+        self.say_inherited();
         self.move_listeners(std::mem::take(&mut reload.opened));
         for index in self.named(&reload.changes.removed) {
             self.close_pool(index);
@@ -322,7 +347,10 @@ impl Supervisor {
                 Ok(plan) => {
                     let generation = self.next_generation();
                     let (line, workers) = (self.front.line, self.workers_of(&name));
-                    let running = RunningPool::on_trial(generation, line, plan, workers);
+                    let running = match reload.lets_rest && self.rests(&name) {
+                        true => RunningPool::at_rest(generation, line, plan),
+                        false => RunningPool::on_trial(generation, line, plan, workers),
+                    };
                     self.pools.push(running);
                 }
                 Err(why) => reload.kept.push((name, why)),
@@ -499,7 +527,8 @@ impl Supervisor {
             let unchanged = self.pools.iter().filter(|pool| pool.is_current()).count();
             let unchanged = unchanged.saturating_sub(reload.replaced.len() + reload.kept.len());
             let outcome = reload.outcome(unchanged, now.1);
-            self.reloads.finish(reload.ticket, outcome);
+            self.finish_reload(reload.ticket, outcome);
+            self.say_ready_again();
         }
     }
 
@@ -512,6 +541,7 @@ impl Supervisor {
     /// no more than `max_children` of the newest and the spare ones, and one more while a
     /// generation is on trial.
     fn share_out(&mut self) {
+        let most = self.share_process_max();
         for index in 0..self.pools.len() {
             if self.pools[index].pool.is_leaving() {
                 continue;
@@ -525,6 +555,7 @@ impl Supervisor {
                 true => 0,
                 // One that is on trial has to show a worker, and the others may all be busy for long.
                 false => seats
+                    .min(most.get(name).copied().unwrap_or(u32::MAX))
                     .saturating_sub(taken)
                     .max(u32::from(!self.pools[index].introduced)),
             };
@@ -553,6 +584,17 @@ impl Supervisor {
             if let Some(peer) = self.peer_of_line(gone.line).filter(|_| gone.introduced) {
                 peer.say(ToFront::ForgetPool { generation }, &[]);
             }
+        }
+    }
+}
+
+impl Anew {
+    /// The pools that are asked for by name.
+    fn names(&self, config: &Config) -> BTreeSet<String> {
+        match self {
+            Anew::Changed => BTreeSet::new(),
+            Anew::Named(names) => names.iter().cloned().collect(),
+            Anew::All => config.pools.iter().map(|pool| pool.name.clone()).collect(),
         }
     }
 }

@@ -15,6 +15,8 @@ use tracing::{debug, error, info, warn};
 use crate::admin::Admin;
 use crate::adopt;
 use crate::cache::CacheLook;
+use crate::emergency::Emergency;
+use crate::fpm::{self, Tidings};
 use crate::life::Life;
 use crate::limits::{FRONT_START, MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
 use crate::obituary::Obituaries;
@@ -58,11 +60,14 @@ pub struct Supervisor {
     pub(crate) front: Front,
     pub(crate) old_fronts: Vec<OldFront>,
     pub(crate) upgrade: Option<Upgrade>,
-    /// SIGHUP came during an upgrade.
+    /// A reload was asked for when none could begin.
     pub(crate) reload_later: bool,
     /// SIGUSR2 came during a reload.
     pub(crate) upgrade_later: bool,
     pub(crate) obituaries: Obituaries,
+    /// What only a server that was started as php-fpm keeps in mind.
+    pub(crate) tidings: Tidings,
+    pub(crate) emergency: Emergency,
     pub(crate) traces: Traces<About>,
     pub(crate) admin: Admin,
     pub(crate) scores: Scores,
@@ -82,6 +87,12 @@ pub(crate) struct RunningPool {
     pub(crate) allowed: u32,
     /// Why its zygote did not start, if that was said.
     pub(crate) complaint: Option<String>,
+    /// It could not be started: a server that begins as php-fpm begins without it.
+    pub(crate) failed: bool,
+    /// Workers that died so that php-fpm says who takes their place.
+    pub(crate) to_be_replaced: u32,
+    /// When its workers get no more time, if it leaves and their time is limited.
+    pub(crate) leave_by: Option<Moment>,
     /// Its OPcache is being warmed.
     pub(crate) warming: Option<Warming>,
     pub(crate) plan: PoolPlan,
@@ -175,6 +186,9 @@ impl RunningPool {
             closed: false,
             allowed: u32::MAX,
             complaint: None,
+            failed: false,
+            to_be_replaced: 0,
+            leave_by: None,
             warming: None,
             pool: Pool::new(plan.settings.seats, plan.growth()),
             slow: Slow::new(&plan.pool, plan.settings.identity.as_ref()),
@@ -240,7 +254,7 @@ impl Supervisor {
         Supervisor {
             started: Instant::now(),
             signals,
-            phase: Phase::new(Moment::ZERO, plan.config.process_control_timeout),
+            phase: Phase::new(Moment::ZERO, fpm::patience(&plan.config)),
             last_generation: u32::try_from(count).unwrap_or(u32::MAX),
             reloads: Reloads::default(),
             pools: pools.map(running).collect(),
@@ -250,6 +264,8 @@ impl Supervisor {
             reload_later: false,
             upgrade_later: false,
             obituaries: Obituaries::default(),
+            tidings: Tidings::new(&plan),
+            emergency: Emergency::default(),
             traces: Traces::default(),
             admin,
             scores,
@@ -270,7 +286,7 @@ impl Supervisor {
         let now = Instant::now();
         Supervisor {
             started: now.checked_sub(elapsed).unwrap_or(now),
-            phase: Phase::serving(plan.config.process_control_timeout),
+            phase: Phase::serving(fpm::patience(&plan.config)),
             front,
             old_fronts,
             last_generation,
@@ -314,6 +330,7 @@ impl Supervisor {
                 .last_words(self.started.elapsed());
             self.repeat(index, words);
         }
+        self.say_goodbye();
         self.phase.exit_code().unwrap_or(phase::EXIT_FAILED)
     }
 
@@ -350,6 +367,7 @@ impl Supervisor {
                         ended.push(child);
                     }
                 }
+                Ok(Some((signal, _))) if self.is_fpm() => self.obey_as_fpm(signal),
                 Ok(Some((signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT), _))) => {
                     let how = match self.phase.would_stop_at_once(self.now()) {
                         true => "stopping at once",
@@ -468,7 +486,7 @@ impl Supervisor {
 
     /// A child has ended: the front, a zygote, a worker, or a stray we were given.
     fn collect(&mut self, ended: Ended) {
-        let Ended { pid, how } = ended;
+        let Ended { pid, how, .. } = ended;
         let front = self.fronts().find(|(_, peer)| peer.pid() == pid);
         if let Some(line) = front.map(|(line, _)| line) {
             return self.front_ended(line, how);
@@ -490,10 +508,12 @@ impl Supervisor {
             if running.pool.knows(pid) {
                 running.workers.remove(&pid);
                 self.end_output(index, pid);
+                self.tell_end(index, ended);
                 let stopping = !self.phase.wants_workers();
                 let pool = &self.pools[index].plan.settings.pool;
-                self.scores.ended(pool, pid, how, stopping);
-                return self.pool_event(index, pool::Event::Ended { pid, how });
+                let cause = self.scores.ended(pool, pid, how, stopping);
+                self.pool_event(index, pool::Event::Ended { pid, how });
+                return self.after_end(index, cause, how);
             }
         }
     }
@@ -529,13 +549,14 @@ impl Supervisor {
                 self.pool_event(index, pool::Event::Tick);
             }
         }
-        if self.phase.is_start() && self.pools.iter().all(|pool| pool.pool.is_full()) {
-            self.phase_event(phase::Event::PoolsFull);
+        if self.phase.is_start() {
+            self.see_whether_full();
         }
         // An upgrade that is refused allows workers again, which the other says.
         self.keep_upgrade();
         self.do_what_waited();
         self.keep_reload();
+        self.hurry_leaving();
         self.keep_front();
         self.phase_event(phase::Event::Tick);
         if self.phase.kills() {

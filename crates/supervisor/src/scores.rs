@@ -129,8 +129,14 @@ impl Scores {
         self.leaving.entry(pid).or_insert(cause);
     }
 
+    /// Why a worker is about to end, if somebody of us wants it to.
+    pub fn cause(&self, pid: i32) -> Option<Cause> {
+        self.leaving.get(&pid).copied()
+    }
+
     /// A worker of a pool has ended; `stopping`: with the whole server.
-    pub fn ended(&mut self, pool: &str, pid: i32, how: HowEnded, stopping: bool) {
+    /// Returns why it left, if somebody of us had wanted it to.
+    pub fn ended(&mut self, pool: &str, pid: i32, how: HowEnded, stopping: bool) -> Option<Cause> {
         let noted = self
             .leaving
             .remove(&pid)
@@ -139,6 +145,7 @@ impl Scores {
             let (cause, signal) = cause_of(noted, how);
             page.workers().ended(cause, signal);
         }
+        noted
     }
 }
 

@@ -1,11 +1,9 @@
 //! Scripts that run for longer than `request_slowlog_timeout`: their stacks go to the slow log, and
 //! that there are any is said once, when it begins and when it is over.
 
-use std::time::Duration;
-
 use maitred_config::Pool;
 use maitred_control::stack::Stack;
-use maitred_control::{Incarnation, Seat, ToZygote};
+use maitred_control::{Incarnation, Overrun, Seat, ToZygote};
 use maitred_os::clock::local_time;
 use maitred_os::users::Identity;
 use tracing::warn;
@@ -34,12 +32,8 @@ pub struct SlowScript {
     pub incarnation: Incarnation,
     /// Which request of that worker.
     pub request: u64,
-    /// For how long it has run.
-    pub ran: Duration,
-    /// The script.
-    pub script: String,
-    /// Method and target of its request.
-    pub target: String,
+    /// What has run for how long.
+    pub overrun: Overrun,
 }
 
 /// A pool's slow scripts.
@@ -130,7 +124,7 @@ impl Supervisor {
         let subject = Subject {
             pool: running.plan.settings.pool.clone(),
             pid,
-            script: one_line(&slow.script),
+            script: one_line(&slow.overrun.script),
         };
         let about = About::SlowScript(subject);
         let Some(zygote) = &mut running.zygote else {
@@ -152,6 +146,9 @@ impl Supervisor {
     }
 
     fn tell_slow(&mut self, index: usize, pid: i32, slow: &SlowScript) {
+        if self.is_fpm() {
+            return self.tell_slow_as_fpm(index, pid, &slow.overrun);
+        }
         let now = self.now();
         if !self.pools[index].slow.count(now) {
             return;
@@ -166,9 +163,9 @@ impl Supervisor {
              request_slowlog_timeout is {} s{log}",
             self.name(index),
             slow.seat,
-            one_line(&slow.script),
-            one_line(&slow.target),
-            slow.ran.as_secs_f64(),
+            one_line(&slow.overrun.script),
+            one_line(&slow.overrun.target),
+            slow.overrun.ran.as_secs_f64(),
             timeout.as_secs_f64(),
         );
     }
@@ -229,6 +226,8 @@ impl Supervisor {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

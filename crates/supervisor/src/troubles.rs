@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maitred_control::episode::{Account, Episode, News};
 
-use tracing::{error, warn};
+use tracing::warn;
 
 use crate::limits::{Moment, TROUBLE_CALM, ZYGOTE_CALM};
 use crate::run::Supervisor;
@@ -129,7 +129,7 @@ impl Supervisor {
     pub(crate) fn tell_troubles(&mut self) {
         let now = self.now();
         for line in self.obituaries.due(now) {
-            error!("{line}");
+            self.tell_obituary(&line);
         }
         self.tell_troubles_of_pools(now);
         self.tend_slow();

@@ -30,6 +30,7 @@ use crate::limits::{DRAIN, Moment, STILL, TRIAL, UPGRADE_TRY};
 use crate::peer::Peer;
 use crate::plan::PoolPlan;
 use crate::pool;
+use crate::reload::Anew;
 use crate::roomy_name;
 use crate::run::{Front, OldFront, RunningPool, Supervisor};
 
@@ -68,13 +69,16 @@ impl Supervisor {
             return info!("the reload begins when the upgrade is over");
         }
         info!("SIGHUP: reloading");
-        if let Err(why) = self.reload(&[]) {
+        if let Err(why) = self.reload(&Anew::Changed) {
             error!("the reload is refused, all is as before: {why}");
         }
     }
 
     /// Begins what had to wait for a reload or an upgrade to be over.
     pub(crate) fn do_what_waited(&mut self) {
+        if self.is_fpm() {
+            return self.begin_anew_when_possible();
+        }
         if self.upgrade.is_some() {
             return;
         }
@@ -245,7 +249,7 @@ impl Supervisor {
     /// Runs the new program in this process. Returns only if that failed.
     fn become_program(&mut self) {
         for line in self.obituaries.last_words(self.started.elapsed()) {
-            error!("{line}");
+            self.tell_obituary(&line);
         }
         self.flush_outputs();
         let state = self.hand_over();
@@ -307,7 +311,7 @@ impl Supervisor {
     }
 
     /// Whether the pool of this name has neither workers nor a zygote.
-    fn rests(&self, name: &str) -> bool {
+    pub(crate) fn rests(&self, name: &str) -> bool {
         let mut in_use = self.pools.iter().filter(|pool| pool.is_current());
         in_use.any(|pool| {
             pool.plan.settings.pool == name && pool.zygote.is_none() && pool.pool.workers() == 0

@@ -421,10 +421,13 @@ impl Exchange {
         self.lock().detached
     }
 
-    /// Has the worker ended that runs this.
-    pub fn end_worker(&self, why: &str) {
+    /// Has the worker ended that runs this for longer than `request_terminate_timeout`.
+    pub fn end_overrun(&self) {
+        let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
         if let Some(loan) = &self.lock().loan {
-            self.pool.end_worker(loan, why);
+            let overrun = slow::overrun(loan, ran);
+            let why = "its script ran longer than request_terminate_timeout";
+            self.pool.end_worker(loan, why, Some(overrun));
         }
     }
 

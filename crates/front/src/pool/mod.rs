@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
-use maitred_control::FromFront;
+use maitred_control::{FromFront, Overrun};
 use maitred_seat::{Lent, SLOTS_PER_SEAT, Snapshot};
 use tokio::sync::Notify;
 
@@ -78,12 +78,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool without a generation.
+    /// A pool without a generation. `is_fpm`: its log lines are php-fpm's.
     pub fn new(
         settings: Arc<Settings>,
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
         unaccepted: Arc<Unaccepted>,
+        is_fpm: bool,
     ) -> Pool {
         Pool {
             name: settings.name.clone(),
@@ -94,7 +95,7 @@ impl Pool {
             average_micros: AtomicU32::new(u32::MAX),
             supervisor,
             stirred: Arc::default(),
-            watch: Watch::default(),
+            watch: Watch::new(is_fpm),
             tally: OnceLock::new(),
             unaccepted,
         }
@@ -357,7 +358,7 @@ impl Pool {
 
     /// Has a worker ended that keeps to no rules.
     pub fn broken(&self, loan: &Loan) {
-        self.end_worker(loan, "it broke the rules of the seat link");
+        self.end_worker(loan, "it broke the rules of the seat link", None);
     }
 
     /// Whether nothing waits and nothing runs.
@@ -367,14 +368,15 @@ impl Pool {
             .all(|interest| interest.load(Ordering::Relaxed) == 0)
     }
 
-    /// Asks the supervisor to end a worker.
-    pub fn end_worker(&self, loan: &Loan, why: &str) {
+    /// Asks the supervisor to end a worker; `overrun`: for what it has run for too long.
+    pub fn end_worker(&self, loan: &Loan, why: &str, overrun: Option<Overrun>) {
         let Loan { generation, lent } = loan;
         self.supervisor.report(&FromFront::EndWorker {
             generation: generation.number,
             seat: lent.seat(),
             incarnation: lent.incarnation(),
             why: format!("{why} ({})", generation.script_in(lent.seat())),
+            overrun,
         });
     }
 }

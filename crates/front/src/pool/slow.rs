@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use maitred_control::FromFront;
+use maitred_control::{FromFront, Overrun};
 use maitred_seat::Began;
 
 use super::Pool;
@@ -14,19 +14,29 @@ use super::exchange::Loan;
 pub fn report(loan: &Loan, ran: Duration) -> Option<FromFront> {
     let (link, seat) = (loan.generation.link(), loan.lent.seat());
     let board = link.seat_board(seat);
-    let (method, uri) = (board.method.get(), board.uri.get());
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(char::is_control, "?");
     let report = FromFront::SlowScript {
         generation: loan.generation.number,
         seat,
         incarnation: loan.lent.incarnation(),
         request: board.requests.load(Ordering::Relaxed),
-        ran,
-        script: loan.generation.script_in(seat),
-        target: format!("{} {}", text(&method), text(&uri)),
+        overrun: overrun(loan, ran),
     };
     // What the worker shows is about this request only if the request still runs afterwards.
     (link.progress(&loan.lent) == Ok(Began::Running)).then_some(report)
+}
+
+/// What its worker says of a script that has `ran` for so long.
+pub fn overrun(loan: &Loan, ran: Duration) -> Overrun {
+    let seat = loan.lent.seat();
+    let board = loan.generation.link().seat_board(seat);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(char::is_control, "?");
+    let (method, uri) = (text(&board.method.get()), text(&board.uri.get()));
+    Overrun {
+        ran,
+        script: loan.generation.script_in(seat),
+        target: format!("{method} {uri}"),
+        query: text(&board.query.get()),
+    }
 }
 
 impl Pool {

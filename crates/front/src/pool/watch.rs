@@ -47,9 +47,19 @@ pub struct Watch {
     /// Whether the one who looks was told to.
     told: AtomicBool,
     stirred: Arc<Notify>,
+    /// The lines are php-fpm's, as far as it has any.
+    is_fpm: bool,
 }
 
 impl Watch {
+    /// Nothing has happened yet.
+    pub fn new(is_fpm: bool) -> Watch {
+        Watch {
+            is_fpm,
+            ..Watch::default()
+        }
+    }
+
     /// A request waits; `at_limit`: and there is no room for a further worker.
     pub(super) fn waits(&self, at_limit: bool) {
         if at_limit {
@@ -126,8 +136,8 @@ struct Refusals {
 /// What was seen so far, and is being said. Pure: sample and time in, words out.
 #[derive(Debug)]
 struct Seen {
-    /// Whether `max_children` is a limit that the pool grows to.
-    grows: bool,
+    is_fpm: bool,
+    pm: ProcessManager,
     limit: usize,
     queue_length: u32,
     queue_timeout: Duration,
@@ -138,9 +148,10 @@ struct Seen {
 }
 
 impl Seen {
-    fn new() -> Seen {
+    fn new(is_fpm: bool) -> Seen {
         Seen {
-            grows: false,
+            is_fpm,
+            pm: ProcessManager::Static,
             limit: 0,
             queue_length: 0,
             queue_timeout: Duration::ZERO,
@@ -153,7 +164,7 @@ impl Seen {
 
     /// The pool's settings, which a reload may change, and how many workers it may have.
     fn learn(&mut self, pool: &maitred_config::Pool, most: usize) {
-        self.grows = pool.pm != ProcessManager::Static;
+        self.pm = pool.pm;
         self.limit = most;
         self.queue_length = pool.request_queue_length;
         self.queue_timeout = pool.request_queue_timeout;
@@ -181,8 +192,12 @@ impl Seen {
     fn look_at_limit(&mut self, sample: &Sample, now: Duration) -> Option<String> {
         let limit = self.limit;
         let new = sample.met_limit - self.last.met_limit;
-        if self.grows && (new > 0 || sample.at_limit) {
+        // To a static pool it is no limit that it grows to.
+        if self.pm != ProcessManager::Static && (new > 0 || sample.at_limit) {
             let times = self.at_limit.happened(now, |waits| waits.add(new, sample));
+            if times == 1 && self.is_fpm {
+                return Some(self.limit_as_fpm());
+            }
             if times == 1 {
                 return Some(format!(
                     "all max_children = {limit} workers are busy; raise it if the machine has \
@@ -190,12 +205,23 @@ impl Seen {
                 ));
             }
         }
-        let (verb, account) = tense(self.at_limit.due(now)?);
+        let news = self.at_limit.due(now).filter(|_| !self.is_fpm)?;
+        let (verb, account) = tense(news);
         let (lasted, Waits { requests, .. }) = (seconds(account.lasted), &account.total);
         Some(format!(
             "max_children = {limit} {verb} reached for {lasted}: {requests} requests had to wait; {}",
             at_most(&account.total)
         ))
+    }
+
+    /// The limit as php-fpm tells it, once for each time it is reached (`fpm_process_ctl.c`).
+    fn limit_as_fpm(&self) -> String {
+        let setting = match self.pm {
+            ProcessManager::Ondemand => "max_children",
+            ProcessManager::Dynamic | ProcessManager::Static => "pm.max_children",
+        };
+        let limit = self.limit;
+        format!("server reached {setting} setting ({limit}), consider raising it")
     }
 
     fn look_at_waits(
@@ -325,7 +351,10 @@ impl Pool {
         let (sample, most) = self.sample();
         seen.learn(&self.settings(), most);
         for line in seen.look(sample, || self.running(), now) {
-            tracing::warn!("pool {}: {line}", self.name);
+            match self.watch.is_fpm {
+                true => tracing::warn!("[pool {}] {line}", self.name),
+                false => tracing::warn!("pool {}: {line}", self.name),
+            }
         }
     }
 }
@@ -334,10 +363,11 @@ impl Pool {
 /// pool exists.
 pub async fn watch(pool: Weak<Pool>) {
     let started = Instant::now();
-    let mut seen = Seen::new();
-    let Some(stirred) = pool.upgrade().map(|pool| pool.watch.stirred.clone()) else {
+    let watch = |pool: Arc<Pool>| (pool.watch.stirred.clone(), pool.watch.is_fpm);
+    let Some((stirred, is_fpm)) = pool.upgrade().map(watch) else {
         return;
     };
+    let mut seen = Seen::new(is_fpm);
     loop {
         if seen.is_quiet() {
             stirred.notified().await;
@@ -361,7 +391,7 @@ mod tests {
             pm,
             ..config.unwrap().pools[0].clone()
         };
-        let mut seen = Seen::new();
+        let mut seen = Seen::new(false);
         seen.learn(&pool, 4);
         seen
     }
@@ -398,6 +428,32 @@ mod tests {
             ]
         );
         assert!(seen.is_quiet());
+    }
+
+    #[test]
+    fn as_php_fpm_a_limit_is_said_once_in_its_words_each_time_it_is_reached() {
+        for (pm, setting) in [
+            (ProcessManager::Dynamic, "pm.max_children"),
+            (ProcessManager::Ondemand, "max_children"),
+        ] {
+            let mut seen = seen(pm);
+            seen.is_fpm = true;
+            let expected = format!("server reached {setting} setting (4), consider raising it");
+            let mut sample = Sample {
+                waiting: 1,
+                ..Sample::default()
+            };
+            sample.met_limit = 1;
+            assert_eq!(look(&mut seen, &sample, 1), [expected.as_str()]);
+            sample.met_limit = 2;
+            assert!(look(&mut seen, &sample, 2).is_empty());
+            assert!(
+                look(&mut seen, &sample, 20).is_empty(),
+                "its end is not told"
+            );
+            sample.met_limit = 3;
+            assert_eq!(look(&mut seen, &sample, 30), [expected]);
+        }
     }
 
     #[test]

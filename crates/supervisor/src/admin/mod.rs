@@ -15,6 +15,7 @@ use tracing::{info, warn};
 use crate::error::Error;
 use crate::limits::Moment;
 use crate::phase;
+use crate::reload::Anew;
 use crate::run::Supervisor;
 
 use door::Door;
@@ -134,7 +135,7 @@ impl Supervisor {
                 }
                 Err(why) => Answer::Refused { why },
             },
-            Ok(Request::Reload { pools }) => match self.reload(&pools) {
+            Ok(Request::Reload { pools }) => match self.reload(&Anew::Named(pools)) {
                 Ok(ticket) => {
                     info!("reload, asked for by process {}", guest.pid());
                     return guest.wait_for_reload(ticket);

@@ -34,6 +34,31 @@ impl Pool {
         }
     }
 
+    /// Has a worker ended as [`Pool::sentence`] does, but by SIGTERM first.
+    pub(super) fn terminate(
+        &mut self,
+        seat: Seat,
+        incarnation: Incarnation,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(place) = self.place(seat) else {
+            return;
+        };
+        if let State::Taken {
+            pid,
+            sentenced,
+            kill_at,
+            ..
+        } = &mut place.state
+            && place.incarnation == incarnation
+        {
+            *sentenced = true;
+            *kill_at = Some(now + LEAVE);
+            actions.push(Action::TerminateWorker { pid: *pid });
+        }
+    }
+
     /// Lets a worker go that the front gives nothing more to. Had it asked for its end before, it
     /// would be killed already.
     pub(super) fn retire(

@@ -119,6 +119,9 @@ impl World {
                 self.orders.push((seat, incarnation));
             }
             Action::Look { .. } => {}
+            Action::TerminateWorker { pid } => {
+                assert!(self.workers.contains_key(&pid), "nobody to end");
+            }
             Action::Open {
                 seat,
                 incarnation,

@@ -1,0 +1,546 @@
+//! The supervisor as php-fpm's master, when it was started as php-fpm: what its signals mean, and
+//! what it says when. The words are in [`fpm_words`].
+//!
+//! Whatever else the supervisor does is as always: only what php-fpm's users send and read is
+//! different.
+
+use std::collections::HashMap;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use maitred_config::fpm::{Fpm, Level};
+use maitred_config::{Address, Config, ProcessManager};
+use maitred_control::{Clients, Incarnation, Overrun, Seat, exit};
+use maitred_os::fork::{Ended, HowEnded};
+use maitred_os::signals::Signal;
+use maitred_scoreboard::Cause;
+use tracing::{debug, error, info, warn};
+
+use crate::fpm_words as words;
+use crate::limits::{DRAIN, Moment, TROUBLE_CALM};
+use crate::plan::Plan;
+use crate::pool::{self, Action};
+use crate::process_max::{self, Need};
+use crate::reload::Anew;
+use crate::run::{RunningPool, Supervisor};
+use crate::words::one_line;
+use maitred_control::episode::Episode;
+
+/// Workers that a pool gets at once are worth a line from this many on: the rate at which php-fpm
+/// begins to warn (`fpm_process_ctl.c`).
+const BUSY_FROM: usize = 8;
+
+/// SIGTERM as `waitpid(2)` numbers it.
+const SIGTERM: i32 = Signal::SIGTERM as i32;
+
+/// What a server that was started as php-fpm keeps in mind.
+#[derive(Debug)]
+pub struct Tidings {
+    /// It was said that a reload begins, which an upgrade comes before.
+    pub reload_announced: bool,
+    /// The file that was our program when we last looked.
+    program: Option<FileMark>,
+    /// Pools that get many workers at once, each told once an episode.
+    busy: HashMap<String, Episode<()>>,
+    /// `process.max` keeps a pool from growing.
+    process_max: Episode<()>,
+}
+
+/// What tells one file at a path from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileMark {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl FileMark {
+    fn of(path: &Path) -> Option<FileMark> {
+        let data = std::fs::metadata(path).ok()?;
+        Some(FileMark {
+            device: data.dev(),
+            inode: data.ino(),
+            size: data.size(),
+            modified: (data.mtime(), data.mtime_nsec()),
+        })
+    }
+}
+
+impl Tidings {
+    /// Nothing has happened yet.
+    pub fn new(plan: &Plan) -> Tidings {
+        Tidings {
+            reload_announced: false,
+            program: FileMark::of(&plan.invocation.program),
+            busy: HashMap::new(),
+            process_max: Episode::new(TROUBLE_CALM),
+        }
+    }
+}
+
+/// How long a stop waits for requests that run. php-fpm's `process_control_timeout` is 0 where
+/// nobody sets it, and cuts them off; here that means [`DRAIN`].
+pub fn patience(config: &Config) -> Duration {
+    let timeout = config.process_control_timeout;
+    match config.fpm.is_some() && timeout.is_zero() {
+        true => DRAIN,
+        false => timeout,
+    }
+}
+
+/// Says something at a level of php-fpm's.
+fn say(level: Level, line: &str) {
+    match level {
+        Level::Debug => debug!(target: "fpm", "{line}"),
+        Level::Notice => info!(target: "fpm", "{line}"),
+        Level::Warning => warn!(target: "fpm", "{line}"),
+        Level::Error => error!(target: "fpm", "{line}"),
+        Level::Alert => error!(target: "fpm::alert", "{line}"),
+    }
+}
+
+/// How the end of a worker is told, and whether it is told who takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Telling {
+    level: Level,
+    /// How it ended, as php-fpm would have it; nothing: it was let go because nobody needed it.
+    how: Option<HowEnded>,
+    /// Its successor is told, too.
+    is_replaced: bool,
+}
+
+/// How the end of a worker is told that was ended for this `cause`, if for any; `quiet`: with the
+/// whole server, or because its pool begins anew (`fpm_children_bury` in `fpm_children.c`).
+fn telling(cause: Option<Cause>, how: HowEnded, quiet: bool) -> Telling {
+    let planned = matches!(
+        how,
+        HowEnded::Exited(exit::RECYCLED) | HowEnded::Signaled(SIGTERM)
+    );
+    let told = |level, how| Telling {
+        level,
+        how: Some(how),
+        is_replaced: level > Level::Debug,
+    };
+    match (cause, how) {
+        _ if quiet => told(Level::Debug, how),
+        (Some(Cause::Reload | Cause::Stop), _) if planned => told(Level::Debug, how),
+        (Some(Cause::Idle), _) if planned => Telling {
+            level: Level::Debug,
+            how: None,
+            is_replaced: false,
+        },
+        // The one that takes its place came before it went.
+        (Some(Cause::MaxRequests | Cause::MaxPrivateMemory), _) if planned => Telling {
+            is_replaced: false,
+            ..told(Level::Notice, HowEnded::Exited(exit::RECYCLED))
+        },
+        // A fatal error ends a script, and with us its worker; php-fpm has nothing to tell there.
+        (_, HowEnded::Exited(exit::BAILOUT)) => {
+            told(Level::Debug, HowEnded::Exited(exit::RECYCLED))
+        }
+        (_, HowEnded::Exited(exit::RECYCLED)) => told(Level::Notice, how),
+        _ => told(Level::Warning, how),
+    }
+}
+
+/// A request as php-fpm names it.
+fn request_of(overrun: &Overrun) -> String {
+    let mark = if overrun.query.is_empty() { "" } else { "?" };
+    one_line(&format!("{}{mark}{}", overrun.target, overrun.query))
+}
+
+impl Supervisor {
+    /// What php-fpm's configuration says beside, if the server was started as php-fpm.
+    pub(crate) fn fpm(&self) -> Option<&Fpm> {
+        self.plan.config.fpm.as_ref()
+    }
+
+    /// Whether the server was started as php-fpm.
+    pub(crate) fn is_fpm(&self) -> bool {
+        self.fpm().is_some()
+    }
+
+    /// Obeys a signal as php-fpm's master does. SIGHUP is Debian's second name for SIGUSR2.
+    pub(crate) fn obey_as_fpm(&mut self, signal: Signal) {
+        match signal {
+            Signal::SIGTERM | Signal::SIGINT => {
+                say(Level::Notice, words::TERMINATING);
+                self.phase_event(crate::phase::Event::Terminate);
+            }
+            Signal::SIGQUIT => {
+                say(Level::Notice, words::FINISHING);
+                self.phase_event(crate::phase::Event::Finish);
+            }
+            Signal::SIGUSR1 => self.reopen_logs(),
+            Signal::SIGUSR2 | Signal::SIGHUP => {
+                say(Level::Notice, words::RELOADING);
+                self.reload_later = true;
+            }
+            // No other is taken over.
+            _ => {}
+        }
+    }
+
+    /// Opens every log file again and says so as php-fpm does.
+    pub(crate) fn reopen_logs_as_fpm(&mut self) {
+        match self.reopen_error_log() {
+            true => say(Level::Notice, words::ERROR_LOG_OPENED),
+            false => say(Level::Error, words::ERROR_LOG_LOST),
+        }
+        let has_access_log = |pool: &RunningPool| pool.plan.pool.door_log.is_some();
+        if self.pools.iter().any(has_access_log) {
+            match self.reopen_access_log() {
+                true => say(Level::Notice, words::ACCESS_LOG_OPENED),
+                false => say(Level::Error, words::ACCESS_LOG_LOST),
+            }
+        }
+        self.reopen_slowlogs();
+    }
+
+    /// Begins every pool anew that was asked to, as soon as nothing else is going on. What was asked
+    /// for meanwhile is one further reload, since the configuration may be another by now.
+    pub(crate) fn begin_anew_when_possible(&mut self) {
+        let is_free = self.upgrade.is_none() && !self.reloads.is_going_on();
+        if !self.reload_later || !is_free || !self.phase.is_serving() {
+            return;
+        }
+        if !std::mem::replace(&mut self.tidings.reload_announced, true) {
+            self.say_reloading();
+        }
+        if self.program_has_changed() {
+            // What it comes to, decides about the server; the reload comes after it in any case.
+            info!("another program lies where ours lay; it takes over first");
+            return self.upgrade();
+        }
+        self.reload_later = false;
+        self.tidings.reload_announced = false;
+        if let Err(why) = self.reload(&Anew::All) {
+            why.lines().for_each(|line| say(Level::Error, line));
+            say(
+                Level::Error,
+                "the reload is refused, and every pool goes on as it was; correct the \
+                 configuration and reload again",
+            );
+        }
+    }
+
+    fn say_reloading(&self) {
+        let invocation = &self.plan.invocation;
+        let arguments = invocation.arguments.iter();
+        let arguments: Vec<String> = arguments
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect();
+        let program = invocation.program.display().to_string();
+        say(Level::Notice, &words::reloading(&program, &arguments));
+    }
+
+    /// Whether our program's path leads to another file than when this was asked last.
+    fn program_has_changed(&mut self) -> bool {
+        let mark = FileMark::of(&self.plan.invocation.program);
+        mark.is_some() && std::mem::replace(&mut self.tidings.program, mark) != mark
+    }
+
+    /// The server serves.
+    pub(crate) fn say_ready(&self) {
+        say(Level::Notice, &words::running(std::process::id()));
+        say(Level::Notice, words::READY);
+    }
+
+    /// The server serves with all that a reload has brought.
+    pub(crate) fn say_ready_again(&self) {
+        if self.is_fpm() {
+            self.say_ready();
+        }
+    }
+
+    /// A reload keeps every listening socket, first of all.
+    pub(crate) fn say_inherited(&self) {
+        if !self.is_fpm() {
+            return;
+        }
+        let ours = |clients: &Clients| matches!(clients, Clients::Fastcgi { .. });
+        for listener in self.plan.listeners.iter().filter(|one| ours(&one.clients)) {
+            let Some(socket) = listener.sockets.first() else {
+                continue;
+            };
+            let key = match &listener.address {
+                Address::Tcp(address) => format!("{}:{}", address.ip(), address.port()),
+                Address::Unix(path) => path.display().to_string(),
+            };
+            say(Level::Notice, &words::inherited(socket.as_raw_fd(), &key));
+        }
+    }
+
+    /// The last line of all.
+    pub(crate) fn say_goodbye(&self) {
+        if self.is_fpm() && self.phase.exit_code() == Some(crate::phase::EXIT_STOPPED) {
+            say(Level::Notice, words::BYE);
+        }
+    }
+
+    /// Says what a worker died of, with what it ran. php-fpm says less, and said it already.
+    pub(crate) fn tell_obituary(&self, line: &str) {
+        match self.is_fpm() {
+            true => info!("{line}"),
+            false => error!("{line}"),
+        }
+    }
+
+    /// A worker has begun to serve.
+    pub(crate) fn tell_start(&mut self, index: usize, pid: i32) {
+        if !self.is_fpm() {
+            return;
+        }
+        let owed = &mut self.pools[index].to_be_replaced;
+        let level = match *owed {
+            0 => Level::Debug,
+            _ => Level::Notice,
+        };
+        *owed = owed.saturating_sub(1);
+        say(level, &words::started(self.name(index), pid));
+    }
+
+    /// A worker has ended, and nothing of that has been noted yet.
+    pub(crate) fn tell_end(&mut self, index: usize, ended: Ended) {
+        if !self.is_fpm() {
+            return;
+        }
+        let Ended {
+            pid,
+            how,
+            core_dumped,
+        } = ended;
+        let (now, running) = (self.now(), &self.pools[index]);
+        let quiet = running.pool.is_leaving() || !self.phase.wants_workers();
+        let telling = telling(self.scores.cause(pid), how, quiet);
+        let age = now.saturating_sub(running.pool.born(pid).unwrap_or(now));
+        let pool = self.name(index);
+        let line = match telling.how {
+            Some(how) => words::exited(pool, pid, how, core_dumped, age),
+            None => words::managed_away(pool, pid, age),
+        };
+        say(telling.level, &line);
+        let is_start = self.phase.is_start();
+        let running = &mut self.pools[index];
+        running.to_be_replaced += u32::from(telling.is_replaced);
+        running.failed |= is_start && telling.level >= Level::Warning;
+    }
+
+    /// A worker has ended, and its seat is empty. What php-fpm does then and we do not.
+    pub(crate) fn after_end(&mut self, index: usize, cause: Option<Cause>, how: HowEnded) {
+        let Some(fpm) = self.fpm() else { return };
+        let rule = (
+            fpm.emergency_restart_threshold,
+            fpm.emergency_restart_interval,
+        );
+        let HowEnded::Signaled(signal) = how else {
+            return;
+        };
+        // One that had to be killed is a death as any other, and is replaced.
+        if cause == Some(Cause::Idle) && signal != SIGTERM {
+            let workers = self.pools[index].pool.wants() + 1;
+            self.pool_event(index, pool::Event::Wanted { workers });
+        }
+        let now = self.now();
+        if self.phase.is_serving() && self.emergency.ended_by(signal, rule, now) {
+            say(Level::Warning, &words::crashes(rule.0, rule.1));
+            self.reload_later = true;
+        }
+    }
+
+    /// A script is slow, as each is told that has a stack in the slow log.
+    pub(crate) fn tell_slow_as_fpm(&self, index: usize, pid: i32, overrun: &Overrun) {
+        let (script, request) = (one_line(&overrun.script), request_of(overrun));
+        let pool = self.name(index);
+        let line = words::slow(pool, pid, &script, &request, overrun.ran);
+        say(Level::Warning, &line);
+    }
+
+    /// The front wants a worker ended: because of `overrun`, or else because of `why`.
+    pub(crate) fn terminate_worker(
+        &mut self,
+        index: usize,
+        (seat, incarnation): (Seat, Incarnation),
+        why: &str,
+        overrun: Option<&Overrun>,
+    ) {
+        let mut seated = self.pools[index].pool.seated();
+        let same = |one: &pool::Seated| (one.seat, one.incarnation) == (seat, incarnation);
+        let Some(pid) = seated.find(same).map(|one| one.pid) else {
+            return;
+        };
+        drop(seated);
+        let pool = self.name(index);
+        match overrun {
+            Some(overrun) => {
+                let (script, request) = (one_line(&overrun.script), request_of(overrun));
+                let line = words::timed_out(pool, pid, &script, &request, overrun.ran);
+                say(Level::Warning, &line);
+            }
+            None => warn!("[pool {pool}] child {pid} is ended: {}", one_line(why)),
+        }
+        self.pool_event(index, pool::Event::TerminateWorker { seat, incarnation });
+    }
+
+    /// A pool has decided what to do: does it get many workers at once?
+    pub(crate) fn tell_growth(&mut self, index: usize, actions: &[Action]) {
+        let running = &self.pools[index];
+        let is_dynamic = running.plan.pool.pm == ProcessManager::Dynamic;
+        if !self.is_fpm() || !is_dynamic || !running.is_current() || !self.phase.is_serving() {
+            return;
+        }
+        let fills = actions
+            .iter()
+            .filter(|action| matches!(action, Action::Fill { .. }));
+        let spawning = fills.count();
+        if spawning < BUSY_FROM {
+            return;
+        }
+        let name = running.plan.settings.pool.clone();
+        let total = (running.pool.workers() as usize).saturating_sub(spawning);
+        let busy = self.scores.page(&name).map_or(0, |page| page.read().busy);
+        let (now, idle) = (self.now(), (total as u64).saturating_sub(busy));
+        let episode = self.tidings.busy.entry(name.clone());
+        let episode = episode.or_insert_with(|| Episode::new(TROUBLE_CALM));
+        let _ = episode.due(now);
+        if episode.happened(now, |()| {}) == 1 {
+            say(
+                Level::Warning,
+                &words::seems_busy(&name, spawning, idle, total),
+            );
+        }
+    }
+
+    /// Whether every pool has the workers it starts with. One that cannot start keeps no other
+    /// waiting, unless none can.
+    pub(crate) fn see_whether_full(&mut self) {
+        let is_ready = |pool: &RunningPool| pool.pool.is_full() || pool.failed;
+        if !self.pools.iter().all(is_ready) {
+            return;
+        }
+        let all_failed = !self.pools.is_empty() && self.pools.iter().all(|pool| pool.failed);
+        match all_failed {
+            true => self.fail("no pool can be started"),
+            false => self.phase_event(crate::phase::Event::PoolsFull),
+        }
+    }
+
+    /// How many workers each pool may have because of `process.max`, by its name; nothing: it is
+    /// not limited.
+    pub(crate) fn share_process_max(&mut self) -> HashMap<String, u32> {
+        let most = self.fpm().map_or(0, |fpm| fpm.process_max);
+        if most == 0 {
+            return HashMap::new();
+        }
+        let mut needs: Vec<(String, Need)> = Vec::new();
+        for running in &self.pools {
+            let (name, pool) = (&running.plan.settings.pool, &running.pool);
+            let need = match needs.iter().position(|(known, _)| known == name) {
+                Some(index) => &mut needs[index].1,
+                None => {
+                    needs.push((name.clone(), Need { wants: 0, has: 0 }));
+                    let Some((_, need)) = needs.last_mut() else {
+                        continue;
+                    };
+                    need
+                }
+            };
+            need.wants = need.wants.max(pool.wants());
+            need.has += pool.workers();
+        }
+        let only: Vec<Need> = needs.iter().map(|(_, need)| *need).collect();
+        let shares = process_max::share(&only, most);
+        let held = only
+            .iter()
+            .zip(&shares)
+            .any(|(need, share)| need.wants > *share);
+        self.tell_process_max(held);
+        let names = needs.into_iter().map(|(name, _)| name);
+        names.zip(shares).collect()
+    }
+
+    fn tell_process_max(&mut self, held: bool) {
+        let now = self.now();
+        let _ = self.tidings.process_max.due(now);
+        if held && self.tidings.process_max.happened(now, |()| {}) == 1 {
+            say(Level::Warning, words::PROCESS_MAX);
+        }
+    }
+
+    /// Generations that leave may have `process_control_timeout` for the scripts they still run, if
+    /// it is set; then their workers are ended, as php-fpm ends them.
+    pub(crate) fn hurry_leaving(&mut self) {
+        let limit = self.plan.config.process_control_timeout;
+        if !self.is_fpm() || limit.is_zero() {
+            return;
+        }
+        let now = self.now();
+        for index in 0..self.pools.len() {
+            let running = &mut self.pools[index];
+            if !running.pool.is_leaving() || *running.leave_by.get_or_insert(now + limit) > now {
+                continue;
+            }
+            running.leave_by = Some(Moment::MAX);
+            let seated: Vec<_> = running.pool.seated().collect();
+            for pool::Seated {
+                seat, incarnation, ..
+            } in seated
+            {
+                self.pool_event(index, pool::Event::TerminateWorker { seat, incarnation });
+            }
+        }
+    }
+
+    /// When workers of a generation that leaves get no more time.
+    pub(crate) fn leaving_deadline(&self) -> Option<Moment> {
+        let leaving = self.pools.iter().filter_map(|pool| pool.leave_by);
+        leaving.filter(|by| *by != Moment::MAX).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KILLED: HowEnded = HowEnded::Signaled(9);
+    const TERMINATED: HowEnded = HowEnded::Signaled(SIGTERM);
+    const GOOD: HowEnded = HowEnded::Exited(exit::RECYCLED);
+
+    #[test]
+    fn a_crash_is_a_warning_with_its_successor() {
+        for how in [HowEnded::Signaled(11), HowEnded::Exited(255), KILLED] {
+            let told = telling(None, how, false);
+            assert_eq!((told.level, told.how), (Level::Warning, Some(how)));
+            assert!(told.is_replaced);
+        }
+    }
+
+    #[test]
+    fn a_planned_end_alarms_nobody() {
+        let own = telling(None, GOOD, false);
+        assert_eq!((own.level, own.is_replaced), (Level::Notice, true));
+        let worn = telling(Some(Cause::MaxRequests), TERMINATED, false);
+        assert_eq!((worn.level, worn.how), (Level::Notice, Some(GOOD)));
+        assert!(!worn.is_replaced, "its successor was there before");
+        let bailout = telling(None, HowEnded::Exited(exit::BAILOUT), false);
+        assert_eq!((bailout.level, bailout.how), (Level::Debug, Some(GOOD)));
+    }
+
+    #[test]
+    fn an_idle_worker_that_goes_is_no_news_unless_it_had_to_be_killed() {
+        let gone = telling(Some(Cause::Idle), TERMINATED, false);
+        assert_eq!((gone.level, gone.how), (Level::Debug, None));
+        let killed = telling(Some(Cause::Idle), KILLED, false);
+        assert_eq!((killed.level, killed.how), (Level::Warning, Some(KILLED)));
+    }
+
+    #[test]
+    fn nothing_is_said_of_workers_that_end_with_the_server_or_its_pool() {
+        for how in [GOOD, KILLED, TERMINATED, HowEnded::Exited(1)] {
+            assert_eq!(telling(None, how, true).level, Level::Debug);
+        }
+    }
+}
