@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "shim.c",
     "response.c",
     "variables.c",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 10] = [
     "request_ini.c",
     "cache.c",
     "folder.c",
+    "info.c",
     "interposed.c",
     "timers.c",
     "trace.c",

@@ -20,7 +20,7 @@ mod stack;
 mod version;
 
 pub use cache::{CacheFigures, CachedScript};
-pub use engine::{Engine, Outcome, Served, StartError};
+pub use engine::{Engine, Outcome, Served, Show, StartError};
 pub use exchange::{Exchange, PoolStatus, ProcessStatus, Verdict};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError};
 pub use settings::{IniValue, Settings};

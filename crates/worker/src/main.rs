@@ -4,6 +4,7 @@
 mod confine;
 mod exchange;
 mod figures;
+mod info;
 mod memory;
 mod package;
 mod seat;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     let role = std::env::args().nth(1);
     match role.as_deref() {
         Some("zygote") => zygote::run(),
+        Some("fpm-info") => info::run(std::env::args().skip(2)),
         Some("--version") => {
             version();
             ExitCode::SUCCESS
