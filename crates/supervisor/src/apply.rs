@@ -44,7 +44,10 @@ impl Supervisor {
     pub(crate) fn phase_event(&mut self, event: phase::Event) {
         match self.phase.on(event, self.now()) {
             None => {}
-            Some(phase::Action::Announce) => self.announce(),
+            Some(phase::Action::Announce) => {
+                self.announce();
+                self.plan.invocation.host.serves();
+            }
             Some(phase::Action::ReportSlowStart) => {
                 let limit = FIRST_FILL.as_secs();
                 self.say_failure(&format!(
@@ -53,6 +56,7 @@ impl Supervisor {
                 self.signal_everybody(Signal::SIGKILL);
             }
             Some(phase::Action::Drain) => {
+                self.systemd.stops();
                 self.close_listeners();
                 self.give_up_reload("the server was asked to stop before the reload was done");
                 let lines: Vec<u32> = self.fronts().map(|(line, _)| line).collect();
@@ -70,7 +74,10 @@ impl Supervisor {
                 );
                 self.signal_everybody(Signal::SIGTERM);
             }
-            Some(phase::Action::AskAllToLeave) => self.signal_everybody(Signal::SIGTERM),
+            Some(phase::Action::AskAllToLeave) => {
+                self.systemd.stops();
+                self.signal_everybody(Signal::SIGTERM);
+            }
             Some(phase::Action::KillAll) => self.signal_everybody(Signal::SIGKILL),
         }
     }

@@ -114,6 +114,7 @@ impl Supervisor {
             self.reloads.deadline(),
             self.traces.deadline(),
             self.upgrade_deadline(),
+            self.systemd.deadline(),
         ];
         let slow = self.pools.iter().filter_map(|pool| pool.slow.deadline());
         let front = self
