@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -20,6 +20,7 @@ const SOURCES: [&str; 12] = [
     "request_ini.c",
     "cache.c",
     "folder.c",
+    "info.c",
     "interposed.c",
     "timers.c",
     "trace.c",

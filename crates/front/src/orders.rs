@@ -155,15 +155,23 @@ pub struct Hearer {
     shared: Arc<Shared>,
     epoch: u32,
     threads: Vec<mpsc::Sender<ThreadOrder>>,
+    /// Told every configuration that is in use.
+    follow: fn(&Config),
 }
 
 impl Hearer {
-    /// One who tells `threads` what they have to do.
-    pub fn new(shared: Arc<Shared>, epoch: u32, threads: Vec<mpsc::Sender<ThreadOrder>>) -> Hearer {
+    /// One who tells `threads` what they have to do, and `follow` every configuration.
+    pub fn new(
+        shared: Arc<Shared>,
+        epoch: u32,
+        threads: Vec<mpsc::Sender<ThreadOrder>>,
+        follow: fn(&Config),
+    ) -> Hearer {
         Hearer {
             shared,
             epoch,
             threads,
+            follow,
         }
     }
 
@@ -307,6 +315,7 @@ impl Hearer {
         let prepared = self.prepare(&config).await;
         match prepared {
             Ok(()) => {
+                (self.follow)(&config);
                 self.shared.access_log.store(access_log.map(Arc::new));
                 for thread in &self.threads {
                     let (done, is_done) = oneshot::channel();

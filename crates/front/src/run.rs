@@ -33,16 +33,19 @@ struct Start {
     inboxes: Arc<[Inbox]>,
     config: Arc<Config>,
     epoch: u32,
+    /// Told every configuration that is in use.
+    follow: fn(&Config),
     /// Where to listen, the pools, who sits where.
     early: Vec<(ToFront, Vec<OwnedFd>)>,
 }
 
-/// Runs the front until the supervisor lets it end. Returns the exit code.
-pub fn run(control: Channel) -> i32 {
+/// Runs the front until the supervisor lets it end. Returns the exit code. `follow` is told every
+/// configuration that is in use from then on.
+pub fn run(control: Channel, follow: fn(&Config)) -> i32 {
     maitred_os::title::set("maitred: front");
     maitred_os::signals::ignore_sigpipe();
     let supervisor = Arc::new(Supervisor::new(control));
-    let start = match receive_start(&supervisor) {
+    let start = match receive_start(&supervisor, follow) {
         Ok(start) => start,
         Err(why) => {
             tracing::error!("the front cannot start: {why}");
@@ -65,11 +68,11 @@ struct Orders {
     access_log: Option<OwnedFd>,
 }
 
-fn receive_start(supervisor: &Arc<Supervisor>) -> Result<Start, String> {
+fn receive_start(supervisor: &Arc<Supervisor>, follow: fn(&Config)) -> Result<Start, String> {
     let mut orders = Orders::default();
     loop {
         match supervisor.order(true).map_err(|error| error.to_string())? {
-            Heard::Message(ToFront::Begin, _) => return prepare(supervisor, orders),
+            Heard::Message(ToFront::Begin, _) => return prepare(supervisor, orders, follow),
             Heard::Message(order, fds) => take_order(&mut orders, order, fds)?,
             Heard::Nothing | Heard::Closed => return Err("the supervisor has gone".to_owned()),
         }
@@ -107,11 +110,20 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
 }
 
 /// Gives our privileges up, and sets everything up.
-fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String> {
+fn prepare(
+    supervisor: &Arc<Supervisor>,
+    orders: Orders,
+    follow: fn(&Config),
+) -> Result<Start, String> {
     let supervisor_pid = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
     let (epoch, threads, identity, config) = orders
         .configured
         .ok_or("no configuration came before the order to begin")?;
+    follow(&config);
+    if config.fpm.is_some() {
+        // No name that `killall php-fpm` would take for a worker of php-fpm.
+        maitred_os::title::set_with_name("php-fpm: front", "maitred-front");
+    }
     let troubles = Arc::new(Troubles::default());
     let access_log = AccessLog::of(&config, orders.access_log, &troubles)?;
     if let Some(identity) = &identity {
@@ -139,6 +151,7 @@ fn prepare(supervisor: &Arc<Supervisor>, orders: Orders) -> Result<Start, String
         inboxes,
         config: Arc::new(config),
         epoch,
+        follow,
         early: orders.early,
     })
 }
@@ -174,7 +187,7 @@ fn serve(start: Start) -> Result<(), String> {
     let Some((_, first)) = receivers.next() else {
         return Err("no thread to serve with".to_owned());
     };
-    let hearer = Hearer::new(start.shared.clone(), start.epoch, senders);
+    let hearer = Hearer::new(start.shared.clone(), start.epoch, senders, start.follow);
     let mut threads = Vec::new();
     for (number, orders) in receivers {
         let shared = (

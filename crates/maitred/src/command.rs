@@ -1,5 +1,6 @@
 //! What can be asked of `maitred` on the command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -78,6 +79,17 @@ pub enum Command {
         No more clients are accepted, and running requests finish within process_control_timeout. \
         Unlike `maitred stop`, saying it twice hurries nothing.")]
     Drain(Reach),
+    /// Serve web servers over FastCGI in php-fpm's place, with its configuration and its flags
+    #[command(
+        disable_help_flag = true,
+        after_help = "Examples:\n  \
+        maitred fpm -F -y /etc/php/8.2/fpm/php-fpm.conf\n  \
+        maitred fpm -t                         test the configuration\n  \
+        maitred fpm -h                         php-fpm's flags\n\n\
+        The same when the program is started under a name that begins with php-fpm.\n\
+        Exit codes: 0 success, 64 wrong usage, 70 failure while running, 78 wrong configuration."
+    )]
+    Fpm(Fpm),
     /// The process that owns client connections; the server starts it itself
     #[command(hide = true)]
     Front,
@@ -112,6 +124,18 @@ pub struct Serve {
     /// Where `maitred status` and the other commands reach this server
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
+}
+
+/// Arguments of `maitred fpm`, which are read as php-fpm reads them.
+#[derive(Debug, Args)]
+pub struct Fpm {
+    /// php-fpm's flags
+    #[arg(
+        value_name = "FLAGS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub flags: Vec<OsString>,
 }
 
 /// How a running server is reached.

@@ -2,19 +2,27 @@
 
 use std::process::ExitCode;
 
+use maitred_config::Config;
 use maitred_os::channel::Channel;
 use maitred_os::{spawn, title};
 
-use crate::refuse;
+use crate::{log, refuse};
 
 /// Runs the front over the channel that the supervisor left us.
 pub fn front() -> ExitCode {
     title::set("maitred: front");
     match spawn::inherited(0) {
         Ok(channel) => {
-            let code = maitred_front::run(Channel::from_fd(channel));
+            let code = maitred_front::run(Channel::from_fd(channel), follow);
             ExitCode::from(u8::try_from(code).unwrap_or(crate::EXIT_FAILURE))
         }
         Err(_) => refuse(&"`maitred front` is started by `maitred serve`, not by hand"),
+    }
+}
+
+/// Logs as a configuration says that is in use from now on.
+fn follow(config: &Config) {
+    if let Some(fpm) = &config.fpm {
+        log::fpm::follow(config, fpm);
     }
 }

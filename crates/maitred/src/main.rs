@@ -3,6 +3,7 @@
 mod check;
 mod client;
 mod command;
+mod fpm;
 mod front;
 mod log;
 mod serve;
@@ -34,7 +35,13 @@ fn main() -> ExitCode {
     // Collected before the title, which is written over them.
     let arguments: Vec<OsString> = std::env::args_os().collect();
     maitred_os::title::prepare();
+    if let Some(started) = fpm::is_meant(&arguments) {
+        return fpm::run(started);
+    }
     let Maitred { log_level, command } = Maitred::parse_from(&arguments);
+    if matches!(command, Command::Front) && log::follow_fpm() {
+        return front::front();
+    }
     let log_level = match log::set_up(log_level) {
         Ok(log_level) => log_level,
         Err(why) => return refuse(&why),
@@ -47,6 +54,7 @@ fn main() -> ExitCode {
         Command::Reload(asked) => status::reload(&asked),
         Command::Stop(reach) => status::end(&reach, &Request::Stop),
         Command::Drain(reach) => status::end(&reach, &Request::Drain),
+        Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Front => front::front(),
     }
 }

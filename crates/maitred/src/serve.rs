@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use maitred_config::{Config, Mistakes};
-use maitred_supervisor::{CAN_TAKE_OVER, Invocation, TAKE_OVER};
+use maitred_supervisor::{CAN_TAKE_OVER, Invocation, Nobody, TAKE_OVER};
 use tracing::info;
 
 use crate::command::Serve;
@@ -81,6 +81,7 @@ fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Resu
         program,
         arguments,
         take_over,
+        host: Box::new(Nobody),
     })
 }
 

@@ -127,6 +127,36 @@ pub fn fork_orphan(proc: &OwnProc, announce: impl FnOnce(i32)) -> io::Result<Sid
     }
 }
 
+/// Which process returned from [`into_background`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Half {
+    /// The caller, whom somebody waits for.
+    Foreground,
+    /// The new process, which has a session of its own.
+    Background,
+}
+
+/// Makes a child that goes on in the background: it leads a session without a terminal.
+///
+/// # Errors
+/// When a second thread runs here (its locks would be copied in whatever state they are), or when
+/// the system refuses a process.
+pub fn into_background() -> io::Result<Half> {
+    if OwnProc::open()?.threads()? != 1 {
+        return Err(io::Error::other(
+            "a process that forks must have one thread",
+        ));
+    }
+    // SAFETY: this process has one thread (checked above), so the child may run any code.
+    match unsafe { fork() }? {
+        ForkResult::Parent { .. } => Ok(Half::Foreground),
+        ForkResult::Child => {
+            nix::unistd::setsid()?;
+            Ok(Half::Background)
+        }
+    }
+}
+
 /// Ends this process at once: no destructors, no `atexit`, nothing flushed. The only way out for
 /// a child that shares its parent's state.
 pub fn exit_now(code: i32) -> ! {

@@ -18,5 +18,6 @@ pub mod shared;
 pub mod signals;
 pub mod sockets;
 pub mod spawn;
+pub mod syslog;
 pub mod title;
 pub mod users;

@@ -7,6 +7,15 @@ use nix::sys::resource::{Resource, setrlimit};
 /// No limit, as `setrlimit` has it.
 pub const UNLIMITED: u64 = libc::RLIM_INFINITY;
 
+/// Most open files this process may ever have.
+///
+/// # Errors
+/// Nothing that is known to happen.
+pub fn open_files() -> io::Result<u64> {
+    let (_, hard) = nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(hard)
+}
+
 /// Limits the open files of this process, for good: it cannot raise the limit again by itself.
 ///
 /// # Errors

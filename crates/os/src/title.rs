@@ -29,9 +29,15 @@ pub fn prepare() {
     }
 }
 
-/// Sets the title, cut to the room there is.
+/// Sets the title, cut to the room there is, and its beginning as the name of the program.
 pub fn set(title: &str) {
-    let short: String = title.chars().filter(char::is_ascii).take(15).collect();
+    set_with_name(title, title);
+}
+
+/// Sets the title, cut to the room there is, and the first 15 bytes of `name` as the name of the
+/// program (`comm`), which `pgrep` and `killall` go by.
+pub fn set_with_name(title: &str, name: &str) {
+    let short: String = name.chars().filter(char::is_ascii).take(15).collect();
     if let Ok(name) = CString::new(short) {
         let _ = nix::sys::prctl::set_name(&name);
     }

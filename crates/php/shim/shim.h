@@ -311,6 +311,22 @@ void maitred_php_trace(const struct maitred_memory *memory, struct maitred_stack
 /* Whether libphp's `chdir` reaches the shim, that is: whether the program exports its symbols. */
 bool maitred_php_interposed(void);
 
+/* What can be shown of PHP. */
+enum maitred_show {
+	MAITRED_SHOW_VERSION = 0,
+	MAITRED_SHOW_MODULES = 1,
+	MAITRED_SHOW_INFO = 2,
+};
+
+/*
+ * Prints something of PHP (enum maitred_show) on standard output, as php-fpm's -v, -m and -i do. The
+ * process serves nobody afterwards. Returns false when PHP could not do it.
+ */
+bool maitred_php_show(int what);
+
+/* The value of `fpm.config` in php.ini, or NULL. */
+const char *maitred_php_fpm_config(void);
+
 /* PHP_VERSION of the loaded libphp, which may be newer than the headers of the shim. */
 const char *maitred_php_version(void);
 

@@ -95,6 +95,17 @@ impl Outcome {
     }
 }
 
+/// What can be shown of PHP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// Its version, when it was built, and its Zend extensions.
+    Version,
+    /// Its modules, then its Zend extensions.
+    Modules,
+    /// `phpinfo()`.
+    Info,
+}
+
 /// What is known of a request after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
@@ -135,6 +146,17 @@ impl Engine {
     /// The version of the loaded libphp, which may be newer than the one compiled against.
     pub fn version(&self) -> PhpVersion {
         self.version
+    }
+
+    /// Prints something of PHP on standard output, as php-fpm's `-v`, `-m` and `-i` do; `false` when PHP
+    /// could not do it. It is a request to PHP, after which this process serves nobody.
+    pub fn show(self, what: Show) -> bool {
+        self.raw.show(what)
+    }
+
+    /// `fpm.config` of php.ini: the configuration file of php-fpm, if one is named.
+    pub fn fpm_config(&self) -> Option<String> {
+        self.raw.fpm_config()
     }
 
     /// The directives in [`Settings::values`] that PHP does not know.

@@ -21,7 +21,7 @@ mod stack;
 mod version;
 
 pub use cache::{CacheFigures, CachedScript};
-pub use engine::{Engine, Outcome, Served, StartError};
+pub use engine::{Engine, Outcome, Served, Show, StartError};
 pub use exchange::{Exchange, Level, PoolStatus, ProcessStatus, Verdict};
 pub use foreign::{Admission, Foreign, Paths};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};

@@ -14,7 +14,7 @@ use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::engine::{Outcome, Served, StartError};
+use crate::engine::{Outcome, Served, Show, StartError};
 use crate::exchange::{Exchange, Level, PoolStatus, ProcessStatus, Verdict};
 use crate::foreign::{Admission, Foreign, Paths};
 use crate::params::{Params, Text};
@@ -166,6 +166,8 @@ unsafe extern "C" {
     fn maitred_php_serve(request: *const RawRequest, served: *mut RawServed);
     fn maitred_php_interposed() -> bool;
     fn maitred_php_version() -> *const c_char;
+    fn maitred_php_show(what: c_int) -> bool;
+    fn maitred_php_fpm_config() -> *const c_char;
     fn maitred_php_stop();
 }
 
@@ -458,6 +460,27 @@ impl Engine {
         // SAFETY: PHP is started, and the string is static in libphp or in the shim.
         let version = unsafe { CStr::from_ptr(maitred_php_version()) };
         version.to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn show(self, what: Show) -> bool {
+        let what = match what {
+            Show::Version => 0,
+            Show::Modules => 1,
+            Show::Info => 2,
+        };
+        // SAFETY: PHP is started, no request runs, and none will: `self` goes. No longjmp leaves it.
+        unsafe { maitred_php_show(what) }
+    }
+
+    pub(crate) fn fpm_config(&self) -> Option<String> {
+        // SAFETY: PHP is started.
+        let text = unsafe { maitred_php_fpm_config() };
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: the value of a directive, which stays while no request runs.
+        let text = unsafe { CStr::from_ptr(text) };
+        Some(text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
     }
 
     /// Moves to `folder` for good, or only forgets what paths led to.

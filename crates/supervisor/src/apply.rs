@@ -47,7 +47,10 @@ impl Supervisor {
     pub(crate) fn phase_event(&mut self, event: phase::Event) {
         match self.phase.on(event, self.now()) {
             None => {}
-            Some(phase::Action::Announce) => self.announce(),
+            Some(phase::Action::Announce) => {
+                self.announce();
+                self.plan.invocation.host.serves();
+            }
             Some(phase::Action::ReportSlowStart) => {
                 let limit = FIRST_FILL.as_secs();
                 self.say_failure(&format!(
@@ -56,6 +59,7 @@ impl Supervisor {
                 self.signal_everybody(Signal::SIGKILL);
             }
             Some(phase::Action::Drain) => {
+                self.systemd.stops();
                 self.close_listeners();
                 self.give_up_reload("the server was asked to stop before the reload was done");
                 let lines: Vec<u32> = self.fronts().map(|(line, _)| line).collect();
@@ -74,11 +78,15 @@ impl Supervisor {
                 self.signal_everybody(Signal::SIGTERM);
             }
             Some(phase::Action::Terminate) => {
+                self.systemd.stops();
                 self.close_listeners();
                 self.give_up_reload("the server was asked to stop before the reload was done");
                 self.signal_everybody(Signal::SIGTERM);
             }
-            Some(phase::Action::AskAllToLeave) => self.signal_everybody(Signal::SIGTERM),
+            Some(phase::Action::AskAllToLeave) => {
+                self.systemd.stops();
+                self.signal_everybody(Signal::SIGTERM);
+            }
             Some(phase::Action::KillAll) => self.signal_everybody(Signal::SIGKILL),
         }
     }

@@ -39,7 +39,9 @@ pub fn of_front(config: &Config) -> Result<Option<Identity>, Error> {
 ///
 /// Started as root, a pool without `user` runs as the owner of its document root (that of the
 /// first site it serves), or as `www-data` if that is root. Not started as root, it cannot run as
-/// anybody else, and to be asked to is an error rather than a surprise.
+/// anybody else, and to be asked to is an error rather than a surprise. Where we were started as
+/// php-fpm, a user is passed over then, as php-fpm does, and `--allow-to-run-as-root` is the one way to
+/// have PHP run as root.
 ///
 /// # Errors
 /// One sentence, for a user that does not exist, is root, or cannot be taken on.
@@ -50,7 +52,13 @@ pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> 
         .map(|user| look_up(pool, user))
         .transpose()?;
     if !users::is_root() {
-        return stays_who_we_are(pool, asked).map(|()| None);
+        return match config.fpm {
+            Some(_) => Ok(None),
+            None => stays_who_we_are(pool, asked).map(|()| None),
+        };
+    }
+    if config.fpm.as_ref().is_some_and(|fpm| fpm.allow_root) {
+        return Ok(asked);
     }
     let identity = match asked {
         Some(asked) => asked,

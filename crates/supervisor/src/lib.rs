@@ -41,6 +41,7 @@ mod slow;
 mod slowlog;
 mod source;
 mod speech;
+mod systemd;
 mod traces;
 mod troubles;
 mod trust;
@@ -57,8 +58,9 @@ use maitred_config::Config;
 use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use error::Error;
-pub use source::{Invocation, Source};
-pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER};
+pub use logs::open_as_fpm;
+pub use source::{Host, Invocation, Nobody, Source};
+pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 
 use handover::HandedOver;
 use plan::Plan;
@@ -71,6 +73,21 @@ pub const FRONT_ROLE: &str = "front";
 /// The environment variable that tells our processes how much to log.
 pub const LOG_VARIABLE: &str = "MAITRED_LOG";
 
+/// The supervisor's title.
+const TITLE: &str = "maitred: supervisor";
+
+/// Shows whom scripts look for that know php-fpm, if we were started as that: its master, and
+/// Debian's name for the program.
+fn show_title(config: &Config) {
+    let Some(fpm) = &config.fpm else {
+        return;
+    };
+    let version = config.pools.first().and_then(|pool| pool.php.as_deref());
+    let name = ["php-fpm", version.unwrap_or_default()].concat();
+    let title = format!("php-fpm: master process ({})", fpm.file.display());
+    title::set_with_name(&title, &name);
+}
+
 /// Serves what `source` says until somebody asks the server to stop, and returns the exit code: 0 after a
 /// stop, 1 when a process that the start needs failed. The processes it starts log as much as
 /// `log_level` says. Call it while the process has one thread, after
@@ -79,7 +96,7 @@ pub const LOG_VARIABLE: &str = "MAITRED_LOG";
 /// # Errors
 /// When the server cannot even be set up; nothing has been started then.
 pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<i32, Error> {
-    title::set("maitred: supervisor");
+    title::set(TITLE);
     if let Some(state) = invocation.take_over {
         return take_over(state, source, invocation, log_level);
     }
@@ -95,11 +112,16 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
         "the supervisor could not become its workers' parent",
     ))?;
     let config = source.load().map_err(Error::Mistakes)?;
+    show_title(&config);
     let (plan, pools) = Plan::make(config, source, invocation, log_level, inherited)?;
     let admin = admin::Admin::open(&plan.config)?;
     let mut scores = scores::Scores::new(plan.threads);
     scores.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
-    Ok(Supervisor::new(plan, pools, signals, admin, scores).run())
+    let mut supervisor = Supervisor::new(plan, pools, signals, admin, scores);
+    let host = &mut supervisor.plan.invocation.host;
+    host.set_up(&supervisor.plan.config)
+        .map_err(Error::Configuration)?;
+    Ok(supervisor.run())
 }
 
 /// Serves what the program before us in this process has left running. Its signals are still
@@ -116,13 +138,17 @@ fn take_over(
     let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
     let state = HandedOver::read(&state).map_err(Error::Configuration)?;
     let config = state.config.clone();
+    show_title(&config);
     // A version that is not there any more is told when it is needed: what runs goes on.
     let (programs, _) = Programs::find(&config);
     let since = (state.elapsed, state.last_generation);
     let reload_later = state.reload_later;
     let inherited = state.inherit().map_err(Error::system(what))?;
     let plan = Plan {
-        terminal: inherited.terminal,
+        terminal: match &config.fpm {
+            Some(_) => words::Terminal::silent(),
+            None => inherited.terminal,
+        },
         access_log: inherited.access_log.or_else(|| opened_anew(&config)),
         ..Plan::over(
             config.clone(),
@@ -182,6 +208,14 @@ pub fn check(config: &Config) -> Vec<Error> {
 pub fn warnings(config: &Config) -> Vec<String> {
     let own = confinement::warnings(config);
     own.chain(groups::obstacle(config)).collect()
+}
+
+/// The program that runs PHP of this version, as `8.2`, or else the one that is there.
+///
+/// # Errors
+/// One sentence that says where it was looked for.
+pub fn php_program(version: Option<&str>) -> Result<std::path::PathBuf, Error> {
+    Programs::find_one(version)
 }
 
 /// All that is wrong, and the programs that were found meanwhile.

@@ -27,11 +27,25 @@ pub const LOG_MODE: u32 = 0o640;
 /// # Errors
 /// What `open(2)` says, in words for the person who named the file.
 pub fn open(path: &Path) -> io::Result<File> {
+    open_with(path, LOG_MODE)
+}
+
+/// Opens the error log of a server that was started as php-fpm, as [`open`], and makes it as php-fpm
+/// does: for its owner alone.
+///
+/// # Errors
+/// What `open(2)` says, in words for the person who named the file.
+pub fn open_as_fpm(path: &Path) -> io::Result<File> {
+    const FPM_LOG_MODE: u32 = 0o600;
+    open_with(path, FPM_LOG_MODE)
+}
+
+fn open_with(path: &Path, mode: u32) -> io::Result<File> {
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
     let opened = OpenOptions::new()
         .append(true)
         .create(true)
-        .mode(LOG_MODE)
+        .mode(mode)
         .custom_flags(flags)
         .open(path);
     opened.map_err(|why| match Errno::from_io_error(&why) {
@@ -108,7 +122,11 @@ impl Supervisor {
             return true;
         };
         let name = path.display();
-        let reopened = open(path).and_then(|file| {
+        let opened = match self.plan.config.fpm {
+            Some(_) => open_as_fpm(path),
+            None => open(path),
+        };
+        let reopened = opened.and_then(|file| {
             rustix::stdio::dup2_stderr(&file)?;
             Ok(file)
         });

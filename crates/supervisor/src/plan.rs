@@ -104,7 +104,10 @@ impl Plan {
         let pools = pools.collect::<Result<_, _>>()?;
         let listeners = listen::open(&config, inherited, threads)?;
         let plan = Plan {
-            terminal: Terminal::redirect(&config.error_log)?,
+            terminal: match &config.fpm {
+                Some(_) => Terminal::silent(),
+                None => Terminal::redirect(&config.error_log)?,
+            },
             access_log: logs::open_access_log(&config)?,
             ..Plan::over(config, source, invocation, log_level, (listeners, programs))?
         };
@@ -137,6 +140,17 @@ impl Plan {
         };
         plan.limit(&config);
         Ok(plan)
+    }
+
+    /// Has the program around the supervisor do as the configuration says that is in use from now on.
+    pub fn follow_configuration(&mut self) {
+        let Some(log) = self.invocation.host.follow(&self.config) else {
+            return;
+        };
+        let variables = self.environment.iter_mut();
+        for (_, value) in variables.filter(|(name, _)| name == LOG_VARIABLE) {
+            value.clone_from(&log);
+        }
     }
 
     /// Puts the limits of pools into force that hold for all of a pool's processes together, and

@@ -54,6 +54,16 @@ impl Programs {
         (found, mistakes)
     }
 
+    /// Finds the program for one version.
+    ///
+    /// # Errors
+    /// One sentence that says where it was looked for.
+    pub fn find_one(version: Option<&str>) -> Result<PathBuf, Error> {
+        let folders = folders()?;
+        let found = find(&folders, version, &mut ask);
+        found.map_err(|why| Error::Configuration(format!("this command {why}")))
+    }
+
     /// The program for pools that ask for this version. For one that was not found, a name that
     /// leads nowhere.
     pub fn of(&self, version: Option<&str>) -> &Path {

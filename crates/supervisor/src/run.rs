@@ -28,6 +28,7 @@ use crate::pool::{self, Pool, Reason};
 use crate::reload::Reloads;
 use crate::scores::Scores;
 use crate::slow::{About, Slow};
+use crate::systemd::Systemd;
 use crate::traces::{TRACES_MAX, Traces};
 use crate::troubles::Troubles;
 use crate::upgrade::Upgrade;
@@ -71,6 +72,7 @@ pub struct Supervisor {
     pub(crate) traces: Traces<About>,
     pub(crate) admin: Admin,
     pub(crate) scores: Scores,
+    pub(crate) systemd: Systemd,
 }
 
 /// A generation of a pool: what is decided about it, and the processes it has.
@@ -269,6 +271,7 @@ impl Supervisor {
             traces: Traces::default(),
             admin,
             scores,
+            systemd: Systemd::found(plan.config.fpm.as_ref()),
             plan,
         }
     }
@@ -567,5 +570,6 @@ impl Supervisor {
             self.phase_event(phase::Event::NobodyLeft);
         }
         self.tell_troubles();
+        self.tell_systemd();
     }
 }

@@ -9,6 +9,34 @@ use maitred_config::Config;
 /// Reads the configuration, checked, or says what is wrong with it in one sentence or more.
 type Load = Box<dyn Fn() -> Result<Config, String>>;
 
+/// What the program around the supervisor does when the server has come so far. By default nothing.
+pub trait Host: std::fmt::Debug {
+    /// Everything is there that the server needs, its sockets too, and no process was started yet.
+    ///
+    /// # Errors
+    /// One sentence, when the server must not start.
+    fn set_up(&mut self, config: &Config) -> Result<(), String> {
+        let _ = config;
+        Ok(())
+    }
+
+    /// The server serves for the first time.
+    fn serves(&mut self) {}
+
+    /// Another configuration is in use from now on. Returns what [`crate::LOG_VARIABLE`] says from now
+    /// on to processes that are started, if that is something else.
+    fn follow(&mut self, config: &Config) -> Option<String> {
+        let _ = config;
+        None
+    }
+}
+
+/// A program that does nothing of its own.
+#[derive(Debug)]
+pub struct Nobody;
+
+impl Host for Nobody {}
+
 /// How this program was started, so that another can be started in its place.
 #[derive(Debug)]
 pub struct Invocation {
@@ -18,6 +46,8 @@ pub struct Invocation {
     pub arguments: Vec<OsString>,
     /// The descriptor of what the program before this one has left, if there was one.
     pub take_over: Option<RawFd>,
+    /// The program around the supervisor.
+    pub host: Box<dyn Host>,
 }
 
 /// Where the configuration comes from.

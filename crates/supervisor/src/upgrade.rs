@@ -69,6 +69,7 @@ impl Supervisor {
             return info!("the reload begins when the upgrade is over");
         }
         info!("SIGHUP: reloading");
+        self.systemd.reloads();
         if let Err(why) = self.reload(&Anew::Changed) {
             error!("the reload is refused, all is as before: {why}");
         }

@@ -115,6 +115,7 @@ impl Supervisor {
             self.traces.deadline(),
             self.upgrade_deadline(),
             self.leaving_deadline(),
+            self.systemd.deadline(),
         ];
         let slow = self.pools.iter().filter_map(|pool| pool.slow.deadline());
         let front = self

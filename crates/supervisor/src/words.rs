@@ -42,6 +42,8 @@ pub fn log_mistakes(config: &Config) -> Vec<Error> {
 pub struct Terminal {
     /// Where it has to be written to, if standard error has become a log file.
     aside: Option<File>,
+    /// Nothing is written for the person who started the server: all there is to say is logged.
+    is_silent: bool,
 }
 
 impl Terminal {
@@ -51,7 +53,7 @@ impl Terminal {
     /// When the file cannot be opened.
     pub fn redirect(log: &LogTarget) -> Result<Terminal, Error> {
         let LogTarget::File(path) = log else {
-            return Ok(Terminal { aside: None });
+            return Ok(Terminal::over(None));
         };
         let file = logs::open(path).map_err(|why| {
             Error::Configuration(format!(
@@ -63,15 +65,23 @@ impl Terminal {
         let aside = aside.map_err(Error::system("standard error cannot be kept"))?;
         rustix::stdio::dup2_stderr(&file)
             .map_err(|why| Error::system("standard error cannot be replaced")(why.into()))?;
-        Ok(Terminal {
-            aside: Some(aside.into()),
-        })
+        Ok(Terminal::over(Some(aside)))
+    }
+
+    /// That of a server whose log is seen to by the program around the supervisor, and which says
+    /// everything there.
+    pub fn silent() -> Terminal {
+        Terminal {
+            aside: None,
+            is_silent: true,
+        }
     }
 
     /// The terminal of a server that was started by the program before this one.
     pub fn over(aside: Option<OwnedFd>) -> Terminal {
         Terminal {
             aside: aside.map(File::from),
+            is_silent: false,
         }
     }
 
@@ -82,6 +92,9 @@ impl Terminal {
 
     /// Writes one line for the person who started the server. That nobody reads it is no error.
     pub fn tell(&self, line: &str) {
+        if self.is_silent {
+            return;
+        }
         let line = format!("maitred: {line}\n");
         let _ = match &self.aside {
             Some(aside) => (&mut &*aside).write_all(line.as_bytes()),

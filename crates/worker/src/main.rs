@@ -6,6 +6,7 @@ mod confine;
 mod exchange;
 mod figures;
 mod foreign;
+mod info;
 mod memory;
 mod package;
 mod seat;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     let role = std::env::args().nth(1);
     match role.as_deref() {
         Some("zygote") => zygote::run(),
+        Some("fpm-info") => info::run(std::env::args().skip(2)),
         Some("--version") => {
             version();
             ExitCode::SUCCESS

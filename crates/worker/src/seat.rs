@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use maitred_control::{ZygoteSettings, exit};
 use maitred_os::fork::{OwnProc, exit_now, is_forked_child, mark_children};
 use maitred_os::{cpu, title};
-use maitred_php::{Engine, Params};
+use maitred_php::{Engine, PHP_BRANCH, Params};
 
 use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
@@ -21,10 +21,14 @@ pub fn serve(
     seat: u32,
     incarnation: u32,
 ) -> ! {
-    title::set(&format!(
-        "maitred-php: worker pool {} seat {seat}",
-        settings.pool
-    ));
+    let pool = &settings.pool;
+    match settings.fpm {
+        true => {
+            let name = format!("php-fpm{PHP_BRANCH}");
+            title::set_with_name(&format!("php-fpm: pool {pool}"), &name);
+        }
+        false => title::set(&format!("maitred-php: worker pool {pool} seat {seat}")),
+    }
     mark_children();
     let end = match link.worker_end(seat, incarnation) {
         Ok(end) => end,

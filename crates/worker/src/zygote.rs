@@ -53,7 +53,14 @@ fn start(control: &Channel) -> Result<Started, String> {
     let Ok(Heard::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
         return Err("the zygote was not told its settings".to_owned());
     };
-    title::set(&format!("maitred-php: zygote pool {}", settings.pool));
+    match settings.fpm {
+        // No name that `killall php-fpm` would take for a worker of php-fpm.
+        true => title::set_with_name(
+            &format!("php-fpm: zygote pool {}", settings.pool),
+            "maitred-zygote",
+        ),
+        false => title::set(&format!("maitred-php: zygote pool {}", settings.pool)),
+    }
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("the pool's shared memory is missing")?;
     let link = Link {
@@ -124,7 +131,7 @@ fn set_environment(settings: &ZygoteSettings) {
 }
 
 /// php-fpm's own settings, where it is installed: whoever comes from there has tuned those.
-fn fpm_folder() -> Option<PathBuf> {
+pub fn fpm_folder() -> Option<PathBuf> {
     let folder = PathBuf::from(format!("/etc/php/{PHP_BRANCH}/fpm"));
     folder.join("php.ini").is_file().then_some(folder)
 }

@@ -1,5 +1,8 @@
 //! The log: one line an event on standard error, for the supervisor and the front alike.
 
+pub mod fpm;
+mod line;
+
 use std::io::IsTerminal;
 
 use maitred_supervisor::LOG_VARIABLE;
@@ -7,6 +10,29 @@ use tracing::level_filters::LevelFilter;
 
 /// How much is logged where nobody says.
 const DEFAULT_LEVEL: &str = "info";
+
+/// What the variable says of the level before the level in processes of a server that was started as
+/// php-fpm.
+const FPM: &str = "fpm:";
+
+/// The variable's value for processes of such a server.
+pub fn as_fpm(level: maitred_config::fpm::Level) -> String {
+    [FPM, level.name()].concat()
+}
+
+/// Sets the log up as a server says that was started as php-fpm and has started us, and says whether
+/// one has.
+pub fn follow_fpm() -> bool {
+    use maitred_config::fpm::Level;
+    let said = std::env::var(LOG_VARIABLE).ok();
+    let Some(name) = said.as_deref().and_then(|said| said.strip_prefix(FPM)) else {
+        return false;
+    };
+    let all = [Level::Debug, Level::Notice, Level::Warning, Level::Error];
+    let level = all.into_iter().find(|level| level.name() == name);
+    fpm::begin(level.unwrap_or(Level::Alert));
+    true
+}
 
 /// Sets the log up and returns the level: `asked`, or else what the environment says.
 ///

@@ -1,0 +1,165 @@
+//! What php-fpm does around its event loop: the pid file, the error log, and whoever waits for it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use maitred_config::Config;
+use maitred_supervisor::Host;
+use tracing::{error, info};
+
+use super::background::Waiting;
+use super::system_error;
+use crate::log;
+
+/// Mode of the pid file.
+const PID_MODE: u32 = 0o644;
+
+/// A server that was started as php-fpm.
+#[derive(Debug)]
+pub struct Fpm {
+    /// The file our process id is in.
+    pid_file: Option<PathBuf>,
+    /// Who waits for the server to serve.
+    waiting: Option<Waiting>,
+}
+
+impl Fpm {
+    /// One for which `waiting` waits.
+    pub fn new(waiting: Option<Waiting>) -> Fpm {
+        Fpm {
+            pid_file: None,
+            waiting,
+        }
+    }
+
+    /// One that the program before us in this process has set up.
+    pub fn resumed(config: &Config) -> Fpm {
+        Fpm {
+            pid_file: config.fpm.as_ref().and_then(|fpm| fpm.pid.clone()),
+            waiting: None,
+        }
+    }
+}
+
+impl Host for Fpm {
+    fn set_up(&mut self, config: &Config) -> Result<(), String> {
+        if let Some(path) = config.fpm.as_ref().and_then(|fpm| fpm.pid.as_ref()) {
+            write_pid(path)?;
+            self.pid_file = Some(path.clone());
+        }
+        let tied = log::fpm::launched();
+        tied.map_err(|why| {
+            let why = system_error(&why);
+            format!("failed to tie stderr fd with error_log fd: dup2(){why}")
+        })?;
+        info!(target: "fpm", "fpm is running, pid {}", std::process::id());
+        Ok(())
+    }
+
+    fn serves(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.tell();
+        }
+    }
+
+    fn follow(&mut self, config: &Config) -> Option<String> {
+        let fpm = config.fpm.as_ref()?;
+        log::fpm::follow(config, fpm);
+        if fpm.pid != self.pid_file {
+            self.remove_pid();
+            if let Some(path) = &fpm.pid {
+                match write_pid(path) {
+                    Ok(()) => self.pid_file = Some(path.clone()),
+                    Err(why) => error!(target: "fpm", "{why}"),
+                }
+            }
+        }
+        Some(log::as_fpm(fpm.log_level))
+    }
+}
+
+impl Fpm {
+    /// Removes the pid file, unless another server has put its own there.
+    fn remove_pid(&mut self) {
+        if let Some(path) = self.pid_file.take()
+            && fs::read_to_string(&path).is_ok_and(|pid| pid == std::process::id().to_string())
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for Fpm {
+    fn drop(&mut self) {
+        self.remove_pid();
+    }
+}
+
+/// Writes our process id to a new file: one that lies there is removed, so that a link leads nowhere.
+fn write_pid(path: &Path) -> Result<(), String> {
+    let removed = fs::remove_file(path);
+    let made = removed.or_else(|why| match why.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(why),
+    });
+    let made = made.and_then(|()| {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(PID_MODE);
+        options.open(path)
+    });
+    let failed = |why: io::Error| {
+        let (path, why) = (path.display(), system_error(&why));
+        format!("Unable to create the PID file ({path}).{why}")
+    };
+    let mut file = made.map_err(failed)?;
+    let pid = std::process::id().to_string();
+    let written = io::Write::write_all(&mut file, pid.as_bytes());
+    written.map_err(|why| format!("Unable to write to the PID file.{}", system_error(&why)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_pid_file_holds_the_number_alone_and_goes_with_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fpm.pid");
+        let target = folder.path().join("precious");
+        fs::write(&target, "kept").unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        write_pid(&path).unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+        let pid = std::process::id().to_string();
+        assert_eq!(fs::read_to_string(&path).unwrap(), pid);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777 & !0o644, 0);
+        let mut fpm = Fpm::new(None);
+        fpm.pid_file = Some(path.clone());
+        drop(fpm);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_pid_file_of_another_server_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fpm.pid");
+        fs::write(&path, "1").unwrap();
+        let mut fpm = Fpm::new(None);
+        fpm.pid_file = Some(path.clone());
+        drop(fpm);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_pid_file_that_cannot_be_made_is_said_as_php_fpm_says_it() {
+        let why = write_pid(Path::new("/nowhere/at/all.pid")).unwrap_err();
+        assert_eq!(
+            why,
+            "Unable to create the PID file (/nowhere/at/all.pid).: No such file or directory (2)"
+        );
+    }
+}

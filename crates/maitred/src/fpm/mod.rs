@@ -1,0 +1,349 @@
+//! `maitred fpm`, and the same program under a name that begins with `php-fpm`: php-fpm's command
+//! line, files, log and exit codes around our server.
+
+mod background;
+mod flags;
+mod host;
+mod master;
+mod php;
+mod settings;
+mod usage;
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use maitred_config::Config;
+use maitred_config::fpm::Level;
+use maitred_supervisor::{CAN_TAKE_OVER, Invocation, Source, TAKE_OVER, TRY_TAKE_OVER};
+use tracing::{debug, error, info};
+
+use crate::log;
+use background::{Side, Waiting};
+use flags::{Asked, Flags};
+use host::Fpm;
+use settings::Settings;
+
+/// The subcommand that asks for php-fpm under any name of the program.
+pub const SUBCOMMAND: &str = "fpm";
+
+/// What the program is called where it is php-fpm.
+const NAME: &str = "php-fpm";
+
+/// Exit codes, as php-fpm's `fpm.h` has them.
+const EXIT_OK: u8 = 0;
+const EXIT_USAGE: u8 = 64;
+const EXIT_SOFTWARE: u8 = 70;
+const EXIT_CONFIG: u8 = 78;
+
+/// How this program was started as php-fpm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// What it calls itself in its usage.
+    name: OsString,
+    /// The PHP version in its name, as `8.2`.
+    version: Option<String>,
+    /// Arguments that stand before php-fpm's own.
+    before: Vec<OsString>,
+    /// Arguments as php-fpm has them.
+    arguments: Vec<OsString>,
+}
+
+/// Whether this program is php-fpm, by the name it was started under or by its first argument.
+pub fn is_meant(arguments: &[OsString]) -> Option<Started> {
+    let (name, rest) = arguments.split_first()?;
+    if let Some(version) = named(Path::new(name).file_name()?) {
+        return Some(Started {
+            name: name.clone(),
+            version,
+            before: Vec::new(),
+            arguments: rest.to_vec(),
+        });
+    }
+    let (first, rest) = rest.split_first()?;
+    (first == SUBCOMMAND).then(|| Started {
+        name: OsString::from("/maitred fpm"),
+        version: None,
+        before: vec![first.clone()],
+        arguments: rest.to_vec(),
+    })
+}
+
+/// Whether a program of this name is php-fpm, and of which version: `php-fpm`, `php-fpm8.2` or
+/// `php-fpm-8.2`. Not `php-fpm: pool www`, which is the title of a process.
+fn named(name: &OsStr) -> Option<Option<String>> {
+    let rest = name.to_str()?.strip_prefix(NAME)?;
+    if rest.contains([':', ' ']) {
+        return None;
+    }
+    let version = rest.strip_prefix('-').unwrap_or(rest);
+    let (major, minor) = version.split_once('.').unwrap_or_default();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|one| one.is_ascii_digit());
+    Some((is_number(major) && is_number(minor)).then(|| version.to_owned()))
+}
+
+/// Does what php-fpm does with this command line.
+pub fn run(mut started: Started) -> ExitCode {
+    let order = take_over(&mut started.arguments);
+    let code = match flags::read(&started.arguments) {
+        Asked::Usage { wanted } => {
+            let usage = usage::usage(&started.name);
+            // Nobody reading it changes nothing.
+            let _ = std::io::stdout().write_all(usage.as_bytes());
+            if wanted { EXIT_OK } else { EXIT_USAGE }
+        }
+        Asked::Version(php) => php::show("version", &php, started.version.as_deref()),
+        Asked::Modules(php) => php::show("modules", &php, started.version.as_deref()),
+        Asked::Info(php) => php::show("phpinfo", &php, started.version.as_deref()),
+        Asked::Serve(flags) => {
+            log::fpm::begin(Level::Notice);
+            match order {
+                Some(Order::Try(state)) => try_take_over(state, &started, flags),
+                Some(Order::TakeOver(state)) => serve(&started, flags, Some(state)),
+                None => serve(&started, flags, None),
+            }
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// What the program before us says when it starts us in its place.
+#[derive(Debug, PartialEq, Eq)]
+enum Order {
+    Try(RawFd),
+    TakeOver(RawFd),
+}
+
+/// Takes the order out of the end of the command line, where it stands if there is one.
+fn take_over(arguments: &mut Vec<OsString>) -> Option<Order> {
+    let [.., name, descriptor] = arguments.as_slice() else {
+        return None;
+    };
+    let descriptor: RawFd = descriptor.to_str()?.parse().ok()?;
+    let order = match name.to_str()? {
+        TAKE_OVER => Order::TakeOver(descriptor),
+        TRY_TAKE_OVER => Order::Try(descriptor),
+        _ => return None,
+    };
+    arguments.truncate(arguments.len() - 2);
+    Some(order)
+}
+
+fn try_take_over(state: RawFd, started: &Started, flags: Flags) -> u8 {
+    let settings = Settings::new(flags, started.version.clone());
+    match maitred_supervisor::try_take_over(state, &source(settings)) {
+        Ok(()) => u8::try_from(CAN_TAKE_OVER).unwrap_or(EXIT_SOFTWARE),
+        Err(why) => refuse(&why.to_string()),
+    }
+}
+
+fn source(settings: Settings) -> Source {
+    Source::new(move || settings.load_again())
+}
+
+/// Serves, or tests the configuration.
+fn serve(started: &Started, flags: Flags, take_over: Option<RawFd>) -> u8 {
+    let tests = flags.tests;
+    let settings = Settings::new(flags, started.version.clone());
+    let config = match settings.load() {
+        Ok(config) => config,
+        Err(messages) => {
+            settings::say(&messages);
+            return refuse("");
+        }
+    };
+    if tests > 0 {
+        let file = config.fpm.as_ref().map(|fpm| fpm.file.clone());
+        let file = file.unwrap_or_default();
+        let file = file.display();
+        // php-fpm 8.2 ends this one message in an empty line.
+        info!(target: "fpm", "configuration file {file} test is successful\n");
+        return EXIT_OK;
+    }
+    if let Err(why) = detach_streams() {
+        return refuse(&format!("failed to init stdio: {}", system_error(&why)));
+    }
+    match take_over {
+        Some(state) => {
+            if let Some(fpm) = &config.fpm {
+                log::fpm::follow(&config, fpm);
+            }
+            let host = Fpm::resumed(&config);
+            run_server(started, settings, Some(state), host, &config)
+        }
+        None => match prepare(&config, &settings) {
+            Ok(Prepared::Server(waiting)) => {
+                let host = Fpm::new(waiting);
+                run_server(started, settings, None, host, &config)
+            }
+            Ok(Prepared::Done(code)) => code,
+            Err(why) => refuse(&why),
+        },
+    }
+}
+
+/// What is left to do.
+enum Prepared {
+    Server(Option<Waiting>),
+    Done(u8),
+}
+
+/// Everything before the server's own setting up: the log, limits, going to the background.
+fn prepare(config: &Config, settings: &Settings) -> Result<Prepared, String> {
+    let Some(fpm) = &config.fpm else {
+        return Ok(Prepared::Server(None));
+    };
+    master::limit(fpm)?;
+    let mut waiting = None;
+    if fpm.daemonize {
+        debug!("going to the background");
+        match background::go()
+            .map_err(|why| format!("failed to daemonize{}", system_error(&why)))?
+        {
+            Side::Server(starter) => waiting = Some(starter),
+            Side::Starter(Ok(())) => return Ok(Prepared::Done(EXIT_OK)),
+            Side::Starter(Err(why)) => {
+                error!(target: "fpm", "{why}");
+                return Ok(Prepared::Done(EXIT_SOFTWARE));
+            }
+        }
+    } else {
+        // Without a terminal to lose, and as its own group's leader, that fails and changes nothing.
+        let _ = rustix::process::setsid();
+    }
+    master::prioritize(fpm)?;
+    settings.warn_of_root(config);
+    Ok(Prepared::Server(waiting))
+}
+
+fn run_server(
+    started: &Started,
+    settings: Settings,
+    take_over: Option<RawFd>,
+    host: Fpm,
+    config: &Config,
+) -> u8 {
+    let level = config
+        .fpm
+        .as_ref()
+        .map_or(Level::Notice, |fpm| fpm.log_level);
+    let program = match program(&started.name, &started.before) {
+        Ok(program) => program,
+        Err(why) => {
+            let why = system_error(&why);
+            return refuse(&format!("the file of this program cannot be found{why}"));
+        }
+    };
+    let arguments = started.before.iter().chain(&started.arguments);
+    let invocation = Invocation {
+        program,
+        arguments: arguments.cloned().collect(),
+        take_over,
+        host: Box::new(host),
+    };
+    let served = maitred_supervisor::serve(source(settings), invocation, &log::as_fpm(level));
+    match served {
+        Ok(0) => EXIT_OK,
+        Ok(_) => EXIT_SOFTWARE,
+        Err(why) => refuse(&why.to_string()),
+    }
+}
+
+/// The file this program was started from. A bare name is looked for where the shell found it: an
+/// upgrade runs what lies at the same path then, and goes by its name as we did.
+fn program(name: &OsStr, before: &[OsString]) -> std::io::Result<PathBuf> {
+    if !before.is_empty() {
+        return std::env::current_exe();
+    }
+    if Path::new(name).components().count() > 1 {
+        return std::path::absolute(name);
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut paths = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    match paths.find(|path| path.is_file()) {
+        Some(path) => Ok(path),
+        None => std::env::current_exe(),
+    }
+}
+
+/// Standard input and output lead nowhere from now on, as in php-fpm: what is said is logged.
+fn detach_streams() -> std::io::Result<()> {
+    let null = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}
+
+/// Says why there is no server, in one line for each line of `why`, and that there is none.
+fn refuse(why: &str) -> u8 {
+    for line in why.lines() {
+        error!(target: "fpm", "{line}");
+    }
+    error!(target: "fpm", "FPM initialization failed");
+    EXIT_CONFIG
+}
+
+/// What the system said, as php-fpm adds it to a message.
+fn system_error(why: &std::io::Error) -> String {
+    let Some(number) = why.raw_os_error() else {
+        return format!(": {why}");
+    };
+    let text = why.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    format!(": {text} ({number})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(line: &str) -> Option<Started> {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        is_meant(&words)
+    }
+
+    #[test]
+    fn a_name_that_begins_with_php_fpm_or_the_subcommand_means_php_fpm() {
+        let version = |line: &str| started(line).and_then(|started| started.version);
+        assert_eq!(version("/usr/sbin/php-fpm8.2 -F"), Some("8.2".to_owned()));
+        assert_eq!(version("php-fpm-8.3"), Some("8.3".to_owned()));
+        for line in ["php-fpm", "./php-fpm -t", "php-fpm.new", "maitred fpm -F"] {
+            assert!(started(line).is_some(), "{line}");
+            assert_eq!(version(line), None, "{line}");
+        }
+        for line in [
+            "maitred serve",
+            "maitred",
+            "php-fpmfront: front",
+            "maitred check fpm",
+        ] {
+            assert_eq!(started(line), None, "{line}");
+        }
+        let title = OsString::from("php-fpm: front   ");
+        assert_eq!(is_meant(&[title, "front".into()]), None);
+    }
+
+    #[test]
+    fn the_order_to_take_over_stands_at_the_end() {
+        let words = |line: &str| -> Vec<OsString> { line.split(' ').map(OsString::from).collect() };
+        let mut line = words("-y f --take-over 7");
+        assert_eq!(take_over(&mut line), Some(Order::TakeOver(7)));
+        assert_eq!(line, words("-y f"));
+        let mut line = words("--try-take-over 3");
+        assert_eq!(take_over(&mut line), Some(Order::Try(3)));
+        assert!(line.is_empty());
+        assert_eq!(take_over(&mut words("-y --take-over")), None);
+        assert_eq!(take_over(&mut words("--take-over 7 -F")), None);
+    }
+
+    #[test]
+    fn what_the_system_says_is_added_as_php_fpm_adds_it() {
+        let why = std::io::Error::from_raw_os_error(2);
+        assert_eq!(system_error(&why), ": No such file or directory (2)");
+    }
+}

@@ -1,0 +1,235 @@
+//! The configuration: which file is meant, and what becomes of it here.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use maitred_config::fpm::{Level, Options};
+use maitred_config::{Config, LogTarget};
+use maitred_os::users;
+use tracing::{debug, error, info, warn};
+
+use super::flags::Flags;
+use super::php;
+use super::system_error;
+use crate::log;
+
+/// Where `php-fpm.conf` lies where nobody says and PHP's own folder has none.
+const FILES: [&str; 2] = ["/etc/php-fpm.conf", "/usr/local/etc/php-fpm.conf"];
+
+/// The php.ini entry that names the configuration file.
+const CONFIG_ENTRY: &str = "fpm.config";
+
+/// Whom the front runs as, the first that there is.
+const FRONT_USERS: [&str; 3] = ["www-data", "http", "nobody"];
+
+/// What php-fpm's configuration is read with, now and at every reload.
+#[derive(Debug)]
+pub struct Settings {
+    flags: Flags,
+    /// The PHP version in the program's name.
+    version: Option<String>,
+    file: PathBuf,
+    /// Standard error was a terminal at the start.
+    is_terminal: bool,
+}
+
+/// Lines for the log.
+pub type Messages = Vec<(Level, String)>;
+
+impl Settings {
+    /// Those of this command line.
+    pub fn new(flags: Flags, version: Option<String>) -> Settings {
+        let file = file(&flags, version.as_deref());
+        Settings {
+            file: std::path::absolute(&file).unwrap_or(file),
+            flags,
+            version,
+            is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// Reads the configuration, opens the log, and says what there is to say of it.
+    ///
+    /// # Errors
+    /// What php-fpm would log.
+    pub fn load(&self) -> Result<Config, Messages> {
+        let (config, messages, dump) = self.read()?;
+        if let Some(fpm) = &config.fpm {
+            log::fpm::follow(&config, fpm);
+        }
+        if let Err(why) = self.open_log(&config) {
+            let post = "failed to post process the configuration".to_owned();
+            return Err(vec![(Level::Error, why), (Level::Error, post)]);
+        }
+        say(&messages);
+        if self.flags.tests > 1 {
+            for line in dump {
+                info!(target: "fpm", "{line}");
+            }
+        }
+        Ok(self.adapt(config))
+    }
+
+    /// Reads the configuration for a server that runs, whose log is open, and says what there is to say.
+    ///
+    /// # Errors
+    /// What php-fpm would log, one line each.
+    pub fn load_again(&self) -> Result<Config, String> {
+        let read = self.read().map_err(|messages| {
+            let lines = messages.into_iter().map(|(_, line)| line);
+            lines.collect::<Vec<String>>().join("\n")
+        });
+        let (config, messages, _) = read?;
+        say(&messages);
+        Ok(self.adapt(config))
+    }
+
+    fn read(&self) -> Result<(Config, Messages, Vec<String>), Messages> {
+        let flags = &self.flags;
+        let options = Options {
+            file: self.file.clone(),
+            prefix: flags.prefix.clone(),
+            pid: flags.pid.clone(),
+            allow_root: flags.allow_root,
+            force_stderr: flags.force_stderr,
+            daemonize: flags.daemonize,
+            is_root: users::is_root(),
+            php_ini: flags.php.ini.clone(),
+            no_php_ini: flags.php.no_ini,
+            defines: flags.php.defines.clone(),
+            test: flags.tests > 0,
+        };
+        match maitred_config::fpm::load(&options) {
+            Ok(loaded) => Ok((loaded.config, loaded.messages, loaded.dump)),
+            Err(failed) => {
+                log::fpm::set_level(failed.log_level);
+                Err(failed.messages)
+            }
+        }
+    }
+
+    /// Whether the error log is written to: not in the foreground at a terminal, where somebody reads,
+    /// nor if `-O` says so (`fpm_stdio.c`).
+    fn uses_log(&self, config: &Config) -> bool {
+        let daemonize = config.fpm.as_ref().is_some_and(|fpm| fpm.daemonize);
+        daemonize || (!self.is_terminal && !self.flags.force_stderr)
+    }
+
+    /// Opens the error log, which has to be possible even if it is not used. Lines go there and to
+    /// standard error until the server is set up.
+    fn open_log(&self, config: &Config) -> Result<(), String> {
+        let LogTarget::File(path) = &config.error_log else {
+            return Ok(());
+        };
+        let opened = maitred_supervisor::open_as_fpm(path).map_err(|why| {
+            let (path, why) = (path.display(), system_error(&why));
+            format!("failed to open error_log ({path}){why}")
+        });
+        let file = opened?;
+        if self.uses_log(config) {
+            log::fpm::write_also_to(file);
+        }
+        Ok(())
+    }
+
+    /// What a configuration of php-fpm comes to here.
+    fn adapt(&self, mut config: Config) -> Config {
+        if !self.uses_log(&config) {
+            config.error_log = LogTarget::Stderr;
+        }
+        if let Some(user) = front_user() {
+            config.front_user = user;
+        }
+        let files = config.fpm.as_ref().and_then(|fpm| fpm.rlimit_files);
+        for pool in &mut config.pools {
+            pool.php.clone_from(&self.version);
+            // php-fpm's workers inherit its master's limit.
+            let own = &mut pool.confinement.rlimit_files;
+            *own = own.or(files);
+        }
+        config
+    }
+
+    /// Says which pools run as root, which php-fpm leaves to whoever allowed it.
+    pub fn warn_of_root(&self, config: &Config) {
+        if !self.flags.allow_root || !users::is_root() {
+            return;
+        }
+        for pool in &config.pools {
+            let user = pool.user.as_deref().unwrap_or("root");
+            if users::look_up(user, None).is_ok_and(|user| user.uid == 0) {
+                let name = &pool.name;
+                warn!(
+                    target: "fpm",
+                    "[pool {name}] runs PHP as root: a fault in one script is a fault of the whole \
+                     machine; set `user`, and start without --allow-to-run-as-root"
+                );
+            }
+        }
+    }
+}
+
+fn front_user() -> Option<String> {
+    let there = |name: &&&str| users::look_up(name, None).is_ok();
+    FRONT_USERS
+        .iter()
+        .find(there)
+        .map(|name| (*name).to_owned())
+}
+
+/// The configuration file: named, named in php.ini, or where php-fpm of this PHP has it.
+fn file(flags: &Flags, version: Option<&str>) -> PathBuf {
+    if let Some(file) = &flags.config {
+        return file.clone();
+    }
+    let defines = flags.php.defines.iter().rev();
+    let mut named = defines.filter(|(name, value)| name == CONFIG_ENTRY && !value.is_empty());
+    if let Some((_, file)) = named.next() {
+        return PathBuf::from(file);
+    }
+    let told = php::ask_where(&flags.php, version);
+    if let Some(file) = told.config {
+        return PathBuf::from(file);
+    }
+    if let Some(prefix) = &flags.prefix {
+        return prefix.join("etc/php-fpm.conf");
+    }
+    let branch = version.map(str::to_owned).or(told.branch);
+    let debian = branch.map(|branch| PathBuf::from(format!("/etc/php/{branch}/fpm/php-fpm.conf")));
+    let others = FILES.iter().map(PathBuf::from);
+    let mut all = debian.iter().cloned().chain(others);
+    let found = all.find(|file| file.exists());
+    found
+        .or(debian)
+        .unwrap_or_else(|| Path::new(FILES[0]).to_owned())
+}
+
+/// Logs lines as php-fpm does.
+pub fn say(messages: &Messages) {
+    for (level, line) in messages {
+        match level {
+            Level::Debug => debug!(target: "fpm", "{line}"),
+            Level::Notice => info!(target: "fpm", "{line}"),
+            Level::Warning => warn!(target: "fpm", "{line}"),
+            Level::Error => error!(target: "fpm", "{line}"),
+            Level::Alert => error!(target: "fpm::alert", "{line}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_named_is_meant_and_d_names_one_as_y_does() {
+        let mut flags = Flags::default();
+        flags.php.defines = vec![
+            (CONFIG_ENTRY.to_owned(), "/one".to_owned()),
+            (CONFIG_ENTRY.to_owned(), "/two".to_owned()),
+        ];
+        assert_eq!(file(&flags, None), Path::new("/two"));
+        flags.config = Some(PathBuf::from("/y"));
+        assert_eq!(file(&flags, None), Path::new("/y"));
+    }
+}

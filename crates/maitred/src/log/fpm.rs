@@ -1,0 +1,271 @@
+//! The log of a server that was started as php-fpm: its lines, its levels, its places.
+//!
+//! What php-fpm says too is said with the target [`SAYS`]; there, INFO is NOTICE. What only maitred
+//! says at INFO is for who looks for a fault, and therefore DEBUG.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::SystemTime;
+
+use maitred_config::fpm::{Fpm, Level};
+use maitred_config::{Config, LogTarget};
+use maitred_os::syslog::{self, Priority};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::line::{self, Place, Said};
+
+/// The target of what php-fpm says too.
+const SAYS: &str = "fpm";
+
+/// The target of what needs somebody at once.
+const ALERT: &str = "fpm::alert";
+
+/// The target of what a worker has printed. Fields: `who`, `text` (bytes) and, perhaps, `ending`.
+const SAID: &str = "fpm::said";
+
+/// The target of what a worker has printed and is not decorated. Field: `text` (bytes).
+const BARE: &str = "fpm::bare";
+
+/// `log_limit` before a configuration was read (`ZLOG_DEFAULT_LIMIT`).
+const DEFAULT_LIMIT: usize = 1024;
+
+/// What is logged now: a [`Level`], by [`number`].
+static LEVEL: AtomicU8 = AtomicU8::new(1);
+
+static STATE: Mutex<State> = Mutex::new(State {
+    limit: DEFAULT_LIMIT,
+    is_syslog: false,
+    file: None,
+});
+
+/// Where lines go and how long they may be.
+struct State {
+    /// Longest line in bytes.
+    limit: usize,
+    /// The system's log instead of standard error.
+    is_syslog: bool,
+    /// The error log, until it is standard error: before, who starts the server reads there.
+    file: Option<File>,
+}
+
+fn number(level: Level) -> u8 {
+    match level {
+        Level::Debug => 0,
+        Level::Notice => 1,
+        Level::Warning => 2,
+        Level::Error => 3,
+        Level::Alert => 4,
+    }
+}
+
+/// Logs as php-fpm from now on, for as long as this process lives.
+pub fn begin(level: Level) {
+    LEVEL.store(number(level), Ordering::Relaxed);
+    // Nobody has set another one: this is called in place of that.
+    let _ = tracing_subscriber::registry().with(Lines).try_init();
+}
+
+/// Changes how much is logged.
+pub fn set_level(level: Level) {
+    LEVEL.store(number(level), Ordering::Relaxed);
+    tracing::callsite::rebuild_interest_cache();
+}
+
+/// Changes what is logged and where to, as `fpm` and `config` say. Standard error stays what it is.
+pub fn follow(config: &Config, fpm: &Fpm) {
+    set_level(fpm.log_level);
+    let is_syslog = config.error_log == LogTarget::Syslog;
+    if let Ok(mut state) = STATE.lock() {
+        if is_syslog {
+            syslog::open(&fpm.syslog_ident, fpm.syslog_facility);
+        }
+        state.limit = fpm.log_limit;
+        state.is_syslog = is_syslog;
+    }
+}
+
+/// Lines go to the error log, too, until [`launched`]: there and to standard error.
+pub fn write_also_to(file: File) {
+    if let Ok(mut state) = STATE.lock() {
+        state.file = Some(file);
+    }
+}
+
+/// The server has been set up: standard error becomes the error log, or nothing if that is the
+/// system's log. Where neither is used, it stays.
+///
+/// # Errors
+/// When standard error cannot be replaced.
+pub fn launched() -> std::io::Result<()> {
+    let Ok(mut state) = STATE.lock() else {
+        return Ok(());
+    };
+    if let Some(file) = state.file.take() {
+        rustix::stdio::dup2_stderr(file.as_fd())?;
+    } else if state.is_syslog {
+        let null = File::options().write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stderr(null)?;
+    }
+    Ok(())
+}
+
+/// The level that php-fpm gives what we say.
+fn level_of(metadata: &Metadata<'_>) -> Level {
+    let level = *metadata.level();
+    match metadata.target() {
+        ALERT if level == tracing::Level::ERROR => Level::Alert,
+        _ if level == tracing::Level::ERROR => Level::Error,
+        _ if level == tracing::Level::WARN => Level::Warning,
+        SAYS if level == tracing::Level::INFO => Level::Notice,
+        _ => Level::Debug,
+    }
+}
+
+fn is_logged(metadata: &Metadata<'_>) -> bool {
+    // What a worker prints has no level of its own.
+    if metadata.target() == BARE {
+        return true;
+    }
+    *metadata.level() <= tracing::Level::DEBUG
+        && number(level_of(metadata)) >= LEVEL.load(Ordering::Relaxed)
+}
+
+/// Turns events into lines.
+struct Lines;
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        match is_logged(metadata) {
+            true => Interest::always(),
+            false => Interest::never(),
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        is_logged(metadata)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(match LEVEL.load(Ordering::Relaxed) {
+            0 => LevelFilter::DEBUG,
+            1 => LevelFilter::INFO,
+            2 => LevelFilter::WARN,
+            _ => LevelFilter::ERROR,
+        })
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let metadata = event.metadata();
+        let mut message = Message::default();
+        event.record(&mut message);
+        let module = metadata.module_path().unwrap_or_else(|| metadata.target());
+        let module = module.rsplit("::").next().unwrap_or_default();
+        let place = Place {
+            pid: std::process::id(),
+            module,
+            line: metadata.line().unwrap_or(0),
+        };
+        let place = (LEVEL.load(Ordering::Relaxed) == 0).then_some(place);
+        if let Ok(mut state) = STATE.lock() {
+            state.write(metadata.target(), level_of(metadata), place, &message);
+        }
+    }
+}
+
+impl State {
+    fn write(&mut self, target: &str, level: Level, place: Option<Place<'_>>, said: &Message) {
+        let prefix = match self.is_syslog {
+            true => line::syslog_prefix(level, place),
+            false => line::prefix(level, SystemTime::now(), place),
+        };
+        let who = Said {
+            who: &said.who,
+            text: &said.text,
+            ending: &said.ending,
+        };
+        let lines = match target {
+            SAID => line::said(&prefix, &who, self.limit),
+            BARE => line::bare(&said.text, self.limit),
+            _ => vec![line::whole(&prefix, said.words().as_bytes(), self.limit)],
+        };
+        for line in lines {
+            self.write_line(level, &line);
+        }
+    }
+
+    /// Nobody reading is no reason to end.
+    fn write_line(&mut self, level: Level, line: &[u8]) {
+        if self.is_syslog {
+            let text = line.strip_suffix(b"\n").unwrap_or(line);
+            return syslog::write(priority(level), text);
+        }
+        if let Some(file) = &mut self.file {
+            let _ = file.write_all(line);
+            if level < Level::Notice {
+                return;
+            }
+        }
+        let _ = std::io::stderr().write_all(line);
+    }
+}
+
+fn priority(level: Level) -> Priority {
+    match level {
+        Level::Debug => Priority::Debug,
+        Level::Notice => Priority::Notice,
+        Level::Warning => Priority::Warning,
+        Level::Error => Priority::Error,
+        Level::Alert => Priority::Alert,
+    }
+}
+
+/// The parts of an event.
+#[derive(Debug, Default)]
+struct Message {
+    message: String,
+    others: String,
+    who: String,
+    text: Vec<u8>,
+    ending: String,
+}
+
+impl Message {
+    /// The message, and what else the event carries.
+    fn words(&self) -> String {
+        [self.message.as_str(), self.others.as_str()].concat()
+    }
+}
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            name => self.others.push_str(&format!(" {name}={value:?}")),
+        }
+    }
+
+    fn record_bytes(&mut self, field: &Field, value: &[u8]) {
+        match field.name() {
+            "text" => self.text = value.to_vec(),
+            _ => self.record_debug(field, &value),
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "who" => value.clone_into(&mut self.who),
+            "ending" => value.clone_into(&mut self.ending),
+            _ => self.record_debug(field, &value),
+        }
+    }
+}

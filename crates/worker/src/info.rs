@@ -1,0 +1,66 @@
+//! What php-fpm's `-v`, `-m` and `-i` show of PHP, and where `-y` is looked for: asked by `maitred fpm`
+//! of this program, which has PHP.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, Show};
+
+use crate::zygote::fpm_folder;
+
+/// Answers: what is asked, then `-c FILE`, `-n` and `-d NAME=VALUE`.
+pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
+    let what = arguments.next().unwrap_or_default();
+    let engine = match Engine::start(&settings(arguments)) {
+        Ok(engine) => engine,
+        Err(why) => {
+            eprintln!("php-fpm: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let show = match what.as_str() {
+        "version" => Show::Version,
+        "modules" => Show::Modules,
+        "phpinfo" => Show::Info,
+        _ => {
+            println!("{PHP_BRANCH}\n{}", engine.fpm_config().unwrap_or_default());
+            return ExitCode::SUCCESS;
+        }
+    };
+    match engine.show(show) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn settings(mut arguments: impl Iterator<Item = String>) -> Settings {
+    let fpm = fpm_folder();
+    let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
+    let mut settings = Settings {
+        ini_path: beside("php.ini"),
+        ini_scan_dir: match std::env::var_os("PHP_INI_SCAN_DIR") {
+            Some(_) => None,
+            None => beside("conf.d"),
+        },
+        ..Settings::default()
+    };
+    while let Some(flag) = arguments.next() {
+        match flag.as_str() {
+            "-c" => settings.ini_path = arguments.next().map(PathBuf::from),
+            "-n" => {
+                settings.ini_path = Some("/dev/null".into());
+                settings.ini_scan_dir = Some(PathBuf::new());
+            }
+            _ => {
+                let define = arguments.next().unwrap_or_default();
+                let (name, value) = define.split_once('=').unwrap_or((&define, "1"));
+                settings.values.push(IniValue {
+                    name: name.to_owned(),
+                    value: value.to_owned(),
+                    admin: false,
+                });
+            }
+        }
+    }
+    settings
+}
