@@ -162,7 +162,12 @@ impl Supervisor {
         if !plan.settings.fpm {
             return None;
         }
-        if !plan.settings.catches_output {
+        if plan
+            .settings
+            .output
+            .as_ref()
+            .is_none_or(|output| !output.caught)
+        {
             return nowhere().ok();
         }
         match Output::new() {
