@@ -82,6 +82,11 @@ pub enum ToFront {
     },
     /// Where the lines of the access log go from now on. Descriptor: the file.
     AccessLog,
+    /// Where the lines of the doors go from now on that log to this path. Descriptor: the file.
+    DoorLog {
+        /// The path, as the pools' settings have it.
+        path: PathBuf,
+    },
     /// Where messages go from now on. Descriptor: the file that takes the place of standard error.
     ErrorLog,
     /// Everything has been said: accept clients.

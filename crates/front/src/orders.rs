@@ -270,6 +270,11 @@ impl Hearer {
                     log.reopened(file);
                 }
             }
+            ToFront::DoorLog { path } => {
+                if let Some(file) = fds.pop() {
+                    shared.door_logs.opened(path, file);
+                }
+            }
             ToFront::ErrorLog => take_error_log(fds),
             other @ (ToFront::Configure { .. } | ToFront::Begin) => {
                 tracing::error!("an order came too late: {other:?}");
@@ -326,6 +331,7 @@ impl Hearer {
             Err(_) => self.tell_all(|| ThreadOrder::Discard).await,
         }
         self.shared.pools.sweep();
+        self.shared.door_logs.sweep();
         prepared
     }
 

@@ -12,6 +12,7 @@ use maitred_os::users::Identity;
 use tokio::sync::mpsc;
 
 use crate::access::AccessLog;
+use crate::door_log::DoorLogs;
 use crate::orders::{self, Hearer, ThreadOrder, follow_thread, take_error_log};
 use crate::pool::local::{self, Inbox};
 use crate::pools::Pools;
@@ -66,6 +67,7 @@ struct Orders {
     configured: Option<(u32, u32, Option<Identity>, Config)>,
     early: Vec<(ToFront, Vec<OwnedFd>)>,
     access_log: Option<OwnedFd>,
+    door_logs: DoorLogs,
 }
 
 fn receive_start(supervisor: &Arc<Supervisor>, follow: fn(&Config)) -> Result<Start, String> {
@@ -98,6 +100,11 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::ForgetPool { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
         ToFront::AccessLog => orders.access_log = fds.into_iter().next(),
+        ToFront::DoorLog { path } => {
+            if let Some(file) = fds.into_iter().next() {
+                orders.door_logs.opened(path, file);
+            }
+        }
         ToFront::ErrorLog => take_error_log(fds),
         ToFront::Begin
         | ToFront::Drain
@@ -141,7 +148,7 @@ fn prepare(
     let pools = Pools::new(inboxes.clone(), supervisor.clone(), config.fpm.is_some());
     let shared = Shared::new(
         pools,
-        access_log,
+        (access_log, orders.door_logs),
         supervisor.clone(),
         troubles,
         max_connections,
@@ -229,9 +236,7 @@ fn serve_thread(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park(move || {
-            if let Some(log) = &*log.access_log.load() {
-                log.flush();
-            }
+            log.flush_logs();
             local::before_park();
         })
         .on_thread_unpark(local::after_unpark)
@@ -255,9 +260,7 @@ fn serve_thread(
         }
         drained(&shared).await;
     });
-    if let Some(log) = &*shared.access_log.load() {
-        log.flush();
-    }
+    shared.flush_logs();
     if number == 0 {
         shared.supervisor.report(&FromFront::Drained);
     }

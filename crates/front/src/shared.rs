@@ -10,6 +10,7 @@ use maitred_config::{Config, Destination};
 use tokio::sync::Notify;
 
 use crate::access::AccessLog;
+use crate::door_log::DoorLogs;
 use crate::fastcgi::DoorSite;
 use crate::pool::local;
 use crate::pools::Pools;
@@ -35,6 +36,8 @@ pub struct Shared {
     pub pools: Pools,
     /// The access log, if there is one.
     pub access_log: ArcSwapOption<AccessLog>,
+    /// The access logs of doors.
+    pub door_logs: DoorLogs,
     /// The supervisor.
     pub supervisor: Arc<Supervisor>,
     /// What is said of the front as a whole.
@@ -60,7 +63,7 @@ impl Shared {
     /// Everything that is known at start.
     pub fn new(
         pools: Pools,
-        access_log: Option<AccessLog>,
+        (access_log, door_logs): (Option<AccessLog>, DoorLogs),
         supervisor: Arc<Supervisor>,
         troubles: Arc<Troubles>,
         max_connections: usize,
@@ -68,6 +71,7 @@ impl Shared {
         Shared {
             pools,
             access_log: ArcSwapOption::new(access_log.map(Arc::new)),
+            door_logs,
             supervisor,
             troubles,
             connections: AtomicUsize::new(0),
@@ -102,6 +106,14 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// Writes the lines of access logs that were collected.
+    pub fn flush_logs(&self) {
+        if let Some(log) = &*self.access_log.load() {
+            log.flush();
+        }
+        self.door_logs.flush(&self.troubles);
     }
 
     /// Whether the front is to end soon: no connection outlives its present request.

@@ -192,7 +192,7 @@ impl Supervisor {
         }
         let has_access_log = |pool: &RunningPool| pool.plan.pool.door_log.is_some();
         if self.pools.iter().any(has_access_log) {
-            match self.reopen_access_log() {
+            match self.reopen_door_logs() {
                 true => say(Level::Notice, words::ACCESS_LOG_OPENED),
                 false => say(Level::Error, words::ACCESS_LOG_LOST),
             }

@@ -93,6 +93,7 @@ impl Supervisor {
         if let Some(log) = &self.plan.access_log {
             peer.say(ToFront::AccessLog, &[log.as_fd()]);
         }
+        self.plan.door_logs.tell(peer);
         let ours = |pool: &&RunningPool| pool.introduced && pool.line == self.front.line;
         for running in self.pools.iter().filter(ours) {
             let scoreboard = self.scores.page(&running.plan.settings.pool);

@@ -14,6 +14,7 @@ use maitred_control::{Clients, Generation, Incarnation, Seat, ZygoteSettings};
 use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
+use crate::door_logs::DoorLogs;
 use crate::listen::{FileState, Listener, OwnFile};
 use crate::output::Output;
 use crate::peer::Peer;
@@ -46,6 +47,9 @@ pub struct HandedOver {
     terminal: Option<RawFd>,
     #[serde(default)]
     access_log: Option<RawFd>,
+    /// By their paths.
+    #[serde(default)]
+    door_logs: Vec<(PathBuf, RawFd)>,
     pools: Vec<PoolState>,
     /// By the name of the pool.
     #[serde(default)]
@@ -122,6 +126,8 @@ pub struct Inherited {
     pub terminal: Terminal,
     /// The access log, if it is a file.
     pub access_log: Option<File>,
+    /// The access logs of doors.
+    pub door_logs: DoorLogs,
     pub front: Front,
     pub old_fronts: Vec<OldFront>,
     pub pools: Vec<RunningPool>,
@@ -155,6 +161,7 @@ impl Supervisor {
             listeners: self.plan.listeners.iter().map(listener_state).collect(),
             terminal: self.plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),
             access_log: self.plan.access_log.as_ref().map(AsRawFd::as_raw_fd),
+            door_logs: self.plan.door_logs.descriptors(),
             pools: self.pools.iter().map(pool_state).collect(),
             scoreboards: self.scores.descriptors(),
         }
@@ -191,6 +198,7 @@ impl HandedOver {
     fn descriptors(&self) -> Vec<RawFd> {
         let mut all: Vec<RawFd> = self.terminal.into_iter().collect();
         all.extend(self.access_log);
+        all.extend(self.door_logs.iter().map(|(_, fd)| *fd));
         all.extend(self.fronts.iter().map(|front| front.peer.channel));
         all.extend(self.scoreboards.iter().map(|(_, fd)| *fd));
         for listener in &self.listeners {
@@ -245,12 +253,16 @@ impl HandedOver {
             pools.map(|pool| pool.inherit(self.elapsed)).collect();
         let listeners = self.listeners.into_iter().map(ListenerState::inherit);
         let access_log = self.access_log.map(spawn::inherited_fd).transpose()?;
+        let door_logs = self.door_logs.into_iter();
+        let door_logs = door_logs.map(|(path, fd)| Ok((path, spawn::inherited_fd(fd)?.into())));
+        let door_logs = door_logs.collect::<io::Result<Vec<_>>>()?;
         let scoreboards = self.scoreboards.into_iter();
         let scoreboards = scoreboards.map(|(pool, fd)| Ok((pool, spawn::inherited_fd(fd)?)));
         Ok(Inherited {
             listeners: listeners.collect::<io::Result<_>>()?,
             terminal: Terminal::over(self.terminal.map(spawn::inherited_fd).transpose()?),
             access_log: access_log.map(File::from),
+            door_logs: DoorLogs::inherited(door_logs),
             front,
             old_fronts,
             pools: pools?,

@@ -12,6 +12,7 @@ mod backoff;
 mod cache;
 mod changes;
 mod confinement;
+mod door_logs;
 mod emergency;
 mod error;
 mod fpm;
@@ -150,6 +151,7 @@ fn take_over(
             None => inherited.terminal,
         },
         access_log: inherited.access_log.or_else(|| opened_anew(&config)),
+        door_logs: inherited.door_logs,
         ..Plan::over(
             config.clone(),
             source,

@@ -30,7 +30,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_with(path, LOG_MODE)
 }
 
-/// Opens the error log of a server that was started as php-fpm, as [`open`], and makes it as php-fpm
+/// Opens a log of a server that was started as php-fpm, as [`open`], and makes it as php-fpm
 /// does: for its owner alone.
 ///
 /// # Errors
@@ -60,6 +60,23 @@ fn open_with(path: &Path, mode: u32) -> io::Result<File> {
 /// # Errors
 /// As [`open`].
 pub fn open_of_pool(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
+    with_rights_for(path, identity, open)
+}
+
+/// Opens the access log of a pool's door, as [`open_of_pool`], and makes it as php-fpm does: for its
+/// owner alone.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_of_door(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
+    with_rights_for(path, identity, open_as_fpm)
+}
+
+fn with_rights_for(
+    path: &Path,
+    identity: Option<&Identity>,
+    open: fn(&Path) -> io::Result<File>,
+) -> io::Result<File> {
     match identity {
         Some(identity) if users::is_root() && !trust::leads_where_root_says(path, identity) => {
             users::with_rights_of(identity, || open(path))?
@@ -93,6 +110,7 @@ impl Supervisor {
         }
         self.reopen_error_log();
         self.reopen_access_log();
+        self.reopen_door_logs();
         self.reopen_slowlogs();
     }
 
@@ -163,7 +181,8 @@ impl Supervisor {
         }
     }
 
-    fn tell_fronts(&mut self, order: ToFront, file: &File) {
+    /// Gives an order to every front, with a file.
+    pub(crate) fn tell_fronts(&mut self, order: ToFront, file: &File) {
         for old in &mut self.old_fronts {
             old.peer.say(order.clone(), &[file.as_fd()]);
         }

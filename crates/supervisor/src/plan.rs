@@ -12,6 +12,7 @@ use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::warn;
 
+use crate::door_logs::DoorLogs;
 use crate::error::Error;
 use crate::groups::Groups;
 use crate::growth::Growth;
@@ -53,6 +54,8 @@ pub struct Plan {
     pub groups: Option<Groups>,
     /// The access log, if it is a file.
     pub access_log: Option<File>,
+    /// The access logs of doors.
+    pub door_logs: DoorLogs,
     /// Where the person who started the server reads.
     pub terminal: Terminal,
 }
@@ -109,6 +112,7 @@ impl Plan {
                 None => Terminal::redirect(&config.error_log)?,
             },
             access_log: logs::open_access_log(&config)?,
+            door_logs: DoorLogs::open(&config, &DoorLogs::default())?,
             ..Plan::over(config, source, invocation, log_level, (listeners, programs))?
         };
         Ok((plan, pools))
@@ -133,6 +137,7 @@ impl Plan {
             programs,
             groups: None,
             access_log: None,
+            door_logs: DoorLogs::default(),
             terminal: Terminal::over(None),
             config: config.clone(),
             source,

@@ -22,6 +22,7 @@ use std::os::fd::AsFd;
 use tracing::{error, info, warn};
 
 use crate::changes::{self, Changes, Running};
+use crate::door_logs::DoorLogs;
 use crate::fpm;
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
 use crate::listen::{self, Listener, Opened};
@@ -67,6 +68,8 @@ struct Reload {
     opened: Opened,
     /// The access log, if it is a file.
     access_log: Option<File>,
+    /// The access logs of doors that were not open before.
+    door_logs: DoorLogs,
     changes: Changes,
     /// Pools at rest need not show that their PHP starts.
     lets_rest: bool,
@@ -141,6 +144,8 @@ impl Supervisor {
             return Err(format!("a chroot that has changed needs a restart: {why}"));
         }
         let access_log = self.logs_of(&config)?;
+        let door_logs = DoorLogs::open(&config, &self.plan.door_logs);
+        let door_logs = door_logs.map_err(|why| why.to_string())?;
         let mut asked = anew.names(&config);
         let unfinished = self.reloads.now.as_ref().map(|reload| &reload.changes.anew);
         let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
@@ -162,6 +167,7 @@ impl Supervisor {
             config,
             opened,
             access_log,
+            door_logs,
             changes,
             lets_rest: *anew == Anew::All,
             accepted: false,
@@ -271,6 +277,7 @@ impl Supervisor {
             Ok(file) => {
                 let log = reload.access_log.iter().map(AsFd::as_fd);
                 let fds: Vec<_> = std::iter::once(file.as_fd()).chain(log).collect();
+                reload.door_logs.tell(peer);
                 peer.say(ToFront::Reconfigure, &fds);
                 self.reloads.unanswered += 1;
             }
@@ -334,6 +341,8 @@ impl Supervisor {
         self.systemd.follow(self.plan.config.fpm.as_ref());
         self.phase.drain_for(fpm::patience(&reload.config));
         self.plan.access_log = reload.access_log.take();
+        let door_logs = std::mem::take(&mut reload.door_logs);
+        self.plan.door_logs.use_for(&reload.config, door_logs);
         if error_log {
             self.reopen_error_log();
         }

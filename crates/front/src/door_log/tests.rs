@@ -151,8 +151,8 @@ fn plain_and_successful_requests_of_suppressed_paths_leave_no_line() {
 
 #[test]
 fn nothing_a_client_sends_ends_a_line_and_long_ones_are_cut() {
-    let mut bed = Bed::new("%{A}e %r", &[]);
-    let long = "x".repeat(LINE_BYTES);
+    let mut bed = Bed::new("%{A}e %r %r", &[]);
+    let long = "x".repeat(LINE_BYTES / 2);
     let pairs = [("A", "one\ntwo\x1b"), ("SCRIPT_NAME", &long)];
     bed.log().begin(&params(&pairs), None).write(200);
     let line = bed.written();
