@@ -21,6 +21,8 @@ mod paths;
 mod reader;
 mod settle;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,6 +60,9 @@ pub struct Options {
     pub defines: Vec<(String, String)>,
     /// The configuration is only tested (`-t`).
     pub test: bool,
+    /// What `${NAME}`, `env[NAME] = $NAME` and `clear_env = no` take the values of variables from;
+    /// none: this process's own environment.
+    pub environment: Option<BTreeMap<String, String>>,
 }
 
 /// A configuration, and what there is to say about it.
@@ -126,7 +131,7 @@ fn read(
             "the name of the configuration file '{file}' is not UTF-8; rename it"
         )));
     };
-    let variable = |name: &str| std::env::var(name).ok();
+    let variable = |name: &str| options.variable(name);
     let mut reader = reader::Reader::new(log, options.prefix_text(), &variable);
     reader.draft.globals.pid = options
         .pid
@@ -147,6 +152,23 @@ fn read(
 impl Options {
     fn prefix_text(&self) -> Option<&str> {
         self.prefix.as_deref().and_then(|prefix| prefix.to_str())
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        match &self.environment {
+            Some(all) => all.get(name).cloned(),
+            None => std::env::var(name).ok(),
+        }
+    }
+
+    /// All variables but those that are not UTF-8, which no pool can be told.
+    fn variables(&self) -> BTreeMap<String, String> {
+        let text = |text: OsString| text.into_string().ok();
+        self.environment.clone().unwrap_or_else(|| {
+            let own = std::env::vars_os();
+            own.filter_map(|(name, value)| Some((text(name)?, text(value)?)))
+                .collect()
+        })
     }
 }
 

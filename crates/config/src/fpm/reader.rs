@@ -136,27 +136,28 @@ impl<'a> Reader<'a> {
             require_literal_leading_dot: true,
             ..glob::MatchOptions::default()
         };
+        let unusable = |why: String| {
+            let (file, line) = (&place.file, place.line);
+            format!("Unable to globalize '{pattern}' ({why}) from {file} at line {line}.")
+        };
+        if let Some(folder) = missing_folder(&pattern) {
+            let error = format!(
+                "{}; create the folder {folder}",
+                unusable("ret=2".to_owned())
+            );
+            return Err(self.log.error(error));
+        }
         let found = match glob::glob_with(&pattern, options) {
             Ok(found) => found,
-            Err(error) => {
-                return Err(self.log.error(format!(
-                    "Unable to globalize '{pattern}' ({error}) from {} at line {}.",
-                    place.file, place.line
-                )));
-            }
+            Err(error) => return Err(self.log.error(unusable(error.to_string()))),
         };
         let mut files = Vec::new();
         for path in found {
             let path = match path {
                 Ok(path) => path,
                 Err(error) => {
-                    return Err(self.log.error(format!(
-                        "Unable to globalize '{pattern}' ({}: {}) from {} at line {}.",
-                        error.path().display(),
-                        reason(error.error()),
-                        place.file,
-                        place.line
-                    )));
+                    let (path, why) = (error.path().display(), reason(error.error()));
+                    return Err(self.log.error(unusable(format!("{path}: {why}"))));
                 }
             };
             let Some(path) = path.to_str().map(str::to_owned) else {
@@ -341,6 +342,14 @@ fn unknown(name: &str, in_pool: bool) -> String {
         Some(nearest) => format!("{sentence}; did you mean '{}'?", quoted(nearest)),
         None => sentence,
     }
+}
+
+/// The folder in which a pattern with wildcards is looked for, if there is no such: glob(3), which
+/// is told to stop at folders that cannot be read, does so there.
+fn missing_folder(pattern: &str) -> Option<&str> {
+    let wildcard = pattern.find(['*', '?', '['])?;
+    let folder = &pattern[..pattern[..wildcard].rfind('/')?];
+    (!folder.is_empty() && !paths::is_directory(folder)).then_some(folder)
 }
 
 fn has_replacement(statement: &Statement) -> bool {

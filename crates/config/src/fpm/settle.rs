@@ -223,7 +223,7 @@ fn pool(from: &PoolDraft, options: &Options, who: Option<Account>, log: &mut Log
     let mut pool = Pool {
         user: as_root(owned(&from.user)),
         group: as_root(owned(&from.group)),
-        env: environment(from, who),
+        env: environment(from, options, who),
         confinement: confinement(from, options),
         max_requests: count(from.max_requests).into(),
         request_terminate_timeout: seconds(from.request_terminate_timeout),
@@ -308,11 +308,15 @@ fn confinement(from: &PoolDraft, options: &Options) -> Confinement {
 
 /// The environment of the workers (`fpm_env_init_child`, `fpm_env_conf_wp`). Of a name that is
 /// there twice, the first holds.
-fn environment(from: &PoolDraft, who: Option<Account>) -> BTreeMap<String, String> {
+fn environment(
+    from: &PoolDraft,
+    options: &Options,
+    who: Option<Account>,
+) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for (name, value) in &from.env {
         let value = match value.strip_prefix('$') {
-            Some(variable) => std::env::var(variable).unwrap_or_default(),
+            Some(variable) => options.variable(variable).unwrap_or_default(),
             None => value.clone(),
         };
         all.entry(name.clone()).or_insert(value);
@@ -322,12 +326,7 @@ fn environment(from: &PoolDraft, who: Option<Account>) -> BTreeMap<String, Strin
         all.entry("HOME".to_owned()).or_insert(who.home);
     }
     if !from.clear_env {
-        // What is not UTF-8 cannot be told to the pool.
-        let inherited = std::env::vars_os();
-        let inherited = inherited.filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        for (name, value) in inherited {
+        for (name, value) in options.variables() {
             all.entry(name).or_insert(value);
         }
     }
@@ -364,7 +363,7 @@ fn set_ini_values(pool: &mut Pool, from: &PoolDraft) {
 
 /// The php.ini that somebody asked for, on the command line or in the environment.
 fn ini_file(options: &Options) -> Option<PathBuf> {
-    let set = std::env::var_os("PHPRC").filter(|value| !value.is_empty());
+    let set = options.variable("PHPRC").filter(|value| !value.is_empty());
     let asked = options.php_ini.clone().or_else(|| set.map(PathBuf::from))?;
     if asked.is_dir() {
         ini_in(&asked)

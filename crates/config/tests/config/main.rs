@@ -5,6 +5,8 @@ mod folder;
 #[cfg(test)]
 mod fpm;
 #[cfg(test)]
+mod fpm_beside_php_fpm;
+#[cfg(test)]
 mod mistakes;
 #[cfg(test)]
 mod reference;
