@@ -227,6 +227,7 @@ fn examine(config: &Config) -> (Vec<Error>, Programs) {
     mistakes.extend(confinement::mistakes(config));
     mistakes.extend(lacking);
     mistakes.extend(words::log_mistakes(config));
+    mistakes.extend(listen::mistakes(config));
     mistakes.extend(config.admin_socket.as_deref().and_then(admin::mistake));
     (mistakes, programs)
 }

@@ -15,6 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 
 use maitred_config::Config;
+use maitred_config::Listening;
 use maitred_control::{Generation, ToFront};
 use maitred_os::shared;
 use maitred_os::signals::Signal;
@@ -387,18 +388,12 @@ impl Supervisor {
         self.pool_event(index, pool::Event::Leave);
     }
 
-    /// Listens where it was not listened before, and no more where it is not to be. An address that
-    /// stays and gets other clients is given up by those it had first.
-    fn move_listeners(&mut self, mut opened: Opened) {
+    /// Listens where it was not listened before, and no more where it is not to be. An address whose
+    /// socket is replaced is given up before it is listened on anew.
+    fn move_listeners(&mut self, opened: Opened) {
         let wanted = self.plan.config.listening();
-        let wanted = wanted.into_iter();
-        let wanted: Vec<_> = wanted
-            .map(|one| (one.address(), listen::clients_of(one)))
-            .collect();
-        let stays = |one: &Listener| {
-            let mut wanted = wanted.iter();
-            wanted.any(|(asked, clients)| *asked == one.asked && *clients == one.clients)
-        };
+        let wanted: Vec<_> = wanted.into_iter().map(Listening::address).collect();
+        let stays = |one: &Listener| wanted.contains(&one.asked) && !opened.replaces(one);
         opened.adjust(&mut self.plan.listeners);
         let (mut stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut self.plan.listeners)
             .into_iter()
@@ -412,7 +407,7 @@ impl Supervisor {
                 listener.tell(peer);
             }
         }
-        stay.append(&mut opened.new);
+        stay.extend(opened.new);
         self.plan.listeners = stay;
     }
 

@@ -23,6 +23,7 @@ pub(super) fn door(
     let listen = from.listen.as_deref().unwrap_or_default();
     let mut door = if is_tcp(listen) {
         let mut door = Door::at(Address::Tcp(tcp_address(listen, log)?));
+        listen.clone_into(&mut door.asked);
         door.allowed_clients = allowed_clients(from, when_ready);
         door
     } else {

@@ -97,7 +97,10 @@ fn open_in(
     let tcp: Vec<SocketAddr> = tcp.collect();
     let mut opened = Opened::default();
     for one in listening {
-        let there = known.iter().find(|other| other.asked == one.address());
+        let there = known.iter();
+        let there = there
+            .filter(|other| other.can_be_reached())
+            .find(|other| other.asked == one.address());
         let door = match one {
             Listening::Fastcgi(door) => Some(name(config, door)),
             Listening::Http(_) | Listening::Admin(_) => None,
@@ -144,6 +147,7 @@ impl Asked<'_> {
     fn open(&self, inherited: &mut Inherited) -> Result<Listener, Error> {
         if let Some(named) = self.door {
             named.warn_of_backlog();
+            named.warn_of_owners();
         }
         match self.one.address() {
             Address::Tcp(address) => self.open_tcp(address, inherited),
@@ -246,9 +250,22 @@ impl Named<'_> {
 
     /// Who may connect to a Unix socket; none for TCP.
     fn rights(&self) -> Result<Option<Rights>, Error> {
-        match self.door.listen {
-            Address::Unix(_) => unix::rights(*self).map(Some),
+        match &self.door.listen {
+            Address::Unix(path) => unix::rights(*self, path).map(Some),
             Address::Tcp(_) => Ok(None),
+        }
+    }
+
+    /// An access list takes the place of owner and group; said in php-fpm's words.
+    fn warn_of_owners(&self) {
+        let Named { door, pool, .. } = self;
+        if door.acl_users.is_empty() && door.acl_groups.is_empty() {
+            return;
+        }
+        for (what, ignored) in [("owner", &door.owner), ("group", &door.group)] {
+            if let Some(ignored) = ignored {
+                warn!("[pool {pool}] ACL set, listen.{what} = '{ignored}' is ignored");
+            }
         }
     }
 
@@ -267,6 +284,11 @@ impl Named<'_> {
 }
 
 impl Opened {
+    /// Whether something new is listened on in the place of `listener`.
+    pub fn replaces(&self, listener: &Listener) -> bool {
+        self.new.iter().any(|new| new.asked == listener.asked)
+    }
+
     /// Lets what stays be as it is to be from now on: rights and queues that have changed.
     pub fn adjust(&self, listeners: &mut [Listener]) {
         for (door, rights) in self.stays.iter().zip(&self.rights) {
@@ -300,6 +322,11 @@ impl Listener {
         }
     }
 
+    /// Whether clients find it: the file of a Unix socket may have been removed or replaced.
+    fn can_be_reached(&self) -> bool {
+        self.file.as_ref().is_none_or(OwnFile::is_there)
+    }
+
     /// Closes the sockets, and removes their file.
     pub fn close(&mut self) {
         self.sockets.clear();
@@ -329,8 +356,17 @@ pub fn announce(listeners: &[Listener]) {
     }
 }
 
+/// What is wrong with the configured doors, beside that somebody may have their addresses.
+pub fn mistakes(config: &Config) -> impl Iterator<Item = Error> {
+    let listening = config.listening().into_iter();
+    listening.filter_map(|one| match one {
+        Listening::Fastcgi(door) => name(config, door).rights().err(),
+        Listening::Http(_) | Listening::Admin(_) => None,
+    })
+}
+
 /// Who comes to what is listened on.
-pub fn clients_of(listening: Listening<'_>) -> Clients {
+fn clients_of(listening: Listening<'_>) -> Clients {
     match listening {
         Listening::Http(_) => Clients::Http,
         Listening::Admin(_) => Clients::Admin,

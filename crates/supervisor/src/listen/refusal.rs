@@ -48,10 +48,19 @@ impl Refusal {
             true => self.as_php_fpm(named),
             false => self.as_ours(named),
         };
-        Error::Door {
-            said,
-            remedy: self.remedy(named),
-            fpm: named.fpm,
+        let remedy = self.remedy(named);
+        match (self, remedy) {
+            // What no machine would accept.
+            (Refusal::TooLong(_) | Refusal::NoUser(_) | Refusal::NoGroup(_), Some(remedy))
+                if !named.fpm =>
+            {
+                Error::Configuration(format!("{said}; {remedy}"))
+            }
+            (_, remedy) => Error::Door {
+                said,
+                remedy,
+                fpm: named.fpm,
+            },
         }
     }
 

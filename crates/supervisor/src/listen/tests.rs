@@ -219,6 +219,21 @@ fn unix_file(path: &Path) -> String {
 }
 
 #[test]
+fn a_socket_whose_file_has_gone_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = socket(&folder);
+    let mut config = config(&[], vec![unix_door(&path)]);
+    config.listen.clear();
+    let listeners = opened(&config).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let change = open_others(&config, &listeners, 2).unwrap();
+    assert_eq!(change.new.len(), 1);
+    assert!(change.replaces(&listeners[0]));
+    drop(listeners);
+    UnixStream::connect(&path).unwrap();
+}
+
+#[test]
 fn an_address_that_gets_other_clients_keeps_its_sockets() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();

@@ -11,7 +11,6 @@ use maitred_os::sockets::unix::{
 };
 use maitred_os::users;
 use serde::{Deserialize, Serialize};
-use tracing::warn;
 
 use super::{Named, Refusal, backlog, tcp};
 use crate::admin;
@@ -56,6 +55,11 @@ impl OwnFile {
         self.0.clone()
     }
 
+    /// Whether it still lies under its name.
+    pub fn is_there(&self) -> bool {
+        SocketFile::at(&self.0.path).is_ok_and(|file| file.id() == self.0.id)
+    }
+
     /// Lets others connect than those who could, if it is others.
     ///
     /// # Errors
@@ -89,8 +93,7 @@ impl OwnFile {
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
-        let file = SocketFile::at(&self.0.path);
-        if file.is_ok_and(|file| file.id() == self.0.id) {
+        if self.is_there() {
             let _ = std::fs::remove_file(&self.0.path);
         }
     }
@@ -107,11 +110,6 @@ pub fn open(
     rights: &Rights,
     threads: usize,
 ) -> Result<(Vec<OwnedFd>, Option<OwnFile>), Error> {
-    use std::os::unix::ffi::OsStrExt;
-    let bytes = path.as_os_str().as_bytes().len();
-    if bytes > MAX_PATH_BYTES {
-        return Err(named.error(Refusal::TooLong(bytes)));
-    }
     // Two servers that start at once must not take each other's socket for a dead one's.
     let _lock = path.parent().and_then(admin::lock_folder);
     let failed = |why| named.error(Refusal::Bind(why, None));
@@ -145,12 +143,18 @@ fn give(named: Named<'_>, file: &SocketFile, rights: &Rights) -> Result<(), Erro
     given.map_err(|why| named.error(Refusal::Owner(why)))
 }
 
-/// Who may connect to a door, with names looked up. An access list takes the place of owner and group;
-/// an owner who is named brings the own group along (`fpm_unix_resolve_socket_permissions`).
+/// Who may connect to a door at `path`, with names looked up. An access list takes the place of owner
+/// and group; an owner who is named brings the own group along
+/// (`fpm_unix_resolve_socket_permissions`).
 ///
 /// # Errors
-/// The first user or group that there is not.
-pub fn rights(named: Named<'_>) -> Result<Rights, Error> {
+/// A path that no socket can have, or the first user or group that there is not.
+pub fn rights(named: Named<'_>, path: &Path) -> Result<Rights, Error> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = path.as_os_str().as_bytes().len();
+    if bytes > MAX_PATH_BYTES {
+        return Err(named.error(Refusal::TooLong(bytes)));
+    }
     let Door {
         owner,
         group,
@@ -177,12 +181,6 @@ pub fn rights(named: Named<'_>) -> Result<Rights, Error> {
         }
         for name in acl_groups {
             rights.groups.push(group_named(name)?);
-        }
-        for (what, ignored) in [("owner", owner), ("group", group)] {
-            if let Some(ignored) = ignored {
-                let pool = named.pool;
-                warn!("[pool {pool}] ACL set, listen.{what} = '{ignored}' is ignored");
-            }
         }
         return Ok(rights);
     }
