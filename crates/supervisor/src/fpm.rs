@@ -5,14 +5,13 @@
 //! different.
 
 use std::collections::HashMap;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
 use maitred_config::fpm::{Fpm, Level};
-use maitred_config::{Address, Config, ProcessManager};
-use maitred_control::{Clients, Incarnation, Overrun, Seat, exit};
+use maitred_config::{Config, ProcessManager};
+use maitred_control::{Incarnation, Overrun, Seat, exit};
 use maitred_os::fork::{Ended, HowEnded};
 use maitred_os::signals::Signal;
 use maitred_scoreboard::Cause;
@@ -20,6 +19,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::fpm_words as words;
 use crate::limits::{DRAIN, Moment, TROUBLE_CALM};
+use crate::listen;
 use crate::plan::Plan;
 use crate::pool::{self, Action};
 use crate::process_max::{self, Need};
@@ -243,34 +243,23 @@ impl Supervisor {
         mark.is_some() && std::mem::replace(&mut self.tidings.program, mark) != mark
     }
 
-    /// The server serves.
+    /// The server serves. That it runs was said when it was set up.
     pub(crate) fn say_ready(&self) {
-        say(Level::Notice, &words::running(std::process::id()));
         say(Level::Notice, words::READY);
     }
 
     /// The server serves with all that a reload has brought.
     pub(crate) fn say_ready_again(&self) {
         if self.is_fpm() {
+            say(Level::Notice, &words::running(std::process::id()));
             self.say_ready();
         }
     }
 
     /// A reload keeps every listening socket, first of all.
     pub(crate) fn say_inherited(&self) {
-        if !self.is_fpm() {
-            return;
-        }
-        let ours = |clients: &Clients| matches!(clients, Clients::Fastcgi { .. });
-        for listener in self.plan.listeners.iter().filter(|one| ours(&one.clients)) {
-            let Some(socket) = listener.sockets.first() else {
-                continue;
-            };
-            let key = match &listener.address {
-                Address::Tcp(address) => format!("{}:{}", address.ip(), address.port()),
-                Address::Unix(path) => path.display().to_string(),
-            };
-            say(Level::Notice, &words::inherited(socket.as_raw_fd(), &key));
+        if self.is_fpm() {
+            listen::announce(&self.plan.listeners);
         }
     }
 

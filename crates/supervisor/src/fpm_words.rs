@@ -54,11 +54,6 @@ pub fn reloading(program: &str, arguments: &[String]) -> String {
     format!("reloading: execvp(\"{program}\", {{\"{program}\"{named}}})")
 }
 
-/// A listening socket was there before the reload (`fpm_sockets.c`).
-pub fn inherited(descriptor: i32, key: &str) -> String {
-    format!("using inherited socket fd={descriptor}, \"{key}\"")
-}
-
 /// A worker was started (`fpm_children.c`).
 pub fn started(pool: &str, pid: i32) -> String {
     format!("[pool {pool}] child {pid} started")
@@ -211,9 +206,5 @@ mod tests {
             "failed processes threshold (3 in 60 sec) is reached, initiating reload"
         );
         assert_eq!(running(7), "fpm is running, pid 7");
-        assert_eq!(
-            inherited(5, "127.0.0.1:9000"),
-            "using inherited socket fd=5, \"127.0.0.1:9000\""
-        );
     }
 }
