@@ -6,6 +6,7 @@
 
 pub mod browser;
 pub mod corpus;
+pub mod fastcgi;
 pub mod fpm;
 pub mod guard;
 pub mod http;

@@ -14,6 +14,7 @@ use maitred_http1::{Head, HeadParser, Limits, Refusal};
 use tokio::time::{Instant, Sleep};
 
 use crate::files::{Residency, residency};
+use crate::pool::local;
 use crate::stream::{Family, Stream};
 
 /// How long a kept connection may be idle between two requests.
@@ -33,9 +34,6 @@ pub const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIF
 /// the answer is not lost to a reset (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1024 * 1024;
-
-/// How long the client of a fresh connection may have gone without our noticing.
-const UNWATCHED: Duration = Duration::from_millis(20);
 
 /// Room made for each read in bytes.
 const READ_BYTES: usize = 8 * 1024;
@@ -174,11 +172,10 @@ impl Connection {
     }
 
     /// Returns when it may pay to look whether the client has gone: at once for a connection that is
-    /// watched anyway, and for a fresh one when its answer is not there in a moment.
+    /// watched anyway, and for a fresh one when its answer is not there before the thread looks at the clock.
     pub async fn worth_watching(&mut self) {
         if !self.stream.is_registered() {
-            let deadline = Instant::now() + UNWATCHED;
-            before(&mut self.timer, deadline, std::future::pending::<()>()).await;
+            local::tick().await;
         }
     }
 

@@ -290,6 +290,7 @@ async fn beat(thread: Arc<Thread>) {
         thread.first_connection.notified().await;
         while thread.has_connections() {
             tokio::time::sleep(BEAT).await;
+            local::beat();
         }
     }
 }

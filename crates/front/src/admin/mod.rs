@@ -52,7 +52,7 @@ pub async fn page(shared: &Shared, head: &Head) -> Option<Page> {
                 .into_iter()
                 .find(|pool| pool.name == name)?;
             match kind {
-                "status" => Some(status::of_pool(&pool, query)),
+                "status" => Some(status::of_pool(&pool, query, status::Part::None)),
                 "ping" => Some(status::ping(&pool)),
                 _ => None,
             }

@@ -11,19 +11,19 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use maitred_fastcgi::WANTS_REPORT;
+use maitred_fastcgi::{ProtocolError, WANTS_REPORT};
 
 use crate::accept::{Counted, idle_is_over};
 use crate::attempt::{Tried, attempt, explain, retry_after};
 use crate::body::{Body, NoBody};
 use crate::script::{Failure, Run};
 use crate::shared::Thread;
-use crate::status;
+use crate::status::{self, Part};
 
 use call::{Call, Places};
 use form::FastcgiForm;
 pub use site::DoorSite;
-use web_server::{NoRequest, WebServer};
+use web_server::{Begun, NoRequest, WebServer};
 
 /// What becomes of the connection after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +69,11 @@ pub async fn converse(socket: OwnedFd, peer: Option<SocketAddr>, listen: String,
                 return server.linger().await;
             }
             Err(NoRequest::Broken(error, begun)) => {
+                let status = match error {
+                    ProtocolError::ParamsTooLarge(_) => 431,
+                    _ => 400,
+                };
+                let begun = begun.map(|begun| (begun, status));
                 return send_away(server, &listen, &error.to_string(), begun).await;
             }
         };
@@ -81,7 +86,8 @@ pub async fn converse(socket: OwnedFd, peer: Option<SocketAddr>, listen: String,
         let places = match Places::find(&params) {
             Ok(places) => places,
             Err(error) => {
-                return send_away(server, &listen, &error.to_string(), Some(begun)).await;
+                let begun = Some((begun, 400));
+                return send_away(server, &listen, &error.to_string(), begun).await;
             }
         };
         let call = Call {
@@ -115,15 +121,10 @@ fn is_welcome(thread: &Thread, listen: &str, peer: Option<SocketAddr>) -> bool {
 }
 
 /// Is done with a web server that does not keep to the protocol.
-async fn send_away(
-    mut server: WebServer,
-    listen: &str,
-    error: &str,
-    begun: Option<web_server::Begun>,
-) {
+async fn send_away(mut server: WebServer, listen: &str, error: &str, begun: Option<(Begun, u16)>) {
     tracing::warn!("{listen}: a connection is closed: {error}");
-    if let Some(begun) = begun {
-        let answer = form::plain(begun.request_id, 400, error, None);
+    if let Some((begun, status)) = begun {
+        let answer = form::plain(begun.request_id, status, error, None);
         let _ = server.send(&answer).await;
     }
     server.linger().await;
@@ -138,8 +139,12 @@ async fn serve(
 ) -> io::Result<After> {
     let id = call.begun.request_id;
     let pool = site.pool();
+    let part = match site.is_for_status {
+        true => Part::None,
+        false => Part::OfPool,
+    };
     if let Some(path) = call.path()
-        && let Some(page) = status::page_at(pool, path, &call.query())
+        && let Some(page) = status::page_at(pool, path, &call.query(), part)
     {
         // Its body has nothing to say.
         let _ = server.body(0, &site.spool_dir).await;

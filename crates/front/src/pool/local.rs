@@ -72,6 +72,7 @@ struct Local {
     /// Whether the rescuer is at work.
     rescuing: Cell<bool>,
     rescue: Arc<Notify>,
+    tick: Arc<Notify>,
 }
 
 thread_local! {
@@ -91,6 +92,7 @@ pub fn set_up(thread: u32, inboxes: Arc<[Inbox]>) {
             moment: Cell::new(1),
             rescuing: Cell::new(false),
             rescue: Arc::default(),
+            tick: Arc::default(),
         });
     });
 }
@@ -116,12 +118,37 @@ pub fn moment() -> u64 {
     moment
 }
 
-/// Looks after an exchange from now on, until it is over.
-pub fn follow(exchange: Arc<Exchange>) {
+/// Looks after an exchange from now on, until it is over; `is_behind`: it waits behind another for
+/// its worker.
+pub fn follow(exchange: Arc<Exchange>, is_behind: bool) {
     with(|local| {
         local.followed.borrow_mut().push(exchange);
-        local.start_rescuer();
+        if is_behind {
+            local.start_rescuer();
+        }
     });
+}
+
+/// Some time has passed in which the thread had connections: whoever waits for [`tick`] is told, and
+/// requests are looked for that a worker does not begin although nothing is before them.
+pub fn beat() {
+    with(|local| {
+        local.tick.notify_waiters();
+        if local.rescue_waiting() {
+            local.start_rescuer();
+        }
+    });
+}
+
+/// Returns when the thread looks at the clock the next time. This needs no timer, and setting one
+/// costs more than most requests take.
+pub async fn tick() {
+    let mut tick = None;
+    with(|local| tick = Some(local.tick.clone()));
+    match tick {
+        Some(tick) => tick.notified().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Looks, while requests are with workers, for one that waits behind a script which turned out
@@ -135,7 +162,10 @@ pub async fn rescue() {
         let mut any = true;
         while any {
             tokio::time::sleep(RESCUE_AFTER).await;
-            with(|local| any = local.rescue_waiting());
+            with(|local| {
+                any = local.rescue_waiting();
+                local.rescuing.set(any);
+            });
         }
     }
 }
@@ -209,7 +239,6 @@ impl Local {
                 exchange.pool.rescue(&exchange);
             }
         }
-        self.rescuing.set(any);
         any
     }
 

@@ -146,12 +146,13 @@ impl Pool {
                 if let Some(generation) = &generation {
                     exchange.lend(generation.clone(), place);
                 }
+                let is_behind = inner.queue.is_shared(place.seat);
                 self.show_figures(&mut inner);
                 drop(inner);
                 if let Some(generation) = generation {
                     generation.link().wake(place.seat.number);
                 }
-                local::follow(exchange.clone());
+                local::follow(exchange.clone(), is_behind);
                 return Ok(exchange);
             }
             Submitted::Waiting => {
@@ -203,6 +204,11 @@ impl Pool {
             all.max_queued = all.max_queued.max(all.queued);
         }
         all
+    }
+
+    /// A page of the pool's own was asked for at its door, and counts as a request.
+    pub fn count_page(&self) {
+        self.lock().count_accepted();
     }
 
     fn show_figures(&self, inner: &mut Inner) {

@@ -172,6 +172,11 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.waiting.front()
     }
 
+    /// Whether a seat has more than one request.
+    pub fn is_shared(&self, seat: SeatId) -> bool {
+        self.seat(seat).is_some_and(|place| place.taken() > 1)
+    }
+
     /// How many seats have something to do.
     pub fn busy(&self) -> usize {
         self.open - self.idle.len()

@@ -56,21 +56,35 @@ pub fn page(backend: &Backend, head: &Head) -> Option<Page> {
     let Backend::Pool(pool) = backend else {
         return None;
     };
-    page_at(
-        pool,
-        head.path().as_bytes(),
-        head.query().unwrap_or_default(),
-    )
+    let query = head.query().unwrap_or_default();
+    page_at(pool, head.path().as_bytes(), query, Part::None)
+}
+
+/// Whether a request for a page is itself among what the page counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// It is not.
+    None,
+    /// It is, as with php-fpm, where a worker is taken to answer it: monitoring that expects one
+    /// active worker at least finds it.
+    OfPool,
 }
 
 /// The page of a pool at `path`, if it is one of its two.
-pub fn page_at(pool: &Pool, path: &[u8], query: &str) -> Option<Page> {
+pub fn page_at(pool: &Pool, path: &[u8], query: &str, part: Part) -> Option<Page> {
     let settings = pool.settings();
     let is = |page: &Option<String>| page.as_deref().is_some_and(|page| page.as_bytes() == path);
-    if is(&settings.ping_path) {
-        return Some(ping(pool));
+    let is_ping = is(&settings.ping_path);
+    if !is_ping && !is(&settings.status_path) {
+        return None;
     }
-    is(&settings.status_path).then(|| of_pool(pool, query))
+    if part == Part::OfPool {
+        pool.count_page();
+    }
+    Some(match is_ping {
+        true => ping(pool),
+        false => of_pool(pool, query, part),
+    })
 }
 
 /// The answer to a ping of a pool.
@@ -82,15 +96,27 @@ pub fn ping(pool: &Pool) -> Page {
 }
 
 /// The status page of a pool in the form that the query asks for.
-pub fn of_pool(pool: &Pool, query: &str) -> Page {
+pub fn of_pool(pool: &Pool, query: &str, part: Part) -> Page {
     let settings = pool.settings();
+    let mut figures = pool.snapshot();
+    if part == Part::OfPool {
+        with_one_more(&mut figures);
+    }
     let status = Status {
         pool: settings.name.clone(),
         process_manager: settings.pm.name(),
-        figures: pool.snapshot(),
+        figures,
     };
     let (format, full) = asked_for(query);
     Page::of(&status, format, full)
+}
+
+/// The figures as they would be if a worker were busy with the page.
+fn with_one_more(figures: &mut Snapshot) {
+    if let Some(idle) = figures.idle.checked_sub(1) {
+        (figures.idle, figures.active) = (idle, figures.active + 1);
+    }
+    figures.max_active = figures.max_active.max(figures.active);
 }
 
 /// The format, and whether each worker is shown. The order in which php-fpm looks for the keys
