@@ -400,10 +400,10 @@ pub struct ZygoteSettings {
     /// The server was started as php-fpm: titles and functions are as there.
     #[serde(default)]
     pub fpm: bool,
-    /// What workers print is read message by message, those without an end included: they say when a
-    /// request is over.
+    /// What becomes of what workers print and log, as php-fpm has it; none: it goes where the
+    /// zygote's goes, and is not cut.
     #[serde(default)]
-    pub catches_output: bool,
+    pub output: Option<WorkersOutput>,
     /// The processor time of requests is asked for.
     #[serde(default)]
     pub measures_cpu: bool,
@@ -425,6 +425,17 @@ pub struct ZygoteSettings {
     /// The AppArmor profile of workers.
     #[serde(default)]
     pub apparmor_hat: Option<String>,
+}
+
+/// php-fpm's `catch_workers_output`, and how PHP's messages are written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkersOutput {
+    /// What workers print is read, message by message.
+    pub caught: bool,
+    /// Longest message, in bytes (`log_limit`).
+    pub limit: usize,
+    /// Messages are named as notices, since the log has those (`log_level`).
+    pub notices: bool,
 }
 
 /// What the processes of a pool may use each, and where they live. What is not set stays as it is.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use maitred_config::fpm::access_format::{AccessFormat, Token};
 use maitred_config::{Config, Pool};
-use maitred_control::ZygoteSettings;
+use maitred_control::{WorkersOutput, ZygoteSettings};
 use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::warn;
@@ -265,7 +265,11 @@ fn settings(
             .filter(|timeout| *timeout != Duration::ZERO),
         seats,
         fpm: config.fpm.is_some(),
-        catches_output: config.fpm.is_some() && pool.catch_workers_output,
+        output: config.fpm.as_ref().map(|fpm| WorkersOutput {
+            caught: pool.catch_workers_output,
+            limit: fpm.log_limit,
+            notices: fpm.log_level <= maitred_config::fpm::Level::Notice,
+        }),
         measures_cpu: config.fpm.is_some() && shows_cpu(pool),
         no_php_ini: pool.no_php_ini,
         defines: pool.defines.clone(),

@@ -1,6 +1,7 @@
-//! What a worker says beside its answer when the server runs as php-fpm: where it goes, and when it
-//! is complete.
+//! What a worker says beside its answer, as php-fpm's say it: PHP's messages, and what scripts write
+//! on standard output and error.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
@@ -10,6 +11,12 @@ use maitred_php::Level;
 /// What php-fpm's workers write at the end of a request: all they have said is complete
 /// (`fpm_stdio_flush_child`).
 const FLUSH: &[u8] = b"\0fscf\0";
+
+/// How the message of a worker begins (`zlog.c`).
+const NOTICE: &[u8] = b"NOTICE: ";
+
+/// What a message ends with that was cut.
+const CUT: &[u8] = b"...";
 
 /// Makes standard output and error what the supervisor has sent, if it has.
 pub fn speak_into(output: Vec<OwnedFd>) {
@@ -22,7 +29,7 @@ pub fn speak_into(output: Vec<OwnedFd>) {
 
 /// The request is over: what was said without the end of a line is a whole message.
 pub fn complete(settings: &ZygoteSettings) {
-    if settings.catches_output {
+    if settings.output.as_ref().is_some_and(|output| output.caught) {
         let _ = std::io::stderr().write_all(FLUSH);
     }
 }

@@ -71,7 +71,7 @@ impl Zygote {
             request_terminate_timeout: None,
             seats: 1,
             fpm: false,
-            catches_output: false,
+            output: None,
             measures_cpu: false,
             no_php_ini: false,
             defines: Vec::new(),
