@@ -216,7 +216,12 @@ fn more_parameters_than_there_is_room_for_are_refused_in_words() {
     let big = "p".repeat(3_000_000);
     let mut wire = site.connect();
     // What it does not read any more cannot be sent.
-    let bytes = request(5, true, &site.params("/echo.php", &[("HTTP_BIG", &big)]), b"");
+    let bytes = request(
+        5,
+        true,
+        &site.params("/echo.php", &[("HTTP_BIG", &big)]),
+        b"",
+    );
     let _ = wire.try_send(&bytes);
     let answered = wire.answer(5).expect("a refusal is an answer");
     assert!(
@@ -226,7 +231,12 @@ fn more_parameters_than_there_is_room_for_are_refused_in_words() {
     );
     wire.expect_closed();
     let told = |line: &str| line.contains("parameters have more than");
-    assert!(site.daemon.log().find_since(mark, wait::DEADLINE, told).is_some());
+    assert!(
+        site.daemon
+            .log()
+            .find_since(mark, wait::DEADLINE, told)
+            .is_some()
+    );
     site.expect_served();
 }
 
@@ -241,7 +251,10 @@ fn a_body_that_never_ends_holds_no_worker_and_one_that_is_longer_is_cut() {
     site.expect_served();
     wire.send(&record(STDIN, 1, &[b'x'; 60]));
     let answered = wire.answer(1).expect("a body of its length is complete");
-    assert!(answered.body().starts_with("RESPONDER 100 "), "{answered:?}");
+    assert!(
+        answered.body().starts_with("RESPONDER 100 "),
+        "{answered:?}"
+    );
     // What is left of the body is nothing to the next request.
     wire.send(&record(STDIN, 1, b"more"));
     wire.send(&record(STDIN, 1, b""));
@@ -254,7 +267,12 @@ fn a_client_that_leaves_the_queue_is_never_executed() {
     let site = Site::new("");
     let mut busy = site.busy();
     let mut gone = site.connect();
-    gone.send(&request(1, true, &site.params("/begun.php?name=gone", &[]), b""));
+    gone.send(&request(
+        1,
+        true,
+        &site.params("/begun.php?name=gone", &[]),
+        b"",
+    ));
     drop(gone);
     let mut aborted = site.connect();
     aborted.send(&request(
@@ -265,10 +283,16 @@ fn a_client_that_leaves_the_queue_is_never_executed() {
     ));
     aborted.send(&record(ABORT_REQUEST, 9, b""));
     let end = aborted.answer(9).expect("an aborted request ends");
-    assert_eq!((end.stdout.as_str(), end.status), ("", ProtocolStatus::RequestComplete));
+    assert_eq!(
+        (end.stdout.as_str(), end.status),
+        ("", ProtocolStatus::RequestComplete)
+    );
     site.go();
     assert!(busy.answer(1).is_some());
-    assert_eq!(aborted.ask(1, &site.params("/hello.php", &[]), b"").body(), "hello");
+    assert_eq!(
+        aborted.ask(1, &site.params("/hello.php", &[]), b"").body(),
+        "hello"
+    );
     assert!(!site.state("gone").exists());
     assert!(!site.state("aborted").exists());
 }
@@ -290,7 +314,10 @@ fn an_abort_ends_a_request_in_every_state_and_leaves_the_connection() {
     }
     // When nothing is asked, there is nothing to end.
     wire.send(&abort);
-    assert_eq!(wire.ask(1, &site.params("/hello.php", &[]), b"").body(), "hello");
+    assert_eq!(
+        wire.ask(1, &site.params("/hello.php", &[]), b"").body(),
+        "hello"
+    );
     wire.send(&whole);
     wire.send(&abort);
     let end = wire.answer(1).expect("an aborted request ends");
@@ -337,11 +364,17 @@ fn a_second_request_on_a_connection_is_refused_while_the_first_runs() {
     let mut wire = site.busy();
     wire.send(&begin(2, RESPONDER, true));
     site.go();
-    assert_eq!(wire.answer(1).map(|a| a.body().to_owned()), Some("begun".to_owned()));
+    assert_eq!(
+        wire.answer(1).map(|a| a.body().to_owned()),
+        Some("begun".to_owned())
+    );
     let (kind, id, content) = wire.record();
     assert_eq!((kind, id), (END_REQUEST, 2));
     assert_eq!(content[4], ProtocolStatus::CantMultiplex as u8);
-    assert_eq!(wire.ask(3, &site.params("/hello.php", &[]), b"").body(), "hello");
+    assert_eq!(
+        wire.ask(3, &site.params("/hello.php", &[]), b"").body(),
+        "hello"
+    );
 }
 
 #[test]
@@ -384,7 +417,10 @@ fn an_answer_ends_with_fastcgi_finish_request_though_its_script_runs_on() {
     assert_eq!(answered.body(), "finished");
     wire.send(&request(2, true, &site.params("/hello.php", &[]), b""));
     site.go();
-    assert_eq!(wire.answer(2).map(|a| a.body().to_owned()), Some("hello".to_owned()));
+    assert_eq!(
+        wire.answer(2).map(|a| a.body().to_owned()),
+        Some("hello".to_owned())
+    );
 }
 
 #[test]
@@ -393,10 +429,19 @@ fn status_and_ping_need_no_worker() {
     let mut busy = site.busy();
     let ping = site.get("/ping");
     assert_eq!(ping.body(), "here");
-    assert!(ping.stdout.contains("Content-type: text/plain;charset=UTF-8\r\n"));
-    assert!(ping.stdout.contains("Expires: Thu, 01 Jan 1970 00:00:00 GMT\r\n"));
+    assert!(
+        ping.stdout
+            .contains("Content-type: text/plain;charset=UTF-8\r\n")
+    );
+    assert!(
+        ping.stdout
+            .contains("Expires: Thu, 01 Jan 1970 00:00:00 GMT\r\n")
+    );
     let status = site.get("/status?json");
-    assert!(status.body().contains("\"active processes\":1,"), "{status:?}");
+    assert!(
+        status.body().contains("\"active processes\":1,"),
+        "{status:?}"
+    );
     let all = site.params("/ping", &[("REQUEST_METHOD", "HEAD")]);
     assert_eq!(site.connect().ask(1, &all, b"").body(), "");
     site.go();
@@ -422,7 +467,12 @@ fn who_is_not_allowed_is_dropped_with_php_fpms_words() {
     assert!(client.is_closed());
     let words = "Connection disallowed: IP address '127.0.0.1' has been dropped.";
     let told = |line: &str| line.contains(words);
-    assert!(site.daemon.log().find_since(0, wait::DEADLINE, told).is_some());
+    assert!(
+        site.daemon
+            .log()
+            .find_since(0, wait::DEADLINE, told)
+            .is_some()
+    );
 }
 
 #[test]
@@ -477,7 +527,13 @@ fn records_without_sense_end_their_connection_and_nothing_else() {
         }
     }
     let mut wire = site.connect();
-    wire.send(&[record(BEGIN_REQUEST, 1, b"too short"), record(PARAMS, 1, b"")].concat());
+    wire.send(
+        &[
+            record(BEGIN_REQUEST, 1, b"too short"),
+            record(PARAMS, 1, b""),
+        ]
+        .concat(),
+    );
     wire.expect_closed();
     site.expect_served();
 }
@@ -499,12 +555,24 @@ fn requests_for_nothing_are_refused_in_words() {
 fn a_kept_connection_outlives_a_reload_and_meets_the_new_settings() {
     let site = Site::new("ping.path = /before\n");
     let mut wire = site.connect();
-    assert_eq!(wire.ask(1, &site.params("/before", &[]), b"").body(), "pong");
+    assert_eq!(
+        wire.ask(1, &site.params("/before", &[]), b"").body(),
+        "pong"
+    );
     let mark = site.daemon.log().mark();
-    rewrite(&site.daemon.place().file("php-fpm.conf"), "/before", "/after");
+    rewrite(
+        &site.daemon.place().file("php-fpm.conf"),
+        "/before",
+        "/after",
+    );
     site.daemon.signal(Signal::USR2);
     let ready = |line: &str| line.contains("ready to handle connections");
-    assert!(site.daemon.log().find_since(mark, wait::DEADLINE, ready).is_some());
+    assert!(
+        site.daemon
+            .log()
+            .find_since(mark, wait::DEADLINE, ready)
+            .is_some()
+    );
     wait::until_true("the new settings to hold", || {
         wire.ask(1, &site.params("/after", &[]), b"").body() == "pong"
     });

@@ -90,7 +90,6 @@ bool maitred_php_show(int what)
 	bool shown = false;
 
 	sapi_module.ub_write = write_out;
-	sapi_module.pretty_name = "FPM/FastCGI";
 	sapi_module.phpinfo_as_text = 1;
 	zend_first_try {
 		if (php_request_startup() == SUCCESS) {

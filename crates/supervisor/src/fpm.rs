@@ -209,6 +209,7 @@ impl Supervisor {
         }
         if !std::mem::replace(&mut self.tidings.reload_announced, true) {
             self.say_reloading();
+            self.systemd.reloads();
         }
         if self.program_has_changed() {
             // What it comes to, decides about the server; the reload comes after it in any case.

@@ -162,12 +162,8 @@ impl Supervisor {
         if !plan.settings.fpm {
             return None;
         }
-        if plan
-            .settings
-            .output
-            .as_ref()
-            .is_none_or(|output| !output.caught)
-        {
+        let output = plan.settings.output.as_ref();
+        if !output.is_some_and(|output| output.caught) {
             return nowhere().ok();
         }
         match Output::new() {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, Show};
+use maitred_php::{Engine, PHP_BRANCH, Settings, Show};
 
 use crate::zygote::fpm_folder;
 
@@ -42,23 +42,18 @@ fn settings(mut arguments: impl Iterator<Item = String>) -> Settings {
             Some(_) => None,
             None => beside("conf.d"),
         },
+        fpm: true,
         ..Settings::default()
     };
     while let Some(flag) = arguments.next() {
         match flag.as_str() {
             "-c" => settings.ini_path = arguments.next().map(PathBuf::from),
-            "-n" => {
-                settings.ini_path = Some("/dev/null".into());
-                settings.ini_scan_dir = Some(PathBuf::new());
-            }
+            "-n" => settings.no_ini_files = true,
             _ => {
                 let define = arguments.next().unwrap_or_default();
                 let (name, value) = define.split_once('=').unwrap_or((&define, "1"));
-                settings.values.push(IniValue {
-                    name: name.to_owned(),
-                    value: value.to_owned(),
-                    admin: false,
-                });
+                let define = (name.to_owned(), value.to_owned());
+                settings.defines.push(define);
             }
         }
     }

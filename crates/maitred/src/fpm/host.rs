@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use maitred_config::Config;
 use maitred_supervisor::Host;
-use tracing::{error, info};
+use tracing::error;
 
 use super::background::Waiting;
 use super::system_error;
@@ -53,9 +53,7 @@ impl Host for Fpm {
         tied.map_err(|why| {
             let why = system_error(&why);
             format!("failed to tie stderr fd with error_log fd: dup2(){why}")
-        })?;
-        info!(target: "fpm", "fpm is running, pid {}", std::process::id());
-        Ok(())
+        })
     }
 
     fn serves(&mut self) {

@@ -98,6 +98,7 @@ impl Settings {
             no_php_ini: flags.php.no_ini,
             defines: flags.php.defines.clone(),
             test: flags.tests > 0,
+            environment: None,
         };
         match maitred_config::fpm::load(&options) {
             Ok(loaded) => Ok((loaded.config, loaded.messages, loaded.dump)),
