@@ -247,7 +247,14 @@ fn run_server(
     match served {
         Ok(0) => EXIT_OK,
         Ok(_) => EXIT_SOFTWARE,
-        Err(why) => refuse(&why.to_string()),
+        Err(why) => {
+            let code = refuse(&why.to_string());
+            // After php-fpm's own lines, which people and programs look for one after the other.
+            if let Some(remedy) = why.remedy() {
+                error!(target: "fpm", "{remedy}");
+            }
+            code
+        }
     }
 }
 
