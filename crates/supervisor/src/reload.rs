@@ -11,6 +11,8 @@
 //! worker is ready, the front is told, and from then on every worker of it takes the place of one
 //! of the generation before ([`Supervisor::share_out`]).
 
+mod outcome;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 
@@ -590,50 +592,6 @@ impl Supervisor {
             if let Some(peer) = self.peer_of_line(gone.line).filter(|_| gone.introduced) {
                 peer.say(ToFront::ForgetPool { generation }, &[]);
             }
-        }
-    }
-}
-
-impl Anew {
-    /// The pools that are asked for by name.
-    fn names(&self, config: &Config) -> BTreeSet<String> {
-        match self {
-            Anew::Changed => BTreeSet::new(),
-            Anew::Named(names) => names.iter().cloned().collect(),
-            Anew::All => config.pools.iter().map(|pool| pool.name.clone()).collect(),
-        }
-    }
-}
-
-impl Reload {
-    fn outcome(&self, unchanged: usize, busy: usize) -> Outcome {
-        let list = |names: &[String]| match names {
-            [] => "no pool".to_owned(),
-            [one] => format!("pool {one}"),
-            many => format!("pools {}", many.join(", ")),
-        };
-        let mut said = format!(
-            "reloaded: {} anew, {unchanged} unchanged",
-            list(&self.replaced)
-        );
-        let removed: Vec<String> = self.changes.removed.iter().cloned().collect();
-        if !removed.is_empty() {
-            said.push_str(&format!(", {} removed", list(&removed)));
-        }
-        match busy {
-            0 => {}
-            1 => said.push_str("; 1 old worker ends with the script it runs"),
-            _ => said.push_str(&format!(
-                "; {busy} old workers end with the scripts they run"
-            )),
-        }
-        for (name, why) in &self.kept {
-            said.push_str(&format!("; pool {name} goes on as it was: {why}"));
-        }
-        if self.kept.is_empty() {
-            Ok(said)
-        } else {
-            Err(said)
         }
     }
 }

@@ -1,0 +1,53 @@
+//! What a reload is asked for, and what is said of it when it is over.
+
+use std::collections::BTreeSet;
+
+use maitred_config::Config;
+
+use super::{Anew, Outcome, Reload};
+
+impl Reload {
+    /// What it has done, and which pools go on as they were; `unchanged` pools were not touched, and
+    /// `busy` workers of earlier generations still run a script.
+    pub(super) fn outcome(&self, unchanged: usize, busy: usize) -> Outcome {
+        let list = |names: &[String]| match names {
+            [] => "no pool".to_owned(),
+            [one] => format!("pool {one}"),
+            many => format!("pools {}", many.join(", ")),
+        };
+        let mut said = format!(
+            "reloaded: {} anew, {unchanged} unchanged",
+            list(&self.replaced)
+        );
+        let removed: Vec<String> = self.changes.removed.iter().cloned().collect();
+        if !removed.is_empty() {
+            said.push_str(&format!(", {} removed", list(&removed)));
+        }
+        match busy {
+            0 => {}
+            1 => said.push_str("; 1 old worker ends with the script it runs"),
+            _ => said.push_str(&format!(
+                "; {busy} old workers end with the scripts they run"
+            )),
+        }
+        for (name, why) in &self.kept {
+            said.push_str(&format!("; pool {name} goes on as it was: {why}"));
+        }
+        if self.kept.is_empty() {
+            Ok(said)
+        } else {
+            Err(said)
+        }
+    }
+}
+
+impl Anew {
+    /// The pools that are asked for by name.
+    pub(super) fn names(&self, config: &Config) -> BTreeSet<String> {
+        match self {
+            Anew::Changed => BTreeSet::new(),
+            Anew::Named(names) => names.iter().cloned().collect(),
+            Anew::All => config.pools.iter().map(|pool| pool.name.clone()).collect(),
+        }
+    }
+}
