@@ -145,7 +145,7 @@ fn take_over(
     let since = (state.elapsed, state.last_generation);
     let reload_later = state.reload_later;
     let inherited = state.inherit().map_err(Error::system(what))?;
-    let plan = Plan {
+    let mut plan = Plan {
         terminal: match &config.fpm {
             Some(_) => words::Terminal::silent(),
             None => inherited.terminal,
@@ -163,6 +163,7 @@ fn take_over(
     if plan.config.fpm.is_some() {
         listen::announce(&plan.listeners);
     }
+    plan.follow_configuration();
     let fronts = (inherited.front, inherited.old_fronts);
     let mut scores = scores::Scores::inherited(plan.threads, inherited.scoreboards);
     let pools = inherited.pools.iter();

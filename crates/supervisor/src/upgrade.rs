@@ -124,9 +124,14 @@ impl Supervisor {
         arguments.push(spawn::FIRST_INHERITED_FD.to_string().into());
         let arguments: Vec<_> = arguments.iter().map(OsString::as_os_str).collect();
         let program = &self.plan.invocation.program;
+        // A program that may be php-fpm by its name has to know that.
+        let name = match self.is_fpm() {
+            true => program.clone().into_os_string(),
+            false => roomy_name("maitred: upgrade"),
+        };
         let pid = spawn::start(&Program {
             path: program,
-            name: &roomy_name("maitred: upgrade"),
+            name: &name,
             arguments: &arguments,
             environment: &self.plan.environment,
             inherit: &[state.as_fd()],

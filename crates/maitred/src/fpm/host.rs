@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use maitred_config::Config;
 use maitred_supervisor::Host;
-use tracing::error;
+use tracing::{error, info};
 
 use super::background::Waiting;
 use super::system_error;
@@ -33,14 +33,6 @@ impl Fpm {
             waiting,
         }
     }
-
-    /// One that the program before us in this process has set up.
-    pub fn resumed(config: &Config) -> Fpm {
-        Fpm {
-            pid_file: config.fpm.as_ref().and_then(|fpm| fpm.pid.clone()),
-            waiting: None,
-        }
-    }
 }
 
 impl Host for Fpm {
@@ -53,7 +45,9 @@ impl Host for Fpm {
         tied.map_err(|why| {
             let why = system_error(&why);
             format!("failed to tie stderr fd with error_log fd: dup2(){why}")
-        })
+        })?;
+        info!(target: "fpm", "fpm is running, pid {}", std::process::id());
+        Ok(())
     }
 
     fn serves(&mut self) {

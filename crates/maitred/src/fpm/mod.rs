@@ -98,11 +98,17 @@ pub fn run(mut started: Started) -> ExitCode {
         Asked::Modules(php) => php::show("modules", &php, started.version.as_deref()),
         Asked::Info(php) => php::show("phpinfo", &php, started.version.as_deref()),
         Asked::Serve(flags) => {
-            log::fpm::begin(Level::Notice);
+            // A trial has nothing to say but why not.
+            let is_trial = matches!(order, Some(Order::Try(_)));
+            log::fpm::begin(if is_trial {
+                Level::Error
+            } else {
+                Level::Notice
+            });
             match order {
                 Some(Order::Try(state)) => try_take_over(state, &started, flags),
-                Some(Order::TakeOver(state)) => serve(&started, flags, Some(state)),
-                None => serve(&started, flags, None),
+                Some(Order::TakeOver(state)) => go_on(&started, flags, state),
+                None => serve(&started, flags),
             }
         }
     };
@@ -143,8 +149,21 @@ fn source(settings: Settings) -> Source {
     Source::new(move || settings.load_again())
 }
 
+/// Serves what the program before us in this process has left running. Its configuration is in what
+/// it left: what the files say by now is the next reload's.
+fn go_on(started: &Started, flags: Flags, state: RawFd) -> u8 {
+    let settings = Settings::new(flags, started.version.clone());
+    run_server(
+        started,
+        settings,
+        Some(state),
+        Fpm::new(None),
+        Level::Notice,
+    )
+}
+
 /// Serves, or tests the configuration.
-fn serve(started: &Started, flags: Flags, take_over: Option<RawFd>) -> u8 {
+fn serve(started: &Started, flags: Flags) -> u8 {
     let tests = flags.tests;
     let settings = Settings::new(flags, started.version.clone());
     let config = match settings.load() {
@@ -165,22 +184,16 @@ fn serve(started: &Started, flags: Flags, take_over: Option<RawFd>) -> u8 {
     if let Err(why) = detach_streams() {
         return refuse(&format!("failed to init stdio: {}", system_error(&why)));
     }
-    match take_over {
-        Some(state) => {
-            if let Some(fpm) = &config.fpm {
-                log::fpm::follow(&config, fpm);
-            }
-            let host = Fpm::resumed(&config);
-            run_server(started, settings, Some(state), host, &config)
+    let level = config
+        .fpm
+        .as_ref()
+        .map_or(Level::Notice, |fpm| fpm.log_level);
+    match prepare(&config, &settings) {
+        Ok(Prepared::Server(waiting)) => {
+            run_server(started, settings, None, Fpm::new(waiting), level)
         }
-        None => match prepare(&config, &settings) {
-            Ok(Prepared::Server(waiting)) => {
-                let host = Fpm::new(waiting);
-                run_server(started, settings, None, host, &config)
-            }
-            Ok(Prepared::Done(code)) => code,
-            Err(why) => refuse(&why),
-        },
+        Ok(Prepared::Done(code)) => code,
+        Err(why) => refuse(&why),
     }
 }
 
@@ -223,12 +236,8 @@ fn run_server(
     settings: Settings,
     take_over: Option<RawFd>,
     host: Fpm,
-    config: &Config,
+    level: Level,
 ) -> u8 {
-    let level = config
-        .fpm
-        .as_ref()
-        .map_or(Level::Notice, |fpm| fpm.log_level);
     let program = match program(&started.name, &started.before) {
         Ok(program) => program,
         Err(why) => {

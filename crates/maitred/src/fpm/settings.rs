@@ -1,5 +1,6 @@
 //! The configuration: which file is meant, and what becomes of it here.
 
+use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,8 @@ pub struct Settings {
     file: PathBuf,
     /// Standard error was a terminal at the start.
     is_terminal: bool,
+    /// What was read for the start, and not used yet.
+    read: RefCell<Option<Config>>,
 }
 
 /// Lines for the log.
@@ -45,6 +48,7 @@ impl Settings {
             flags,
             version,
             is_terminal: std::io::stderr().is_terminal(),
+            read: RefCell::new(None),
         }
     }
 
@@ -53,7 +57,7 @@ impl Settings {
     /// # Errors
     /// What php-fpm would log.
     pub fn load(&self) -> Result<Config, Messages> {
-        let (config, messages, dump) = self.read()?;
+        let (config, messages, dump) = self.read_files()?;
         if let Some(fpm) = &config.fpm {
             log::fpm::follow(&config, fpm);
         }
@@ -67,15 +71,21 @@ impl Settings {
                 info!(target: "fpm", "{line}");
             }
         }
-        Ok(self.adapt(config))
+        let config = self.adapt(config);
+        self.read.replace(Some(config.clone()));
+        Ok(config)
     }
 
-    /// Reads the configuration for a server that runs, whose log is open, and says what there is to say.
+    /// The configuration as it was read for the start, once. Then reads it for a server that runs, whose
+    /// log is open, and says what there is to say.
     ///
     /// # Errors
     /// What php-fpm would log, one line each.
     pub fn load_again(&self) -> Result<Config, String> {
-        let read = self.read().map_err(|messages| {
+        if let Some(config) = self.read.take() {
+            return Ok(config);
+        }
+        let read = self.read_files().map_err(|messages| {
             let lines = messages.into_iter().map(|(_, line)| line);
             lines.collect::<Vec<String>>().join("\n")
         });
@@ -84,7 +94,7 @@ impl Settings {
         Ok(self.adapt(config))
     }
 
-    fn read(&self) -> Result<(Config, Messages, Vec<String>), Messages> {
+    fn read_files(&self) -> Result<(Config, Messages, Vec<String>), Messages> {
         let flags = &self.flags;
         let options = Options {
             file: self.file.clone(),

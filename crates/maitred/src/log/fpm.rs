@@ -269,3 +269,63 @@ impl Visit for Message {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek};
+    use tracing::subscriber::with_default;
+    use tracing::{debug, error, info, warn};
+
+    /// What is written while `act` runs, without times. It is written to standard error, too.
+    fn written(log: &mut File, act: impl FnOnce()) -> Vec<String> {
+        with_default(tracing_subscriber::registry().with(Lines), act);
+        let mut text = String::new();
+        log.rewind().unwrap();
+        log.read_to_string(&mut text).unwrap();
+        log.set_len(0).unwrap();
+        let lines = text.lines();
+        let lines = lines.map(|line| line.split_once("] ").map_or(line, |(_, rest)| rest));
+        lines.map(str::to_owned).collect()
+    }
+
+    fn talk() {
+        info!("only maitred says so");
+        debug!("nor that");
+        info!(target: "fpm", "ready");
+        warn!(pid = 7, "a worker hangs");
+        error!(target: "fpm", "refused");
+        error!(target: "fpm::alert", "help");
+        let text = &b"from a script"[..];
+        warn!(target: "fpm::said", who = "[pool www] child 7 said into stderr: ", text, ending = "");
+        error!(target: "fpm::bare", text);
+    }
+
+    // One test, for there is one state.
+    #[test]
+    fn lines_have_php_fpms_levels_and_what_only_maitred_says_is_for_who_looks_for_a_fault() {
+        let mut log = tempfile::tempfile().unwrap();
+        let copy = log.try_clone().unwrap();
+        rustix::fs::fcntl_setfl(&copy, rustix::fs::OFlags::APPEND).unwrap();
+        write_also_to(copy);
+        set_level(Level::Notice);
+        let said = "WARNING: [pool www] child 7 said into stderr: \"from a script\"";
+        let usual = [
+            "NOTICE: ready",
+            "WARNING: a worker hangs pid=7",
+            "ERROR: refused",
+            "ALERT: help",
+            said,
+            "from a script",
+        ];
+        assert_eq!(written(&mut log, talk), usual);
+        set_level(Level::Alert);
+        assert_eq!(written(&mut log, talk), ["ALERT: help", "from a script"]);
+        set_level(Level::Debug);
+        let all = written(&mut log, talk);
+        assert_eq!(all.len(), usual.len() + 2);
+        let begin = format!("DEBUG: pid {}, tests(), line ", std::process::id());
+        assert!(all[0].starts_with(&begin), "{}", all[0]);
+        assert!(all[0].ends_with(": only maitred says so"), "{}", all[0]);
+    }
+}

@@ -12,7 +12,7 @@ use maitred_os::users;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::process::umask;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::guest::Guest;
 use crate::error::Error;
@@ -59,11 +59,12 @@ impl Door {
     }
 
     /// Makes the default socket, or one beside it if a living server has that. Nothing if that
-    /// one is taken too.
+    /// one is taken too. That is told to whoever looks for a fault alone if the server is `quiet`: in
+    /// php-fpm's place there may be several, and nobody has asked for the socket.
     ///
     /// # Errors
     /// One sentence, when it cannot be made.
-    pub fn open_default() -> Result<Option<Door>, String> {
+    pub fn open_default(quiet: bool) -> Result<Option<Door>, String> {
         let path = default_socket();
         let failed = |path: &Path, why: io::Error| {
             format!("the admin socket {} cannot be made: {why}", path.display())
@@ -75,11 +76,15 @@ impl Door {
             Err(why) if why.kind() == ErrorKind::AddrInUse => {
                 let own = path.with_file_name(format!("admin-{}.sock", std::process::id()));
                 let door = Door::take(&own).map_err(|why| failed(&own, why))?;
-                warn!(
+                let told = format!(
                     "another server has the admin socket {}; reach this one with --admin-socket {}",
                     path.display(),
                     own.display()
                 );
+                match quiet {
+                    true => info!("{told}"),
+                    false => warn!("{told}"),
+                }
                 Ok(Some(door))
             }
             Err(why) => Err(failed(&path, why)),

@@ -50,7 +50,7 @@ impl Admin {
     pub fn open(config: &Config) -> Result<Admin, Error> {
         let door = match &config.admin_socket {
             Some(path) => Some(Door::open(path)?),
-            None => Door::open_default().unwrap_or_else(|why| {
+            None => Door::open_default(config.fpm.is_some()).unwrap_or_else(|why| {
                 warn!("{why}; maitred's commands cannot reach this server");
                 None
             }),
