@@ -363,3 +363,6 @@ impl Client for WebServer {
         self.connection.sendable().await
     }
 }
+
+#[cfg(test)]
+mod tests;
