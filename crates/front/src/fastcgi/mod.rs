@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use maitred_fastcgi::{ProtocolError, WANTS_REPORT};
+use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 
 use crate::accept::{Counted, idle_is_over};
 use crate::attempt::{Tried, attempt, explain, retry_after};
@@ -217,14 +217,10 @@ async fn conclude(
     let id = call.begun.request_id;
     let is_replaceable = form.can_be_replaced(sent);
     if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
-        if server.has_aborted() && is_replaceable {
-            let mut end = Vec::new();
-            let status = maitred_fastcgi::ProtocolStatus::RequestComplete;
-            maitred_fastcgi::write_end(&mut end, id, 0, status);
-            server.send(&end).await?;
-            return Ok(After::Keep);
-        }
-        return Err(io::ErrorKind::ConnectionAborted.into());
+        return match is_replaceable {
+            true => end_aborted(server, id).await,
+            false => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
     }
     if !is_replaceable {
         // Half an answer cannot be mended; the web server sees it end too early.
@@ -233,6 +229,17 @@ async fn conclude(
     let (status, why) = explain(failure);
     let again = (status == 503).then(|| retry_after(tried.took));
     server.send(&form::plain(id, status, why, again)).await?;
+    Ok(After::Keep)
+}
+
+/// Ends a request that its web server has aborted (§5.4), if it is not the connection that has gone.
+async fn end_aborted(server: &mut WebServer, id: u16) -> io::Result<After> {
+    if !server.has_aborted() {
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    let mut end = Vec::new();
+    write_end(&mut end, id, 0, ProtocolStatus::RequestComplete);
+    server.send(&end).await?;
     Ok(After::Keep)
 }
 
@@ -245,7 +252,7 @@ async fn refuse_body(
     let (status, why) = match no_body {
         NoBody::TooLarge => (413, "The body is larger than can be kept."),
         NoBody::TooSlow => (408, "The body came too slowly."),
-        NoBody::Gone => return Err(io::ErrorKind::UnexpectedEof.into()),
+        NoBody::Gone => return end_aborted(server, call.begun.request_id).await,
         NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
         NoBody::Spool(error) => {
             let (method, target, dir) = (call.method(), call.target(), site.spool_dir.display());

@@ -54,6 +54,8 @@ pub struct WebServer {
     is_known: bool,
     /// It has said that it does not want the answer.
     has_aborted: bool,
+    /// Nothing more is asked of it that could be answered.
+    is_over: bool,
 }
 
 /// How a request begins.
@@ -102,6 +104,7 @@ impl WebServer {
             since: None,
             is_known: false,
             has_aborted: false,
+            is_over: false,
         }
     }
 
@@ -119,18 +122,17 @@ impl WebServer {
                     (Step::Begin(begun), _) => self.begin(begun),
                     (Step::Params, Some(begun)) => return Ok(begun),
                     (Step::Abort, Some(begun)) => {
-                        self.refuse(begun, ProtocolStatus::RequestComplete)
+                        self.refuse(begun, ProtocolStatus::RequestComplete);
                     }
                     _ => {}
                 }
+                if self.is_over {
+                    break;
+                }
             }
             self.send_replies().await.map_err(|_| NoRequest::Closed)?;
-            if let Some(begun) = self.present.take_if(|_| self.reader.is_complete()) {
-                // It was refused just now.
-                self.end_request();
-                if !begun.keep_conn {
-                    return Err(NoRequest::Over);
-                }
+            if self.is_over {
+                return Err(NoRequest::Over);
             }
             self.read_on().await?;
         }
@@ -177,7 +179,8 @@ impl WebServer {
     /// Ends a request that no script has been asked for.
     fn refuse(&mut self, begun: Begun, status: ProtocolStatus) {
         write_end(&mut self.replies, begun.request_id, 0, status);
-        self.reader.end_request();
+        self.end_request();
+        self.is_over = !begun.keep_conn;
     }
 
     /// The parameters of the present request, as they are encoded.
@@ -202,7 +205,10 @@ impl WebServer {
             while let Some(step) = self.step().map_err(|_| NoBody::Gone)? {
                 match step {
                     Step::BodyEnd => complete = true,
-                    Step::Abort => return Err(NoBody::Gone),
+                    Step::Abort => {
+                        self.has_aborted = true;
+                        return Err(NoBody::Gone);
+                    }
                     _ => {}
                 }
             }
@@ -363,3 +369,6 @@ impl Client for WebServer {
         self.connection.sendable().await
     }
 }
+
+#[cfg(test)]
+mod tests;

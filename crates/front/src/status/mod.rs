@@ -49,6 +49,7 @@ enum Format {
 pub struct Page {
     content_type: &'static str,
     body: String,
+    is_ping: bool,
 }
 
 /// The page that a request asks for, if its path is one of the pool's two.
@@ -92,6 +93,7 @@ pub fn ping(pool: &Pool) -> Page {
     Page {
         content_type: Format::Text.content_type(),
         body: pool.settings().ping_response.clone(),
+        is_ping: true,
     }
 }
 
@@ -157,7 +159,11 @@ impl Format {
 impl Page {
     /// A page with a body of its own kind.
     pub fn new(content_type: &'static str, body: String) -> Page {
-        Page { content_type, body }
+        Page {
+            content_type,
+            body,
+            is_ping: false,
+        }
     }
 
     fn of(status: &Status, format: Format, full: bool) -> Page {
@@ -168,18 +174,20 @@ impl Page {
             Format::Json => formats::json(status, full),
             Format::OpenMetrics => openmetrics::openmetrics(status),
         };
-        Page {
-            content_type: format.content_type(),
-            body,
-        }
+        Page::new(format.content_type(), body)
     }
 
-    /// Its head for a web server (RFC 3875 §6.3), without the empty line.
+    /// Its head for a web server (RFC 3875 §6.3), without the empty line; in php-fpm's order, where
+    /// a ping's type comes first.
     pub fn cgi_headers(&self) -> String {
         let [(expires, never), (cache, control)] =
             NEVER_CACHED.map(|(name, value)| (name.escape_ascii(), value.escape_ascii()));
-        let kind = self.content_type;
-        format!("{expires}: {never}\r\n{cache}: {control}\r\nContent-type: {kind}\r\n")
+        let never_cached = format!("{expires}: {never}\r\n{cache}: {control}\r\n");
+        let kind = format!("Content-type: {}\r\n", self.content_type);
+        match self.is_ping {
+            true => kind + &never_cached,
+            false => never_cached + &kind,
+        }
     }
 
     /// Its body.
