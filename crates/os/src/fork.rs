@@ -198,6 +198,15 @@ pub fn forbid_inspection() -> io::Result<()> {
     Ok(nix::sys::prctl::set_dumpable(false)?)
 }
 
+/// Lets other processes of the same user look into this one, and core files be made of it: what a
+/// change of user forbids (php-fpm's `process.dumpable`).
+///
+/// # Errors
+/// Never on the kernels we support.
+pub fn allow_inspection() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_dumpable(true)?)
+}
+
 /// A child that ended, as [`reap`] found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {

@@ -87,5 +87,9 @@ void maitred_timers_after_fork(void);
 /* folder.c */
 void maitred_folder_enter(const char *script, size_t length);
 void maitred_folder_return(void);
+void maitred_folder_leave(bool seen);
+
+/* Whether requests start and end where the process was started, unless a folder is named. */
+bool maitred_keeps_folder(void);
 
 #endif

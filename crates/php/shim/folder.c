@@ -21,9 +21,14 @@
 
 void maitred_folder_enter(const char *script, size_t length);
 void maitred_folder_return(void);
+void maitred_folder_leave(bool seen);
+bool maitred_keeps_folder(void);
 
 /* Where requests start and end, if that is a certain folder; empty otherwise. */
 static char home[PATH_MAX];
+
+/* It need only be the folder for those who can see it: relative paths, and what runs at the end. */
+static bool seldom_home;
 
 /*
  * The folder last entered, and when. A path may name another folder later (a deployment moves a
@@ -68,12 +73,24 @@ void maitred_folder_enter(const char *script, size_t length)
 	entered_length = syscall(SYS_chdir, entered) == 0 ? folder_length : 0;
 }
 
+static void go_home(void)
+{
+	entered_length = 0;
+	/* Should the folder have gone, relative paths lead nowhere, as in php-fpm. */
+	(void) !syscall(SYS_chdir, home);
+}
+
 void maitred_folder_return(void)
 {
-	if (home[0]) {
-		entered_length = 0;
-		/* Should the folder have gone, relative paths lead nowhere, as in php-fpm. */
-		(void) !syscall(SYS_chdir, home);
+	if (home[0] && !(seldom_home && maitred_php_interposed())) {
+		go_home();
+	}
+}
+
+void maitred_folder_leave(bool seen)
+{
+	if (home[0] && (seen || !(seldom_home && maitred_php_interposed()))) {
+		go_home();
 	}
 }
 
@@ -84,6 +101,7 @@ int maitred_php_settle(const char *folder)
 	realpath_cache_clean();
 	entered_length = 0;
 	if (length == 0) {
+		seldom_home = maitred_keeps_folder() && getcwd(home, sizeof(home)) != NULL;
 		return 0;
 	}
 	if (length >= sizeof(home)) {

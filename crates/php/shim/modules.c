@@ -5,7 +5,7 @@
 
 #include <zend_API.h>
 
-/* Present in the embed library and absent in php-fpm; on if this says so. */
+/* Absent in php-fpm; on if this entry of php.ini says so. */
 #define PCNTL_SWITCH "maitred.pcntl"
 
 static int (*register_internal_extensions)(void);
@@ -15,21 +15,32 @@ static void leave_out(const char *name)
 {
 	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, name, strlen(name));
 
-	if (module) {
-		zend_unregister_functions(module->functions, -1, NULL);
-		zend_hash_str_del(&module_registry, name, strlen(name));
+	int number = 0;
+
+	if (!module) {
+		return;
 	}
+	zend_unregister_functions(module->functions, -1, NULL);
+	zend_hash_str_del(&module_registry, name, strlen(name));
+	/* The next module's number is made of how many there are. */
+	ZEND_HASH_FOREACH_PTR(&module_registry, module) {
+		module->module_number = ++number;
+	} ZEND_HASH_FOREACH_END();
 }
 
+/* What the embed library has and php-fpm has not. */
 static int register_modules(void)
 {
 	zend_long pcntl = 0;
 	int result = register_internal_extensions();
 
-	if (maitred_engine.fpm
-		&& (cfg_get_long(PCNTL_SWITCH, &pcntl) != SUCCESS || pcntl == 0)) {
+	if (!maitred_engine.fpm) {
+		return result;
+	}
+	if (cfg_get_long(PCNTL_SWITCH, &pcntl) != SUCCESS || pcntl == 0) {
 		leave_out("pcntl");
 	}
+	zend_hash_str_del(CG(function_table), "chroot", sizeof("chroot") - 1);
 	return result;
 }
 

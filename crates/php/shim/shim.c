@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include <ext/standard/basic_functions.h>
 #include <ext/standard/php_standard.h>
 #include <zend_signal.h>
 
@@ -273,7 +274,7 @@ static void execute(void)
 	} else {
 		maitred_folder_enter(path, strlen(path));
 		php_execute_script(&file);
-		maitred_folder_return();
+		maitred_folder_leave(BG(user_shutdown_function_names) != NULL);
 	}
 	/* OPcache leaves the handle out of the engine's list of files that it closes itself. */
 	if (!file.in_list) {
@@ -354,10 +355,18 @@ void maitred_php_path_directives(struct maitred_path_directives *directives)
 	directives->doc_root = PG(doc_root);
 }
 
+bool maitred_keeps_folder(void)
+{
+	return maitred_engine.fpm;
+}
+
 bool maitred_php_resolves(const char *path)
 {
 	char resolved[MAXPATHLEN];
 
+	if (!IS_SLASH(*path)) {
+		maitred_folder_leave(true);
+	}
 	return tsrm_realpath(path, resolved) != NULL;
 }
 

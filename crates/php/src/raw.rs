@@ -3,7 +3,12 @@
 
 pub(crate) mod cache;
 pub(crate) mod memory;
+mod request;
 pub(crate) mod stack;
+mod status;
+
+use request::{RawParam, RawRequest, fill_foreign, fill_request};
+use status::{RawPoolStatus, StatusTexts};
 
 use std::any::Any;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
@@ -15,47 +20,13 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::{Outcome, Served, Show, StartError};
-use crate::exchange::{Exchange, Level, PoolStatus, ProcessStatus, Verdict};
-use crate::foreign::{Admission, Foreign, Paths};
+use crate::exchange::{Exchange, Level, Verdict};
+use crate::foreign::Paths;
 use crate::params::{Params, Text};
 use crate::settings::{IniValue, Settings};
 
 const CONTINUE: c_int = 0;
 const CLIENT_GONE: c_int = 1;
-
-#[repr(C)]
-#[derive(Debug)]
-struct RawParam {
-    name: *const c_char,
-    name_length: usize,
-    value: *const c_char,
-    value_length: usize,
-}
-
-#[repr(C)]
-struct RawRequest {
-    exchange: *mut c_void,
-    params: *const RawParam,
-    param_count: usize,
-    method: *const c_char,
-    script_name: *const c_char,
-    path_info: *const c_char,
-    script_filename: *const c_char,
-    query_string: *const c_char,
-    content_type: *const c_char,
-    cookie: *const c_char,
-    authorization: *const c_char,
-    document_root: *const c_char,
-    server_name: *const c_char,
-    php_value: *const c_char,
-    php_admin_value: *const c_char,
-    content_length: i64,
-    foreign: bool,
-    admission: c_int,
-    path_translated: *const c_char,
-    request_uri: *const c_char,
-    body_file: *const c_char,
-}
 
 #[repr(C)]
 #[derive(Default)]
@@ -80,44 +51,6 @@ pub(crate) struct PathDirectives {
     pub(crate) fix_pathinfo: bool,
     pub(crate) discard_path: bool,
     pub(crate) doc_root: Option<Vec<u8>>,
-}
-
-#[repr(C)]
-struct RawProcessStatus {
-    pid: i64,
-    state: *const c_char,
-    start_time: i64,
-    start_since: i64,
-    requests: i64,
-    request_duration: i64,
-    request_method: *const c_char,
-    request_uri: *const c_char,
-    query_string: *const c_char,
-    request_length: i64,
-    user: *const c_char,
-    script: *const c_char,
-    last_request_cpu: f64,
-    last_request_memory: i64,
-}
-
-#[repr(C)]
-struct RawPoolStatus {
-    pool: *const c_char,
-    process_manager: *const c_char,
-    start_time: i64,
-    start_since: i64,
-    accepted_conn: i64,
-    listen_queue: i64,
-    max_listen_queue: i64,
-    listen_queue_len: i64,
-    idle_processes: i64,
-    active_processes: i64,
-    total_processes: i64,
-    max_active_processes: i64,
-    max_children_reached: i64,
-    slow_requests: i64,
-    processes: *const RawProcessStatus,
-    process_count: usize,
 }
 
 #[repr(C)]
@@ -260,7 +193,7 @@ callback! {
 callback! {
     fn status(live) -> *const RawPoolStatus, else ptr::null(), {
         live.status = live.exchange.status().map(|status| StatusTexts::new(&status));
-        live.status.as_ref().map_or(ptr::null(), |texts| &raw const *texts.raw)
+        live.status.as_ref().map_or(ptr::null(), StatusTexts::raw)
     }
 }
 
@@ -278,78 +211,6 @@ fn code(verdict: Verdict) -> c_int {
         Verdict::Continue => CONTINUE,
         Verdict::ClientGone => CLIENT_GONE,
     }
-}
-
-/// A status for C, with all it points to.
-struct StatusTexts {
-    raw: Box<RawPoolStatus>,
-    _processes: Vec<RawProcessStatus>,
-    _texts: Vec<CString>,
-}
-
-impl StatusTexts {
-    fn new(status: &PoolStatus) -> Self {
-        let mut texts = Vec::new();
-        let processes: Vec<RawProcessStatus> = status
-            .processes
-            .iter()
-            .map(|process| raw_process(process, &mut texts))
-            .collect();
-        let raw = RawPoolStatus {
-            pool: text(&mut texts, &status.pool),
-            process_manager: text(&mut texts, &status.process_manager),
-            start_time: status.start_time,
-            start_since: status.start_since,
-            accepted_conn: status.accepted_conn,
-            listen_queue: status.listen_queue,
-            max_listen_queue: status.max_listen_queue,
-            listen_queue_len: status.listen_queue_len,
-            idle_processes: status.idle_processes,
-            active_processes: status.active_processes,
-            total_processes: status.idle_processes + status.active_processes,
-            max_active_processes: status.max_active_processes,
-            max_children_reached: status.max_children_reached,
-            slow_requests: status.slow_requests,
-            processes: processes.as_ptr(),
-            process_count: processes.len(),
-        };
-        Self {
-            raw: Box::new(raw),
-            _processes: processes,
-            _texts: texts,
-        }
-    }
-}
-
-fn raw_process(process: &ProcessStatus, texts: &mut Vec<CString>) -> RawProcessStatus {
-    RawProcessStatus {
-        pid: process.pid,
-        state: text(texts, &process.state),
-        start_time: process.start_time,
-        start_since: process.start_since,
-        requests: process.requests,
-        request_duration: process.request_duration,
-        request_method: text(texts, &process.request_method),
-        request_uri: text(texts, &process.request_uri),
-        query_string: text(texts, &process.query_string),
-        request_length: process.request_length,
-        user: text(texts, &process.user),
-        script: text(texts, &process.script),
-        last_request_cpu: process.last_request_cpu,
-        last_request_memory: process.last_request_memory,
-    }
-}
-
-/// A pointer to `string` up to its first NUL; the bytes stay in `texts`.
-fn text(texts: &mut Vec<CString>, string: &str) -> *const c_char {
-    let bytes = string
-        .bytes()
-        .take_while(|byte| *byte != 0)
-        .collect::<Vec<u8>>();
-    let owned = CString::new(bytes).unwrap_or_default();
-    let pointer = owned.as_ptr();
-    texts.push(owned);
-    pointer
 }
 
 /// The strings of [`Settings`] as C reads them, for as long as the process lives.
@@ -636,101 +497,6 @@ fn outcome(code: c_int) -> Outcome {
         NOT_STARTED => Outcome::NotStarted,
         _ => Outcome::Fatal,
     }
-}
-
-/// One pass over the variables. The pointers live as long as `params` and `list` stay as they are.
-fn fill_request(params: &Params, list: &mut Vec<RawParam>) -> RawRequest {
-    let mut request = RawRequest {
-        exchange: ptr::null_mut(),
-        params: ptr::null(),
-        param_count: 0,
-        method: ptr::null(),
-        script_name: ptr::null(),
-        path_info: ptr::null(),
-        script_filename: ptr::null(),
-        query_string: c"".as_ptr(),
-        content_type: c"".as_ptr(),
-        cookie: ptr::null(),
-        authorization: ptr::null(),
-        document_root: ptr::null(),
-        server_name: ptr::null(),
-        php_value: ptr::null(),
-        php_admin_value: ptr::null(),
-        content_length: 0,
-        foreign: false,
-        admission: 0,
-        path_translated: ptr::null(),
-        request_uri: ptr::null(),
-        body_file: ptr::null(),
-    };
-    list.clear();
-    for (name, value) in params.iter_nul_terminated() {
-        let pointer = value.as_ptr().cast::<c_char>();
-        let field = match name {
-            b"REQUEST_METHOD\0" => Some(&mut request.method),
-            b"SCRIPT_NAME\0" => Some(&mut request.script_name),
-            b"PATH_INFO\0" => Some(&mut request.path_info),
-            b"SCRIPT_FILENAME\0" => Some(&mut request.script_filename),
-            b"QUERY_STRING\0" => Some(&mut request.query_string),
-            b"CONTENT_TYPE\0" => Some(&mut request.content_type),
-            b"HTTP_COOKIE\0" => Some(&mut request.cookie),
-            b"HTTP_AUTHORIZATION\0" => Some(&mut request.authorization),
-            b"DOCUMENT_ROOT\0" => Some(&mut request.document_root),
-            b"SERVER_NAME\0" => Some(&mut request.server_name),
-            b"PHP_VALUE\0" => Some(&mut request.php_value),
-            b"PHP_ADMIN_VALUE\0" => Some(&mut request.php_admin_value),
-            b"REQUEST_BODY_FILE\0" => Some(&mut request.body_file),
-            b"CONTENT_LENGTH\0" => {
-                request.content_length = content_length(value);
-                None
-            }
-            _ => None,
-        };
-        if let Some(field) = field {
-            *field = pointer;
-        }
-        list.push(RawParam {
-            name: name.as_ptr().cast(),
-            name_length: name.len() - 1,
-            value: pointer,
-            value_length: value.len() - 1,
-        });
-    }
-    request.params = list.as_ptr();
-    request.param_count = list.len();
-    request
-}
-
-/// Adds what php-fpm's rules have made of a web server's variables.
-fn fill_foreign(request: &mut RawRequest, params: &Params, foreign: Foreign) {
-    let pointer = |text: Option<Text>| {
-        text.map_or(ptr::null(), |text| {
-            params.bytes_with_nul(text).as_ptr().cast::<c_char>()
-        })
-    };
-    request.foreign = true;
-    request.path_translated = pointer(foreign.script);
-    request.request_uri = pointer(foreign.uri);
-    request.admission = match foreign.admission {
-        Admission::Admitted => 0,
-        Admission::NoMethod => 1,
-        Admission::NoScript => 2,
-        Admission::Extension => 3,
-    };
-}
-
-/// As atol(3) reads it, as php-fpm does; what is less than nothing is nothing.
-fn content_length(value: &[u8]) -> i64 {
-    let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
-    let start = value.iter().position(|byte| !blank(byte)).unwrap_or(0);
-    let text = value.get(start..).unwrap_or_default();
-    let text = text.strip_prefix(b"+").unwrap_or(text);
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0_i64, |number, digit| {
-        number
-            .saturating_mul(10)
-            .saturating_add(i64::from(digit - b'0'))
-    })
 }
 
 /// `PHP_INI_SCAN_DIR` is the only way to tell PHP where further ini files are; scripts must not see

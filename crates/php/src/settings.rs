@@ -21,7 +21,8 @@ pub struct Settings {
     /// Where further `*.ini` files are; `None`: `PHP_INI_SCAN_DIR`, or where libphp looks by
     /// itself.
     pub ini_scan_dir: Option<PathBuf>,
-    /// No php.ini is read, nor anything in its folder (`-n` of php-fpm).
+    /// No php.ini is looked for, nor anything in its folder (`-n` of php-fpm): only `ini_path` is
+    /// read, if there is one.
     pub no_ini_files: bool,
     /// php.ini lines that come after the files, as `-d` of php-fpm takes them: name and value.
     pub defines: Vec<(String, String)>,

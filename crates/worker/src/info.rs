@@ -37,7 +37,6 @@ fn settings(mut arguments: impl Iterator<Item = String>) -> Settings {
     let fpm = fpm_folder();
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
     let mut settings = Settings {
-        ini_path: beside("php.ini"),
         ini_scan_dir: match std::env::var_os("PHP_INI_SCAN_DIR") {
             Some(_) => None,
             None => beside("conf.d"),
@@ -56,6 +55,9 @@ fn settings(mut arguments: impl Iterator<Item = String>) -> Settings {
                 settings.defines.push(define);
             }
         }
+    }
+    if !settings.no_ini_files {
+        settings.ini_path = settings.ini_path.or_else(|| beside("php.ini"));
     }
     settings
 }

@@ -2,6 +2,7 @@
 //! version; it has one thread, and everything it needs to know comes over its control channel.
 
 mod account;
+mod apparmor;
 mod confine;
 mod exchange;
 mod figures;

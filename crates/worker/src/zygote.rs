@@ -12,6 +12,7 @@ use maitred_os::signals::Signal;
 use maitred_os::{signals, spawn, title, users};
 use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
 
+use crate::apparmor::Hat;
 use crate::sight::Sight;
 use crate::{confine, figures, package, seat, warm, words};
 
@@ -83,7 +84,10 @@ fn start(control: &Channel) -> Result<Started, String> {
     let version = engine.version();
     // Where nobody can tell, nobody is warned: a distribution may have fixed an older release.
     let fixed = is_fixed(version, package::version_of_libphp(version).as_deref()).unwrap_or(true);
+    let hat = settings.apparmor_hat.as_deref();
+    let hat = hat.map(|hat| Hat::find(&settings.pool, hat)).transpose()?;
     confine::settle(&mut engine, &settings.confinement)?;
+    hat.map_or(Ok(()), Hat::put_on)?;
     let started = FromZygote::Started {
         php: version.to_string(),
         fixed,
@@ -122,11 +126,16 @@ fn judge_values(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String
     }
 }
 
-/// Scripts see the pool's environment, their user as php-fpm tells it, and nothing of ours.
+/// Scripts see the pool's environment, then their user as php-fpm tells it unless that names
+/// another, and nothing of ours.
 fn set_environment(settings: &ZygoteSettings) {
     let me = users::current();
-    let mut all = vec![("USER".to_owned(), me.name), ("HOME".to_owned(), me.home)];
-    all.extend(settings.env.iter().cloned());
+    let mut all = settings.env.clone();
+    for (name, value) in [("USER", me.name), ("HOME", me.home)] {
+        if !all.iter().any(|(given, _)| given == name) {
+            all.push((name.to_owned(), value));
+        }
+    }
     maitred_os::environment::replace(&all);
 }
 
@@ -148,7 +157,7 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     };
     let mut all = values(&settings.php_values, false);
     all.extend(values(&settings.php_admin_values, true));
-    let fpm = fpm_folder();
+    let fpm = fpm_folder().filter(|_| !settings.no_php_ini);
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
     Settings {
         no_ini_files: settings.no_php_ini,
@@ -188,6 +197,9 @@ fn obey(control: Channel, started: Started) -> ExitCode {
                         // Without, there are no stacks of its scripts, which is told when one is
                         // asked for.
                         let _ = sight.show_oneself(seat, incarnation);
+                        if settings.dumpable {
+                            let _ = fork::allow_inspection();
+                        }
                         engine.after_fork();
                         seat::serve(&settings, (link, proc), &mut engine, seat, incarnation)
                     }
