@@ -41,6 +41,7 @@ impl Account {
         let cpu = cpu.unwrap_or_default();
         let report = Report {
             pid: std::process::id(),
+            status: maitred_php::response_status(),
             took_micros: u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX),
             user_micros: cpu.user_micros,
             system_micros: cpu.system_micros,

@@ -184,7 +184,7 @@ async fn run_script(
 ) -> io::Result<After> {
     let begun = Instant::now();
     let (method, target, script) = (call.method(), call.target(), call.script());
-    let wants_report = site.log.as_ref().is_some_and(|log| log.needs_worker());
+    let wants_report = site.log.is_some();
     let request = call.encode(body, if wants_report { WANTS_REPORT } else { 0 });
     let run = Run {
         backend: &site.backend,
