@@ -1,6 +1,6 @@
 //! What only the worker knows of a request, told to the front in a record of our own ([`REPORT`]).
 //!
-//! Five numbers, the lengths of two texts, and the texts, all numbers big-endian as FastCGI's.
+//! Six numbers, the lengths of two texts, and the texts, all numbers big-endian as FastCGI's.
 //!
 //! [`REPORT`]: crate::REPORT
 
@@ -10,7 +10,7 @@ use crate::answer::write_report;
 pub const MAX_REPORT_TEXT_BYTES: usize = 16 * 1024;
 
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 4 + 4 * 8 + 2 * 2;
+const FIXED_BYTES: usize = 4 + 2 + 4 * 8 + 2 * 2;
 
 /// The longest report, in bytes.
 pub const MAX_REPORT_BYTES: usize = FIXED_BYTES + 2 * MAX_REPORT_TEXT_BYTES;
@@ -20,6 +20,8 @@ pub const MAX_REPORT_BYTES: usize = FIXED_BYTES + 2 * MAX_REPORT_TEXT_BYTES;
 pub struct Report<'a> {
     /// Its process id.
     pub pid: u32,
+    /// The answer's status, as PHP has it in the end: it may have told another one before.
+    pub status: u16,
     /// How long the script took, in microseconds.
     pub took_micros: u64,
     /// Processor time of the script itself, in microseconds.
@@ -41,6 +43,7 @@ impl<'a> Report<'a> {
         let (uri, script) = (cut(self.uri), cut(self.script));
         let mut report = Vec::with_capacity(FIXED_BYTES + uri.len() + script.len());
         report.extend_from_slice(&self.pid.to_be_bytes());
+        report.extend_from_slice(&self.status.to_be_bytes());
         let numbers = [
             self.took_micros,
             self.user_micros,
@@ -62,6 +65,7 @@ impl<'a> Report<'a> {
     pub fn read(content: &'a [u8]) -> Option<Report<'a>> {
         let mut rest = content;
         let pid = u32::from_be_bytes(take(&mut rest)?);
+        let status = u16::from_be_bytes(take(&mut rest)?);
         let mut number = || Some(u64::from_be_bytes(take(&mut rest)?));
         let (took_micros, user_micros) = (number()?, number()?);
         let (system_micros, peak_memory) = (number()?, number()?);
@@ -71,6 +75,7 @@ impl<'a> Report<'a> {
         let script = rest.get(..script).filter(|text| text.len() == rest.len())?;
         Some(Report {
             pid,
+            status,
             took_micros,
             user_micros,
             system_micros,
@@ -94,6 +99,7 @@ mod tests {
 
     const REPORT: Report<'static> = Report {
         pid: 4711,
+        status: 404,
         took_micros: u64::MAX,
         user_micros: 1,
         system_micros: 2,

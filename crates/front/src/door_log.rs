@@ -156,23 +156,6 @@ impl Open {
 }
 
 impl DoorLog {
-    /// Whether it says what only the worker of a request knows.
-    pub fn needs_worker(&self) -> bool {
-        let is_workers = |token: &Token| {
-            matches!(
-                token,
-                Token::Cpu(_)
-                    | Token::Duration(_)
-                    | Token::Script
-                    | Token::Memory(_)
-                    | Token::Pid
-                    | Token::Uri
-            )
-        };
-        // What is left out goes by the path.
-        self.format.0.iter().any(is_workers) || !self.suppress_path.is_empty()
-    }
-
     /// A request has come, with these parameters, from a web server at this address or over a Unix
     /// socket.
     pub fn begin(self: &Arc<DoorLog>, params: &[u8], peer: Option<IpAddr>) -> Entry {

@@ -220,7 +220,7 @@ impl Sites {
 
     /// Opens every site's document root. A site that is as it was `before` stays as it is, with
     /// the files it has in memory.
-    fn open(config: &Config, pools: &Pools, before: Option<&Sites>) -> Result<Sites, String> {
+    fn open(config: &Config, shared: &Shared, before: Option<&Sites>) -> Result<Sites, String> {
         let count = config.sites.len().max(1);
         let limits = Limits {
             memory: FILE_MEMORY_BYTES / count,
@@ -235,13 +235,13 @@ impl Sites {
                 same.find(|site| site.settings == *settings && site.spool_dir == config.spool_dir);
             sites.push(match same {
                 Some(site) => site.clone(),
-                None => Arc::new(open_site(config, pools, settings, limits)?),
+                None => Arc::new(open_site(config, &shared.pools, settings, limits)?),
             });
         }
         Ok(Sites {
             hosts: Hosts::of(&config.sites),
             sites,
-            doors: DoorSite::all(config, pools).into_iter().collect(),
+            doors: DoorSite::all(config, shared).into_iter().collect(),
         })
     }
 }
@@ -266,7 +266,7 @@ impl Thread {
     /// # Errors
     /// One sentence that names the root that cannot be opened.
     pub fn new(number: u32, shared: Arc<Shared>, config: &Config) -> Result<Thread, String> {
-        let sites = Sites::open(config, &shared.pools, None)?;
+        let sites = Sites::open(config, &shared, None)?;
         Ok(Thread {
             number,
             shared,
@@ -287,7 +287,7 @@ impl Thread {
     /// # Errors
     /// One sentence that names the root that cannot be opened.
     pub fn prepare(&self, config: &Config) -> Result<(), String> {
-        let sites = Sites::open(config, &self.shared.pools, Some(&self.sites.load()))?;
+        let sites = Sites::open(config, &self.shared, Some(&self.sites.load()))?;
         self.prepared.store(Some(Arc::new(sites)));
         Ok(())
     }

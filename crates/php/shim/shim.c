@@ -375,6 +375,11 @@ size_t maitred_php_peak_memory(void)
 	return maitred_engine.request ? zend_memory_peak_usage(1) : 0;
 }
 
+int maitred_php_response_status(void)
+{
+	return maitred_engine.request ? SG(sapi_headers).http_response_code : 0;
+}
+
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served)
 {
 	memset(served, 0, sizeof(*served));

@@ -255,6 +255,9 @@ bool maitred_php_resolves(const char *path);
 /* The most memory of the request in hand, in bytes; 0 when there is none. */
 size_t maitred_php_peak_memory(void);
 
+/* The status of its answer so far; 0 when there is none. */
+int maitred_php_response_status(void);
+
 /* Serves one request. All bailouts are caught inside. */
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served);
 

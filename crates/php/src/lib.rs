@@ -25,7 +25,7 @@ pub use engine::{Engine, Outcome, Served, Show, StartError};
 pub use exchange::{Exchange, Level, PoolStatus, ProcessStatus, Verdict};
 pub use foreign::{Admission, Foreign, Paths};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};
-pub use raw::memory::peak_memory;
+pub use raw::present::{peak_memory, response_status};
 pub use settings::{IniValue, Settings};
 pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};
 pub use version::{PhpVersion, is_fixed};

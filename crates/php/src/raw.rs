@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod cache;
-pub(crate) mod memory;
+pub(crate) mod present;
 mod request;
 pub(crate) mod stack;
 mod status;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use maitred_control::ZygoteSettings;
 use maitred_fastcgi::Report;
 use maitred_os::cpu::{self, CpuTime};
-use maitred_php::Params;
+use maitred_php::{Foreign, Params, Text};
 
 /// A request from its beginning.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ impl Account {
         }
     }
 
-    /// It is known what it asks for.
-    pub fn name(&mut self, params: &Params) {
-        let value = |name: &[u8]| params.get(name).unwrap_or_default().to_vec();
-        self.uri = value(b"SCRIPT_NAME");
-        self.script = value(b"SCRIPT_FILENAME");
+    /// It is known what the request of a web server comes to.
+    pub fn name(&mut self, params: &Params, found: &Foreign) {
+        let bytes = |text: Option<Text>| text.map_or(&b""[..], |text| params.bytes(text));
+        self.uri = bytes(found.uri).to_vec();
+        self.script = bytes(found.script).to_vec();
     }
 
     /// Appends the report on the request as it is now.
@@ -41,6 +41,7 @@ impl Account {
         let cpu = cpu.unwrap_or_default();
         let report = Report {
             pid: std::process::id(),
+            status: maitred_php::response_status(),
             took_micros: u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX),
             user_micros: cpu.user_micros,
             system_micros: cpu.system_micros,

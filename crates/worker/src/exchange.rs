@@ -224,10 +224,7 @@ impl<'a> WorkerExchange<'a> {
     }
 
     /// Tells the status functions what begins.
-    pub fn show_request(&mut self, params: &Params, now_micros: u64) {
-        if let Some(report) = &mut self.report {
-            report.name(params);
-        }
+    pub fn show_request(&self, params: &Params, now_micros: u64) {
         let board = self.end.seat_board(self.end.seat());
         board.requests.fetch_add(1, Ordering::Relaxed);
         board.request_at.store(now_micros, Ordering::Relaxed);
@@ -338,6 +335,9 @@ impl Exchange for WorkerExchange<'_> {
         let found = found.unwrap_or(nothing);
         let board = self.end.seat_board(self.end.seat());
         status::show_foreign(board, params, &found);
+        if let Some(report) = &mut self.report {
+            report.name(params, &found);
+        }
         found
     }
 

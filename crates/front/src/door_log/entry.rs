@@ -115,8 +115,12 @@ impl Entry {
 
     /// The request has been answered by its script: writes the line, unless it was written.
     pub fn answered(&mut self) {
-        let status = header(&self.head, b"Status").map_or(200, leading_number);
-        self.write(u16::try_from(status).unwrap_or(0));
+        let said = || header(&self.head, b"Status").map_or(200, leading_number);
+        let status = match Report::read(&self.report) {
+            Some(Report { status, .. }) if status != 0 => status,
+            _ => u16::try_from(said()).unwrap_or(0),
+        };
+        self.write(status);
     }
 
     /// The request has been answered with this status, which was not its script's: writes the line,

@@ -67,6 +67,7 @@ const GET: [(&str, &str); 2] = [("REQUEST_METHOD", "GET"), ("SCRIPT_NAME", "/a.p
 fn report() -> Vec<u8> {
     let report = Report {
         pid: 4711,
+        status: 500,
         took_micros: 20_500,
         user_micros: 5_000,
         system_micros: 1_150,
@@ -108,7 +109,7 @@ fn every_token_says_what_php_fpms_says() {
     assert_eq!(
         line,
         "% 30.00 24.39 5.61 0.021 20.500 20500 192.0.2.7 - /srv/a.php 12 POST 2097152 2048 2 www 1 - \
-         4711 a=1 ? /a.php 127.0.0.1 404 anna"
+         4711 a=1 ? /a.php 127.0.0.1 500 anna"
     );
     let (began, ended) = years.trim_end().split_once(' ').unwrap();
     assert!(began.len() == 4 && ended.len() == 4, "{years}");

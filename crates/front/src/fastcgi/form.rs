@@ -2,10 +2,11 @@
 
 use maitred_fastcgi::{AnswerEvent, ProtocolStatus, write_end, write_stderr, write_stdout};
 
+use crate::door_log::Entry;
 use crate::script::{Failure, Form};
 
 /// An answer to one request over FastCGI.
-pub struct FastcgiForm {
+pub struct FastcgiForm<'a> {
     request_id: u16,
     /// Records that have not been framed.
     out: Vec<u8>,
@@ -13,19 +14,19 @@ pub struct FastcgiForm {
     framed: u64,
     /// The script has said something that belongs to its answer.
     has_said: bool,
-    /// What the worker reports on its request.
-    pub report: Vec<u8>,
+    /// Its line in the access log, if it gets one.
+    log: Option<&'a mut Entry>,
 }
 
-impl FastcgiForm {
+impl<'a> FastcgiForm<'a> {
     /// An answer of which nothing has been said.
-    pub fn new(request_id: u16) -> FastcgiForm {
+    pub fn new(request_id: u16, log: Option<&'a mut Entry>) -> FastcgiForm<'a> {
         FastcgiForm {
             request_id,
             out: Vec::new(),
             framed: 0,
             has_said: false,
-            report: Vec::new(),
+            log,
         }
     }
 
@@ -35,25 +36,42 @@ impl FastcgiForm {
         !self.has_said && sent == self.framed
     }
 
+    /// It is given up, and another of this status stands in for it, or nothing.
+    pub fn log_failure(&mut self, status: u16) {
+        if let Some(log) = &mut self.log {
+            log.write(status);
+        }
+    }
+
     /// Bytes of it, all records together.
     pub fn length(&self) -> u64 {
         self.framed
     }
 }
 
-impl Form for FastcgiForm {
+impl Form for FastcgiForm<'_> {
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
         match said {
             AnswerEvent::Stdout(content) => {
                 self.has_said = true;
+                if let Some(log) = &mut self.log {
+                    log.said(content);
+                }
                 write_stdout(&mut self.out, self.request_id, content);
             }
             AnswerEvent::Stderr(content) => write_stderr(&mut self.out, self.request_id, content),
-            AnswerEvent::Report(content) => self.report.extend_from_slice(content),
+            AnswerEvent::Report(content) => {
+                if let Some(log) = &mut self.log {
+                    log.reported(content);
+                }
+            }
             AnswerEvent::End { .. } if !self.has_said => {
                 return Err(Failure::Invalid("it ended without a word".to_owned()));
             }
             AnswerEvent::End { app_status, .. } => {
+                if let Some(log) = &mut self.log {
+                    log.answered();
+                }
                 let status = ProtocolStatus::RequestComplete;
                 write_end(&mut self.out, self.request_id, app_status, status);
             }
@@ -73,7 +91,9 @@ impl Form for FastcgiForm {
     fn restart(&mut self) {
         // What it logged on its first try has been told, and stays so.
         self.out.clear();
-        self.report.clear();
+        if let Some(log) = &mut self.log {
+            log.restart();
+        }
     }
 }
 

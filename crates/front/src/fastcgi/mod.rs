@@ -16,6 +16,7 @@ use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 use crate::accept::{Counted, idle_is_over};
 use crate::attempt::{Tried, attempt, explain, retry_after};
 use crate::body::{Body, NoBody};
+use crate::door_log::Entry;
 use crate::script::{Failure, Run};
 use crate::shared::Thread;
 use crate::status::{self, Part};
@@ -95,7 +96,9 @@ pub async fn converse(socket: OwnedFd, peer: Option<SocketAddr>, listen: String,
             params,
             places,
         };
-        let after = Box::pin(serve(&mut server, &call, thread, site)).await;
+        let peer = peer.map(|peer| peer.ip());
+        let mut log = site.log.as_ref().map(|log| log.begin(&call.params, peer));
+        let after = Box::pin(serve(&mut server, &call, log.as_mut(), thread, site)).await;
         let keeps = !thread.shared.is_crowded() && !thread.shared.is_ending();
         let is_clean = server.end_request();
         match after {
@@ -134,6 +137,7 @@ async fn send_away(mut server: WebServer, listen: &str, error: &str, begun: Opti
 async fn serve(
     server: &mut WebServer,
     call: &Call,
+    mut log: Option<&mut Entry>,
     thread: &Thread,
     site: &DoorSite,
 ) -> io::Result<After> {
@@ -150,9 +154,12 @@ async fn serve(
         let _ = server.body(0, &site.spool_dir).await;
         let body = page.body();
         let body = (!call.is_head()).then_some(body);
-        server
-            .send(&form::whole(id, &page.cgi_headers(), body))
-            .await?;
+        let headers = page.cgi_headers();
+        if let Some(log) = &mut log {
+            log.said(headers.as_bytes());
+            log.answered();
+        }
+        server.send(&form::whole(id, &headers, body)).await?;
         return Ok(After::Keep);
     }
     if site.is_for_status {
@@ -162,21 +169,22 @@ async fn serve(
     }
     let body = match server.body(call.body_length(), &site.spool_dir).await {
         Ok(body) => body,
-        Err(no_body) => return refuse_body(server, call, site, no_body).await,
+        Err(no_body) => return refuse_body(server, call, log, site, no_body).await,
     };
-    run_script(server, call, thread, site, &body).await
+    run_script(server, call, log, thread, site, &body).await
 }
 
 async fn run_script(
     server: &mut WebServer,
     call: &Call,
+    log: Option<&mut Entry>,
     thread: &Thread,
     site: &DoorSite,
     body: &Body,
 ) -> io::Result<After> {
     let begun = Instant::now();
     let (method, target, script) = (call.method(), call.target(), call.script());
-    let wants_report = site.pool().settings().door_log.is_some();
+    let wants_report = site.log.is_some();
     let request = call.encode(body, if wants_report { WANTS_REPORT } else { 0 });
     let run = Run {
         backend: &site.backend,
@@ -187,17 +195,16 @@ async fn run_script(
         request_id: call.begun.request_id,
         spool_dir: &site.spool_dir,
     };
-    let mut form = FastcgiForm::new(call.begun.request_id);
+    let mut form = FastcgiForm::new(call.begun.request_id, log);
     let before = server.sent();
     let tried = attempt(server, &mut form, thread.number, &run, request).await;
     let sent = server.sent() - before;
-    let after = conclude(server, call, &tried, &form, sent).await;
+    let after = conclude(server, call, &tried, &mut form, sent).await;
     tracing::debug!(
-        "{}: {script}: {} bytes after {:.6} s, {} bytes of report ({method} {target})",
+        "{}: {script}: {} bytes after {:.6} s ({method} {target})",
         run.backend.name(),
         form.length(),
-        begun.elapsed().as_secs_f64(),
-        form.report.len()
+        begun.elapsed().as_secs_f64()
     );
     after
 }
@@ -207,7 +214,7 @@ async fn conclude(
     server: &mut WebServer,
     call: &Call,
     tried: &Tried,
-    form: &FastcgiForm,
+    form: &mut FastcgiForm<'_>,
     sent: u64,
 ) -> io::Result<After> {
     let failure = match &tried.outcome {
@@ -215,6 +222,8 @@ async fn conclude(
         Err(failure) => failure,
     };
     let id = call.begun.request_id;
+    let (status, why) = explain(failure);
+    form.log_failure(status);
     let is_replaceable = form.can_be_replaced(sent);
     if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
         return match is_replaceable {
@@ -226,7 +235,6 @@ async fn conclude(
         // Half an answer cannot be mended; the web server sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    let (status, why) = explain(failure);
     let again = (status == 503).then(|| retry_after(tried.took));
     server.send(&form::plain(id, status, why, again)).await?;
     Ok(After::Keep)
@@ -246,13 +254,19 @@ async fn end_aborted(server: &mut WebServer, id: u16) -> io::Result<After> {
 async fn refuse_body(
     server: &mut WebServer,
     call: &Call,
+    log: Option<&mut Entry>,
     site: &DoorSite,
     no_body: NoBody,
 ) -> io::Result<After> {
     let (status, why) = match no_body {
         NoBody::TooLarge => (413, "The body is larger than can be kept."),
         NoBody::TooSlow => (408, "The body came too slowly."),
-        NoBody::Gone => return end_aborted(server, call.begun.request_id).await,
+        NoBody::Gone => {
+            if let Some(log) = log {
+                log.write(499);
+            }
+            return end_aborted(server, call.begun.request_id).await;
+        }
         NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
         NoBody::Spool(error) => {
             let (method, target, dir) = (call.method(), call.target(), site.spool_dir.display());
@@ -263,6 +277,9 @@ async fn refuse_body(
             )
         }
     };
+    if let Some(log) = log {
+        log.write(status);
+    }
     let answer = form::plain(call.begun.request_id, status, why, None);
     server.send(&answer).await?;
     Ok(After::Linger)

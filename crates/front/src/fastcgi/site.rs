@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use maitred_config::{Config, Door, Pool as Settings};
 
+use crate::door_log::DoorLog;
 use crate::pool::Pool;
-use crate::pools::Pools;
+use crate::shared::Shared;
 use crate::source::Backend;
 
 /// A door, as one thread sees it.
@@ -19,6 +20,8 @@ pub struct DoorSite {
     pub spool_dir: PathBuf,
     /// Nothing but status and ping is answered.
     pub is_for_status: bool,
+    /// Where its requests are logged, if they are.
+    pub log: Option<Arc<DoorLog>>,
     allowed: Option<Vec<IpAddr>>,
     /// Messages look as if a php-fpm worker had printed them.
     as_worker: bool,
@@ -26,13 +29,13 @@ pub struct DoorSite {
 
 impl DoorSite {
     /// All doors of a configuration, by where they listen.
-    pub fn all(config: &Config, pools: &Pools) -> Vec<(String, DoorSite)> {
+    pub fn all(config: &Config, shared: &Shared) -> Vec<(String, DoorSite)> {
         let mut all = Vec::new();
         for settings in &config.pools {
             let doors = [(&settings.door, false), (&settings.status_door, true)];
             for (door, is_for_status) in doors {
                 if let Some(door) = door {
-                    let site = DoorSite::of(config, pools, settings, door, is_for_status);
+                    let site = DoorSite::of(config, shared, settings, door, is_for_status);
                     all.push((door.listen.to_string(), site));
                 }
             }
@@ -42,17 +45,20 @@ impl DoorSite {
 
     fn of(
         config: &Config,
-        pools: &Pools,
+        shared: &Shared,
         settings: &Settings,
         door: &Door,
         is_for_status: bool,
     ) -> DoorSite {
-        let pool = pools.named(&Arc::new(settings.clone()));
+        // As with php-fpm, whoever asks for the status alone is not logged.
+        let log = shared.door_logs.of(settings, &shared.troubles);
+        let pool = shared.pools.named(&Arc::new(settings.clone()));
         DoorSite {
             backend: Backend::Pool(pool.clone()),
             pool,
             spool_dir: config.spool_dir.clone(),
             is_for_status,
+            log: log.filter(|_| !is_for_status),
             allowed: door.allowed_clients.clone(),
             as_worker: config.fpm.is_some() && settings.catch_workers_output,
         }

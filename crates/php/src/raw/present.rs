@@ -1,7 +1,10 @@
-//! PHP's memory.
+//! What PHP knows of the request in hand.
+
+use std::ffi::c_int;
 
 unsafe extern "C" {
     fn maitred_php_peak_memory() -> usize;
+    fn maitred_php_response_status() -> c_int;
 }
 
 /// The most memory that PHP's allocator has taken from the system for the request in hand, in bytes;
@@ -10,4 +13,11 @@ pub fn peak_memory() -> usize {
     // SAFETY: it reads two numbers of an engine that has one thread, which is this one: a process
     // that runs PHP has no other.
     unsafe { maitred_php_peak_memory() }
+}
+
+/// The status of the answer, as PHP has it now; 0 when there is none.
+pub fn response_status() -> u16 {
+    // SAFETY: as for `peak_memory`.
+    let status = unsafe { maitred_php_response_status() };
+    u16::try_from(status).unwrap_or(0)
 }
