@@ -8,9 +8,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::confinement::{outside_of_chroot, settle_confinement};
-use crate::directive::{enumerate, nearest, read_table};
+use crate::directive::{enumerate, nearest, read_known, read_table};
+use crate::directives::doors::DoorDraft;
 use crate::directives::sites::{Placed, SiteDraft};
-use crate::directives::{pools, sites, top};
+use crate::directives::{doors, pools, sites, top};
+use crate::doors::{refuse_shared_addresses, settle_door};
 use crate::host::Host;
 use crate::mistakes::{Fault, quoted};
 use crate::settings::{Config, Destination, IMPLICIT_POOL, Pool, Site};
@@ -49,9 +51,16 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
     }
     if let Some(value) = table.get("pools") {
         config.pools = read_pools(value, base, &mut faults);
+        if let Some(pools) = value.get_ref().as_table() {
+            faults.extend(refuse_shared_addresses(&config, pools));
+        }
     }
     let drafts = match table.get("sites") {
         Some(value) => read_sites(value, base, &mut faults),
+        None if has_doors_only(table) => {
+            config.listen.clear();
+            Vec::new()
+        }
         None => {
             faults.push(Fault::new(
                 0..0,
@@ -83,6 +92,21 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
     }
 }
 
+/// Whether every pool is reached through a door, and nothing is said of HTTP. A door that is wrong
+/// has been told already.
+fn has_doors_only(table: &DeTable<'_>) -> bool {
+    let pools = table
+        .get("pools")
+        .and_then(|pools| pools.get_ref().as_table());
+    let has_door = |pool: &Spanned<DeValue<'_>>| {
+        let settings = pool.get_ref().as_table();
+        settings.is_some_and(|settings| settings.contains_key("listen"))
+    };
+    let all = pools
+        .is_some_and(|pools| !pools.is_empty() && pools.iter().all(|(_, pool)| has_door(pool)));
+    all && !table.contains_key("listen")
+}
+
 fn read_pools(value: &Spanned<DeValue<'_>>, base: &Path, faults: &mut Vec<Fault>) -> Vec<Pool> {
     let Some(table) = value.get_ref().as_table() else {
         let sentence = "`pools` is no table; write a section such as [pools.www] for each pool";
@@ -97,6 +121,10 @@ fn read_pools(value: &Spanned<DeValue<'_>>, base: &Path, faults: &mut Vec<Fault>
         faults.push(Fault::new(value.span(), sentence));
         return Vec::new();
     }
+    let of_doors: Vec<_> = doors::DIRECTIVES
+        .iter()
+        .map(|directive| directive.name)
+        .collect();
     let mut pools = Vec::new();
     for (key, value) in table.iter() {
         let name = key.get_ref();
@@ -114,8 +142,18 @@ fn read_pools(value: &Spanned<DeValue<'_>>, base: &Path, faults: &mut Vec<Fault>
         }
         let mut pool = Pool::named(name);
         let section = format!("in [pools.{}]", quoted(name));
-        let wrong = read_table(pools::DIRECTIVES, &[], &section, settings, base, &mut pool);
+        let wrong = read_table(
+            pools::DIRECTIVES,
+            &of_doors,
+            &section,
+            settings,
+            base,
+            &mut pool,
+        );
         faults.extend(wrong);
+        let mut door = DoorDraft::default();
+        faults.extend(read_known(doors::DIRECTIVES, settings, base, &mut door));
+        faults.extend(settle_door(&mut pool, door, settings));
         faults.extend(settle_spares(&mut pool, settings));
         faults.extend(check_slowlog(&pool, settings));
         faults.extend(settle_confinement(&pool, settings));

@@ -63,11 +63,33 @@ impl std::fmt::Display for Needs {
     }
 }
 
-/// Reads all settings of `table` into `target`. Names in `subtables` are somebody else's to read.
+/// Reads all settings of `table` into `target`. Names in `others` are somebody else's to read.
 pub(crate) fn read_table<T>(
     directives: &[Directive<T>],
-    subtables: &[&'static str],
+    others: &[&'static str],
     section: &str,
+    table: &DeTable<'_>,
+    base: &Path,
+    target: &mut T,
+) -> Vec<Fault> {
+    let known = directives.iter().map(|directive| directive.name);
+    let known: Vec<_> = known.chain(others.iter().copied()).collect();
+    let unknown = table
+        .iter()
+        .filter(|(key, _)| !known.contains(&key.get_ref().as_ref()));
+    let mut faults: Vec<_> = unknown
+        .map(|(key, _)| {
+            let sentence = unknown_setting(key.get_ref(), section, &known);
+            Fault::new(key.span(), sentence)
+        })
+        .collect();
+    faults.extend(read_known(directives, table, base, target));
+    faults
+}
+
+/// Reads those settings of `table` into `target` that are among `directives`.
+pub(crate) fn read_known<T>(
+    directives: &[Directive<T>],
     table: &DeTable<'_>,
     base: &Path,
     target: &mut T,
@@ -75,16 +97,7 @@ pub(crate) fn read_table<T>(
     let mut faults = Vec::new();
     for (key, value) in table.iter() {
         let name = key.get_ref().as_ref();
-        if subtables.contains(&name) {
-            continue;
-        }
         let Some(directive) = directives.iter().find(|directive| directive.name == name) else {
-            let known = directives.iter().map(|directive| directive.name);
-            let known: Vec<_> = known.chain(subtables.iter().copied()).collect();
-            faults.push(Fault::new(
-                key.span(),
-                unknown_setting(name, section, &known),
-            ));
             continue;
         };
         let value = Value::of(directive.name, directive.takes, value, base);

@@ -11,6 +11,7 @@ mod assemble;
 mod confinement;
 mod directive;
 mod door;
+mod doors;
 pub mod fpm;
 mod host;
 mod listen;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::directive::{Directive, Preset};
-use crate::directives::{pools, sites, top};
+use crate::directives::{doors, pools, sites, top};
 
 const HEAD: &str = r#"# Configuration
 
@@ -52,6 +52,14 @@ pub fn reference() -> String {
                  to 32 letters, digits, `_` or `-`, and part of the titles of the pool's \
                  processes. The names of the settings are php-fpm's, without the prefix `pm.`.";
     group(&mut page, "`[pools.NAME]`", intro, pools::DIRECTIVES);
+    let intro = "Settings of the same section: where web servers reach the pool over FastCGI, in \
+                 php-fpm's names with `_` for `.`. All but `listen` are for a pool that has it.";
+    group(
+        &mut page,
+        "`[pools.NAME]`: the FastCGI door",
+        intro,
+        doors::DIRECTIVES,
+    );
     let intro = "Settings of one site; write `[[sites]]` once for each.";
     group(&mut page, "`[[sites]]`", intro, sites::DIRECTIVES);
     page

@@ -42,7 +42,7 @@ const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
 /// A whole configuration in which nothing is left to check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Addresses for plain HTTP, at least one unless `fpm` is set. `[::]` means IPv4 as well.
+    /// Addresses for plain HTTP, at least one if there are sites. `[::]` means IPv4 as well.
     pub listen: Vec<SocketAddr>,
     /// Where requests are logged, if they are.
     pub access_log: Option<LogTarget>,
@@ -66,8 +66,8 @@ pub struct Config {
     pub require_fixed_php: bool,
     /// The pools, sorted by name.
     pub pools: Vec<Pool>,
-    /// The sites, in the order of the file, at least one unless `fpm` is set. No host is in two of
-    /// them.
+    /// The sites, in the order of the file, at least one unless every pool has a door. No host is in
+    /// two of them.
     pub sites: Vec<Site>,
     /// What php-fpm's own configuration says beside, if the server is started as php-fpm.
     pub fpm: Option<Fpm>,

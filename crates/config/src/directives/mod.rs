@@ -1,6 +1,7 @@
 //! The tables of directives, one file per group.
 
 mod confinement;
+pub mod doors;
 pub mod pools;
 pub mod sites;
 pub mod top;
@@ -13,10 +14,9 @@ pub(crate) fn section_of(name: &str) -> Option<&'static str> {
     {
         return Some("the part of the file before the first section");
     }
-    if pools::DIRECTIVES
-        .iter()
-        .any(|directive| directive.name == name)
-    {
+    let in_pools = pools::DIRECTIVES.iter().map(|directive| directive.name);
+    let of_doors = doors::DIRECTIVES.iter().map(|directive| directive.name);
+    if in_pools.chain(of_doors).any(|known| known == name) {
         return Some("[pools.NAME]");
     }
     sites::DIRECTIVES

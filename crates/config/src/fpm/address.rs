@@ -8,10 +8,8 @@ use super::check::is_tcp;
 use super::draft::PoolDraft;
 use super::log::{Log, Refused};
 use super::{Level, Options};
+use crate::directives::doors::MAX_SOCKET_PATH_BYTES;
 use crate::door::{Address, DEFAULT_SOCKET_MODE, Door};
-
-/// Longest path of a Unix socket in bytes: `sun_path` of `sockaddr_un` without its NUL (unix(7)).
-const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// The door of a pool. `when_ready` gets what php-fpm's workers say of it when they start.
 pub(super) fn door(

@@ -432,3 +432,55 @@ fn limits_of_a_pool_that_contradict_each_other_are_refused() {
          expected 12 at least, and one more for each program that scripts start"
     );
 }
+
+#[test]
+fn a_setting_of_a_door_without_a_door_is_refused() {
+    refused(
+        "[pools.www]\nlisten_backlog = 5\n[[sites]]\nroot = \"public\"",
+        &["2:18: `listen_backlog` is for a pool that has `listen`; add it, or leave this out"],
+    );
+}
+
+#[test]
+fn a_setting_of_another_kind_of_door_is_refused() {
+    refused(
+        "[pools.www]\nlisten = \"/run/x.sock\"\nlisten_allowed_clients = \"::1\"",
+        &["3:26: `listen_allowed_clients` is for TCP, and the pool listens on a Unix socket"],
+    );
+    refused(
+        "[pools.www]\nlisten = \"9000\"\nlisten_mode = \"0666\"\naccess_format = \"%s\"",
+        &[
+            "3:15: `listen_mode` is for a Unix socket, and the pool listens on none",
+            "4:17: `access_format` needs `access_log`; add it to the pool",
+        ],
+    );
+    refused(
+        "[pools.www]\nlisten = \"/x\"\nlisten_owner = 1\nlisten_acl_groups = \"web\"",
+        &["3:16: `listen_owner` has no effect beside `listen_acl_groups`; leave one of them out"],
+    );
+}
+
+#[test]
+fn two_pools_at_one_address_are_refused() {
+    refused(
+        "[pools.a]\nlisten = \"/run/x.sock\"\n[pools.b]\nlisten = \"unix:/run/x.sock\"",
+        &["4:10: `listen` is /run/x.sock, which pool `a` listens on too; choose another"],
+    );
+    refused(
+        "listen = \":9000\"\n[pools.a]\nlisten = \"9000\"\n[[sites]]\nroot = \"public\"",
+        &["3:10: `listen` is [::]:9000, which the sites listen on too; choose another"],
+    );
+}
+
+#[test]
+fn a_pool_without_a_door_needs_a_site() {
+    let sentence = "1:1: there is no site; add [[sites]] with the `root` of one";
+    refused(
+        "[pools.a]\nlisten = \"/run/a.sock\"\n[pools.b]",
+        &[sentence],
+    );
+    refused(
+        "listen = \":80\"\n[pools.a]\nlisten = \"/run/a.sock\"",
+        &[sentence],
+    );
+}

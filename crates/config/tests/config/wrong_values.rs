@@ -1,6 +1,6 @@
 //! Each directive with wrong values, and the whole sentence that says so.
 
-use maitred_config::directives::{pools, sites, top};
+use maitred_config::directives::{doors, pools, sites, top};
 
 use crate::folder::Folder;
 
@@ -12,6 +12,16 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
             format!("[pools.www]\n{line}\n[[sites]]\nroot = \"public\"\n"),
             2,
         ),
+        "doors" => {
+            let beside = [
+                ("listen =", "listen = \"/run/www.sock\"\n"),
+                ("status_listen =", "status_listen = \"127.0.0.1:9001\"\n"),
+                ("access_log =", "access_log = \"www.log\"\n"),
+            ];
+            let beside = beside.iter().filter(|(name, _)| !line.starts_with(name));
+            let beside: String = beside.map(|(_, text)| *text).collect();
+            (format!("[pools.www]\n{line}\n{beside}"), 2)
+        }
         _ if line.starts_with("root") => (format!("[[sites]]\n{line}\n"), 2),
         _ => (format!("[[sites]]\n{line}\nroot = \"public\"\n"), 2),
     }
@@ -57,7 +67,10 @@ fn no_directive_is_without_a_wrong_value() {
     let sites = sites::DIRECTIVES
         .iter()
         .map(|directive| ("sites", directive.name));
-    for (section, name) in top.chain(pools).chain(sites) {
+    let doors = doors::DIRECTIVES
+        .iter()
+        .map(|directive| ("doors", directive.name));
+    for (section, name) in top.chain(pools).chain(doors).chain(sites) {
         assert!(
             tested(section, name),
             "wrong_values.txt has no wrong `{name}` in {section}"
@@ -81,6 +94,9 @@ fn no_directive_takes_a_date() {
     pools::DIRECTIVES
         .iter()
         .for_each(|directive| check("pools", directive.name, directive.takes));
+    doors::DIRECTIVES
+        .iter()
+        .for_each(|directive| check("doors", directive.name, directive.takes));
     sites::DIRECTIVES
         .iter()
         .for_each(|directive| check("sites", directive.name, directive.takes));

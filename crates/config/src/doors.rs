@@ -1,0 +1,157 @@
+//! From the settings of pools' doors to the doors, and what must hold between them.
+
+use std::collections::HashMap;
+
+use toml::de::DeTable;
+
+use crate::directives::doors::{Asked, DIRECTIVES, DoorDraft};
+use crate::door::{Address, Door};
+use crate::mistakes::Fault;
+use crate::settings::{Config, DoorLog, Pool};
+
+/// php-fpm's `access.format`, where nobody says.
+const DEFAULT_ACCESS_FORMAT: &str = "%R - %u %t \"%m %r\" %s";
+
+/// Settings that a door of one kind alone has.
+const UNIX_ONLY: [&str; 5] = [
+    "listen_owner",
+    "listen_group",
+    "listen_mode",
+    "listen_acl_users",
+    "listen_acl_groups",
+];
+const TCP_ONLY: [&str; 1] = ["listen_allowed_clients"];
+
+/// Gives the pool its door, and says what does not fit together. A setting that is wrong by itself
+/// has been told already.
+pub(crate) fn settle_door(pool: &mut Pool, draft: DoorDraft, settings: &DeTable<'_>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut fault = |name: &str, sentence: String| {
+        let span = settings.get(name).map_or(0..0, |value| value.span());
+        faults.push(Fault::new(span, sentence));
+    };
+    let set = |name: &str| settings.contains_key(name);
+    if !set("listen") {
+        let others = DIRECTIVES.iter().map(|directive| directive.name);
+        for name in others.filter(|name| set(name)) {
+            let sentence =
+                format!("`{name}` is for a pool that has `listen`; add it, or leave this out");
+            fault(name, sentence);
+        }
+        return faults;
+    }
+    let asked = [&draft.listen, &draft.status_listen];
+    let has = |is_unix: bool| {
+        let mut asked = asked.iter().copied().flatten();
+        asked.any(|asked| matches!(asked.address, Address::Unix(_)) == is_unix)
+    };
+    let known = draft.listen.is_some();
+    for name in UNIX_ONLY
+        .iter()
+        .filter(|name| known && !has(true) && set(name))
+    {
+        fault(
+            name,
+            format!("`{name}` is for a Unix socket, and the pool listens on none"),
+        );
+    }
+    for name in TCP_ONLY
+        .iter()
+        .filter(|name| known && !has(false) && set(name))
+    {
+        fault(
+            name,
+            format!("`{name}` is for TCP, and the pool listens on a Unix socket"),
+        );
+    }
+    let list = UNIX_ONLY[3..].iter().find(|name| set(name));
+    for name in UNIX_ONLY[..2].iter().filter(|name| set(name)) {
+        if let Some(list) = list {
+            fault(
+                name,
+                format!("`{name}` has no effect beside `{list}`; leave one of them out"),
+            );
+        }
+    }
+    for name in ["access_format", "access_suppress_path"] {
+        if set(name) && !set("access_log") {
+            fault(
+                name,
+                format!("`{name}` needs `access_log`; add it to the pool"),
+            );
+        }
+    }
+    pool.door = draft.listen.as_ref().map(|asked| door(&draft, asked));
+    pool.status_door = draft
+        .status_listen
+        .as_ref()
+        .map(|asked| door(&draft, asked));
+    if pool.status_door.is_some() {
+        pool.status_path.get_or_insert_with(|| "/".to_owned());
+    }
+    if let Some(path) = draft.access_log {
+        pool.door_log = Some(DoorLog {
+            path,
+            format: draft
+                .access_format
+                .unwrap_or_else(|| DEFAULT_ACCESS_FORMAT.to_owned()),
+            suppress_path: draft.access_suppress_path,
+        });
+    }
+    if let Some(endings) = draft.limit_extensions {
+        pool.limit_extensions = endings;
+    }
+    faults
+}
+
+fn door(draft: &DoorDraft, asked: &Asked) -> Door {
+    let default = Door::at(asked.address.clone());
+    let is_unix = matches!(asked.address, Address::Unix(_));
+    Door {
+        asked: asked.text.clone(),
+        backlog: draft.backlog,
+        owner: draft.owner.clone().filter(|_| is_unix),
+        group: draft.group.clone().filter(|_| is_unix),
+        mode: draft.mode.unwrap_or(default.mode),
+        acl_users: draft.acl_users.clone(),
+        acl_groups: draft.acl_groups.clone(),
+        allowed_clients: draft.allowed_clients.clone().filter(|_| !is_unix),
+        ..default
+    }
+}
+
+/// Doors that are at an address which is another's too. `pools` is the table of all pools.
+pub(crate) fn refuse_shared_addresses(config: &Config, pools: &DeTable<'_>) -> Vec<Fault> {
+    let mut owners: HashMap<Address, String> = HashMap::new();
+    for address in &config.listen {
+        owners.insert(Address::Tcp(*address), "the sites listen on".to_owned());
+    }
+    if let Some(admin) = config.admin {
+        owners.insert(Address::Tcp(admin), "`admin` is".to_owned());
+    }
+    let mut faults = Vec::new();
+    for pool in &config.pools {
+        let doors = [("listen", &pool.door), ("status_listen", &pool.status_door)];
+        for (name, door) in doors {
+            let Some(door) = door else {
+                continue;
+            };
+            if matches!(door.listen, Address::Tcp(address) if address.port() == 0) {
+                continue;
+            }
+            let owner = format!("pool `{}` listens on", pool.name);
+            if let Some(first) = owners.insert(door.listen.clone(), owner) {
+                let settings = pools.get(pool.name.as_str());
+                let settings = settings.and_then(|settings| settings.get_ref().as_table());
+                let value = settings.and_then(|settings| settings.get(name));
+                let span = value.map_or(0..0, |value| value.span());
+                let sentence = format!(
+                    "`{name}` is {}, which {first} too; choose another",
+                    door.listen
+                );
+                faults.push(Fault::new(span, sentence));
+            }
+        }
+    }
+    faults
+}
