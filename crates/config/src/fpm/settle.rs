@@ -12,6 +12,7 @@ use super::entries::DEFAULT_FACILITY;
 use super::log::{Log, Refused};
 use super::{Fpm, Level, Options};
 use crate::confinement::{Confinement, CoreSize};
+use crate::door::Address;
 use crate::settings::{Config, DoorLog, LogTarget, MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::units::MAX_DURATION;
 
@@ -72,9 +73,19 @@ pub(super) fn settle(draft: &Draft, options: &Options, log: &mut Log) -> Result<
         log.notice(ignored.to_owned());
     }
     let mut said_when_ready = Vec::new();
+    let mut owners: BTreeMap<Address, &str> = BTreeMap::new();
     for from in &draft.pools {
         let who = identity(from, options, log)?;
         let door = address::door(from, options, &mut said_when_ready, log)?;
+        // php-fpm sees it only where both are written in the same way.
+        if let Some(first) = owners.insert(door.listen.clone(), &from.name) {
+            let place = from.place_of("listen");
+            return Err(log.error(format!(
+                "[pool {}] unable to set listen address as it's already used in another pool \
+                 '{first}'{place}",
+                from.name
+            )));
+        }
         match &from.status_of {
             Some(name) => {
                 let shown = config.pools.iter_mut().find(|pool| pool.name == *name);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use maitred_config::fpm::{Failed, Level, Loaded, Options, load};
+use maitred_config::fpm::{Failed, Level, Loaded, Options, load, read_line};
 use maitred_config::{Address, LogTarget, ProcessManager};
 use tempfile::TempDir;
 
@@ -107,3 +107,150 @@ fn a_small_configuration_has_a_door_a_log_and_no_sites() {
     assert_eq!(door.listen, Address::Unix(files.path("www.sock")));
     assert!(files.path("error.log").exists());
 }
+
+#[test]
+fn of_a_setting_of_php_ini_that_is_there_twice_the_first_holds() {
+    let files = Files::with(&format!(
+        "{GOOD}php_value[a] = 1\nphp_value[a] = 2\nphp_flag[b] = on\n\
+         php_admin_value[disable_functions] = exec\nphp_value[disable_functions] = passthru\n\
+         php_value[extension] = x.so\nphp_admin_value[extension] = y.so\n"
+    ));
+    let config = files.load().unwrap().config;
+    let pool = config.pool("www").unwrap();
+    assert_eq!(pool.php_value["a"], "1");
+    assert_eq!(pool.php_value["b"], "1");
+    assert_eq!(pool.php_admin_value["disable_functions"], "passthru,exec");
+    assert_eq!(pool.extensions, ["x.so", "y.so"]);
+    assert!(!pool.php_value.contains_key("extension"));
+}
+
+#[test]
+fn workers_get_the_environment_they_are_given() {
+    let outside = [("SECRET", "s"), ("PATH", "/bin"), ("HOME", "/elsewhere")];
+    let outside = outside.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let env_of = |text: &str| {
+        let files = Files::with(&format!("{GOOD}{text}"));
+        let options = Options {
+            environment: Some(outside.clone().into()),
+            ..files.options()
+        };
+        load(&options)
+            .unwrap()
+            .config
+            .pool("www")
+            .unwrap()
+            .env
+            .clone()
+    };
+    let cleared = env_of("env[A] = $PATH\nenv[B] = $NOTHING\nenv[A] = later\nenv[HOME] = /here\n");
+    assert_eq!(cleared["A"], "/bin");
+    assert_eq!(cleared["B"], "");
+    assert_eq!(cleared["HOME"], "/here");
+    assert!(cleared.contains_key("USER") && !cleared.contains_key("SECRET"));
+    let whole = env_of("clear_env = no\nenv[PATH] = /usr/bin\n");
+    assert_eq!(whole["SECRET"], "s");
+    assert_eq!(whole["PATH"], "/usr/bin");
+    assert_ne!(whole["HOME"], "/elsewhere");
+}
+
+#[test]
+fn a_status_of_its_own_is_a_second_door_of_the_pool() {
+    let files = Files::with(&format!(
+        "{GOOD}listen.mode = 0600\npm.status_listen = 127.0.0.1:9001\n\
+         listen.allowed_clients = 127.0.0.1,nobody\n"
+    ));
+    let config = files.load().unwrap().config;
+    assert_eq!(config.pools.len(), 1);
+    let pool = config.pool("www").unwrap();
+    assert_eq!(pool.door.as_ref().unwrap().mode, 0o600);
+    assert_eq!(pool.door.as_ref().unwrap().allowed_clients, None);
+    assert_eq!(pool.status_path.as_deref(), Some("/"));
+    let status = pool.status_door.as_ref().unwrap();
+    assert_eq!(status.listen.to_string(), "127.0.0.1:9001");
+    assert_eq!(
+        status.allowed_clients.as_deref(),
+        Some(&["127.0.0.1".parse().unwrap()][..])
+    );
+    let when_ready = &config.fpm.as_ref().unwrap().said_when_ready;
+    let wrong = "Wrong IP address 'nobody' in listen.allowed_clients";
+    assert!(has(when_ready, Level::Error, wrong));
+}
+
+#[test]
+fn requests_wait_as_they_would_in_the_kernels_queue() {
+    let queue = |text: &str| {
+        let config = Files::with(&format!("{GOOD}{text}")).load().unwrap().config;
+        let pool = config.pool("www").unwrap().clone();
+        (pool.request_queue_length, pool.door.unwrap().backlog)
+    };
+    assert_eq!(queue(""), (4096, None));
+    assert_eq!(queue("listen.backlog = 511\n"), (511, Some(511)));
+    assert_eq!(queue("listen.backlog = -1\n"), (4096, None));
+}
+
+#[test]
+fn a_time_to_stop_that_is_not_set_is_a_minute() {
+    let timeout = |text: &str| {
+        let files = Files::with(&format!("{GOOD}[global]\n{text}"));
+        files
+            .load()
+            .unwrap()
+            .config
+            .process_control_timeout
+            .as_secs()
+    };
+    assert_eq!(timeout(""), 60);
+    assert_eq!(timeout("process_control_timeout = 2m\n"), 120);
+}
+
+#[test]
+fn who_is_not_root_runs_as_himself_and_is_told() {
+    let files = Files::with(&format!(
+        "{GOOD}user = no-such-user\ngroup = nobody\nprocess.priority = 5\n"
+    ));
+    let loaded = files.load().unwrap();
+    let pool = loaded.config.pool("www").unwrap();
+    assert_eq!((&pool.user, &pool.group), (&None, &None));
+    assert_eq!(pool.confinement.process_priority, None);
+    for setting in ["user", "group", "process.priority"] {
+        let text =
+            format!("[pool www] '{setting}' directive is ignored when FPM is not running as root");
+        assert!(has(&loaded.messages, Level::Notice, &text), "{loaded:?}");
+    }
+}
+
+#[test]
+fn a_mistake_is_told_with_its_file_and_line() {
+    let files = Files::with(&format!("{GOOD}include = DIR/other.conf\n"));
+    files.add("other.conf", "\n[www]\npm.max_children = 0\n");
+    let failed = files.load().unwrap_err();
+    let place = files.path("other.conf");
+    let text = format!(
+        "[pool www] pm.max_children must be a positive value ({}:3)",
+        place.display()
+    );
+    assert!(has(&failed.messages, Level::Alert, &text), "{failed:?}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_line_is_read_or_refused(line in "[ -~\u{e4}\t\r\0]{0,60}") {
+        let (statements, _) = read_line(&line, &|name| Some(name.to_owned()));
+        proptest::prop_assert!(statements.len() <= line.len());
+    }
+
+    #[test]
+    fn any_line_made_of_what_means_something_is_read_or_refused(
+        parts in proptest::collection::vec(proptest::sample::select(&PARTS[..]), 0..20)
+    ) {
+        let line = parts.concat();
+        let (statements, _) = read_line(&line, &|_| None);
+        proptest::prop_assert!(statements.len() <= line.len());
+    }
+}
+
+/// What a line is made of.
+const PARTS: [&str; 22] = [
+    "a", " ", "\t", "=", "[", "]", "\"", "'", "$", "${", "}", "\\", ";", "&", "!", "~", "(", ")",
+    "on", "E_ALL", "-1", "\r",
+];
