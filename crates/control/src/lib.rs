@@ -75,6 +75,13 @@ pub enum ToFront {
         /// Its number.
         generation: Generation,
     },
+    /// What answers for a pool say of the PHP that made them (`X-Powered-By`).
+    PoweredBy {
+        /// Its generation.
+        generation: Generation,
+        /// The header's value; none: they say nothing (`expose_php`).
+        value: Option<String>,
+    },
     /// Nothing is left of a generation.
     ForgetPool {
         /// Its number.
@@ -300,6 +307,8 @@ pub enum FromZygote {
         php: String,
         /// The library carries the fixes of October 2026 (decision 8 of the design).
         fixed: bool,
+        /// Answers say which PHP made them (`expose_php`).
+        exposed: bool,
     },
     /// PHP did not start.
     StartFailed {

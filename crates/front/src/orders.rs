@@ -244,6 +244,11 @@ impl Hearer {
                     pool.leave(generation);
                 }
             }
+            ToFront::PoweredBy { generation, value } => {
+                if let Some(pool) = shared.pools.of(generation) {
+                    pool.powered_by.store(value.map(Arc::new));
+                }
+            }
             ToFront::ForgetPool { generation } => {
                 shared.pools.forget(generation);
                 self.tell_all(|| ThreadOrder::Remove(generation)).await;

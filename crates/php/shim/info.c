@@ -112,6 +112,11 @@ bool maitred_php_show(int what)
 	return shown;
 }
 
+bool maitred_php_is_exposed(void)
+{
+	return PG(expose_php);
+}
+
 const char *maitred_php_fpm_config(void)
 {
 	return maitred_engine.directives.fpm_config;

@@ -330,6 +330,9 @@ bool maitred_php_show(int what);
 /* The value of `fpm.config` in php.ini, or NULL. */
 const char *maitred_php_fpm_config(void);
 
+/* Whether answers say which PHP made them (expose_php). */
+bool maitred_php_is_exposed(void);
+
 /* PHP_VERSION of the loaded libphp, which may be newer than the headers of the shim. */
 const char *maitred_php_version(void);
 

@@ -154,6 +154,11 @@ impl Engine {
         self.raw.show(what)
     }
 
+    /// Whether answers say which PHP made them (`expose_php`).
+    pub fn is_exposed(&self) -> bool {
+        self.raw.is_exposed()
+    }
+
     /// `fpm.config` of php.ini: the configuration file of php-fpm, if one is named.
     pub fn fpm_config(&self) -> Option<String> {
         self.raw.fpm_config()

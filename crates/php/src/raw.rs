@@ -101,6 +101,7 @@ unsafe extern "C" {
     fn maitred_php_version() -> *const c_char;
     fn maitred_php_show(what: c_int) -> bool;
     fn maitred_php_fpm_config() -> *const c_char;
+    fn maitred_php_is_exposed() -> bool;
     fn maitred_php_stop();
 }
 
@@ -331,6 +332,11 @@ impl Engine {
         };
         // SAFETY: PHP is started, no request runs, and none will: `self` goes. No longjmp leaves it.
         unsafe { maitred_php_show(what) }
+    }
+
+    pub(crate) fn is_exposed(&self) -> bool {
+        // SAFETY: PHP is started; one variable is read.
+        unsafe { maitred_php_is_exposed() }
     }
 
     pub(crate) fn fpm_config(&self) -> Option<String> {

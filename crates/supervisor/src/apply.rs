@@ -229,7 +229,7 @@ impl Supervisor {
     }
 
     /// A zygote says that PHP runs. Is it a PHP that is wanted?
-    pub(crate) fn zygote_started(&mut self, index: usize, php: &str, fixed: bool) {
+    pub(crate) fn zygote_started(&mut self, index: usize, php: &str, fixed: bool, exposed: bool) {
         let (pool, php) = (self.name(index).to_owned(), one_line(php));
         let wanted = self.pools[index].plan.php.as_ref();
         if let Some(wanted) = wanted.filter(|wanted| !is_version(&php, wanted)) {
@@ -255,7 +255,9 @@ impl Supervisor {
                 warn!("{lacks}");
             }
         }
+        self.pools[index].powered_by = exposed.then(|| format!("PHP/{php}"));
         self.pools[index].php = Some(php);
+        self.tell_powered_by(index);
         self.pools[index].failed = false;
         self.pool_event(index, pool::Event::ZygoteStarted);
         if self.pools[index].pool.is_on_trial() {

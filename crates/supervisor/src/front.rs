@@ -350,7 +350,27 @@ impl Supervisor {
     }
 }
 
+impl Supervisor {
+    /// Tells the front what PHP a generation runs, if it knows of it.
+    pub(crate) fn tell_powered_by(&mut self, index: usize) {
+        let running = &self.pools[index];
+        if running.introduced && running.line == self.front.line {
+            let order = running.powered_by();
+            if let Some(peer) = &mut self.front.peer {
+                peer.say(order, &[]);
+            }
+        }
+    }
+}
+
 impl RunningPool {
+    fn powered_by(&self) -> ToFront {
+        ToFront::PoweredBy {
+            generation: self.generation,
+            value: self.powered_by.clone(),
+        }
+    }
+
     /// Tells a front of this generation, to be used from now on.
     pub(crate) fn tell_opened(&self, peer: &mut Peer<ToFront>, scoreboard: Option<&Page>) {
         let generation = self.generation;
@@ -363,6 +383,7 @@ impl RunningPool {
                 fds.extend(scoreboard.map(AsFd::as_fd));
                 peer.say(ToFront::OpenPool { generation }, &fds);
                 peer.say(ToFront::Replace { new: generation }, &[]);
+                peer.say(self.powered_by(), &[]);
             }
             Err(why) => {
                 let pool = &self.plan.settings.pool;

@@ -98,6 +98,8 @@ struct PoolState {
     events: Vec<RawFd>,
     voice: (RawFd, RawFd),
     php: Option<String>,
+    #[serde(default)]
+    powered_by: Option<String>,
     zygote: Option<PeerState>,
     workers: Vec<WorkerState>,
     /// By seat: which worker was ordered last.
@@ -329,6 +331,7 @@ fn pool_state(running: &RunningPool) -> PoolState {
         events: plan.events.iter().map(AsRawFd::as_raw_fd).collect(),
         voice: plan.voice.descriptors(),
         php: running.php.clone(),
+        powered_by: running.powered_by.clone(),
         zygote: zygote.map(|zygote| peer_state(&zygote.peer)),
         workers: workers.collect(),
         incarnations: running.pool.incarnations(),
@@ -372,6 +375,7 @@ impl PoolState {
             settings: self.settings,
         };
         let mut running = RunningPool::new(self.generation, self.line, plan);
+        running.powered_by = self.powered_by;
         let mut seated = Vec::new();
         for worker in self.workers {
             let pidfd = spawn::inherited_fd(worker.pidfd)?;

@@ -102,6 +102,8 @@ pub(crate) struct RunningPool {
     pub(crate) zygote: Option<Zygote>,
     /// The PHP it runs, once a zygote has said so.
     pub(crate) php: Option<String>,
+    /// What its answers say of that PHP.
+    pub(crate) powered_by: Option<String>,
     /// Descriptors of the processes that sit in its seats.
     pub(crate) workers: HashMap<i32, OwnedFd>,
     /// What its workers print, if that is caught for each of them.
@@ -197,6 +199,7 @@ impl RunningPool {
             plan,
             zygote: None,
             php: None,
+            powered_by: None,
             workers: HashMap::new(),
             outputs: Outputs::new(),
             troubles: Troubles::default(),
@@ -419,7 +422,11 @@ impl Supervisor {
                 return;
             };
             match report {
-                FromZygote::Started { php, fixed } => self.zygote_started(index, &php, fixed),
+                FromZygote::Started {
+                    php,
+                    fixed,
+                    exposed,
+                } => self.zygote_started(index, &php, fixed, exposed),
                 FromZygote::StartFailed { why } => {
                     let (pool, why) = (self.name(index), one_line(&why));
                     self.pool_fails(

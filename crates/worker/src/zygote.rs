@@ -91,6 +91,7 @@ fn start(control: &Channel) -> Result<Started, String> {
     let started = FromZygote::Started {
         php: version.to_string(),
         fixed,
+        exposed: engine.is_exposed(),
     };
     say_waiting(control, &started).map_err(|error| error.to_string())?;
     Ok(Started {

@@ -154,7 +154,8 @@ async fn serve(
         let _ = server.body(0, &site.spool_dir).await;
         let body = page.body();
         let body = (!call.is_head()).then_some(body);
-        let headers = page.cgi_headers();
+        let powered_by = pool.powered_by.load();
+        let headers = page.cgi_headers(powered_by.as_ref().map(|value| value.as_str()));
         if let Some(log) = &mut log {
             log.said(headers.as_bytes());
             log.answered();

@@ -178,15 +178,17 @@ impl Page {
     }
 
     /// Its head for a web server (RFC 3875 §6.3), without the empty line; in php-fpm's order, where
-    /// a ping's type comes first.
-    pub fn cgi_headers(&self) -> String {
+    /// a ping's type comes first. `powered_by` is what PHP says of itself.
+    pub fn cgi_headers(&self, powered_by: Option<&str>) -> String {
+        let powered_by = powered_by.map(|php| format!("X-Powered-By: {php}\r\n"));
+        let powered_by = powered_by.unwrap_or_default();
         let [(expires, never), (cache, control)] =
             NEVER_CACHED.map(|(name, value)| (name.escape_ascii(), value.escape_ascii()));
         let never_cached = format!("{expires}: {never}\r\n{cache}: {control}\r\n");
         let kind = format!("Content-type: {}\r\n", self.content_type);
         match self.is_ping {
-            true => kind + &never_cached,
-            false => never_cached + &kind,
+            true => powered_by + &kind + &never_cached,
+            false => powered_by + &never_cached + &kind,
         }
     }
 
