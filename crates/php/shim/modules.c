@@ -15,16 +15,17 @@ static void leave_out(const char *name)
 {
 	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, name, strlen(name));
 
-	int number = 0;
+	int number;
 
 	if (!module) {
 		return;
 	}
+	number = module->module_number;
 	zend_unregister_functions(module->functions, -1, NULL);
 	zend_hash_str_del(&module_registry, name, strlen(name));
-	/* The next module's number is made of how many there are. */
+	/* The next module's number is made of how many there are: it must not be the last one's. */
 	ZEND_HASH_FOREACH_PTR(&module_registry, module) {
-		module->module_number = ++number;
+		module->module_number -= module->module_number > number;
 	} ZEND_HASH_FOREACH_END();
 }
 

@@ -212,6 +212,21 @@ fn pcntl_is_absent_in_php_fpm_unless_it_is_switched_on() {
 }
 
 #[test]
+fn every_module_has_its_own_constants_when_one_is_left_out() {
+    let php = Php::new().with(&["--fpm"]).file(
+        "t.php",
+        "<?php $c = get_defined_constants(true);
+        var_dump(isset($c['Core']['E_ALL']), isset($c['sodium']) == extension_loaded('sodium'),
+            array_diff(array_keys($c), get_loaded_extensions(), ['user', 'Core']),
+            isset($c['cgi-fcgi']), function_exists('chroot'));",
+    );
+    assert_eq!(
+        php.serve(&["t.php"]).one().body(),
+        "bool(true)\nbool(true)\narray(0) {\n}\nbool(false)\nbool(false)\n"
+    );
+}
+
+#[test]
 fn phpinfo_has_php_fpms_names() {
     let php = Php::new().ini("html_errors=0").with(&["--fpm"]).file(
         "t.php",

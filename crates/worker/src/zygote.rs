@@ -127,15 +127,15 @@ fn judge_values(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String
     }
 }
 
-/// Scripts see the pool's environment, then their user as php-fpm tells it unless that names
+/// Scripts see the pool's environment, at its end their user as php-fpm tells it unless that names
 /// another, and nothing of ours.
 fn set_environment(settings: &ZygoteSettings) {
     let me = users::current();
     let mut all = settings.env.clone();
     for (name, value) in [("USER", me.name), ("HOME", me.home)] {
-        if !all.iter().any(|(given, _)| given == name) {
-            all.push((name.to_owned(), value));
-        }
+        let given = all.iter().position(|(given, _)| given == name);
+        let given = given.map(|at| all.remove(at).1);
+        all.push((name.to_owned(), given.unwrap_or(value)));
     }
     maitred_os::environment::replace(&all);
 }
