@@ -51,8 +51,7 @@ class Behind(peers.NginxFpm):
         self.fastcgi_port = peers.free_port()
 
     def upstreams(self):
-        # As many as nginx may have busy at a time on its two workers.
-        return f"upstream php {{ server unix:{self.socket()}; keepalive {WORKERS}; }}"
+        return f"upstream php {{ server unix:{self.socket()}; keepalive {HELLO.connections}; }}"
 
     def php_rule(self):
         include = "include /etc/nginx/fastcgi.conf;"
@@ -79,9 +78,13 @@ class Behind(peers.NginxFpm):
 
 
 class Kept(Behind):
-    """The same with connections that nginx keeps."""
+    """The same with connections that nginx keeps: with fewer workers than clients, php-fpm's would
+    all be pinned, and nginx would have to close connections."""
 
     kept = True
+
+    def __init__(self, place):
+        super().__init__(dataclasses.replace(place, workers=HELLO.connections))
 
 
 class OursBehind(InFpmsPlace, Behind):
@@ -133,7 +136,7 @@ def behind_nginx(bench):
     ]
     text = (
         f"hello.php through nginx with 16 kept HTTP connections; pools of {WORKERS} static workers "
-        f"on a Unix socket. CPU time per request is that of all processes behind nginx: master and "
+        f"on a Unix socket, of {HELLO.connections} where connections to them are kept. CPU time per request is that of all processes behind nginx: master and "
         f"workers of php-fpm; supervisor, front, zygotes and workers of maitred."
     )
     columns = ("server", "", "CPU µs", "requests/s", "p50 ms", "p99 ms", "errors")
