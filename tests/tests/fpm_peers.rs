@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use maitred_tests::Target;
-use maitred_tests::fpm::{Daemon, Door, Params, Place, Which, usual};
+use maitred_tests::fpm::{Daemon, Door, Params, Place, Which, replace_number, usual};
 use maitred_tests::guard::Guarded;
 use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::processes::{self, Process, Signal};
@@ -132,7 +132,7 @@ fn requests() -> Vec<Request> {
 fn plain(response: &Response, web: SocketAddr, daemon: &Daemon) -> String {
     let mask = |text: &str| {
         let text = daemon.place().mask(text);
-        text.replace(&web.port().to_string(), "@WEB@")
+        replace_number(&text, web.port(), "@WEB@")
     };
     let mut text = response.status_line.clone();
     for (name, value) in &response.headers {

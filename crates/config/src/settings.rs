@@ -188,8 +188,8 @@ pub struct Pool {
     pub php_value: BTreeMap<String, String>,
     /// INI values that no script may change: `php_admin_value` and `php_admin_flag`.
     pub php_admin_value: BTreeMap<String, String>,
-    /// Environment variables of the workers.
-    pub env: BTreeMap<String, String>,
+    /// Environment variables of the workers, in their order; each name is there once.
+    pub env: Vec<(String, String)>,
     /// What it may use and where it lives.
     pub confinement: Confinement,
     /// Requests after which a worker is replaced; 0 is never.
@@ -419,7 +419,7 @@ impl Pool {
             php_ini_scan_dir: None,
             php_value: BTreeMap::new(),
             php_admin_value: BTreeMap::new(),
-            env: BTreeMap::new(),
+            env: Vec::new(),
             confinement: Confinement::default(),
             max_requests: 0,
             max_private_memory: 0,

@@ -262,7 +262,7 @@ fn settings(
         php_ini_scan_dir: pool.php_ini_scan_dir.clone(),
         php_values: pool.php_value.clone().into_iter().collect(),
         php_admin_values: pool.php_admin_value.clone().into_iter().collect(),
-        env: pool.env.clone().into_iter().collect(),
+        env: pool.env.clone(),
         confinement: confinement::of_pool(pool),
         max_requests: pool.max_requests,
         max_private_memory: pool.max_private_memory,

@@ -130,6 +130,10 @@ fn judge_values(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String
 /// Scripts see the pool's environment, at its end their user as php-fpm tells it unless that names
 /// another, and nothing of ours.
 fn set_environment(settings: &ZygoteSettings) {
+    if settings.fpm {
+        // Its configuration has settled who the user is, if anybody (`fpm_unix_conf_wp`).
+        return maitred_os::environment::replace(&settings.env);
+    }
     let me = users::current();
     let mut all = settings.env.clone();
     for (name, value) in [("USER", me.name), ("HOME", me.home)] {

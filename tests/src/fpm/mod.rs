@@ -117,7 +117,7 @@ impl Place {
     pub fn mask(&self, text: &str) -> String {
         let mut text = text.replace(&self.folder().display().to_string(), "@FOLDER@");
         for (number, address) in (1..).zip(&self.ports) {
-            text = text.replace(&address.port().to_string(), &format!("@PORT{number}@"));
+            text = replace_number(&text, address.port(), &format!("@PORT{number}@"));
         }
         text
     }
@@ -131,6 +131,23 @@ impl Place {
             None => Door::Unix(self.file(name)),
         }
     }
+}
+
+/// Text with `name` in place of a number, but not within a longer one.
+pub fn replace_number(text: &str, number: u16, name: &str) -> String {
+    let number = number.to_string();
+    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(&number) {
+        let (before, found) = rest.split_at(at);
+        let after = &found[number.len()..];
+        out.push_str(before);
+        let is_part = is_digit(before.chars().next_back()) || is_digit(after.chars().next());
+        out.push_str(if is_part { &number } else { name });
+        rest = after;
+    }
+    out + rest
 }
 
 /// A running php-fpm, or maitred in its place; it ends when this is dropped, and nothing may be

@@ -262,7 +262,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
                 if entry.name.is_empty() || entry.name.contains(['=', '\0']) {
                     return Err(entry.misnamed("cannot be the name of an environment variable"));
                 }
-                pool.env.insert(entry.name, entry.value.ini_value()?);
+                pool.env.push((entry.name, entry.value.ini_value()?));
                 Ok(())
             })
         },

@@ -1,9 +1,10 @@
 //! What must hold of the settings, in the order and the words of php-fpm (`fpm_conf_post_process`,
 //! `fpm_conf_process_all_pools`), with the place of the mistake where php-fpm has none.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use super::access_format::AccessFormat;
 use super::draft::{DEFAULT_BACKLOG, Draft, Globals, PoolDraft};
@@ -61,7 +62,7 @@ pub(super) fn check(draft: &mut Draft, options: &Options, log: &mut Log) -> Resu
         index += 1;
     }
     refuse_shared_addresses(&draft.pools, log)?;
-    open_access_logs(&draft.pools, log)
+    open_access_logs(&draft.pools, options, log)
 }
 
 fn check_globals(
@@ -128,6 +129,22 @@ fn open_log(path: &str) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
+/// Whether a pool's log can be opened. Root does not make it here: the server does, with the rights
+/// of the pool's user where its folder is not root's, and these could not open what root has made.
+fn try_log_of_pool(path: &str, options: &Options) -> io::Result<()> {
+    if !options.is_root {
+        return open_log(path);
+    }
+    let error = match OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => error,
+        opened => return opened.map(drop),
+    };
+    match Path::new(path).parent() {
+        Some(folder) => fs::read_dir(folder).map(drop),
+        None => Err(error),
+    }
+}
+
 /// Checks one pool. Its hidden status pool, if it has one, is to be checked as well.
 fn check_pool(
     pool: &mut PoolDraft,
@@ -146,7 +163,7 @@ fn check_pool(
         None => None,
     };
     check_own_paths(pool, log)?;
-    check_logs(pool, prefix, log)?;
+    check_logs(pool, options, prefix, log)?;
     check_folders(pool, prefix, log)?;
     pool.limit_extensions
         .get_or_insert_with(|| ".php .phar".to_owned());
@@ -349,7 +366,12 @@ fn own_path_problem(what: &str, path: &str, least: usize) -> Option<String> {
     Some(format!("the {what} path '{path}' {problem}"))
 }
 
-fn check_logs(pool: &mut PoolDraft, prefix: Option<&str>, log: &mut Log) -> Result<(), Refused> {
+fn check_logs(
+    pool: &mut PoolDraft,
+    options: &Options,
+    prefix: Option<&str>,
+    log: &mut Log,
+) -> Result<(), Refused> {
     let name = &pool.name;
     let prefixes = [pool.prefix.as_deref(), prefix];
     if let Some(path) = pool.access_log.as_mut().filter(|path| !path.is_empty()) {
@@ -369,7 +391,7 @@ fn check_logs(pool: &mut PoolDraft, prefix: Option<&str>, log: &mut Log) -> Resu
         let Some(slowlog) = slowlog else {
             return Err(log.error(needs_slowlog("request_slowlog_timeout")));
         };
-        if let Err(error) = open_log(slowlog) {
+        if let Err(error) = try_log_of_pool(slowlog, options) {
             return Err(log.error(format!(
                 "Unable to create or open slowlog({slowlog}): {}",
                 reason(&error)
@@ -479,10 +501,10 @@ fn refuse_shared_addresses(pools: &[PoolDraft], log: &mut Log) -> Result<(), Ref
     Ok(())
 }
 
-fn open_access_logs(pools: &[PoolDraft], log: &mut Log) -> Result<(), Refused> {
+fn open_access_logs(pools: &[PoolDraft], options: &Options, log: &mut Log) -> Result<(), Refused> {
     for pool in pools {
         if let Some(path) = &pool.access_log {
-            if let Err(error) = open_log(path) {
+            if let Err(error) = try_log_of_pool(path, options) {
                 let error = format!("failed to open access log ({path}): {}", reason(&error));
                 return Err(log.error(error));
             }

@@ -317,31 +317,37 @@ fn confinement(from: &PoolDraft, options: &Options) -> Confinement {
     }
 }
 
-/// The environment of the workers (`fpm_env_init_child`, `fpm_env_conf_wp`). Of a name that is
-/// there twice, the first holds.
-fn environment(
-    from: &PoolDraft,
-    options: &Options,
-    who: Option<Account>,
-) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
-    for (name, value) in &from.env {
+/// The environment of the workers (`fpm_env_init_child`, `fpm_env_conf_wp`), in php-fpm's order: it
+/// keeps what was said last in front. So of a name that is there twice, the first holds.
+fn environment(from: &PoolDraft, options: &Options, who: Option<Account>) -> Vec<(String, String)> {
+    let mut all = match from.clear_env {
+        true => Vec::new(),
+        false => options.variables().into_iter().collect(),
+    };
+    for (name, value) in from.env.iter().rev() {
         let value = match value.strip_prefix('$') {
             Some(variable) => options.variable(variable).unwrap_or_default(),
             None => value.clone(),
         };
-        all.entry(name.clone()).or_insert(value);
+        set_variable(&mut all, name, value);
     }
+    let is_given = |name: &str| from.env.iter().any(|(given, _)| given == name);
     if let Some(who) = who {
-        all.entry("USER".to_owned()).or_insert(who.name);
-        all.entry("HOME".to_owned()).or_insert(who.home);
-    }
-    if !from.clear_env {
-        for (name, value) in options.variables() {
-            all.entry(name).or_insert(value);
+        for (name, value) in [("USER", who.name), ("HOME", who.home)] {
+            if !is_given(name) {
+                set_variable(&mut all, name, value);
+            }
         }
     }
     all
+}
+
+/// As `setenv(3)`: one that is there keeps its place.
+fn set_variable(all: &mut Vec<(String, String)>, name: &str, value: String) {
+    match all.iter_mut().find(|(known, _)| known == name) {
+        Some((_, old)) => *old = value,
+        None => all.push((name.to_owned(), value)),
+    }
 }
 
 fn set_ini_values(pool: &mut Pool, from: &PoolDraft) {

@@ -1,5 +1,6 @@
 //! php-fpm's own files, read as php-fpm reads them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use maitred_config::fpm::{Failed, Level, Loaded, Options, load, read_line};
@@ -142,6 +143,10 @@ fn workers_get_the_environment_they_are_given() {
             .env
             .clone()
     };
+    let in_order = env_of("env[A] = 1\nenv[USER] = me\nenv[B] = 2\nenv[A] = 3\n");
+    let names: Vec<&str> = in_order.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["A", "B", "USER", "HOME"]);
+    let env_of = |text: &str| -> BTreeMap<String, String> { env_of(text).into_iter().collect() };
     let cleared = env_of("env[A] = $PATH\nenv[B] = $NOTHING\nenv[A] = later\nenv[HOME] = /here\n");
     assert_eq!(cleared["A"], "/bin");
     assert_eq!(cleared["B"], "");
@@ -151,6 +156,26 @@ fn workers_get_the_environment_they_are_given() {
     assert_eq!(whole["SECRET"], "s");
     assert_eq!(whole["PATH"], "/usr/bin");
     assert_ne!(whole["HOME"], "/elsewhere");
+}
+
+#[test]
+fn root_makes_no_log_of_a_pool_that_the_pools_user_could_not_open() {
+    let files = Files::with(&format!(
+        "{GOOD}user = nobody\naccess.log = DIR/access.log\nslowlog = DIR/slow.log\n\
+         request_slowlog_timeout = 1s\n"
+    ));
+    for test in [true, false] {
+        let options = Options {
+            test,
+            is_root: true,
+            ..files.options()
+        };
+        let loaded = load(&options);
+        assert!(loaded.is_ok(), "{loaded:?}");
+        for log in ["access.log", "slow.log"] {
+            assert!(!files.folder.path().join(log).exists(), "{log}");
+        }
+    }
 }
 
 #[test]

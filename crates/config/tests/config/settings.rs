@@ -249,7 +249,8 @@ fn php_settings_of_every_type_become_the_text_php_reads() {
         pairs(&pool.php_admin_value),
         ["log_errors=1", "opcache.enable=1", "opcache.jit.buffer=0"]
     );
-    assert_eq!(pairs(&pool.env), ["APP_ENV=prod", "DEBUG=0", "PATH=$PATH"]);
+    let env = pool.env.iter().cloned().collect();
+    assert_eq!(pairs(&env), ["APP_ENV=prod", "DEBUG=0", "PATH=$PATH"]);
 }
 
 #[test]

@@ -152,10 +152,10 @@ async fn serve(
     {
         // Its body has nothing to say.
         let _ = server.body(0, &site.spool_dir).await;
-        let body = page.body();
-        let body = (!call.is_head()).then_some(body);
+        let body = (!call.is_head()).then_some(page.body());
         let powered_by = pool.powered_by.load();
-        let headers = page.cgi_headers(powered_by.as_ref().map(|value| value.as_str()));
+        let powered_by = powered_by.as_ref().map(|value| value.as_str());
+        let headers = page.cgi_headers(powered_by, call.is_head());
         if let Some(log) = &mut log {
             log.said(headers.as_bytes());
             log.answered();

@@ -8,6 +8,9 @@ use maitred_seat::Process;
 use super::Status;
 use crate::clock::common_log_time;
 
+/// The field with the path and the query that a worker was asked for.
+pub const REQUEST_URI: &str = "request uri";
+
 /// What a field may hold.
 #[derive(Debug, PartialEq)]
 pub enum Value<'s> {
@@ -78,7 +81,7 @@ pub fn of_worker(process: &Process) -> [Field<'_>; 13] {
         ("requests", Value::Number(process.requests)),
         ("request duration", Value::Number(process.duration)),
         ("request method", text(&process.method)),
-        ("request uri", target(process)),
+        (REQUEST_URI, target(process)),
         ("content length", Value::Number(process.content_length)),
         ("user", text(&process.user)),
         ("script", text(&process.script)),

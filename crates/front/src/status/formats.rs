@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maitred_seat::Process;
 
 use super::Status;
-use super::fields::{Field, Value, of_pool, of_worker};
+use super::fields::{Field, REQUEST_URI, Value, of_pool, of_worker};
 
 /// What stands between the workers in text.
 const STARS: &str = "\n************************\n";
@@ -100,10 +100,27 @@ pub fn json(status: &Status, full: bool) -> String {
 
 fn members(fields: &[Field<'_>]) -> String {
     let member = |(name, value): &Field<'_>| match value {
+        Value::Text(text) if *name == REQUEST_URI => format!("\"{name}\":{}", as_by_php(text)),
         Value::Text(text) => format!("\"{name}\":{}", serde_json::json!(text)),
         number => format!("\"{name}\":{number}"),
     };
     fields.iter().map(member).collect::<Vec<_>>().join(",")
+}
+
+/// A string as PHP's `json_encode` writes it, as php-fpm does with what clients sent.
+fn as_by_php(text: &str) -> String {
+    let quoted = serde_json::json!(text).to_string().replace('/', "\\/");
+    let mut out = String::with_capacity(quoted.len());
+    for c in quoted.chars() {
+        if c.is_ascii() {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    out
 }
 
 /// Text as it may stand in an element of HTML or XML, or in a quoted attribute.

@@ -23,6 +23,9 @@ const NEVER_CACHED: [(&[u8], &[u8]); 2] = [
     ),
 ];
 
+/// Where a script says nothing of its kind, which for php-fpm is so of a status page without body.
+const DEFAULT_TYPE: &str = "text/html; charset=UTF-8";
+
 /// What a status page shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
@@ -179,13 +182,22 @@ impl Page {
 
     /// Its head for a web server (RFC 3875 §6.3), without the empty line; in php-fpm's order, where
     /// a ping's type comes first. `powered_by` is what PHP says of itself.
-    pub fn cgi_headers(&self, powered_by: Option<&str>) -> String {
+    pub fn cgi_headers(&self, powered_by: Option<&str>, is_head: bool) -> String {
         let powered_by = powered_by.map(|php| format!("X-Powered-By: {php}\r\n"));
         let powered_by = powered_by.unwrap_or_default();
         let [(expires, never), (cache, control)] =
             NEVER_CACHED.map(|(name, value)| (name.escape_ascii(), value.escape_ascii()));
         let never_cached = format!("{expires}: {never}\r\n{cache}: {control}\r\n");
-        let kind = format!("Content-type: {}\r\n", self.content_type);
+        let content_type = match is_head && !self.is_ping {
+            true => DEFAULT_TYPE,
+            false => self.content_type,
+        };
+        // PHP spells it so where it has added the character set.
+        let name = match content_type.starts_with("text/") {
+            true => "Content-type",
+            false => "Content-Type",
+        };
+        let kind = format!("{name}: {content_type}\r\n");
         match self.is_ping {
             true => powered_by + &kind + &never_cached,
             false => powered_by + &never_cached + &kind,

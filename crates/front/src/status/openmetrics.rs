@@ -5,6 +5,9 @@ use std::fmt::Write;
 
 use super::Status;
 
+/// The one whose two comments php-fpm has the other way round.
+const TYPE_FIRST: &str = "listen_queue_length";
+
 struct Metric {
     name: &'static str,
     kind: &'static str,
@@ -26,10 +29,13 @@ pub fn openmetrics(status: &Status) -> String {
             help,
             value,
         } = metric;
-        let _ = write!(
-            out,
-            "# HELP phpfpm_{name} {help}\n# TYPE phpfpm_{name} {kind}\nphpfpm_{name} {value}\n"
-        );
+        let help = format!("# HELP phpfpm_{name} {help}\n");
+        let kind = format!("# TYPE phpfpm_{name} {kind}\n");
+        let (first, second) = match name {
+            TYPE_FIRST => (kind, help),
+            _ => (help, kind),
+        };
+        let _ = write!(out, "{first}{second}phpfpm_{name} {value}\n");
     }
     out.push_str("# EOF\n");
     out

@@ -96,6 +96,39 @@ fn json_is_laid_out_as_by_php_fpm() {
 }
 
 #[test]
+fn what_clients_sent_is_escaped_in_json_as_by_php() {
+    let mut asked = hello();
+    asked.uri = "/\u{e9}\u{1f600}\"<".to_owned();
+    let page = formats::json(&status(vec![asked]), true);
+    let expected = r#""request uri":"\/\u00e9\ud83d\ude00\"<","#;
+    assert!(page.contains(expected), "{page}");
+}
+
+#[test]
+fn a_web_server_is_told_of_a_page_as_by_php_fpm() {
+    let headers = |format: Format, is_head| {
+        let page = Page::new(format.content_type(), String::new());
+        page.cgi_headers(None, is_head)
+    };
+    for (format, is_head, expected) in [
+        (
+            Format::Text,
+            false,
+            "Content-type: text/plain;charset=UTF-8\r\n",
+        ),
+        (Format::Json, false, "Content-Type: application/json\r\n"),
+        (
+            Format::Json,
+            true,
+            "Content-type: text/html; charset=UTF-8\r\n",
+        ),
+    ] {
+        let headers = headers(format, is_head);
+        assert!(headers.ends_with(expected), "{headers}");
+    }
+}
+
+#[test]
 fn openmetrics_has_php_fpms_metrics() {
     let golden = include_str!("golden/openmetrics.txt");
     assert_eq!(openmetrics::openmetrics(&status(vec![])), golden);
