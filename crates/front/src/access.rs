@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use maitred_config::{AccessLogFormat, Config, LogTarget};
 use maitred_http1::Head;
+use maitred_os::stderr;
 
 use crate::clock;
 use crate::troubles::Troubles;
@@ -147,7 +148,8 @@ impl AccessLog {
                 return;
             }
             let written = match &self.sink {
-                Sink::Stderr => io::stderr().write_all(lines),
+                // What was lost is told as a trouble.
+                Sink::Stderr => stderr::write_line(lines, |_| Vec::new()),
                 Sink::File(file) => {
                     let file = file.read().unwrap_or_else(PoisonError::into_inner);
                     (&*file).write_all(lines)

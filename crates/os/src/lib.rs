@@ -18,6 +18,7 @@ pub mod shared;
 pub mod signals;
 pub mod sockets;
 pub mod spawn;
+pub mod stderr;
 pub mod syslog;
 pub mod title;
 pub mod users;

@@ -1,14 +1,18 @@
 //! The access logs of pools' doors (`access.log`): opened here, and again on SIGUSR1, and sent to the
 //! front, which writes them.
+//!
+//! What standard error was when the server was started can be had only then, for it becomes the error
+//! log: it is kept where somebody may want it after a reload, which is in the foreground alone. Who
+//! has sent a server to the background does not wait for it to close standard error.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use maitred_config::{Config, Pool};
 use maitred_control::ToFront;
+use maitred_os::stderr;
 use tracing::error;
 
 use crate::error::Error;
@@ -16,15 +20,33 @@ use crate::peer::Peer;
 use crate::run::Supervisor;
 use crate::{identity, logs};
 
-/// Names of standard error. What it was when the server was started can be had only then: it may
-/// have become the error log since, and what it is, such as a socket, may be nothing to open.
-const STANDARD_ERROR: [&str; 3] = ["/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"];
+/// Names of standard error, which may be nothing to open, such as a socket.
+const STANDARD_ERROR: [&str; 3] = [KEPT, "/dev/fd/2", "/proc/self/fd/2"];
+
+/// The name by which standard error is kept.
+const KEPT: &str = "/dev/stderr";
 
 /// The files, by their paths: pools may share one.
 #[derive(Debug, Default)]
 pub struct DoorLogs(BTreeMap<PathBuf, File>);
 
 impl DoorLogs {
+    /// Those of the configuration that the server is started with.
+    ///
+    /// # Errors
+    /// As [`DoorLogs::open`].
+    pub fn at_start(config: &Config) -> Result<DoorLogs, Error> {
+        let mut logs = DoorLogs::default();
+        if keeps_standard_error(config) {
+            let kept = stderr::another();
+            let kept = kept.map_err(Error::system("standard error could not be kept"))?;
+            logs.0.insert(KEPT.into(), kept.into());
+        }
+        let opened = DoorLogs::open(config, &logs)?;
+        logs.0.extend(opened.0);
+        Ok(logs)
+    }
+
     /// Opens those of a configuration, as far as they are not among `known`.
     ///
     /// # Errors
@@ -39,7 +61,7 @@ impl DoorLogs {
             if known.0.contains_key(path) || opened.0.contains_key(path) {
                 continue;
             }
-            let file = open_of(pool, path, config)?;
+            let file = open_of(pool, path, config, known)?;
             opened.0.insert(path.clone(), file);
         }
         Ok(opened)
@@ -67,7 +89,8 @@ impl DoorLogs {
                 .filter_map(|pool| pool.door_log.as_ref());
             logs.any(|log| log.path == *path)
         };
-        self.0.retain(|path, _| used(path));
+        let is_kept = |path: &Path| keeps_standard_error(config) && path == Path::new(KEPT);
+        self.0.retain(|path, _| is_kept(path) || used(path));
     }
 
     /// Tells a front of all of them.
@@ -79,10 +102,12 @@ impl DoorLogs {
     }
 }
 
-fn open_of(pool: &Pool, path: &Path, config: &Config) -> Result<File, Error> {
-    let opened = match is_standard_error(path) {
-        true => io::stderr().as_fd().try_clone_to_owned().map(File::from),
-        false => {
+fn open_of(pool: &Pool, path: &Path, config: &Config, known: &DoorLogs) -> Result<File, Error> {
+    let kept = known.0.get(Path::new(KEPT));
+    let opened = match (is_standard_error(path), kept) {
+        (true, Some(kept)) => kept.try_clone(),
+        (true, None) => stderr::another().map(File::from),
+        (false, _) => {
             let identity = identity::of_pool(pool, config)?;
             logs::open_of_door(path, identity.as_ref())
         }
@@ -94,6 +119,10 @@ fn open_of(pool: &Pool, path: &Path, config: &Config) -> Result<File, Error> {
             pool.name
         ))
     })
+}
+
+fn keeps_standard_error(config: &Config) -> bool {
+    config.fpm.as_ref().is_some_and(|fpm| !fpm.daemonize)
 }
 
 fn is_standard_error(path: &Path) -> bool {
@@ -113,7 +142,7 @@ impl Supervisor {
             let Some(path) = path.filter(|path| !is_done(path)) else {
                 continue;
             };
-            match open_of(pool, path, config) {
+            match open_of(pool, path, config, &self.plan.door_logs) {
                 Ok(file) => {
                     again.0.insert(path.clone(), file);
                 }

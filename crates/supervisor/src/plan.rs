@@ -112,7 +112,7 @@ impl Plan {
                 None => Terminal::redirect(&config.error_log)?,
             },
             access_log: logs::open_access_log(&config)?,
-            door_logs: DoorLogs::open(&config, &DoorLogs::default())?,
+            door_logs: DoorLogs::at_start(&config)?,
             ..Plan::over(config, source, invocation, log_level, (listeners, programs))?
         };
         Ok((plan, pools))

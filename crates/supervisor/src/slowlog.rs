@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use maitred_config::LogTarget;
 use maitred_control::stack::{Frame, MAIN, Stack};
 use maitred_os::clock::LocalTime;
+use maitred_os::stderr;
 use maitred_os::users::Identity;
 
 use crate::logs;
@@ -104,7 +105,8 @@ impl Slowlog {
         self.open()?;
         let written = match &mut self.file {
             Some(file) => file.write(entry)?,
-            None => return io::stderr().write_all(entry),
+            // What was lost is told when it can be written again.
+            None => return stderr::write_line(entry, |_| Vec::new()),
         };
         match written == entry.len() {
             true => Ok(()),

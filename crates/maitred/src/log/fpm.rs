@@ -13,6 +13,7 @@ use std::time::SystemTime;
 
 use maitred_config::fpm::{Fpm, Level};
 use maitred_config::{Config, LogTarget};
+use maitred_os::stderr;
 use maitred_os::syslog::{self, Priority};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -215,7 +216,11 @@ impl State {
                 return;
             }
         }
-        let _ = std::io::stderr().write_all(line);
+        let notice = |lost| {
+            let prefix = line::prefix(Level::Warning, SystemTime::now(), None);
+            line::whole(&prefix, super::lost(lost).as_bytes(), self.limit)
+        };
+        let _ = stderr::write_line(line, notice);
     }
 }
 

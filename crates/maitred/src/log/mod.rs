@@ -3,8 +3,9 @@
 pub mod fpm;
 mod line;
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
+use maitred_os::stderr;
 use maitred_supervisor::LOG_VARIABLE;
 use tracing::level_filters::LevelFilter;
 
@@ -50,11 +51,35 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
     })?;
     tracing_subscriber::fmt()
         .with_max_level(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| Stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         // It would tell standard error of the error, and panic: nobody reading is no reason to end.
         .log_internal_errors(false)
         .init();
     Ok(level)
+}
+
+/// What stands in the log where lines are missing.
+fn lost(lines: u64) -> String {
+    let lines = match lines {
+        1 => "1 line".to_owned(),
+        lines => format!("{lines} lines"),
+    };
+    format!("{lines} of the log could not be written here: nobody took them")
+}
+
+/// Standard error, which waits for nobody who reads it.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let notice = |lines| format!("maitred: {}\n", lost(lines)).into_bytes();
+        stderr::write_line(line, notice)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
