@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLock};
