@@ -499,7 +499,7 @@ fn systemd_takes_the_unit_that_replaces_php_fpms() {
     let program = maitred_tests::maitred_program().display().to_string();
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let file = folder.path().join("php8.2-fpm.service");
-    fs::write(&file, unit.replace("/usr/local/sbin/maitred", &program)).expect("a file");
+    fs::write(&file, unit.replace("/usr/local/sbin/php-fpm8.2", &program)).expect("a file");
     let output = Command::new("systemd-analyze")
         .arg("verify")
         .arg(&file)

@@ -161,14 +161,15 @@ impl Options {
         }
     }
 
-    /// All variables but those that are not UTF-8, which no pool can be told.
-    fn variables(&self) -> BTreeMap<String, String> {
+    /// All variables in their order, but those that are not UTF-8, which no pool can be told.
+    fn variables(&self) -> Vec<(String, String)> {
         let text = |text: OsString| text.into_string().ok();
-        self.environment.clone().unwrap_or_else(|| {
-            let own = std::env::vars_os();
-            own.filter_map(|(name, value)| Some((text(name)?, text(value)?)))
-                .collect()
-        })
+        match &self.environment {
+            Some(all) => all.clone().into_iter().collect(),
+            None => std::env::vars_os()
+                .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
+                .collect(),
+        }
     }
 }
 

@@ -322,7 +322,7 @@ fn confinement(from: &PoolDraft, options: &Options) -> Confinement {
 fn environment(from: &PoolDraft, options: &Options, who: Option<Account>) -> Vec<(String, String)> {
     let mut all = match from.clear_env {
         true => Vec::new(),
-        false => options.variables().into_iter().collect(),
+        false => options.variables(),
     };
     for (name, value) in from.env.iter().rev() {
         let value = match value.strip_prefix('$') {
