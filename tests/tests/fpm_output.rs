@@ -96,7 +96,8 @@ fn both_say(lines: &str, targets: &[&str]) -> [Vec<String>; 2] {
         daemon.stop();
         heard
             .into_iter()
-            .filter(|line| !line.contains("HEARD"))
+            // What systemd is told may be said late.
+            .filter(|line| !line.contains("HEARD") && !line.contains("systemd"))
             .collect()
     })
 }
@@ -160,7 +161,9 @@ fn what_is_not_caught_is_lost_and_harms_nobody() {
         for target in targets {
             said(&daemon, &root, target);
         }
-        assert!(logged(&daemon, mark).is_empty(), "{which:?}");
+        let lines = logged(&daemon, mark);
+        let heard = lines.iter().any(|line| line.contains("child"));
+        assert!(!heard, "{which:?} {lines:#?}");
         daemon.stop();
     }
 }

@@ -31,7 +31,9 @@ pub fn show_request(board: &SeatBoard, params: &Params) {
 pub fn show_foreign(board: &SeatBoard, params: &Params, foreign: &Foreign) {
     show_request(board, params);
     let authorization = params.get(b"HTTP_AUTHORIZATION").unwrap_or(b"");
-    board.user.set(&basic_user(authorization).unwrap_or_default());
+    board
+        .user
+        .set(&basic_user(authorization).unwrap_or_default());
     let bytes = |text: Option<Text>| text.map_or(&b""[..], |text| params.bytes(text));
     board.uri.set(bytes(foreign.uri));
     board.script.set(bytes(foreign.script));
