@@ -192,7 +192,7 @@ fn a_log_that_was_moved_away_is_begun_anew_with_sigusr1_and_nothing_is_lost() {
         daemon.signal(Signal::USR1);
         daemon.expect_log(mark, "access log file re-opened");
         // php-fpm's workers are told afterwards.
-        let is_used = |_: &()| {
+        let is_used = || {
             daemon
                 .place()
                 .file(now)
@@ -201,7 +201,7 @@ fn a_log_that_was_moved_away_is_begun_anew_with_sigusr1_and_nothing_is_lost() {
         };
         wait::until_true("the new file to be used", || {
             hello(&daemon.door(), &root);
-            is_used(&())
+            is_used()
         });
         daemon.stop();
     }

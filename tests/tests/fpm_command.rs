@@ -11,6 +11,7 @@ use std::time::Duration;
 use maitred_tests::fpm::{Daemon, Params, Place, Which, usual};
 use maitred_tests::guard::Guarded;
 use maitred_tests::processes::{Process, Signal, all};
+use maitred_tests::server::{Setup, document_root, is_root};
 use maitred_tests::wait;
 
 /// What `which` says and exits with, given these flags.
@@ -353,5 +354,152 @@ fn a_program_under_the_name_of_php_fpm_is_php_fpm() {
         assert_eq!(printed(&tested), [expected, String::new()]);
         let usage = Command::new(&link).arg("-h").output().unwrap();
         assert!(printed(&usage)[0].starts_with(&format!("Usage: {name} [-n]")));
+    }
+}
+
+#[test]
+fn systemd_is_told_of_a_server_with_a_configuration_of_its_own_too() {
+    let place = Place::default();
+    let socket = UnixDatagram::bind(place.file("notify")).unwrap();
+    socket.set_read_timeout(Some(wait::DEADLINE)).unwrap();
+    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
+    let variable = format!("NOTIFY_SOCKET={}", place.file("notify").display());
+    let server = Setup::new(root.path()).under(&["env", &variable]).start();
+    let pid = server.supervisor().pid;
+    let ready = told(&socket, "READY=1");
+    assert!(ready[0].contains(&format!("MAINPID={pid}\n")), "{ready:?}");
+    server.signal(Signal::HUP);
+    told(&socket, "RELOADING=1");
+    told(&socket, "READY=1");
+    server.stop();
+    told(&socket, "STOPPING=1");
+}
+
+#[test]
+fn pools_run_as_root_only_where_it_is_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let (place, file) = configured("user = root\ngroup = root\n");
+    for which in Which::BOTH {
+        let refused = run(which, &["-F", "-O", "-y", &file]);
+        assert_eq!(refused.status.code(), Some(78), "{which:?}");
+        let text = printed(&refused).join("\n");
+        assert!(
+            text.contains("please specify user and group other than root"),
+            "{text}"
+        );
+        for flag in ["-R", "--allow-to-run-as-root"] {
+            let allowed = run(which, &[flag, "-t", "-y", &file]);
+            assert_eq!(
+                allowed.status.code(),
+                Some(0),
+                "{which:?} {:?}",
+                printed(&allowed)
+            );
+        }
+    }
+    drop(place);
+    let root = document_root(&[("who.php", "<?php echo posix_geteuid();")]);
+    for which in Which::BOTH {
+        let lines = usual("user = root\ngroup = root\n");
+        let daemon = Daemon::start_with(which, &lines, Place::default(), &["-R"]);
+        let params = Params::get(&root.path().display().to_string(), "/who.php");
+        assert_eq!(
+            daemon.door().ask(&params, b"").unwrap().body(),
+            "0",
+            "{which:?}"
+        );
+        daemon.stop();
+    }
+}
+
+#[test]
+fn the_masters_priority_and_core_size_are_those_of_its_configuration() {
+    if !is_root() {
+        return;
+    }
+    for which in Which::BOTH {
+        let lines = "[global]\nprocess.priority = -3\nrlimit_core = 0\n";
+        let daemon = Daemon::start(which, &usual(lines));
+        let read =
+            |name: &str| fs::read_to_string(format!("/proc/{}/{name}", daemon.pid())).unwrap();
+        let stat = read("stat");
+        let nice = stat
+            .rsplit_once(") ")
+            .unwrap()
+            .1
+            .split(' ')
+            .nth(16)
+            .unwrap();
+        assert_eq!(nice, "-3", "{which:?}");
+        let limits = read("limits");
+        let values = |name: &str| -> Vec<String> {
+            let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+            let words = line[name.len()..].split_whitespace();
+            words.take(2).map(str::to_owned).collect()
+        };
+        assert_eq!(values("Max core file size")[0], "0", "{which:?}");
+        daemon.stop();
+    }
+}
+
+/// Runs a shell in a mount namespace whose `/dev/log` is this socket.
+const WITH_LOG: &str = "mkdir \"$1/dev\" && mount --rbind /dev \"$1/dev\" && \
+                        mount -t tmpfs none /dev && cp -a \"$1\"/dev/null \"$1\"/dev/zero \
+                        \"$1\"/dev/urandom \"$1\"/dev/random /dev/ && mkdir /dev/shm && \
+                        mount --bind \"$1/dev/shm\" /dev/shm && ln -s \"$1/log\" /dev/log && \
+                        ln -s /proc/self/fd /dev/fd && shift && exec \"$@\"";
+
+#[test]
+fn the_log_goes_to_syslog_with_name_facility_and_level() {
+    if !is_root() {
+        return;
+    }
+    for which in Which::BOTH {
+        let lines = "[global]\nerror_log = syslog\nsyslog.ident = test-fpm\n\
+                     syslog.facility = local3\n[www]\ncatch_workers_output = yes\n";
+        let (place, file) = configured(lines);
+        let socket = UnixDatagram::bind(place.file("log")).unwrap();
+        socket.set_read_timeout(Some(wait::DEADLINE)).unwrap();
+        let program = which.command();
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--", "sh", "-c", WITH_LOG, "sh"]);
+        command
+            .arg(place.folder())
+            .arg(program.get_program())
+            .args(program.get_args());
+        command.args(["-F", "-y", &file]);
+        command
+            .stdin(Stdio::null())
+            .stderr(fs::File::create(place.file("stderr")).unwrap());
+        let mut server = Guarded::spawn(&mut command, Signal::TERM);
+        let said = told(&socket, "ready to handle connections");
+        let ready = said.last().unwrap();
+        // local3 is 19, and a notice is 5: 19 * 8 + 5.
+        assert!(ready.starts_with("<157>"), "{which:?} {ready}");
+        let line = format!(
+            " test-fpm[{}]: [NOTICE] ready to handle connections",
+            server.pid()
+        );
+        assert!(ready.ends_with(&line), "{which:?} {ready}");
+        let root = document_root(&[(
+            "say.php",
+            "<?php fwrite(fopen('php://stderr', 'w'), \"a word\\n\");",
+        )]);
+        let params = Params::get(&root.path().display().to_string(), "/say.php");
+        place.door("www.sock").ask(&params, b"").unwrap();
+        if which == Which::Maitred {
+            let said = told(&socket, "a word");
+            let word = said.last().unwrap();
+            assert!(word.starts_with("<156>"), "a warning: {word}");
+            let end = " said into stderr: \"a word\"";
+            assert!(word.contains("] child ") && word.ends_with(end), "{word}");
+        }
+        assert!(server.stop().unwrap().success(), "{which:?}");
+        let stderr = fs::read_to_string(place.file("stderr")).unwrap();
+        assert!(!stderr.contains("ready to handle"), "{which:?}: {stderr}");
+        drop(socket);
+        fs::remove_file(place.file("log")).unwrap();
     }
 }

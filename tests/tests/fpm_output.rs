@@ -49,6 +49,8 @@ fn scripts() -> TempDir {
 
 fn ask(place: &Place, root: &TempDir, target: &str) -> std::io::Result<Answer> {
     let params = Params::get(&root.path().display().to_string(), target);
+    // What kills its worker is not tried again.
+    let params = params.with("REQUEST_METHOD", "POST");
     place.door("www.sock").ask(&params, b"")
 }
 
@@ -94,7 +96,8 @@ fn both_say(lines: &str, targets: &[&str]) -> [Vec<String>; 2] {
         daemon.stop();
         heard
             .into_iter()
-            .filter(|line| !line.contains("HEARD"))
+            // What systemd is told may be said late.
+            .filter(|line| !line.contains("HEARD") && !line.contains("systemd"))
             .collect()
     })
 }
@@ -158,7 +161,9 @@ fn what_is_not_caught_is_lost_and_harms_nobody() {
         for target in targets {
             said(&daemon, &root, target);
         }
-        assert!(logged(&daemon, mark).is_empty(), "{which:?}");
+        let lines = logged(&daemon, mark);
+        let heard = lines.iter().any(|line| line.contains("child"));
+        assert!(!heard, "{which:?} {lines:#?}");
         daemon.stop();
     }
 }
@@ -170,9 +175,12 @@ fn the_last_words_of_a_worker_that_was_killed_are_logged() {
         let lines = lines.iter().filter(|line| line.contains("half"));
         lines.cloned().collect()
     };
-    assert_eq!(half(&ours), half(&theirs));
-    let said = "WARNING: [pool www] child # said into stderr: \"half\", pipe is closed";
-    assert_eq!(half(&ours), [said]);
+    let said = "WARNING: [pool www] child # said into stderr: \"half\"";
+    assert_eq!(half(&ours), [format!("{said}, pipe is closed")]);
+    // php-fpm says so only where it reads the words and the end at once.
+    let theirs = half(&theirs);
+    assert_eq!(theirs.len(), 1, "{theirs:#?}");
+    assert!(theirs[0].starts_with(said), "{theirs:#?}");
 }
 
 #[test]

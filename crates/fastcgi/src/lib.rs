@@ -13,6 +13,7 @@
 
 mod answer;
 mod answer_reader;
+mod basic;
 pub mod cgi;
 mod params;
 mod record;
@@ -25,6 +26,7 @@ pub use answer::{
     write_end, write_report, write_stderr, write_stdout, write_unknown_type, write_values,
 };
 pub use answer_reader::{AnswerEvent, AnswerReader};
+pub use basic::basic_user;
 pub use params::{ParamError, ParamTooLong, Params, ParamsWriter, params};
 pub use record::{
     AUTHORIZER, FILTER, FOREIGN_PARAMS, HEADER_LEN, Header, KEEP_CONN, MAX_CONTENT_LEN,

@@ -156,13 +156,15 @@ impl Drop for Source {
     }
 }
 
-/// A script whose client has left still runs no longer than it may, and is told of if it is slow.
+/// A script whose client has left still runs no longer than it may, and is told of if it is slow; so
+/// does what a script does after its answer where the pool asks for that, as with php-fpm.
 pub fn watch_left(exchange: Arc<Exchange>) {
     let settings = exchange.pool.settings();
     let limit = |timeout: Duration| Some(timeout).filter(|timeout| !timeout.is_zero());
     let slow = limit(settings.request_slowlog_timeout).filter(|_| !exchange.is_told_slow());
     let terminate = limit(settings.request_terminate_timeout);
-    if slow.or(terminate).is_none() || exchange.is_detached() || exchange.is_over() {
+    let is_untracked = exchange.is_detached() && !settings.request_terminate_timeout_track_finished;
+    if slow.or(terminate).is_none() || is_untracked || exchange.is_over() {
         return;
     }
     tokio::spawn(async move {

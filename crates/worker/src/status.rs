@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::ZygoteSettings;
+use maitred_fastcgi::basic_user;
 use maitred_php::{Foreign, Params, PoolStatus, ProcessStatus, Text};
 use maitred_seat::board::SeatBoard;
 use maitred_seat::{Process, Snapshot, WorkerEnd};
@@ -25,9 +26,14 @@ pub fn show_request(board: &SeatBoard, params: &Params) {
     );
 }
 
-/// Writes down what a web server's request has come to, by what php-fpm calls its URI.
+/// Writes down what a web server's request has come to, by what php-fpm calls its URI and its user: that
+/// of Basic credentials alone.
 pub fn show_foreign(board: &SeatBoard, params: &Params, foreign: &Foreign) {
     show_request(board, params);
+    let authorization = params.get(b"HTTP_AUTHORIZATION").unwrap_or(b"");
+    board
+        .user
+        .set(&basic_user(authorization).unwrap_or_default());
     let bytes = |text: Option<Text>| text.map_or(&b""[..], |text| params.bytes(text));
     board.uri.set(bytes(foreign.uri));
     board.script.set(bytes(foreign.script));

@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::libc;
+
 use super::access_format::AccessFormat;
 use super::draft::{DEFAULT_BACKLOG, Draft, Globals, PoolDraft};
 use super::entries::DEFAULT_FACILITY;
@@ -122,11 +124,17 @@ fn check_globals(
     Ok(())
 }
 
-/// As php-fpm opens its logs: written at the end, made if need be, for the owner alone.
+/// As php-fpm opens its logs: written at the end, made if need be, for the owner alone. Unlike there, a
+/// FIFO that nobody reads is not waited for.
 fn open_log(path: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
-    options.open(path).map(drop)
+    options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let opened = options.open(path).map(drop);
+    opened.map_err(|why| match why.raw_os_error() {
+        Some(libc::ENXIO) => io::Error::other("it is a FIFO, and nobody reads from it"),
+        _ => why,
+    })
 }
 
 /// Whether a pool's log can be opened. Root does not make it here: the server does, with the rights

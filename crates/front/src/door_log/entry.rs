@@ -5,18 +5,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use base64::Engine as _;
 use maitred_config::fpm::access_format::{Cpu, Duration as Unit, Memory, Token};
-use maitred_fastcgi::{MAX_REPORT_BYTES, Report, params};
+use maitred_fastcgi::{MAX_REPORT_BYTES, Report, basic_user, params};
 
 use super::{DoorLog, LINE_BYTES};
 use crate::clock;
 
 /// Most bytes of an answer's head that are kept for `%o` and `%s`.
 const HEAD_BYTES: usize = 64 * 1024;
-
-/// How Basic credentials begin, in any case (RFC 7617).
-const BASIC: &str = "Basic ";
 
 /// A request of which a line is to be written.
 #[derive(Debug)]
@@ -264,16 +260,4 @@ fn leading_number(text: &[u8]) -> u64 {
             .saturating_mul(10)
             .saturating_add(u64::from(digit - b'0'))
     })
-}
-
-/// The user of Basic credentials (`php_handle_auth_data`).
-fn basic_user(credentials: &[u8]) -> Option<Vec<u8>> {
-    let (scheme, credentials) = credentials.split_at_checked(BASIC.len())?;
-    if !scheme.eq_ignore_ascii_case(BASIC.as_bytes()) {
-        return None;
-    }
-    let engine = base64::engine::general_purpose::STANDARD;
-    let decoded = engine.decode(credentials.trim_ascii()).ok()?;
-    let colon = decoded.iter().position(|byte| *byte == b':')?;
-    Some(decoded[..colon].to_vec())
 }
