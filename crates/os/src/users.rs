@@ -55,23 +55,27 @@ pub fn current() -> Identity {
     }
 }
 
-/// Looks a user (name or number) up, with another group (name or number) if one is given.
+/// Looks a user (name or number) up, with another group (name or number) if one is given. A number
+/// need not be anybody's, as in a container: without a group given, its group has the same number.
 ///
 /// # Errors
 /// One sentence that names the user or group that does not exist.
 pub fn look_up(user: &str, group: Option<&str>) -> Result<Identity, String> {
-    let found = match user.parse::<u32>() {
-        Ok(uid) => User::from_uid(Uid::from_raw(uid)),
-        Err(_) => User::from_name(user),
+    let number = user.parse::<u32>().ok();
+    let found = match number {
+        Some(uid) => User::from_uid(Uid::from_raw(uid)),
+        None => User::from_name(user),
     };
-    let found = found
-        .map_err(|error| format!("user `{user}` could not be looked up: {error}"))?
-        .ok_or_else(|| format!("user `{user}` does not exist on this machine"))?;
-    let gid = match group {
-        None => found.gid,
-        Some(group) => look_up_group(group)?,
-    };
-    Ok(Identity::of(found, gid))
+    let found = found.map_err(|error| format!("user `{user}` could not be looked up: {error}"))?;
+    let group = group.map(look_up_group).transpose()?;
+    match (found, number) {
+        (Some(found), _) => {
+            let gid = group.unwrap_or(found.gid);
+            Ok(Identity::of(found, gid))
+        }
+        (None, Some(uid)) => Ok(Identity::nameless(uid, group.map_or(uid, Gid::as_raw))),
+        (None, None) => Err(format!("user `{user}` does not exist on this machine")),
+    }
 }
 
 /// The ids of whoever owns a file by name or number: a name brings the user's own group along, a
@@ -190,4 +194,23 @@ fn no_way_back(identity: &Identity) -> io::Result<()> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody's on any machine that tests run on.
+    const UNKNOWN: &str = "3999999999";
+
+    #[test]
+    fn a_number_need_not_be_anybodys_and_a_name_does() {
+        let alone = look_up(UNKNOWN, None).expect("a number is somebody");
+        assert_eq!((alone.uid, alone.gid), (3_999_999_999, 3_999_999_999));
+        assert_eq!(alone.name, UNKNOWN);
+        let grouped = look_up(UNKNOWN, Some("0")).expect("a number is somebody");
+        assert_eq!((grouped.uid, grouped.gid), (3_999_999_999, 0));
+        assert_eq!(look_up("0", None).expect("root is known").name, "root");
+        look_up("nobody-of-this-name", None).expect_err("a name that nobody has");
+    }
 }

@@ -7,8 +7,10 @@
 #include <main/http_status_codes.h>
 #include <zend_smart_str.h>
 
-/* Longest status line that is passed on, in bytes (as php-fpm). */
-#define STATUS_LINE_MAX 1024
+/* Longest status line that is passed on, in bytes, its name included (as php-fpm, whose buffer
+   ends in a NUL). */
+#define STATUS_LINE_MAX 1023
+#define STATUS_NAME "Status:"
 
 size_t maitred_write(const char *bytes, size_t length)
 {
@@ -85,8 +87,8 @@ static int append_status(smart_str *head, sapi_headers_struct *headers, bool *wr
 		smart_str_appendl(head, line, MIN(strlen(line), STATUS_LINE_MAX));
 		status = space ? atoi(space + 1) : status;
 	} else if (space && space - line >= 5 && strncasecmp(line, "HTTP/", 5) == 0) {
-		smart_str_appends(head, "Status:");
-		smart_str_appendl(head, space, MIN(strlen(space), STATUS_LINE_MAX));
+		smart_str_appends(head, STATUS_NAME);
+		smart_str_appendl(head, space, MIN(strlen(space), STATUS_LINE_MAX - strlen(STATUS_NAME)));
 		status = atoi(space + 1);
 	} else if (script_sets_status(headers)) {
 		return status;

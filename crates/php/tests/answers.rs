@@ -55,6 +55,13 @@ fn a_status_other_than_200_is_the_first_line() {
 }
 
 #[test]
+fn a_status_line_is_cut_where_php_fpm_cuts_it() {
+    let head = answer("<?php header('HTTP/1.1 201 ' . str_repeat('A', 1014));").head();
+    let line = format!("Status: 201 {}\r\n", "A".repeat(1011));
+    assert!(head.starts_with(&line), "{head}");
+}
+
+#[test]
 fn a_status_header_of_the_script_is_sent_once() {
     let head = answer("<?php header('Status: 503 Busy');").head();
     assert_eq!(head.matches("Status:").count(), 1, "{head}");

@@ -319,7 +319,7 @@ impl Supervisor {
         }
     }
 
-    fn announce(&self) {
+    fn announce(&mut self) {
         if self.is_fpm() {
             return self.say_ready();
         }

@@ -244,17 +244,38 @@ impl Supervisor {
         mark.is_some() && std::mem::replace(&mut self.tidings.program, mark) != mark
     }
 
-    /// The server serves. That it runs, whoever started it has said before.
-    pub(crate) fn say_ready(&self) {
+    /// The server serves. That it runs was said by its host, before its pools were started.
+    pub(crate) fn say_ready(&mut self) {
         say(Level::Notice, words::READY);
+        self.tell_systemd();
+        for index in 0..self.pools.len() {
+            let seated: Vec<i32> = self.pools[index].pool.seated().map(|one| one.pid).collect();
+            for pid in seated {
+                self.speak_for(index, pid);
+            }
+        }
     }
 
     /// The server serves with all that a reload has brought.
     pub(crate) fn say_ready_again(&self) {
         if self.is_fpm() {
             say(Level::Notice, &words::running(std::process::id()));
-            self.say_ready();
+            say(Level::Notice, words::READY);
         }
+    }
+
+    /// Says in a worker's place what php-fpm's workers say of the configuration when they start,
+    /// where what they say is heard.
+    fn speak_for(&mut self, index: usize, pid: i32) {
+        let said = self.fpm().map(|fpm| &fpm.said_when_ready);
+        let Some(said) = said.and_then(|said| said.get(self.name(index))) else {
+            return;
+        };
+        let lines = said.iter();
+        let lines: String = lines
+            .map(|(level, text)| format!("{}: {text}\n", level.name()))
+            .collect();
+        self.say_for_worker(index, pid, &lines);
     }
 
     /// A reload keeps every listening socket, first of all.
@@ -291,6 +312,9 @@ impl Supervisor {
         };
         *owed = owed.saturating_sub(1);
         say(level, &words::started(self.name(index), pid));
+        if self.phase.is_serving() {
+            self.speak_for(index, pid);
+        }
     }
 
     /// A worker has ended, and nothing of that has been noted yet.

@@ -97,7 +97,7 @@ impl Supervisor {
         let ours = |pool: &&RunningPool| pool.introduced && pool.line == self.front.line;
         for running in self.pools.iter().filter(ours) {
             let scoreboard = self.scores.page(&running.plan.settings.pool);
-            running.tell_opened(peer, scoreboard);
+            running.tell_opened(peer, scoreboard, &self.pools);
             running.tell_seats(peer);
             let generation = running.generation;
             if running.closed {
@@ -244,7 +244,7 @@ impl Supervisor {
             return;
         };
         let name = &running.plan.settings.pool;
-        running.tell_opened(peer, self.scores.page(name));
+        running.tell_opened(peer, self.scores.page(name), &self.pools);
         let later = self.pools.iter().filter(|other| {
             let is_later = other.generation > running.generation && other.introduced;
             is_later && !other.closed && other.plan.settings.pool == *name
@@ -353,10 +353,17 @@ impl Supervisor {
 impl Supervisor {
     /// Tells the front what PHP a generation runs, if it knows of it.
     pub(crate) fn tell_manner(&mut self, index: usize) {
-        let running = &self.pools[index];
-        if running.introduced && running.line == self.front.line {
-            let order = running.manner();
-            if let Some(peer) = &mut self.front.peer {
+        let (program, line) = (self.pools[index].plan.program.clone(), self.front.line);
+        // Those whose PHP was never started hear of it, too.
+        let concerned = |at: usize, pool: &RunningPool| {
+            let is_asleep = pool.php.is_none() && pool.plan.program == program;
+            (at == index || is_asleep) && pool.introduced && pool.line == line
+        };
+        let pools = self.pools.iter().enumerate();
+        let pools = pools.filter(|(at, pool)| concerned(*at, pool));
+        let orders: Vec<ToFront> = pools.map(|(_, pool)| pool.manner(&self.pools)).collect();
+        if let Some(peer) = &mut self.front.peer {
+            for order in orders {
                 peer.say(order, &[]);
             }
         }
@@ -364,15 +371,27 @@ impl Supervisor {
 }
 
 impl RunningPool {
-    fn manner(&self) -> ToFront {
+    /// What answers say of this generation's PHP, and how it reads paths. As long as it was never
+    /// started (`pm = ondemand`), it is what another of `all` says that runs the same program.
+    fn manner(&self, all: &[RunningPool]) -> ToFront {
+        let is_alike = |other: &&RunningPool| {
+            self.php.is_none() && other.php.is_some() && other.plan.program == self.plan.program
+        };
+        let alike = all.iter().find(is_alike);
+        let manner = alike.map_or(&self.manner, |alike| &alike.manner);
         ToFront::Manner {
             generation: self.generation,
-            manner: self.manner.clone(),
+            manner: manner.clone(),
         }
     }
 
     /// Tells a front of this generation, to be used from now on.
-    pub(crate) fn tell_opened(&self, peer: &mut Peer<ToFront>, scoreboard: Option<&Page>) {
+    pub(crate) fn tell_opened(
+        &self,
+        peer: &mut Peer<ToFront>,
+        scoreboard: Option<&Page>,
+        all: &[RunningPool],
+    ) {
         let generation = self.generation;
         let settings = serde_json::to_vec(&self.plan.pool).map_err(std::io::Error::from);
         let settings = settings.and_then(|json| shared::file_with("maitred-pool", &json));
@@ -383,7 +402,7 @@ impl RunningPool {
                 fds.extend(scoreboard.map(AsFd::as_fd));
                 peer.say(ToFront::OpenPool { generation }, &fds);
                 peer.say(ToFront::Replace { new: generation }, &[]);
-                peer.say(self.manner(), &[]);
+                peer.say(self.manner(all), &[]);
             }
             Err(why) => {
                 let pool = &self.plan.settings.pool;

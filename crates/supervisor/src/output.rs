@@ -222,6 +222,17 @@ impl Supervisor {
         }
     }
 
+    /// Logs `lines` as if a worker had written them to its standard error, if that is caught.
+    pub(crate) fn say_for_worker(&mut self, index: usize, pid: i32, lines: &str) {
+        let mut outputs = self.pools[index].outputs.iter_mut();
+        let Some((key, output)) = outputs.find(|(_, output)| output.pid == Some(pid)) else {
+            return;
+        };
+        let key = *key;
+        output.speech.say(Source::Stderr, lines.as_bytes());
+        self.log_output(index, key);
+    }
+
     /// Logs what has been said so far: the next program begins without it.
     pub(crate) fn flush_outputs(&mut self) {
         for index in 0..self.pools.len() {

@@ -436,7 +436,7 @@ impl Supervisor {
         let name = self.name(index).to_owned();
         self.pools[index].introduced = true;
         if let Some(peer) = &mut self.front.peer {
-            self.pools[index].tell_opened(peer, self.scores.page(&name));
+            self.pools[index].tell_opened(peer, self.scores.page(&name), &self.pools);
         }
         for other in 0..self.pools.len() {
             let pool = &self.pools[other];

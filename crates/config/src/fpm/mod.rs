@@ -211,9 +211,9 @@ pub struct Fpm {
     pub allow_root: bool,
     /// Log lines go to standard error though it is no terminal (`--force-stderr`).
     pub force_stderr: bool,
-    /// Lines that are logged once it is ready to handle connections: what php-fpm's workers say of
-    /// the configuration when they start.
-    pub said_when_ready: Vec<(Level, String)>,
+    /// What php-fpm's workers say of the configuration when they start, by the name of their pool:
+    /// it is logged where what they say is, once the server is ready to handle connections.
+    pub said_when_ready: BTreeMap<String, Vec<(Level, String)>>,
 }
 
 /// How important a message is, as php-fpm's `log_level` has it.

@@ -72,11 +72,19 @@ pub(super) fn settle(draft: &Draft, options: &Options, log: &mut Log) -> Result<
         let ignored = "'process.priority' directive is ignored when FPM is not running as root";
         log.notice(ignored.to_owned());
     }
-    let mut said_when_ready = Vec::new();
+    let mut said_when_ready: BTreeMap<String, Vec<(Level, String)>> = BTreeMap::new();
     let mut owners: BTreeMap<Address, &str> = BTreeMap::new();
     for from in &draft.pools {
         let who = identity(from, options, log)?;
-        let door = address::door(from, options, &mut said_when_ready, log)?;
+        let mut said = Vec::new();
+        let door = address::door(from, options, &mut said, log)?;
+        if !said.is_empty() {
+            let pool = from.status_of.as_ref().unwrap_or(&from.name);
+            said_when_ready
+                .entry(pool.clone())
+                .or_default()
+                .extend(said);
+        }
         // php-fpm sees it only where both are written in the same way.
         if let Some(first) = owners.insert(door.listen.clone(), &from.name) {
             let place = from.place_of("listen");
@@ -104,7 +112,11 @@ pub(super) fn settle(draft: &Draft, options: &Options, log: &mut Log) -> Result<
     Ok(config)
 }
 
-fn fpm(from: &Globals, options: &Options, said_when_ready: Vec<(Level, String)>) -> Fpm {
+fn fpm(
+    from: &Globals,
+    options: &Options,
+    said_when_ready: BTreeMap<String, Vec<(Level, String)>>,
+) -> Fpm {
     let root_only = |value| if options.is_root { value } else { None };
     Fpm {
         file: options.file.clone(),

@@ -198,7 +198,7 @@ fn a_status_of_its_own_is_a_second_door_of_the_pool() {
     );
     let when_ready = &config.fpm.as_ref().unwrap().said_when_ready;
     let wrong = "Wrong IP address 'nobody' in listen.allowed_clients";
-    assert!(has(when_ready, Level::Error, wrong));
+    assert!(has(&when_ready["www"], Level::Error, wrong));
 }
 
 #[test]

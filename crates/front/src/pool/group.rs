@@ -63,7 +63,7 @@ impl Inner {
         }
     }
 
-    /// A worker is through with a request.
+    /// A worker is given a request.
     pub fn count_accepted(&self) {
         if let Some(newest) = self.newest() {
             let accepted = &newest.link().board().accepted;

@@ -236,7 +236,7 @@ impl Local {
             if waited > exchange.pool.settings().request_queue_timeout {
                 exchange.withdraw();
             } else if !waited.is_zero() {
-                exchange.pool.rescue(&exchange);
+                exchange.pool.rescue(&exchange, waited);
             }
         }
         any

@@ -14,6 +14,7 @@ mod wear;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
@@ -40,6 +41,9 @@ const SHORT_SCRIPT_MICROS: u32 = 500;
 /// included: waiting less than this for a busy one is cheaper for everybody. Chosen by trial on
 /// whole requests (docs/decisions/0002-seat-link.md), not measured by itself.
 const WAKING_MICROS: u32 = 150;
+
+/// A worker that was woken and has not begun after this time has no processor, or does not run.
+const WAKES_WITHIN: Duration = Duration::from_millis(100);
 
 /// Share of a new measurement in the average script time: one eighth, as in TCP's smoothed round
 /// trip time (RFC 6298 §2).
@@ -146,6 +150,7 @@ impl Pool {
         let refused = match submitted {
             Submitted::Placed(place) => {
                 let generation = inner.generation(place.seat.generation).cloned();
+                inner.count_accepted();
                 if let Some(generation) = &generation {
                     exchange.lend(generation.clone(), place);
                 }
@@ -256,7 +261,6 @@ impl Pool {
         generation.link().release(lent);
         self.lose_interest(exchange);
         let mut inner = self.lock();
-        inner.count_accepted();
         if grown {
             inner.outgrown(place);
         }
@@ -325,6 +329,7 @@ impl Pool {
     }
 
     fn hand_over(&self, inner: &Inner, exchange: Arc<Exchange>, place: Place) {
+        inner.count_accepted();
         if let Some(generation) = inner.generation(place.seat.generation) {
             exchange.lend(generation.clone(), place);
         }
@@ -347,13 +352,20 @@ impl Pool {
     }
 
     /// A request has waited behind another for longer than the pool's scripts take: moves it to
-    /// an idle seat, if there is one.
-    pub fn rescue(&self, exchange: &Arc<Exchange>) {
+    /// an idle seat, if there is one. A request with nothing before it may just have woken its
+    /// worker: it wants another only if that takes long.
+    pub fn rescue(&self, exchange: &Arc<Exchange>, waited: Duration) {
         let mut inner = self.lock();
+        let from = exchange.place();
         let Some(to) = inner.queue.idle_place() else {
-            return self.ask_for_workers(&mut inner, 1);
+            let is_behind = from.is_some_and(|from| inner.queue.is_shared(from.seat));
+            // What waits in the queue is asked for already.
+            if is_behind || (from.is_some() && waited > WAKES_WITHIN) {
+                self.ask_for_workers(&mut inner, 1);
+            }
+            return;
         };
-        let Some(from) = exchange.place() else { return };
+        let Some(from) = from else { return };
         if self.fetch(&mut inner, vec![(exchange.clone(), from)], to) {
             // The seat it was taken from may have become one that can go.
             self.turn_over(&mut inner);

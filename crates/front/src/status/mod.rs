@@ -116,10 +116,12 @@ pub fn of_pool(pool: &Pool, query: &str, part: Part) -> Page {
     Page::of(&status, format, full)
 }
 
-/// The figures as they would be if a worker were busy with the page.
+/// The figures as they would be if a worker were busy with the page: an idle one, or one that was
+/// started for it. Where all are busy, php-fpm would answer once one is not.
 fn with_one_more(figures: &mut Snapshot) {
-    if let Some(idle) = figures.idle.checked_sub(1) {
-        (figures.idle, figures.active) = (idle, figures.active + 1);
+    match figures.idle.checked_sub(1) {
+        Some(idle) => (figures.idle, figures.active) = (idle, figures.active + 1),
+        None => figures.active = figures.active.max(1),
     }
     figures.max_active = figures.max_active.max(figures.active);
 }

@@ -1,0 +1,133 @@
+//! How a server begins that was started as php-fpm, and how a pool does in which nobody is at work.
+
+use std::thread;
+
+use maitred_tests::fpm::{Daemon, Params, Place, Which, usual};
+use maitred_tests::processes::Process;
+use maitred_tests::server::{document_root, is_root};
+use maitred_tests::wait;
+
+/// The lines after `mark` without their times, and with every number as `#`.
+fn said(daemon: &Daemon, mark: usize) -> Vec<String> {
+    let lines = daemon.log().since(mark);
+    let lines = lines.iter().map(|line| {
+        let text = line
+            .split_once("] ")
+            .map_or(line.as_str(), |(_, text)| text);
+        let mut masked = String::new();
+        for c in text.chars() {
+            match c.is_ascii_digit() {
+                true if masked.ends_with('#') => {}
+                true => masked.push('#'),
+                false => masked.push(c),
+            }
+        }
+        daemon.place().mask(&masked)
+    });
+    lines.collect()
+}
+
+fn workers(daemon: &Daemon, pool: &str) -> Vec<Process> {
+    let title = format!("php-fpm: pool {pool}");
+    let mut processes = daemon.processes();
+    processes.retain(|process| process.title.trim_end() == title);
+    processes
+}
+
+#[test]
+fn a_start_is_told_once_and_what_is_wrong_with_the_clients_for_each_worker() {
+    for which in Which::BOTH {
+        let pool = "listen = @PORT1@\nlisten.allowed_clients = nowhere\n\
+                    catch_workers_output = yes\npm = static\npm.max_children = 2\n";
+        let daemon = Daemon::start(which, &usual(pool));
+        let wrong = "[pool www] child # said into stderr: \
+                     \"ERROR: Wrong IP address 'nowhere' in listen.allowed_clients\"";
+        let nobody =
+            "[pool www] child # said into stderr: \"ERROR: There are no allowed addresses\"";
+        let count = |text: &str| {
+            let lines = said(&daemon, 0);
+            lines.iter().filter(|line| line.ends_with(text)).count()
+        };
+        wait::until_true("two workers to have spoken", || count(nobody) == 2);
+        assert_eq!(count(wrong), 2, "{which:?}");
+        let lines = said(&daemon, 0);
+        let begin = [
+            "NOTICE: fpm is running, pid #",
+            "NOTICE: ready to handle connections",
+        ];
+        assert_eq!(lines[..2], begin, "{which:?}: {lines:#?}");
+        assert_eq!(count("fpm is running, pid #"), 1, "{which:?}");
+        daemon.stop();
+    }
+}
+
+#[test]
+fn a_request_counts_as_accepted_while_it_runs() {
+    let root = document_root(&[("count.php", "<?php echo fpm_get_status()['accepted-conn'];")]);
+    let folder = root.path().display().to_string();
+    let count = |daemon: &Daemon| {
+        let answer = daemon.door().ask(&Params::get(&folder, "/count.php"), b"");
+        answer.expect("an answer").body()
+    };
+    for which in Which::BOTH {
+        let daemon = Daemon::start(which, &usual(""));
+        assert_eq!(count(&daemon), "1", "{which:?}");
+        assert_eq!(count(&daemon), "2", "{which:?}");
+        daemon.stop();
+    }
+}
+
+#[test]
+fn a_pool_at_rest_is_pinged_as_its_neighbour_and_counts_the_page_as_its_one_worker() {
+    let root = document_root(&[("slow.php", "<?php usleep(1000 * $_GET['ms']); echo 'done';")]);
+    let daemon = Daemon::start_with(
+        Which::Maitred,
+        &format!(
+            "{}[resting]\nlisten = @FOLDER@/resting.sock\nping.path = /ping\n\
+             pm.status_path = /status\npm = ondemand\npm.max_children = 3\n{}",
+            usual(""),
+            match is_root() {
+                true => "user = www-data\n",
+                false => "",
+            }
+        ),
+        Place::default(),
+        // Debian's php.ini tells nobody which PHP it is.
+        &["-n"],
+    );
+    let door = daemon.place().door("resting.sock");
+    let page = |target: &str| {
+        let mut params = Params::get(&root.path().display().to_string(), target);
+        params.set("SCRIPT_FILENAME", target);
+        door.ask(&params, b"").expect("an answer")
+    };
+    assert_eq!(page("/ping").body(), "pong");
+    assert!(page("/ping").text().contains("X-Powered-By: PHP/"));
+    let status = page("/status").body();
+    let figures = [
+        "idle processes:       0",
+        "active processes:     1",
+        "total processes:      1",
+    ];
+    for figure in figures {
+        assert!(status.contains(figure), "{status}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_pool_at_rest_gets_as_many_workers_as_requests_come() {
+    let root = document_root(&[("slow.php", "<?php usleep(1000 * $_GET['ms']); echo 'done';")]);
+    let pool = format!("pm = ondemand\npm.max_children = 8\n");
+    let daemon = Daemon::start(Which::Maitred, &usual(&pool));
+    let asked = ["/slow.php?ms=400", "/slow.php?ms=401", "/slow.php?ms=402"].map(|target| {
+        let (door, folder) = (daemon.door(), root.path().display().to_string());
+        thread::spawn(move || door.ask(&Params::get(&folder, target), b""))
+    });
+    for asked in asked {
+        let answer = asked.join().expect("a thread ends").expect("an answer");
+        assert_eq!(answer.body(), "done");
+    }
+    assert_eq!(workers(&daemon, "www").len(), 3);
+    daemon.stop();
+}
