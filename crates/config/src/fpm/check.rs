@@ -129,6 +129,11 @@ fn check_globals(
 fn open_log(path: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
+    open_now(&mut options, path)
+}
+
+/// Opens a log as `options` say, and waits for nobody.
+fn open_now(options: &mut OpenOptions, path: &str) -> io::Result<()> {
     options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     let opened = options.open(path).map(drop);
     opened.map_err(|why| match why.raw_os_error() {
@@ -143,9 +148,9 @@ fn try_log_of_pool(path: &str, options: &Options) -> io::Result<()> {
     if !options.is_root {
         return open_log(path);
     }
-    let error = match OpenOptions::new().append(true).open(path) {
+    let error = match open_now(OpenOptions::new().append(true), path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => error,
-        opened => return opened.map(drop),
+        opened => return opened,
     };
     match Path::new(path).parent() {
         Some(folder) => fs::read_dir(folder).map(drop),
