@@ -27,6 +27,10 @@ fn read(wire: &[u8], size: usize, answered_at: u8) -> (String, Result<(), Protoc
                 assert!(reader.params().len() <= MAX_PARAMS_BYTES);
                 params(reader.params()).for_each(|pair| said += &format!("{pair:?}\n"));
             }
+            if event == RequestEvent::Values {
+                assert!(reader.values().len() <= usize::from(u16::MAX));
+                params(reader.values()).for_each(|pair| said += &format!("{pair:?}\n"));
+            }
             events += 1;
             if event == RequestEvent::StdinEnd || events % 8 == answered_at % 8 {
                 reader.end_request();

@@ -75,12 +75,12 @@ pub enum ToFront {
         /// Its number.
         generation: Generation,
     },
-    /// What answers for a pool say of the PHP that made them (`X-Powered-By`).
-    PoweredBy {
-        /// Its generation.
+    /// What the front has to know of a generation's PHP to answer in its stead.
+    Manner {
+        /// The generation.
         generation: Generation,
-        /// The header's value; none: they say nothing (`expose_php`).
-        value: Option<String>,
+        /// What it has to know.
+        manner: Manner,
     },
     /// Nothing is left of a generation.
     ForgetPool {
@@ -298,6 +298,15 @@ pub enum ToZygote {
     },
 }
 
+/// What has to be known of a pool's PHP to answer in its stead.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manner {
+    /// What answers say of the PHP that made them (`X-Powered-By`); none: nothing (`expose_php`).
+    pub powered_by: Option<String>,
+    /// What a web server's request asks for is its path info, if it has one (`cgi.fix_pathinfo = 0`).
+    pub by_path_info: bool,
+}
+
 /// Reports from a zygote to the supervisor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromZygote {
@@ -309,6 +318,8 @@ pub enum FromZygote {
         fixed: bool,
         /// Answers say which PHP made them (`expose_php`).
         exposed: bool,
+        /// What a request asks for is its path info (`cgi.fix_pathinfo = 0`).
+        by_path_info: bool,
     },
     /// PHP did not start.
     StartFailed {

@@ -99,6 +99,7 @@ async fn accept_some(listener: &AsyncFd<OwnedFd>, clients: &Clients, thread: &Ar
             Err(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => {}
             Err(error) => {
                 thread.shared.troubles.not_accepted(&error);
+                thread.shared.want_room();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 return true;
             }

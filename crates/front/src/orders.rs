@@ -244,9 +244,9 @@ impl Hearer {
                     pool.leave(generation);
                 }
             }
-            ToFront::PoweredBy { generation, value } => {
+            ToFront::Manner { generation, manner } => {
                 if let Some(pool) = shared.pools.of(generation) {
-                    pool.powered_by.store(value.map(Arc::new));
+                    pool.manner.store(Arc::new(manner));
                 }
             }
             ToFront::ForgetPool { generation } => {

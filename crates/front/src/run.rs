@@ -98,7 +98,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::Replace { .. }
         | ToFront::ClosePool { .. }
         | ToFront::ForgetPool { .. }
-        | ToFront::PoweredBy { .. }
+        | ToFront::Manner { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
         ToFront::AccessLog => orders.access_log = fds.into_iter().next(),
         ToFront::DoorLog { path } => {

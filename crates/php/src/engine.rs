@@ -159,6 +159,11 @@ impl Engine {
         self.raw.is_exposed()
     }
 
+    /// Whether what a web server's request asks for is its path info (`cgi.fix_pathinfo = 0`).
+    pub fn is_by_path_info(&self) -> bool {
+        !self.raw.fixes_path_info()
+    }
+
     /// `fpm.config` of php.ini: the configuration file of php-fpm, if one is named.
     pub fn fpm_config(&self) -> Option<String> {
         self.raw.fpm_config()

@@ -339,6 +339,10 @@ impl Engine {
         unsafe { maitred_php_is_exposed() }
     }
 
+    pub(crate) fn fixes_path_info(&self) -> bool {
+        path_directives().fix_pathinfo
+    }
+
     pub(crate) fn fpm_config(&self) -> Option<String> {
         // SAFETY: PHP is started.
         let text = unsafe { maitred_php_fpm_config() };

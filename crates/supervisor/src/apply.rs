@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use maitred_control::{Clients, Generation, Incarnation, Seat, ToFront, ToZygote};
+use maitred_control::{Clients, Generation, Incarnation, Manner, Seat, ToFront, ToZygote};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::Program;
@@ -229,7 +229,7 @@ impl Supervisor {
     }
 
     /// A zygote says that PHP runs. Is it a PHP that is wanted?
-    pub(crate) fn zygote_started(&mut self, index: usize, php: &str, fixed: bool, exposed: bool) {
+    pub(crate) fn zygote_started(&mut self, index: usize, php: &str, fixed: bool, manner: Manner) {
         let (pool, php) = (self.name(index).to_owned(), one_line(php));
         let wanted = self.pools[index].plan.php.as_ref();
         if let Some(wanted) = wanted.filter(|wanted| !is_version(&php, wanted)) {
@@ -255,9 +255,9 @@ impl Supervisor {
                 warn!("{lacks}");
             }
         }
-        self.pools[index].powered_by = exposed.then(|| format!("PHP/{php}"));
+        self.pools[index].manner = manner;
         self.pools[index].php = Some(php);
-        self.tell_powered_by(index);
+        self.tell_manner(index);
         self.pools[index].failed = false;
         self.pool_event(index, pool::Event::ZygoteStarted);
         if self.pools[index].pool.is_on_trial() {

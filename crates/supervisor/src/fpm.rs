@@ -244,15 +244,15 @@ impl Supervisor {
         mark.is_some() && std::mem::replace(&mut self.tidings.program, mark) != mark
     }
 
-    /// The server serves.
+    /// The server serves. That it runs, whoever started it has said before.
     pub(crate) fn say_ready(&self) {
-        say(Level::Notice, &words::running(std::process::id()));
         say(Level::Notice, words::READY);
     }
 
     /// The server serves with all that a reload has brought.
     pub(crate) fn say_ready_again(&self) {
         if self.is_fpm() {
+            say(Level::Notice, &words::running(std::process::id()));
             self.say_ready();
         }
     }

@@ -352,10 +352,10 @@ impl Supervisor {
 
 impl Supervisor {
     /// Tells the front what PHP a generation runs, if it knows of it.
-    pub(crate) fn tell_powered_by(&mut self, index: usize) {
+    pub(crate) fn tell_manner(&mut self, index: usize) {
         let running = &self.pools[index];
         if running.introduced && running.line == self.front.line {
-            let order = running.powered_by();
+            let order = running.manner();
             if let Some(peer) = &mut self.front.peer {
                 peer.say(order, &[]);
             }
@@ -364,10 +364,10 @@ impl Supervisor {
 }
 
 impl RunningPool {
-    fn powered_by(&self) -> ToFront {
-        ToFront::PoweredBy {
+    fn manner(&self) -> ToFront {
+        ToFront::Manner {
             generation: self.generation,
-            value: self.powered_by.clone(),
+            manner: self.manner.clone(),
         }
     }
 
@@ -383,7 +383,7 @@ impl RunningPool {
                 fds.extend(scoreboard.map(AsFd::as_fd));
                 peer.say(ToFront::OpenPool { generation }, &fds);
                 peer.say(ToFront::Replace { new: generation }, &[]);
-                peer.say(self.powered_by(), &[]);
+                peer.say(self.manner(), &[]);
             }
             Err(why) => {
                 let pool = &self.plan.settings.pool;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use maitred_config::{Address, Config, Pool};
-use maitred_control::{Clients, Generation, Incarnation, Seat, ZygoteSettings};
+use maitred_control::{Clients, Generation, Incarnation, Manner, Seat, ZygoteSettings};
 use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
@@ -99,7 +99,7 @@ struct PoolState {
     voice: (RawFd, RawFd),
     php: Option<String>,
     #[serde(default)]
-    powered_by: Option<String>,
+    manner: Manner,
     zygote: Option<PeerState>,
     workers: Vec<WorkerState>,
     /// By seat: which worker was ordered last.
@@ -331,7 +331,7 @@ fn pool_state(running: &RunningPool) -> PoolState {
         events: plan.events.iter().map(AsRawFd::as_raw_fd).collect(),
         voice: plan.voice.descriptors(),
         php: running.php.clone(),
-        powered_by: running.powered_by.clone(),
+        manner: running.manner.clone(),
         zygote: zygote.map(|zygote| peer_state(&zygote.peer)),
         workers: workers.collect(),
         incarnations: running.pool.incarnations(),
@@ -375,7 +375,7 @@ impl PoolState {
             settings: self.settings,
         };
         let mut running = RunningPool::new(self.generation, self.line, plan);
-        running.powered_by = self.powered_by;
+        running.manner = self.manner;
         let mut seated = Vec::new();
         for worker in self.workers {
             let pidfd = spawn::inherited_fd(worker.pidfd)?;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use maitred_control::{FromFront, FromZygote, Generation, ToFront, ToZygote};
+use maitred_control::{FromFront, FromZygote, Generation, Manner, ToFront, ToZygote};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
 use tracing::{debug, error, info, warn};
@@ -102,8 +102,8 @@ pub(crate) struct RunningPool {
     pub(crate) zygote: Option<Zygote>,
     /// The PHP it runs, once a zygote has said so.
     pub(crate) php: Option<String>,
-    /// What its answers say of that PHP.
-    pub(crate) powered_by: Option<String>,
+    /// What has to be known of that PHP to answer in its stead.
+    pub(crate) manner: Manner,
     /// Descriptors of the processes that sit in its seats.
     pub(crate) workers: HashMap<i32, OwnedFd>,
     /// What its workers print, if that is caught for each of them.
@@ -199,7 +199,7 @@ impl RunningPool {
             plan,
             zygote: None,
             php: None,
-            powered_by: None,
+            manner: Manner::default(),
             workers: HashMap::new(),
             outputs: Outputs::new(),
             troubles: Troubles::default(),
@@ -426,7 +426,14 @@ impl Supervisor {
                     php,
                     fixed,
                     exposed,
-                } => self.zygote_started(index, &php, fixed, exposed),
+                    by_path_info,
+                } => {
+                    let manner = Manner {
+                        powered_by: exposed.then(|| format!("PHP/{php}")),
+                        by_path_info,
+                    };
+                    self.zygote_started(index, &php, fixed, manner);
+                }
                 FromZygote::StartFailed { why } => {
                     let (pool, why) = (self.name(index), one_line(&why));
                     self.pool_fails(

@@ -92,6 +92,7 @@ fn start(control: &Channel) -> Result<Started, String> {
         php: version.to_string(),
         fixed,
         exposed: engine.is_exposed(),
+        by_path_info: engine.is_by_path_info(),
     };
     say_waiting(control, &started).map_err(|error| error.to_string())?;
     Ok(Started {

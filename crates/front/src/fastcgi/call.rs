@@ -24,6 +24,8 @@ pub struct Places {
     script_name: Range<usize>,
     script_filename: Range<usize>,
     path_translated: Range<usize>,
+    /// An empty one is not none.
+    path_info: Option<Range<usize>>,
     content_length: Range<usize>,
 }
 
@@ -45,6 +47,7 @@ impl Places {
                 b"SCRIPT_FILENAME" => &mut places.script_filename,
                 b"PATH_TRANSLATED" => &mut places.path_translated,
                 b"CONTENT_LENGTH" => &mut places.content_length,
+                b"PATH_INFO" => places.path_info.get_or_insert_default(),
                 _ => continue,
             };
             let end = stream.len() - pairs.left();
@@ -102,9 +105,13 @@ impl Call {
     }
 
     /// What is compared with the paths of status page and ping (`fpm_status_handle_request` with
-    /// `init_request_info`): the script's name, if there is a file at all.
-    pub fn path(&self) -> Option<&[u8]> {
-        Some(self.at(&self.places.script_name)).filter(|_| !self.file().is_empty())
+    /// `init_request_info`), if there is a file at all: the script's name, or with `by_path_info`
+    /// (`cgi.fix_pathinfo = 0`) the path info where there is one.
+    pub fn path(&self, by_path_info: bool) -> Option<&[u8]> {
+        let places = &self.places;
+        let path = places.path_info.as_ref().filter(|_| by_path_info);
+        let path = path.unwrap_or(&places.script_name);
+        Some(self.at(path)).filter(|_| !self.file().is_empty())
     }
 
     /// Whether its answer has no body.

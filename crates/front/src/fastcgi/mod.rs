@@ -147,15 +147,14 @@ async fn serve(
         true => Part::None,
         false => Part::OfPool,
     };
-    if let Some(path) = call.path()
+    let manner = pool.manner.load();
+    if let Some(path) = call.path(manner.by_path_info)
         && let Some(page) = status::page_at(pool, path, &call.query(), part)
     {
         // Its body has nothing to say.
         let _ = server.body(0, &site.spool_dir).await;
         let body = (!call.is_head()).then_some(page.body());
-        let powered_by = pool.powered_by.load();
-        let powered_by = powered_by.as_ref().map(|value| value.as_str());
-        let headers = page.cgi_headers(powered_by, call.is_head());
+        let headers = page.cgi_headers(manner.powered_by.as_deref(), call.is_head());
         if let Some(log) = &mut log {
             log.said(headers.as_bytes());
             log.answered();

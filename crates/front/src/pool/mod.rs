@@ -15,9 +15,9 @@ mod wear;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
-use maitred_control::{FromFront, Overrun};
+use maitred_control::{FromFront, Manner, Overrun};
 use maitred_seat::{Lent, SLOTS_PER_SEAT, Snapshot};
 use tokio::sync::Notify;
 
@@ -71,8 +71,8 @@ pub struct Pool {
     stirred: Arc<Notify>,
     /// What is said of its queue.
     pub watch: Watch,
-    /// What its answers say of the PHP that made them.
-    pub powered_by: ArcSwapOption<String>,
+    /// What has to be known of its PHP to answer in its stead.
+    pub manner: ArcSwap<Manner>,
     /// Where its requests are counted, since its first generation came.
     tally: OnceLock<Arc<Tally>>,
     /// What waits before its door, among others.
@@ -98,7 +98,7 @@ impl Pool {
             supervisor,
             stirred: Arc::default(),
             watch: Watch::new(is_fpm),
-            powered_by: ArcSwapOption::empty(),
+            manner: ArcSwap::default(),
             tally: OnceLock::new(),
             unaccepted,
         }
