@@ -114,27 +114,22 @@ impl WebServer {
     /// When none comes, or what comes is none.
     pub async fn next_request(&mut self) -> Result<Begun, NoRequest> {
         loop {
-            while let Some(step) = self
-                .step()
-                .map_err(|error| NoRequest::Broken(error, self.present))?
-            {
-                match (step, self.present) {
-                    (Step::Begin(begun), _) => self.begin(begun),
-                    (Step::Params, Some(begun)) => return Ok(begun),
-                    (Step::Abort, Some(begun)) => {
-                        self.refuse(begun, ProtocolStatus::RequestComplete);
-                    }
-                    _ => {}
-                }
-                if self.is_over {
-                    break;
-                }
-            }
+            // What has been said of one record goes out before the next is looked at.
             self.send_replies().await.map_err(|_| NoRequest::Closed)?;
             if self.is_over {
                 return Err(NoRequest::Over);
             }
-            self.read_on().await?;
+            let step = self.step();
+            let step = step.map_err(|error| NoRequest::Broken(error, self.present))?;
+            match (step, self.present) {
+                (None, _) => self.read_on().await?,
+                (Some(Step::Begin(begun)), _) => self.begin(begun),
+                (Some(Step::Params), Some(begun)) => return Ok(begun),
+                (Some(Step::Abort), Some(begun)) => {
+                    self.refuse(begun, ProtocolStatus::RequestComplete);
+                }
+                _ => {}
+            }
         }
     }
 
