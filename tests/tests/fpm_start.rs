@@ -118,8 +118,8 @@ fn a_pool_at_rest_is_pinged_as_its_neighbour_and_counts_the_page_as_its_one_work
 #[test]
 fn a_pool_at_rest_gets_as_many_workers_as_requests_come() {
     let root = document_root(&[("slow.php", "<?php usleep(1000 * $_GET['ms']); echo 'done';")]);
-    let pool = format!("pm = ondemand\npm.max_children = 8\n");
-    let daemon = Daemon::start(Which::Maitred, &usual(&pool));
+    let pool = "pm = ondemand\npm.max_children = 8\n";
+    let daemon = Daemon::start(Which::Maitred, &usual(pool));
     let asked = ["/slow.php?ms=400", "/slow.php?ms=401", "/slow.php?ms=402"].map(|target| {
         let (door, folder) = (daemon.door(), root.path().display().to_string());
         thread::spawn(move || door.ask(&Params::get(&folder, target), b""))

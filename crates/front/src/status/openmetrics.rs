@@ -35,7 +35,7 @@ pub fn openmetrics(status: &Status) -> String {
             TYPE_FIRST => (kind, help),
             _ => (help, kind),
         };
-        let _ = write!(out, "{first}{second}phpfpm_{name} {value}\n");
+        let _ = writeln!(out, "{first}{second}phpfpm_{name} {value}");
     }
     out.push_str("# EOF\n");
     out
