@@ -5,6 +5,9 @@ use crate::records::{FixedContent, Part, ProtocolError, Records};
 /// otherwise.
 pub const DEFAULT_MAX_PARAMS_BYTES: usize = 1 << 20;
 
+/// Room for parameters that a connection keeps between two requests, in bytes.
+const KEPT_PARAMS_BYTES: usize = 16 * 1024;
+
 /// The parameters that a web server may send, likewise: a megabyte of them, and what belongs to them.
 pub const FOREIGN_MAX_PARAMS_BYTES: usize = 2 << 20;
 
@@ -162,6 +165,7 @@ impl RequestReader {
     pub fn end_request(&mut self) {
         self.state = State::Idle;
         self.params.clear();
+        self.params.shrink_to(KEPT_PARAMS_BYTES);
         use RequestEvent::{Management, Second};
         match self.content {
             Content::Begin(_)

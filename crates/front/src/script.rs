@@ -376,7 +376,8 @@ impl<'a, F: Form> Answering<'a, F> {
             Ended::Silent => Err(Failure::Silent),
             Ended::Broken => Err(Failure::WorkerDied { silent: false }),
             Ended::WorkerDied => Err(Failure::WorkerDied {
-                silent: !self.form.has_begun(),
+                // What is unsent may be the rest of a record that the client has half of.
+                silent: !self.form.has_begun() && self.spool.is_empty(),
             }),
         }
     }

@@ -40,7 +40,9 @@ const SIGTERM: i32 = Signal::SIGTERM as i32;
 pub struct Tidings {
     /// It was said that a reload begins, which an upgrade comes before.
     pub reload_announced: bool,
-    /// The file that was our program when we last looked.
+    /// The upgrade that comes before a reload was tried, whatever came of it.
+    pub upgrade_tried: bool,
+    /// The file that our program is; none: it is not the one that should run.
     program: Option<FileMark>,
     /// Pools that get many workers at once, each told once an episode.
     busy: HashMap<String, Episode<()>>,
@@ -74,6 +76,7 @@ impl Tidings {
     pub fn new(plan: &Plan) -> Tidings {
         Tidings {
             reload_announced: false,
+            upgrade_tried: false,
             program: FileMark::of(&plan.invocation.program),
             busy: HashMap::new(),
             process_max: Episode::new(TROUBLE_CALM),
@@ -211,13 +214,14 @@ impl Supervisor {
             self.say_reloading();
             self.systemd.reloads();
         }
-        if self.program_has_changed() {
+        if !std::mem::replace(&mut self.tidings.upgrade_tried, true) && self.program_has_changed() {
             // What it comes to, decides about the server; the reload comes after it in any case.
             info!("another program lies where ours lay; it takes over first");
             return self.upgrade();
         }
         self.reload_later = false;
         self.tidings.reload_announced = false;
+        self.tidings.upgrade_tried = false;
         if let Err(why) = self.reload(&Anew::All) {
             why.lines().for_each(|line| say(Level::Error, line));
             say(
@@ -238,10 +242,16 @@ impl Supervisor {
         say(Level::Notice, &words::reloading(&program, &arguments));
     }
 
-    /// Whether our program's path leads to another file than when this was asked last.
-    fn program_has_changed(&mut self) -> bool {
+    /// Whether our program's path leads to another file than the one that we are.
+    fn program_has_changed(&self) -> bool {
         let mark = FileMark::of(&self.plan.invocation.program);
-        mark.is_some() && std::mem::replace(&mut self.tidings.program, mark) != mark
+        mark.is_some() && self.tidings.program != mark
+    }
+
+    /// What lies at our program's path was tried and did not come to serve: it is tried again at the
+    /// next reload.
+    pub(crate) fn forget_program(&mut self) {
+        self.tidings.program = None;
     }
 
     /// The server serves. That it runs was said by its host, before its pools were started.

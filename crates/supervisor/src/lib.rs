@@ -173,6 +173,7 @@ fn take_over(
         Supervisor::resumed(plan, since, fronts, inherited.pools, signals, outside);
     supervisor.reload_later = reload_later;
     supervisor.tidings.reload_announced = reload_later;
+    supervisor.tidings.upgrade_tried = reload_later;
     supervisor.begin_trials();
     Ok(supervisor.run())
 }

@@ -17,6 +17,7 @@ use tracing::{error, info};
 use crate::error::Error;
 use crate::run::Supervisor;
 use crate::trust;
+use crate::upgrade::Upgrade;
 
 /// Mode of a log file that we make: tenants have no business in it, and addresses carry secrets.
 pub const LOG_MODE: u32 = 0o640;
@@ -121,7 +122,10 @@ impl Supervisor {
     /// One sentence, when one cannot be opened.
     pub(crate) fn logs_of(&self, config: &Config) -> Result<Option<File>, String> {
         if let LogTarget::File(path) = &config.error_log {
-            let tried = open(path);
+            let tried = match config.fpm {
+                Some(_) => open_as_fpm(path),
+                None => open(path),
+            };
             tried.map_err(|why| {
                 format!("the error log {} cannot be opened: {why}", path.display())
             })?;
@@ -185,6 +189,11 @@ impl Supervisor {
     pub(crate) fn tell_fronts(&mut self, order: ToFront, file: &File) {
         for old in &mut self.old_fronts {
             old.peer.say(order.clone(), &[file.as_fd()]);
+        }
+        if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
+            && let Some(peer) = &mut old.peer
+        {
+            peer.say(order.clone(), &[file.as_fd()]);
         }
         if let Some(front) = &mut self.front.peer {
             front.say(order, &[file.as_fd()]);

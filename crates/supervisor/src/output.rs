@@ -20,11 +20,12 @@ use crate::run::Supervisor;
 use crate::speech::{Source, Speech};
 use crate::wait::Ready;
 
-/// Most bytes taken from a pipe in one turn: what the kernel keeps in it.
-const TURN_BYTES: usize = 64 * 1024;
+/// Most bytes taken from a pipe in one turn: all else waits for it to end.
+const TURN_BYTES: usize = 8 * 1024;
 
-/// Most bytes of a worker's last words that are logged.
-const LAST_WORDS_BYTES: usize = 1 << 20;
+/// Most bytes of a worker's last words that are logged: what the kernel keeps in a pipe. What it left
+/// behind may go on filling it.
+const LAST_WORDS_BYTES: usize = 64 * 1024;
 
 /// What the last message of a worker ends with that had not completed it.
 const CLOSED: &str = ", pipe is closed";

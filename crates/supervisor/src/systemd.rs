@@ -1,6 +1,7 @@
 //! What systemd is told (sd_notify(3)): that the server serves, reloads or stops, how it is, and
 //! that it is alive. Nobody is told, and nothing is due, where there is no `NOTIFY_SOCKET`.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use maitred_config::fpm::Fpm;
@@ -198,10 +199,9 @@ impl Supervisor {
         }
         for running in &self.pools {
             if let Ok(boards) = Boards::map(&running.plan.memory) {
-                all.slow += boards
-                    .pool()
-                    .slow
-                    .load(std::sync::atomic::Ordering::Relaxed);
+                // Its workers can write anything there.
+                let slow = boards.pool().slow.load(Ordering::Relaxed);
+                all.slow = all.slow.saturating_add(slow);
             }
         }
         all

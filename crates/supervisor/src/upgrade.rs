@@ -404,6 +404,7 @@ impl Supervisor {
             }
         }
         self.dismiss_workers_of(new);
+        self.forget_program();
         error!(
             "the new program runs with the front and the workers of the one before: {why}; correct \
              that and upgrade again"

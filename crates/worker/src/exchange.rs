@@ -21,9 +21,9 @@ use crate::{foreign, status, words};
 /// Output collected before it goes into the ring, in bytes: the size of a record.
 const RECORD_BYTES: usize = 16 * 1024;
 
-/// Most bytes of parameters: what a web server may send. The ring holds less, and is emptied as they
-/// come.
-const PARAMS_BYTES: usize = maitred_fastcgi::FOREIGN_MAX_PARAMS_BYTES;
+/// Most bytes of parameters: what a web server may send, and the role that the front adds. The ring
+/// holds less, and is emptied as they come.
+const PARAMS_BYTES: usize = maitred_fastcgi::FOREIGN_MAX_PARAMS_BYTES + 64;
 
 /// The request in hand.
 pub struct WorkerExchange<'a> {

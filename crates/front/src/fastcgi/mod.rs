@@ -57,7 +57,13 @@ pub async fn converse(socket: OwnedFd, peer: Option<SocketAddr>, listen: String,
                 }
                 continue;
             }
-            () = thread.shared.room_is_wanted(), if !server.is_amid() => return,
+            () = thread.shared.room_is_wanted(), if !server.is_amid() => {
+                // It may have begun a request meanwhile: the next who is told leaves.
+                if server.is_amid() {
+                    continue;
+                }
+                return;
+            }
         };
         let begun = match begun {
             Ok(begun) => begun,

@@ -332,10 +332,13 @@ impl Exchange {
         if state.ended.is_some() {
             return None;
         }
-        let running = state
-            .loan
-            .as_ref()
-            .is_some_and(|loan| loan.link().progress(&loan.lent) != Ok(Began::NotYet));
+        let loan = state.loan.as_ref();
+        let progress = loan.map(|loan| loan.link().progress(&loan.lent));
+        if progress == Some(Ok(Began::Done)) {
+            // It is through; only its last words have not been taken.
+            return None;
+        }
+        let running = progress.is_some_and(|progress| progress != Ok(Began::NotYet));
         let known = state.lent_at.max(state.waited_until).filter(|_| running);
         Some(known.unwrap_or_else(Instant::now))
     }
@@ -424,7 +427,9 @@ impl Exchange {
     /// Has the worker ended that runs this for longer than `request_terminate_timeout`.
     pub fn end_overrun(&self) {
         let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
-        if let Some(loan) = &self.lock().loan {
+        if let Some(loan) = &self.lock().loan
+            && loan.link().progress(&loan.lent) == Ok(Began::Running)
+        {
             let overrun = slow::overrun(loan, ran);
             let why = "its script ran longer than request_terminate_timeout";
             self.pool.end_worker(loan, why, Some(overrun));
