@@ -348,8 +348,12 @@ impl Supervisor {
         };
         say(telling.level, &line);
         let is_start = self.phase.is_start();
+        let mut seated = running.pool.all_seated();
+        let was_counted = how == HowEnded::Signaled(Signal::SIGTERM as i32)
+            && seated.any(|(one, mark)| one.pid == pid && mark == pool::Mark::Sentenced);
+        drop(seated);
         let running = &mut self.pools[index];
-        running.to_be_replaced += u32::from(telling.is_replaced);
+        running.to_be_replaced += u32::from(telling.is_replaced && !was_counted);
         running.failed |= is_start && telling.level >= Level::Warning;
     }
 
@@ -406,6 +410,8 @@ impl Supervisor {
             }
             None => warn!("[pool {pool}] child {pid} is ended: {}", one_line(why)),
         }
+        // Another may be there before this one is dead.
+        self.pools[index].to_be_replaced += 1;
         self.pool_event(index, pool::Event::TerminateWorker { seat, incarnation });
     }
 
