@@ -13,9 +13,10 @@ use tokio::sync::oneshot;
 
 use crate::connection::{Connection, NO_ADDRESS, NoHead};
 use crate::fastcgi;
+use crate::http_client::After;
 use crate::orders::readable;
 use crate::pool::local::Paced;
-use crate::request::{self, After};
+use crate::request;
 use crate::shared::{Shared, Thread};
 
 /// How long accepting pauses when there is no descriptor left, or no room for a connection.

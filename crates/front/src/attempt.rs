@@ -20,9 +20,9 @@ pub struct Tried {
 }
 
 /// Runs a script, and once more if its worker has died and that is as good.
-pub async fn attempt(
-    client: &mut impl Client,
-    form: &mut impl Form,
+pub async fn attempt<C: Client>(
+    client: &mut C,
+    form: &mut impl Form<Head = C::Head>,
     thread: u32,
     run: &Run<'_>,
     mut request: Vec<u8>,

@@ -1,17 +1,31 @@
-//! A script's answer as HTTP: its CGI head becomes a head of HTTP/1.1, its body is framed.
+//! A script's answer as HTTP: its CGI head becomes a head of HTTP, its body is framed.
 
 use maitred_fastcgi::AnswerEvent;
 use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
 use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, answer_framing, carries_body,
-    write_chunk_header, write_head,
+    write_chunk_header,
 };
 
 use crate::clock::http_date;
 use crate::script::{Failure, Form, Run};
 
+/// How heads look in a version of HTTP.
+pub trait Wire {
+    /// What goes to the client apart from bytes, if anything.
+    type Head;
+
+    /// Makes the head of an answer, in `out` or apart from it. Returns also how many of `headers`
+    /// have been left out because no head can carry them.
+    fn head<'h>(
+        out: &mut Vec<u8>,
+        answer: &Answer<'_>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> (Option<Self::Head>, usize);
+}
+
 /// An answer to one request over HTTP.
-pub struct HttpForm<'a> {
+pub struct HttpForm<'a, W: Wire> {
     run: &'a Run<'a>,
     request: &'a Head,
     head_reader: HeadReader,
@@ -23,6 +37,8 @@ pub struct HttpForm<'a> {
     /// Bytes of body still to come when the script has announced how many.
     announced: Option<u64>,
     framed: bool,
+    /// The head, if it goes apart from the bytes and has not gone.
+    apart: Option<W::Head>,
     /// The status sent; 0 before there is one.
     pub status: u16,
     /// Bytes of the head that was sent.
@@ -31,9 +47,9 @@ pub struct HttpForm<'a> {
     pub reusable: bool,
 }
 
-impl<'a> HttpForm<'a> {
+impl<'a, W: Wire> HttpForm<'a, W> {
     /// An answer of which nothing has been said.
-    pub fn new(run: &'a Run<'a>, request: &'a Head) -> HttpForm<'a> {
+    pub fn new(run: &'a Run<'a>, request: &'a Head) -> HttpForm<'a, W> {
         HttpForm {
             run,
             request,
@@ -43,6 +59,7 @@ impl<'a> HttpForm<'a> {
             first: Vec::new(),
             announced: None,
             framed: false,
+            apart: None,
             status: 0,
             head_bytes: 0,
             reusable: false,
@@ -77,7 +94,8 @@ impl<'a> HttpForm<'a> {
         };
         out.reserve(512 + self.first.len());
         let for_client = head.headers().filter(|(name, _)| !is_for_us(name));
-        let unfit = write_head(out, &answer, for_client);
+        let (apart, unfit) = W::head(out, &answer, for_client);
+        self.apart = apart;
         if unfit > 0 {
             let words = format!("{unfit} headers hold forbidden bytes: left out");
             self.run.log(words.as_bytes());
@@ -135,7 +153,9 @@ impl<'a> HttpForm<'a> {
     }
 }
 
-impl Form for HttpForm<'_> {
+impl<W: Wire> Form for HttpForm<'_, W> {
+    type Head = W::Head;
+
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
         match said {
             AnswerEvent::Stdout(content) => self.take_output(content)?,
@@ -160,6 +180,10 @@ impl Form for HttpForm<'_> {
         self.head = Some(head);
         self.frame_body(over, &mut out);
         Ok(out)
+    }
+
+    fn head(&mut self) -> Option<W::Head> {
+        self.apart.take()
     }
 
     fn has_begun(&self) -> bool {

@@ -13,6 +13,8 @@ mod connection;
 mod door_log;
 mod fastcgi;
 pub mod files;
+mod http1;
+mod http_client;
 mod http_form;
 mod orders;
 mod params;

@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use maitred_http1::{Answer, AnswerFraming, Framing, Head, Method, write_head};
+use bytes::Bytes;
+use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
 
 use crate::access::Answered;
 use crate::admin;
 use crate::attempt::{Tried, attempt, explain, retry_after};
-use crate::body::{self, NoBody};
+use crate::body::NoBody;
 use crate::clock::http_date;
-use crate::connection::Connection;
-use crate::files::{self, AnswerBody, Entry};
+use crate::files::{self, Entry};
+use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::HttpForm;
 use crate::params::{self, Call, REQUEST_ID};
 use crate::route::{Route, Script};
@@ -21,27 +22,22 @@ use crate::script::{Failure, Run, Sent};
 use crate::shared::{Site, Thread};
 use crate::status;
 
-/// What becomes of the connection after an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
-    /// The next request may come.
-    Keep,
-    /// It is closed: the client has sent nothing that was not read.
-    Close,
-    /// It is closed once the client has stopped sending what nobody reads.
-    Linger,
-}
+/// A header's name and value.
+type Header<'a> = (&'a [u8], &'a [u8]);
+
+/// The type of an answer of our own.
+const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
 
 /// Answers one request.
-pub async fn serve(connection: &mut Connection, head: &Head, thread: &Arc<Thread>) -> After {
+pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Thread>) -> After {
     let begun = Instant::now();
     let mut answered = Answered::default();
-    let before = connection.sent();
-    let after = answer(connection, head, thread, &mut answered).await;
-    answered.bytes = (connection.sent() - before).saturating_sub(answered.head_bytes);
+    let before = client.sent();
+    let after = answer(client, head, thread, &mut answered).await;
+    answered.bytes = (client.sent() - before).saturating_sub(answered.head_bytes);
     let log = thread.shared.access_log.load();
-    if let Some(log) = log.as_ref().filter(|_| !connection.is_admin) {
-        log.write(connection.peer.ip(), head, begun, &answered);
+    if let Some(log) = log.as_ref().filter(|_| !client.is_admin()) {
+        log.write(client.peer().ip(), head, begun, &answered);
     }
     match after {
         Ok(After::Keep) if head.keep_alive => After::Keep,
@@ -51,29 +47,29 @@ pub async fn serve(connection: &mut Connection, head: &Head, thread: &Arc<Thread
 }
 
 async fn answer(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     thread: &Arc<Thread>,
     answered: &mut Answered,
 ) -> io::Result<After> {
     if head.kind() == Method::Trace {
         // It would show a script the headers that cookies and passwords are in (nginx, too).
-        return refuse(connection, head, answered, 405, "TRACE is not answered.").await;
+        return refuse(client, head, answered, 405, "TRACE is not answered.").await;
     }
-    if connection.is_admin {
-        if !admin::is_meant(connection.local().ip(), head.host()) {
+    if client.is_admin() {
+        if !admin::is_meant(client.local().ip(), head.host()) {
             let why = "Only this machine's own address or localhost leads here.";
-            return refuse(connection, head, answered, 421, why).await;
+            return refuse(client, head, answered, 421, why).await;
         }
         return match admin::page(&thread.shared, head).await {
-            Some(page) => send_page(connection, head, &page, answered).await,
-            None => refuse(connection, head, answered, 404, "There is no such page.").await,
+            Some(page) => send_page(client, head, &page, answered).await,
+            None => refuse(client, head, answered, 404, "There is no such page.").await,
         };
     }
     let sites = thread.sites();
     let Some(site) = sites.site_for(head.host()) else {
         return refuse(
-            connection,
+            client,
             head,
             answered,
             404,
@@ -82,39 +78,35 @@ async fn answer(
         .await;
     };
     if let Some(page) = status::page(&site.backend, head) {
-        return send_page(connection, head, &page, answered).await;
+        return send_page(client, head, &page, answered).await;
     }
     match site.resolve(head.path(), head.query()) {
-        Route::File(entry) => send_file(connection, head, &entry, answered).await,
-        Route::Script(script) => {
-            run_script(connection, head, thread, site, &script, answered).await
-        }
+        Route::File(entry) => send_file(client, head, &entry, answered).await,
+        Route::Script(script) => run_script(client, head, thread, site, &script, answered).await,
         Route::RedirectSlash(location) => {
-            let headers = [(&b"Location"[..], location.as_bytes())];
-            let after = discard_body(connection, head);
-            plain(connection, head, answered, 301, &headers, "", after).await
+            let header = Some((&b"Location"[..], location.as_bytes()));
+            let after = client.discard_body(head);
+            plain(client, head, answered, 301, header, "", after).await
         }
         Route::Refused(refused) => {
             if refused.status >= 500 {
                 let (troubles, root) = (&thread.shared.troubles, &site.settings.root);
                 troubles.file_failed(root, refused.status, refused.why);
             }
-            refuse(connection, head, answered, refused.status, refused.why).await
+            refuse(client, head, answered, refused.status, refused.why).await
         }
     }
 }
 
 async fn send_page(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     page: &status::Page,
     answered: &mut Answered,
 ) -> io::Result<After> {
-    let after = discard_body(connection, head);
-    let keep_alive = head.keep_alive && after == After::Keep;
-    let out = page.answer(head, keep_alive, answered);
-    connection.send(&out).await?;
-    Ok(after)
+    let after = client.discard_body(head);
+    let (headers, body) = (page.headers(), page.body());
+    whole(client, head, answered, 200, &headers, body, after).await
 }
 
 struct Conditions<'a>(&'a Head);
@@ -134,83 +126,29 @@ impl files::Conditions for Conditions<'_> {
 }
 
 async fn send_file(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     entry: &Entry,
     answered: &mut Answered,
 ) -> io::Result<After> {
     let answer = files::answer(entry, &Conditions(head));
-    let after = discard_body(connection, head);
-    answered.status = answer.status;
-    let memory: &[u8] = match &answer.body {
-        AnswerBody::Memory(bytes) => bytes,
-        _ => &[],
+    let after = client.discard_body(head);
+    let reply = Reply {
+        request: head,
+        status: answer.status,
+        headers: &[],
+        lines: &answer.headers,
+        length: None,
+        after,
     };
-    let mut out = Vec::with_capacity(256 + answer.headers.len() + memory.len());
-    write_status(&mut out, head, answer.status, after);
-    out.extend_from_slice(&answer.headers);
-    out.extend_from_slice(b"\r\n");
-    answered.head_bytes = out.len() as u64;
-    match &answer.body {
-        AnswerBody::Empty => connection.send(&out).await?,
-        AnswerBody::Memory(bytes) => {
-            out.extend_from_slice(bytes);
-            connection.send(&out).await?;
-        }
-        AnswerBody::File { fd, slice } => {
-            connection.send_more(&out).await?;
-            connection.send_file(fd, slice.offset, slice.len).await?;
-        }
-        AnswerBody::Multipart { fd, parts, closing } => {
-            connection.send_more(&out).await?;
-            for part in parts {
-                connection.send_more(&part.head).await?;
-                connection
-                    .send_file(fd, part.slice.offset, part.slice.len)
-                    .await?;
-            }
-            connection.send(closing).await?;
-        }
-    }
+    client
+        .answer(&reply, Content::of(&answer.body), answered)
+        .await?;
     Ok(after)
 }
 
-/// Status line, Server, Date and Connection of an answer whose other headers are ready-made.
-fn write_status(out: &mut Vec<u8>, head: &Head, status: u16, after: After) {
-    let answer = Answer {
-        version: head.version(),
-        status,
-        reason: None,
-        framing: AnswerFraming::NoBody,
-        keep_alive: head.keep_alive && after == After::Keep,
-        date: &http_date(),
-    };
-    write_head(out, &answer, []);
-    // The ready-made headers follow instead of the empty line.
-    out.truncate(out.len() - 2);
-}
-
-/// A body that nobody wants: one that has arrived is dropped, one that has not ends the
-/// connection, which is cheaper than to read it.
-fn discard_body(connection: &mut Connection, head: &Head) -> After {
-    match head.body {
-        Framing::None => After::Keep,
-        Framing::Length(length) => {
-            let input = connection.input();
-            match usize::try_from(length) {
-                Ok(length) if length <= input.len() => {
-                    drop(input.split_to(length));
-                    After::Keep
-                }
-                _ => After::Linger,
-            }
-        }
-        Framing::Chunked => After::Linger,
-    }
-}
-
-async fn run_script(
-    connection: &mut Connection,
+async fn run_script<C: HttpClient>(
+    client: &mut C,
     head: &Head,
     thread: &Arc<Thread>,
     site: &Site,
@@ -219,21 +157,21 @@ async fn run_script(
 ) -> io::Result<After> {
     let spool_dir = &site.spool_dir;
     let limit = site.settings.max_body_size;
-    let body = match body::collect(connection, head, limit, spool_dir).await {
+    let body = match client.body(head, limit, spool_dir).await {
         Ok(body) => body,
-        Err(no_body) => return refuse_body(connection, head, answered, no_body, spool_dir).await,
+        Err(no_body) => return refuse_body(client, head, answered, no_body, spool_dir).await,
     };
-    let local = connection.local();
+    let local = client.local();
     let call = Call {
         head,
         body: &body,
         script,
-        peer: connection.peer,
+        peer: client.peer(),
         local,
     };
     let Ok(request) = params::encode(&call) else {
         let why = "The request's headers are too large for a script.";
-        return refuse_close(connection, head, answered, 431, why).await;
+        return refuse_close(client, head, answered, 431, why).await;
     };
     let name = String::from_utf8_lossy(&script.script_filename);
     let run = Run {
@@ -245,24 +183,24 @@ async fn run_script(
         request_id: REQUEST_ID,
         spool_dir,
     };
-    let mut form = HttpForm::new(&run, head);
+    let mut form = HttpForm::<C::Wire>::new(&run, head);
     let Tried {
         outcome,
         sent,
         took,
-    } = attempt(connection, &mut form, thread.number, &run, request).await;
+    } = attempt(client, &mut form, thread.number, &run, request).await;
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script) = (sent.queued, sent.script);
     match outcome {
         Ok(()) if form.reusable => Ok(After::Keep),
         Ok(()) => Ok(After::Close),
-        Err(failure) => fail(connection, head, &failure, took, &sent, answered).await,
+        Err(failure) => fail(client, head, &failure, took, &sent, answered).await,
     }
 }
 
 /// Answers in place of a script.
 async fn fail(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     failure: &Failure,
     waited: std::time::Duration,
@@ -279,22 +217,12 @@ async fn fail(
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let seconds = retry_after(waited).to_string();
-    let headers = [(&b"Retry-After"[..], seconds.as_bytes())];
-    let headers = if status == 503 { &headers[..] } else { &[] };
-    plain(
-        connection,
-        head,
-        answered,
-        status,
-        headers,
-        why,
-        After::Keep,
-    )
-    .await
+    let header = (status == 503).then_some((&b"Retry-After"[..], seconds.as_bytes()));
+    plain(client, head, answered, status, header, why, After::Keep).await
 }
 
 async fn refuse_body(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
     no_body: NoBody,
@@ -317,84 +245,83 @@ async fn refuse_body(
             )
         }
     };
-    refuse_close(connection, head, answered, status, why).await
+    refuse_close(client, head, answered, status, why).await
 }
 
 async fn refuse(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
     status: u16,
     why: &str,
 ) -> io::Result<After> {
-    let after = discard_body(connection, head);
-    plain(connection, head, answered, status, &[], why, after).await
+    let after = client.discard_body(head);
+    plain(client, head, answered, status, None, why, after).await
 }
 
 async fn refuse_close(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
     status: u16,
     why: &str,
 ) -> io::Result<After> {
-    let out = plain_answer(head, answered, status, &[], why, false);
-    connection.send(&out).await?;
-    Ok(After::Linger)
+    plain(client, head, answered, status, None, why, After::Linger).await
 }
 
-/// Sends an answer of our own; `after` says whether the request's body has been taken off the
-/// connection, without which nothing else may be read from it.
+/// Sends an answer of our own: the status in words, and the cause. `after` says whether the
+/// request's body has been taken off the connection, without which nothing else may be read from it.
 async fn plain(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
     status: u16,
-    headers: &[(&[u8], &[u8])],
+    header: Option<Header<'_>>,
     why: &str,
     after: After,
 ) -> io::Result<After> {
-    let keep_alive = head.keep_alive && after == After::Keep;
-    let out = plain_answer(head, answered, status, headers, why, keep_alive);
-    connection.send(&out).await?;
-    Ok(after)
+    let body = in_words(status, why);
+    let headers = [PLAIN, header.unwrap_or(PLAIN)];
+    let headers = match header {
+        Some(_) => &headers[..],
+        None => &headers[..1],
+    };
+    whole(client, head, answered, status, headers, &body, after).await
 }
 
-/// An answer of our own: the status in words, and the cause.
-fn plain_answer(
+/// Sends an answer whose body is a text; to HEAD without it (RFC 9110 §9.3.2).
+async fn whole(
+    client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
     status: u16,
-    headers: &[(&[u8], &[u8])],
-    why: &str,
-    keep_alive: bool,
-) -> Vec<u8> {
-    let body = format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status));
-    let answer = Answer {
-        version: head.version(),
+    headers: &[Header<'_>],
+    body: &str,
+    after: After,
+) -> io::Result<After> {
+    let reply = Reply {
+        request: head,
         status,
-        reason: None,
-        framing: AnswerFraming::Length(body.len() as u64),
-        keep_alive,
-        date: &http_date(),
+        headers,
+        lines: &Bytes::new(),
+        length: Some(body.len() as u64),
+        after,
     };
-    let kind = [(&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..])];
-    let mut out = Vec::with_capacity(512);
-    write_head(
-        &mut out,
-        &answer,
-        kind.into_iter().chain(headers.iter().copied()),
-    );
-    (answered.status, answered.head_bytes) = (status, out.len() as u64);
-    if head.kind() != Method::Head {
-        out.extend_from_slice(body.as_bytes());
-    }
-    out
+    let content = match head.kind() {
+        Method::Head => Content::Nothing,
+        _ => Content::Made(body.as_bytes()),
+    };
+    client.answer(&reply, content, answered).await?;
+    Ok(after)
+}
+
+fn in_words(status: u16, why: &str) -> String {
+    format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status))
 }
 
 /// An answer to a client whose request has no usable head.
 pub fn bare(status: u16, why: &str) -> Vec<u8> {
-    let body = format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status));
+    let body = in_words(status, why);
     let answer = Answer {
         version: maitred_http1::Version::Http11,
         status,
@@ -404,11 +331,7 @@ pub fn bare(status: u16, why: &str) -> Vec<u8> {
         date: &http_date(),
     };
     let mut out = Vec::with_capacity(512);
-    write_head(
-        &mut out,
-        &answer,
-        [(&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..])],
-    );
+    write_head(&mut out, &answer, [PLAIN]);
     out.extend_from_slice(body.as_bytes());
     out
 }

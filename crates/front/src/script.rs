@@ -11,7 +11,6 @@ use maitred_fastcgi::{AnswerEvent, AnswerReader};
 use tokio::time::{Instant, sleep_until};
 
 use crate::body::Body;
-use crate::connection::Connection;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
 use crate::source::{Backend, Feeder, Source};
@@ -50,11 +49,20 @@ pub enum Failure {
 
 /// Whoever asked for a script.
 pub trait Client {
+    /// What it is sent apart from bytes, if anything.
+    type Head;
+
     /// Returns when it does not want the answer any more.
     async fn gone(&mut self);
 
     /// As [`Client::gone`], for one whose answer will be there in a moment.
     async fn gone_later(&mut self);
+
+    /// Sends a head. The bytes that are sent from then on belong to it.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    fn begin(&mut self, head: Self::Head) -> io::Result<()>;
 
     /// Sends bytes without waiting; 0 when the client must read first.
     ///
@@ -69,26 +77,11 @@ pub trait Client {
     async fn sendable(&mut self) -> io::Result<()>;
 }
 
-impl Client for Connection {
-    async fn gone(&mut self) {
-        self.client_gone().await;
-    }
-
-    async fn gone_later(&mut self) {
-        self.client_gone_later().await;
-    }
-
-    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Connection::try_send(self, bytes)
-    }
-
-    async fn sendable(&mut self) -> io::Result<()> {
-        Connection::sendable(self).await
-    }
-}
-
 /// What becomes of a script's words on their way to the client.
 pub trait Form {
+    /// What goes to the client apart from bytes, if anything.
+    type Head;
+
     /// The script has said something.
     ///
     /// # Errors
@@ -100,6 +93,9 @@ pub trait Form {
     /// # Errors
     /// When it is no answer.
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure>;
+
+    /// The head of what was framed last, if it has one.
+    fn head(&mut self) -> Option<Self::Head>;
 
     /// Whether anything can have been sent.
     fn has_begun(&self) -> bool;
@@ -144,10 +140,10 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Why there is no complete answer; `sent` says what the client got of it.
-    pub async fn run(
+    pub async fn run<C: Client>(
         &self,
-        client: &mut impl Client,
-        form: &mut impl Form,
+        client: &mut C,
+        form: &mut impl Form<Head = C::Head>,
         thread: u32,
         request: Vec<u8>,
         sent: &mut Sent,
@@ -199,10 +195,10 @@ impl Run<'_> {
         }
     }
 
-    async fn answer(
+    async fn answer<C: Client>(
         &self,
-        client: &mut impl Client,
-        form: &mut impl Form,
+        client: &mut C,
+        form: &mut impl Form<Head = C::Head>,
         source: &mut Source,
         lent: Instant,
         sent: &mut Sent,
@@ -226,7 +222,7 @@ impl Run<'_> {
             tokio::select! {
                 biased;
                 event = source.event(), if wants_more => match event {
-                    Event::Answer(bytes) => answering.take(&bytes, source).await?,
+                    Event::Answer(bytes) => answering.take(&bytes, source, client).await?,
                     Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
                     Event::Ended(ended) => answering.ended(ended)?,
                     Event::Lent => {
@@ -337,7 +333,12 @@ impl<'a, F: Form> Answering<'a, F> {
     }
 
     /// Takes what the script has said, and moves it to the spool in the client's form.
-    async fn take(&mut self, mut bytes: &[u8], source: &mut Source) -> Result<(), Failure> {
+    async fn take(
+        &mut self,
+        mut bytes: &[u8],
+        source: &mut Source,
+        client: &mut impl Client<Head = F::Head>,
+    ) -> Result<(), Failure> {
         loop {
             match self.records.next(&mut bytes) {
                 Ok(None) => break,
@@ -353,6 +354,10 @@ impl<'a, F: Form> Answering<'a, F> {
             }
         }
         let out = self.form.frame(self.over)?;
+        if let Some(head) = self.form.head() {
+            self.sent.begun = true;
+            client.begin(head).map_err(|_| Failure::ClientLeft)?;
+        }
         let length = out.len();
         if let Err(error) = self.spool.push(out).await {
             tracing::warn!(
