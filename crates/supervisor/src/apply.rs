@@ -87,7 +87,10 @@ impl Supervisor {
                 self.systemd.stops();
                 self.signal_everybody(Signal::SIGTERM);
             }
-            Some(phase::Action::KillAll) => self.signal_everybody(Signal::SIGKILL),
+            Some(phase::Action::KillAll) => {
+                self.systemd.stops();
+                self.signal_everybody(Signal::SIGKILL);
+            }
         }
     }
 

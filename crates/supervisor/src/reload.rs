@@ -342,7 +342,8 @@ impl Supervisor {
         let error_log = self.plan.config.error_log != reload.config.error_log;
         self.plan.config = reload.config.clone();
         self.plan.follow_configuration();
-        self.systemd.follow(self.plan.config.fpm.as_ref());
+        let now = self.now();
+        self.systemd.follow(self.plan.config.fpm.as_ref(), now);
         self.phase.drain_for(fpm::patience(&reload.config));
         self.plan.access_log = reload.access_log.take();
         let door_logs = std::mem::take(&mut reload.door_logs);
