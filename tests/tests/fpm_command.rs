@@ -325,6 +325,34 @@ fn pools_run_as_root_only_where_it_is_asked_for() {
 }
 
 #[test]
+fn no_pools_scripts_can_send_signals_to_the_front() {
+    if !is_root() {
+        return;
+    }
+    let root = document_root(&[(
+        "signal.php",
+        "<?php echo posix_kill((int) $_GET['pid'], 0) ? 'yes' : posix_strerror(posix_get_last_error());",
+    )]);
+    let second = "[second]\nlisten = @FOLDER@/second.sock\npm = static\npm.max_children = 1\n\
+                  user = nobody\n";
+    let mut daemon = Daemon::start(
+        Which::Maitred,
+        &format!("{}[global]\nlog_level = debug\n{second}", usual("")),
+    );
+    daemon.expect_log(0, "the front runs as ");
+    let processes = daemon.processes();
+    let mut fronts = processes.iter();
+    let front = fronts.find(|process| process.title.starts_with("php-fpm: front"));
+    let target = format!("/signal.php?pid={}", front.unwrap().pid);
+    for door in ["www.sock", "second.sock"] {
+        let params = Params::get(&root.path().display().to_string(), &target);
+        let answer = daemon.place().door(door).ask(&params, b"").unwrap();
+        assert_eq!(answer.body(), "Operation not permitted", "{door}");
+    }
+    daemon.stop();
+}
+
+#[test]
 fn the_masters_priority_and_core_size_are_those_of_its_configuration() {
     if !is_root() {
         return;

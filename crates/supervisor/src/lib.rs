@@ -213,6 +213,7 @@ pub fn check(config: &Config) -> Vec<Error> {
 /// each.
 pub fn warnings(config: &Config) -> Vec<String> {
     let own = confinement::warnings(config);
+    let own = own.chain(identity::shared_with_front(config));
     own.chain(groups::obstacle(config)).collect()
 }
 
