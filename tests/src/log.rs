@@ -1,6 +1,7 @@
 //! What a process writes to a pipe, collected line by line, and waiting for a line to come.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixDatagram;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,24 @@ impl Log {
             let left = deadline.checked_duration_since(Instant::now())?;
             let waited = self.shared.grew.wait_timeout(lines, left);
             lines = waited.expect("no reader of a log panics").0;
+        }
+    }
+}
+
+/// What is told on a socket, as systemd's and syslog's are, until somebody says `last`.
+///
+/// # Panics
+/// When nobody does while the socket waits.
+pub fn told(socket: &UnixDatagram, last: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut bytes = [0; 4096];
+    loop {
+        let length = socket.recv(&mut bytes).unwrap_or_else(|why| {
+            panic!("nobody says {last}: {why}; what was said: {all:#?}");
+        });
+        all.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+        if all.iter().any(|said| said.contains(last)) {
+            return all;
         }
     }
 }

@@ -398,6 +398,9 @@ fn pools_of_different_users_share_nothing() {
         ))
         .site(&format!("[[sites]]\nhosts = [\"second.test\"]\npool = \"second\"\nroot = {:?}", second.path()))
         .start();
+    let shared = format!("the front runs as user `{WEB_USER}`, as these pools do: `www`;");
+    let log = server.log_text();
+    assert_eq!(log.matches(&shared).count(), 1, "{log}");
     let spy = |host: &str, victim: &Process| {
         let target = format!("/?pid={}", victim.pid);
         let request = Request::new("GET", &target).header("Host", host);

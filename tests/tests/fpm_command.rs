@@ -6,12 +6,12 @@
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use maitred_tests::fpm::{Daemon, Params, Place, Which, usual};
 use maitred_tests::guard::Guarded;
+use maitred_tests::log::told;
 use maitred_tests::processes::{Process, Signal, all};
-use maitred_tests::server::{Setup, document_root, is_root};
+use maitred_tests::server::{document_root, is_root};
 use maitred_tests::wait;
 
 /// What `which` says and exits with, given these flags.
@@ -248,78 +248,6 @@ fn scripts_that_look_for_workers_in_the_process_list_find_workers_alone() {
     }
 }
 
-/// What is told on a socket until somebody says `last`.
-fn told(socket: &UnixDatagram, last: &str) -> Vec<String> {
-    let mut all = Vec::new();
-    let mut bytes = [0; 4096];
-    loop {
-        let length = socket.recv(&mut bytes).unwrap_or_else(|why| {
-            panic!("nobody says {last}: {why}; what was said: {all:#?}");
-        });
-        all.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
-        if all.iter().any(|said| said.contains(last)) {
-            return all;
-        }
-    }
-}
-
-#[test]
-fn systemd_is_told_how_the_server_is_and_when_it_reloads_and_stops() {
-    let place = Place::default();
-    let socket = UnixDatagram::bind(place.file("notify")).unwrap();
-    socket.set_read_timeout(Some(wait::DEADLINE)).unwrap();
-    let file = place.file("php-fpm.conf");
-    let lines = "pm.max_children = 2\n[global]\nsystemd_interval = 1\n";
-    fs::write(&file, place.fill_in(&usual(lines))).unwrap();
-    let mut command = Which::Maitred.command();
-    command.args(["-F", "-O", "-y"]).arg(&file);
-    command.env("NOTIFY_SOCKET", place.file("notify"));
-    command.stderr(Stdio::null());
-    let mut server = Guarded::spawn(&mut command, Signal::TERM);
-    let pid = server.pid();
-    let ready = told(&socket, "READY=1");
-    assert!(
-        ready[0].contains("STATUS=Ready to handle connections\n"),
-        "{ready:?}"
-    );
-    assert!(ready[0].contains(&format!("MAINPID={pid}\n")), "{ready:?}");
-    let status = told(&socket, "STATUS=Processes");
-    let expected =
-        "STATUS=Processes active: 0, idle: 2, Requests: 0, slow: 0, Traffic: 0.00req/sec";
-    assert!(status.last().unwrap().contains(expected), "{status:?}");
-    let master = Process::read(pid).unwrap();
-    master.signal(Signal::USR2);
-    let reloading = told(&socket, "RELOADING=1");
-    assert!(
-        reloading.last().unwrap().contains("MONOTONIC_USEC="),
-        "{reloading:?}"
-    );
-    told(&socket, "READY=1\nSTATUS=Ready to handle connections");
-    master.signal(Signal::TERM);
-    told(&socket, "STOPPING=1");
-    let ended = server.wait(wait::DEADLINE).unwrap();
-    assert!(ended.success(), "{ended}");
-    drop(socket);
-    fs::remove_file(place.file("notify")).unwrap();
-}
-
-#[test]
-fn a_watchdog_hears_from_the_server_twice_as_often_as_it_has_to() {
-    let (place, file) = configured("");
-    let socket = UnixDatagram::bind(place.file("notify")).unwrap();
-    socket.set_read_timeout(Some(wait::DEADLINE)).unwrap();
-    let mut command = Which::Maitred.command();
-    command.args(["-F", "-O", "-y", &file]);
-    command.env("NOTIFY_SOCKET", place.file("notify"));
-    let watchdog = Duration::from_millis(2500);
-    command.env("WATCHDOG_USEC", watchdog.as_micros().to_string());
-    command.stderr(Stdio::null());
-    let mut server = Guarded::spawn(&mut command, Signal::TERM);
-    told(&socket, "WATCHDOG=1");
-    told(&socket, "WATCHDOG=1");
-    assert!(server.stop().unwrap().success());
-}
-
 #[test]
 fn the_log_is_the_error_log_unless_somebody_reads_standard_error() {
     for which in Which::BOTH {
@@ -355,24 +283,6 @@ fn a_program_under_the_name_of_php_fpm_is_php_fpm() {
         let usage = Command::new(&link).arg("-h").output().unwrap();
         assert!(printed(&usage)[0].starts_with(&format!("Usage: {name} [-n]")));
     }
-}
-
-#[test]
-fn systemd_is_told_of_a_server_with_a_configuration_of_its_own_too() {
-    let place = Place::default();
-    let socket = UnixDatagram::bind(place.file("notify")).unwrap();
-    socket.set_read_timeout(Some(wait::DEADLINE)).unwrap();
-    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
-    let variable = format!("NOTIFY_SOCKET={}", place.file("notify").display());
-    let server = Setup::new(root.path()).under(&["env", &variable]).start();
-    let pid = server.supervisor().pid;
-    let ready = told(&socket, "READY=1");
-    assert!(ready[0].contains(&format!("MAINPID={pid}\n")), "{ready:?}");
-    server.signal(Signal::HUP);
-    told(&socket, "RELOADING=1");
-    told(&socket, "READY=1");
-    server.stop();
-    told(&socket, "STOPPING=1");
 }
 
 #[test]
@@ -412,6 +322,34 @@ fn pools_run_as_root_only_where_it_is_asked_for() {
         );
         daemon.stop();
     }
+}
+
+#[test]
+fn no_pools_scripts_can_send_signals_to_the_front() {
+    if !is_root() {
+        return;
+    }
+    let root = document_root(&[(
+        "signal.php",
+        "<?php echo posix_kill((int) $_GET['pid'], 0) ? 'yes' : posix_strerror(posix_get_last_error());",
+    )]);
+    let second = "[second]\nlisten = @FOLDER@/second.sock\npm = static\npm.max_children = 1\n\
+                  user = nobody\n";
+    let mut daemon = Daemon::start(
+        Which::Maitred,
+        &format!("{}[global]\nlog_level = debug\n{second}", usual("")),
+    );
+    daemon.expect_log(0, "the front runs as ");
+    let processes = daemon.processes();
+    let mut fronts = processes.iter();
+    let front = fronts.find(|process| process.title.starts_with("php-fpm: front"));
+    let target = format!("/signal.php?pid={}", front.unwrap().pid);
+    for door in ["www.sock", "second.sock"] {
+        let params = Params::get(&root.path().display().to_string(), &target);
+        let answer = daemon.place().door(door).ask(&params, b"").unwrap();
+        assert_eq!(answer.body(), "Operation not permitted", "{door}");
+    }
+    daemon.stop();
 }
 
 #[test]

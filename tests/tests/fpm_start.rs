@@ -3,36 +3,8 @@
 use std::thread;
 
 use maitred_tests::fpm::{Daemon, Params, Place, Which, usual};
-use maitred_tests::processes::Process;
 use maitred_tests::server::{document_root, is_root};
 use maitred_tests::wait;
-
-/// The lines after `mark` without their times, and with every number as `#`.
-fn said(daemon: &Daemon, mark: usize) -> Vec<String> {
-    let lines = daemon.log().since(mark);
-    let lines = lines.iter().map(|line| {
-        let text = line
-            .split_once("] ")
-            .map_or(line.as_str(), |(_, text)| text);
-        let mut masked = String::new();
-        for c in text.chars() {
-            match c.is_ascii_digit() {
-                true if masked.ends_with('#') => {}
-                true => masked.push('#'),
-                false => masked.push(c),
-            }
-        }
-        daemon.place().mask(&masked)
-    });
-    lines.collect()
-}
-
-fn workers(daemon: &Daemon, pool: &str) -> Vec<Process> {
-    let title = format!("php-fpm: pool {pool}");
-    let mut processes = daemon.processes();
-    processes.retain(|process| process.title.trim_end() == title);
-    processes
-}
 
 #[test]
 fn a_start_is_told_once_and_what_is_wrong_with_the_clients_for_each_worker() {
@@ -45,12 +17,12 @@ fn a_start_is_told_once_and_what_is_wrong_with_the_clients_for_each_worker() {
         let nobody =
             "[pool www] child # said into stderr: \"ERROR: There are no allowed addresses\"";
         let count = |text: &str| {
-            let lines = said(&daemon, 0);
+            let lines = daemon.said(0);
             lines.iter().filter(|line| line.ends_with(text)).count()
         };
         wait::until_true("two workers to have spoken", || count(nobody) == 2);
         assert_eq!(count(wrong), 2, "{which:?}");
-        let lines = said(&daemon, 0);
+        let lines = daemon.said(0);
         let begin = [
             "NOTICE: fpm is running, pid #",
             "NOTICE: ready to handle connections",
@@ -128,6 +100,6 @@ fn a_pool_at_rest_gets_as_many_workers_as_requests_come() {
         let answer = asked.join().expect("a thread ends").expect("an answer");
         assert_eq!(answer.body(), "done");
     }
-    assert_eq!(workers(&daemon, "www").len(), 3);
+    assert_eq!(daemon.workers("www").len(), 3);
     daemon.stop();
 }

@@ -2,13 +2,12 @@
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::load::{ECHO_PAGE, Load};
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{Server, Setup, document_root, public_folder, set_mode};
+use maitred_tests::server::{Server, Setup, document_root, installed, public_folder, set_mode};
 use maitred_tests::{Target, maitred_program, wait};
 use tempfile::TempDir;
 
@@ -67,19 +66,6 @@ fn family(server: &Server) -> Vec<Process> {
     let all = server.processes().into_iter();
     all.filter(|process| process.pid != supervisor.pid)
         .collect()
-}
-
-/// A folder with links to the two programs, which a test can change.
-fn installed() -> TempDir {
-    let folder = public_folder();
-    for name in ["maitred", "maitred-php"] {
-        let program = maitred_program().with_file_name(name);
-        // By another process: what a process forked here held open for writing could not be executed.
-        let mut copy = Command::new("cp");
-        let copied = copy.arg(&program).arg(folder.path().join(name)).status();
-        assert!(copied.expect("cp runs").success());
-    }
-    folder
 }
 
 /// Puts a shell script in the place of a program, as a package manager would: by a rename.

@@ -144,6 +144,11 @@ impl RequestReader {
         &self.params
     }
 
+    /// Takes the parameters of the present request; no others are there until the next.
+    pub fn take_params(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.params)
+    }
+
     /// What the last GET_VALUES asked for, for [`crate::params`]; complete with
     /// [`RequestEvent::Values`].
     pub fn values(&self) -> &[u8] {

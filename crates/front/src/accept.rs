@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,9 +41,13 @@ pub async fn accept(
     };
     let admin = clients == Clients::Admin;
     let shared = &thread.shared;
-    if let Clients::Fastcgi { listen } = &clients {
-        shared.pools.unaccepted.watch(listen, &listener);
-    }
+    let door: Option<Arc<str>> = match &clients {
+        Clients::Fastcgi { listen } => {
+            shared.pools.unaccepted.watch(listen, &listener);
+            Some(listen.as_str().into())
+        }
+        _ => None,
+    };
     let full = shared.takes_no_more();
     tokio::pin!(full);
     let mut last = false;
@@ -54,7 +59,7 @@ pub async fn accept(
             }
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-        if accept_some(&listener, &clients, &thread).await {
+        if accept_some(&listener, admin, door.as_ref(), &thread).await {
             tokio::task::yield_now().await;
             continue;
         }
@@ -73,9 +78,14 @@ pub async fn accept(
     }
 }
 
-/// Accepts a batch of connections, of the admin door or of clients. True when there may be more.
-async fn accept_some(listener: &AsyncFd<OwnedFd>, clients: &Clients, thread: &Arc<Thread>) -> bool {
-    let admin = *clients == Clients::Admin;
+/// Accepts a batch of connections: of the admin door, of a FastCGI door, or of clients. True when
+/// there may be more.
+async fn accept_some(
+    listener: &AsyncFd<OwnedFd>,
+    admin: bool,
+    door: Option<&Arc<str>>,
+    thread: &Arc<Thread>,
+) -> bool {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
         if thread.shared.is_full(admin) {
@@ -85,7 +95,7 @@ async fn accept_some(listener: &AsyncFd<OwnedFd>, clients: &Clients, thread: &Ar
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 thread.count_in(admin);
-                if let Clients::Fastcgi { listen } = clients {
+                if let Some(listen) = door {
                     let counted = Counted(thread.clone(), false);
                     let served = fastcgi::converse(socket, peer, listen.clone(), counted);
                     tokio::spawn(Paced::new(served));
@@ -123,7 +133,7 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
     let counted = Counted(thread, connection.is_admin);
     let thread = &counted.0;
     let limits = maitred_http1::Limits::default();
-    let mut leaves = Box::pin(idle_is_over(&thread.shared));
+    let mut leaves = pin!(idle_is_over(&thread.shared));
     let mut is_over = false;
     loop {
         let head = tokio::select! {
@@ -153,19 +163,20 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
             Err(NoHead::Closed) => return,
             Err(NoHead::TooSlow) => {
                 let answer = request::bare(408, "The request's head came too slowly.");
-                return send_away(connection, thread, 408, &answer).await;
+                return send_away(&mut connection, thread, 408, &answer).await;
             }
             Err(NoHead::Refused(refusal)) => {
                 tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
                 let answer = request::bare(refusal.status(), refusal.reason());
-                return send_away(connection, thread, refusal.status(), &answer).await;
+                let status = refusal.status();
+                return send_away(&mut connection, thread, status, &answer).await;
             }
         }
     }
 }
 
 /// Answers what is no request, and is done with the client.
-async fn send_away(mut connection: Connection, thread: &Thread, status: u16, answer: &[u8]) {
+async fn send_away(connection: &mut Connection, thread: &Thread, status: u16, answer: &[u8]) {
     let _ = connection.send(answer).await;
     if let (false, Some(log)) = (connection.is_admin, &*thread.shared.access_log.load()) {
         log.write_refused(connection.peer.ip(), status, connection.sent());

@@ -15,8 +15,8 @@ pub struct Tried {
     pub outcome: Result<(), Failure>,
     /// How it went.
     pub sent: Sent,
-    /// How long it took, all tries together.
-    pub took: Duration,
+    /// When the first try began.
+    pub begun: Instant,
 }
 
 /// Runs a script, and once more if its worker has died and that is as good.
@@ -28,18 +28,14 @@ pub async fn attempt<C: Client>(
     mut request: Vec<u8>,
 ) -> Tried {
     let begun = Instant::now();
+    let mut began = begun;
     let mut tries = 0;
     loop {
         let mut sent = Sent::default();
         let may_retry = tries < RETRIES && run.is_idempotent;
-        // The last try gets the request itself.
-        let spare = if may_retry {
-            request.clone()
-        } else {
-            Vec::new()
-        };
-        let request_now = std::mem::replace(&mut request, spare);
-        let outcome = run.run(client, form, thread, request_now, &mut sent).await;
+        let outcome = run
+            .run(client, form, (thread, began), request, &mut sent)
+            .await;
         tally::count(run, thread, &outcome, &sent, begun, may_retry);
         if may_retry && matches!(outcome, Err(Failure::WorkerDied { silent: true })) {
             tracing::warn!(
@@ -49,16 +45,16 @@ pub async fn attempt<C: Client>(
             );
             tries += 1;
             form.restart();
+            (request, began) = (sent.unanswered, Instant::now());
             continue;
         }
-        let took = begun.elapsed();
         if let Err(failure) = &outcome {
-            tell(run, failure, took);
+            tell(run, failure, begun.elapsed());
         }
         return Tried {
             outcome,
             sent,
-            took,
+            begun,
         };
     }
 }

@@ -197,7 +197,7 @@ pub async fn collect(
         if complete {
             return collected.finish(spool_dir).await;
         }
-        match connection.fill(collected.deadline(begun)).await {
+        match connection.fill(|| collected.deadline(begun)).await {
             Some(Ok(count)) if count > 0 => {}
             None => return Err(NoBody::TooSlow),
             _ => return Err(NoBody::Gone),

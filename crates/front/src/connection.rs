@@ -35,8 +35,6 @@ pub const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIF
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1024 * 1024;
 
-/// Room made for each read in bytes.
-const READ_BYTES: usize = 8 * 1024;
 /// Bytes a client may send ahead while its request is answered; it is then not read further.
 const AHEAD_BYTES: usize = 64 * 1024;
 /// Most bytes handed to one `sendfile`, so that one fast client cannot hold the thread.
@@ -54,7 +52,8 @@ pub struct Connection {
     local: Option<SocketAddr>,
     input: BytesMut,
     parser: HeadParser,
-    timer: Pin<Box<Sleep>>,
+    /// Made when it is first waited for.
+    timer: Option<Pin<Box<Sleep>>>,
     sent: u64,
     /// How long the client may leave an answer untouched.
     patience: Duration,
@@ -95,7 +94,6 @@ impl Connection {
     }
 
     fn of(stream: Stream, peer: SocketAddr, patience: Duration) -> Connection {
-        let timer = Box::pin(tokio::time::sleep_until(Instant::now() + IDLE));
         let (input, parser) = (BytesMut::new(), HeadParser::new());
         Connection {
             stream,
@@ -103,7 +101,7 @@ impl Connection {
             local: None,
             input,
             parser,
-            timer,
+            timer: None,
             sent: 0,
             patience,
             is_admin: false,
@@ -128,47 +126,47 @@ impl Connection {
     /// # Errors
     /// When none comes, or what comes is none.
     pub async fn next_head(&mut self, limits: &Limits) -> Result<Head, NoHead> {
-        let mut deadline = Instant::now() + IDLE;
-        let mut begun = false;
+        let mut begun = None;
         loop {
             match self.parser.parse(&mut self.input, limits) {
                 Ok(Some(head)) => return Ok(head),
                 Ok(None) => {}
                 Err(refusal) => return Err(NoHead::Refused(refusal)),
             }
-            if !begun && !self.input.is_empty() {
-                begun = true;
-                deadline = Instant::now() + HEAD;
-            }
-            if !begun {
+            let filled = if self.input.is_empty() && begun.is_none() {
                 // An idle connection holds no buffer.
                 self.input = BytesMut::new();
-            }
-            match self.fill(deadline).await {
+                self.fill(|| Instant::now() + IDLE).await
+            } else {
+                let begun = *begun.get_or_insert_with(Instant::now);
+                self.fill(|| begun + HEAD).await
+            };
+            match filled {
                 Some(Ok(count)) if count > 0 => {}
-                None if begun => return Err(NoHead::TooSlow),
+                None if begun.is_some() => return Err(NoHead::TooSlow),
                 _ => return Err(NoHead::Closed),
             }
         }
     }
 
-    /// Reads more from the client: how many bytes, 0 at the end. `None` when the deadline passed.
-    pub async fn fill(&mut self, deadline: Instant) -> Option<io::Result<usize>> {
+    /// Reads more from the client: how many bytes, 0 at the end. `None` when the deadline passed,
+    /// which is asked for only if there is something to wait for.
+    pub async fn fill(&mut self, deadline: impl FnOnce() -> Instant) -> Option<io::Result<usize>> {
         let Connection {
             stream,
             input,
             timer,
             ..
         } = self;
-        before(timer, deadline, stream.read(input, READ_BYTES)).await
+        before(timer, deadline, stream.read(input)).await
     }
 
-    /// As [`Connection::fill`], for as long as it takes, and with room for so many bytes.
+    /// As [`Connection::fill`], for as long as it takes.
     ///
     /// # Errors
     /// When the connection is broken.
-    pub async fn read(&mut self, room: usize) -> io::Result<usize> {
-        self.stream.read(&mut self.input, room).await
+    pub async fn read(&mut self) -> io::Result<usize> {
+        self.stream.read(&mut self.input).await
     }
 
     /// Returns when it may pay to look whether the client has gone: at once for a connection that is
@@ -190,7 +188,7 @@ impl Connection {
     /// limit.
     pub async fn client_gone(&mut self) {
         while self.input.len() < AHEAD_BYTES {
-            match self.stream.read(&mut self.input, READ_BYTES).await {
+            match self.stream.read(&mut self.input).await {
                 Ok(count) if count > 0 => {}
                 _ => return,
             }
@@ -219,9 +217,13 @@ impl Connection {
     /// When the client has gone or did not read for as long as it may, which is [`SEND`] for
     /// clients.
     pub async fn sendable(&mut self) -> io::Result<()> {
-        let deadline = Instant::now() + self.patience;
-        let Connection { stream, timer, .. } = self;
-        before(timer, deadline, stream.writable())
+        let Connection {
+            stream,
+            timer,
+            patience,
+            ..
+        } = self;
+        before(timer, || Instant::now() + *patience, stream.writable())
             .await
             .unwrap_or_else(|| Err(too_slow()))
     }
@@ -301,13 +303,13 @@ impl Connection {
 
     /// Ends the connection so that the client gets the answer it was sent last: says that nothing
     /// more comes, and takes what still arrives for a while.
-    pub async fn linger(mut self) {
+    pub async fn linger(&mut self) {
         self.stream.shut_down();
         let deadline = Instant::now() + LINGER;
         let mut taken = 0;
         while taken < LINGER_BYTES {
             self.input.clear();
-            match self.fill(deadline).await {
+            match self.fill(|| deadline).await {
                 Some(Ok(count)) if count > 0 => taken += count,
                 _ => return,
             }
@@ -343,21 +345,29 @@ async fn read_ahead(fd: std::sync::Arc<OwnedFd>, offset: u64, length: u64) -> io
 
 /// What `task` yields, or nothing when the deadline passes first. The timer is set only when
 /// there is something to wait for, since setting it costs more than most requests take.
-pub async fn before<T>(
-    timer: &mut Pin<Box<Sleep>>,
-    deadline: Instant,
+async fn before<T>(
+    timer: &mut Option<Pin<Box<Sleep>>>,
+    deadline: impl FnOnce() -> Instant,
     task: impl Future<Output = T>,
 ) -> Option<T> {
     let mut task = pin!(task);
-    let mut armed = false;
+    let mut deadline = Some(deadline);
     poll_fn(|cx| {
         if let Poll::Ready(value) = task.as_mut().poll(cx) {
             return Poll::Ready(Some(value));
         }
-        if !armed {
-            armed = true;
-            timer.as_mut().reset(deadline);
-        }
+        let set = deadline.take().map(|deadline| deadline());
+        let timer = match (timer.as_mut(), set) {
+            (Some(timer), None) => timer,
+            (Some(timer), Some(deadline)) => {
+                timer.as_mut().reset(deadline);
+                timer
+            }
+            (None, set) => {
+                let deadline = set.unwrap_or_else(Instant::now);
+                timer.insert(Box::pin(tokio::time::sleep_until(deadline)))
+            }
+        };
         timer.as_mut().poll(cx).map(|()| None)
     })
     .await

@@ -187,14 +187,14 @@ async fn run_script<C: HttpClient>(
     let Tried {
         outcome,
         sent,
-        took,
+        begun,
     } = attempt(client, &mut form, thread.number, &run, request).await;
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script) = (sent.queued, sent.script);
     match outcome {
         Ok(()) if form.reusable => Ok(After::Keep),
         Ok(()) => Ok(After::Close),
-        Err(failure) => fail(client, head, &failure, took, &sent, answered).await,
+        Err(failure) => fail(client, head, &failure, begun.elapsed(), &sent, answered).await,
     }
 }
 

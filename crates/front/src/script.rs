@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::body::Body;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
-use crate::source::{Backend, Feeder, Source};
+use crate::source::{Backend, Feeder, Limits, Source};
 use crate::spool::Spool;
 use crate::upstream::Foreign;
 
@@ -131,12 +131,15 @@ pub struct Sent {
     pub queued: Option<Duration>,
     /// How long its script took.
     pub script: Option<Duration>,
+    /// The request, if its worker died before it said anything.
+    pub unanswered: Vec<u8>,
     /// When the script had said everything.
     script_over: Option<Instant>,
 }
 
 impl Run<'_> {
-    /// Runs the script and sends its answer.
+    /// Runs the script and sends its answer. `thread` is the front's, and what asked for the
+    /// script `began` then.
     ///
     /// # Errors
     /// Why there is no complete answer; `sent` says what the client got of it.
@@ -144,11 +147,12 @@ impl Run<'_> {
         &self,
         client: &mut C,
         form: &mut impl Form<Head = C::Head>,
-        thread: u32,
+        (thread, began): (u32, std::time::Instant),
         request: Vec<u8>,
         sent: &mut Sent,
     ) -> Result<(), Failure> {
-        let begun = Instant::now();
+        let begun = Instant::from_std(began);
+        let limits = self.backend.limits();
         let mut source = match self.backend {
             Backend::Pool(pool) => {
                 Source::Pool(pool.submit(thread, request).map_err(|why| match why {
@@ -162,9 +166,29 @@ impl Run<'_> {
                     .map_err(Failure::Unreachable)?,
             ),
         };
-        self.wait_in_queue(client, &mut source, begun).await?;
-        let lent = Instant::now();
-        let outcome = self.answer(client, form, &mut source, lent, sent).await;
+        let outcome = self
+            .follow(client, form, &mut source, (begun, &limits), sent)
+            .await;
+        if matches!(outcome, Err(Failure::WorkerDied { silent: true })) {
+            sent.unanswered = source.request().to_vec();
+        }
+        outcome
+    }
+
+    async fn follow<C: Client>(
+        &self,
+        client: &mut C,
+        form: &mut impl Form<Head = C::Head>,
+        source: &mut Source,
+        (begun, limits): (Instant, &Limits),
+        sent: &mut Sent,
+    ) -> Result<(), Failure> {
+        let deadline = begun.checked_add(limits.queue_timeout);
+        self.wait_in_queue(client, source, deadline).await?;
+        let lent = source.lent_at().map_or(begun, Instant::from_std);
+        let outcome = self
+            .answer(client, form, source, (lent, limits), sent)
+            .await;
         // The client's time is not the script's: what counts is when the script was through.
         let through = sent.script_over.unwrap_or_else(Instant::now);
         let total = through.duration_since(begun);
@@ -178,10 +202,9 @@ impl Run<'_> {
         &self,
         client: &mut impl Client,
         source: &mut Source,
-        begun: Instant,
+        deadline: Option<Instant>,
     ) -> Result<(), Failure> {
         // A waiting request is told of its worker before anything else can happen to it.
-        let deadline = begun.checked_add(self.backend.queue_timeout());
         tokio::select! {
             biased;
             event = source.event() => match event {
@@ -200,18 +223,14 @@ impl Run<'_> {
         client: &mut C,
         form: &mut impl Form<Head = C::Head>,
         source: &mut Source,
-        lent: Instant,
+        (lent, limits): (Instant, &Limits),
         sent: &mut Sent,
     ) -> Result<(), Failure> {
-        let spool = Spool::new(self.spool_dir.to_owned(), self.backend.spool_limit());
+        let spool = Spool::new(self.spool_dir, limits.spool);
         let mut answering = Answering::new(self, form, spool, sent);
         let mut feeder = Feeder::new(self.body, self.request_id);
         feeder.feed(source).await.map_err(Failure::Body)?;
-        let mut deadline = self
-            .backend
-            .terminate_timeout()
-            .map(|timeout| lent + timeout);
-        let mut slow = self.backend.slow_timeout().map(|timeout| lent + timeout);
+        let mut due = Due::new(lent, limits);
         while !answering.is_over() {
             answering.send(client).await?;
             if answering.is_over() {
@@ -235,20 +254,7 @@ impl Run<'_> {
                         return Err(Failure::ClientLeft);
                     }
                 }
-                () = until(slow), if !answering.script_is_over() => {
-                    slow = later(source, lent, self.backend.slow_timeout());
-                    if slow.is_some_and(|slow| slow <= Instant::now()) {
-                        slow = None;
-                        source.report_slow();
-                    }
-                }
-                () = until(deadline), if !answering.script_is_over() => {
-                    deadline = later(source, lent, self.backend.terminate_timeout());
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        source.end_overrun();
-                        return Err(Failure::Terminated);
-                    }
-                }
+                () = until(due.next()), if !answering.script_is_over() => due.look(source)?,
             }
         }
         Ok(())
@@ -274,11 +280,57 @@ async fn sendable(client: &mut impl Client, has_unsent: bool) -> io::Result<()> 
     Err(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// When the script will have run for as long as `timeout`: later than was thought, if it waited
-/// behind another. Never when it is over.
-fn later(source: &Source, lent: Instant, timeout: Option<Duration>) -> Option<Instant> {
-    let began = source.began(lent.into_std()).map(Instant::from_std);
-    began.zip(timeout).map(|(began, timeout)| began + timeout)
+/// When a script will have run for long enough to be told of, and to be ended.
+struct Due<'a> {
+    lent: Instant,
+    limits: &'a Limits,
+    slow: Option<Instant>,
+    over: Option<Instant>,
+}
+
+impl<'a> Due<'a> {
+    fn new(lent: Instant, limits: &'a Limits) -> Due<'a> {
+        let after = |timeout: Option<Duration>| timeout.map(|timeout| lent + timeout);
+        let (slow, over) = (after(limits.slow_timeout), after(limits.terminate_timeout));
+        Due {
+            lent,
+            limits,
+            slow,
+            over,
+        }
+    }
+
+    /// When to look; never if there is no limit.
+    fn next(&self) -> Option<Instant> {
+        self.slow.min(self.over).or(self.slow).or(self.over)
+    }
+
+    /// Tells of a script that is slow, once, and ends one that has run for too long.
+    fn look(&mut self, source: &Source) -> Result<(), Failure> {
+        let is_over = |time: Option<Instant>| time.is_some_and(|time| time <= Instant::now());
+        if is_over(self.slow) {
+            self.slow = self.later(source, self.limits.slow_timeout);
+            if is_over(self.slow) {
+                self.slow = None;
+                source.report_slow();
+            }
+        }
+        if is_over(self.over) {
+            self.over = self.later(source, self.limits.terminate_timeout);
+            if is_over(self.over) {
+                source.end_overrun();
+                return Err(Failure::Terminated);
+            }
+        }
+        Ok(())
+    }
+
+    /// When the script will have run for as long as `timeout`: later than was thought, if it waited
+    /// behind another. Never when it is over.
+    fn later(&self, source: &Source, timeout: Option<Duration>) -> Option<Instant> {
+        let began = source.began(self.lent.into_std()).map(Instant::from_std);
+        began.zip(timeout).map(|(began, timeout)| began + timeout)
+    }
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -294,7 +346,7 @@ struct Answering<'a, F> {
     form: &'a mut F,
     sent: &'a mut Sent,
     records: AnswerReader,
-    spool: Spool,
+    spool: Spool<'a>,
     over: bool,
 }
 
@@ -302,7 +354,7 @@ impl<'a, F: Form> Answering<'a, F> {
     fn new(
         run: &'a Run<'a>,
         form: &'a mut F,
-        spool: Spool,
+        spool: Spool<'a>,
         sent: &'a mut Sent,
     ) -> Answering<'a, F> {
         Answering {

@@ -14,6 +14,22 @@ use crate::upstream::Foreign;
 /// Bytes of a large body that are on their way to the script at once.
 const PIECE_BYTES: usize = 32 * 1024;
 
+/// Bytes of one answer of a foreign server that are kept for a slow client.
+const UPSTREAM_SPOOL_BYTES: u64 = 1 << 30;
+
+/// What one request is allowed.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How long it may wait for a worker.
+    pub queue_timeout: Duration,
+    /// How long its script may run; none: for ever.
+    pub terminate_timeout: Option<Duration>,
+    /// How long its script may run before it counts as slow; none: for ever.
+    pub slow_timeout: Option<Duration>,
+    /// Bytes of its answer that are kept for a slow client.
+    pub spool: u64,
+}
+
 /// Where a site's scripts run.
 #[derive(Debug, Clone)]
 pub enum Backend {
@@ -32,31 +48,23 @@ impl Backend {
         }
     }
 
-    /// How long a request may wait for a worker.
-    pub fn queue_timeout(&self) -> Duration {
-        match self {
-            Backend::Pool(pool) => pool.settings().request_queue_timeout,
-            Backend::Upstream(_) => Duration::MAX,
-        }
-    }
-
-    /// How long a script may run; none: for ever.
-    pub fn terminate_timeout(&self) -> Option<Duration> {
-        match self {
-            Backend::Pool(pool) => {
-                Some(pool.settings().request_terminate_timeout).filter(|timeout| !timeout.is_zero())
-            }
-            Backend::Upstream(_) => None,
-        }
-    }
-
-    /// How long a script may run before it counts as slow; none: for ever.
-    pub fn slow_timeout(&self) -> Option<Duration> {
-        match self {
-            Backend::Pool(pool) => {
-                Some(pool.settings().request_slowlog_timeout).filter(|timeout| !timeout.is_zero())
-            }
-            Backend::Upstream(_) => None,
+    /// What a request is allowed that begins now.
+    pub fn limits(&self) -> Limits {
+        let Backend::Pool(pool) = self else {
+            return Limits {
+                queue_timeout: Duration::MAX,
+                terminate_timeout: None,
+                slow_timeout: None,
+                spool: UPSTREAM_SPOOL_BYTES,
+            };
+        };
+        let settings = pool.settings();
+        let unless_zero = |timeout: Duration| Some(timeout).filter(|timeout| !timeout.is_zero());
+        Limits {
+            queue_timeout: settings.request_queue_timeout,
+            terminate_timeout: unless_zero(settings.request_terminate_timeout),
+            slow_timeout: unless_zero(settings.request_slowlog_timeout),
+            spool: settings.spool_limit,
         }
     }
 
@@ -69,14 +77,6 @@ impl Backend {
         };
         if let Backend::Pool(pool) = self {
             pool.watch.refused(why, words);
-        }
-    }
-
-    /// Bytes of one answer kept for a slow client.
-    pub fn spool_limit(&self) -> u64 {
-        match self {
-            Backend::Pool(pool) => pool.settings().spool_limit,
-            Backend::Upstream(_) => 1 << 30,
         }
     }
 }
@@ -103,6 +103,22 @@ impl Source {
         match self {
             Source::Pool(exchange) => exchange.feed(bytes),
             Source::Foreign(foreign) => foreign.feed(bytes),
+        }
+    }
+
+    /// When a worker was last given the request; nothing of a foreign server.
+    pub fn lent_at(&self) -> Option<Instant> {
+        match self {
+            Source::Pool(exchange) => exchange.lent_at(),
+            Source::Foreign(_) => None,
+        }
+    }
+
+    /// The request's first records, with which another try can be made.
+    pub fn request(&self) -> &[u8] {
+        match self {
+            Source::Pool(exchange) => exchange.request(),
+            Source::Foreign(foreign) => foreign.request(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::body::blocking;
@@ -17,9 +17,12 @@ const PIECE_BYTES: usize = 256 * 1024;
 
 /// The unsent part of one answer.
 #[derive(Debug)]
-pub struct Spool {
-    /// First to be sent, oldest first.
+pub struct Spool<'a> {
+    /// First to be sent. Most answers are no more than this.
+    first: Vec<u8>,
+    /// Next to be sent, oldest first.
     memory: VecDeque<Vec<u8>>,
+    /// Bytes of both.
     memory_bytes: usize,
     /// Of the first piece, what has been sent.
     sent: usize,
@@ -30,15 +33,16 @@ pub struct Spool {
     read: u64,
     /// To be sent after what is in the file: what found no room there.
     held: Vec<u8>,
-    dir: PathBuf,
+    dir: &'a Path,
     limit: u64,
     full_disk: bool,
 }
 
-impl Spool {
+impl<'a> Spool<'a> {
     /// An empty spool that keeps up to `limit` bytes, in files in `dir`.
-    pub fn new(dir: PathBuf, limit: u64) -> Spool {
+    pub fn new(dir: &'a Path, limit: u64) -> Spool<'a> {
         Spool {
+            first: Vec::new(),
             memory: VecDeque::new(),
             memory_bytes: 0,
             sent: 0,
@@ -54,7 +58,7 @@ impl Spool {
 
     /// Whether everything has been sent.
     pub fn is_empty(&self) -> bool {
-        self.memory.is_empty() && self.read == self.written && self.held.is_empty()
+        self.memory_bytes == 0 && self.read == self.written && self.held.is_empty()
     }
 
     /// Whether more may be put in.
@@ -100,14 +104,18 @@ impl Spool {
 
     fn keep(&mut self, bytes: Vec<u8>) {
         self.memory_bytes += bytes.len();
-        self.memory.push_back(bytes);
+        if self.first.is_empty() {
+            self.first = bytes;
+        } else {
+            self.memory.push_back(bytes);
+        }
     }
 
     async fn write(&mut self, bytes: Vec<u8>) -> (Vec<u8>, io::Result<u64>) {
         let file = match &self.file {
             Some(file) => file.clone(),
             None => {
-                let dir = self.dir.clone();
+                let dir = self.dir.to_owned();
                 match blocking(move || tempfile::tempfile_in(dir)).await {
                     Ok(file) => self.file.insert(Arc::new(file)).clone(),
                     Err(error) => return (bytes, Err(error)),
@@ -151,28 +159,24 @@ impl Spool {
     /// # Errors
     /// When the file cannot be read.
     pub async fn front(&mut self) -> io::Result<Option<&[u8]>> {
-        if self.memory.is_empty()
+        if self.first.is_empty()
             && let Some(piece) = self.read_back().await?
         {
             self.keep(piece);
         }
-        if self.memory.is_empty() && !self.held.is_empty() {
+        if self.first.is_empty() && !self.held.is_empty() {
             let held = std::mem::take(&mut self.held);
             self.keep(held);
         }
-        Ok(self.memory.front().map(|piece| &piece[self.sent..]))
+        Ok(Some(&self.first[self.sent..]).filter(|rest| !rest.is_empty()))
     }
 
     /// So many bytes of [`Spool::front`] have been sent.
     pub fn advance(&mut self, count: usize) {
         self.sent += count;
-        if self
-            .memory
-            .front()
-            .is_some_and(|piece| self.sent >= piece.len())
-            && let Some(piece) = self.memory.pop_front()
-        {
-            self.memory_bytes -= piece.len();
+        if self.sent >= self.first.len() {
+            self.memory_bytes -= self.first.len();
+            self.first = self.memory.pop_front().unwrap_or_default();
             self.sent = 0;
         }
     }
@@ -182,7 +186,7 @@ impl Spool {
 mod tests {
     use super::*;
 
-    async fn empty(spool: &mut Spool, step: usize) -> Vec<u8> {
+    async fn empty(spool: &mut Spool<'_>, step: usize) -> Vec<u8> {
         let mut out = Vec::new();
         while let Some(front) = spool.front().await.unwrap() {
             let count = front.len().min(step);
@@ -201,7 +205,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn bytes_come_out_in_order_whether_they_went_through_the_file_or_not() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path().to_owned(), 1 << 30);
+        let mut spool = Spool::new(dir.path(), 1 << 30);
         let pieces = numbered(40);
         for (index, piece) in pieces.iter().enumerate() {
             spool.push(piece.clone()).await.unwrap();
@@ -219,7 +223,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_full_spool_has_no_room() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path().to_owned(), 1_000_000);
+        let mut spool = Spool::new(dir.path(), 1_000_000);
         let mut pushed = 0;
         while spool.has_room() {
             spool.push(vec![0; 100_000]).await.unwrap();
@@ -230,7 +234,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn without_a_disk_everything_is_still_sent_and_the_script_waits() {
-        let mut spool = Spool::new("/nonexistent".into(), 1 << 30);
+        let mut spool = Spool::new(Path::new("/nonexistent"), 1 << 30);
         let pieces = numbered(7);
         let mut failed = false;
         for piece in &pieces {
@@ -244,7 +248,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_disk_that_fills_up_midway_costs_no_memory_and_no_order() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path().to_owned(), 1 << 30);
+        let mut spool = Spool::new(dir.path(), 1 << 30);
         let pieces = numbered(20);
         for piece in &pieces[..12] {
             spool.push(piece.clone()).await.unwrap();

@@ -2,19 +2,23 @@
 //! there already, and a connection for one request need never be registered with the event loop.
 //! The first time there is nothing to read or no room to write, it is.
 
+use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Poll, ready};
 
 use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use tokio::io::Interest;
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Bytes taken from a fresh connection in one read.
-const FIRST_READ_BYTES: usize = 8 * 1024;
+/// Bytes taken in one read. They are read to where the thread has room anyway, and kept in no more
+/// than they need: most requests are small, and an idle connection holds no buffer.
+const READ_BYTES: usize = 16 * 1024;
 
 /// A client's socket.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 
 /// Reads what is there without waiting; none if there is nothing yet.
 fn receive(fd: &OwnedFd, into: &mut BytesMut) -> io::Result<Option<usize>> {
-    let mut buffer = [MaybeUninit::uninit(); FIRST_READ_BYTES];
+    let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
     match rustix::net::recv(fd, &mut buffer, RecvFlags::empty()) {
         Ok(((bytes, _), _)) => {
             into.extend_from_slice(bytes);
@@ -119,31 +123,29 @@ impl Stream {
         })
     }
 
-    /// Reads what is there, up to the spare room of `into`; 0 at the end.
+    /// Waits for something to read and appends it to `into`; 0 at the end.
     ///
     /// # Errors
     /// When the connection is broken.
-    pub async fn read(&mut self, into: &mut BytesMut, room: usize) -> io::Result<usize> {
-        use tokio::io::AsyncReadExt;
+    pub async fn read(&mut self, into: &mut BytesMut) -> io::Result<usize> {
         if let Stream::Fresh(fd, _) = self
             && let Some(count) = receive(fd, into)?
         {
             return Ok(count);
         }
-        // An idle connection holds no buffer, so room is made only when something is there. tokio's
-        // `poll_read` knows, unlike `try_read`, that a short read has emptied the socket.
-        match self.register()? {
-            Registered::Tcp(stream) => {
-                stream.readable().await?;
-                into.reserve(room);
-                stream.read_buf(into).await
-            }
-            Registered::Unix(stream) => {
-                stream.readable().await?;
-                into.reserve(room);
-                stream.read_buf(into).await
-            }
-        }
+        let mut stream = self.register()?;
+        poll_fn(|cx| {
+            // tokio's `poll_read` knows, unlike `try_read`, that a short read has emptied the socket.
+            let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
+            let mut buffer = ReadBuf::uninit(&mut buffer);
+            ready!(match &mut stream {
+                Registered::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+                Registered::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            })?;
+            into.extend_from_slice(buffer.filled());
+            Poll::Ready(Ok(buffer.filled().len()))
+        })
+        .await
     }
 
     /// Waits until more may be sent.

@@ -26,6 +26,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// One request to a foreign server, over a connection of its own.
 pub struct Foreign {
     stream: Box<dyn Stream>,
+    /// The request's first records.
+    request: Vec<u8>,
     /// What has not been written of the request.
     unsent: Vec<u8>,
     sent: usize,
@@ -51,7 +53,8 @@ impl Foreign {
             .map_err(describe)?;
         Ok(Foreign {
             stream,
-            unsent: request,
+            unsent: request.clone(),
+            request,
             sent: 0,
             told_lent: false,
             wants_room: false,
@@ -59,6 +62,11 @@ impl Foreign {
             silence: Box::pin(tokio::time::sleep(SILENCE)),
             is_silent: false,
         })
+    }
+
+    /// The request's first records.
+    pub fn request(&self) -> &[u8] {
+        &self.request
     }
 
     /// What happens next.

@@ -29,7 +29,7 @@ use std::io::{Read, Write, stdout};
 use std::path::PathBuf;
 
 use maitred_php::{
-    Admission, Engine, Exchange, Foreign, IniValue, Level, Params, Paths, PoolStatus,
+    Admission, Engine, Exchange, Foreign, IniValue, Level, Name, Params, Paths, PoolStatus,
     ProcessStatus, Settings, Verdict,
 };
 
@@ -154,19 +154,18 @@ impl Exchange for Client<'_> {
     }
 
     fn translate(&mut self, params: &mut Params, paths: &Paths<'_>) -> Foreign {
-        let text = |name: &[u8]| params.texts().find(|(one, _)| *one == name);
-        let script = text(b"SCRIPT_FILENAME").map(|(_, text)| text);
+        let script = params.text_of(Name::ScriptFilename);
         let script = script.filter(|script| paths.resolves(params, *script));
         let ending = params.get(b"SCRIPT_FILENAME").unwrap_or_default();
         let admission = match script {
-            _ if text(b"REQUEST_METHOD").is_none() => Admission::NoMethod,
+            _ if params.text_of(Name::RequestMethod).is_none() => Admission::NoMethod,
             None => Admission::NoScript,
             Some(_) if ending.ends_with(b".txt") => Admission::Extension,
             Some(_) => Admission::Admitted,
         };
         Foreign {
             script,
-            uri: text(b"SCRIPT_NAME").map(|(_, text)| text),
+            uri: params.text_of(Name::ScriptName),
             admission,
         }
     }

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use crate::names::{NAMES, Name};
+
 /// Most CGI variables a request may have.
 pub const PARAMS_MAX: usize = 16 * 1024;
 
@@ -14,6 +16,8 @@ pub struct Params {
     entries: Vec<Entry>,
     /// What the names of `entries` are told apart by, as far as it goes; only if `foreign`.
     prints: Vec<u64>,
+    /// Where in `entries` the last variable of each known name is, from 1; 0 if there is none.
+    known: [u32; NAMES],
     foreign: bool,
 }
 
@@ -93,6 +97,7 @@ impl Params {
         self.text.clear();
         self.entries.clear();
         self.prints.clear();
+        self.known = [0; NAMES];
         self.foreign = false;
     }
 
@@ -124,9 +129,18 @@ impl Params {
         if name == b"HTTP_PROXY" {
             return Ok(());
         }
+        let known = Name::of(name);
         let (name, value) = (self.append(name), self.append(value));
-        self.entries.push(Entry { name, value });
+        self.enter(known, Entry { name, value });
         Ok(())
+    }
+
+    fn enter(&mut self, known: Option<Name>, entry: Entry) {
+        self.entries.push(entry);
+        if let Some(known) = known {
+            // No more than `PARAMS_MAX`.
+            self.known[known as usize] = self.entries.len() as u32;
+        }
     }
 
     fn append(&mut self, bytes: &[u8]) -> Text {
@@ -175,7 +189,8 @@ impl Params {
         if name.is_empty() || name == b"HTTP_PROXY" {
             return Ok(());
         }
-        if let Some(at) = self.place_of(name) {
+        let known = Name::of(name);
+        if let Some(at) = self.place_of(known, name) {
             self.entries[at].value = value;
             return Ok(());
         }
@@ -184,20 +199,31 @@ impl Params {
         }
         let print = print(name);
         let name = self.keep(name)?;
-        self.entries.push(Entry { name, value });
+        self.enter(known, Entry { name, value });
         self.prints.push(print);
         Ok(())
     }
 
     /// Removes a variable of a foreign request.
     pub fn remove(&mut self, name: &[u8]) {
-        if let Some(at) = self.place_of(name) {
-            self.entries.remove(at);
-            self.prints.remove(at);
+        let known = Name::of(name);
+        let Some(at) = self.place_of(known, name) else {
+            return;
+        };
+        self.entries.remove(at);
+        self.prints.remove(at);
+        if let Some(known) = known {
+            self.known[known as usize] = 0;
+        }
+        for place in &mut self.known {
+            *place -= u32::from(*place as usize > at);
         }
     }
 
-    fn place_of(&self, name: &[u8]) -> Option<usize> {
+    fn place_of(&self, known: Option<Name>, name: &[u8]) -> Option<usize> {
+        if let Some(known) = known {
+            return self.place_of_known(known);
+        }
         let print = print(name);
         let mut from = 0;
         while let Some(found) = self.prints[from..].iter().position(|one| *one == print) {
@@ -208,6 +234,20 @@ impl Params {
             from = at + 1;
         }
         None
+    }
+
+    fn place_of_known(&self, name: Name) -> Option<usize> {
+        (self.known[name as usize] as usize).checked_sub(1)
+    }
+
+    /// The value of a known variable, kept.
+    pub fn text_of(&self, name: Name) -> Option<Text> {
+        Some(self.entries[self.place_of_known(name)?].value)
+    }
+
+    /// The value of a known variable.
+    pub fn value_of(&self, name: Name) -> Option<&[u8]> {
+        self.text_of(name).map(|value| self.bytes(value))
     }
 
     /// The bytes of a string that this holds, without its NUL; none of one that it held before it
@@ -223,12 +263,6 @@ impl Params {
         self.text
             .get(text.start..=text.start + text.length)
             .unwrap_or(b"\0")
-    }
-
-    /// All variables with their values, in the order they came in.
-    pub fn texts(&self) -> impl Iterator<Item = (&[u8], Text)> {
-        let entries = self.entries.iter();
-        entries.map(|entry| (self.bytes(entry.name), entry.value))
     }
 
     /// Sets the variables of a FastCGI PARAMS stream for a foreign request, see [`set`](Self::set).

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::engine::{Outcome, Served, Show, StartError};
 use crate::exchange::{Exchange, Level, Verdict};
 use crate::foreign::Paths;
+use crate::names::Name;
 use crate::params::{Params, Text};
 use crate::settings::{IniValue, Settings};
 
@@ -368,7 +369,7 @@ impl Engine {
         let mut live = Live::new(exchange);
         let mut request = fill_request(params, &mut self.params);
         request.exchange = (&raw mut live).cast();
-        let served = if prepare(&request) {
+        let served = if !brings_settings(params) || prepare(&request) {
             run(&request)
         } else {
             not_started()
@@ -383,13 +384,16 @@ impl Engine {
         exchange: &mut dyn Exchange,
     ) -> Served {
         let mut live = Live::new(exchange);
-        let mut request = fill_request(params, &mut self.params);
-        request.exchange = (&raw mut live).cast();
-        if !prepare(&request) {
-            return live.end(not_started());
+        if brings_settings(params) {
+            let mut request = fill_request(params, &mut self.params);
+            request.exchange = (&raw mut live).cast();
+            let could = prepare(&request);
+            // The variables may change now: nothing points to them any more.
+            self.params.clear();
+            if !could {
+                return live.end(not_started());
+            }
         }
-        // The variables may change now: nothing points to them any more.
-        self.params.clear();
         let paths = Paths {
             directives: path_directives(),
             engine: self,
@@ -417,12 +421,14 @@ impl Engine {
     }
 }
 
+/// Whether something came with a request for PHP to be set.
+fn brings_settings(params: &Params) -> bool {
+    params.text_of(Name::PhpValue).is_some() || params.text_of(Name::PhpAdminValue).is_some()
+}
+
 /// Sets what came with a request for PHP to be set. False if PHP could not go on; then an answer was
 /// given.
 fn prepare(request: &RawRequest) -> bool {
-    if request.php_value.is_null() && request.php_admin_value.is_null() {
-        return true;
-    }
     // SAFETY: as in `run`; the request is C's during the call only.
     unsafe { maitred_php_prepare(request) }
 }

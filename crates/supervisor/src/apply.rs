@@ -14,6 +14,7 @@ use tracing::{debug, error, warn};
 
 use crate::adopt::{self, Seen};
 use crate::fpm;
+use crate::identity;
 use crate::limits::FIRST_FILL;
 use crate::obituary::Who;
 use crate::peer::Peer;
@@ -48,6 +49,9 @@ impl Supervisor {
         match self.phase.on(event, self.now()) {
             None => {}
             Some(phase::Action::Announce) => {
+                if let Some(shared) = identity::shared_with_front(&self.plan.config) {
+                    warn!("{shared}");
+                }
                 self.announce();
                 self.plan.invocation.host.serves();
             }
@@ -87,7 +91,10 @@ impl Supervisor {
                 self.systemd.stops();
                 self.signal_everybody(Signal::SIGTERM);
             }
-            Some(phase::Action::KillAll) => self.signal_everybody(Signal::SIGKILL),
+            Some(phase::Action::KillAll) => {
+                self.systemd.stops();
+                self.signal_everybody(Signal::SIGKILL);
+            }
         }
     }
 

@@ -67,7 +67,10 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
     let mut stays = Vec::new();
     if config.front_user != old.front_user {
         config.front_user.clone_from(&old.front_user);
-        stays.push("front_user");
+        // Nobody has set it in a configuration of php-fpm's.
+        if config.fpm.is_none() {
+            stays.push("front_user");
+        }
     }
     if config.front_threads != old.front_threads {
         config.front_threads = old.front_threads;

@@ -4,6 +4,9 @@
 //! Whatever else the supervisor does is as always: only what php-fpm's users send and read is
 //! different.
 
+mod leaving;
+mod shares;
+
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,11 +21,10 @@ use maitred_scoreboard::Cause;
 use tracing::{debug, error, info, warn};
 
 use crate::fpm_words as words;
-use crate::limits::{DRAIN, Moment, TROUBLE_CALM};
+use crate::limits::{DRAIN, TROUBLE_CALM};
 use crate::listen;
 use crate::plan::Plan;
 use crate::pool::{self, Action};
-use crate::process_max::{self, Need};
 use crate::reload::Anew;
 use crate::run::{RunningPool, Supervisor};
 use crate::words::one_line;
@@ -456,78 +458,6 @@ impl Supervisor {
             true => self.fail("no pool can be started"),
             false => self.phase_event(crate::phase::Event::PoolsFull),
         }
-    }
-
-    /// How many workers each pool may have because of `process.max`, by its name; nothing: it is
-    /// not limited.
-    pub(crate) fn share_process_max(&mut self) -> HashMap<String, u32> {
-        let most = self.fpm().map_or(0, |fpm| fpm.process_max);
-        if most == 0 {
-            return HashMap::new();
-        }
-        let mut needs: Vec<(String, Need)> = Vec::new();
-        for running in &self.pools {
-            let (name, pool) = (&running.plan.settings.pool, &running.pool);
-            let need = match needs.iter().position(|(known, _)| known == name) {
-                Some(index) => &mut needs[index].1,
-                None => {
-                    needs.push((name.clone(), Need { wants: 0, has: 0 }));
-                    let Some((_, need)) = needs.last_mut() else {
-                        continue;
-                    };
-                    need
-                }
-            };
-            need.wants = need.wants.max(pool.wants());
-            need.has += pool.workers();
-        }
-        let only: Vec<Need> = needs.iter().map(|(_, need)| *need).collect();
-        let shares = process_max::share(&only, most);
-        let held = only
-            .iter()
-            .zip(&shares)
-            .any(|(need, share)| need.wants > *share);
-        self.tell_process_max(held);
-        let names = needs.into_iter().map(|(name, _)| name);
-        names.zip(shares).collect()
-    }
-
-    fn tell_process_max(&mut self, held: bool) {
-        let now = self.now();
-        let _ = self.tidings.process_max.due(now);
-        if held && self.tidings.process_max.happened(now, |()| {}) == 1 {
-            say(Level::Warning, words::PROCESS_MAX);
-        }
-    }
-
-    /// Generations that leave may have `process_control_timeout` for the scripts they still run, if
-    /// it is set; then their workers are ended, as php-fpm ends them.
-    pub(crate) fn hurry_leaving(&mut self) {
-        let limit = self.plan.config.process_control_timeout;
-        if !self.is_fpm() || limit.is_zero() {
-            return;
-        }
-        let now = self.now();
-        for index in 0..self.pools.len() {
-            let running = &mut self.pools[index];
-            if !running.pool.is_leaving() || *running.leave_by.get_or_insert(now + limit) > now {
-                continue;
-            }
-            running.leave_by = Some(Moment::MAX);
-            let seated: Vec<_> = running.pool.seated().collect();
-            for pool::Seated {
-                seat, incarnation, ..
-            } in seated
-            {
-                self.pool_event(index, pool::Event::TerminateWorker { seat, incarnation });
-            }
-        }
-    }
-
-    /// When workers of a generation that leaves get no more time.
-    pub(crate) fn leaving_deadline(&self) -> Option<Moment> {
-        let leaving = self.pools.iter().filter_map(|pool| pool.leave_by);
-        leaving.filter(|by| *by != Moment::MAX).min()
     }
 }
 

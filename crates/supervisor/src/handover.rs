@@ -21,6 +21,7 @@ use crate::peer::Peer;
 use crate::plan::PoolPlan;
 use crate::pool;
 use crate::run::{Front, OldFront, RunningPool, Supervisor, Zygote};
+use crate::systemd::Told;
 use crate::voice::Voice;
 use crate::words::Terminal;
 
@@ -42,6 +43,8 @@ pub struct HandedOver {
     /// A reload was asked for during the upgrade.
     #[serde(default)]
     pub reload_later: bool,
+    #[serde(default)]
+    pub systemd: Told,
     fronts: Vec<FrontState>,
     listeners: Vec<ListenerState>,
     terminal: Option<RawFd>,
@@ -159,6 +162,7 @@ impl Supervisor {
             config: self.plan.config.clone(),
             last_generation: self.last_generation,
             reload_later: self.reload_later,
+            systemd: self.systemd.told(),
             fronts: current.into_iter().chain(old).collect(),
             listeners: self.plan.listeners.iter().map(listener_state).collect(),
             terminal: self.plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),

@@ -35,6 +35,29 @@ pub fn of_front(config: &Config) -> Result<Option<Identity>, Error> {
     Ok(Some(identity))
 }
 
+/// The pools whose scripts can send signals to the front, if there are such: they run as its user.
+pub fn shared_with_front(config: &Config) -> Option<String> {
+    let front = of_front(config).ok()??;
+    let is_its = |pool: &&Pool| {
+        let user = of_pool(pool, config).ok().flatten();
+        user.is_some_and(|user| user.uid == front.uid)
+    };
+    let named = config.pools.iter().filter(is_its);
+    let named: Vec<String> = named.map(|pool| format!("`{}`", pool.name)).collect();
+    let remedy = match config.fpm {
+        Some(_) => "",
+        None => ", or the front another `front_user`",
+    };
+    (!named.is_empty()).then(|| {
+        format!(
+            "the front runs as user `{}`, as these pools do: {}; their scripts can send signals to \
+             it, which serves all pools; give them a `user` of their own{remedy}",
+            front.name,
+            named.join(", ")
+        )
+    })
+}
+
 /// Whom a pool's zygote has to become; none: it stays who we are.
 ///
 /// Started as root, a pool without `user` runs as the owner of its document root (that of the
@@ -138,6 +161,16 @@ mod tests {
             "pool `www`: user `nobody-of-this-name` does not exist on this machine; set `user` and \
              `group` to ones that do"
         );
+    }
+
+    #[test]
+    fn pools_that_run_as_the_fronts_user_are_named() {
+        let shared = shared_with_front(&config("www-data"));
+        match users::is_root() {
+            true => assert!(shared.unwrap().contains("as these pools do: `www`;")),
+            false => assert_eq!(shared, None, "all run as one"),
+        }
+        assert_eq!(shared_with_front(&config("nobody")), None);
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn take_over(
     // A version that is not there any more is told when it is needed: what runs goes on.
     let (programs, _) = Programs::find(&config);
     let since = (state.elapsed, state.last_generation);
-    let reload_later = state.reload_later;
+    let (reload_later, told) = (state.reload_later, state.systemd);
     let inherited = state.inherit().map_err(Error::system(what))?;
     let mut plan = Plan {
         terminal: match &config.fpm {
@@ -171,6 +171,8 @@ fn take_over(
     let outside = (admin::Admin::reopen(&plan.config), scores);
     let mut supervisor =
         Supervisor::resumed(plan, since, fronts, inherited.pools, signals, outside);
+    let now = supervisor.now();
+    supervisor.systemd.go_on(told, now);
     supervisor.reload_later = reload_later;
     supervisor.tidings.reload_announced = reload_later;
     supervisor.tidings.upgrade_tried = reload_later;
@@ -211,6 +213,7 @@ pub fn check(config: &Config) -> Vec<Error> {
 /// each.
 pub fn warnings(config: &Config) -> Vec<String> {
     let own = confinement::warnings(config);
+    let own = own.chain(identity::shared_with_front(config));
     own.chain(groups::obstacle(config)).collect()
 }
 

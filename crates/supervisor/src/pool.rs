@@ -208,10 +208,10 @@ impl Pool {
             }
             Event::Ended { pid, how } => self.ended(pid, how, now, &mut actions),
             Event::EndWorker { seat, incarnation } => {
-                self.sentence(seat, incarnation, now, &mut actions);
+                self.sentence((seat, incarnation), false, now, &mut actions);
             }
             Event::TerminateWorker { seat, incarnation } => {
-                self.terminate(seat, incarnation, now, &mut actions);
+                self.sentence((seat, incarnation), true, now, &mut actions);
             }
             Event::Wanted { workers } => self.growth.want(workers),
             Event::Worn { seat, incarnation } => self.wear(seat, incarnation),

@@ -4,29 +4,50 @@
 //! php-fpm gives them to whoever asks first, so that a static pool may take them all and another
 //! never answer. Here no pool goes without while another has two: each that needs workers, or is at
 //! rest and may need one, has one kept for it, and what is left is dealt out one by one.
+//!
+//! While an older generation of a pool still has workers, the pool keeps as many as it had when the
+//! new one took over, and may have one beside, as it had while the new one was on trial: each new
+//! worker lets an old one go, and at no time does the pool serve with fewer than before. php-fpm,
+//! which ends all before it starts any, has no such time.
 
 /// What a pool needs and has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
     /// Workers it wants now.
     pub wants: u32,
     /// Workers it has, those on their way and those about to leave included.
     pub has: u32,
+    /// Workers of an older generation are left: how many are kept for the pool meanwhile.
+    pub moves: Option<u32>,
+}
+
+impl Need {
+    /// One beside its share, if it moves from one generation to the next.
+    fn beside(self) -> u32 {
+        u32::from(self.moves.is_some())
+    }
+
+    /// What nobody else gets: the workers it has, and those it lacks only until another has come.
+    fn keeps(self) -> u32 {
+        let counts = self.has.saturating_sub(self.beside());
+        counts.max(self.moves.unwrap_or(0))
+    }
 }
 
 /// How many workers each pool may have, in the order of `needs`, when all together may have `most`.
 /// Who has more than its share keeps them, and the others get what is left until they have gone.
-/// Pools that want nothing have one kept for them if there are enough for every pool.
+/// Pools that want nothing have one kept for them if there are enough for every pool. A pool that
+/// moves to a new generation may have one beside.
 pub fn share(needs: &[Need], most: u32) -> Vec<u32> {
     let shares = deal(needs, most);
-    let kept: u32 = needs.iter().map(|need| need.has).sum();
+    let kept: u32 = needs.iter().map(|need| need.keeps()).sum();
     let mut free = most.saturating_sub(kept);
     let pairs = needs.iter().zip(shares);
     pairs
         .map(|(need, share)| {
-            let more = share.saturating_sub(need.has).min(free);
+            let more = share.saturating_sub(need.keeps()).min(free);
             free -= more;
-            need.has + more
+            need.keeps() + more + need.beside()
         })
         .collect()
 }
@@ -66,8 +87,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn needs(pairs: &[(u32, u32)]) -> Vec<Need> {
-        let need = |&(wants, has)| Need { wants, has };
+        let need = |&(wants, has)| Need {
+            wants,
+            has,
+            moves: None,
+        };
         pairs.iter().map(need).collect()
+    }
+
+    fn moving(wants: u32, has: u32, had: u32) -> Need {
+        Need {
+            wants,
+            has,
+            moves: Some(had),
+        }
     }
 
     #[test]
@@ -83,8 +116,7 @@ mod tests {
     #[test]
     fn a_pool_at_rest_has_one_kept_for_it() {
         assert_eq!(share(&needs(&[(10, 0), (0, 0)]), 4), [3, 1]);
-        let many = vec![Need { wants: 0, has: 0 }; 9];
-        let greedy = [needs(&[(10, 0)]), many].concat();
+        let greedy = [needs(&[(10, 0)]), needs(&[(0, 0); 9])].concat();
         assert_eq!(share(&greedy, 4)[0], 4, "there is not one for each");
     }
 
@@ -94,19 +126,41 @@ mod tests {
         assert_eq!(share(&needs(&[(10, 8), (5, 0)]), 10), [8, 2]);
     }
 
+    #[test]
+    fn a_pool_that_moves_has_one_beside_what_it_had_and_nobody_gets_that_meanwhile() {
+        assert_eq!(share(&[moving(4, 4, 4)], 4), [5], "the first new one comes");
+        assert_eq!(
+            share(&[moving(4, 5, 4)], 4),
+            [5],
+            "no other before one goes"
+        );
+        assert_eq!(share(&needs(&[(4, 4)]), 4), [4], "it has moved");
+        let two = [moving(4, 2, 2), moving(4, 2, 2)];
+        assert_eq!(share(&two, 4), [3, 3]);
+        for has in 3..=4 {
+            let hungry = [needs(&[(9, 1)]), vec![moving(9, has, 3)]].concat();
+            assert_eq!(share(&hungry, 4), [1, 4]);
+        }
+    }
+
     proptest! {
         #[test]
         fn together_they_never_get_more_than_there_may_be(
-            pairs in prop::collection::vec((0u32..50, 0u32..20), 1..12),
+            needs in prop::collection::vec(
+                (0u32..50, 0u32..20, prop::option::of(0u32..20)), 1..12),
             most in 1u32..100)
         {
-            let needs = needs(&pairs);
+            let needs = needs.into_iter();
+            let needs: Vec<Need> = needs
+                .map(|(wants, has, moves)| Need { wants, has, moves })
+                .collect();
             let shares = share(&needs, most);
-            let has: u32 = needs.iter().map(|need| need.has).sum();
-            prop_assert!(shares.iter().sum::<u32>() <= most.max(has));
+            let keep: u32 = needs.iter().map(|need| need.keeps()).sum();
+            let beside: u32 = needs.iter().map(|need| need.beside()).sum();
+            prop_assert!(shares.iter().sum::<u32>() <= most.max(keep) + beside);
             for (need, share) in needs.iter().zip(shares) {
                 prop_assert!(share >= need.has, "nobody is sent away");
-                prop_assert!(share <= need.wants.max(need.has).max(1));
+                prop_assert!(share <= need.wants.max(need.keeps()).max(1) + need.beside());
             }
         }
 
@@ -114,7 +168,7 @@ mod tests {
         fn from_nothing_no_pool_goes_without_while_another_has_two(
             wants in prop::collection::vec(0u32..50, 1..12), most in 1u32..100)
         {
-            let needs: Vec<Need> = wants.iter().map(|&wants| Need { wants, has: 0 }).collect();
+            let needs = needs(&wants.iter().map(|&wants| (wants, 0)).collect::<Vec<_>>());
             let shares = share(&needs, most);
             let lacks = needs.iter().zip(&shares).any(|(need, share)| need.wants > 0 && *share == 0);
             prop_assert!(!lacks || shares.iter().all(|&share| share <= 1));

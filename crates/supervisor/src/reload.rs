@@ -12,6 +12,7 @@
 //! of the generation before ([`Supervisor::share_out`]).
 
 mod outcome;
+mod shares;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
@@ -341,7 +342,8 @@ impl Supervisor {
         let error_log = self.plan.config.error_log != reload.config.error_log;
         self.plan.config = reload.config.clone();
         self.plan.follow_configuration();
-        self.systemd.follow(self.plan.config.fpm.as_ref());
+        let now = self.now();
+        self.systemd.follow(self.plan.config.fpm.as_ref(), now);
         self.phase.drain_for(fpm::patience(&reload.config));
         self.plan.access_log = reload.access_log.take();
         let door_logs = std::mem::take(&mut reload.door_logs);
@@ -434,7 +436,7 @@ impl Supervisor {
     pub(crate) fn introduce_generation(&mut self, index: usize) {
         let generation = self.pools[index].generation;
         let name = self.name(index).to_owned();
-        self.pools[index].introduced = true;
+        self.take_place(index);
         if let Some(peer) = &mut self.front.peer {
             self.pools[index].tell_opened(peer, self.scores.page(&name), &self.pools);
         }
@@ -488,15 +490,16 @@ impl Supervisor {
         }
     }
 
-    /// Whether no old worker is left, or the new ones are as many as may be open: then those that
-    /// are left get nothing new, since others are ready in their stead.
+    /// Whether no old worker is left, or the new ones are as many as may be open, or as the old ones
+    /// were: then those that are left get nothing new, since others are ready in their stead.
     fn has_moved_over(&self) -> bool {
         let mut new = self.pools.iter().filter(|pool| pool.is_current());
         new.all(|new| {
             let name = &new.plan.settings.pool;
             let old = self.pools.iter().filter(|old| old.pool.is_leaving());
             let mut old = old.filter(|old| old.plan.settings.pool == *name);
-            let ready = new.pool.seated().count() >= new.plan.max_children() as usize;
+            let enough = new.plan.max_children().min(new.replaces);
+            let ready = new.pool.seated().count() >= enough as usize;
             ready || old.all(|old| old.pool.seated().next().is_none())
         })
     }
@@ -543,35 +546,6 @@ impl Supervisor {
     /// Whether it is on trial for a reload.
     fn is_undecided(&self, pool: &RunningPool) -> bool {
         pool.line == self.front.line && !pool.introduced && !pool.pool.is_leaving()
-    }
-
-    /// Tells every generation how many workers the others of its pool leave it: together they have
-    /// no more than `max_children` of the newest and the spare ones, and one more while a
-    /// generation is on trial.
-    fn share_out(&mut self) {
-        let most = self.share_process_max();
-        for index in 0..self.pools.len() {
-            if self.pools[index].pool.is_leaving() {
-                continue;
-            }
-            let name = self.name(index);
-            let others = self.pools.iter().enumerate();
-            let others = others.filter(|(other, _)| *other != index && self.name(*other) == name);
-            let taken: u32 = others.map(|(_, pool)| pool.pool.workers()).sum();
-            let seats = self.pools[index].plan.settings.seats;
-            let workers = match self.holds_still() {
-                true => 0,
-                // One that is on trial has to show a worker, and the others may all be busy for long.
-                false => seats
-                    .min(most.get(name).copied().unwrap_or(u32::MAX))
-                    .saturating_sub(taken)
-                    .max(u32::from(!self.pools[index].introduced)),
-            };
-            if self.pools[index].allowed != workers {
-                self.pools[index].allowed = workers;
-                self.pool_event(index, pool::Event::Allowed { workers });
-            }
-        }
     }
 
     fn forget_gone(&mut self) {

@@ -87,6 +87,8 @@ pub(crate) struct RunningPool {
     pub(crate) closed: bool,
     /// How many workers it was told the other generations of its pool leave it.
     pub(crate) allowed: u32,
+    /// How many workers its pool had when it took over.
+    pub(crate) replaces: u32,
     /// Why its zygote did not start, if that was said.
     pub(crate) complaint: Option<String>,
     /// It could not be started: a server that begins as php-fpm begins without it.
@@ -189,6 +191,7 @@ impl RunningPool {
             introduced: true,
             closed: false,
             allowed: u32::MAX,
+            replaces: 0,
             complaint: None,
             failed: false,
             to_be_replaced: 0,

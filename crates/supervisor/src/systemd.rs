@@ -7,6 +7,7 @@ use std::time::Duration;
 use maitred_config::fpm::Fpm;
 use maitred_seat::Boards;
 use sd_notify::NotifyState;
+use serde::{Deserialize, Serialize};
 use tracing::{debug, info};
 
 use crate::limits::Moment;
@@ -36,15 +37,25 @@ pub struct Systemd {
     /// How often it is told how the server is; zero is never.
     interval: Duration,
     has_watchdog: bool,
+    told: Told,
+}
+
+/// What systemd knows, which stays true when another program takes over in this process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
     state: State,
+    /// When it is told more.
+    next: Option<Moment>,
     /// Requests at the last report.
     requests: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum State {
     Starting,
-    Serving { next: Option<Moment> },
+    /// A program that hands over serves, though an earlier version did not write that down.
+    #[default]
+    Serving,
     Reloading,
     Stopping,
 }
@@ -89,29 +100,51 @@ impl Systemd {
             speaks: fpm.is_some(),
             interval,
             has_watchdog,
-            state: State::Starting,
-            requests: 0,
+            told: Told {
+                state: State::Starting,
+                ..Told::default()
+            },
         }
     }
 
-    /// When it is told more.
+    /// What a program that takes over has to know.
+    pub fn told(&self) -> Told {
+        self.told
+    }
+
+    /// The program before us has told this.
+    pub fn go_on(&mut self, told: Told, now: Moment) {
+        self.told = told;
+        let next = told.next.unwrap_or(now);
+        self.told.next = self.after(now).map(|last| last.min(next));
+    }
+
+    /// When it is told more. A watchdog does not rest during a reload, and does when the server ends.
     pub fn deadline(&self) -> Option<Moment> {
-        match self.state {
-            State::Serving { next } => next,
-            State::Starting | State::Reloading | State::Stopping => None,
+        match self.told.state {
+            State::Serving | State::Reloading => self.told.next,
+            State::Starting | State::Stopping => None,
         }
+    }
+
+    /// When it is told more after a report at `now`; nothing: never.
+    fn after(&self, now: Moment) -> Option<Moment> {
+        (self.listens && !self.interval.is_zero()).then(|| now + self.interval)
     }
 
     /// Another configuration is in use.
-    pub fn follow(&mut self, fpm: Option<&Fpm>) {
+    pub fn follow(&mut self, fpm: Option<&Fpm>, now: Moment) {
         let new = Systemd::found(fpm);
-        (self.interval, self.has_watchdog) = (new.interval, new.has_watchdog);
+        if self.interval != new.interval {
+            (self.interval, self.has_watchdog) = (new.interval, new.has_watchdog);
+            self.told.next = self.after(now);
+        }
     }
 
-    /// A reload was asked for. Whatever comes of it, [`Supervisor::tell_systemd`] says when it is over.
+    /// A reload begins. Whatever comes of it, [`Supervisor::tell_systemd`] says when it is over.
     pub fn reloads(&mut self) {
-        if matches!(self.state, State::Serving { .. }) {
-            self.state = State::Reloading;
+        if matches!(self.told.state, State::Serving | State::Reloading) {
+            self.told.state = State::Reloading;
             // systemd wants to know since when, to tell this reload from an earlier one.
             match NotifyState::monotonic_usec_now() {
                 Ok(since) => self.tell(&[NotifyState::Reloading, since]),
@@ -122,16 +155,17 @@ impl Systemd {
 
     /// The server ends.
     pub fn stops(&mut self) {
-        if self.state != State::Stopping {
-            self.state = State::Stopping;
+        if self.told.state != State::Stopping {
+            self.told.state = State::Stopping;
             self.tell(&[NotifyState::Stopping]);
         }
     }
 
+    /// The server serves, for the first time or after a reload, which does not put off what is due.
     fn serves(&mut self, now: Moment) {
-        let first = self.state == State::Starting;
-        let next = (self.listens && !self.interval.is_zero()).then(|| now + self.interval);
-        self.state = State::Serving { next };
+        let first = self.told.state == State::Starting;
+        self.told.state = State::Serving;
+        self.told.next = self.told.next.or_else(|| self.after(now));
         let pid = NotifyState::MainPid(std::process::id());
         self.tell(&[NotifyState::Ready, NotifyState::Status(READY), pid]);
         if !first || !self.speaks {
@@ -147,12 +181,15 @@ impl Systemd {
         }
     }
 
+    /// Says how the server is. That it is ready would end a reload that goes on.
     fn report(&mut self, figures: &Figures, now: Moment) {
-        let status = status(figures, self.requests, self.interval);
-        self.requests = figures.requests;
-        let next = (!self.interval.is_zero()).then(|| now + self.interval);
-        self.state = State::Serving { next };
-        let mut told = vec![NotifyState::Ready, NotifyState::Status(&status)];
+        let status = status(figures, self.told.requests, self.interval);
+        self.told.requests = figures.requests;
+        self.told.next = self.after(now);
+        let mut told = vec![NotifyState::Status(&status)];
+        if self.told.state == State::Serving {
+            told.insert(0, NotifyState::Ready);
+        }
         if self.has_watchdog {
             told.push(NotifyState::Watchdog);
         }
@@ -176,16 +213,15 @@ impl Supervisor {
             return;
         }
         let now = self.now();
-        match self.systemd.state {
+        let is_over = !self.reloads.is_going_on() && self.upgrade.is_none();
+        match self.systemd.told.state {
             State::Starting => self.systemd.serves(now),
-            State::Reloading if !self.reloads.is_going_on() && self.upgrade.is_none() => {
-                self.systemd.serves(now);
-            }
-            State::Serving { next: Some(next) } if next <= now => {
-                let figures = self.figures();
-                self.systemd.report(&figures, now);
-            }
-            State::Serving { .. } | State::Reloading | State::Stopping => {}
+            State::Reloading if is_over => self.systemd.serves(now),
+            State::Serving | State::Reloading | State::Stopping => {}
+        }
+        if self.systemd.deadline().is_some_and(|due| due <= now) {
+            let figures = self.figures();
+            self.systemd.report(&figures, now);
         }
     }
 
@@ -223,6 +259,54 @@ mod tests {
         assert_eq!(
             interval(Some("soon"), Duration::ZERO),
             (Duration::ZERO, false)
+        );
+    }
+
+    fn listened() -> Systemd {
+        Systemd {
+            listens: true,
+            speaks: false,
+            interval: TEN,
+            has_watchdog: true,
+            told: Told::default(),
+        }
+    }
+
+    #[test]
+    fn no_reload_puts_off_what_is_due() {
+        let mut systemd = listened();
+        systemd.told.state = State::Starting;
+        assert_eq!(systemd.deadline(), None);
+        systemd.serves(TEN);
+        for second in 11..19 {
+            systemd.reloads();
+            assert_eq!(systemd.deadline(), Some(TEN * 2), "a watchdog waits");
+            systemd.serves(Duration::from_secs(second));
+        }
+        assert_eq!(systemd.deadline(), Some(TEN * 2));
+        systemd.report(&Figures::default(), TEN * 2);
+        assert_eq!(systemd.deadline(), Some(TEN * 3));
+        systemd.stops();
+        assert_eq!(systemd.deadline(), None);
+    }
+
+    #[test]
+    fn who_takes_over_goes_on_where_the_program_before_was() {
+        let mut before = listened();
+        before.serves(TEN);
+        before.reloads();
+        let told = serde_json::to_string(&before.told()).unwrap();
+        let mut after = listened();
+        after.go_on(
+            serde_json::from_str(&told).unwrap(),
+            Duration::from_secs(12),
+        );
+        assert_eq!(after.told(), before.told());
+        // One that wrote nothing down served, and may have been silent for long.
+        after.go_on(Told::default(), TEN);
+        assert_eq!(
+            (after.told.state, after.deadline()),
+            (State::Serving, Some(TEN))
         );
     }
 

@@ -348,9 +348,10 @@ impl Supervisor {
             }
             return;
         }
-        let new = |pool: &&mut RunningPool| pool.line == line && !pool.pool.is_leaving();
-        for pool in self.pools.iter_mut().filter(new) {
-            pool.introduced = true;
+        for index in 0..self.pools.len() {
+            if is_new(&&self.pools[index]) {
+                self.take_place(index);
+            }
         }
         let new = Front::new(line, self.front.epoch);
         let old = std::mem::replace(&mut self.front, new);

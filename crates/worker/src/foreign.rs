@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod cases;
 
-use maitred_php::{Admission, Foreign, Params, ParamsError, Paths, Text};
+use maitred_php::{Admission, Foreign, Name, Params, ParamsError, Paths, Text};
 
 /// How Apache's mod_proxy_fcgi and mod_proxy_balancer begin a SCRIPT_FILENAME.
 const APACHE_PREFIXES: [&[u8]; 2] = [b"proxy:fcgi://", b"proxy:balancer://"];
@@ -99,8 +99,8 @@ fn is_valid(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').all(|part| part != b"..")
 }
 
-/// The parameters that the rules look at, found in one pass.
-#[derive(Default, Clone, Copy)]
+/// The parameters that the rules look at.
+#[derive(Clone, Copy)]
 struct Known {
     request_method: Option<Text>,
     script_filename: Option<Text>,
@@ -114,22 +114,16 @@ struct Known {
 
 impl Known {
     fn of(params: &Params) -> Known {
-        let mut known = Known::default();
-        for (name, value) in params.texts() {
-            let field = match name {
-                b"REQUEST_METHOD" => &mut known.request_method,
-                b"SCRIPT_FILENAME" => &mut known.script_filename,
-                b"PATH_TRANSLATED" => &mut known.path_translated,
-                b"PATH_INFO" => &mut known.path_info,
-                b"SCRIPT_NAME" => &mut known.script_name,
-                b"REDIRECT_URL" => &mut known.redirect_url,
-                b"DOCUMENT_ROOT" => &mut known.document_root,
-                b"SERVER_SOFTWARE" => &mut known.server_software,
-                _ => continue,
-            };
-            *field = Some(value);
+        Known {
+            request_method: params.text_of(Name::RequestMethod),
+            script_filename: params.text_of(Name::ScriptFilename),
+            path_translated: params.text_of(Name::PathTranslated),
+            path_info: params.text_of(Name::PathInfo),
+            script_name: params.text_of(Name::ScriptName),
+            redirect_url: params.text_of(Name::RedirectUrl),
+            document_root: params.text_of(Name::DocumentRoot),
+            server_software: params.text_of(Name::ServerSoftware),
         }
-        known
     }
 }
 

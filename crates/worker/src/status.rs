@@ -5,21 +5,26 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::ZygoteSettings;
 use maitred_fastcgi::basic_user;
-use maitred_php::{Foreign, Params, PoolStatus, ProcessStatus, Text};
+use maitred_php::{Foreign, Name, Params, PoolStatus, ProcessStatus, Text};
 use maitred_seat::board::SeatBoard;
 use maitred_seat::{Process, Snapshot, WorkerEnd};
 
 /// Writes down what a request is.
 pub fn show_request(board: &SeatBoard, params: &Params) {
-    let value = |name: &[u8]| params.get(name).unwrap_or(b"");
-    board.method.set(value(b"REQUEST_METHOD"));
-    let uri = value(b"REQUEST_URI");
+    show_common(board, params);
+    let value = |name| params.value_of(name).unwrap_or_default();
+    let uri = value(Name::RequestUri);
     let path = uri.split(|byte| *byte == b'?').next().unwrap_or(uri);
     board.uri.set(path);
-    board.query.set(value(b"QUERY_STRING"));
-    board.script.set(value(b"SCRIPT_FILENAME"));
-    board.user.set(value(b"REMOTE_USER"));
-    let length = std::str::from_utf8(value(b"CONTENT_LENGTH")).ok();
+    board.script.set(value(Name::ScriptFilename));
+    board.user.set(value(Name::RemoteUser));
+}
+
+fn show_common(board: &SeatBoard, params: &Params) {
+    let value = |name| params.value_of(name).unwrap_or_default();
+    board.method.set(value(Name::RequestMethod));
+    board.query.set(value(Name::QueryString));
+    let length = std::str::from_utf8(value(Name::ContentLength)).ok();
     board.content_length.store(
         length.and_then(|text| text.parse().ok()).unwrap_or(0),
         Relaxed,
@@ -29,11 +34,10 @@ pub fn show_request(board: &SeatBoard, params: &Params) {
 /// Writes down what a web server's request has come to, by what php-fpm calls its URI and its user: that
 /// of Basic credentials alone.
 pub fn show_foreign(board: &SeatBoard, params: &Params, foreign: &Foreign) {
-    show_request(board, params);
-    let authorization = params.get(b"HTTP_AUTHORIZATION").unwrap_or(b"");
-    board
-        .user
-        .set(&basic_user(authorization).unwrap_or_default());
+    show_common(board, params);
+    let authorization = params.value_of(Name::HttpAuthorization);
+    let user = authorization.and_then(basic_user);
+    board.user.set(&user.unwrap_or_default());
     let bytes = |text: Option<Text>| text.map_or(&b""[..], |text| params.bytes(text));
     board.uri.set(bytes(foreign.uri));
     board.script.set(bytes(foreign.script));

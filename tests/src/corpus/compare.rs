@@ -15,7 +15,8 @@ use crate::http::Response;
 /// How much of a long value is shown in a report, in characters.
 const SHOWN: usize = 300;
 
-/// What distinguishes one server from another and is no difference in behaviour: its port.
+/// What distinguishes one answer from another and is no difference in behaviour: the server's port,
+/// and a second that has gone by.
 #[derive(Debug, Clone)]
 pub struct Masks {
     port: String,
@@ -31,9 +32,29 @@ impl Masks {
 
     fn apply(&self, text: &str) -> String {
         let port = &self.port;
-        text.replace(&format!(":{port}"), ":PORT")
-            .replace(&format!("\"{port}\""), "\"PORT\"")
+        let text = text
+            .replace(&format!(":{port}"), ":PORT")
+            .replace(&format!("\"{port}\""), "\"PORT\"");
+        without_countdown(&text)
     }
+}
+
+/// PHP makes a cookie's `Max-Age` of its end and the present second, so two servers that are asked
+/// one after the other may differ by one. The end itself stands beside it and is compared.
+fn without_countdown(text: &str) -> String {
+    const NAME: &str = "Max-Age=";
+    let mut pieces = text.split(NAME);
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let digits = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (seconds, rest) = piece.split_at(digits);
+        // `Max-Age=0` counts nothing down: it deletes.
+        let shown = if digits > 1 { "SECONDS" } else { seconds };
+        out.push_str(NAME);
+        out.push_str(shown);
+        out.push_str(rest);
+    }
+    out
 }
 
 /// One place where two answers differ.

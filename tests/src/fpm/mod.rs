@@ -238,6 +238,33 @@ impl Daemon {
         family
     }
 
+    /// The workers of a pool now.
+    pub fn workers(&self, pool: &str) -> Vec<Process> {
+        let title = format!("php-fpm: pool {pool}");
+        let mut processes = self.processes();
+        processes.retain(|process| process.title.trim_end() == title);
+        processes
+    }
+
+    /// The lines after `mark` without their times, with every number as `#` and its place masked.
+    pub fn said(&self, mark: usize) -> Vec<String> {
+        let lines = self.log.since(mark);
+        let lines = lines.iter().map(|line| {
+            let text = line.split_once("] ");
+            let text = text.map_or(line.as_str(), |(_, text)| text);
+            let mut masked = String::new();
+            for c in text.chars() {
+                match c.is_ascii_digit() {
+                    true if masked.ends_with('#') => {}
+                    true => masked.push('#'),
+                    false => masked.push(c),
+                }
+            }
+            self.place.mask(&masked)
+        });
+        lines.collect()
+    }
+
     /// Sends the master a signal.
     pub fn signal(&self, signal: Signal) {
         if let Some(master) = Process::read(self.pid()) {

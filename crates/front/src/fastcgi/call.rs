@@ -1,6 +1,7 @@
 //! What of a web server's parameters the front itself looks at. All else is the worker's business:
 //! only it has the pool's rights and php.ini.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use maitred_fastcgi::{
@@ -74,27 +75,27 @@ impl Call {
     }
 
     /// Its method; empty if it names none.
-    pub fn method(&self) -> String {
-        String::from_utf8_lossy(self.at(&self.places.method)).into_owned()
+    pub fn method(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.at(&self.places.method))
     }
 
     /// What the client asked for, or the script's name if the web server does not say.
-    pub fn target(&self) -> String {
+    pub fn target(&self) -> Cow<'_, str> {
         let target = match self.at(&self.places.uri) {
             b"" => self.at(&self.places.script_name),
             uri => uri,
         };
-        String::from_utf8_lossy(target).into_owned()
+        String::from_utf8_lossy(target)
     }
 
     /// The query.
-    pub fn query(&self) -> String {
-        String::from_utf8_lossy(self.at(&self.places.query)).into_owned()
+    pub fn query(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.at(&self.places.query))
     }
 
     /// The script's file, by the web server's word.
-    pub fn script(&self) -> String {
-        String::from_utf8_lossy(self.file()).into_owned()
+    pub fn script(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.file())
     }
 
     fn file(&self) -> &[u8] {

@@ -7,6 +7,9 @@ use maitred_fastcgi::{AnswerEvent, ProtocolStatus, write_end, write_stderr, writ
 use crate::door_log::Entry;
 use crate::script::{Failure, Form};
 
+/// Bytes that a short answer's records have beside what is in them: two heads, and the end.
+const FRAME_BYTES: usize = 24;
+
 /// An answer to one request over FastCGI.
 pub struct FastcgiForm<'a> {
     request_id: u16,
@@ -61,6 +64,7 @@ impl Form for FastcgiForm<'_> {
                 if let Some(log) = &mut self.log {
                     log.said(content);
                 }
+                self.out.reserve(content.len() + FRAME_BYTES);
                 write_stdout(&mut self.out, self.request_id, content);
             }
             AnswerEvent::Stderr(content) => write_stderr(&mut self.out, self.request_id, content),

@@ -9,7 +9,8 @@ mod web_server;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::pin::pin;
+use std::sync::Arc;
 
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 
@@ -37,13 +38,18 @@ enum After {
 
 /// One web server's connection, one request after the other. `listen` is the address as the
 /// configuration has it; `peer` is none for one that came over a Unix socket.
-pub async fn converse(socket: OwnedFd, peer: Option<SocketAddr>, listen: String, counted: Counted) {
+pub async fn converse(
+    socket: OwnedFd,
+    peer: Option<SocketAddr>,
+    listen: Arc<str>,
+    counted: Counted,
+) {
     let thread = &counted.0;
     if !is_welcome(thread, &listen, peer) {
         return;
     }
     let mut server = WebServer::new(socket, peer);
-    let mut leaves = Box::pin(idle_is_over(&thread.shared));
+    let mut leaves = pin!(idle_is_over(&thread.shared));
     let mut is_over = false;
     loop {
         let begun = tokio::select! {
@@ -72,8 +78,7 @@ pub async fn converse(socket: OwnedFd, peer: Option<SocketAddr>, listen: String,
             Err(NoRequest::TooSlow(begun)) => {
                 let why = "The request's parameters came too slowly.";
                 let answer = form::plain(begun.request_id, 408, why, None);
-                let _ = server.send(&answer).await;
-                return server.linger().await;
+                return send_last(&mut server, &answer).await;
             }
             Err(NoRequest::Broken(error, begun)) => {
                 let status = match error {
@@ -81,7 +86,7 @@ pub async fn converse(socket: OwnedFd, peer: Option<SocketAddr>, listen: String,
                     _ => 400,
                 };
                 let begun = begun.map(|begun| (begun, status));
-                return send_away(server, &listen, &error.to_string(), begun).await;
+                return send_away(&mut server, &listen, &error, begun).await;
             }
         };
         // Settings may have changed since the connection was made, and so may who is welcome.
@@ -89,12 +94,12 @@ pub async fn converse(socket: OwnedFd, peer: Option<SocketAddr>, listen: String,
         let Some(site) = sites.door(&listen).filter(|site| site.admits(peer)) else {
             return;
         };
-        let params = server.params().to_vec();
+        let params = server.take_params();
         let places = match Places::find(&params) {
             Ok(places) => places,
             Err(error) => {
                 let begun = Some((begun, 400));
-                return send_away(server, &listen, &error.to_string(), begun).await;
+                return send_away(&mut server, &listen, &error, begun).await;
             }
         };
         let call = Call {
@@ -130,12 +135,21 @@ fn is_welcome(thread: &Thread, listen: &str, peer: Option<SocketAddr>) -> bool {
 }
 
 /// Is done with a web server that does not keep to the protocol.
-async fn send_away(mut server: WebServer, listen: &str, error: &str, begun: Option<(Begun, u16)>) {
+async fn send_away(
+    server: &mut WebServer,
+    listen: &str,
+    error: &impl std::fmt::Display,
+    begun: Option<(Begun, u16)>,
+) {
+    let error = error.to_string();
     tracing::warn!("{listen}: a connection is closed: {error}");
-    if let Some((begun, status)) = begun {
-        let answer = form::plain(begun.request_id, status, error, None);
-        let _ = server.send(&answer).await;
-    }
+    let plain = |(begun, status): (Begun, u16)| form::plain(begun.request_id, status, &error, None);
+    let answer = begun.map_or_else(Vec::new, plain);
+    send_last(server, &answer).await;
+}
+
+async fn send_last(server: &mut WebServer, answer: &[u8]) {
+    let _ = server.send(answer).await;
     server.linger().await;
 }
 
@@ -155,7 +169,7 @@ async fn serve(
     };
     let manner = pool.manner.load();
     if let Some(path) = call.path(manner.by_path_info)
-        && let Some(page) = status::page_at(pool, path, &call.query(), part)
+        && let Some(page) = status::page_at(pool, path, || call.query(), part)
     {
         // Its body has nothing to say.
         let _ = server.body(0, &site.spool_dir).await;
@@ -188,7 +202,6 @@ async fn run_script(
     site: &DoorSite,
     body: &Body,
 ) -> io::Result<After> {
-    let begun = Instant::now();
     let (method, target, script) = (call.method(), call.target(), call.script());
     let wants_report = site.log.is_some();
     let request = call.encode(body, if wants_report { WANTS_REPORT } else { 0 });
@@ -210,7 +223,7 @@ async fn run_script(
         "{}: {script}: {} bytes after {:.6} s ({method} {target})",
         run.backend.name(),
         form.length(),
-        begun.elapsed().as_secs_f64()
+        tried.begun.elapsed().as_secs_f64()
     );
     after
 }
@@ -241,7 +254,7 @@ async fn conclude(
         // Half an answer cannot be mended; the web server sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    let again = (status == 503).then(|| retry_after(tried.took));
+    let again = (status == 503).then(|| retry_after(tried.begun.elapsed()));
     server.send(&form::plain(id, status, why, again)).await?;
     Ok(After::Keep)
 }

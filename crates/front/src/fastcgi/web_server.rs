@@ -29,9 +29,6 @@ const HEAD: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Largest body: what an administrator allows is the web server's business.
 const MAX_BODY_BYTES: u64 = 64 << 30;
-/// Room for each read in bytes: web servers send a request's head in one piece, and large bodies in
-/// such of 8 to 64 KB.
-const READ_BYTES: usize = 16 * 1024;
 /// Bytes of answers to management records that may wait to be sent.
 const REPLIES_BYTES: usize = 16 * 1024;
 /// The pair that answers the question whether a connection may carry several requests at a time
@@ -143,18 +140,13 @@ impl WebServer {
         } else {
             self.since.get_or_insert_with(Instant::now);
         }
-        let deadline = match self.since {
-            Some(since) => since + HEAD,
-            None if self.is_known => {
-                // It may be idle for as long as it likes: another request will come.
-                return match self.connection.read(READ_BYTES).await {
-                    Ok(count) if count > 0 => Ok(()),
-                    _ => Err(NoRequest::Closed),
-                };
-            }
-            None => Instant::now() + FIRST,
+        let filled = match self.since {
+            Some(since) => self.connection.fill(|| since + HEAD).await,
+            // It may be idle for as long as it likes: another request will come.
+            None if self.is_known => Some(self.connection.read().await),
+            None => self.connection.fill(|| Instant::now() + FIRST).await,
         };
-        match self.connection.fill(deadline).await {
+        match filled {
             Some(Ok(count)) if count > 0 => Ok(()),
             None => match self.present {
                 Some(begun) => Err(NoRequest::TooSlow(begun)),
@@ -179,9 +171,9 @@ impl WebServer {
         self.is_over = !begun.keep_conn;
     }
 
-    /// The parameters of the present request, as they are encoded.
-    pub fn params(&self) -> &[u8] {
-        self.reader.params()
+    /// Takes the parameters of the present request, as they are encoded.
+    pub fn take_params(&mut self) -> Vec<u8> {
+        self.reader.take_params()
     }
 
     /// Waits for the body of the present request, which its parameters say has `length` bytes. What
@@ -194,7 +186,7 @@ impl WebServer {
             return Err(NoBody::TooLarge);
         }
         let mut collected = Collected::new(length);
-        let begun = Instant::now();
+        let mut begun = None;
         self.takes_body = length > 0;
         loop {
             let mut complete = false;
@@ -217,7 +209,8 @@ impl WebServer {
                 return collected.finish(spool_dir).await;
             }
             self.send_replies().await.map_err(|_| NoBody::Gone)?;
-            match self.connection.fill(collected.deadline(begun)).await {
+            let begun = *begun.get_or_insert_with(Instant::now);
+            match self.connection.fill(|| collected.deadline(begun)).await {
                 Some(Ok(count)) if count > 0 => {}
                 None => return Err(NoBody::TooSlow),
                 _ => return Err(NoBody::Gone),
@@ -322,7 +315,7 @@ impl WebServer {
     }
 
     /// Ends the connection so that the last answer arrives.
-    pub async fn linger(self) {
+    pub async fn linger(&mut self) {
         self.connection.linger().await;
     }
 }
@@ -347,7 +340,7 @@ impl Client for WebServer {
                 // It is not read further before its answer.
                 return std::future::pending().await;
             }
-            match self.connection.read(READ_BYTES).await {
+            match self.connection.read().await {
                 Ok(count) if count > 0 => {}
                 _ => return,
             }

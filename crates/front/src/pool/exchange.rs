@@ -343,6 +343,16 @@ impl Exchange {
         Some(known.unwrap_or_else(Instant::now))
     }
 
+    /// When a worker was last given it.
+    pub fn lent_at(&self) -> Option<Instant> {
+        self.lock().lent_at
+    }
+
+    /// The request's first records.
+    pub fn request(&self) -> &[u8] {
+        &self.request
+    }
+
     /// Where it is, if a worker has it.
     pub fn place(&self) -> Option<Place> {
         let state = self.lock();

@@ -260,20 +260,25 @@ impl Local {
     }
 }
 
-/// A task that lets its thread look for answers while it is busy.
-pub struct Paced<F>(Pin<Box<F>>);
+pin_project_lite::pin_project! {
+    /// A task that lets its thread look for answers while it is busy.
+    pub struct Paced<F> {
+        #[pin]
+        task: F,
+    }
+}
 
 impl<F> Paced<F> {
     /// Paces `task`.
     pub fn new(task: F) -> Paced<F> {
-        Paced(Box::pin(task))
+        Paced { task }
     }
 }
 
 impl<F: Future> Future for Paced<F> {
     type Output = F::Output;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         with(|local| {
             let polls = local.polls.get() + 1;
             local.polls.set(polls % POLLS_BETWEEN_LOOKS);
@@ -282,6 +287,6 @@ impl<F: Future> Future for Paced<F> {
                 local.look();
             }
         });
-        self.0.as_mut().poll(cx)
+        self.project().task.poll(cx)
     }
 }

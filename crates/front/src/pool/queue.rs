@@ -74,6 +74,9 @@ pub struct Queue<T> {
     pub(super) open: usize,
     /// Most of them.
     pub(super) max_open: usize,
+    /// How many were open when the current generation took over, while seats of an older one are
+    /// left; then as many as there may be.
+    pub(super) handed_over: usize,
     /// Workers of the current generation that get nothing until there is room for them.
     pub(super) pending: VecDeque<(SeatId, Incarnation)>,
     /// Workers of a generation that is not used yet.
@@ -106,6 +109,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             limit: 0,
             open: 0,
             max_open: 0,
+            handed_over: usize::MAX,
             pending: VecDeque::new(),
             coming: Vec::new(),
             given_up: Vec::new(),
@@ -306,6 +310,9 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.open -= 1;
         self.closing -= usize::from(was_closing);
         self.idle.retain(|idle| *idle != seat);
+        if !self.has_leaving() {
+            self.handed_over = usize::MAX;
+        }
         had
     }
 

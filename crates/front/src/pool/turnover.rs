@@ -5,6 +5,11 @@
 //! that comes while there are as many is *pending*: it is ready and gets nothing. As soon as a
 //! worker that is to go has nothing to do, it goes and the pending one takes its place, in one
 //! step. Until then those who are to go serve as before, but take nothing into their spare slots.
+//!
+//! Where fewer are open than may be, a worker of the current generation is used at once, and still
+//! takes the place of one that is to go: older generations keep no more seats than were open when
+//! the current one took over, less those it has by now. They might wait for ever otherwise: the
+//! supervisor may be unable to start more (`process.max`) before one of them has ended.
 
 use maitred_control::{Generation, Incarnation, Wear};
 
@@ -42,6 +47,10 @@ impl<T: Clone + PartialEq> Queue<T> {
             }
         }
         (self.current, self.max_open, self.limit) = (new, max_open, limit);
+        self.handed_over = match self.has_leaving() {
+            true => self.open,
+            false => usize::MAX,
+        };
         self.given_up.extend(self.pending.drain(..));
         for (seat, incarnation) in std::mem::take(&mut self.coming) {
             if seat.generation == new {
@@ -200,15 +209,25 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Whether a seat gets nothing more for now: it is to go, and somebody is to take its place.
     pub(super) fn refuses(&self, seat: SeatId) -> bool {
-        if self.closing == 0 && self.pending.is_empty() && self.open <= self.max_open {
+        if self.all_stay() {
             return false;
         }
         self.seat(seat).is_some_and(|place| {
             place.closing
                 || place.worn && !self.pending.is_empty()
                 || self.is_leaving(seat.generation)
-                    && (!self.pending.is_empty() || self.open > self.max_open)
+                    && (!self.pending.is_empty() || self.is_crowded())
         })
+    }
+
+    /// Whether no open seat is to go now.
+    fn all_stay(&self) -> bool {
+        self.closing == 0 && self.pending.is_empty() && !self.is_crowded()
+    }
+
+    /// Whether more seats are open than leave room for those of generations that leave.
+    fn is_crowded(&self) -> bool {
+        self.open > self.max_open.min(self.handed_over)
     }
 
     /// The next seat that changes hands now. Call it until there is none, whenever a worker has
@@ -241,7 +260,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             // The last one is the one that is used next.
             return self.idle.first().copied();
         }
-        if self.closing == 0 && self.pending.is_empty() && self.open <= self.max_open {
+        if self.all_stay() {
             return None;
         }
         self.idle.iter().copied().find(|seat| self.refuses(*seat))

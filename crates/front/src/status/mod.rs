@@ -59,7 +59,7 @@ pub fn page(backend: &Backend, head: &Head) -> Option<Page> {
         return None;
     };
     let query = head.query().unwrap_or_default();
-    page_at(pool, head.path().as_bytes(), query, Part::None)
+    page_at(pool, head.path().as_bytes(), || query, Part::None)
 }
 
 /// Whether a request for a page is itself among what the page counts.
@@ -73,7 +73,12 @@ pub enum Part {
 }
 
 /// The page of a pool at `path`, if it is one of its two.
-pub fn page_at(pool: &Pool, path: &[u8], query: &str, part: Part) -> Option<Page> {
+pub fn page_at<Q: AsRef<str>>(
+    pool: &Pool,
+    path: &[u8],
+    query: impl FnOnce() -> Q,
+    part: Part,
+) -> Option<Page> {
     let settings = pool.settings();
     let is = |page: &Option<String>| page.as_deref().is_some_and(|page| page.as_bytes() == path);
     let is_ping = is(&settings.ping_path);
@@ -85,7 +90,7 @@ pub fn page_at(pool: &Pool, path: &[u8], query: &str, part: Part) -> Option<Page
     }
     Some(match is_ping {
         true => ping(pool),
-        false => of_pool(pool, query, part),
+        false => of_pool(pool, query().as_ref(), part),
     })
 }
 

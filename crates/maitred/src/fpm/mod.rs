@@ -228,6 +228,7 @@ fn prepare(config: &Config, settings: &Settings) -> Result<Prepared, String> {
     }
     master::prioritize(fpm)?;
     settings.warn_of_root(config);
+    settings.tell_front_user(config);
     Ok(Prepared::Server(waiting))
 }
 

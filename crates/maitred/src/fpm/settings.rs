@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use maitred_config::fpm::{Level, Options};
-use maitred_config::{Config, LogTarget};
+use maitred_config::{Config, LogTarget, Pool};
 use maitred_os::users;
 use tracing::{debug, error, info, warn};
 
@@ -20,8 +20,9 @@ const FILES: [&str; 2] = ["/etc/php-fpm.conf", "/usr/local/etc/php-fpm.conf"];
 /// The php.ini entry that names the configuration file.
 const CONFIG_ENTRY: &str = "fpm.config";
 
-/// Whom the front runs as, the first that there is.
-const FRONT_USERS: [&str; 3] = ["www-data", "http", "nobody"];
+/// Whom the front runs as, the first that there is and that no pool has. It opens nothing but
+/// temporary files, so that it can be anybody: what it listens on and logs to, it is handed.
+const FRONT_USERS: [&str; 5] = ["maitred", "nobody", "daemon", "www-data", "http"];
 
 /// What php-fpm's configuration is read with, now and at every reload.
 #[derive(Debug)]
@@ -148,7 +149,7 @@ impl Settings {
         if !self.uses_log(&config) {
             config.error_log = LogTarget::Stderr;
         }
-        if let Some(user) = front_user() {
+        if let Some(user) = front_user(&config.pools) {
             config.front_user = user;
         }
         let files = config.fpm.as_ref().and_then(|fpm| fpm.rlimit_files);
@@ -159,6 +160,13 @@ impl Settings {
             *own = own.or(files);
         }
         config
+    }
+
+    /// Says whom the front runs as, which php-fpm's configuration has no word for.
+    pub fn tell_front_user(&self, config: &Config) {
+        if users::is_root() {
+            debug!("the front runs as {}", config.front_user);
+        }
     }
 
     /// Says which pools run as root, which php-fpm leaves to whoever allowed it.
@@ -180,12 +188,25 @@ impl Settings {
     }
 }
 
-fn front_user() -> Option<String> {
-    let there = |name: &&&str| users::look_up(name, None).is_ok();
-    FRONT_USERS
+/// Whom the front runs as beside these pools: a script could send signals to a front of its user.
+fn front_user(pools: &[Pool]) -> Option<String> {
+    let uid = |name: &str| Some(users::look_up(name, None).ok()?.uid);
+    let pools = pools.iter().filter_map(|pool| pool.user.as_deref());
+    let taken: Vec<u32> = pools.filter_map(uid).collect();
+    let there = FRONT_USERS
         .iter()
-        .find(there)
-        .map(|name| (*name).to_owned())
+        .filter_map(|&name| Some((name, uid(name)?)));
+    choose(there, &taken).map(str::to_owned)
+}
+
+/// The first of some users whose number is not among those that are taken, or else the first.
+fn choose<'a>(
+    users: impl Iterator<Item = (&'a str, u32)> + Clone,
+    taken: &[u32],
+) -> Option<&'a str> {
+    let mut free = users.clone().filter(|(_, uid)| !taken.contains(uid));
+    let chosen = free.next().or_else(|| users.clone().next());
+    chosen.map(|(name, _)| name)
 }
 
 /// The configuration file: named, named in php.ini, or where php-fpm of this PHP has it.
@@ -242,5 +263,15 @@ mod tests {
         assert_eq!(file(&flags, None), Path::new("/two"));
         flags.config = Some(PathBuf::from("/y"));
         assert_eq!(file(&flags, None), Path::new("/y"));
+    }
+
+    #[test]
+    fn the_front_is_nobody_that_a_pool_is_as_long_as_there_is_somebody() {
+        let users = [("nobody", 65534), ("daemon", 1)];
+        let chosen = |taken: &[u32]| choose(users.into_iter(), taken);
+        assert_eq!(chosen(&[33]), Some("nobody"));
+        assert_eq!(chosen(&[33, 65534]), Some("daemon"));
+        assert_eq!(chosen(&[1, 65534]), Some("nobody"));
+        assert_eq!(choose([].into_iter(), &[]), None);
     }
 }

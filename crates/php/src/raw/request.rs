@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
 use crate::foreign::{Admission, Foreign};
+use crate::names::Name;
 use crate::params::{Params, Text};
 
 #[repr(C)]
@@ -40,64 +41,41 @@ pub(super) struct RawRequest {
     body_file: *const c_char,
 }
 
-/// One pass over the variables. The pointers live as long as `params` and `list` stay as they are.
+/// A request of these variables. The pointers live as long as `params` and `list` stay as they are.
 pub(super) fn fill_request(params: &Params, list: &mut Vec<RawParam>) -> RawRequest {
+    let value = |name| params.text_of(name).map(|text| params.bytes_with_nul(text));
+    let or = |name, otherwise: *const c_char| value(name).map_or(otherwise, |v| v.as_ptr().cast());
+    let pointer = |name| or(name, ptr::null());
     let mut request = RawRequest {
         exchange: ptr::null_mut(),
         params: ptr::null(),
         param_count: 0,
-        method: ptr::null(),
-        script_name: ptr::null(),
-        path_info: ptr::null(),
-        script_filename: ptr::null(),
-        query_string: c"".as_ptr(),
-        content_type: c"".as_ptr(),
-        cookie: ptr::null(),
-        authorization: ptr::null(),
-        document_root: ptr::null(),
-        server_name: ptr::null(),
-        php_value: ptr::null(),
-        php_admin_value: ptr::null(),
-        content_length: 0,
+        method: pointer(Name::RequestMethod),
+        script_name: pointer(Name::ScriptName),
+        path_info: pointer(Name::PathInfo),
+        script_filename: pointer(Name::ScriptFilename),
+        query_string: or(Name::QueryString, c"".as_ptr()),
+        content_type: or(Name::ContentType, c"".as_ptr()),
+        cookie: pointer(Name::HttpCookie),
+        authorization: pointer(Name::HttpAuthorization),
+        document_root: pointer(Name::DocumentRoot),
+        server_name: pointer(Name::ServerName),
+        php_value: pointer(Name::PhpValue),
+        php_admin_value: pointer(Name::PhpAdminValue),
+        content_length: value(Name::ContentLength).map_or(0, content_length),
         foreign: false,
         admission: 0,
         path_translated: ptr::null(),
         request_uri: ptr::null(),
-        body_file: ptr::null(),
+        body_file: pointer(Name::RequestBodyFile),
     };
     list.clear();
-    for (name, value) in params.iter_nul_terminated() {
-        let pointer = value.as_ptr().cast::<c_char>();
-        let field = match name {
-            b"REQUEST_METHOD\0" => Some(&mut request.method),
-            b"SCRIPT_NAME\0" => Some(&mut request.script_name),
-            b"PATH_INFO\0" => Some(&mut request.path_info),
-            b"SCRIPT_FILENAME\0" => Some(&mut request.script_filename),
-            b"QUERY_STRING\0" => Some(&mut request.query_string),
-            b"CONTENT_TYPE\0" => Some(&mut request.content_type),
-            b"HTTP_COOKIE\0" => Some(&mut request.cookie),
-            b"HTTP_AUTHORIZATION\0" => Some(&mut request.authorization),
-            b"DOCUMENT_ROOT\0" => Some(&mut request.document_root),
-            b"SERVER_NAME\0" => Some(&mut request.server_name),
-            b"PHP_VALUE\0" => Some(&mut request.php_value),
-            b"PHP_ADMIN_VALUE\0" => Some(&mut request.php_admin_value),
-            b"REQUEST_BODY_FILE\0" => Some(&mut request.body_file),
-            b"CONTENT_LENGTH\0" => {
-                request.content_length = content_length(value);
-                None
-            }
-            _ => None,
-        };
-        if let Some(field) = field {
-            *field = pointer;
-        }
-        list.push(RawParam {
-            name: name.as_ptr().cast(),
-            name_length: name.len() - 1,
-            value: pointer,
-            value_length: value.len() - 1,
-        });
-    }
+    list.extend(params.iter_nul_terminated().map(|(name, value)| RawParam {
+        name: name.as_ptr().cast(),
+        name_length: name.len() - 1,
+        value: value.as_ptr().cast(),
+        value_length: value.len() - 1,
+    }));
     request.params = list.as_ptr();
     request.param_count = list.len();
     request

@@ -7,11 +7,12 @@ use super::{Action, Pool};
 use crate::limits::{KILLED, LEAVE, Moment};
 
 impl Pool {
-    /// Has a worker killed that the front asks to be rid of.
+    /// Has a worker ended that somebody asks to be rid of: killed, or else by `asking` it first, as
+    /// php-fpm does.
     pub(super) fn sentence(
         &mut self,
-        seat: Seat,
-        incarnation: Incarnation,
+        (seat, incarnation): (Seat, Incarnation),
+        asking: bool,
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
@@ -28,34 +29,13 @@ impl Pool {
             && place.incarnation == incarnation
         {
             *sentenced = true;
+            if asking {
+                *kill_at = Some(now + LEAVE);
+                return actions.push(Action::TerminateWorker { pid: *pid });
+            }
             *kill_at = None;
             *gone_by = Some(now + KILLED);
             actions.push(Action::KillWorker { pid: *pid });
-        }
-    }
-
-    /// Has a worker ended as [`Pool::sentence`] does, but by SIGTERM first.
-    pub(super) fn terminate(
-        &mut self,
-        seat: Seat,
-        incarnation: Incarnation,
-        now: Moment,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(place) = self.place(seat) else {
-            return;
-        };
-        if let State::Taken {
-            pid,
-            sentenced,
-            kill_at,
-            ..
-        } = &mut place.state
-            && place.incarnation == incarnation
-        {
-            *sentenced = true;
-            *kill_at = Some(now + LEAVE);
-            actions.push(Action::TerminateWorker { pid: *pid });
         }
     }
 

@@ -159,6 +159,8 @@ impl World {
             queue.is_leaving(seat.generation) || worn
         });
         assert!(!pending || !leaves, "pending for ever");
+        let mut idle = queue.idle.iter();
+        assert!(!queue.is_crowded() || !idle.any(|seat| queue.is_leaving(seat.generation)));
         let mut items: Vec<_> = self.placed.iter().map(|(item, _)| *item).collect();
         items.extend(&self.waits);
         let count = items.len();
@@ -183,6 +185,29 @@ fn seats_move_over_one_by_one_and_never_are_there_more_than_may_be() {
     assert_eq!(world.retired.len(), 2);
     assert_eq!(world.queue.open_seats(), 3);
     assert_eq!(world.queue.open_current(), 2);
+}
+
+#[test]
+fn a_new_worker_takes_the_place_of_an_old_one_though_more_might_be_open() {
+    let mut world = World::with_generation(1, 2);
+    world.submit(1, ONE);
+    world.submit(2, ONE);
+    world.begin(2, MAX_OPEN);
+    world.submit(3, ONE);
+    world.arrive(at(2, 0), 1);
+    assert_eq!(world.queue.open_seats(), MAX_OPEN, "it serves at once");
+    world.submit(4, ONE);
+    world.finish(0);
+    assert_eq!(world.retired.len(), 1, "though a request waits");
+    world.finish(0);
+    assert_eq!(world.retired.len(), 1, "one for one");
+    assert_eq!(world.placed[1].0, 4, "the other old one goes on");
+    world.arrive(at(2, 1), 1);
+    world.finish(1);
+    assert_eq!(world.retired.len(), 2);
+    world.arrive(at(2, 2), 1);
+    assert_eq!(world.queue.open_seats(), MAX_OPEN, "all may be open again");
+    world.check();
 }
 
 #[test]

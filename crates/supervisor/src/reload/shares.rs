@@ -1,0 +1,48 @@
+//! How many workers each generation of a pool may have.
+
+use crate::pool;
+use crate::run::Supervisor;
+
+impl Supervisor {
+    /// A generation is the one that its pool's requests go to from now on. The worker that a pool
+    /// has beside while it moves is not one more to replace.
+    pub(crate) fn take_place(&mut self, index: usize) {
+        let (name, own) = (self.name(index), self.pools[index].generation);
+        let named = self.pools.iter().filter(|one| {
+            one.plan.settings.pool == name && one.generation < own && one.pool.workers() > 0
+        });
+        let moves = named.clone().any(|one| one.pool.is_leaving());
+        let workers: u32 = named.map(|one| one.pool.workers()).sum();
+        self.pools[index].replaces = workers.saturating_sub(u32::from(moves));
+        self.pools[index].introduced = true;
+    }
+
+    /// Tells every generation how many workers the others of its pool leave it: together they have
+    /// no more than `max_children` of the newest and the spare ones, and one more while a
+    /// generation is on trial.
+    pub(super) fn share_out(&mut self) {
+        let most = self.share_process_max();
+        for index in 0..self.pools.len() {
+            if self.pools[index].pool.is_leaving() {
+                continue;
+            }
+            let name = self.name(index);
+            let others = self.pools.iter().enumerate();
+            let others = others.filter(|(other, _)| *other != index && self.name(*other) == name);
+            let taken: u32 = others.map(|(_, pool)| pool.pool.workers()).sum();
+            let seats = self.pools[index].plan.settings.seats;
+            let workers = match self.holds_still() {
+                true => 0,
+                // One that is on trial has to show a worker, and the others may all be busy for long.
+                false => seats
+                    .min(most.get(name).copied().unwrap_or(u32::MAX))
+                    .saturating_sub(taken)
+                    .max(u32::from(!self.pools[index].introduced)),
+            };
+            if self.pools[index].allowed != workers {
+                self.pools[index].allowed = workers;
+                self.pool_event(index, pool::Event::Allowed { workers });
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Reloads of a server that was started as php-fpm, while every worker has something to do.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use maitred_tests::fpm::{Answer, Daemon, Door, Params, Which, usual};
+use maitred_tests::processes::{Process, Signal};
+use maitred_tests::server::{document_root, is_root};
+use maitred_tests::wait;
+use tempfile::TempDir;
+
+/// Scripts that take their time.
+fn scripts() -> TempDir {
+    document_root(&[
+        ("slow.php", "<?php usleep(1000 * $_GET['ms']); echo 'done';"),
+        (
+            "wait.php",
+            "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+             echo 'done';",
+        ),
+    ])
+}
+
+/// A request that is never tried again.
+fn post(root: &TempDir, target: &str) -> Params {
+    let params = Params::get(&root.path().display().to_string(), target);
+    params.with("REQUEST_METHOD", "POST")
+}
+
+/// Clients that ask without a pause, each as soon as it has its answer.
+struct Load {
+    stop: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<u32>>,
+}
+
+impl Load {
+    fn on(doors: &[Door], root: &TempDir, target: &str, clients: usize) -> Load {
+        let stop = Arc::new(AtomicBool::new(false));
+        let each = doors
+            .iter()
+            .flat_map(|door| (0..clients).map(move |_| door.clone()));
+        let clients = each.map(|door| {
+            let (params, stop) = (post(root, target), stop.clone());
+            thread::spawn(move || {
+                let mut answered = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let answer = door.ask(&params, b"").expect("no request is lost");
+                    assert_eq!(answer.body(), "done");
+                    answered += 1;
+                }
+                answered
+            })
+        });
+        Load {
+            clients: clients.collect(),
+            stop,
+        }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            assert!(client.join().expect("every request is answered") > 0);
+        }
+    }
+}
+
+#[test]
+fn saturated_pools_move_over_within_process_max_and_lose_no_request() {
+    let root = scripts();
+    let user = if is_root() { "user = www-data\n" } else { "" };
+    let mut daemon = Daemon::start(
+        Which::Maitred,
+        &format!(
+            "[global]\nprocess.max = 6\nprocess_control_timeout = 10s\n{}pm.max_children = 8\n\
+             [other]\nlisten = @FOLDER@/other.sock\npm = dynamic\npm.max_children = 8\n\
+             pm.start_servers = 1\npm.min_spare_servers = 1\npm.max_spare_servers = 2\n{user}",
+            usual("")
+        ),
+    );
+    let doors = [daemon.door(), daemon.place().door("other.sock")];
+    let load = Load::on(&doors, &root, "/slow.php?ms=50", 8);
+    for _ in 0..2 {
+        let old = ["www", "other"].map(|pool| daemon.workers(pool)).concat();
+        daemon.signal(Signal::USR2);
+        wait::until_true("no old worker to be left", || {
+            let now = ["www", "other"].map(|pool| daemon.workers(pool)).concat();
+            assert!(
+                now.len() <= 6 + 2,
+                "one more for each pool that moves: {now:#?}"
+            );
+            !old.iter().any(Process::is_running)
+        });
+    }
+    load.end();
+    let mark = daemon.log().mark();
+    daemon.signal(Signal::USR2);
+    daemon.expect_log(mark, "ready to handle connections");
+    daemon.stop();
+}
+
+#[test]
+fn process_control_timeout_cuts_nothing_that_began_after_the_reload() {
+    const WORKERS: usize = 8;
+    let root = scripts();
+    let lines = format!("pm.max_children = {WORKERS}\n[global]\nprocess_control_timeout = 8s\n");
+    let daemon = Daemon::start(Which::Maitred, &usual(&lines));
+    let ask = |target: &str| -> JoinHandle<io::Result<Answer>> {
+        let (door, params) = (daemon.door(), post(&root, target));
+        thread::spawn(move || door.ask(&params, b""))
+    };
+    let old: Vec<_> = (0..WORKERS).map(|_| ask("/wait.php")).collect();
+    let begun = daemon.workers("www");
+    daemon.signal(Signal::USR2);
+    wait::until_true("the new generation", || {
+        daemon.workers("www").len() > begun.len()
+    });
+    // Old workers get free all at once, while there are new ones for two of them.
+    let new: Vec<_> = (0..WORKERS).map(|_| ask("/slow.php?ms=10000")).collect();
+    fs::write(root.path().join("go"), "").expect("a file can be written");
+    for asked in old.into_iter().chain(new) {
+        let answer = asked.join().expect("the client does not panic");
+        assert_eq!(answer.expect("it is answered").body(), "done");
+    }
+    wait::until_true("the old workers to go", || {
+        !begun.iter().any(Process::is_running)
+    });
+    daemon.stop();
+}
