@@ -218,12 +218,6 @@ fn flood_lines(line: &str) -> usize {
     missing.unwrap_or_else(|| usize::from(line.contains("of the flood")))
 }
 
-fn workers(daemon: &Daemon) -> Vec<Process> {
-    let mut all = daemon.processes();
-    all.retain(|process| process.title.trim_end() == "php-fpm: pool www");
-    all
-}
-
 #[test]
 fn workers_that_print_without_end_hinder_neither_a_reload_nor_the_end() {
     const FLOODS: usize = 8;
@@ -247,7 +241,7 @@ fn workers_that_print_without_end_hinder_neither_a_reload_nor_the_end() {
         });
         let answer = ask(daemon.place(), &root, "/hello.php").unwrap();
         assert_eq!(answer.body(), "hello");
-        let old = workers(&daemon);
+        let old = daemon.workers("www");
         daemon.signal(Signal::USR2);
         wait::until_true("the old workers to go", || {
             !old.iter().any(Process::is_running)
