@@ -16,7 +16,6 @@ use crate::connection::{Connection, NO_ADDRESS, NoHead};
 use crate::fastcgi;
 use crate::http_client::After;
 use crate::orders::readable;
-use crate::pool::local::Paced;
 use crate::request;
 use crate::shared::{Shared, Thread};
 
@@ -95,16 +94,16 @@ async fn accept_some(
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 thread.count_in(admin);
+                let counted = Counted(thread.clone(), admin);
                 if let Some(listen) = door {
-                    let counted = Counted(thread.clone(), false);
-                    let served = fastcgi::converse(socket, peer, listen.clone(), counted);
-                    tokio::spawn(Paced::new(served));
+                    let newcomer = (socket, peer, listen.clone(), counted);
+                    thread.web_servers.serve(newcomer, fastcgi::converse);
                     continue;
                 }
                 let peer = peer.unwrap_or(NO_ADDRESS);
                 let mut connection = Connection::new(socket, peer);
                 connection.is_admin = admin;
-                tokio::spawn(Paced::new(converse(connection, thread.clone())));
+                thread.clients.serve((connection, counted), converse);
             }
             Err(Errno::AGAIN) => return false,
             Err(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => {}
@@ -129,8 +128,7 @@ impl Drop for Counted {
 }
 
 /// One client's requests, one after the other.
-async fn converse(mut connection: Connection, thread: Arc<Thread>) {
-    let counted = Counted(thread, connection.is_admin);
+async fn converse((mut connection, counted): (Connection, Counted)) {
     let thread = &counted.0;
     let limits = maitred_http1::Limits::default();
     let mut leaves = pin!(idle_is_over(&thread.shared));

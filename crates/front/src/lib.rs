@@ -32,6 +32,7 @@ mod status;
 mod stream;
 mod supervisor;
 mod tally;
+mod tasks;
 mod troubles;
 mod unaccepted;
 mod upstream;

@@ -9,15 +9,18 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use maitred_config::{Config, Destination};
 use tokio::sync::Notify;
 
+use crate::accept::Counted;
 use crate::access::AccessLog;
+use crate::connection::Connection;
 use crate::door_log::DoorLogs;
-use crate::fastcgi::DoorSite;
+use crate::fastcgi::{DoorSite, Newcomer};
 use crate::pool::local;
 use crate::pools::Pools;
 use crate::route::{Limits, Resolver, Route, SiteFiles};
 use crate::sites::Hosts;
 use crate::source::Backend;
 use crate::supervisor::Supervisor;
+use crate::tasks::Tasks;
 use crate::troubles::Troubles;
 
 /// Memory for the contents of small files, in bytes, for each front thread.
@@ -258,6 +261,10 @@ pub struct Thread {
     connections: AtomicUsize,
     /// Told when a connection comes and there was none.
     pub first_connection: Notify,
+    /// What serves clients.
+    pub clients: Arc<Tasks<(Connection, Counted)>>,
+    /// What serves web servers.
+    pub web_servers: Arc<Tasks<Newcomer>>,
 }
 
 impl Thread {
@@ -274,6 +281,8 @@ impl Thread {
             prepared: ArcSwapOption::empty(),
             connections: AtomicUsize::new(0),
             first_connection: Notify::new(),
+            clients: Tasks::new(),
+            web_servers: Tasks::new(),
         })
     }
 
