@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use maitred_config::TlsVersion;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,9 @@ pub struct Material {
     pub certificates: Vec<Pair>,
     /// The oldest version that is spoken.
     pub min_version: TlsVersion,
+    /// For how long a browser shall not come over plain HTTP, if it is told.
+    #[serde(default)]
+    pub hsts: Option<Duration>,
     /// Who issues clients' certificates, if clients are asked for them.
     pub clients: Option<Clients>,
     /// What session tickets are sealed with.

@@ -66,13 +66,14 @@ impl Server {
         })
     }
 
-    /// What clients will complain about at this moment: one sentence for each certificate that has
-    /// expired or is not valid yet.
-    pub fn complaints(&self, now: SystemTime) -> Vec<String> {
+    /// What clients will complain about at this moment: the file of each certificate that has
+    /// expired or is not valid yet, and a sentence.
+    pub fn complaints(&self, now: SystemTime) -> Vec<(String, String)> {
         let certificates = self.certificates.iter();
         let complaints = certificates.filter_map(|(file, certified)| {
             let complaint = certified.complaint(now)?;
-            Some(format!("{file}: the certificate {complaint}"))
+            let sentence = format!("{file}: the certificate {complaint}");
+            Some((file.clone(), sentence))
         });
         complaints.collect()
     }
