@@ -20,11 +20,9 @@ use tokio::io::ReadBuf;
 
 use crate::socket::Socket;
 
-/// What clients may speak over TLS, the best first (ALPN, RFC 7301).
-pub const PROTOCOLS: &[&[u8]] = &[HTTP_1_1];
-
-/// HTTP/1.1 among them.
-pub const HTTP_1_1: &[u8] = b"http/1.1";
+/// What clients may speak over TLS, the best first (ALPN, RFC 7301). Who wants something else is no
+/// client of ours (nginx, too).
+pub const PROTOCOLS: &[&[u8]] = &[b"http/1.1", b"http/1.0"];
 
 /// Most bytes of an answer that are sealed and sent in one go: four records.
 const PIECE_BYTES: usize = 64 * 1024;

@@ -14,6 +14,8 @@ use crate::fault::Fault;
 use crate::material::{Pair, PemFile};
 use crate::pem;
 
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+
 /// A certificate that handshakes can use.
 #[derive(Debug)]
 pub struct Certified {
@@ -59,11 +61,14 @@ impl Certified {
     /// What clients will complain about at this moment, as the rest of a sentence that begins with
     /// the certificate.
     pub fn complaint(&self, now: SystemTime) -> Option<String> {
-        let days = |time: Duration| time.as_secs() / (24 * 60 * 60);
         let (from, until) = self.valid;
         if let Ok(since) = now.duration_since(until) {
-            let days = days(since);
-            return Some(format!("has expired {days} days ago; renew it"));
+            let ago = match since.as_secs() / DAY_SECONDS {
+                0 => "today".to_owned(),
+                1 => "a day ago".to_owned(),
+                days => format!("{days} days ago"),
+            };
+            return Some(format!("has expired {ago}; renew it"));
         }
         if let Ok(left) = from.duration_since(now) {
             let minutes = left.as_secs() / 60;
