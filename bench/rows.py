@@ -42,11 +42,11 @@ class Row:
     times_longer: int = 1  # than --seconds, where few requests are answered in that time
 
 
-def both(title, path, body, keep_alive, bars_16, bars_64):
+def both(title, path, body, keep_alive, bars_16, bars_64, tls=False):
     """The rows of one kind of work at 16 and at 64 connections."""
     kind = "keep-alive" if keep_alive else "without keep-alive"
     return [
-        Row(f"{title}, {count} {kind}", load.Load(path, count, keep_alive), body, tuple(bars))
+        Row(f"{title}, {count} {kind}", load.Load(path, count, keep_alive, tls), body, tuple(bars))
         for count, bars in ((16, bars_16), (64, bars_64))
     ]
 
@@ -64,6 +64,16 @@ def spine():
         *both("1 MB file", "/1m.bin", FILES["1m.bin"], True, middle, [Bar(nginx, 1.1)]),
         *both("hello.php", "/hello.php", HELLO, False, [Bar(fpm, 0.6)], [Bar(fpm, 0.6)]),
         *both("hello.txt (13 B)", "/hello.txt", text, False, middle, middle),
+    ]
+
+
+def tls():
+    """hello.txt over TLS: on connections that are kept, and with a whole handshake for each."""
+    kept, shaken = [Bar(peers.Nginx, 1.0)], [Bar(peers.Nginx, 1.1)]
+    text = FILES["hello.txt"]
+    return [
+        *both("hello.txt over TLS", "/hello.txt", text, True, kept, kept, tls=True),
+        *both("TLS handshake, hello.txt", "/hello.txt", text, False, shaken, shaken, tls=True),
     ]
 
 

@@ -18,6 +18,7 @@ use crate::http_client::After;
 use crate::orders::readable;
 use crate::request;
 use crate::shared::{Shared, Thread};
+use crate::tls::NoTls;
 
 /// How long accepting pauses when there is no descriptor left, or no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -58,7 +59,7 @@ pub async fn accept(
             }
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-        if accept_some(&listener, admin, door.as_ref(), &thread).await {
+        if accept_some(&listener, &clients, door.as_ref(), &thread).await {
             tokio::task::yield_now().await;
             continue;
         }
@@ -81,10 +82,11 @@ pub async fn accept(
 /// there may be more.
 async fn accept_some(
     listener: &AsyncFd<OwnedFd>,
-    admin: bool,
+    clients: &Clients,
     door: Option<&Arc<str>>,
     thread: &Arc<Thread>,
 ) -> bool {
+    let admin = *clients == Clients::Admin;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
         if thread.shared.is_full(admin) {
@@ -103,7 +105,11 @@ async fn accept_some(
                 let peer = peer.unwrap_or(NO_ADDRESS);
                 let mut connection = Connection::new(socket, peer);
                 connection.is_admin = admin;
-                thread.clients.serve((connection, counted), converse);
+                let newcomer = (connection, counted);
+                match clients {
+                    Clients::Https => thread.secure_clients.serve(newcomer, secure),
+                    _ => thread.clients.serve(newcomer, plain),
+                }
             }
             Err(Errno::AGAIN) => return false,
             Err(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => {}
@@ -127,9 +133,50 @@ impl Drop for Counted {
     }
 }
 
-/// One client's requests, one after the other.
-async fn converse((mut connection, counted): (Connection, Counted)) {
+/// A client over plain HTTP.
+async fn plain((mut connection, counted): (Connection, Counted)) {
+    converse(&mut connection, &counted.0).await;
+}
+
+/// A client over TLS.
+async fn secure((mut connection, counted): (Connection, Counted)) {
     let thread = &counted.0;
+    // None of it is there any more when requests come.
+    match Box::pin(shake_hands(&mut connection, thread)).await {
+        Ok(()) => {
+            let protocol = connection.protocol().map(String::from_utf8_lossy);
+            tracing::debug!("{}: TLS, to speak {protocol:?}", connection.peer);
+            converse(&mut connection, thread).await;
+        }
+        Err(NoTls::PlainHttp) => {
+            let why = "This port speaks HTTPS, and this was plain HTTP.";
+            let answer = request::bare(400, why);
+            send_away(&mut connection, thread, 400, &answer).await;
+        }
+        Err(why) => tracing::debug!("{}: no TLS: {why}", connection.peer),
+    }
+}
+
+/// Begins TLS, which is given up when the front ends or others need the room.
+async fn shake_hands(connection: &mut Connection, thread: &Thread) -> Result<(), NoTls> {
+    let shared = &thread.shared;
+    let Some(tls) = shared.tls.load_full() else {
+        return Err(NoTls::Closed);
+    };
+    let (under_way, is_crowded) = shared.handshakes.begin();
+    if is_crowded {
+        shared.troubles.gave_way();
+    }
+    tokio::select! {
+        biased;
+        outcome = connection.secure(&tls) => outcome,
+        () = under_way.gives_way() => Err(NoTls::TooSlow),
+        () = idle_is_over(shared) => Err(NoTls::Closed),
+    }
+}
+
+/// One client's requests, one after the other.
+async fn converse(connection: &mut Connection, thread: &Arc<Thread>) {
     let limits = maitred_http1::Limits::default();
     let mut leaves = pin!(idle_is_over(&thread.shared));
     let mut is_over = false;
@@ -150,7 +197,7 @@ async fn converse((mut connection, counted): (Connection, Counted)) {
             Ok(mut head) => {
                 let client_stays = head.keep_alive;
                 head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
-                let served = Box::pin(request::serve(&mut connection, &head, thread));
+                let served = Box::pin(request::serve(connection, &head, thread));
                 match served.await {
                     After::Keep => {}
                     // A client that said it would close sends nothing more.
@@ -161,13 +208,13 @@ async fn converse((mut connection, counted): (Connection, Counted)) {
             Err(NoHead::Closed) => return,
             Err(NoHead::TooSlow) => {
                 let answer = request::bare(408, "The request's head came too slowly.");
-                return send_away(&mut connection, thread, 408, &answer).await;
+                return send_away(connection, thread, 408, &answer).await;
             }
             Err(NoHead::Refused(refusal)) => {
                 tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
                 let answer = request::bare(refusal.status(), refusal.reason());
                 let status = refusal.status();
-                return send_away(&mut connection, thread, status, &answer).await;
+                return send_away(connection, thread, status, &answer).await;
             }
         }
     }

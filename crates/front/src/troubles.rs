@@ -29,6 +29,7 @@ pub struct Troubles {
 struct Episodes {
     full: Episode<()>,
     accept: Episode<()>,
+    handshakes: Episode<()>,
     lost: Episode<u64>,
     /// By the cause, of which there are a few.
     files: BTreeMap<&'static str, Episode<()>>,
@@ -41,6 +42,7 @@ impl Default for Troubles {
             episodes: Mutex::new(Episodes {
                 full: Episode::new(CALM),
                 accept: Episode::new(CALM),
+                handshakes: Episode::new(CALM),
                 lost: Episode::new(CALM),
                 files: BTreeMap::new(),
             }),
@@ -64,6 +66,15 @@ impl Troubles {
     pub fn not_accepted(&self, why: &impl Display) {
         if self.note(|episodes, now| episodes.accept.happened(now, |()| {})) {
             tracing::warn!("no connection can be accepted for a moment: {why}; it is tried again");
+        }
+    }
+
+    /// A handshake of TLS has given way to another.
+    pub fn gave_way(&self) {
+        if self.note(|episodes, now| episodes.handshakes.happened(now, |()| {})) {
+            tracing::warn!(
+                "too many clients have begun TLS and not gone on: the oldest give way to others"
+            );
         }
     }
 
@@ -120,6 +131,7 @@ impl Episodes {
     fn is_quiet(&self) -> bool {
         self.full.is_quiet()
             && self.accept.is_quiet()
+            && self.handshakes.is_quiet()
             && self.lost.is_quiet()
             && self.files.is_empty()
     }
@@ -139,12 +151,20 @@ impl Episodes {
                 "connections {verb} not accepted at times for {lasted}: {times} attempts failed"
             )
         });
+        let handshakes = self.handshakes.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("for {lasted}, {times} clients that had only begun TLS {verb} let go")
+        });
         let lost = self.lost.due(now).map(|news| {
             let (verb, Account { lasted, total, .. }) = tense(news);
             let lasted = seconds(lasted);
             format!("the access log {verb} not written for {lasted}: up to {total} lines are lost")
         });
-        let mut lines: Vec<String> = [full, accept, lost].into_iter().flatten().collect();
+        let mut lines: Vec<String> = [full, accept, handshakes, lost]
+            .into_iter()
+            .flatten()
+            .collect();
         self.files.retain(|why, episode| {
             if let Some(news) = episode.due(now) {
                 let (verb, Account { lasted, times, .. }) = tense(news);
