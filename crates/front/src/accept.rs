@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_control::Clients;
+use maitred_http1::Refusal;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::io::unix::AsyncFd;
@@ -15,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::connection::{Connection, NO_ADDRESS, NoHead};
 use crate::fastcgi;
 use crate::http_client::After;
+use crate::http2;
 use crate::orders::readable;
 use crate::pool::local::Paced;
 use crate::request;
@@ -135,6 +137,7 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
     let limits = maitred_http1::Limits::default();
     let mut leaves = pin!(idle_is_over(&thread.shared));
     let mut is_over = false;
+    let mut is_first = !connection.is_admin;
     loop {
         let head = tokio::select! {
             biased;
@@ -150,6 +153,7 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
         };
         match head {
             Ok(mut head) => {
+                is_first = false;
                 let client_stays = head.keep_alive;
                 head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
                 let served = Box::pin(request::serve(&mut connection, &head, thread));
@@ -164,6 +168,10 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
             Err(NoHead::TooSlow) => {
                 let answer = request::bare(408, "The request's head came too slowly.");
                 return send_away(&mut connection, thread, 408, &answer).await;
+            }
+            Err(NoHead::Refused(Refusal::Http2)) if is_first => {
+                drop(leaves);
+                return Box::pin(http2::converse_after_preface(connection, counted)).await;
             }
             Err(NoHead::Refused(refusal)) => {
                 tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());

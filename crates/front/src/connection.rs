@@ -93,6 +93,16 @@ impl Connection {
         Connection::of(Stream::Fresh(socket, family), peer, patience)
     }
 
+    /// One that has been used before.
+    pub fn resumed(stream: Stream, peer: SocketAddr) -> Connection {
+        Connection::of(stream, peer, SEND)
+    }
+
+    /// The socket, and what was read off it and nobody has used.
+    pub fn into_parts(self) -> (Stream, BytesMut) {
+        (self.stream, self.input)
+    }
+
     fn of(stream: Stream, peer: SocketAddr, patience: Duration) -> Connection {
         let (input, parser) = (BytesMut::new(), HeadParser::new());
         Connection {

@@ -14,6 +14,7 @@ mod door_log;
 mod fastcgi;
 pub mod files;
 mod http1;
+mod http2;
 mod http_client;
 mod http_form;
 mod orders;

@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
 use crate::source::{Backend, Feeder, Limits, Source};
-use crate::spool::Spool;
+use crate::spool::{self, Spool};
 use crate::upstream::Foreign;
 
 /// Why a script gave no (complete) answer.
@@ -75,6 +75,11 @@ pub trait Client {
     /// # Errors
     /// When the client has gone, or has not read for too long.
     async fn sendable(&mut self) -> io::Result<()>;
+
+    /// Bytes of an answer that may be kept in memory for it.
+    fn spool_bytes(&self) -> usize {
+        spool::MEMORY_BYTES
+    }
 }
 
 /// What becomes of a script's words on their way to the client.
@@ -226,7 +231,7 @@ impl Run<'_> {
         (lent, limits): (Instant, &Limits),
         sent: &mut Sent,
     ) -> Result<(), Failure> {
-        let spool = Spool::new(self.spool_dir, limits.spool);
+        let spool = Spool::new(self.spool_dir, client.spool_bytes(), limits.spool);
         let mut answering = Answering::new(self, form, spool, sent);
         let mut feeder = Feeder::new(self.body, self.request_id);
         feeder.feed(source).await.map_err(Failure::Body)?;

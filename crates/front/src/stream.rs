@@ -3,17 +3,17 @@
 //! The first time there is nothing to read or no room to write, it is.
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 /// Bytes taken in one read. They are read to where the thread has room anyway, and kept in no more
@@ -187,6 +187,58 @@ impl Stream {
             Stream::Unix(stream) => Ok(Registered::Unix(stream)),
             _ => Err(io::ErrorKind::NotConnected.into()),
         }
+    }
+}
+
+/// For who drives it as a stream of bytes; it is then known to the event loop.
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.register()? {
+            Registered::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Registered::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.register()? {
+            Registered::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Registered::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.register()? {
+            Registered::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Registered::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // What is written is the kernel's.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shut_down();
+        Poll::Ready(Ok(()))
     }
 }
 
