@@ -417,14 +417,18 @@ impl<'a, F: Form> Answering<'a, F> {
         }
         let length = out.len();
         if let Err(error) = self.spool.push(out).await {
-            tracing::warn!(
-                "an answer of {} could not be kept on disk ({length} bytes to {}: {error}); the \
-                 script waits for its client",
-                self.run.script,
-                self.run.spool_dir.display(),
-            );
+            self.tell_unkept(length, &error);
         }
         Ok(())
+    }
+
+    fn tell_unkept(&self, length: usize, error: &io::Error) {
+        tracing::warn!(
+            "an answer of {} could not be kept on disk ({length} bytes to {}: {error}); the \
+             script waits for its client",
+            self.run.script,
+            self.run.spool_dir.display(),
+        );
     }
 
     fn ended(&mut self, ended: Ended) -> Result<(), Failure> {
@@ -453,8 +457,14 @@ impl<'a, F: Form> Answering<'a, F> {
             })?;
             let Some(bytes) = front else { return Ok(()) };
             self.sent.begun = true;
+            let length = bytes.len();
             match client.try_send(bytes) {
-                Ok(0) => return Ok(()),
+                Ok(0) => {
+                    if let Err(error) = self.spool.settle().await {
+                        self.tell_unkept(length, &error);
+                    }
+                    return Ok(());
+                }
                 Ok(count) => self.spool.advance(count),
                 Err(_) => return Err(Failure::ClientLeft),
             }

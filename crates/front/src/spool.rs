@@ -106,6 +106,35 @@ impl<'a> Spool<'a> {
         }
     }
 
+    /// The client takes nothing now: what is far beyond what may be in memory for it goes to the
+    /// file, if nothing is there that comes later.
+    ///
+    /// # Errors
+    /// When the file cannot be written. The bytes are kept in memory all the same.
+    pub async fn settle(&mut self) -> io::Result<()> {
+        let is_last = self.read == self.written && self.held.is_empty();
+        if self.memory_bytes <= 2 * self.memory_limit || !is_last || self.full_disk {
+            return Ok(());
+        }
+        let mut unsent = Vec::with_capacity(self.memory_bytes);
+        for piece in self.memory.drain(..) {
+            unsent.extend_from_slice(&piece[std::mem::take(&mut self.sent)..]);
+        }
+        self.memory_bytes = 0;
+        let (unsent, written) = self.write(unsent).await;
+        match written {
+            Ok(count) => {
+                self.written += count;
+                Ok(())
+            }
+            Err(error) => {
+                self.full_disk = true;
+                self.keep(unsent);
+                Err(error)
+            }
+        }
+    }
+
     fn keep(&mut self, bytes: Vec<u8>) {
         self.memory_bytes += bytes.len();
         if self.first.is_empty() {
@@ -143,7 +172,8 @@ impl<'a> Spool<'a> {
         };
         let length = usize::try_from(unread)
             .unwrap_or(PIECE_BYTES)
-            .min(PIECE_BYTES);
+            .min(PIECE_BYTES)
+            .min(self.memory_limit);
         let (file, at) = (file.clone(), self.read);
         let piece = blocking(move || {
             let mut piece = vec![0; length];
@@ -198,6 +228,25 @@ mod tests {
             spool.advance(count);
         }
         out
+    }
+
+    #[tokio::test]
+    async fn what_its_client_does_not_take_goes_to_the_file_in_its_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path().to_owned(), 1000, 1 << 30);
+        let all: Vec<u8> = (0..5000_u32).map(|i| i as u8).collect();
+        spool.push(all[..3000].to_vec()).await.unwrap();
+        spool.advance(10);
+        assert_eq!(
+            spool.memory_bytes, 3000,
+            "the first piece may be taken at once"
+        );
+        spool.settle().await.unwrap();
+        assert_eq!((spool.memory_bytes, spool.written), (0, 2990));
+        spool.push(all[3000..].to_vec()).await.unwrap();
+        assert!(spool.front().await.unwrap().unwrap().len() <= 1000);
+        assert_eq!(empty(&mut spool, 333).await, &all[10..]);
+        assert!(spool.is_empty());
     }
 
     fn numbered(pieces: usize) -> Vec<Vec<u8>> {
