@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
-use maitred_tests::Target;
 use maitred_tests::http::{self, Connection as Http1, Request};
 use maitred_tests::http2::{
     Connection, DATA, END_STREAM, Frame, GOAWAY, RST_STREAM, curl, curl_with, fields, frame,
 };
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, write_file};
-use maitred_tests::wait;
+use maitred_tests::{Target, project_root, wait};
 use tempfile::TempDir;
 
 /// No error (RFC 9113 §7).
@@ -362,20 +361,21 @@ fn a_thousand_connections_streams_and_pages_are_answered() {
 
 /// What h2spec wants and does not get: on a listener that also speaks HTTP/1, what does not begin
 /// with the preface of HTTP/2 is HTTP/1, and answered as such (400) before the connection is closed.
+/// docs/guide/http2.md says so, too.
 const EXCEPTIONS: [&str; 1] = ["Sends invalid connection preface"];
 
 #[test]
 fn h2spec_finds_nothing_but_what_is_explained() {
     let root = site();
     let server = Server::start(root.path());
-    let program = std::env::var("H2SPEC").unwrap_or_else(|_| "h2spec".into());
+    let program = project_root().join("target/tools/h2spec");
     let output = Command::new(&program)
         .args(["--strict", "--timeout", "10", "--path", "/hello.txt"])
         .args(["--host", "127.0.0.1", "--port"])
         .arg(server.address().port().to_string())
         .output()
         .unwrap_or_else(|error| {
-            panic!("{program} cannot be run ({error}): run scripts/setup-test")
+            panic!("{program:?} cannot be run ({error}): run scripts/setup-test")
         });
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let failures = said.split("Failures:").nth(1).unwrap_or_default();
