@@ -130,10 +130,25 @@ impl Drop for Counted {
     }
 }
 
-/// One client's requests, one after the other.
+/// How a conversation over HTTP/1 ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With the connection.
+    Over,
+    /// The client begins HTTP/2, to which its connection belongs from now on.
+    Http2,
+}
+
+/// One client's requests.
 async fn converse(mut connection: Connection, thread: Arc<Thread>) {
     let counted = Counted(thread, connection.is_admin);
-    let thread = &counted.0;
+    if converse_http1(&mut connection, &counted.0).await == End::Http2 {
+        Box::pin(http2::converse_after_preface(connection, counted)).await;
+    }
+}
+
+/// One client's requests over HTTP/1, one after the other.
+async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> End {
     let limits = maitred_http1::Limits::default();
     let mut leaves = pin!(idle_is_over(&thread.shared));
     let mut is_over = false;
@@ -146,7 +161,7 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
                 // Who has sent part of a request gets its answer, unless the front ends.
                 is_over = true;
                 if thread.shared.is_draining() || connection.input().is_empty() {
-                    return;
+                    return End::Over;
                 }
                 continue;
             }
@@ -156,31 +171,34 @@ async fn converse(mut connection: Connection, thread: Arc<Thread>) {
                 is_first = false;
                 let client_stays = head.keep_alive;
                 head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
-                let served = Box::pin(request::serve(&mut connection, &head, thread));
+                let served = Box::pin(request::serve(connection, &head, thread));
                 match served.await {
                     After::Keep => {}
                     // A client that said it would close sends nothing more.
-                    After::Close if !client_stays && connection.input().is_empty() => return,
-                    After::Close | After::Linger => return connection.linger().await,
+                    After::Close if !client_stays && connection.input().is_empty() => break,
+                    After::Close | After::Linger => {
+                        connection.linger().await;
+                        break;
+                    }
                 }
             }
-            Err(NoHead::Closed) => return,
+            Err(NoHead::Closed) => break,
             Err(NoHead::TooSlow) => {
                 let answer = request::bare(408, "The request's head came too slowly.");
-                return send_away(&mut connection, thread, 408, &answer).await;
+                send_away(connection, thread, 408, &answer).await;
+                break;
             }
-            Err(NoHead::Refused(Refusal::Http2)) if is_first => {
-                drop(leaves);
-                return Box::pin(http2::converse_after_preface(connection, counted)).await;
-            }
+            Err(NoHead::Refused(Refusal::Http2)) if is_first => return End::Http2,
             Err(NoHead::Refused(refusal)) => {
                 tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
                 let answer = request::bare(refusal.status(), refusal.reason());
                 let status = refusal.status();
-                return send_away(&mut connection, thread, status, &answer).await;
+                send_away(connection, thread, status, &answer).await;
+                break;
             }
         }
     }
+    End::Over
 }
 
 /// Answers what is no request, and is done with the client.

@@ -116,10 +116,11 @@ impl<'a> Spool<'a> {
         if self.memory_bytes <= 2 * self.memory_limit || !is_last || self.full_disk {
             return Ok(());
         }
-        let mut unsent = Vec::with_capacity(self.memory_bytes);
-        for piece in self.memory.drain(..) {
-            unsent.extend_from_slice(&piece[std::mem::take(&mut self.sent)..]);
-        }
+        let mut unsent = std::mem::take(&mut self.first);
+        unsent.drain(..std::mem::take(&mut self.sent));
+        self.memory
+            .drain(..)
+            .for_each(|piece| unsent.extend_from_slice(&piece));
         self.memory_bytes = 0;
         let (unsent, written) = self.write(unsent).await;
         match written {
@@ -233,7 +234,7 @@ mod tests {
     #[tokio::test]
     async fn what_its_client_does_not_take_goes_to_the_file_in_its_order() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path().to_owned(), 1000, 1 << 30);
+        let mut spool = Spool::new(dir.path(), 1000, 1 << 30);
         let all: Vec<u8> = (0..5000_u32).map(|i| i as u8).collect();
         spool.push(all[..3000].to_vec()).await.unwrap();
         spool.advance(10);
