@@ -67,6 +67,18 @@ def spine():
     ]
 
 
+def http2():
+    """hello.txt and hello.php over HTTP/2 without TLS, ten streams on each connection at a time."""
+    def row(title, path, body, bar):
+        wanted = load.Load(path, 16, streams=10)
+        return Row(f"{title}, HTTP/2, 16 connections of 10 streams", wanted, body, (bar,))
+
+    return [
+        row("hello.txt (13 B)", "/hello.txt", FILES["hello.txt"], Bar(peers.Nginx, 1.0)),
+        row("hello.php", "/hello.php", HELLO, Bar(peers.NginxFpm, 0.5)),
+    ]
+
+
 def wordpress():
     """WordPress's front page, as requests per second, the database's work included."""
     bar = Bar(peers.NginxFpm, 1.0, RATE)

@@ -142,8 +142,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<Trunk>) -> Result<(), h2::
                     idle.say_goodbye();
                     connection.graceful_shutdown();
                 }
-                let served = answer(request, respond, trunk.clone(), limits);
-                tokio::spawn(Paced::new(served));
+                begin(answer(request, respond, trunk.clone(), limits)).await;
             }
             Step::Leave => {
                 leaving = true;
@@ -158,6 +157,16 @@ async fn serve(transport: &mut Transport, trunk: &Arc<Trunk>) -> Result<(), h2::
             }
             Step::Closed => return Ok(()),
         }
+    }
+}
+
+/// Has a request answered: at once if nothing has to be waited for, as with most files, and by a task
+/// of its own otherwise.
+async fn begin(served: impl Future<Output = ()> + Send + 'static) {
+    let mut served = Box::pin(Paced::new(served));
+    let first = poll_fn(|cx| Poll::Ready(served.as_mut().poll(cx)));
+    if first.await.is_pending() {
+        tokio::spawn(served);
     }
 }
 
@@ -183,7 +192,7 @@ async fn answer(
         Ok(head) => {
             trunk.noise.useful(head.len_bytes() as u64);
             client.asked(&head);
-            Box::pin(request::serve(&mut client, &head, trunk.thread())).await
+            request::serve(&mut client, &head, trunk.thread()).await
         }
         Err(refusal) => {
             tracing::debug!("{}: refused: {}", trunk.peer, refusal.reason());
