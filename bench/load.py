@@ -5,6 +5,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -28,6 +29,11 @@ class Load:
     connections: int
     keep_alive: bool = True
     streams: int = 0  # of HTTP/2 on each connection at a time; 0: HTTP/1.1
+    tls: bool = False
+
+    def scheme(self):
+        """How a URL begins."""
+        return "https" if self.tls else "http"
 
     def headers(self, port):
         """The request's headers."""
@@ -61,10 +67,20 @@ class Sample:
         return self.not_2xx + self.socket_errors
 
 
+def connect(port, load):
+    """A connection to a server; whose certificate it shows does not matter here."""
+    connection = socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS)
+    connection.settimeout(ANSWER_SECONDS)
+    if not load.tls:
+        return connection
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(connection, server_hostname="localhost")
+
+
 def fetch(port, load):
     """One answer: (status, headers in lower case, body, whether the server closed after it)."""
-    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
-        connection.settimeout(ANSWER_SECONDS)
+    with connect(port, load) as connection:
         head = "".join(f"{name}: {value}\r\n" for name, value in load.headers(port).items())
         connection.sendall(f"GET {load.path} HTTP/1.1\r\n{head}\r\n".encode())
         stream = connection.makefile("rb")
@@ -140,7 +156,7 @@ def wrk(port, load, seconds):
     command = ["wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout", "10s"]
     for name, value in load.headers(port).items():
         command += ["-H", f"{name}: {value}"]
-    command += ["-s", WRK_SCRIPT, f"http://127.0.0.1:{port}{load.path}"]
+    command += ["-s", WRK_SCRIPT, f"{load.scheme()}://127.0.0.1:{port}{load.path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

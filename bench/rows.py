@@ -42,11 +42,11 @@ class Row:
     times_longer: int = 1  # than --seconds, where few requests are answered in that time
 
 
-def both(title, path, body, keep_alive, bars_16, bars_64):
+def both(title, path, body, keep_alive, bars_16, bars_64, tls=False):
     """The rows of one kind of work at 16 and at 64 connections."""
     kind = "keep-alive" if keep_alive else "without keep-alive"
     return [
-        Row(f"{title}, {count} {kind}", load.Load(path, count, keep_alive), body, tuple(bars))
+        Row(f"{title}, {count} {kind}", load.Load(path, count, keep_alive, tls), body, tuple(bars))
         for count, bars in ((16, bars_16), (64, bars_64))
     ]
 
@@ -76,6 +76,16 @@ def http2():
     return [
         row("hello.txt (13 B)", "/hello.txt", FILES["hello.txt"], Bar(peers.Nginx, 1.0)),
         row("hello.php", "/hello.php", HELLO, Bar(peers.NginxFpm, 0.5)),
+    ]
+
+
+def tls():
+    """hello.txt over TLS: on connections that are kept, and with a whole handshake for each."""
+    kept, shaken = [Bar(peers.Nginx, 1.0)], [Bar(peers.Nginx, 1.1)]
+    text = FILES["hello.txt"]
+    return [
+        *both("hello.txt over TLS", "/hello.txt", text, True, kept, kept, tls=True),
+        *both("TLS handshake, hello.txt", "/hello.txt", text, False, shaken, shaken, tls=True),
     ]
 
 

@@ -21,6 +21,7 @@ pub mod ports;
 pub mod processes;
 pub mod server;
 pub mod session;
+pub mod tls;
 pub mod wait;
 pub mod web;
 pub mod wordpress;

@@ -11,13 +11,14 @@ use crate::confinement::{outside_of_chroot, settle_confinement};
 use crate::directive::{enumerate, nearest, read_known, read_table};
 use crate::directives::doors::DoorDraft;
 use crate::directives::sites::{Placed, SiteDraft};
-use crate::directives::{doors, pools, sites, top};
+use crate::directives::{doors, pools, sites, tls, top};
 use crate::doors::{refuse_shared_addresses, settle_door};
 use crate::host::Host;
 use crate::mistakes::{Fault, quoted};
 use crate::settings::{Config, Destination, IMPLICIT_POOL, Pool, Site};
 use crate::slowlog::check_slowlog;
 use crate::spares::settle_spares;
+use crate::tls::{Tls, check_tls};
 
 /// Longest name of a pool in bytes: it is part of the titles of processes.
 const MAX_POOL_NAME_BYTES: usize = 32;
@@ -32,7 +33,7 @@ type PlacedDraft = (SiteDraft, Range<usize>);
 /// Builds the configuration from the whole file, or says all that is wrong with it.
 pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<Fault>> {
     let mut config = Config::default();
-    let subtables = ["pools", "sites"];
+    let subtables = ["pools", "sites", "tls"];
     let section = "at the top of the file";
     let mut faults = read_table(
         top::DIRECTIVES,
@@ -48,6 +49,13 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
     {
         let sentence = "`admin` is an address of `listen` too; choose another port";
         faults.push(Fault::new(value.span(), sentence.to_owned()));
+    }
+    if let Some(section) = table.get("tls") {
+        if !table.contains_key("listen") {
+            // Who asks for TLS alone gets nothing else.
+            config.listen.clear();
+        }
+        config.tls = read_tls(table, section, &config, base, &mut faults);
     }
     if let Some(value) = table.get("pools") {
         config.pools = read_pools(value, base, &mut faults);
@@ -92,6 +100,25 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
     }
 }
 
+fn read_tls(
+    table: &DeTable<'_>,
+    section: &Spanned<DeValue<'_>>,
+    config: &Config,
+    base: &Path,
+    faults: &mut Vec<Fault>,
+) -> Option<Tls> {
+    let Some(settings) = section.get_ref().as_table() else {
+        let sentence = "`tls` is no table; write a section [tls] with `certificates`";
+        faults.push(Fault::new(section.span(), sentence.to_owned()));
+        return None;
+    };
+    let mut read = Tls::default();
+    let wrong = read_table(tls::DIRECTIVES, &[], "in [tls]", settings, base, &mut read);
+    faults.extend(wrong);
+    faults.extend(check_tls(&read, config, table, section));
+    Some(read)
+}
+
 /// Whether every pool is reached through a door, and nothing is said of HTTP. A door that is wrong
 /// has been told already.
 fn has_doors_only(table: &DeTable<'_>) -> bool {
@@ -104,7 +131,7 @@ fn has_doors_only(table: &DeTable<'_>) -> bool {
     };
     let all = pools
         .is_some_and(|pools| !pools.is_empty() && pools.iter().all(|(_, pool)| has_door(pool)));
-    all && !table.contains_key("listen")
+    all && !table.contains_key("listen") && !table.contains_key("tls")
 }
 
 fn read_pools(value: &Spanned<DeValue<'_>>, base: &Path, faults: &mut Vec<Fault>) -> Vec<Pool> {

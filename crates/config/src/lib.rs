@@ -20,6 +20,7 @@ mod reference;
 mod settings;
 mod slowlog;
 mod spares;
+mod tls;
 mod units;
 mod value;
 
@@ -40,6 +41,7 @@ pub use settings::{
     AccessLogFormat, Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL,
     Pool, ProcessManager, Site, Upstream,
 };
+pub use tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
 pub use value::{Value, Wrong};
 
 use mistakes::Fault;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::directive::{Directive, Preset};
-use crate::directives::{doors, pools, sites, top};
+use crate::directives::{doors, pools, sites, tls, top};
 
 const HEAD: &str = r#"# Configuration
 
@@ -48,6 +48,8 @@ pub fn reference() -> String {
         "Settings of the whole server.",
         top::DIRECTIVES,
     );
+    let intro = "How the sites are served over HTTPS; see [TLS](../guide/tls.md).";
+    group(&mut page, "`[tls]`", intro, tls::DIRECTIVES);
     let intro = "Settings of one pool: a set of PHP workers with one configuration. `NAME` is 1 \
                  to 32 letters, digits, `_` or `-`, and part of the titles of the pool's \
                  processes. The names of the settings are php-fpm's, without the prefix `pm.`.";

@@ -14,6 +14,7 @@ use crate::door::{Address, Door};
 use crate::fpm::Fpm;
 use crate::host::Host;
 use crate::mistakes::Mistakes;
+use crate::tls::Tls;
 use crate::value::directory_problem;
 
 /// Most workers one pool may have. Each has slots in the pool's shared memory.
@@ -42,8 +43,12 @@ const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
 /// A whole configuration in which nothing is left to check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Addresses for plain HTTP, at least one if there are sites. `[::]` means IPv4 as well.
+    /// Addresses for plain HTTP, at least one if there are sites and no TLS. `[::]` means IPv4 as
+    /// well.
     pub listen: Vec<SocketAddr>,
+    /// How clients are served over TLS, if they are.
+    #[serde(default)]
+    pub tls: Option<Tls>,
     /// Where requests are logged, if they are.
     pub access_log: Option<LogTarget>,
     /// How requests are logged.
@@ -108,8 +113,10 @@ pub enum AccessLogFormat {
 /// Something that is listened on, and for whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listening<'a> {
-    /// The clients of the sites.
+    /// The clients of the sites, over plain HTTP.
     Http(SocketAddr),
+    /// The clients of the sites, over TLS.
+    Https(SocketAddr),
     /// Whoever looks after the server.
     Admin(SocketAddr),
     /// Web servers in front of a pool.
@@ -120,7 +127,9 @@ impl Listening<'_> {
     /// Where.
     pub fn address(self) -> Address {
         match self {
-            Listening::Http(address) | Listening::Admin(address) => Address::Tcp(address),
+            Listening::Http(address) | Listening::Https(address) | Listening::Admin(address) => {
+                Address::Tcp(address)
+            }
             Listening::Fastcgi(door) => door.listen.clone(),
         }
     }
@@ -302,6 +311,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             listen: vec![DEFAULT_LISTEN],
+            tls: None,
             access_log: None,
             access_log_format: AccessLogFormat::Combined,
             error_log: LogTarget::Stderr,
@@ -373,13 +383,16 @@ impl Config {
         Ok(self)
     }
 
-    /// All that is listened on: the addresses of the sites, the admin door, the doors of the pools.
+    /// All that is listened on: the addresses of the sites, plain and with TLS, the admin door, the
+    /// doors of the pools.
     pub fn listening(&self) -> Vec<Listening<'_>> {
         let sites = self.listen.iter().copied().map(Listening::Http);
+        let tls = self.tls.iter().flat_map(|tls| tls.listen.iter().copied());
         let admin = self.admin.map(Listening::Admin);
         let doors = self.pools.iter();
         let doors = doors.flat_map(|pool| [&pool.door, &pool.status_door].into_iter().flatten());
         sites
+            .chain(tls.map(Listening::Https))
             .chain(admin)
             .chain(doors.map(Listening::Fastcgi))
             .collect()

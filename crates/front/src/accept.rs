@@ -21,6 +21,7 @@ use crate::orders::readable;
 use crate::pool::local::Paced;
 use crate::request;
 use crate::shared::{Shared, Thread};
+use crate::tls::{self, NoTls};
 
 /// How long accepting pauses when there is no descriptor left, or no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -61,7 +62,7 @@ pub async fn accept(
             }
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-        if accept_some(&listener, admin, door.as_ref(), &thread).await {
+        if accept_some(&listener, &clients, door.as_ref(), &thread).await {
             tokio::task::yield_now().await;
             continue;
         }
@@ -84,10 +85,11 @@ pub async fn accept(
 /// there may be more.
 async fn accept_some(
     listener: &AsyncFd<OwnedFd>,
-    admin: bool,
+    clients: &Clients,
     door: Option<&Arc<str>>,
     thread: &Arc<Thread>,
 ) -> bool {
+    let admin = *clients == Clients::Admin;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
         if thread.shared.is_full(admin) {
@@ -106,7 +108,11 @@ async fn accept_some(
                 let peer = peer.unwrap_or(NO_ADDRESS);
                 let mut connection = Connection::new(socket, peer);
                 connection.is_admin = admin;
-                tokio::spawn(Paced::new(converse(connection, thread.clone())));
+                let thread = thread.clone();
+                match clients {
+                    Clients::Https => drop(tokio::spawn(Paced::new(secure(connection, thread)))),
+                    _ => drop(tokio::spawn(Paced::new(plain(connection, thread)))),
+                }
             }
             Err(Errno::AGAIN) => return false,
             Err(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => {}
@@ -139,9 +145,50 @@ enum End {
     Http2,
 }
 
-/// One client's requests.
-async fn converse(mut connection: Connection, thread: Arc<Thread>) {
+/// A client over plain HTTP.
+async fn plain(connection: Connection, thread: Arc<Thread>) {
     let counted = Counted(thread, connection.is_admin);
+    converse(connection, counted).await;
+}
+
+/// A client over TLS.
+async fn secure(mut connection: Connection, thread: Arc<Thread>) {
+    let counted = Counted(thread, false);
+    // None of it is there any more when requests come.
+    match Box::pin(shake_hands(&mut connection, &counted.0)).await {
+        Ok(()) if connection.protocol() == Some(tls::HTTP2) => {
+            Box::pin(http2::converse(connection, counted)).await;
+        }
+        Ok(()) => converse(connection, counted).await,
+        Err(NoTls::PlainHttp) => {
+            let why = "This port speaks HTTPS, and this was plain HTTP.";
+            let answer = request::bare(400, why);
+            send_away(&mut connection, &counted.0, 400, &answer).await;
+        }
+        Err(why) => tracing::debug!("{}: no TLS: {why}", connection.peer),
+    }
+}
+
+/// Begins TLS, which is given up when the front ends or others need the room.
+async fn shake_hands(connection: &mut Connection, thread: &Thread) -> Result<(), NoTls> {
+    let shared = &thread.shared;
+    let Some(tls) = shared.tls.load_full() else {
+        return Err(NoTls::Closed);
+    };
+    let (under_way, is_crowded) = shared.handshakes.begin();
+    if is_crowded {
+        shared.troubles.gave_way();
+    }
+    tokio::select! {
+        biased;
+        outcome = connection.secure(&tls) => outcome,
+        () = under_way.gives_way() => Err(NoTls::TooSlow),
+        () = idle_is_over(shared) => Err(NoTls::Closed),
+    }
+}
+
+/// One client's requests.
+async fn converse(mut connection: Connection, counted: Counted) {
     if converse_http1(&mut connection, &counted.0).await == End::Http2 {
         Box::pin(http2::converse_after_preface(connection, counted)).await;
     }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use maitred_http1::{Answer, AnswerFraming, Framing, Head, write_head};
 
@@ -14,6 +15,7 @@ use crate::connection::Connection;
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::Wire;
 use crate::script::Client;
+use crate::tls::Secured;
 
 /// Answers of HTTP/1: heads and bodies are one row of bytes.
 pub struct Http1;
@@ -67,6 +69,14 @@ impl HttpClient for Connection {
 
     fn is_admin(&self) -> bool {
         self.is_admin
+    }
+
+    fn secured(&self) -> Option<&Arc<Secured>> {
+        self.secured.as_ref()
+    }
+
+    fn break_off(&mut self) {
+        Connection::break_off(self);
     }
 
     fn sent(&self) -> u64 {

@@ -16,6 +16,7 @@ use crate::body::{Body, NoBody};
 use crate::files::{AnswerBody, Part, Slice};
 use crate::http_form::Wire;
 use crate::script::Client;
+use crate::tls::Secured;
 
 /// What becomes of the connection after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,12 @@ pub trait HttpClient: Client {
 
     /// Whether it came through the admin door.
     fn is_admin(&self) -> bool;
+
+    /// What TLS says of it, if it came over that.
+    fn secured(&self) -> Option<&Arc<Secured>>;
+
+    /// Its answer ends too early, which it is to notice.
+    fn break_off(&mut self);
 
     /// Bytes that it has been sent.
     fn sent(&self) -> u64;

@@ -8,6 +8,7 @@ use maitred_http1::{
 };
 
 use crate::clock::http_date;
+use crate::request::Header;
 use crate::script::{Failure, Form, Run};
 
 /// How heads look in a version of HTTP.
@@ -28,6 +29,8 @@ pub trait Wire {
 pub struct HttpForm<'a, W: Wire> {
     run: &'a Run<'a>,
     request: &'a Head,
+    /// A header of ours, where the script does not say the same.
+    beside: Option<Header<'a>>,
     head_reader: HeadReader,
     head: Option<AnswerHead>,
     framing: AnswerFraming,
@@ -48,11 +51,13 @@ pub struct HttpForm<'a, W: Wire> {
 }
 
 impl<'a, W: Wire> HttpForm<'a, W> {
-    /// An answer of which nothing has been said.
-    pub fn new(run: &'a Run<'a>, request: &'a Head) -> HttpForm<'a, W> {
+    /// An answer of which nothing has been said. `beside` is a header of ours, where the script does
+    /// not say the same.
+    pub fn new(run: &'a Run<'a>, request: &'a Head, beside: Option<Header<'a>>) -> HttpForm<'a, W> {
         HttpForm {
             run,
             request,
+            beside,
             head_reader: HeadReader::default(),
             head: None,
             framing: AnswerFraming::NoBody,
@@ -94,7 +99,12 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         };
         out.reserve(512 + self.first.len());
         let for_client = head.headers().filter(|(name, _)| !is_for_us(name));
-        let (apart, unfit) = W::head(out, &answer, for_client);
+        let is_said = |(name, _): &Header<'_>| {
+            let mut said = head.headers().map(|(said, _)| said);
+            said.any(|said| said.eq_ignore_ascii_case(name))
+        };
+        let beside = self.beside.filter(|beside| !is_said(beside));
+        let (apart, unfit) = W::head(out, &answer, for_client.chain(beside));
         self.apart = apart;
         if unfit > 0 {
             let words = format!("{unfit} headers hold forbidden bytes: left out");
@@ -193,7 +203,7 @@ impl<W: Wire> Form for HttpForm<'_, W> {
     }
 
     fn restart(&mut self) {
-        *self = HttpForm::new(self.run, self.request);
+        *self = HttpForm::new(self.run, self.request, self.beside);
     }
 }
 

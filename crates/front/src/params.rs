@@ -10,6 +10,7 @@ use maitred_http1::Head;
 use crate::body::Body;
 use crate::route::Script;
 use crate::sites::host_name;
+use crate::tls::Secured;
 
 /// FastCGI request id used on every link: each carries one request at a time.
 pub const REQUEST_ID: u16 = 1;
@@ -33,6 +34,8 @@ pub struct Call<'a> {
     pub peer: SocketAddr,
     /// The address it connected to.
     pub local: SocketAddr,
+    /// What TLS says of it, if it came over that.
+    pub secured: Option<&'a Secured>,
 }
 
 /// The parameters do not fit.
@@ -69,6 +72,10 @@ pub fn encode(call: &Call<'_>) -> Result<Vec<u8>, TooLarge> {
 fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), TooLarge> {
     let Call { head, script, .. } = call;
     let (mut ip, mut number) = (Text::default(), itoa::Buffer::new());
+    let scheme: &[u8] = match call.secured {
+        Some(_) => b"https",
+        None => b"http",
+    };
     request
         .param(b"SCRIPT_FILENAME", &script.script_filename)?
         .param(b"PATH_INFO", &script.path_info)?
@@ -85,7 +92,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
         .param(b"DOCUMENT_URI", &script.script_name)?
         .param(b"DOCUMENT_ROOT", &script.document_root)?
         .param(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?
-        .param(b"REQUEST_SCHEME", b"http")?
+        .param(b"REQUEST_SCHEME", scheme)?
         .param(b"GATEWAY_INTERFACE", b"CGI/1.1")?
         .param(b"SERVER_SOFTWARE", SOFTWARE)?
         .param(b"REMOTE_ADDR", ip.of(call.peer.ip()))?
@@ -97,6 +104,12 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
         .param(b"REDIRECT_STATUS", b"200")?
         .param(b"FCGI_ROLE", b"RESPONDER")?
         .param(b"HTTP_HOST", head.host().as_bytes())?;
+    if let Some(secured) = call.secured {
+        request.param(b"HTTPS", b"on")?;
+        for (name, value) in &secured.variables {
+            request.param(name.as_bytes(), value.as_bytes())?;
+        }
+    }
     write_headers(request, head)
 }
 

@@ -21,6 +21,7 @@ use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent};
 use crate::shared::{Site, Thread};
 use crate::status;
+use crate::tls::Secured;
 
 /// A header's name and value.
 pub type Header<'a> = (&'a [u8], &'a [u8]);
@@ -38,6 +39,9 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     let log = thread.shared.access_log.load();
     if let Some(log) = log.as_ref().filter(|_| !client.is_admin()) {
         log.write(client.peer().ip(), head, begun, &answered);
+    }
+    if after.is_err() {
+        client.break_off();
     }
     match after {
         Ok(After::Keep) if head.keep_alive => After::Keep,
@@ -77,6 +81,11 @@ async fn answer(
         )
         .await;
     };
+    if let Some((status, location)) = sites.redirect(client.secured(), head) {
+        let header = Some((&b"Location"[..], location.as_bytes()));
+        let after = client.discard_body(head);
+        return plain(client, head, answered, status, header, "", after).await;
+    }
     if let Some(page) = status::page(&site.backend, head) {
         return send_page(client, head, &page, answered).await;
     }
@@ -133,10 +142,12 @@ async fn send_file(
 ) -> io::Result<After> {
     let answer = files::answer(entry, &Conditions(head));
     let after = client.discard_body(head);
+    let secured = client.secured().cloned();
+    let hsts = hsts(secured.as_deref());
     let reply = Reply {
         request: head,
         status: answer.status,
-        headers: &[],
+        headers: hsts.as_slice(),
         lines: &answer.headers,
         length: None,
         after,
@@ -162,12 +173,15 @@ async fn run_script<C: HttpClient>(
         Err(no_body) => return refuse_body(client, head, answered, no_body, spool_dir).await,
     };
     let local = client.local();
+    let secured = client.secured().cloned();
+    let secured = secured.as_deref();
     let call = Call {
         head,
         body: &body,
         script,
         peer: client.peer(),
         local,
+        secured,
     };
     let Ok(request) = params::encode(&call) else {
         let why = "The request's headers are too large for a script.";
@@ -183,7 +197,7 @@ async fn run_script<C: HttpClient>(
         request_id: REQUEST_ID,
         spool_dir,
     };
-    let mut form = HttpForm::<C::Wire>::new(&run, head);
+    let mut form = HttpForm::<C::Wire>::new(&run, head, hsts(secured));
     let Tried {
         outcome,
         sent,
@@ -196,6 +210,12 @@ async fn run_script<C: HttpClient>(
         Ok(()) => Ok(After::Close),
         Err(failure) => fail(client, head, &failure, begun.elapsed(), &sent, answered).await,
     }
+}
+
+/// What a client over TLS is told of its next visits (RFC 6797 §6.1).
+fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
+    let value = secured?.hsts.as_deref()?;
+    Some((b"Strict-Transport-Security", value.as_bytes()))
 }
 
 /// Answers in place of a script.
@@ -299,10 +319,12 @@ async fn whole(
     body: &str,
     after: After,
 ) -> io::Result<After> {
+    let secured = client.secured().cloned();
+    let all = hsts(secured.as_deref()).map(|hsts| [headers, &[hsts]].concat());
     let reply = Reply {
         request: head,
         status,
-        headers,
+        headers: all.as_deref().unwrap_or(headers),
         lines: &Bytes::new(),
         length: Some(body.len() as u64),
         after,

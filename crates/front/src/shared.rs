@@ -6,18 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use maitred_config::{Config, Destination};
+use maitred_config::{Config, Destination, HTTPS_PORT};
+use maitred_http1::Head;
 use tokio::sync::Notify;
 
 use crate::access::AccessLog;
 use crate::door_log::DoorLogs;
 use crate::fastcgi::DoorSite;
+use crate::handshakes::Handshakes;
 use crate::pool::local;
 use crate::pools::Pools;
 use crate::route::{Limits, Resolver, Route, SiteFiles};
-use crate::sites::Hosts;
+use crate::sites::{Hosts, host_name};
 use crate::source::Backend;
 use crate::supervisor::Supervisor;
+use crate::tls::{Secured, Tls};
 use crate::troubles::Troubles;
 
 /// Memory for the contents of small files, in bytes, for each front thread.
@@ -38,6 +41,10 @@ pub struct Shared {
     pub access_log: ArcSwapOption<AccessLog>,
     /// The access logs of doors.
     pub door_logs: DoorLogs,
+    /// What TLS begins with, if it is spoken.
+    pub tls: ArcSwapOption<Tls>,
+    /// Handshakes that are under way.
+    pub handshakes: Handshakes,
     /// The supervisor.
     pub supervisor: Arc<Supervisor>,
     /// What is said of the front as a whole.
@@ -72,6 +79,8 @@ impl Shared {
             pools,
             access_log: ArcSwapOption::new(access_log.map(Arc::new)),
             door_logs,
+            tls: ArcSwapOption::empty(),
+            handshakes: Handshakes::of(max_connections),
             supervisor,
             troubles,
             connections: AtomicUsize::new(0),
@@ -205,12 +214,33 @@ pub struct Sites {
     sites: Vec<Arc<Site>>,
     /// By where they listen.
     doors: HashMap<String, DoorSite>,
+    /// Where plain HTTP is sent to, if it is.
+    redirect: Option<Redirect>,
+}
+
+/// What plain HTTP is answered with, if it is sent to HTTPS.
+struct Redirect {
+    status: u16,
+    port: u16,
 }
 
 impl Sites {
     /// The site for the authority of a request.
     pub fn site_for(&self, authority: &str) -> Option<&Arc<Site>> {
         self.sites.get(self.hosts.site_for(authority)?)
+    }
+
+    /// The status and the address with which a request is sent to HTTPS, if it is.
+    pub fn redirect(&self, secured: Option<&Arc<Secured>>, head: &Head) -> Option<(u16, String)> {
+        let redirect = self.redirect.as_ref().filter(|_| secured.is_none())?;
+        let (host, target) = (host_name(head.host()), head.target());
+        // What is asked of the whole server has no address of its own.
+        let target = if target == "*" { "/" } else { target };
+        let location = match redirect.port {
+            HTTPS_PORT => format!("https://{host}{target}"),
+            port => format!("https://{host}:{port}{target}"),
+        };
+        Some((redirect.status, location))
     }
 
     /// The door that listens there.
@@ -242,6 +272,10 @@ impl Sites {
             hosts: Hosts::of(&config.sites),
             sites,
             doors: DoorSite::all(config, shared).into_iter().collect(),
+            redirect: config.tls.as_ref().and_then(|tls| {
+                let (status, port) = (tls.redirect?, tls.port());
+                Some(Redirect { status, port })
+            }),
         })
     }
 }

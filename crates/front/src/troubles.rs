@@ -30,6 +30,7 @@ pub struct Troubles {
 struct Episodes {
     full: Episode<()>,
     accept: Episode<()>,
+    handshakes: Episode<()>,
     lost: Episode<u64>,
     cut: Episode<()>,
     /// By the cause, of which there are a few.
@@ -43,6 +44,7 @@ impl Default for Troubles {
             episodes: Mutex::new(Episodes {
                 full: Episode::new(CALM),
                 accept: Episode::new(CALM),
+                handshakes: Episode::new(CALM),
                 lost: Episode::new(CALM),
                 cut: Episode::new(CALM),
                 files: BTreeMap::new(),
@@ -76,6 +78,15 @@ impl Troubles {
         if self.note(|episodes, now| episodes.cut.happened(now, |()| {})) {
             tracing::warn!(
                 "a connection of HTTP/2 from {peer} is closed: {why}; further ones are counted"
+            );
+        }
+    }
+
+    /// A handshake of TLS has given way to another.
+    pub fn gave_way(&self) {
+        if self.note(|episodes, now| episodes.handshakes.happened(now, |()| {})) {
+            tracing::warn!(
+                "too many clients have begun TLS and not gone on: the oldest give way to others"
             );
         }
     }
@@ -133,6 +144,7 @@ impl Episodes {
     fn is_quiet(&self) -> bool {
         self.full.is_quiet()
             && self.accept.is_quiet()
+            && self.handshakes.is_quiet()
             && self.lost.is_quiet()
             && self.cut.is_quiet()
             && self.files.is_empty()
@@ -153,6 +165,11 @@ impl Episodes {
                 "connections {verb} not accepted at times for {lasted}: {times} attempts failed"
             )
         });
+        let handshakes = self.handshakes.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("for {lasted}, {times} clients that had only begun TLS {verb} let go")
+        });
         let lost = self.lost.due(now).map(|news| {
             let (verb, Account { lasted, total, .. }) = tense(news);
             let lasted = seconds(lasted);
@@ -163,7 +180,10 @@ impl Episodes {
             let lasted = seconds(lasted);
             format!("{times} connections of HTTP/2 {verb} closed for what they asked, in {lasted}")
         });
-        let mut lines: Vec<String> = [full, accept, lost, cut].into_iter().flatten().collect();
+        let mut lines: Vec<String> = [full, accept, handshakes, lost, cut]
+            .into_iter()
+            .flatten()
+            .collect();
         self.files.retain(|why, episode| {
             if let Some(news) = episode.due(now) {
                 let (verb, Account { lasted, times, .. }) = tense(news);

@@ -4,6 +4,7 @@ mod confinement;
 pub mod doors;
 pub mod pools;
 pub mod sites;
+pub mod tls;
 pub mod top;
 
 /// The section in which a setting of this name belongs.
@@ -19,8 +20,14 @@ pub(crate) fn section_of(name: &str) -> Option<&'static str> {
     if in_pools.chain(of_doors).any(|known| known == name) {
         return Some("[pools.NAME]");
     }
-    sites::DIRECTIVES
+    if sites::DIRECTIVES
         .iter()
         .any(|directive| directive.name == name)
-        .then_some("[[sites]]")
+    {
+        return Some("[[sites]]");
+    }
+    tls::DIRECTIVES
+        .iter()
+        .any(|directive| directive.name == name)
+        .then_some("[tls]")
 }

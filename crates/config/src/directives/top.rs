@@ -12,7 +12,7 @@ const MAX_FRONT_THREADS: u32 = 64;
 pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "listen",
-        default: Preset::Value("\"127.0.0.1:8080\""),
+        default: Preset::Words("`\"127.0.0.1:8080\"`, or nothing if there is a section `[tls]`"),
         unit: "",
         takes: "an address and a port such as \"127.0.0.1:8080\", or an array of them",
         needs: Needs::Live,

@@ -14,7 +14,9 @@ impl Folder {
         for name in ["public", "spool", "php/conf.d"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
-        fs::write(folder.path().join("php/shop.ini"), "").unwrap();
+        for name in ["php/shop.ini", "site.pem", "site.key", "clients.pem"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
         folder
     }
 

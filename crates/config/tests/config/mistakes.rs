@@ -58,6 +58,52 @@ fn a_name_like_no_other_is_answered_with_all_names() {
 }
 
 #[test]
+fn what_does_not_fit_together_about_tls_is_refused() {
+    const CERTIFICATES: &str = "certificates = { cert = \"site.pem\", key = \"site.key\" }\n";
+    refused(
+        &format!("[tls]\nhsts = \"1d\"\n{SITE}"),
+        &[
+            "1:1: [tls] has no `certificates`; add the files of at least one, such as \
+           certificates = [{ cert = \"site.pem\", key = \"site.key\" }]",
+        ],
+    );
+    refused(
+        &format!("[tls]\n{CERTIFICATES}client_certificates = \"required\"\n{SITE}"),
+        &[
+            "3:23: `client_certificates` needs `client_ca`; add the file with the certificates of \
+             those who issue them",
+        ],
+    );
+    refused(
+        &format!("[tls]\n{CERTIFICATES}client_ca = \"clients.pem\"\n{SITE}"),
+        &["3:13: `client_ca` is for `client_certificates`; add that, or leave this out"],
+    );
+    refused(
+        &format!("[tls]\n{CERTIFICATES}redirect = true\n{SITE}"),
+        &[
+            "3:12: `redirect` is for plain HTTP, and the file has no `listen`; add one before the \
+           first section, such as listen = \":80\"",
+        ],
+    );
+    refused(
+        &format!("listen = \":80\"\n[tls]\nlisten = \":0\"\n{CERTIFICATES}redirect = true\n{SITE}"),
+        &["5:12: `redirect` needs to know where to; give `listen` in [tls] a port other than 0"],
+    );
+    refused(
+        &format!("tls = 1\n{SITE}"),
+        &["1:7: `tls` is no table; write a section [tls] with `certificates`"],
+    );
+}
+
+#[test]
+fn who_asks_for_tls_alone_gets_no_plain_http() {
+    let text = "[tls]\ncertificates = { cert = \"site.pem\", key = \"site.key\" }\n";
+    let config = Folder::new().good(&format!("{text}{SITE}"));
+    assert!(config.listen.is_empty());
+    assert_eq!(config.listening().len(), 1);
+}
+
+#[test]
 fn all_mistakes_are_reported_in_the_order_of_the_file() {
     refused(
         "[[sites]]\nroot = \"nowhere\"\nindex = [\"a/b\", \"ok\", 5]\npool = \"x\"\n\

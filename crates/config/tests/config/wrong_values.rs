@@ -1,6 +1,6 @@
 //! Each directive with wrong values, and the whole sentence that says so.
 
-use maitred_config::directives::{doors, pools, sites, top};
+use maitred_config::directives::{doors, pools, sites, tls, top};
 
 use crate::folder::Folder;
 
@@ -21,6 +21,26 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
             let beside = beside.iter().filter(|(name, _)| !line.starts_with(name));
             let beside: String = beside.map(|(_, text)| *text).collect();
             (format!("[pools.www]\n{line}\n{beside}"), 2)
+        }
+        "tls" => {
+            let beside = [
+                (
+                    "certificates =",
+                    "certificates = { cert = \"site.pem\", key = \"site.key\" }\n",
+                ),
+                ("client_ca =", "client_ca = \"clients.pem\"\n"),
+                (
+                    "client_certificates =",
+                    "client_certificates = \"optional\"\n",
+                ),
+            ];
+            let beside = beside.iter().filter(|(name, _)| !line.starts_with(name));
+            let beside: String = beside.map(|(_, text)| *text).collect();
+            let site = "[[sites]]\nroot = \"public\"\n";
+            (
+                format!("listen = \":80\"\n[tls]\n{line}\n{beside}{site}"),
+                3,
+            )
         }
         _ if line.starts_with("root") => (format!("[[sites]]\n{line}\n"), 2),
         _ => (format!("[[sites]]\n{line}\nroot = \"public\"\n"), 2),
@@ -70,7 +90,10 @@ fn no_directive_is_without_a_wrong_value() {
     let doors = doors::DIRECTIVES
         .iter()
         .map(|directive| ("doors", directive.name));
-    for (section, name) in top.chain(pools).chain(doors).chain(sites) {
+    let tls = tls::DIRECTIVES
+        .iter()
+        .map(|directive| ("tls", directive.name));
+    for (section, name) in top.chain(tls).chain(pools).chain(doors).chain(sites) {
         assert!(
             tested(section, name),
             "wrong_values.txt has no wrong `{name}` in {section}"
@@ -91,6 +114,9 @@ fn no_directive_takes_a_date() {
     top::DIRECTIVES
         .iter()
         .for_each(|directive| check("top", directive.name, directive.takes));
+    tls::DIRECTIVES
+        .iter()
+        .for_each(|directive| check("tls", directive.name, directive.takes));
     pools::DIRECTIVES
         .iter()
         .for_each(|directive| check("pools", directive.name, directive.takes));

@@ -26,6 +26,7 @@ use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::request;
 use crate::script::Client;
 use crate::spool;
+use crate::tls::Secured;
 
 /// Most bytes handed over at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -299,6 +300,13 @@ impl HttpClient for Http2Client {
     fn is_admin(&self) -> bool {
         false
     }
+
+    fn secured(&self) -> Option<&Arc<Secured>> {
+        self.trunk.secured.as_ref()
+    }
+
+    /// A reset says so ([`Http2Client::end`]).
+    fn break_off(&mut self) {}
 
     /// Bytes of body: heads are compressed with those of other streams.
     fn sent(&self) -> u64 {

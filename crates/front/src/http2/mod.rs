@@ -71,9 +71,9 @@ pub async fn converse_after_preface(mut connection: Connection, counted: Counted
 
 /// One client's requests.
 pub async fn converse(mut connection: Connection, counted: Counted) {
-    let (peer, local) = (connection.peer, connection.local());
+    let peer = connection.peer;
+    let trunk = Arc::new(Trunk::new(counted, &mut connection));
     let (stream, input) = connection.into_parts();
-    let trunk = Arc::new(Trunk::new(counted, peer, local));
     let mut transport = Transport::new(stream, input, trunk.clone());
     let outcome = serve(&mut transport, &trunk).await;
     match outcome {

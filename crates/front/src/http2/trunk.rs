@@ -9,7 +9,9 @@ use tokio::sync::Notify;
 
 use super::noise::Noise;
 use crate::accept::Counted;
+use crate::connection::Connection;
 use crate::shared::Thread;
+use crate::tls::Secured;
 
 /// Bytes of answers that all streams together may have handed over and not written.
 const UNSENT_BYTES: usize = 256 * 1024;
@@ -28,6 +30,8 @@ pub struct Trunk {
     pub peer: SocketAddr,
     /// The address it connected to.
     pub local: SocketAddr,
+    /// What TLS says of it, if it came over that.
+    pub secured: Option<Arc<Secured>>,
     /// What of all it sends is of use.
     pub noise: Noise,
     requests: AtomicUsize,
@@ -39,11 +43,12 @@ pub struct Trunk {
 
 impl Trunk {
     /// That of a connection on which nothing has happened.
-    pub fn new(counted: Counted, peer: SocketAddr, local: SocketAddr) -> Trunk {
+    pub fn new(counted: Counted, connection: &mut Connection) -> Trunk {
         Trunk {
             counted,
-            peer,
-            local,
+            peer: connection.peer,
+            local: connection.local(),
+            secured: connection.secured.clone(),
             noise: Noise::default(),
             requests: AtomicUsize::new(0),
             unsent: AtomicUsize::new(0),
