@@ -11,6 +11,7 @@ pub mod fpm;
 pub mod guard;
 pub mod http;
 pub mod http2;
+pub mod installed;
 pub mod load;
 pub mod log;
 pub mod mariadb;

@@ -39,26 +39,6 @@ pub fn public_folder() -> TempDir {
     folder
 }
 
-/// A folder with copies of the two programs, which a test can change.
-pub fn installed() -> TempDir {
-    let folder = public_folder();
-    for name in ["maitred", "maitred-php"] {
-        install(&maitred_program().with_file_name(name), folder.path());
-    }
-    folder
-}
-
-/// Puts a copy of a program into a folder, in the place of one that may run: by a rename, as a package
-/// manager does it.
-pub fn install(program: &Path, folder: &Path) {
-    let name = program.file_name().expect("a program has a name");
-    let new = folder.join(name).with_extension("new");
-    // By another process: what a process forked here held open for writing could not be executed.
-    let copied = Command::new("cp").arg(program).arg(&new).status();
-    assert!(copied.expect("cp runs").success());
-    fs::rename(&new, folder.join(name)).expect("a program can be replaced");
-}
-
 /// A temporary document root with the given files in it; folders are made as needed.
 pub fn document_root(files: &[(&str, &str)]) -> TempDir {
     let root = public_folder();

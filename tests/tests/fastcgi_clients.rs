@@ -18,10 +18,13 @@ use tempfile::TempDir;
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// Open files that the server gets in the test about them, and the connections that fit: 512 are
+/// Open files that the server gets in the tests about them, and the connections that fit: 512 are
 /// kept back for other uses.
 const OPEN_FILES: usize = 600;
 const FITTING: usize = OPEN_FILES - 512;
+
+/// Connections in the middle of a request in one of those tests.
+const AMID: usize = 5;
 
 fn site() -> TempDir {
     let root = document_root(&[
@@ -168,6 +171,37 @@ fn connections_that_web_servers_keep_make_room_for_clients_that_ask() {
     }
     drop((idle, asking));
     kept(&socket, &root);
+    server.stop();
+}
+
+#[test]
+fn a_web_server_amid_a_request_keeps_its_connection_when_others_need_room() {
+    let (root, folder) = (site(), maitred_tests::server::public_folder());
+    let limit = format!("--nofile={OPEN_FILES}:{OPEN_FILES}");
+    let setup = Setup::new(root.path()).under(&["prlimit", &limit]);
+    let (server, socket) = with_door(setup, &folder);
+    let mut amid: Vec<Wire> = (0..AMID).map(|_| kept(&socket, &root)).collect();
+    let whole = request(1, false, &hello(&root), b"");
+    let (first, rest) = whole.split_at(whole.len() / 2);
+    amid.iter_mut().for_each(|wire| wire.send(first));
+    // Who comes after them has been let in after their words were read.
+    let mut idle: Vec<Wire> = (0..AMID).map(|_| kept(&socket, &root)).collect();
+    let asking: Vec<TcpStream> = (0..FITTING)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address()).expect("the kernel takes it");
+            let sent = stream.write_all(b"GET /hello.txt HTTP/1.1\r\n");
+            sent.expect("and its bytes");
+            stream
+        })
+        .collect();
+    server.expect_log(0, "connections are open");
+    idle.iter_mut().for_each(Wire::expect_closed);
+    for wire in &mut amid {
+        wire.send(rest);
+        let answered = wire.answer(1).expect("it was amid a request");
+        assert_eq!(answered.body(), "hello");
+    }
+    drop(asking);
     server.stop();
 }
 

@@ -59,6 +59,12 @@ impl Site {
                  posix_kill(getmypid(), 9);",
             ),
             (
+                "log_and_die.php",
+                "<?php touch(__DIR__ . '/state/tried-' . hrtime(true));
+                 for ($i = 0; $i < 1000; $i++) { error_log(str_repeat('z', 4000)); }
+                 posix_kill(getmypid(), 9);",
+            ),
+            (
                 "half.php",
                 "<?php echo str_repeat('x', 100000); ob_flush(); flush();
                  touch(__DIR__ . '/state/half');
@@ -398,6 +404,30 @@ fn a_worker_that_dies_is_a_502_in_words_and_half_an_answer_is_no_whole_one() {
     site.go();
     assert_eq!(wire.answer(1), None);
     site.expect_served();
+}
+
+#[test]
+fn a_request_is_not_tried_again_when_the_web_server_may_have_half_a_record() {
+    let site = Site::new("");
+    let mark = site.daemon.log().mark();
+    let mut wire = site.connect();
+    let all = site.params("/log_and_die.php", &[]);
+    wire.send(&request(1, true, &all, b""));
+    // Of its messages, more than a socket holds, the web server has read none by then.
+    let died = |line: &str| line.contains("exited on signal 9");
+    let line = site.daemon.log().find_since(mark, wait::DEADLINE, died);
+    assert!(line.is_some(), "the worker dies");
+    site.expect_served();
+    assert_eq!(wire.answer(1), None);
+    let entries = fs::read_dir(site.root.path().join("state")).expect("a folder");
+    let names = entries
+        .flatten()
+        .map(|entry| entry.file_name().into_string());
+    let tries = names
+        .flatten()
+        .filter(|name| name.starts_with("tried-"))
+        .count();
+    assert_eq!(tries, 1);
 }
 
 #[test]

@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_tests::Target;
+use maitred_tests::fastcgi::{self, Wire};
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::load::{ECHO_PAGE, Load, Tally};
 use maitred_tests::processes::{Process, Signal};
@@ -18,6 +19,11 @@ use tempfile::TempDir;
 
 /// How long the server may take until all its processes are there again.
 const RECOVERY: Duration = Duration::from_secs(10);
+
+/// How long a script says nothing that has to wait for its client, and how long it takes at least to
+/// go on.
+const STOPPED: Duration = Duration::from_millis(300);
+const A_MOMENT: Duration = Duration::from_millis(20);
 
 /// Workers in the tests under load, and connections that load them.
 const WORKERS: usize = 4;
@@ -138,6 +144,18 @@ fn fault_site() -> TempDir {
             "<?php $a = []; while (true) { $a[] = str_repeat('x', 1000000); }",
         ),
         ("loop.php", "<?php while (true) { }"),
+        (
+            "stopped.php",
+            "<?php $say = function (int $pieces) {
+                 for ($i = 0; $i < $pieces; $i++) { echo str_repeat('x', 4096); flush(); }
+             };
+             for ($said = 0; !file_exists(__DIR__ . '/marks/stop'); $said++) {
+                 $say(1);
+                 file_put_contents(__DIR__ . '/marks/said', $said);
+                 clearstatcache();
+             }
+             touch(__DIR__ . '/marks/stops'); $say(48); touch(__DIR__ . '/marks/ends');",
+        ),
         ("sleep.php", "<?php sleep(300); echo 'woke';"),
         (
             "half.php",
@@ -251,6 +269,49 @@ fn scripts_past_their_time_are_a_504_that_the_log_explains() {
         server.expect_log(mark, script.trim_start_matches('/'));
         assert_serves(&server);
     }
+}
+
+#[test]
+fn a_script_that_has_ended_is_not_past_its_time_while_its_client_reads_slowly() {
+    let root = fault_site();
+    let marks = root.path().join("marks");
+    fs::create_dir(&marks).expect("a folder can be made");
+    give_to_web_user(&marks);
+    let folder = public_folder();
+    let door = folder.path().join("www.sock");
+    let server = Setup::new(root.path())
+        .pool("request_terminate_timeout = \"5s\"")
+        .pool("spool_limit = 0")
+        .pool(&format!("listen = {door:?}"))
+        .start();
+    let mut slow = Wire::connect(&door);
+    let params = fastcgi::params(root.path(), "/stopped.php", &[]);
+    slow.send(&fastcgi::request(1, false, &params, b""));
+    // It says what there is room for on the way to the client, and stops.
+    let said = || fs::read_to_string(marks.join("said")).unwrap_or_default();
+    let (mut last, mut since) = (said(), Instant::now());
+    wait::until_true("the script to be stopped", || {
+        let now = said();
+        if now != last || now.is_empty() {
+            (last, since) = (now, Instant::now());
+        }
+        since.elapsed() > STOPPED
+    });
+    // With a little room it goes on, and ends with its last words still in its worker's memory: it
+    // says more than the front takes on its way, and less than fits there, too.
+    fs::write(marks.join("stop"), "").expect("a file can be written");
+    let stops = || marks.join("stops").exists().then_some(());
+    while wait::poll(A_MOMENT, stops).is_none() {
+        slow.record();
+    }
+    wait::until_true("the script to end", || marks.join("ends").exists());
+    // The time of one that began later is over, and so is that of the first.
+    assert_eq!(http::get(server.address(), "/loop.php").status, 504);
+    assert!(
+        slow.answer(1).is_some(),
+        "it comes whole, however late it is read"
+    );
+    server.stop();
 }
 
 #[test]

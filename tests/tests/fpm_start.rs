@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use maitred_tests::fpm::{Daemon, Params, Place, Which, usual};
+use maitred_tests::fpm::{Daemon, OUTSIDE, Params, Place, Which, usual};
+use maitred_tests::processes::Signal;
 use maitred_tests::server::{document_root, is_root};
 use maitred_tests::wait;
 
@@ -102,4 +103,42 @@ fn a_pool_at_rest_gets_as_many_workers_as_requests_come() {
     }
     assert_eq!(daemon.workers("www").len(), 3);
     daemon.stop();
+}
+
+#[test]
+fn a_name_in_braces_is_looked_for_in_php_ini_and_then_outside() {
+    let root = document_root(&[("env.php", "<?php echo getenv($_SERVER['QUERY_STRING']);")]);
+    let lines = format!(
+        "env[OF_INI] = ${{mine.entry}}\nenv[SWITCH] = ${{mine.switch}}\nenv[FIRST] = ${{{0}}}\n\
+         env[SECOND] = ${{PATH}}\nenv[FILE] = ${{error_reporting}}\n",
+        OUTSIDE.0
+    );
+    let in_both = format!("{}=of php.ini", OUTSIDE.0);
+    let flags = [
+        "-d",
+        "mine.entry=an entry",
+        "-d",
+        "mine.switch=On",
+        "-d",
+        &in_both,
+    ];
+    let [theirs, ours] = Which::BOTH.map(|which| {
+        let mut daemon = Daemon::start_with(which, &usual(&lines), Place::default(), &flags);
+        let read = |daemon: &Daemon| {
+            ["OF_INI", "SWITCH", "FIRST", "SECOND", "FILE"].map(|name| {
+                let folder = root.path().display().to_string();
+                let params = Params::get(&folder, &format!("/env.php?{name}"));
+                daemon.door().ask(&params, b"").expect("an answer").body()
+            })
+        };
+        let first = read(&daemon);
+        let mark = daemon.log().mark();
+        daemon.signal(Signal::USR2);
+        daemon.expect_log(mark, "ready to handle connections");
+        assert_eq!(read(&daemon), first, "{which:?}");
+        daemon.stop();
+        first
+    });
+    assert_eq!(ours, theirs);
+    assert_eq!(ours[..3], ["an entry", "1", "of php.ini"]);
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use maitred_tests::Target;
 use maitred_tests::http;
+use maitred_tests::installed::{installed, replace};
 use maitred_tests::load::Load;
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, is_root};
@@ -132,6 +133,38 @@ fn a_front_that_is_started_anew_writes_to_the_log_that_was_opened_last() {
     wait::until_true("the front to die", || !front.is_running());
     http::get(server.address(), "/hello.php");
     wait::until_true("the line", || lines(&file).len() == 1);
+    server.stop();
+}
+
+#[test]
+fn a_front_that_is_being_replaced_writes_to_the_log_that_was_opened_last() {
+    let (root, folder) = (site(), tempfile::tempdir().expect("a folder"));
+    let (away, log) = (folder.path().join("away"), folder.path().join("access.log"));
+    let programs = installed();
+    let server = Setup::new(root.path())
+        .program(&programs.path().join("maitred"))
+        .top(&format!("access_log = {log:?}"))
+        .start();
+    // Once the new program tries PHP, the site goes away, without which no front can begin.
+    let php = programs.path().join("maitred-php");
+    let real = programs.path().join("real");
+    fs::rename(&php, &real).expect("a program can be renamed");
+    let (from, to) = (root.path().display(), away.display());
+    replace(
+        &php,
+        &format!("mv {from} {to} 2>&-\nexec {} \"$@\"", real.display()),
+    );
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    server.expect_log(mark, "the front has failed: the document root");
+    fs::rename(&log, folder.path().join("access.log.1")).expect("a log is there");
+    server.signal(Signal::USR1);
+    wait::until_true("a line of the old front", || {
+        http::get(server.address(), "/hello.php");
+        !lines(&log).is_empty()
+    });
+    fs::rename(&away, root.path()).expect("a folder can be renamed");
+    server.expect_log(mark, "upgraded to maitred");
     server.stop();
 }
 

@@ -84,6 +84,18 @@ fn status_and_ping_are_answered_while_every_worker_is_busy() {
 }
 
 #[test]
+fn the_times_of_day_are_those_of_the_machine() {
+    let root = site();
+    // Nine hours before UTC, in the form of tzset(3).
+    let server = setup(root.path()).under(&["env", "TZ=JST-9"]).start();
+    let page = http::get(server.address(), "/status?full").text();
+    let starts = page.lines().filter(|line| line.starts_with("start time:"));
+    let starts: Vec<&str> = starts.collect();
+    assert!(starts.len() > 1, "the pool and its workers: {page}");
+    assert!(starts.iter().all(|line| line.ends_with(" +0900")), "{page}");
+}
+
+#[test]
 fn the_workers_shown_are_those_that_run() {
     let root = site();
     let server = setup(root.path()).workers(3).start();

@@ -9,9 +9,10 @@ use std::process::Command;
 
 use maitred_tests::fpm::{Place, Which, usual};
 use maitred_tests::guard::Guarded;
+use maitred_tests::installed::{install, installed};
 use maitred_tests::log::told;
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{Setup, document_root, install, installed};
+use maitred_tests::server::{Setup, document_root};
 use maitred_tests::{maitred_program, wait};
 
 /// A watchdog that waits for 2.5 s.

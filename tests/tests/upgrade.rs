@@ -1,13 +1,13 @@
 //! Upgrades: another program takes over in the same process, and nobody notices.
 
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::time::Duration;
 
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::installed::{installed, replace};
 use maitred_tests::load::{ECHO_PAGE, Load};
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{Server, Setup, document_root, installed, public_folder, set_mode};
+use maitred_tests::server::{Server, Setup, document_root, public_folder};
 use maitred_tests::{Target, maitred_program, wait};
 use tempfile::TempDir;
 
@@ -66,14 +66,6 @@ fn family(server: &Server) -> Vec<Process> {
     let all = server.processes().into_iter();
     all.filter(|process| process.pid != supervisor.pid)
         .collect()
-}
-
-/// Puts a shell script in the place of a program, as a package manager would: by a rename.
-fn replace(program: &Path, script: &str) {
-    let new = program.with_extension("new");
-    std::fs::write(&new, format!("#!/bin/sh\n{script}\n")).expect("a script can be written");
-    set_mode(&new, 0o755);
-    std::fs::rename(&new, program).expect("a program can be replaced");
 }
 
 #[test]

@@ -18,7 +18,6 @@ use crate::fastcgi;
 use crate::http_client::After;
 use crate::http2;
 use crate::orders::readable;
-use crate::pool::local::Paced;
 use crate::request;
 use crate::shared::{Shared, Thread};
 use crate::tls::{self, NoTls};
@@ -99,19 +98,19 @@ async fn accept_some(
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 thread.count_in(admin);
+                let counted = Counted(thread.clone(), admin);
                 if let Some(listen) = door {
-                    let counted = Counted(thread.clone(), false);
-                    let served = fastcgi::converse(socket, peer, listen.clone(), counted);
-                    tokio::spawn(Paced::new(served));
+                    let newcomer = (socket, peer, listen.clone(), counted);
+                    thread.web_servers.serve(newcomer, fastcgi::converse);
                     continue;
                 }
                 let peer = peer.unwrap_or(NO_ADDRESS);
                 let mut connection = Connection::new(socket, peer);
                 connection.is_admin = admin;
-                let thread = thread.clone();
+                let newcomer = (connection, counted);
                 match clients {
-                    Clients::Https => drop(tokio::spawn(Paced::new(secure(connection, thread)))),
-                    _ => drop(tokio::spawn(Paced::new(plain(connection, thread)))),
+                    Clients::Https => thread.secure_clients.serve(newcomer, secure),
+                    _ => thread.clients.serve(newcomer, plain),
                 }
             }
             Err(Errno::AGAIN) => return false,
@@ -146,14 +145,12 @@ enum End {
 }
 
 /// A client over plain HTTP.
-async fn plain(connection: Connection, thread: Arc<Thread>) {
-    let counted = Counted(thread, connection.is_admin);
+async fn plain((connection, counted): (Connection, Counted)) {
     converse(connection, counted).await;
 }
 
 /// A client over TLS.
-async fn secure(mut connection: Connection, thread: Arc<Thread>) {
-    let counted = Counted(thread, false);
+async fn secure((mut connection, counted): (Connection, Counted)) {
     // None of it is there any more when requests come.
     match Box::pin(shake_hands(&mut connection, &counted.0)).await {
         Ok(()) if connection.protocol() == Some(tls::HTTP2) => {

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use maitred_os::clock::format_local;
+
 /// 9999-12-31 23:59:59, the last second that a date of HTTP can tell, in seconds since 1970.
 const LAST_SECOND_OF_9999: u64 = 253_402_300_799;
 
@@ -47,6 +49,14 @@ pub fn common_log_time(second: u64) -> String {
         part(12, 16),
         part(17, 25)
     )
+}
+
+/// As [`common_log_time`], with the time of day where the machine is.
+pub fn local_log_time(second: u64) -> String {
+    let second = second.min(LAST_SECOND_OF_9999);
+    let second = i64::try_from(second).unwrap_or(i64::MAX);
+    let text = format_local(second, c"%d/%b/%Y:%H:%M:%S %z");
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 #[cfg(test)]

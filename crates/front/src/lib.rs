@@ -35,6 +35,7 @@ mod status;
 mod stream;
 mod supervisor;
 mod tally;
+mod tasks;
 mod tls;
 mod troubles;
 mod unaccepted;

@@ -10,9 +10,11 @@ use maitred_config::{Config, Destination, HTTPS_PORT};
 use maitred_http1::Head;
 use tokio::sync::Notify;
 
+use crate::accept::Counted;
 use crate::access::AccessLog;
+use crate::connection::Connection;
 use crate::door_log::DoorLogs;
-use crate::fastcgi::DoorSite;
+use crate::fastcgi::{DoorSite, Newcomer};
 use crate::handshakes::Handshakes;
 use crate::pool::local;
 use crate::pools::Pools;
@@ -20,6 +22,7 @@ use crate::route::{Limits, Resolver, Route, SiteFiles};
 use crate::sites::{Hosts, host_name};
 use crate::source::Backend;
 use crate::supervisor::Supervisor;
+use crate::tasks::Tasks;
 use crate::tls::{Secured, Tls};
 use crate::troubles::Troubles;
 
@@ -292,6 +295,12 @@ pub struct Thread {
     connections: AtomicUsize,
     /// Told when a connection comes and there was none.
     pub first_connection: Notify,
+    /// What serves clients over plain HTTP.
+    pub clients: Arc<Tasks<(Connection, Counted)>>,
+    /// What serves clients over TLS.
+    pub secure_clients: Arc<Tasks<(Connection, Counted)>>,
+    /// What serves web servers.
+    pub web_servers: Arc<Tasks<Newcomer>>,
 }
 
 impl Thread {
@@ -308,6 +317,9 @@ impl Thread {
             prepared: ArcSwapOption::empty(),
             connections: AtomicUsize::new(0),
             first_connection: Notify::new(),
+            clients: Tasks::new(),
+            secure_clients: Tasks::new(),
+            web_servers: Tasks::new(),
         })
     }
 

@@ -117,6 +117,13 @@ bool maitred_php_is_exposed(void)
 	return PG(expose_php);
 }
 
+const char *maitred_php_configured(const char *name)
+{
+	zval *value = cfg_get_entry(name, strlen(name));
+
+	return value && Z_TYPE_P(value) == IS_STRING ? Z_STRVAL_P(value) : NULL;
+}
+
 const char *maitred_php_fpm_config(void)
 {
 	return maitred_engine.directives.fpm_config;

@@ -327,6 +327,12 @@ enum maitred_show {
  */
 bool maitred_php_show(int what);
 
+/*
+ * What php.ini, its further files or -d say of a name, known to PHP or not, or NULL. Good as long as
+ * the engine runs.
+ */
+const char *maitred_php_configured(const char *name);
+
 /* The value of `fpm.config` in php.ini, or NULL. */
 const char *maitred_php_fpm_config(void);
 

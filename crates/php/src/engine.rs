@@ -164,6 +164,12 @@ impl Engine {
         !self.raw.fixes_path_info()
     }
 
+    /// What php.ini, its further files or [`Settings::defines`] say of a name, which need not be one that
+    /// PHP knows.
+    pub fn configured(&self, name: &str) -> Option<String> {
+        self.raw.configured(&CString::new(name).ok()?)
+    }
+
     /// `fpm.config` of php.ini: the configuration file of php-fpm, if one is named.
     pub fn fpm_config(&self) -> Option<String> {
         self.raw.fpm_config()

@@ -101,6 +101,7 @@ unsafe extern "C" {
     fn maitred_php_interposed() -> bool;
     fn maitred_php_version() -> *const c_char;
     fn maitred_php_show(what: c_int) -> bool;
+    fn maitred_php_configured(name: *const c_char) -> *const c_char;
     fn maitred_php_fpm_config() -> *const c_char;
     fn maitred_php_is_exposed() -> bool;
     fn maitred_php_stop();
@@ -342,6 +343,17 @@ impl Engine {
 
     pub(crate) fn fixes_path_info(&self) -> bool {
         path_directives().fix_pathinfo
+    }
+
+    pub(crate) fn configured(&self, name: &CStr) -> Option<String> {
+        // SAFETY: PHP is started, and the name ends with a NUL.
+        let text = unsafe { maitred_php_configured(name.as_ptr()) };
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: the entry's own text, which stays as long as PHP runs.
+        let text = unsafe { CStr::from_ptr(text) };
+        Some(text.to_string_lossy().into_owned())
     }
 
     pub(crate) fn fpm_config(&self) -> Option<String> {

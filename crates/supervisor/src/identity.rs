@@ -35,15 +35,17 @@ pub fn of_front(config: &Config) -> Result<Option<Identity>, Error> {
     Ok(Some(identity))
 }
 
-/// The pools whose scripts can send signals to the front, if there are such: they run as its user.
+/// The pools whose scripts can send signals to the front, if there are such, and others that it
+/// serves: they run as its user. Where all pools are of one user, they can harm but themselves.
 pub fn shared_with_front(config: &Config) -> Option<String> {
     let front = of_front(config).ok()??;
-    let is_its = |pool: &&Pool| {
+    let is_its = |pool: &Pool| {
         let user = of_pool(pool, config).ok().flatten();
         user.is_some_and(|user| user.uid == front.uid)
     };
-    let named = config.pools.iter().filter(is_its);
-    let named: Vec<String> = named.map(|pool| format!("`{}`", pool.name)).collect();
+    let (its, others): (Vec<_>, Vec<_>) = config.pools.iter().partition(|pool| is_its(pool));
+    let named = its.iter().map(|pool| format!("`{}`", pool.name));
+    let named: Vec<String> = named.filter(|_| !others.is_empty()).collect();
     let remedy = match config.fpm {
         Some(_) => "",
         None => ", or the front another `front_user`",
@@ -164,8 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn pools_that_run_as_the_fronts_user_are_named() {
-        let shared = shared_with_front(&config("www-data"));
+    fn pools_that_run_as_the_fronts_user_beside_others_are_named() {
+        let mut both = config("www-data");
+        assert_eq!(shared_with_front(&both), None, "there are no others");
+        both.pools.extend(config("nobody").pools);
+        let shared = shared_with_front(&both);
         match users::is_root() {
             true => assert!(shared.unwrap().contains("as these pools do: `www`;")),
             false => assert_eq!(shared, None, "all run as one"),

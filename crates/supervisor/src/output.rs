@@ -301,6 +301,30 @@ mod tests {
         assert_eq!(texts, [&b"out"[..], b"one", b"two"]);
     }
 
+    /// What the kernel keeps in a pipe, in bytes.
+    const PIPE_BYTES: usize = 64 * 1024;
+
+    #[test]
+    fn a_pipe_that_is_full_is_read_in_many_turns() {
+        let (mut output, ends) = Output::new().expect("two pipes");
+        rustix::io::write(&ends.1, &vec![b'x'; PIPE_BYTES]).expect("room");
+        assert!(output.hear(Source::Stderr));
+        let reader = output.stderr.as_ref().expect("it is open");
+        let left = rustix::io::ioctl_fionread(reader).expect("a pipe");
+        assert!(left >= PIPE_BYTES as u64 / 8 * 7, "{left}");
+    }
+
+    #[test]
+    fn last_words_end_though_there_is_always_something_to_hear() {
+        let (mut output, ends) = Output::new().expect("two pipes");
+        // What a process writes that the worker has left behind, however fast it is.
+        rustix::pipe::fcntl_setpipe_size(&ends.1, 8 * PIPE_BYTES).expect("a larger pipe");
+        rustix::io::write(&ends.1, &b"x\n".repeat(4 * PIPE_BYTES)).expect("room");
+        output.hear_last_words();
+        let heard = output.speech.messages().len() * b"x\n".len();
+        assert!(heard <= PIPE_BYTES, "{heard} bytes");
+    }
+
     #[test]
     fn a_pipe_that_is_closed_is_waited_for_no_more() {
         let (mut output, ends) = Output::new().expect("two pipes");

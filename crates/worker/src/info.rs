@@ -1,6 +1,7 @@
-//! What php-fpm's `-v`, `-m` and `-i` show of PHP, and where `-y` is looked for: asked by `maitred fpm`
-//! of this program, which has PHP.
+//! What php-fpm's `-v`, `-m` and `-i` show of PHP, where `-y` is looked for, and what php.ini says: asked
+//! by `maitred fpm` of this program, which has PHP.
 
+use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,6 +23,12 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
         "version" => Show::Version,
         "modules" => Show::Modules,
         "phpinfo" => Show::Info,
+        "entries" => {
+            return match tell_entries(&engine) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            };
+        }
         _ => {
             println!("{PHP_BRANCH}\n{}", engine.fpm_config().unwrap_or_default());
             return ExitCode::SUCCESS;
@@ -31,6 +38,18 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
+}
+
+/// Answers each line, a name of php.ini, with its value after a `=`, or with nothing, and a NUL.
+fn tell_entries(engine: &Engine) -> io::Result<()> {
+    for name in io::stdin().lock().lines() {
+        let value = engine.configured(&name?);
+        let value = value.map_or_else(String::new, |value| format!("={value}"));
+        let mut out = io::stdout().lock();
+        write!(out, "{value}\0")?;
+        out.flush()?;
+    }
+    Ok(())
 }
 
 fn settings(mut arguments: impl Iterator<Item = String>) -> Settings {

@@ -177,9 +177,34 @@ impl Daemon {
     /// # Panics
     /// When it ends, or says nothing within the deadline.
     pub fn start_with(which: Which, configuration: &str, place: Place, flags: &[&str]) -> Self {
+        Self::run(which, which.command(), configuration, place, flags)
+    }
+
+    /// As [`Daemon::start`], with this maitred instead of the one under test.
+    ///
+    /// # Panics
+    /// When it ends, or says nothing within the deadline.
+    pub fn start_program(program: &Path, configuration: &str) -> Self {
+        let mut command = Command::new(program);
+        command.arg("fpm");
+        Self::run(
+            Which::Maitred,
+            command,
+            configuration,
+            Place::default(),
+            &[],
+        )
+    }
+
+    fn run(
+        which: Which,
+        mut command: Command,
+        configuration: &str,
+        place: Place,
+        flags: &[&str],
+    ) -> Self {
         let file = place.file("php-fpm.conf");
         fs::write(&file, place.fill_in(configuration)).expect("a file can be written");
-        let mut command = which.command();
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

@@ -87,16 +87,18 @@ pub struct Failed {
     pub log_level: Level,
 }
 
-/// Reads php-fpm's configuration. As php-fpm does, it makes the logs that do not exist yet.
+/// Reads php-fpm's configuration. As php-fpm does, it makes the logs that do not exist yet. `php_ini`
+/// tells an entry of php.ini, if there is one of a name: for `${NAME}`, it goes before the environment
+/// (`zend_ini_get_var`).
 ///
 /// # Errors
 /// What php-fpm refuses, in its words, and beyond that: a Unix socket whose folder is missing or
 /// whose path is too long, two pools that listen on one address however it is written, and text
 /// that is not UTF-8.
-pub fn load(options: &Options) -> Result<Loaded, Failed> {
+pub fn load(options: &Options, php_ini: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Failed> {
     let mut log = Log::default();
     let mut level = check::DEFAULT_LEVEL;
-    match read(options, &mut level, &mut log) {
+    match read(options, php_ini, &mut level, &mut log) {
         Ok((config, dump)) => Ok(Loaded {
             config,
             messages: log.0,
@@ -111,6 +113,7 @@ pub fn load(options: &Options) -> Result<Loaded, Failed> {
 
 fn read(
     options: &Options,
+    php_ini: &dyn Fn(&str) -> Option<String>,
     level: &mut Level,
     log: &mut Log,
 ) -> Result<(Config, Vec<String>), Refused> {
@@ -131,7 +134,7 @@ fn read(
             "the name of the configuration file '{file}' is not UTF-8; rename it"
         )));
     };
-    let variable = |name: &str| options.variable(name);
+    let variable = |name: &str| php_ini(name).or_else(|| options.variable(name));
     let mut reader = reader::Reader::new(log, options.prefix_text(), &variable);
     reader.draft.globals.pid = options
         .pid

@@ -27,7 +27,7 @@ pub(super) struct Reader<'a> {
     pub(super) log: &'a mut Log,
     /// The folder of relative includes, if one was given on the command line.
     pub(super) prefix: Option<&'a str>,
-    /// The value of an environment variable.
+    /// The value of `${NAME}`.
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
     depth: usize,
     bytes: usize,

@@ -39,7 +39,7 @@ impl Files {
     }
 
     fn load(&self) -> Result<Loaded, Failed> {
-        load(&self.options())
+        load(&self.options(), &|_| None)
     }
 }
 
@@ -65,12 +65,13 @@ fn debians_own_files_are_read_unchanged() {
         return;
     }
     // Their log is root's, so only root can read them through to the end.
-    let loaded = load(&Options {
+    let options = Options {
         file: file.to_path_buf(),
         is_root: true,
         test: true,
         ..Options::default()
-    });
+    };
+    let loaded = load(&options, &|_| None);
     let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(failed) => {
@@ -126,6 +127,24 @@ fn of_a_setting_of_php_ini_that_is_there_twice_the_first_holds() {
 }
 
 #[test]
+fn a_name_in_braces_is_an_entry_of_php_ini_or_else_a_variable() {
+    let files = Files::with(&format!(
+        "{GOOD}env[A] = ${{IN_BOTH}}\nenv[B] = ${{OUTSIDE}}\nenv[C] = \"empty:${{NOWHERE}}\"\nenv[D] = $IN_BOTH\n"
+    ));
+    let outside = [("IN_BOTH", "outside"), ("OUTSIDE", "there")];
+    let outside = outside.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let options = Options {
+        environment: Some(outside.into()),
+        ..files.options()
+    };
+    let php_ini = |name: &str| (name == "IN_BOTH").then(|| "of php.ini".to_owned());
+    let config = load(&options, &php_ini).unwrap().config;
+    let env: BTreeMap<_, _> = config.pool("www").unwrap().env.iter().cloned().collect();
+    let all = ["A", "B", "C", "D"].map(|name| env[name].as_str());
+    assert_eq!(all, ["of php.ini", "there", "empty:", "outside"]);
+}
+
+#[test]
 fn workers_get_the_environment_they_are_given() {
     let outside = [("SECRET", "s"), ("PATH", "/bin"), ("HOME", "/elsewhere")];
     let outside = outside.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -135,7 +154,7 @@ fn workers_get_the_environment_they_are_given() {
             environment: Some(outside.clone().into()),
             ..files.options()
         };
-        load(&options)
+        load(&options, &|_| None)
             .unwrap()
             .config
             .pool("www")
@@ -170,7 +189,7 @@ fn root_makes_no_log_of_a_pool_that_the_pools_user_could_not_open() {
             is_root: true,
             ..files.options()
         };
-        let loaded = load(&options);
+        let loaded = load(&options, &|_| None);
         assert!(loaded.is_ok(), "{loaded:?}");
         for log in ["access.log", "slow.log"] {
             assert!(!files.folder.path().join(log).exists(), "{log}");

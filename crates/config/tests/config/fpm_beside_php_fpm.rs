@@ -212,7 +212,7 @@ fn ours(case: &Case, folder: &Path) -> Verdict {
             _ => panic!("{flag} is not known here"),
         }
     }
-    let (good, least, messages) = match load(&options) {
+    let (good, least, messages) = match load(&options, &|_| None) {
         Ok(loaded) => {
             let least = loaded.config.fpm.map_or(Level::Notice, |fpm| fpm.log_level);
             let dump = loaded.dump.into_iter().map(|line| (Level::Notice, line));

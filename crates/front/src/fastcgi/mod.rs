@@ -36,14 +36,12 @@ enum After {
     Linger,
 }
 
-/// One web server's connection, one request after the other. `listen` is the address as the
-/// configuration has it; `peer` is none for one that came over a Unix socket.
-pub async fn converse(
-    socket: OwnedFd,
-    peer: Option<SocketAddr>,
-    listen: Arc<str>,
-    counted: Counted,
-) {
+/// A web server that has connected: its socket, its address, which it has none of over a Unix
+/// socket, and where it came in, as the configuration has it.
+pub type Newcomer = (OwnedFd, Option<SocketAddr>, Arc<str>, Counted);
+
+/// One web server's connection, one request after the other.
+pub async fn converse((socket, peer, listen, counted): Newcomer) {
     let thread = &counted.0;
     if !is_welcome(thread, &listen, peer) {
         return;

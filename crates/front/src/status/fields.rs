@@ -6,7 +6,7 @@ use std::fmt;
 use maitred_seat::Process;
 
 use super::Status;
-use crate::clock::common_log_time;
+use crate::clock::local_log_time;
 
 /// The field with the path and the query that a worker was asked for.
 pub const REQUEST_URI: &str = "request uri";
@@ -28,10 +28,10 @@ pub enum Value<'s> {
 pub type Field<'s> = (&'static str, Value<'s>);
 
 impl Value<'_> {
-    /// The value for people: a moment is a date, in UTC.
+    /// The value for people: a moment is a date where the machine is, as in php-fpm.
     pub fn for_people(&self) -> String {
         match self {
-            Value::Time(second) => common_log_time(*second),
+            Value::Time(second) => local_log_time(*second),
             other => other.to_string(),
         }
     }

@@ -1,7 +1,13 @@
-//! What only PHP knows: its version, its modules, `phpinfo()`. Asked of the program that runs PHP.
+//! What only PHP knows: its version, its modules, `phpinfo()`, the entries of php.ini. Asked of the program
+//! that runs PHP.
 
-use std::io::Write;
-use std::process::Command;
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::warn;
 
 use super::flags::Php;
 use super::{EXIT_OK, EXIT_SOFTWARE};
@@ -55,6 +61,111 @@ fn read_where(answer: &str) -> Where {
         branch: lines.next().flatten(),
         config: lines.next().flatten(),
     }
+}
+
+/// How long PHP may take to start and to say what php.ini has.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The entries of php.ini, of which PHP is asked when somebody wants the first: few configurations
+/// name any.
+#[derive(Debug)]
+pub struct Entries<'a> {
+    php: &'a Php,
+    version: Option<&'a str>,
+    /// The program that answers; an error: it does not.
+    program: RefCell<Option<Result<Child, ()>>>,
+}
+
+impl<'a> Entries<'a> {
+    /// Those that PHP finds with these flags.
+    pub fn new(php: &'a Php, version: Option<&'a str>) -> Entries<'a> {
+        Entries {
+            php,
+            version,
+            program: RefCell::new(None),
+        }
+    }
+
+    /// The value of an entry, if there is one. It is said once if PHP cannot be asked.
+    pub fn value(&self, name: &str) -> Option<String> {
+        let mut program = self.program.borrow_mut();
+        let started = match program.take() {
+            Some(started) => started.map_err(|()| None),
+            None => self.start().map_err(Some),
+        };
+        let asked = started.and_then(|mut child| match ask(&mut child, name) {
+            Ok(value) => Ok((child, value)),
+            Err(why) => {
+                end(child);
+                Err(Some(why.to_string()))
+            }
+        });
+        match asked {
+            Ok((child, value)) => {
+                *program = Some(Ok(child));
+                value
+            }
+            Err(why) => {
+                if let Some(why) = why {
+                    warn!(
+                        target: "fpm",
+                        "php.ini cannot be asked for ${{{name}}} and what follows, which are looked \
+                         for in the environment alone: {why}"
+                    );
+                }
+                *program = Some(Err(()));
+                None
+            }
+        }
+    }
+
+    fn start(&self) -> Result<Child, String> {
+        let mut command = command("entries", self.php, self.version)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // What PHP has to say of its start is said by the pools.
+        command.stderr(Stdio::null());
+        let program = command.get_program().to_string_lossy().into_owned();
+        let started = command.spawn();
+        started.map_err(|why| format!("{program} could not be started: {why}"))
+    }
+}
+
+impl Drop for Entries<'_> {
+    fn drop(&mut self) {
+        if let Some(Ok(child)) = self.program.take() {
+            end(child);
+        }
+    }
+}
+
+/// Asks for one entry: its name is a line, and the answer ends with a NUL.
+fn ask(child: &mut Child, name: &str) -> io::Result<Option<String>> {
+    let (Some(stdin), Some(stdout)) = (&mut child.stdin, &mut child.stdout) else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    writeln!(stdin, "{name}")?;
+    let mut answer = Vec::new();
+    let within = Timespec::try_from(ANSWERS_WITHIN).map_err(io::Error::other)?;
+    while answer.last() != Some(&0) {
+        let mut ready = [PollFd::new(stdout, PollFlags::IN)];
+        if poll(&mut ready, Some(&within))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut bytes = [0; 1024];
+        match stdout.read(&mut bytes)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => answer.extend_from_slice(&bytes[..count]),
+        }
+    }
+    answer.pop();
+    let value = answer.strip_prefix(b"=");
+    Ok(value.map(|value| String::from_utf8_lossy(value).into_owned()))
+}
+
+fn end(mut child: Child) {
+    // One that has ended by itself cannot be killed, and is waited for all the same.
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 fn command(what: &str, php: &Php, version: Option<&str>) -> Result<Command, String> {

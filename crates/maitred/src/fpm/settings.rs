@@ -111,7 +111,8 @@ impl Settings {
             test: flags.tests > 0,
             environment: None,
         };
-        match maitred_config::fpm::load(&options) {
+        let entries = php::Entries::new(&flags.php, self.version.as_deref());
+        match maitred_config::fpm::load(&options, &|name| entries.value(name)) {
             Ok(loaded) => Ok((loaded.config, loaded.messages, loaded.dump)),
             Err(failed) => {
                 log::fpm::set_level(failed.log_level);
