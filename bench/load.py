@@ -28,8 +28,8 @@ class Load:
     path: str
     connections: int
     keep_alive: bool = True
-    streams: int = 0  # of HTTP/2 on each connection at a time; 0: HTTP/1.1
     tls: bool = False
+    streams: int = 0  # of HTTP/2 on each connection at a time; 0: HTTP/1.1
 
     def scheme(self):
         """How a URL begins."""
@@ -121,8 +121,9 @@ def read_chunks(stream):
 
 def fetch_http2(port, load):
     """As `fetch`, over HTTP/2."""
-    command = ["curl", "--silent", "--show-error", "--http2-prior-knowledge", "--include",
-               f"http://127.0.0.1:{port}{load.path}"]
+    version = "--http2" if load.tls else "--http2-prior-knowledge"
+    command = ["curl", "--silent", "--show-error", "--insecure", "--include", version,
+               f"{load.scheme()}://127.0.0.1:{port}{load.path}"]
     done = subprocess.run(command, capture_output=True, timeout=ANSWER_SECONDS, check=True)
     head, _, body = done.stdout.partition(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
@@ -165,7 +166,7 @@ def h2load(port, load, seconds):
     """Runs h2load with one thread and returns its summary, as wrk's."""
     with tempfile.NamedTemporaryFile(mode="r", prefix="h2load-") as log:
         command = ["h2load", "-t1", f"-c{load.connections}", f"-m{load.streams}", f"-D{seconds}",
-                   f"--log-file={log.name}", f"http://127.0.0.1:{port}{load.path}"]
+                   f"--log-file={log.name}", f"{load.scheme()}://127.0.0.1:{port}{load.path}"]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=seconds + 60, check=True
         )

@@ -68,7 +68,7 @@ class Peer:
 
     @property
     def http2_port(self):
-        """Where it speaks HTTP/2 without TLS."""
+        """Where it speaks HTTP/2."""
         return self.port
 
     def start(self):

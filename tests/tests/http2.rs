@@ -9,7 +9,8 @@ use maitred_tests::http2::{
 };
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, write_file};
-use maitred_tests::{Target, project_root, wait};
+use maitred_tests::tls::{self, Authority};
+use maitred_tests::{Target, ports, project_root, wait};
 use tempfile::TempDir;
 
 /// No error (RFC 9113 §7).
@@ -357,6 +358,38 @@ fn a_thousand_connections_streams_and_pages_are_answered() {
         assert!(said.contains("10000 succeeded, 0 failed"), "{page}: {said}");
     }
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+}
+
+#[test]
+fn clients_choose_http2_over_tls() {
+    let (authority, root) = (Authority::default(), site());
+    let certificate = authority.issue("site", &["localhost"]);
+    let address = ports::free_address();
+    let lines = [format!("certificates = [{}]", certificate.toml())];
+    let server = Setup::new(root.path()).tls(address, &lines).start();
+    let ask = |words: &[&str], path: &str| {
+        let url = format!("https://localhost{path}");
+        let output = tls::curl(&authority, address, [words, &[&url]].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), said)
+    };
+    let version = ["-w", " %{http_version}"];
+    assert_eq!(ask(&version, "/hello.txt"), (true, "hello, file 2".into()));
+    let older = ["--http1.1", "-w", " %{http_version}"];
+    assert_eq!(ask(&older, "/hello.txt"), (true, "hello, file 1.1".into()));
+    for (about, expected) in [("HTTPS", "on"), ("SERVER_PROTOCOL", "HTTP/2.0")] {
+        assert_eq!(ask(&[], &asked(about)), (true, expected.into()));
+    }
+    let (whole, pieces) = ask(&[], "/pieces.php");
+    assert!(whole && pieces.len() == 64 * 65536, "{}", pieces.len());
+    let body = "x".repeat(300_000);
+    write_file(root.path(), "body", body.as_bytes());
+    let file = format!("@{}", root.path().join("body").display());
+    let upload = ["--data-binary", &file];
+    assert_eq!(ask(&upload, "/length.php"), (true, "300000".into()));
+    let (whole, half) = ask(&[], "/dies.php");
+    assert!(!whole, "half an answer is none: {half}");
+    server.stop();
 }
 
 /// What h2spec wants and does not get: on a listener that also speaks HTTP/1, what does not begin
