@@ -195,7 +195,7 @@ impl Connection {
     ///
     /// # Errors
     /// When none comes in time.
-    pub fn next(&mut self) -> io::Result<Option<Frame>> {
+    pub fn next_frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some(frame) = self.take_frame() {
                 if frame.kind == SETTINGS && frame.flags & ACK == 0 {
@@ -243,7 +243,7 @@ impl Connection {
     /// When neither happens in time.
     pub fn wait_for(&mut self, what: &str, wanted: impl Fn(&Frame) -> bool) -> Option<Frame> {
         loop {
-            match self.next() {
+            match self.next_frame() {
                 Ok(Some(frame)) if wanted(&frame) => return Some(frame),
                 Ok(Some(_)) => {}
                 Ok(None) => return None,
@@ -258,7 +258,7 @@ impl Connection {
     /// When it does not.
     pub fn body(&mut self, stream: u32) -> Vec<u8> {
         while !self.ended.contains_key(&stream) {
-            match self.next() {
+            match self.next_frame() {
                 Ok(Some(_)) => {}
                 other => panic!("stream {stream} has no end: {other:?}"),
             }

@@ -92,6 +92,10 @@ pub async fn converse(mut connection: Connection, counted: Counted) {
 }
 
 /// What a connection's task is about to do.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for every request, and there is one step at a time"
+)]
 enum Step {
     Request(Request<RecvStream>, SendResponse<Bytes>),
     /// It is time to say that no more requests are taken.
@@ -249,7 +253,7 @@ impl Idle {
         while self.timer.as_mut().poll(cx).is_ready() {
             let written = trunk.noise.written();
             let moves = written - self.written >= self.wait.as_secs() * SLOWEST_RATE;
-            let quiet = !trunk.has_requests() && !(has_streams && moves);
+            let quiet = !(trunk.has_requests() || has_streams && moves);
             if quiet && (leaving || !self.asked) {
                 return Poll::Ready(());
             }
