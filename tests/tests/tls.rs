@@ -555,7 +555,7 @@ fn checked(root: &Path, authority: &Authority, certificates: &str) -> (Option<i3
         "[tls]\nlisten = \"127.0.0.1:443\"\ncertificates = {certificates}\n\
          [[sites]]\nroot = {root:?}\n"
     );
-    fs::write(&file, text).unwrap();
+    fs::write(&file, text).expect("a file can be written");
     let mut check = Command::new(maitred_tests::maitred_program());
     let output = check.args(["check", "--config"]).arg(&file).output();
     let output = output.expect("maitred runs");
