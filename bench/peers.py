@@ -66,6 +66,11 @@ class Peer:
         self.port = free_port()
         self.started = []
 
+    @property
+    def http2_port(self):
+        """Where it speaks HTTP/2."""
+        return self.port
+
     def start(self):
         """Starts the server and returns when its port is open."""
         raise NotImplementedError
@@ -157,6 +162,15 @@ class Nginx(Peer):
 
     name = "nginx"
 
+    def __init__(self, place):
+        super().__init__(place)
+        self.own_http2_port = free_port()
+
+    @property
+    def http2_port(self):
+        """A port without TLS speaks HTTP/2 or HTTP/1.1."""
+        return self.own_http2_port
+
     def start(self):
         config = self.place.file(f"nginx-{self.port}.conf", self.nginx_config())
         nginx = program("nginx")
@@ -206,6 +220,7 @@ http {{
   {self.upstreams()}
   server {{
     listen 127.0.0.1:{self.port} {tls};
+    listen 127.0.0.1:{self.http2_port} {tls} http2;
     {lines}
     root {self.place.root};
     index index.php index.html;

@@ -67,13 +67,28 @@ def spine():
     ]
 
 
+def streams(title, path, body, bar, tls=False):
+    """A row over HTTP/2, with ten streams on each connection at a time."""
+    title = f"{title}, HTTP/2, 16 connections of 10 streams"
+    return Row(title, load.Load(path, 16, tls=tls, streams=10), body, (bar,))
+
+
+def http2():
+    """hello.txt and hello.php over HTTP/2 without TLS."""
+    return [
+        streams("hello.txt (13 B)", "/hello.txt", FILES["hello.txt"], Bar(peers.Nginx, 1.0)),
+        streams("hello.php", "/hello.php", HELLO, Bar(peers.NginxFpm, 0.5)),
+    ]
+
+
 def tls():
-    """hello.txt over TLS: on connections that are kept, and with a whole handshake for each."""
+    """hello.txt over TLS: on connections that are kept, with a whole handshake for each, and HTTP/2."""
     kept, shaken = [Bar(peers.Nginx, 1.0)], [Bar(peers.Nginx, 1.1)]
     text = FILES["hello.txt"]
     return [
         *both("hello.txt over TLS", "/hello.txt", text, True, kept, kept, tls=True),
         *both("TLS handshake, hello.txt", "/hello.txt", text, False, shaken, shaken, tls=True),
+        streams("hello.txt over TLS", "/hello.txt", text, Bar(peers.Nginx, 1.0), tls=True),
     ]
 
 

@@ -130,14 +130,15 @@ class Bench:
 
     def warm_up(self, row, server):
         """Sees that a server answers right, also after the first second of load."""
-        load.check(server.name, server.port, row.load, row.body)
-        load.measure(server.port, server.leaders, row.load, 1)
-        load.check(server.name, server.port, row.load, row.body)
+        port = row_port(row, server)
+        load.check(server.name, port, row.load, row.body)
+        load.measure(port, server.leaders, row.load, 1)
+        load.check(server.name, port, row.load, row.body)
 
     def sample(self, row, server):
         """One run against one server."""
         seconds = self.options.seconds * row.times_longer
-        return load.measure(server.port, server.leaders, row.load, seconds)
+        return load.measure(row_port(row, server), server.leaders, row.load, seconds)
 
     def wants(self, title):
         """Whether --only names this."""
@@ -145,7 +146,8 @@ class Bench:
 
     def wants_anything(self):
         """Whether --only names anything at all."""
-        titles = [row.title for row in rows.spine() + rows.tls() + rows.wordpress()]
+        every = rows.spine() + rows.http2() + rows.tls() + rows.wordpress()
+        titles = [row.title for row in every]
         return any(map(self.wants, [*titles, *POOLS, MEMORY, SYSTEM_CALLS]))
 
     def inspect(self):
@@ -167,8 +169,8 @@ class Bench:
         return memory, calls
 
     def spine(self):
-        """hello.php and static files."""
-        wanted = [row for row in rows.spine() if self.wants(row.title)]
+        """hello.php and static files, over HTTP/1.1 and HTTP/2."""
+        wanted = [row for row in rows.spine() + rows.http2() if self.wants(row.title)]
         if not wanted:
             return []
         with self.serving(self.kinds, self.root) as servers:
@@ -200,6 +202,11 @@ class Bench:
                 return self.measure_rows(wanted, servers)
         finally:
             database.stop()
+
+
+def row_port(row, server):
+    """Where a server answers a row's requests."""
+    return server.http2_port if row.load.streams else server.port
 
 
 def row_peers(row):

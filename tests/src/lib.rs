@@ -10,6 +10,7 @@ pub mod fastcgi;
 pub mod fpm;
 pub mod guard;
 pub mod http;
+pub mod http2;
 pub mod installed;
 pub mod load;
 pub mod log;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_control::Clients;
+use maitred_http1::Refusal;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::io::unix::AsyncFd;
@@ -15,10 +16,11 @@ use tokio::sync::oneshot;
 use crate::connection::{Connection, NO_ADDRESS, NoHead};
 use crate::fastcgi;
 use crate::http_client::After;
+use crate::http2;
 use crate::orders::readable;
 use crate::request;
 use crate::shared::{Shared, Thread};
-use crate::tls::NoTls;
+use crate::tls::{self, NoTls};
 
 /// How long accepting pauses when there is no descriptor left, or no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -133,25 +135,32 @@ impl Drop for Counted {
     }
 }
 
+/// How a conversation over HTTP/1 ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With the connection.
+    Over,
+    /// The client begins HTTP/2, to which its connection belongs from now on.
+    Http2,
+}
+
 /// A client over plain HTTP.
-async fn plain((mut connection, counted): (Connection, Counted)) {
-    converse(&mut connection, &counted.0).await;
+async fn plain((connection, counted): (Connection, Counted)) {
+    converse(connection, counted).await;
 }
 
 /// A client over TLS.
 async fn secure((mut connection, counted): (Connection, Counted)) {
-    let thread = &counted.0;
     // None of it is there any more when requests come.
-    match Box::pin(shake_hands(&mut connection, thread)).await {
-        Ok(()) => {
-            let protocol = connection.protocol().map(String::from_utf8_lossy);
-            tracing::debug!("{}: TLS, to speak {protocol:?}", connection.peer);
-            converse(&mut connection, thread).await;
+    match Box::pin(shake_hands(&mut connection, &counted.0)).await {
+        Ok(()) if connection.protocol() == Some(tls::HTTP2) => {
+            Box::pin(http2::converse(connection, counted)).await;
         }
+        Ok(()) => converse(connection, counted).await,
         Err(NoTls::PlainHttp) => {
             let why = "This port speaks HTTPS, and this was plain HTTP.";
             let answer = request::bare(400, why);
-            send_away(&mut connection, thread, 400, &answer).await;
+            send_away(&mut connection, &counted.0, 400, &answer).await;
         }
         Err(why) => tracing::debug!("{}: no TLS: {why}", connection.peer),
     }
@@ -175,11 +184,19 @@ async fn shake_hands(connection: &mut Connection, thread: &Thread) -> Result<(),
     }
 }
 
-/// One client's requests, one after the other.
-async fn converse(connection: &mut Connection, thread: &Arc<Thread>) {
+/// One client's requests.
+async fn converse(mut connection: Connection, counted: Counted) {
+    if converse_http1(&mut connection, &counted.0).await == End::Http2 {
+        Box::pin(http2::converse_after_preface(connection, counted)).await;
+    }
+}
+
+/// One client's requests over HTTP/1, one after the other.
+async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> End {
     let limits = maitred_http1::Limits::default();
     let mut leaves = pin!(idle_is_over(&thread.shared));
     let mut is_over = false;
+    let mut is_first = !connection.is_admin;
     loop {
         let head = tokio::select! {
             biased;
@@ -188,36 +205,44 @@ async fn converse(connection: &mut Connection, thread: &Arc<Thread>) {
                 // Who has sent part of a request gets its answer, unless the front ends.
                 is_over = true;
                 if thread.shared.is_draining() || connection.input().is_empty() {
-                    return;
+                    return End::Over;
                 }
                 continue;
             }
         };
         match head {
             Ok(mut head) => {
+                is_first = false;
                 let client_stays = head.keep_alive;
                 head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
                 let served = Box::pin(request::serve(connection, &head, thread));
                 match served.await {
                     After::Keep => {}
                     // A client that said it would close sends nothing more.
-                    After::Close if !client_stays && connection.input().is_empty() => return,
-                    After::Close | After::Linger => return connection.linger().await,
+                    After::Close if !client_stays && connection.input().is_empty() => break,
+                    After::Close | After::Linger => {
+                        connection.linger().await;
+                        break;
+                    }
                 }
             }
-            Err(NoHead::Closed) => return,
+            Err(NoHead::Closed) => break,
             Err(NoHead::TooSlow) => {
                 let answer = request::bare(408, "The request's head came too slowly.");
-                return send_away(connection, thread, 408, &answer).await;
+                send_away(connection, thread, 408, &answer).await;
+                break;
             }
+            Err(NoHead::Refused(Refusal::Http2)) if is_first => return End::Http2,
             Err(NoHead::Refused(refusal)) => {
                 tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
                 let answer = request::bare(refusal.status(), refusal.reason());
                 let status = refusal.status();
-                return send_away(connection, thread, status, &answer).await;
+                send_away(connection, thread, status, &answer).await;
+                break;
             }
         }
     }
+    End::Over
 }
 
 /// Answers what is no request, and is done with the client.

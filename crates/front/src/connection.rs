@@ -100,10 +100,24 @@ impl Connection {
         Connection::of(Socket::Fresh(socket, family), peer, patience)
     }
 
+    /// One that has been used before.
+    pub fn resumed(stream: Stream, peer: SocketAddr) -> Connection {
+        Connection::over(stream, peer, SEND)
+    }
+
+    /// The socket, and what was read off it and nobody has used.
+    pub fn into_parts(self) -> (Stream, BytesMut) {
+        (self.stream, self.input)
+    }
+
     fn of(socket: Socket, peer: SocketAddr, patience: Duration) -> Connection {
+        Connection::over(Stream::Plain(socket), peer, patience)
+    }
+
+    fn over(stream: Stream, peer: SocketAddr, patience: Duration) -> Connection {
         let (input, parser) = (BytesMut::new(), HeadParser::new());
         Connection {
-            stream: Stream::Plain(socket),
+            stream,
             peer,
             local: None,
             input,

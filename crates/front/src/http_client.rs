@@ -1,5 +1,6 @@
 //! Whoever asks over HTTP, in whichever version: what `request.rs` wants to know of it, and what
-//! it is sent. A connection of HTTP/1 implements it ([`crate::http1`]).
+//! it is sent. A connection of HTTP/1 implements it ([`crate::http1`]), and a stream of HTTP/2
+//! ([`crate::http2`]).
 
 use std::io;
 use std::net::SocketAddr;
@@ -114,6 +115,21 @@ impl<'a> Content<'a> {
             AnswerBody::Memory(bytes) => Content::Kept(bytes),
             AnswerBody::File { fd, slice } => Content::File(fd, *slice),
             AnswerBody::Multipart { fd, parts, closing } => Content::Pieces(fd, parts, closing),
+        }
+    }
+
+    /// Its size in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Content::Nothing => 0,
+            Content::Made(bytes) => bytes.len() as u64,
+            Content::Kept(bytes) => bytes.len() as u64,
+            Content::File(_, slice) => slice.len,
+            Content::Pieces(_, parts, closing) => {
+                let parts = parts.iter();
+                let parts = parts.map(|part| part.head.len() as u64 + part.slice.len);
+                parts.sum::<u64>() + closing.len() as u64
+            }
         }
     }
 

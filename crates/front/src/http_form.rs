@@ -153,7 +153,9 @@ impl<'a, W: Wire> HttpForm<'a, W> {
                     out.extend_from_slice(LAST_CHUNK);
                 }
             }
-            AnswerFraming::Length(_) | AnswerFraming::UntilClose => out.extend_from_slice(&body),
+            AnswerFraming::Length(_) | AnswerFraming::UntilClose | AnswerFraming::EndOfStream => {
+                out.extend_from_slice(&body);
+            }
             AnswerFraming::NoBody => {}
         }
         if over && self.announced.is_some_and(|left| left > 0) {

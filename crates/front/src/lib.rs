@@ -15,6 +15,7 @@ mod fastcgi;
 pub mod files;
 mod handshakes;
 mod http1;
+mod http2;
 mod http_client;
 mod http_form;
 mod orders;

@@ -27,7 +27,7 @@ use crate::tls::Secured;
 pub type Header<'a> = (&'a [u8], &'a [u8]);
 
 /// The type of an answer of our own.
-const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
+pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
 
 /// Answers one request.
 pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Thread>) -> After {
@@ -337,7 +337,8 @@ async fn whole(
     Ok(after)
 }
 
-fn in_words(status: u16, why: &str) -> String {
+/// The body of an answer of our own.
+pub fn in_words(status: u16, why: &str) -> String {
     format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status))
 }
 

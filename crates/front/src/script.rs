@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
 use crate::source::{Backend, Feeder, Limits, Source};
-use crate::spool::Spool;
+use crate::spool::{self, Spool};
 use crate::upstream::Foreign;
 
 /// Why a script gave no (complete) answer.
@@ -75,6 +75,11 @@ pub trait Client {
     /// # Errors
     /// When the client has gone, or has not read for too long.
     async fn sendable(&mut self) -> io::Result<()>;
+
+    /// Bytes of an answer that may be kept in memory for it.
+    fn spool_bytes(&self) -> usize {
+        spool::MEMORY_BYTES
+    }
 }
 
 /// What becomes of a script's words on their way to the client.
@@ -226,7 +231,7 @@ impl Run<'_> {
         (lent, limits): (Instant, &Limits),
         sent: &mut Sent,
     ) -> Result<(), Failure> {
-        let spool = Spool::new(self.spool_dir, limits.spool);
+        let spool = Spool::new(self.spool_dir, client.spool_bytes(), limits.spool);
         let mut answering = Answering::new(self, form, spool, sent);
         let mut feeder = Feeder::new(self.body, self.request_id);
         feeder.feed(source).await.map_err(Failure::Body)?;
@@ -412,14 +417,18 @@ impl<'a, F: Form> Answering<'a, F> {
         }
         let length = out.len();
         if let Err(error) = self.spool.push(out).await {
-            tracing::warn!(
-                "an answer of {} could not be kept on disk ({length} bytes to {}: {error}); the \
-                 script waits for its client",
-                self.run.script,
-                self.run.spool_dir.display(),
-            );
+            self.tell_unkept(length, &error);
         }
         Ok(())
+    }
+
+    fn tell_unkept(&self, length: usize, error: &io::Error) {
+        tracing::warn!(
+            "an answer of {} could not be kept on disk ({length} bytes to {}: {error}); the \
+             script waits for its client",
+            self.run.script,
+            self.run.spool_dir.display(),
+        );
     }
 
     fn ended(&mut self, ended: Ended) -> Result<(), Failure> {
@@ -448,8 +457,14 @@ impl<'a, F: Form> Answering<'a, F> {
             })?;
             let Some(bytes) = front else { return Ok(()) };
             self.sent.begun = true;
+            let length = bytes.len();
             match client.try_send(bytes) {
-                Ok(0) => return Ok(()),
+                Ok(0) => {
+                    if let Err(error) = self.spool.settle().await {
+                        self.tell_unkept(length, &error);
+                    }
+                    return Ok(());
+                }
                 Ok(count) => self.spool.advance(count),
                 Err(_) => return Err(Failure::ClientLeft),
             }

@@ -3,7 +3,7 @@
 //! The first time there is nothing to read or no room to write, it is.
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 /// Bytes taken in one read. They are read to where the thread has room anyway, and kept in no more
@@ -159,6 +159,18 @@ impl Socket {
         match self.register()? {
             Registered::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
             Registered::Unix(stream) => Pin::new(stream).poll_read(cx, into),
+        }
+    }
+
+    /// Sends of several pieces what finds room.
+    pub fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.register()? {
+            Registered::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Registered::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
         }
     }
 

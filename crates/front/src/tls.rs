@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -22,7 +22,10 @@ use crate::socket::Socket;
 
 /// What clients may speak over TLS, the best first (ALPN, RFC 7301). Who wants something else is no
 /// client of ours (nginx, too).
-pub const PROTOCOLS: &[&[u8]] = &[b"http/1.1", b"http/1.0"];
+pub const PROTOCOLS: &[&[u8]] = &[HTTP2, b"http/1.1", b"http/1.0"];
+
+/// How clients name HTTP/2 (RFC 9113 §3.2).
+pub const HTTP2: &[u8] = b"h2";
 
 /// Most bytes of an answer that are sealed and sent in one go: four records.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -448,6 +451,30 @@ impl TlsStream {
             let count = bytes.len().min(PIECE_BYTES);
             let sent = self.send_sealed(&bytes[..count], false, &mut scratch.sealed)?;
             // What has no room yet is sent before anything else.
+            self.promised = 0;
+            io::Result::Ok(sent.unwrap_or(count))
+        })?;
+        Poll::Ready(Ok(sent))
+    }
+
+    /// As [`TlsStream::poll_write`], with several pieces that become one record where they fit.
+    pub fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let [piece] = pieces {
+            return self.poll_write(cx, piece);
+        }
+        ready!(self.poll_flush(cx))?;
+        let sent = SCRATCH.with_borrow_mut(|Scratch { plain, sealed }| {
+            let mut count = 0;
+            for piece in pieces {
+                let taken = piece.len().min(PIECE_BYTES - count);
+                plain[count..count + taken].copy_from_slice(&piece[..taken]);
+                count += taken;
+            }
+            let sent = self.send_sealed(&plain[..count], false, sealed)?;
             self.promised = 0;
             io::Result::Ok(sent.unwrap_or(count))
         })?;

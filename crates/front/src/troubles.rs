@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,6 +32,7 @@ struct Episodes {
     accept: Episode<()>,
     handshakes: Episode<()>,
     lost: Episode<u64>,
+    cut: Episode<()>,
     /// By the cause, of which there are a few.
     files: BTreeMap<&'static str, Episode<()>>,
 }
@@ -44,6 +46,7 @@ impl Default for Troubles {
                 accept: Episode::new(CALM),
                 handshakes: Episode::new(CALM),
                 lost: Episode::new(CALM),
+                cut: Episode::new(CALM),
                 files: BTreeMap::new(),
             }),
             stirred: Notify::new(),
@@ -66,6 +69,16 @@ impl Troubles {
     pub fn not_accepted(&self, why: &impl Display) {
         if self.note(|episodes, now| episodes.accept.happened(now, |()| {})) {
             tracing::warn!("no connection can be accepted for a moment: {why}; it is tried again");
+        }
+    }
+
+    /// A connection of HTTP/2 was closed because its client, at this address, does what none does
+    /// that wants answers.
+    pub fn http2_cut(&self, peer: IpAddr, why: &str) {
+        if self.note(|episodes, now| episodes.cut.happened(now, |()| {})) {
+            tracing::warn!(
+                "a connection of HTTP/2 from {peer} is closed: {why}; further ones are counted"
+            );
         }
     }
 
@@ -133,6 +146,7 @@ impl Episodes {
             && self.accept.is_quiet()
             && self.handshakes.is_quiet()
             && self.lost.is_quiet()
+            && self.cut.is_quiet()
             && self.files.is_empty()
     }
 
@@ -161,7 +175,12 @@ impl Episodes {
             let lasted = seconds(lasted);
             format!("the access log {verb} not written for {lasted}: up to {total} lines are lost")
         });
-        let mut lines: Vec<String> = [full, accept, handshakes, lost]
+        let cut = self.cut.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("{times} connections of HTTP/2 {verb} closed for what they asked, in {lasted}")
+        });
+        let mut lines: Vec<String> = [full, accept, handshakes, lost, cut]
             .into_iter()
             .flatten()
             .collect();
