@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,6 +32,7 @@ struct Episodes {
     accept: Episode<()>,
     handshakes: Episode<()>,
     lost: Episode<u64>,
+    proxied: Episode<()>,
     /// By the cause, of which there are a few.
     files: BTreeMap<&'static str, Episode<()>>,
 }
@@ -44,6 +46,7 @@ impl Default for Troubles {
                 accept: Episode::new(CALM),
                 handshakes: Episode::new(CALM),
                 lost: Episode::new(CALM),
+                proxied: Episode::new(CALM),
                 files: BTreeMap::new(),
             }),
             stirred: Notify::new(),
@@ -82,6 +85,13 @@ impl Troubles {
     pub fn lines_lost(&self, lines: u64, why: &impl Display) {
         if self.note(|episodes, now| episodes.lost.happened(now, |lost| *lost += lines)) {
             tracing::error!("the access log cannot be written: {why}; its lines are lost");
+        }
+    }
+
+    /// A connection from `peer` was closed because nobody who may has said whose it is.
+    pub fn not_proxied(&self, peer: IpAddr, why: &str) {
+        if self.note(|episodes, now| episodes.proxied.happened(now, |()| {})) {
+            tracing::warn!("a connection from {peer} was closed: {why} (proxy_protocol is on)");
         }
     }
 
@@ -133,6 +143,7 @@ impl Episodes {
             && self.accept.is_quiet()
             && self.handshakes.is_quiet()
             && self.lost.is_quiet()
+            && self.proxied.is_quiet()
             && self.files.is_empty()
     }
 
@@ -161,7 +172,12 @@ impl Episodes {
             let lasted = seconds(lasted);
             format!("the access log {verb} not written for {lasted}: up to {total} lines are lost")
         });
-        let mut lines: Vec<String> = [full, accept, handshakes, lost]
+        let proxied = self.proxied.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("for {lasted}, {times} connections without the PROXY protocol {verb} closed")
+        });
+        let mut lines: Vec<String> = [full, accept, handshakes, lost, proxied]
             .into_iter()
             .flatten()
             .collect();

@@ -34,6 +34,7 @@ impl Site {
             root,
             index: vec!["index.php".into(), "index.html".into()],
             front_controller: front_controller.map(String::from),
+            prefix: String::new(),
             chroot: None,
         };
         Site {
