@@ -13,7 +13,7 @@ const MAX_CLIENTS: usize = 64 * 1024;
 /// Parts of a limit that are locked apart.
 const SHARDS: usize = 16;
 /// What one request counts, so that one an hour is still a whole number a millisecond.
-const REQUEST: u64 = 1_000_000_000;
+const REQUEST: u64 = 1_000_000_000_000;
 
 /// A leaky bucket for each client (nginx's `limit_req` with `nodelay`): each request fills it by
 /// one, it leaks at a steady rate, and when it would hold more than `burst` the request is refused.
@@ -48,7 +48,7 @@ impl Limiter {
     /// A limit that nobody has used yet.
     pub fn new(limit: &RateLimit) -> Limiter {
         let millis = limit.per.as_millis().max(1);
-        let leak = u128::from(limit.requests) * u128::from(REQUEST) / millis;
+        let leak = (u128::from(limit.requests) * u128::from(REQUEST)).div_ceil(millis);
         Limiter {
             leak: u64::try_from(leak).unwrap_or(u64::MAX).max(1),
             burst: u64::from(limit.burst) * REQUEST,
