@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
+use maitred_rules::SiteRules;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::confinement::{outside_of_chroot, settle_confinement};
 use crate::directive::{enumerate, nearest, read_known, read_table};
 use crate::directives::doors::DoorDraft;
+use crate::directives::rules::RulesDraft;
 use crate::directives::sites::{Placed, SiteDraft};
-use crate::directives::{doors, pools, sites, tls, top};
+use crate::directives::{doors, pools, rules, sites, tls, top};
 use crate::doors::{refuse_shared_addresses, settle_door};
 use crate::host::Host;
 use crate::mistakes::{Fault, quoted};
@@ -56,6 +58,15 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
             config.listen.clear();
         }
         config.tls = read_tls(table, section, &config, base, &mut faults);
+    }
+    if let (true, [], Some(value)) = (
+        config.proxy_protocol,
+        &config.trusted_proxies[..],
+        table.get("proxy_protocol"),
+    ) {
+        let sentence = "`proxy_protocol` is true, but nobody is trusted to speak it; add \
+                        `trusted_proxies`";
+        faults.push(Fault::new(value.span(), sentence.to_owned()));
     }
     if let Some(value) = table.get("pools") {
         config.pools = read_pools(value, base, &mut faults);
@@ -242,8 +253,18 @@ fn read_sites(
         };
         let mut draft = SiteDraft::default();
         let section = "in [[sites]]";
-        let wrong = read_table(sites::DIRECTIVES, &[], section, settings, base, &mut draft);
-        faults.extend(wrong);
+        let of_rules: Vec<_> = rules::DIRECTIVES.iter().map(|rule| rule.name).collect();
+        let read = read_table(
+            sites::DIRECTIVES,
+            &of_rules,
+            section,
+            settings,
+            base,
+            &mut draft,
+        );
+        faults.extend(read);
+        let read = read_known(rules::DIRECTIVES, settings, base, &mut draft.rules);
+        faults.extend(read);
         if !settings.contains_key("root") {
             let sentence = "this site has no `root`; add the path of its document root";
             faults.push(Fault::new(site.span(), sentence.to_owned()));
@@ -257,24 +278,26 @@ fn read_sites(
     drafts
 }
 
+/// Refuses a host that two sites have, at every place where it stands.
 fn refuse_shared_hosts(drafts: &[PlacedDraft], faults: &mut Vec<Fault>) {
-    let mut owners: HashMap<&Host, usize> = HashMap::new();
+    const ANY: &str = "another site has no `hosts` or \"*\" too, and only one site can answer for \
+                       all names that are left; add `hosts`";
+    let shared = |host: &Host| format!("`hosts` has \"{host}\", which another site has too");
+    // The site that has a host first, where it says so, and the sentence if that is one too many.
+    let mut owners: HashMap<&Host, (usize, Option<Fault>)> = HashMap::new();
     for (index, (draft, span)) in drafts.iter().enumerate() {
-        let Some(hosts) = &draft.hosts else {
-            if owners.insert(&Host::Any, index).is_some() {
-                let sentence = "another site has no `hosts` or \"*\" too, and only one site can \
-                                answer for all names that are left; add `hosts`";
-                faults.push(Fault::new(span.clone(), sentence.to_owned()));
-            }
-            continue;
-        };
-        for Placed(host, span) in hosts {
-            if owners
-                .insert(host, index)
-                .is_some_and(|owner| owner != index)
-            {
-                let sentence = format!("`hosts` has \"{host}\", which another site has too");
-                faults.push(Fault::new(span.clone(), sentence));
+        let named = draft.hosts.iter().flatten();
+        let named = named.map(|Placed(host, span)| (host, span, shared(host)));
+        let unnamed = draft
+            .hosts
+            .is_none()
+            .then(|| (&Host::Any, span, ANY.to_owned()));
+        for (host, span, sentence) in named.chain(unnamed) {
+            let fault = Fault::new(span.clone(), sentence);
+            match owners.get_mut(host) {
+                None => drop(owners.insert(host, (index, Some(fault)))),
+                Some((owner, _)) if *owner == index => {}
+                Some((_, first)) => faults.extend(first.take().into_iter().chain([fault])),
             }
         }
     }
@@ -318,16 +341,49 @@ fn resolve(
         site.hosts = hosts.into_iter().map(|Placed(host, _)| host).collect();
     }
     site.index = draft.index.unwrap_or(site.index);
+    if let Some(app) = draft.rules.app {
+        site.front_controller = app.preset().front_controller.map(str::to_owned);
+    }
     site.front_controller = draft.front_controller.unwrap_or(site.front_controller);
+    let wrong = faults.len();
+    settle_rules(&mut site, draft.rules, &span, pools, faults);
+    if faults.len() > wrong {
+        return None;
+    }
     site.max_body_size = draft.max_body_size.unwrap_or(site.max_body_size);
-    let pool = pools
+    let mut its_pools = pools
         .iter()
-        .find(|pool| site.destination == Destination::Pool(pool.name.clone()));
-    if let Some(sentence) = pool.and_then(|pool| outside_of_chroot(&site, pool)) {
+        .filter(|pool| site.pools().any(|name| name == pool.name));
+    if let Some(sentence) = its_pools.find_map(|pool| outside_of_chroot(&site, pool)) {
         faults.push(Fault::new(span, sentence));
         return None;
     }
     Some(site)
+}
+
+/// The rules of a site, with those of its application, if all of them hold together.
+fn settle_rules(
+    site: &mut Site,
+    draft: RulesDraft,
+    span: &Range<usize>,
+    pools: &[Pool],
+    faults: &mut Vec<Fault>,
+) {
+    for (name, span) in draft.pools {
+        if !pools.iter().any(|pool| pool.name == name) {
+            faults.push(Fault::new(span, unknown_pool(&name, pools)));
+        }
+    }
+    site.rules = draft.rules;
+    let added = match draft.app {
+        Some(app) => app.add_to(&mut site.rules).map_err(|why| ("app", why)),
+        None => Ok(()),
+    };
+    if let Err((setting, why)) = added.and_then(|()| SiteRules::compile(&site.rules).map(drop)) {
+        let place = draft.spans.iter().find(|(name, _)| *name == setting);
+        let place = place.map_or(span, |(_, place)| place);
+        faults.push(Fault::new(place.clone(), format!("`{setting}` {why}")));
+    }
 }
 
 fn unknown_pool(name: &str, pools: &[Pool]) -> String {

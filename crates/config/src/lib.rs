@@ -36,7 +36,7 @@ pub use door::{Address, DEFAULT_SOCKET_MODE, Door};
 pub use host::Host;
 pub use listen::parse_listen;
 pub use mistakes::{Mistake, Mistakes, Place};
-pub use reference::reference;
+pub use reference::{applications, reference};
 pub use settings::{
     AccessLogFormat, Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL,
     Pool, ProcessManager, Site, Upstream,

@@ -7,6 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use maitred_rules::forwarded::Field;
+use maitred_rules::{IpNet, Rules};
 use serde::{Deserialize, Serialize};
 
 use crate::confinement::{Confinement, outside_of_chroot};
@@ -59,6 +61,16 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Where the commands reach the server: an absolute path, if one is set.
     pub admin_socket: Option<PathBuf>,
+    /// Proxies that are believed what they say of their clients.
+    #[serde(default)]
+    pub trusted_proxies: Vec<IpNet>,
+    /// By what header fields they say it.
+    #[serde(default)]
+    pub trusted_headers: Vec<Field>,
+    /// Whether connections to `listen` begin with the PROXY protocol; then there are
+    /// `trusted_proxies`.
+    #[serde(default)]
+    pub proxy_protocol: bool,
     /// The user of the front, if the supervisor is root.
     pub front_user: String,
     /// Threads of the front; 0 is one for every two cores.
@@ -279,6 +291,9 @@ pub struct Site {
     pub front_controller: Option<String>,
     /// Largest request body in bytes.
     pub max_body_size: u64,
+    /// What it says about paths and clients; those of its application follow its own.
+    #[serde(default)]
+    pub rules: Rules,
 }
 
 /// Who runs a site's PHP.
@@ -317,6 +332,9 @@ impl Default for Config {
             error_log: LogTarget::Stderr,
             admin: None,
             admin_socket: None,
+            trusted_proxies: Vec::new(),
+            trusted_headers: vec![Field::Addresses("x-forwarded-for".to_owned()), Field::Proto],
+            proxy_protocol: false,
             front_user: DEFAULT_FRONT_USER.to_owned(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),
@@ -406,9 +424,9 @@ impl Config {
     /// What is wrong with the first site that lies outside of its pool's `chroot`, if there is one.
     /// A configuration that was read has none; one whose pools were changed since may.
     pub fn site_outside_of_chroot(&self) -> Option<String> {
-        self.sites.iter().find_map(|site| match &site.destination {
-            Destination::Pool(name) => outside_of_chroot(site, self.pool(name)?),
-            Destination::Upstream(_) => None,
+        self.sites.iter().find_map(|site| {
+            let mut pools = site.pools();
+            pools.find_map(|name| outside_of_chroot(site, self.pool(name)?))
         })
     }
 }
@@ -464,6 +482,17 @@ impl Pool {
 }
 
 impl Site {
+    /// The pools that run its scripts, by their names.
+    pub fn pools(&self) -> impl Iterator<Item = &str> {
+        let own = match &self.destination {
+            Destination::Pool(name) => Some(name.as_str()),
+            Destination::Upstream(_) => None,
+        };
+        let others = self.rules.paths.iter();
+        own.into_iter()
+            .chain(others.filter_map(|path| path.pool.as_deref()))
+    }
+
     /// A site for every host in which every setting has its default.
     pub(crate) fn at(root: PathBuf, destination: Destination) -> Site {
         Site {
@@ -473,6 +502,7 @@ impl Site {
             destination,
             front_controller: Some(DEFAULT_FRONT_CONTROLLER.to_owned()),
             max_body_size: DEFAULT_MAX_BODY_SIZE_BYTES,
+            rules: Rules::default(),
         }
     }
 }

@@ -18,6 +18,8 @@ use crate::fastcgi;
 use crate::http_client::After;
 use crate::http2;
 use crate::orders::readable;
+use crate::pool::local::Paced;
+use crate::proxied::take_header;
 use crate::request;
 use crate::shared::{Shared, Thread};
 use crate::tls::{self, NoTls};
@@ -105,6 +107,12 @@ async fn accept_some(
                     continue;
                 }
                 let peer = peer.unwrap_or(NO_ADDRESS);
+                if !admin && thread.is_proxied() {
+                    let is_https = *clients == Clients::Https;
+                    let introduced = introduced(socket, peer, counted, is_https);
+                    tokio::spawn(Paced::new(introduced));
+                    continue;
+                }
                 let mut connection = Connection::new(socket, peer);
                 connection.is_admin = admin;
                 let newcomer = (connection, counted);
@@ -142,6 +150,23 @@ enum End {
     Over,
     /// The client begins HTTP/2, to which its connection belongs from now on.
     Http2,
+}
+
+/// A client whose proxy says with the PROXY protocol who it is.
+async fn introduced(socket: OwnedFd, peer: SocketAddr, counted: Counted, is_https: bool) {
+    let thread = &counted.0;
+    let troubles = &thread.shared.troubles;
+    if !thread.sites().trust.proxies.contain(peer.ip()) {
+        return troubles.not_proxied(peer.ip(), "it is none of trusted_proxies");
+    }
+    let Ok((socket, client)) = take_header(socket).await else {
+        return troubles.not_proxied(peer.ip(), "it did not begin with the PROXY protocol");
+    };
+    let connection = Connection::new(socket, client.unwrap_or(peer));
+    match is_https {
+        true => secure((connection, counted)).await,
+        false => plain((connection, counted)).await,
+    }
 }
 
 /// A client over plain HTTP.

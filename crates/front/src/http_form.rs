@@ -6,9 +6,11 @@ use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, answer_framing, carries_body,
     write_chunk_header,
 };
+use maitred_rules::SiteRules;
 
 use crate::clock::http_date;
-use crate::request::Header;
+use crate::http_client::After;
+use crate::request::{Header, Way};
 use crate::script::{Failure, Form, Run};
 
 /// How heads look in a version of HTTP.
@@ -31,6 +33,7 @@ pub struct HttpForm<'a, W: Wire> {
     request: &'a Head,
     /// A header of ours, where the script does not say the same.
     beside: Option<Header<'a>>,
+    way: &'a Way<'a>,
     head_reader: HeadReader,
     head: Option<AnswerHead>,
     framing: AnswerFraming,
@@ -53,10 +56,16 @@ pub struct HttpForm<'a, W: Wire> {
 impl<'a, W: Wire> HttpForm<'a, W> {
     /// An answer of which nothing has been said. `beside` is a header of ours, where the script does
     /// not say the same.
-    pub fn new(run: &'a Run<'a>, request: &'a Head, beside: Option<Header<'a>>) -> HttpForm<'a, W> {
+    pub fn new(
+        run: &'a Run<'a>,
+        request: &'a Head,
+        way: &'a Way<'a>,
+        beside: Option<Header<'a>>,
+    ) -> HttpForm<'a, W> {
         HttpForm {
             run,
             request,
+            way,
             beside,
             head_reader: HeadReader::default(),
             head: None,
@@ -76,6 +85,9 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             match self.head_reader.read(content) {
                 Ok(None) => return Ok(()),
                 Ok(Some((head, used))) => {
+                    if self.is_intercepted(&head) {
+                        return Err(Failure::Intercepted(head.status()));
+                    }
                     self.head = Some(head);
                     content = &content[used..];
                 }
@@ -88,11 +100,14 @@ impl<'a, W: Wire> HttpForm<'a, W> {
 
     fn frame_head(&mut self, head: &AnswerHead, over: bool, out: &mut Vec<u8>) {
         (self.framing, self.announced) = self.choose_framing(head, over);
-        let keep_alive = self.request.keep_alive;
+        let page_of = self.way.status;
+        let lasts = page_of.is_none_or(|(_, after)| after == After::Keep);
+        let keep_alive = self.request.keep_alive && lasts;
+        let status = page_of.map_or(head.status(), |(status, _)| status);
         let answer = Answer {
             version: self.request.version(),
-            status: head.status(),
-            reason: head.reason(),
+            status,
+            reason: head.reason().filter(|_| page_of.is_none()),
             framing: self.framing,
             keep_alive,
             date: &http_date(),
@@ -104,15 +119,41 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             said.any(|said| said.eq_ignore_ascii_case(name))
         };
         let beside = self.beside.filter(|beside| !is_said(beside));
-        let (apart, unfit) = W::head(out, &answer, for_client.chain(beside));
+        let dressing = self.way.dressing;
+        let (apart, unfit) = match dressing.is_empty() {
+            true => W::head(out, &answer, for_client.chain(beside)),
+            false => {
+                let kept = for_client
+                    .chain(beside)
+                    .filter(|(name, _)| dressing.keeps(name));
+                let says = head.header("cache-control").or(head.header("expires"));
+                let media_type = head.header("content-type").unwrap_or_default();
+                let expiry = match says {
+                    Some(_) => None,
+                    None => dressing.cache_control(status, media_type),
+                };
+                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value.as_bytes()));
+                W::head(out, &answer, kept.chain(dressing.fields()).chain(expiry))
+            }
+        };
         self.apart = apart;
         if unfit > 0 {
             let words = format!("{unfit} headers hold forbidden bytes: left out");
             self.run.log(words.as_bytes());
         }
-        self.status = head.status();
+        self.status = status;
         self.head_bytes = out.len() as u64;
         self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
+    }
+
+    /// Whether a page of the site's takes the place of this answer.
+    fn is_intercepted(&self, head: &AnswerHead) -> bool {
+        let rules = self
+            .way
+            .rules
+            .filter(|rules| rules.settings().intercept_errors);
+        let has_page = |rules: &SiteRules| rules.error_page(head.status()).is_some();
+        self.way.status.is_none() && rules.is_some_and(has_page)
     }
 
     /// A complete answer has a length of our own counting. One that is sent while it is made has
@@ -203,7 +244,7 @@ impl<W: Wire> Form for HttpForm<'_, W> {
     }
 
     fn restart(&mut self) {
-        *self = HttpForm::new(self.run, self.request, self.beside);
+        *self = HttpForm::new(self.run, self.request, self.way, self.beside);
     }
 }
 

@@ -7,19 +7,23 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
+use maitred_rules::SiteRules;
+use maitred_rules::dress::Dressing;
 
 use crate::access::Answered;
 use crate::admin;
 use crate::attempt::{Tried, attempt, explain, retry_after};
-use crate::body::NoBody;
+use crate::body::{Body, NoBody};
+use crate::by_rules::{self, Origin};
 use crate::clock::http_date;
 use crate::files::{self, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::HttpForm;
-use crate::params::{self, Call, REQUEST_ID};
+use crate::params::{self, Call, REQUEST_ID, Seen};
 use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent};
-use crate::shared::{Site, Thread};
+use crate::shared::{Site, Sites, Thread};
+use crate::source::Backend;
 use crate::status;
 use crate::tls::Secured;
 
@@ -38,7 +42,8 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     answered.bytes = (client.sent() - before).saturating_sub(answered.head_bytes);
     let log = thread.shared.access_log.load();
     if let Some(log) = log.as_ref().filter(|_| !client.is_admin()) {
-        log.write(client.peer().ip(), head, begun, &answered);
+        let peer = answered.client.unwrap_or_else(|| client.peer().ip());
+        log.write(peer, head, begun, &answered);
     }
     if after.is_err() {
         client.break_off();
@@ -71,27 +76,127 @@ async fn answer(
         };
     }
     let sites = thread.sites();
-    let Some(site) = sites.site_for(head.host()) else {
-        return refuse(
-            client,
-            head,
-            answered,
-            404,
-            "No site is served under this name.",
-        )
-        .await;
+    if sites.trust.is_empty() {
+        let host = head.host();
+        return at_site(client, head, thread, &sites, (host, None), answered).await;
+    }
+    let heard = sites
+        .trust
+        .hear(client.peer().ip(), |name| head.values(name));
+    let peer = heard.client.unwrap_or_else(|| client.peer());
+    answered.client = Some(peer.ip());
+    let host = heard.host.as_deref().unwrap_or_else(|| head.host());
+    let origin = Origin {
+        client: peer,
+        is_https: heard.is_https,
+        host,
     };
-    if let Some((status, location)) = sites.redirect(client.secured(), head) {
+    at_site(client, head, thread, &sites, (host, Some(origin)), answered).await
+}
+
+/// Answers at the site of a host; `origin` is there if a proxy in front is to be believed.
+async fn at_site(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Arc<Thread>,
+    sites: &Sites,
+    (host, origin): (&str, Option<Origin<'_>>),
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let Some(site) = sites.site_for(host) else {
+        let why = "No site is served under this name.";
+        return refuse(client, head, answered, 404, why).await;
+    };
+    let is_https = origin.and_then(|origin| origin.is_https);
+    let is_https = is_https.unwrap_or(client.secured().is_some());
+    if let Some((status, location)) = sites.redirect(is_https, host, head) {
         let header = Some((&b"Location"[..], location.as_bytes()));
         let after = client.discard_body(head);
         return plain(client, head, answered, status, header, "", after).await;
     }
-    if let Some(page) = status::page(&site.backend, head) {
+    if let Some(rules) = &site.rules {
+        let origin = origin.unwrap_or(Origin {
+            client: client.peer(),
+            is_https: None,
+            host,
+        });
+        let by = (&**site, rules);
+        return by_rules::answer(client, head, thread, by, (origin, is_https), answered).await;
+    }
+    let way = Way {
+        site,
+        rules: None,
+        path: head.path(),
+        query: head.query(),
+        backend: &site.backend,
+        max_body_size: site.settings.max_body_size,
+        dressing: by_rules::PLAIN,
+        origin,
+        is_https,
+        status: None,
+    };
+    serve_path(client, head, thread, &way, &[None, None], answered).await
+}
+
+/// How a request is answered: by which site, and what its rules have made of it.
+#[derive(Clone, Copy)]
+pub struct Way<'a> {
+    /// The site.
+    pub site: &'a Site,
+    /// Its rules, if it has any.
+    pub rules: Option<&'a SiteRules>,
+    /// The path, encoded; after rewrites.
+    pub path: &'a str,
+    /// The query that belongs to it.
+    pub query: Option<&'a str>,
+    /// Where its scripts run.
+    pub backend: &'a Backend,
+    /// Largest request body in bytes.
+    pub max_body_size: u64,
+    /// What becomes of the answer's header.
+    pub dressing: &'a Dressing<'a>,
+    /// Who asks, and for what host, if that is not what connection and request say.
+    pub origin: Option<Origin<'a>>,
+    /// Whether the client speaks TLS, with us or with a proxy in front.
+    pub is_https: bool,
+    /// It is the page for this status, and then this becomes of the connection.
+    pub status: Option<(u16, After)>,
+}
+
+/// Answers with what the path stands for; `shown` are places in `basic_auth` of which the request
+/// has shown a user.
+pub async fn serve_path(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Arc<Thread>,
+    way: &Way<'_>,
+    shown: &[Option<usize>],
+    answered: &mut Answered,
+) -> io::Result<After> {
+    if let Some(page) = status::page(way.backend, head) {
         return send_page(client, head, &page, answered).await;
     }
-    match site.resolve(head.path(), head.query()) {
+    match way.site.resolve(way.path, way.query) {
         Route::File(entry) => send_file(client, head, &entry, answered).await,
-        Route::Script(script) => run_script(client, head, thread, site, &script, answered).await,
+        Route::Script(script) => {
+            if let Some(rules) = way.rules {
+                match by_rules::admit_script(rules, &script, client.peer().ip()) {
+                    Err(refusal) => {
+                        let of = (way, &*thread.shared.troubles);
+                        return by_rules::refuse(client, head, of, refusal, answered).await;
+                    }
+                    Ok(Some(auth)) if !shown.contains(&Some(auth)) => {
+                        let asked =
+                            by_rules::ask_for_user(client, head, thread, rules, auth, answered);
+                        if let Some(after) = asked.await? {
+                            return Ok(after);
+                        }
+                    }
+                    Ok(_) => {}
+                }
+            }
+            run_script(client, head, thread, way, &script, answered).await
+        }
         Route::RedirectSlash(location) => {
             let header = Some((&b"Location"[..], location.as_bytes()));
             let after = client.discard_body(head);
@@ -99,7 +204,7 @@ async fn answer(
         }
         Route::Refused(refused) => {
             if refused.status >= 500 {
-                let (troubles, root) = (&thread.shared.troubles, &site.settings.root);
+                let (troubles, root) = (&thread.shared.troubles, &way.site.settings.root);
                 troubles.file_failed(root, refused.status, refused.why);
             }
             refuse(client, head, answered, refused.status, refused.why).await
@@ -158,17 +263,22 @@ async fn send_file(
     Ok(after)
 }
 
-async fn run_script<C: HttpClient>(
+/// Runs a script for a request, or for the page of an error that the request came to.
+pub async fn run_script<C: HttpClient>(
     client: &mut C,
     head: &Head,
     thread: &Arc<Thread>,
-    site: &Site,
+    way: &Way<'_>,
     script: &Script,
     answered: &mut Answered,
 ) -> io::Result<After> {
-    let spool_dir = &site.spool_dir;
-    let limit = site.settings.max_body_size;
-    let body = match client.body(head, limit, spool_dir).await {
+    let spool_dir = &way.site.spool_dir;
+    let collected = match way.status {
+        // Its body, if there was one, is no business of the page's.
+        Some(_) => Ok(Body::Memory(Bytes::new().into())),
+        None => client.body(head, way.max_body_size, spool_dir).await,
+    };
+    let body = match collected {
         Ok(body) => body,
         Err(no_body) => return refuse_body(client, head, answered, no_body, spool_dir).await,
     };
@@ -179,9 +289,12 @@ async fn run_script<C: HttpClient>(
         head,
         body: &body,
         script,
-        peer: client.peer(),
+        peer: way
+            .origin
+            .map_or_else(|| client.peer(), |origin| origin.client),
         local,
         secured,
+        seen: Seen::of(way, head),
     };
     let Ok(request) = params::encode(&call) else {
         let why = "The request's headers are too large for a script.";
@@ -189,7 +302,7 @@ async fn run_script<C: HttpClient>(
     };
     let name = String::from_utf8_lossy(&script.script_filename);
     let run = Run {
-        backend: &site.backend,
+        backend: way.backend,
         asked: (head.method(), head.target()),
         is_idempotent: head.kind().is_idempotent(),
         body: &body,
@@ -197,7 +310,7 @@ async fn run_script<C: HttpClient>(
         request_id: REQUEST_ID,
         spool_dir,
     };
-    let mut form = HttpForm::<C::Wire>::new(&run, head, hsts(secured));
+    let mut form = HttpForm::<C::Wire>::new(&run, head, way, hsts(secured));
     let Tried {
         outcome,
         sent,
@@ -205,10 +318,11 @@ async fn run_script<C: HttpClient>(
     } = attempt(client, &mut form, thread.number, &run, request).await;
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script) = (sent.queued, sent.script);
-    match outcome {
-        Ok(()) if form.reusable => Ok(After::Keep),
-        Ok(()) => Ok(After::Close),
-        Err(failure) => fail(client, head, &failure, begun.elapsed(), &sent, answered).await,
+    match (outcome, way.status) {
+        (Ok(()), Some((_, after))) if form.reusable => Ok(after),
+        (Ok(()), None) if form.reusable => Ok(After::Keep),
+        (Ok(()), _) => Ok(After::Close),
+        (Err(failure), _) => fail(client, head, &failure, begun.elapsed(), &sent, answered).await,
     }
 }
 
@@ -268,7 +382,7 @@ async fn refuse_body(
     refuse_close(client, head, answered, status, why).await
 }
 
-async fn refuse(
+pub async fn refuse(
     client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
@@ -291,7 +405,7 @@ async fn refuse_close(
 
 /// Sends an answer of our own: the status in words, and the cause. `after` says whether the
 /// request's body has been taken off the connection, without which nothing else may be read from it.
-async fn plain(
+pub async fn plain(
     client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
@@ -310,7 +424,7 @@ async fn plain(
 }
 
 /// Sends an answer whose body is a text; to HEAD without it (RFC 9110 §9.3.2).
-async fn whole(
+pub async fn whole(
     client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,

@@ -43,6 +43,8 @@ pub enum Failure {
     Unreachable(String),
     /// The foreign server said nothing for too long.
     Silent,
+    /// The script answered with this status, for which the site has a page.
+    Intercepted(u16),
     /// The request's body could not be read back.
     Body(std::io::Error),
 }

@@ -33,6 +33,7 @@ struct Episodes {
     handshakes: Episode<()>,
     lost: Episode<u64>,
     cut: Episode<()>,
+    proxied: Episode<()>,
     /// By the cause, of which there are a few.
     files: BTreeMap<&'static str, Episode<()>>,
 }
@@ -47,6 +48,7 @@ impl Default for Troubles {
                 handshakes: Episode::new(CALM),
                 lost: Episode::new(CALM),
                 cut: Episode::new(CALM),
+                proxied: Episode::new(CALM),
                 files: BTreeMap::new(),
             }),
             stirred: Notify::new(),
@@ -95,6 +97,13 @@ impl Troubles {
     pub fn lines_lost(&self, lines: u64, why: &impl Display) {
         if self.note(|episodes, now| episodes.lost.happened(now, |lost| *lost += lines)) {
             tracing::error!("the access log cannot be written: {why}; its lines are lost");
+        }
+    }
+
+    /// A connection from `peer` was closed because nobody who may has said whose it is.
+    pub fn not_proxied(&self, peer: IpAddr, why: &str) {
+        if self.note(|episodes, now| episodes.proxied.happened(now, |()| {})) {
+            tracing::warn!("a connection from {peer} was closed: {why} (proxy_protocol is on)");
         }
     }
 
@@ -147,6 +156,7 @@ impl Episodes {
             && self.handshakes.is_quiet()
             && self.lost.is_quiet()
             && self.cut.is_quiet()
+            && self.proxied.is_quiet()
             && self.files.is_empty()
     }
 
@@ -180,7 +190,12 @@ impl Episodes {
             let lasted = seconds(lasted);
             format!("{times} connections of HTTP/2 {verb} closed for what they asked, in {lasted}")
         });
-        let mut lines: Vec<String> = [full, accept, handshakes, lost, cut]
+        let proxied = self.proxied.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("for {lasted}, {times} connections without the PROXY protocol {verb} closed")
+        });
+        let mut lines: Vec<String> = [full, accept, handshakes, lost, cut, proxied]
             .into_iter()
             .flatten()
             .collect();

@@ -46,13 +46,13 @@ fn a_name_like_no_other_is_answered_with_all_names() {
         &format!("{SITE}gzip = true"),
         &[
             "3:1: unknown setting `gzip` in [[sites]]; expected one of `hosts`, `root`, `index`, \
-           `pool`, `upstream`, `front_controller`, `max_body_size`",
+           `pool`, `upstream`, `front_controller`, `max_body_size`, `app`, `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, `headers`, `expires`, `error_pages`, `intercept_errors`, `autoindex`, `aliases`, `paths`, `rate_limit`, `connection_limit`",
         ],
     );
     let endless = "x".repeat(100_000);
     let found = Folder::new().mistakes(&format!("{SITE}{endless} = 1"));
     assert!(
-        found.len() < 300 && found.contains("…` in [[sites]]; expected one of"),
+        found.len() < 600 && found.contains("…` in [[sites]]; expected one of"),
         "{found}"
     );
 }
@@ -263,6 +263,8 @@ fn a_host_in_two_sites_is_refused() {
         "[[sites]]\nroot = \"public\"\nhosts = [\"a.example\", \"*.b.example\"]\n\
          [[sites]]\nroot = \"public\"\nhosts = [\"*.B.example\", \"c.example\", \"A.example\"]\n",
         &[
+            "3:10: `hosts` has \"a.example\", which another site has too",
+            "3:23: `hosts` has \"*.b.example\", which another site has too",
             "6:10: `hosts` has \"*.b.example\", which another site has too",
             "6:38: `hosts` has \"a.example\", which another site has too",
         ],
@@ -298,13 +300,19 @@ fn two_sites_for_all_other_names_are_refused() {
     refused(
         &format!("{SITE}{SITE}"),
         &[
+            "1:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
+           names that are left; add `hosts`",
             "3:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
            names that are left; add `hosts`",
         ],
     );
     refused(
         &format!("{SITE}{SITE}hosts = \"*\""),
-        &["5:9: `hosts` has \"*\", which another site has too"],
+        &[
+            "1:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
+           names that are left; add `hosts`",
+            "5:9: `hosts` has \"*\", which another site has too",
+        ],
     );
 }
 
