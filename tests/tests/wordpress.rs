@@ -6,7 +6,7 @@ use maitred_tests::browser;
 use maitred_tests::http;
 use maitred_tests::peer::Peer;
 use maitred_tests::picture;
-use maitred_tests::server::{Server, Setup};
+use maitred_tests::server::{Server, Setup, write_file};
 use maitred_tests::session::Session;
 use maitred_tests::wordpress::{Files, WordPress};
 
@@ -104,12 +104,15 @@ fn discuss(site: &mut WordPress, visitor: &mut Session, post: u64, link: &str) {
 }
 
 /// What the preset denies of the real WordPress is denied, and what it needs is not.
-fn hardly_anything_else_is_answered(server: &Server) {
+fn hardly_anything_else_is_answered(server: &Server, files: &Files) {
+    // What a plugin with a hole lets somebody upload.
+    let evil = "wp-content/uploads/evil.php";
+    write_file(&files.root(), evil, b"<?php echo 'SECRET';");
     for (path, status) in [
         ("/wp-config.php", 404),
         ("/wp-includes/functions.php", 404),
         ("/wp-admin/includes/file.php", 404),
-        ("/wp-content/uploads/evil.php", 404),
+        ("/wp-content/uploads/evil.php", 403),
         ("/wp-includes/css/dashicons.css", 200),
         ("/wp-login.php", 200),
     ] {
@@ -125,7 +128,7 @@ fn wordpress_is_installed_and_used_under_maitred() {
         .site("app = \"wordpress\"")
         .start();
     use_wordpress(&server, "wordpress");
-    hardly_anything_else_is_answered(&server);
+    hardly_anything_else_is_answered(&server, &files);
     server.stop();
 }
 
