@@ -3,8 +3,11 @@
 import dataclasses
 import json
 import os
+import re
 import socket
+import ssl
 import subprocess
+import tempfile
 import time
 
 import processes
@@ -25,6 +28,12 @@ class Load:
     path: str
     connections: int
     keep_alive: bool = True
+    tls: bool = False
+    streams: int = 0  # of HTTP/2 on each connection at a time; 0: HTTP/1.1
+
+    def scheme(self):
+        """How a URL begins."""
+        return "https" if self.tls else "http"
 
     def headers(self, port):
         """The request's headers."""
@@ -58,10 +67,20 @@ class Sample:
         return self.not_2xx + self.socket_errors
 
 
+def connect(port, load):
+    """A connection to a server; whose certificate it shows does not matter here."""
+    connection = socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS)
+    connection.settimeout(ANSWER_SECONDS)
+    if not load.tls:
+        return connection
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(connection, server_hostname="localhost")
+
+
 def fetch(port, load):
     """One answer: (status, headers in lower case, body, whether the server closed after it)."""
-    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
-        connection.settimeout(ANSWER_SECONDS)
+    with connect(port, load) as connection:
         head = "".join(f"{name}: {value}\r\n" for name, value in load.headers(port).items())
         connection.sendall(f"GET {load.path} HTTP/1.1\r\n{head}\r\n".encode())
         stream = connection.makefile("rb")
@@ -100,9 +119,24 @@ def read_chunks(stream):
     return body
 
 
+def fetch_http2(port, load):
+    """As `fetch`, over HTTP/2."""
+    version = "--http2" if load.tls else "--http2-prior-knowledge"
+    command = ["curl", "--silent", "--show-error", "--insecure", "--include", version,
+               f"{load.scheme()}://127.0.0.1:{port}{load.path}"]
+    done = subprocess.run(command, capture_output=True, timeout=ANSWER_SECONDS, check=True)
+    head, _, body = done.stdout.partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    version, status = lines[0].split()[:2]
+    if version != "HTTP/2":
+        raise WrongAnswer(f"port {port}: {load.path} was answered over {version}")
+    headers = dict(line.lower().split(": ", 1) for line in lines[1:])
+    return int(status), headers, body, False
+
+
 def check(name, port, load, body):
     """Refuses a server whose answer is not 200 with this body, byte for byte; None is any HTML."""
-    status, headers, got, closed = fetch(port, load)
+    status, headers, got, closed = (fetch_http2 if load.streams else fetch)(port, load)
     if status != 200:
         raise WrongAnswer(f"{name}: {load.path} was answered with status {status}, not 200")
     if body is None:
@@ -123,9 +157,33 @@ def wrk(port, load, seconds):
     command = ["wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout", "10s"]
     for name, value in load.headers(port).items():
         command += ["-H", f"{name}: {value}"]
-    command += ["-s", WRK_SCRIPT, f"http://127.0.0.1:{port}{load.path}"]
+    command += ["-s", WRK_SCRIPT, f"{load.scheme()}://127.0.0.1:{port}{load.path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=True)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def h2load(port, load, seconds):
+    """Runs h2load with one thread and returns its summary, as wrk's."""
+    with tempfile.NamedTemporaryFile(mode="r", prefix="h2load-") as log:
+        command = ["h2load", "-t1", f"-c{load.connections}", f"-m{load.streams}", f"-D{seconds}",
+                   f"--log-file={log.name}", f"{load.scheme()}://127.0.0.1:{port}{load.path}"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds + 60, check=True
+        )
+        lines = [line.split() for line in log]
+    took = sorted(int(duration) for _, status, duration in lines if status == "200")
+    found = re.search(r"^requests: .* (\d+) succeeded, (\d+) failed, (\d+) errored",
+                      done.stdout, re.MULTILINE)
+    succeeded, failed, errored = map(int, found.groups())
+    at = lambda share: took[min(len(took) - 1, int(len(took) * share))] if took else 0
+    return {
+        "requests": succeeded,
+        "duration_us": seconds * 1e6,
+        "p50_us": at(0.5),
+        "p99_us": at(0.99),
+        "status_errors": failed - errored,
+        "socket_errors": errored,
+    }
 
 
 class Watch:
@@ -154,9 +212,9 @@ class Watch:
 
 
 def measure(port, leaders, load, seconds, besides=()):
-    """One sample: wrk's summary, and the CPU time of the server's processes around it."""
+    """One sample: the load generator's summary, and the CPU time of the server's processes around it."""
     watch = Watch(leaders, besides)
-    summary = wrk(port, load, seconds)
+    summary = (h2load if load.streams else wrk)(port, load, seconds)
     server, foreign_share = watch.read()
     processes.wait_until_idle(leaders, IDLE_MOST_SECONDS)
     if summary["requests"] == 0:

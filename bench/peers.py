@@ -34,6 +34,17 @@ class Place:
     root: str
     workers: int
     front_controller: bool = False
+    tls: bool = False  # speak it instead of plain HTTP
+
+    def certificate(self):
+        """The paths of a certificate for localhost (ECDSA, P-256) and of its key, made if need be."""
+        cert, key = self.file("tls.pem"), self.file("tls.key")
+        if not os.path.exists(cert):
+            command = [program("openssl"), "req", "-x509", "-nodes", "-days", "2", "-newkey", "ec"]
+            command += ["-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=localhost"]
+            command += ["-keyout", key, "-out", cert]
+            subprocess.run(command, check=True, capture_output=True)
+        return cert, key
 
     def file(self, name, text=None):
         """The path of a file in the temporary directory, written if there is text."""
@@ -54,6 +65,11 @@ class Peer:
         self.place = place
         self.port = free_port()
         self.started = []
+
+    @property
+    def http2_port(self):
+        """Where it speaks HTTP/2."""
+        return self.port
 
     def start(self):
         """Starts the server and returns when its port is open."""
@@ -111,10 +127,23 @@ class Maitred(Peer):
 
     def start(self):
         path = self.installed()
-        command = [path, "serve", self.place.root]
-        command += ["--listen", f"127.0.0.1:{self.port}", "--workers", str(self.place.workers)]
+        if self.place.tls:
+            command = [path, "serve", "--config", self.place.file("tls.toml", self.tls_config())]
+        else:
+            command = [path, "serve", self.place.root, "--listen", f"127.0.0.1:{self.port}"]
+        command += ["--workers", str(self.place.workers)]
         command += ["--admin-socket", self.admin_socket()]
         self.await_port(*self.launch("maitred", command))
+
+    def tls_config(self):
+        """maitred.toml: the same server, over TLS."""
+        cert, key = self.place.certificate()
+        return f"""[tls]
+listen = "127.0.0.1:{self.port}"
+certificates = [{{ cert = "{cert}", key = "{key}" }}]
+[[sites]]
+root = "{self.place.root}"
+"""
 
     def admin_socket(self):
         """The path of the socket that `maitred status` asks."""
@@ -132,6 +161,15 @@ class Nginx(Peer):
     """nginx alone, for static files."""
 
     name = "nginx"
+
+    def __init__(self, place):
+        super().__init__(place)
+        self.own_http2_port = free_port()
+
+    @property
+    def http2_port(self):
+        """A port without TLS speaks HTTP/2 or HTTP/1.1."""
+        return self.own_http2_port
 
     def start(self):
         config = self.place.file(f"nginx-{self.port}.conf", self.nginx_config())
@@ -153,6 +191,12 @@ class Nginx(Peer):
             f"{kind}_temp_path {self.place.file(f'nginx-{self.port}-{kind}')};"
             for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
+        tls, lines = "", ""
+        if self.place.tls:
+            cert, key = self.place.certificate()
+            # The same cipher as maitred's.
+            tls, lines = "ssl", f"""ssl_certificate {cert}; ssl_certificate_key {key};
+    ssl_protocols TLSv1.2 TLSv1.3; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;"""
         # A plain site does without try_files, which costs nginx one more system call per request.
         rule = ""
         if self.place.front_controller:
@@ -175,7 +219,9 @@ http {{
   {temporary}
   {self.upstreams()}
   server {{
-    listen 127.0.0.1:{self.port};
+    listen 127.0.0.1:{self.port} {tls};
+    listen 127.0.0.1:{self.http2_port} {tls} http2;
+    {lines}
     root {self.place.root};
     index index.php index.html;
     location / {{ {rule} }}

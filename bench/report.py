@@ -136,6 +136,7 @@ class MeasuredRow:
             "path": self.row.load.path,
             "connections": self.row.load.connections,
             "keep_alive": self.row.load.keep_alive,
+            "streams": self.row.load.streams,
             "samples": {
                 kind.name: [
                     dict(dataclasses.asdict(sample), per_second=sample.per_second)

@@ -42,11 +42,11 @@ class Row:
     times_longer: int = 1  # than --seconds, where few requests are answered in that time
 
 
-def both(title, path, body, keep_alive, bars_16, bars_64):
+def both(title, path, body, keep_alive, bars_16, bars_64, tls=False):
     """The rows of one kind of work at 16 and at 64 connections."""
     kind = "keep-alive" if keep_alive else "without keep-alive"
     return [
-        Row(f"{title}, {count} {kind}", load.Load(path, count, keep_alive), body, tuple(bars))
+        Row(f"{title}, {count} {kind}", load.Load(path, count, keep_alive, tls), body, tuple(bars))
         for count, bars in ((16, bars_16), (64, bars_64))
     ]
 
@@ -64,6 +64,31 @@ def spine():
         *both("1 MB file", "/1m.bin", FILES["1m.bin"], True, middle, [Bar(nginx, 1.1)]),
         *both("hello.php", "/hello.php", HELLO, False, [Bar(fpm, 0.6)], [Bar(fpm, 0.6)]),
         *both("hello.txt (13 B)", "/hello.txt", text, False, middle, middle),
+    ]
+
+
+def streams(title, path, body, bar, tls=False):
+    """A row over HTTP/2, with ten streams on each connection at a time."""
+    title = f"{title}, HTTP/2, 16 connections of 10 streams"
+    return Row(title, load.Load(path, 16, tls=tls, streams=10), body, (bar,))
+
+
+def http2():
+    """hello.txt and hello.php over HTTP/2 without TLS."""
+    return [
+        streams("hello.txt (13 B)", "/hello.txt", FILES["hello.txt"], Bar(peers.Nginx, 1.0)),
+        streams("hello.php", "/hello.php", HELLO, Bar(peers.NginxFpm, 0.5)),
+    ]
+
+
+def tls():
+    """hello.txt over TLS: on connections that are kept, with a whole handshake for each, and HTTP/2."""
+    kept, shaken = [Bar(peers.Nginx, 1.0)], [Bar(peers.Nginx, 1.1)]
+    text = FILES["hello.txt"]
+    return [
+        *both("hello.txt over TLS", "/hello.txt", text, True, kept, kept, tls=True),
+        *both("TLS handshake, hello.txt", "/hello.txt", text, False, shaken, shaken, tls=True),
+        streams("hello.txt over TLS", "/hello.txt", text, Bar(peers.Nginx, 1.0), tls=True),
     ]
 
 

@@ -74,9 +74,9 @@ class Bench:
             self.kinds.insert(0, peers.Maitred)
 
     @contextlib.contextmanager
-    def serving(self, kinds, root, front_controller=False):
+    def serving(self, kinds, root, front_controller=False, tls=False):
         """Starts one server of each kind on a document root, and ends them afterwards."""
-        place = peers.Place(self.directory, root, self.options.workers, front_controller)
+        place = peers.Place(self.directory, root, self.options.workers, front_controller, tls)
         servers = {kind: kind(place) for kind in kinds}
         try:
             for server in servers.values():
@@ -130,14 +130,15 @@ class Bench:
 
     def warm_up(self, row, server):
         """Sees that a server answers right, also after the first second of load."""
-        load.check(server.name, server.port, row.load, row.body)
-        load.measure(server.port, server.leaders, row.load, 1)
-        load.check(server.name, server.port, row.load, row.body)
+        port = row_port(row, server)
+        load.check(server.name, port, row.load, row.body)
+        load.measure(port, server.leaders, row.load, 1)
+        load.check(server.name, port, row.load, row.body)
 
     def sample(self, row, server):
         """One run against one server."""
         seconds = self.options.seconds * row.times_longer
-        return load.measure(server.port, server.leaders, row.load, seconds)
+        return load.measure(row_port(row, server), server.leaders, row.load, seconds)
 
     def wants(self, title):
         """Whether --only names this."""
@@ -145,7 +146,8 @@ class Bench:
 
     def wants_anything(self):
         """Whether --only names anything at all."""
-        titles = [row.title for row in rows.spine() + rows.wordpress()]
+        every = rows.spine() + rows.http2() + rows.tls() + rows.wordpress()
+        titles = [row.title for row in every]
         return any(map(self.wants, [*titles, *POOLS, MEMORY, SYSTEM_CALLS]))
 
     def inspect(self):
@@ -167,12 +169,21 @@ class Bench:
         return memory, calls
 
     def spine(self):
-        """hello.php and static files."""
-        wanted = [row for row in rows.spine() if self.wants(row.title)]
+        """hello.php and static files, over HTTP/1.1 and HTTP/2."""
+        wanted = [row for row in rows.spine() + rows.http2() if self.wants(row.title)]
         if not wanted:
             return []
         with self.serving(self.kinds, self.root) as servers:
             refuse_unequal_php(servers)
+            return self.measure_rows(wanted, servers)
+
+    def tls(self):
+        """Static files over TLS."""
+        wanted = [row for row in rows.tls() if self.wants(row.title)]
+        if not wanted:
+            return []
+        kinds = [kind for kind in self.kinds if kind in (peers.Maitred, peers.Nginx)]
+        with self.serving(kinds, self.root, tls=True) as servers:
             return self.measure_rows(wanted, servers)
 
     def wordpress(self):
@@ -191,6 +202,11 @@ class Bench:
                 return self.measure_rows(wanted, servers)
         finally:
             database.stop()
+
+
+def row_port(row, server):
+    """Where a server answers a row's requests."""
+    return server.http2_port if row.load.streams else server.port
 
 
 def row_peers(row):
@@ -239,7 +255,7 @@ def run(options):
         if not bench.wants_anything():
             raise peers.CannotStart(f"no row's title has \"{options.only}\"")
         memory, calls = bench.inspect()
-        measured = bench.spine() + bench.wordpress()
+        measured = bench.spine() + bench.tls() + bench.wordpress()
         sections = bench.measure_pools()
     results = report.Results(measured, sections, memory, calls, options)
     report.write(results, HERE)

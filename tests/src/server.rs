@@ -103,6 +103,7 @@ pub struct Setup {
     program: Option<PathBuf>,
     listen: Option<String>,
     address: Option<SocketAddr>,
+    tls: Vec<String>,
 }
 
 impl Setup {
@@ -122,7 +123,15 @@ impl Setup {
             program: None,
             listen: None,
             address: None,
+            tls: Vec::new(),
         }
+    }
+
+    /// Speaks TLS at an address, with further lines for `[tls]`.
+    pub fn tls(mut self, address: SocketAddr, lines: &[String]) -> Self {
+        self.tls = vec![format!("listen = \"{address}\"")];
+        self.tls.extend(lines.iter().cloned());
+        self
     }
 
     /// Listens here instead of on a free port.
@@ -224,6 +233,9 @@ impl Setup {
         }
         for line in &self.site {
             let _ = writeln!(text, "{line}");
+        }
+        if !self.tls.is_empty() {
+            let _ = write!(text, "\n[tls]\n{}\n", self.tls.join("\n"));
         }
         text
     }

@@ -3,9 +3,10 @@
 
 use maitred_tests::Target;
 use maitred_tests::browser;
+use maitred_tests::http;
 use maitred_tests::peer::Peer;
 use maitred_tests::picture;
-use maitred_tests::server::Setup;
+use maitred_tests::server::{Server, Setup, write_file};
 use maitred_tests::session::Session;
 use maitred_tests::wordpress::{Files, WordPress};
 
@@ -102,11 +103,32 @@ fn discuss(site: &mut WordPress, visitor: &mut Session, post: u64, link: &str) {
     assert!(visitor.get(link).text().contains("Thank you for the soup."));
 }
 
+/// What the preset denies of the real WordPress is denied, and what it needs is not.
+fn hardly_anything_else_is_answered(server: &Server, files: &Files) {
+    // What a plugin with a hole lets somebody upload.
+    let evil = "wp-content/uploads/evil.php";
+    write_file(&files.root(), evil, b"<?php echo 'SECRET';");
+    for (path, status) in [
+        ("/wp-config.php", 404),
+        ("/wp-includes/functions.php", 404),
+        ("/wp-admin/includes/file.php", 404),
+        ("/wp-content/uploads/evil.php", 403),
+        ("/wp-includes/css/dashicons.css", 200),
+        ("/wp-login.php", 200),
+    ] {
+        assert_eq!(http::get(server.address(), path).status, status, "{path}");
+    }
+}
+
 #[test]
 fn wordpress_is_installed_and_used_under_maitred() {
     let files = Files::prepare();
-    let server = Setup::new(&files.root()).workers(4).start();
+    let server = Setup::new(&files.root())
+        .workers(4)
+        .site("app = \"wordpress\"")
+        .start();
     use_wordpress(&server, "wordpress");
+    hardly_anything_else_is_answered(&server, &files);
     server.stop();
 }
 

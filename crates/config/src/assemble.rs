@@ -4,20 +4,23 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
+use maitred_rules::SiteRules;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::confinement::{outside_of_chroot, settle_confinement};
 use crate::directive::{enumerate, nearest, read_known, read_table};
 use crate::directives::doors::DoorDraft;
+use crate::directives::rules::RulesDraft;
 use crate::directives::sites::{Placed, SiteDraft};
-use crate::directives::{doors, pools, sites, top};
+use crate::directives::{doors, pools, rules, sites, tls, top};
 use crate::doors::{refuse_shared_addresses, settle_door};
 use crate::host::Host;
 use crate::mistakes::{Fault, quoted};
 use crate::settings::{Config, Destination, IMPLICIT_POOL, Pool, Site};
 use crate::slowlog::check_slowlog;
 use crate::spares::settle_spares;
+use crate::tls::{Tls, check_tls};
 
 /// Longest name of a pool in bytes: it is part of the titles of processes.
 const MAX_POOL_NAME_BYTES: usize = 32;
@@ -32,7 +35,7 @@ type PlacedDraft = (SiteDraft, Range<usize>);
 /// Builds the configuration from the whole file, or says all that is wrong with it.
 pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<Fault>> {
     let mut config = Config::default();
-    let subtables = ["pools", "sites"];
+    let subtables = ["pools", "sites", "tls"];
     let section = "at the top of the file";
     let mut faults = read_table(
         top::DIRECTIVES,
@@ -47,6 +50,22 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
         && config.listen.contains(&admin)
     {
         let sentence = "`admin` is an address of `listen` too; choose another port";
+        faults.push(Fault::new(value.span(), sentence.to_owned()));
+    }
+    if let Some(section) = table.get("tls") {
+        if !table.contains_key("listen") {
+            // Who asks for TLS alone gets nothing else.
+            config.listen.clear();
+        }
+        config.tls = read_tls(table, section, &config, base, &mut faults);
+    }
+    if let (true, [], Some(value)) = (
+        config.proxy_protocol,
+        &config.trusted_proxies[..],
+        table.get("proxy_protocol"),
+    ) {
+        let sentence = "`proxy_protocol` is true, but nobody is trusted to speak it; add \
+                        `trusted_proxies`";
         faults.push(Fault::new(value.span(), sentence.to_owned()));
     }
     if let Some(value) = table.get("pools") {
@@ -92,6 +111,25 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
     }
 }
 
+fn read_tls(
+    table: &DeTable<'_>,
+    section: &Spanned<DeValue<'_>>,
+    config: &Config,
+    base: &Path,
+    faults: &mut Vec<Fault>,
+) -> Option<Tls> {
+    let Some(settings) = section.get_ref().as_table() else {
+        let sentence = "`tls` is no table; write a section [tls] with `certificates`";
+        faults.push(Fault::new(section.span(), sentence.to_owned()));
+        return None;
+    };
+    let mut read = Tls::default();
+    let wrong = read_table(tls::DIRECTIVES, &[], "in [tls]", settings, base, &mut read);
+    faults.extend(wrong);
+    faults.extend(check_tls(&read, config, table, section));
+    Some(read)
+}
+
 /// Whether every pool is reached through a door, and nothing is said of HTTP. A door that is wrong
 /// has been told already.
 fn has_doors_only(table: &DeTable<'_>) -> bool {
@@ -104,7 +142,7 @@ fn has_doors_only(table: &DeTable<'_>) -> bool {
     };
     let all = pools
         .is_some_and(|pools| !pools.is_empty() && pools.iter().all(|(_, pool)| has_door(pool)));
-    all && !table.contains_key("listen")
+    all && !table.contains_key("listen") && !table.contains_key("tls")
 }
 
 fn read_pools(value: &Spanned<DeValue<'_>>, base: &Path, faults: &mut Vec<Fault>) -> Vec<Pool> {
@@ -215,8 +253,18 @@ fn read_sites(
         };
         let mut draft = SiteDraft::default();
         let section = "in [[sites]]";
-        let wrong = read_table(sites::DIRECTIVES, &[], section, settings, base, &mut draft);
-        faults.extend(wrong);
+        let of_rules: Vec<_> = rules::DIRECTIVES.iter().map(|rule| rule.name).collect();
+        let read = read_table(
+            sites::DIRECTIVES,
+            &of_rules,
+            section,
+            settings,
+            base,
+            &mut draft,
+        );
+        faults.extend(read);
+        let read = read_known(rules::DIRECTIVES, settings, base, &mut draft.rules);
+        faults.extend(read);
         if !settings.contains_key("root") {
             let sentence = "this site has no `root`; add the path of its document root";
             faults.push(Fault::new(site.span(), sentence.to_owned()));
@@ -230,24 +278,26 @@ fn read_sites(
     drafts
 }
 
+/// Refuses a host that two sites have, at every place where it stands.
 fn refuse_shared_hosts(drafts: &[PlacedDraft], faults: &mut Vec<Fault>) {
-    let mut owners: HashMap<&Host, usize> = HashMap::new();
+    const ANY: &str = "another site has no `hosts` or \"*\" too, and only one site can answer for \
+                       all names that are left; add `hosts`";
+    let shared = |host: &Host| format!("`hosts` has \"{host}\", which another site has too");
+    // The site that has a host first, where it says so, and the sentence if that is one too many.
+    let mut owners: HashMap<&Host, (usize, Option<Fault>)> = HashMap::new();
     for (index, (draft, span)) in drafts.iter().enumerate() {
-        let Some(hosts) = &draft.hosts else {
-            if owners.insert(&Host::Any, index).is_some() {
-                let sentence = "another site has no `hosts` or \"*\" too, and only one site can \
-                                answer for all names that are left; add `hosts`";
-                faults.push(Fault::new(span.clone(), sentence.to_owned()));
-            }
-            continue;
-        };
-        for Placed(host, span) in hosts {
-            if owners
-                .insert(host, index)
-                .is_some_and(|owner| owner != index)
-            {
-                let sentence = format!("`hosts` has \"{host}\", which another site has too");
-                faults.push(Fault::new(span.clone(), sentence));
+        let named = draft.hosts.iter().flatten();
+        let named = named.map(|Placed(host, span)| (host, span, shared(host)));
+        let unnamed = draft
+            .hosts
+            .is_none()
+            .then(|| (&Host::Any, span, ANY.to_owned()));
+        for (host, span, sentence) in named.chain(unnamed) {
+            let fault = Fault::new(span.clone(), sentence);
+            match owners.get_mut(host) {
+                None => drop(owners.insert(host, (index, Some(fault)))),
+                Some((owner, _)) if *owner == index => {}
+                Some((_, first)) => faults.extend(first.take().into_iter().chain([fault])),
             }
         }
     }
@@ -291,16 +341,49 @@ fn resolve(
         site.hosts = hosts.into_iter().map(|Placed(host, _)| host).collect();
     }
     site.index = draft.index.unwrap_or(site.index);
+    if let Some(app) = draft.rules.app {
+        site.front_controller = app.preset().front_controller.map(str::to_owned);
+    }
     site.front_controller = draft.front_controller.unwrap_or(site.front_controller);
+    let wrong = faults.len();
+    settle_rules(&mut site, draft.rules, &span, pools, faults);
+    if faults.len() > wrong {
+        return None;
+    }
     site.max_body_size = draft.max_body_size.unwrap_or(site.max_body_size);
-    let pool = pools
+    let mut its_pools = pools
         .iter()
-        .find(|pool| site.destination == Destination::Pool(pool.name.clone()));
-    if let Some(sentence) = pool.and_then(|pool| outside_of_chroot(&site, pool)) {
+        .filter(|pool| site.pools().any(|name| name == pool.name));
+    if let Some(sentence) = its_pools.find_map(|pool| outside_of_chroot(&site, pool)) {
         faults.push(Fault::new(span, sentence));
         return None;
     }
     Some(site)
+}
+
+/// The rules of a site, with those of its application, if all of them hold together.
+fn settle_rules(
+    site: &mut Site,
+    draft: RulesDraft,
+    span: &Range<usize>,
+    pools: &[Pool],
+    faults: &mut Vec<Fault>,
+) {
+    for (name, span) in draft.pools {
+        if !pools.iter().any(|pool| pool.name == name) {
+            faults.push(Fault::new(span, unknown_pool(&name, pools)));
+        }
+    }
+    site.rules = draft.rules;
+    let added = match draft.app {
+        Some(app) => app.add_to(&mut site.rules).map_err(|why| ("app", why)),
+        None => Ok(()),
+    };
+    if let Err((setting, why)) = added.and_then(|()| SiteRules::compile(&site.rules).map(drop)) {
+        let place = draft.spans.iter().find(|(name, _)| *name == setting);
+        let place = place.map_or(span, |(_, place)| place);
+        faults.push(Fault::new(place.clone(), format!("`{setting}` {why}")));
+    }
 }
 
 fn unknown_pool(name: &str, pools: &[Pool]) -> String {

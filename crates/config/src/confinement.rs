@@ -117,15 +117,23 @@ pub(crate) fn settle_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fau
 /// nothing that does not lie beneath it.
 pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
     let chroot = pool.confinement.chroot.as_deref()?;
-    let root = site.root.canonicalize();
-    let root: &Path = root.as_deref().unwrap_or(&site.root);
-    (!root.starts_with(chroot)).then(|| {
-        format!(
-            "`root` is {}, which does not lie beneath {}, the `chroot` of pool `{}`; move the \
-             site there, or give it another pool",
-            root.display(),
-            chroot.display(),
-            pool.name
-        )
+    let aliases = site
+        .rules
+        .aliases
+        .iter()
+        .map(|alias| ("aliases", &alias.folder));
+    let mut folders = std::iter::once(("root", &site.root)).chain(aliases);
+    folders.find_map(|(setting, named)| {
+        let folder = named.canonicalize();
+        let folder: &Path = folder.as_deref().unwrap_or(named);
+        (!folder.starts_with(chroot)).then(|| {
+            format!(
+                "`{setting}` is {}, which does not lie beneath {}, the `chroot` of pool `{}`; move \
+                 the site there, or give it another pool",
+                folder.display(),
+                chroot.display(),
+                pool.name
+            )
+        })
     })
 }

@@ -126,6 +126,9 @@ pub(crate) fn refuse_shared_addresses(config: &Config, pools: &DeTable<'_>) -> V
     for address in &config.listen {
         owners.insert(Address::Tcp(*address), "the sites listen on".to_owned());
     }
+    for address in config.tls.iter().flat_map(|tls| &tls.listen) {
+        owners.insert(Address::Tcp(*address), "the sites listen on".to_owned());
+    }
     if let Some(admin) = config.admin {
         owners.insert(Address::Tcp(admin), "`admin` is".to_owned());
     }

@@ -20,6 +20,7 @@ mod reference;
 mod settings;
 mod slowlog;
 mod spares;
+mod tls;
 mod units;
 mod value;
 
@@ -35,11 +36,12 @@ pub use door::{Address, DEFAULT_SOCKET_MODE, Door};
 pub use host::Host;
 pub use listen::parse_listen;
 pub use mistakes::{Mistake, Mistakes, Place};
-pub use reference::reference;
+pub use reference::{applications, reference};
 pub use settings::{
     AccessLogFormat, Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL,
     Pool, ProcessManager, Site, Upstream,
 };
+pub use tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
 pub use value::{Value, Wrong};
 
 use mistakes::Fault;

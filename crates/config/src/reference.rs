@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::directive::{Directive, Preset};
-use crate::directives::{doors, pools, sites, top};
+use crate::directives::{doors, pools, rules, sites, tls, top};
 
 const HEAD: &str = r#"# Configuration
 
@@ -48,6 +48,8 @@ pub fn reference() -> String {
         "Settings of the whole server.",
         top::DIRECTIVES,
     );
+    let intro = "How the sites are served over HTTPS; see [TLS](../guide/tls.md).";
+    group(&mut page, "`[tls]`", intro, tls::DIRECTIVES);
     let intro = "Settings of one pool: a set of PHP workers with one configuration. `NAME` is 1 \
                  to 32 letters, digits, `_` or `-`, and part of the titles of the pool's \
                  processes. The names of the settings are php-fpm's, without the prefix `pm.`.";
@@ -62,6 +64,16 @@ pub fn reference() -> String {
     );
     let intro = "Settings of one site; write `[[sites]]` once for each.";
     group(&mut page, "`[[sites]]`", intro, sites::DIRECTIVES);
+    let intro = "Settings of the same section. A pattern of paths is a path (`\"/a\"`), all below a \
+                 folder (`\"/a/*\"`), an ending (`\"*.css\"`) or a regular expression \
+                 (`\"~^/a[0-9]+$\"`), compared with the path decoded and without `.`, `..` and \
+                 doubled slashes.";
+    group(
+        &mut page,
+        "`[[sites]]`: paths and clients",
+        intro,
+        rules::DIRECTIVES,
+    );
     page
 }
 
@@ -98,4 +110,24 @@ fn section(page: &mut String, heading: &str, text: &str) {
 fn line(page: &mut String, text: &str) {
     // Writing to a String cannot fail.
     let _ = writeln!(page, "{text}");
+}
+
+const APPLICATIONS_HEAD: &str = r#"# Rules for applications
+
+<!-- Made from the presets in crates/rules/src/apps.rs; change them, not this page:
+     MAITRED_WRITE_REFERENCE=1 cargo test -p maitred-config reference -->
+
+`app = "wordpress"` in a site has the rules below follow the site's own: what the makers of the
+application publish for nginx or Apache. What the site says itself goes first: a redirect or a
+rewrite of its own is looked at before, a header of its own replaces the preset's, and its
+`front_controller` holds. What is denied is answered with 404. `allow_php` and `deny_php` say which
+scripts run; others are never sent as text. Hidden files (`.env`, `.git/`, `.htaccess`) and PHP
+source under other names are never served, with or without a preset.
+
+`maitred explain URL` shows which rule a request meets.
+"#;
+
+/// The text of `docs/guide/applications.md`.
+pub fn applications() -> String {
+    format!("{APPLICATIONS_HEAD}{}", maitred_rules::apps::page())
 }

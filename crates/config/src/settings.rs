@@ -7,6 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use maitred_rules::forwarded::Field;
+use maitred_rules::{IpNet, Rules};
 use serde::{Deserialize, Serialize};
 
 use crate::confinement::{Confinement, outside_of_chroot};
@@ -14,6 +16,7 @@ use crate::door::{Address, Door};
 use crate::fpm::Fpm;
 use crate::host::Host;
 use crate::mistakes::Mistakes;
+use crate::tls::Tls;
 use crate::value::directory_problem;
 
 /// Most workers one pool may have. Each has slots in the pool's shared memory.
@@ -42,8 +45,12 @@ const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
 /// A whole configuration in which nothing is left to check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Addresses for plain HTTP, at least one if there are sites. `[::]` means IPv4 as well.
+    /// Addresses for plain HTTP, at least one if there are sites and no TLS. `[::]` means IPv4 as
+    /// well.
     pub listen: Vec<SocketAddr>,
+    /// How clients are served over TLS, if they are.
+    #[serde(default)]
+    pub tls: Option<Tls>,
     /// Where requests are logged, if they are.
     pub access_log: Option<LogTarget>,
     /// How requests are logged.
@@ -54,6 +61,16 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Where the commands reach the server: an absolute path, if one is set.
     pub admin_socket: Option<PathBuf>,
+    /// Proxies that are believed what they say of their clients.
+    #[serde(default)]
+    pub trusted_proxies: Vec<IpNet>,
+    /// By what header fields they say it.
+    #[serde(default)]
+    pub trusted_headers: Vec<Field>,
+    /// Whether connections to `listen` begin with the PROXY protocol; then there are
+    /// `trusted_proxies`.
+    #[serde(default)]
+    pub proxy_protocol: bool,
     /// The user of the front, if the supervisor is root.
     pub front_user: String,
     /// Threads of the front; 0 is one for every two cores.
@@ -108,8 +125,10 @@ pub enum AccessLogFormat {
 /// Something that is listened on, and for whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listening<'a> {
-    /// The clients of the sites.
+    /// The clients of the sites, over plain HTTP.
     Http(SocketAddr),
+    /// The clients of the sites, over TLS.
+    Https(SocketAddr),
     /// Whoever looks after the server.
     Admin(SocketAddr),
     /// Web servers in front of a pool.
@@ -120,7 +139,9 @@ impl Listening<'_> {
     /// Where.
     pub fn address(self) -> Address {
         match self {
-            Listening::Http(address) | Listening::Admin(address) => Address::Tcp(address),
+            Listening::Http(address) | Listening::Https(address) | Listening::Admin(address) => {
+                Address::Tcp(address)
+            }
             Listening::Fastcgi(door) => door.listen.clone(),
         }
     }
@@ -270,6 +291,9 @@ pub struct Site {
     pub front_controller: Option<String>,
     /// Largest request body in bytes.
     pub max_body_size: u64,
+    /// What it says about paths and clients; those of its application follow its own.
+    #[serde(default)]
+    pub rules: Rules,
 }
 
 /// Who runs a site's PHP.
@@ -302,11 +326,15 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             listen: vec![DEFAULT_LISTEN],
+            tls: None,
             access_log: None,
             access_log_format: AccessLogFormat::Combined,
             error_log: LogTarget::Stderr,
             admin: None,
             admin_socket: None,
+            trusted_proxies: Vec::new(),
+            trusted_headers: vec![Field::Addresses("x-forwarded-for".to_owned()), Field::Proto],
+            proxy_protocol: false,
             front_user: DEFAULT_FRONT_USER.to_owned(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),
@@ -373,13 +401,16 @@ impl Config {
         Ok(self)
     }
 
-    /// All that is listened on: the addresses of the sites, the admin door, the doors of the pools.
+    /// All that is listened on: the addresses of the sites, plain and with TLS, the admin door, the
+    /// doors of the pools.
     pub fn listening(&self) -> Vec<Listening<'_>> {
         let sites = self.listen.iter().copied().map(Listening::Http);
+        let tls = self.tls.iter().flat_map(|tls| tls.listen.iter().copied());
         let admin = self.admin.map(Listening::Admin);
         let doors = self.pools.iter();
         let doors = doors.flat_map(|pool| [&pool.door, &pool.status_door].into_iter().flatten());
         sites
+            .chain(tls.map(Listening::Https))
             .chain(admin)
             .chain(doors.map(Listening::Fastcgi))
             .collect()
@@ -393,9 +424,9 @@ impl Config {
     /// What is wrong with the first site that lies outside of its pool's `chroot`, if there is one.
     /// A configuration that was read has none; one whose pools were changed since may.
     pub fn site_outside_of_chroot(&self) -> Option<String> {
-        self.sites.iter().find_map(|site| match &site.destination {
-            Destination::Pool(name) => outside_of_chroot(site, self.pool(name)?),
-            Destination::Upstream(_) => None,
+        self.sites.iter().find_map(|site| {
+            let mut pools = site.pools();
+            pools.find_map(|name| outside_of_chroot(site, self.pool(name)?))
         })
     }
 }
@@ -451,6 +482,17 @@ impl Pool {
 }
 
 impl Site {
+    /// The pools that run its scripts, by their names.
+    pub fn pools(&self) -> impl Iterator<Item = &str> {
+        let own = match &self.destination {
+            Destination::Pool(name) => Some(name.as_str()),
+            Destination::Upstream(_) => None,
+        };
+        let others = self.rules.paths.iter();
+        own.into_iter()
+            .chain(others.filter_map(|path| path.pool.as_deref()))
+    }
+
     /// A site for every host in which every setting has its default.
     pub(crate) fn at(root: PathBuf, destination: Destination) -> Site {
         Site {
@@ -460,6 +502,7 @@ impl Site {
             destination,
             front_controller: Some(DEFAULT_FRONT_CONTROLLER.to_owned()),
             max_body_size: DEFAULT_MAX_BODY_SIZE_BYTES,
+            rules: Rules::default(),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use crate::directive::enumerate;
 use crate::mistakes::{Fault, quoted};
 use crate::units::{self, MAX_DURATION, MAX_SIZE_BYTES};
 
@@ -318,6 +319,55 @@ impl<'a> Value<'a> {
         };
         flag.map(|flag| u8::from(flag).to_string())
             .ok_or_else(|| self.wrong())
+    }
+}
+
+/// A table whose entries have fixed names: one item of a list of rules.
+pub(crate) struct Record<'a> {
+    fields: Vec<Entry<'a>>,
+    whole: Value<'a>,
+}
+
+impl<'a> Value<'a> {
+    /// The fields of a table, each with what it `takes`. Any other name is a mistake.
+    pub(crate) fn record(
+        &self,
+        known: &[(&'static str, &'static str)],
+    ) -> Result<Record<'a>, Wrong> {
+        let mut fields = self.entries(self.takes)?;
+        let mut faults = Vec::new();
+        for field in &mut fields {
+            match known.iter().find(|(name, _)| *name == field.name) {
+                Some((_, takes)) => field.value.takes = takes,
+                None => {
+                    let names = enumerate(known.iter().map(|(name, _)| *name));
+                    let wrong = field.misnamed(&format!("is unknown; expected one of {names}"));
+                    faults.extend(wrong.0);
+                }
+            }
+        }
+        let whole = Value {
+            name: self.name.clone(),
+            ..*self
+        };
+        match faults.is_empty() {
+            true => Ok(Record { fields, whole }),
+            false => Err(Wrong(faults)),
+        }
+    }
+}
+
+impl<'a> Record<'a> {
+    /// The field of this name, if it is there.
+    pub(crate) fn get(&self, name: &str) -> Option<&Value<'a>> {
+        let field = self.fields.iter().find(|field| field.name == name);
+        field.map(|field| &field.value)
+    }
+
+    /// The field of this name, which has to be there.
+    pub(crate) fn need(&self, name: &str) -> Result<&Value<'a>, Wrong> {
+        let lacks = || self.whole.refused(&format!("lacks `{name}`"));
+        self.get(name).ok_or_else(lacks)
     }
 }
 

@@ -96,6 +96,9 @@ pub enum ToFront {
     },
     /// Where messages go from now on. Descriptor: the file that takes the place of standard error.
     ErrorLog,
+    /// What handshakes of TLS are held with from now on. Descriptor: a file with it as JSON, which
+    /// holds private keys.
+    Certificates,
     /// Everything has been said: accept clients.
     Begin,
     /// Sites, hosts and limits to use from now on; answered by [`FromFront::Reconfigured`].
@@ -132,6 +135,8 @@ pub enum ToFront {
 pub enum Clients {
     /// Clients of the sites, over HTTP.
     Http,
+    /// Clients of the sites, over TLS.
+    Https,
     /// Whoever looks after the server, over HTTP: metrics and status are answered, and no site.
     Admin,
     /// Web servers, over FastCGI. Which pool they mean says the configuration.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_control::Clients;
+use maitred_http1::Refusal;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::io::unix::AsyncFd;
@@ -14,9 +15,14 @@ use tokio::sync::oneshot;
 
 use crate::connection::{Connection, NO_ADDRESS, NoHead};
 use crate::fastcgi;
+use crate::http_client::After;
+use crate::http2;
 use crate::orders::readable;
-use crate::request::{self, After};
+use crate::pool::local::Paced;
+use crate::proxied::take_header;
+use crate::request;
 use crate::shared::{Shared, Thread};
+use crate::tls::{self, NoTls};
 
 /// How long accepting pauses when there is no descriptor left, or no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -57,7 +63,7 @@ pub async fn accept(
             }
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-        if accept_some(&listener, admin, door.as_ref(), &thread).await {
+        if accept_some(&listener, &clients, door.as_ref(), &thread).await {
             tokio::task::yield_now().await;
             continue;
         }
@@ -80,10 +86,11 @@ pub async fn accept(
 /// there may be more.
 async fn accept_some(
     listener: &AsyncFd<OwnedFd>,
-    admin: bool,
+    clients: &Clients,
     door: Option<&Arc<str>>,
     thread: &Arc<Thread>,
 ) -> bool {
+    let admin = *clients == Clients::Admin;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
         if thread.shared.is_full(admin) {
@@ -100,9 +107,19 @@ async fn accept_some(
                     continue;
                 }
                 let peer = peer.unwrap_or(NO_ADDRESS);
+                if !admin && thread.is_proxied() {
+                    let is_https = *clients == Clients::Https;
+                    let introduced = introduced(socket, peer, counted, is_https);
+                    tokio::spawn(Paced::new(introduced));
+                    continue;
+                }
                 let mut connection = Connection::new(socket, peer);
                 connection.is_admin = admin;
-                thread.clients.serve((connection, counted), converse);
+                let newcomer = (connection, counted);
+                match clients {
+                    Clients::Https => thread.secure_clients.serve(newcomer, secure),
+                    _ => thread.clients.serve(newcomer, plain),
+                }
             }
             Err(Errno::AGAIN) => return false,
             Err(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => {}
@@ -126,12 +143,85 @@ impl Drop for Counted {
     }
 }
 
-/// One client's requests, one after the other.
-async fn converse((mut connection, counted): (Connection, Counted)) {
+/// How a conversation over HTTP/1 ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With the connection.
+    Over,
+    /// The client begins HTTP/2, to which its connection belongs from now on.
+    Http2,
+}
+
+/// A client whose proxy says with the PROXY protocol who it is.
+async fn introduced(socket: OwnedFd, peer: SocketAddr, counted: Counted, is_https: bool) {
     let thread = &counted.0;
+    let troubles = &thread.shared.troubles;
+    if !thread.sites().trust.proxies.contain(peer.ip()) {
+        return troubles.not_proxied(peer.ip(), "it is none of trusted_proxies");
+    }
+    let Ok((socket, client)) = take_header(socket).await else {
+        return troubles.not_proxied(peer.ip(), "it did not begin with the PROXY protocol");
+    };
+    let connection = Connection::new(socket, client.unwrap_or(peer));
+    match is_https {
+        true => secure((connection, counted)).await,
+        false => plain((connection, counted)).await,
+    }
+}
+
+/// A client over plain HTTP.
+async fn plain((connection, counted): (Connection, Counted)) {
+    converse(connection, counted).await;
+}
+
+/// A client over TLS.
+async fn secure((mut connection, counted): (Connection, Counted)) {
+    // None of it is there any more when requests come.
+    match Box::pin(shake_hands(&mut connection, &counted.0)).await {
+        Ok(()) if connection.protocol() == Some(tls::HTTP2) => {
+            Box::pin(http2::converse(connection, counted)).await;
+        }
+        Ok(()) => converse(connection, counted).await,
+        Err(NoTls::PlainHttp) => {
+            let why = "This port speaks HTTPS, and this was plain HTTP.";
+            let answer = request::bare(400, why);
+            send_away(&mut connection, &counted.0, 400, &answer).await;
+        }
+        Err(why) => tracing::debug!("{}: no TLS: {why}", connection.peer),
+    }
+}
+
+/// Begins TLS, which is given up when the front ends or others need the room.
+async fn shake_hands(connection: &mut Connection, thread: &Thread) -> Result<(), NoTls> {
+    let shared = &thread.shared;
+    let Some(tls) = shared.tls.load_full() else {
+        return Err(NoTls::Closed);
+    };
+    let (under_way, is_crowded) = shared.handshakes.begin();
+    if is_crowded {
+        shared.troubles.gave_way();
+    }
+    tokio::select! {
+        biased;
+        outcome = connection.secure(&tls) => outcome,
+        () = under_way.gives_way() => Err(NoTls::TooSlow),
+        () = idle_is_over(shared) => Err(NoTls::Closed),
+    }
+}
+
+/// One client's requests.
+async fn converse(mut connection: Connection, counted: Counted) {
+    if converse_http1(&mut connection, &counted.0).await == End::Http2 {
+        Box::pin(http2::converse_after_preface(connection, counted)).await;
+    }
+}
+
+/// One client's requests over HTTP/1, one after the other.
+async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> End {
     let limits = maitred_http1::Limits::default();
     let mut leaves = pin!(idle_is_over(&thread.shared));
     let mut is_over = false;
+    let mut is_first = !connection.is_admin;
     loop {
         let head = tokio::select! {
             biased;
@@ -140,36 +230,44 @@ async fn converse((mut connection, counted): (Connection, Counted)) {
                 // Who has sent part of a request gets its answer, unless the front ends.
                 is_over = true;
                 if thread.shared.is_draining() || connection.input().is_empty() {
-                    return;
+                    return End::Over;
                 }
                 continue;
             }
         };
         match head {
             Ok(mut head) => {
+                is_first = false;
                 let client_stays = head.keep_alive;
                 head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
-                let served = Box::pin(request::serve(&mut connection, &head, thread));
+                let served = Box::pin(request::serve(connection, &head, thread));
                 match served.await {
                     After::Keep => {}
                     // A client that said it would close sends nothing more.
-                    After::Close if !client_stays && connection.input().is_empty() => return,
-                    After::Close | After::Linger => return connection.linger().await,
+                    After::Close if !client_stays && connection.input().is_empty() => break,
+                    After::Close | After::Linger => {
+                        connection.linger().await;
+                        break;
+                    }
                 }
             }
-            Err(NoHead::Closed) => return,
+            Err(NoHead::Closed) => break,
             Err(NoHead::TooSlow) => {
                 let answer = request::bare(408, "The request's head came too slowly.");
-                return send_away(&mut connection, thread, 408, &answer).await;
+                send_away(connection, thread, 408, &answer).await;
+                break;
             }
+            Err(NoHead::Refused(Refusal::Http2)) if is_first => return End::Http2,
             Err(NoHead::Refused(refusal)) => {
                 tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
                 let answer = request::bare(refusal.status(), refusal.reason());
                 let status = refusal.status();
-                return send_away(&mut connection, thread, status, &answer).await;
+                send_away(connection, thread, status, &answer).await;
+                break;
             }
         }
     }
+    End::Over
 }
 
 /// Answers what is no request, and is done with the client.

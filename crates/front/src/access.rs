@@ -44,6 +44,8 @@ pub struct Answered {
     pub bytes: u64,
     /// Bytes of the head.
     pub head_bytes: u64,
+    /// The client, if a proxy has named another than who connected.
+    pub client: Option<IpAddr>,
     /// How long the request waited for a worker.
     pub queued: Option<Duration>,
     /// How long its script took.

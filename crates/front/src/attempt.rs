@@ -20,9 +20,9 @@ pub struct Tried {
 }
 
 /// Runs a script, and once more if its worker has died and that is as good.
-pub async fn attempt(
-    client: &mut impl Client,
-    form: &mut impl Form,
+pub async fn attempt<C: Client>(
+    client: &mut C,
+    form: &mut impl Form<Head = C::Head>,
     thread: u32,
     run: &Run<'_>,
     mut request: Vec<u8>,
@@ -66,6 +66,7 @@ fn tell(run: &Run<'_>, failure: &Failure, took: Duration) {
     let (backend, script) = (run.backend.name(), run.script);
     let (method, target) = run.asked;
     match failure {
+        Failure::Intercepted(_) => {}
         Failure::ClientLeft | Failure::LeftQueue => {
             tracing::debug!("{backend}: {script}: {why} ({method} {target})");
         }
@@ -104,6 +105,7 @@ pub fn explain(failure: &Failure) -> (u16, &'static str) {
         Failure::Invalid(_) => (502, "The script's answer is not valid."),
         Failure::Unreachable(_) => (502, "The upstream server cannot be reached."),
         Failure::Silent => (504, "The upstream server said nothing for too long."),
+        Failure::Intercepted(status) => (*status, "The script answered with an error."),
         Failure::Body(_) => (500, "The request's body could not be read back from disk."),
     }
 }

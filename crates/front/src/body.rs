@@ -87,15 +87,23 @@ pub async fn blocking<T: Send + 'static>(
 pub struct Collected {
     memory: Vec<u8>,
     file: Option<(Arc<File>, u64)>,
+    /// Most bytes in memory before the file is used.
+    memory_limit: usize,
     limit: u64,
 }
 
 impl Collected {
     /// Nothing of a body that may have so many bytes.
     pub fn new(limit: u64) -> Collected {
+        Collected::within(limit, MEMORY_BYTES)
+    }
+
+    /// As [`Collected::new`], with so many of the bytes in memory.
+    pub fn within(limit: u64, memory_limit: usize) -> Collected {
         Collected {
             memory: Vec::new(),
             file: None,
+            memory_limit,
             limit,
         }
     }
@@ -120,9 +128,9 @@ impl Collected {
         }
         self.memory.extend_from_slice(bytes);
         let most = if self.file.is_some() {
-            WRITE_BYTES
+            WRITE_BYTES.min(self.memory_limit * (WRITE_BYTES / MEMORY_BYTES))
         } else {
-            MEMORY_BYTES
+            self.memory_limit
         };
         if self.memory.len() > most {
             self.write(spool_dir).await.map_err(NoBody::Spool)?;

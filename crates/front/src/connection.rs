@@ -6,6 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,10 +16,14 @@ use tokio::time::{Instant, Sleep};
 
 use crate::files::{Residency, residency};
 use crate::pool::local;
-use crate::stream::{Family, Stream};
+use crate::socket::{Family, Socket};
+use crate::stream::Stream;
+use crate::tls::{NoTls, Secured, Tls};
 
 /// How long a kept connection may be idle between two requests.
 pub const IDLE: Duration = Duration::from_secs(75);
+/// How long a client may take until TLS is spoken, from when it was accepted.
+pub const HANDSHAKE: Duration = Duration::from_secs(15);
 /// How long a client may take for a request's head, from its first byte (Apache's
 /// `RequestReadTimeout` starts with as much).
 pub const HEAD: Duration = Duration::from_secs(20);
@@ -59,6 +64,8 @@ pub struct Connection {
     patience: Duration,
     /// It came through the admin door.
     pub is_admin: bool,
+    /// What TLS says of the client, if it is spoken.
+    pub secured: Option<Arc<Secured>>,
 }
 
 /// Why no request came.
@@ -75,7 +82,7 @@ pub enum NoHead {
 impl Connection {
     /// A connection that was just accepted over TCP.
     pub fn new(socket: OwnedFd, peer: SocketAddr) -> Connection {
-        Connection::of(Stream::Fresh(socket, Family::Tcp), peer, SEND)
+        Connection::of(Socket::Fresh(socket, Family::Tcp), peer, SEND)
     }
 
     /// One of a web server, which comes over a Unix socket if it has no address, and which may leave
@@ -90,10 +97,24 @@ impl Connection {
             None => Family::Unix,
         };
         let peer = peer.unwrap_or(NO_ADDRESS);
-        Connection::of(Stream::Fresh(socket, family), peer, patience)
+        Connection::of(Socket::Fresh(socket, family), peer, patience)
     }
 
-    fn of(stream: Stream, peer: SocketAddr, patience: Duration) -> Connection {
+    /// One that has been used before.
+    pub fn resumed(stream: Stream, peer: SocketAddr) -> Connection {
+        Connection::over(stream, peer, SEND)
+    }
+
+    /// The socket, and what was read off it and nobody has used.
+    pub fn into_parts(self) -> (Stream, BytesMut) {
+        (self.stream, self.input)
+    }
+
+    fn of(socket: Socket, peer: SocketAddr, patience: Duration) -> Connection {
+        Connection::over(Stream::Plain(socket), peer, patience)
+    }
+
+    fn over(stream: Stream, peer: SocketAddr, patience: Duration) -> Connection {
         let (input, parser) = (BytesMut::new(), HeadParser::new());
         Connection {
             stream,
@@ -105,7 +126,38 @@ impl Connection {
             sent: 0,
             patience,
             is_admin: false,
+            secured: None,
         }
+    }
+
+    /// Begins TLS. A client that sends plain HTTP can then be answered as it asked.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn secure(&mut self, tls: &Tls) -> Result<(), NoTls> {
+        let Connection {
+            stream,
+            input,
+            timer,
+            ..
+        } = self;
+        let shaken = stream.secure(tls.server.config.clone(), input);
+        let shaken = before(timer, || Instant::now() + HANDSHAKE, shaken).await;
+        shaken.unwrap_or(Err(NoTls::TooSlow))?;
+        if let Some(stream) = stream.tls() {
+            self.secured = Some(tls.secured(stream));
+        }
+        Ok(())
+    }
+
+    /// What the client wants to speak over TLS, of [`crate::tls::PROTOCOLS`], if it said so.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.stream.tls()?.protocol()
+    }
+
+    /// The connection will end in the middle of an answer, which the client is to notice.
+    pub fn break_off(&mut self) {
+        self.stream.break_off();
     }
 
     /// The address the client connected to.

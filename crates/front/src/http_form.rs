@@ -1,19 +1,39 @@
-//! A script's answer as HTTP: its CGI head becomes a head of HTTP/1.1, its body is framed.
+//! A script's answer as HTTP: its CGI head becomes a head of HTTP, its body is framed.
 
 use maitred_fastcgi::AnswerEvent;
 use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
 use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, answer_framing, carries_body,
-    write_chunk_header, write_head,
+    write_chunk_header,
 };
+use maitred_rules::SiteRules;
 
 use crate::clock::http_date;
+use crate::http_client::After;
+use crate::request::{Header, Way};
 use crate::script::{Failure, Form, Run};
 
+/// How heads look in a version of HTTP.
+pub trait Wire {
+    /// What goes to the client apart from bytes, if anything.
+    type Head;
+
+    /// Makes the head of an answer, in `out` or apart from it. Returns also how many of `headers`
+    /// have been left out because no head can carry them.
+    fn head<'h>(
+        out: &mut Vec<u8>,
+        answer: &Answer<'_>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> (Option<Self::Head>, usize);
+}
+
 /// An answer to one request over HTTP.
-pub struct HttpForm<'a> {
+pub struct HttpForm<'a, W: Wire> {
     run: &'a Run<'a>,
     request: &'a Head,
+    /// A header of ours, where the script does not say the same.
+    beside: Option<Header<'a>>,
+    way: &'a Way<'a>,
     head_reader: HeadReader,
     head: Option<AnswerHead>,
     framing: AnswerFraming,
@@ -23,6 +43,8 @@ pub struct HttpForm<'a> {
     /// Bytes of body still to come when the script has announced how many.
     announced: Option<u64>,
     framed: bool,
+    /// The head, if it goes apart from the bytes and has not gone.
+    apart: Option<W::Head>,
     /// The status sent; 0 before there is one.
     pub status: u16,
     /// Bytes of the head that was sent.
@@ -31,18 +53,27 @@ pub struct HttpForm<'a> {
     pub reusable: bool,
 }
 
-impl<'a> HttpForm<'a> {
-    /// An answer of which nothing has been said.
-    pub fn new(run: &'a Run<'a>, request: &'a Head) -> HttpForm<'a> {
+impl<'a, W: Wire> HttpForm<'a, W> {
+    /// An answer of which nothing has been said. `beside` is a header of ours, where the script does
+    /// not say the same.
+    pub fn new(
+        run: &'a Run<'a>,
+        request: &'a Head,
+        way: &'a Way<'a>,
+        beside: Option<Header<'a>>,
+    ) -> HttpForm<'a, W> {
         HttpForm {
             run,
             request,
+            way,
+            beside,
             head_reader: HeadReader::default(),
             head: None,
             framing: AnswerFraming::NoBody,
             first: Vec::new(),
             announced: None,
             framed: false,
+            apart: None,
             status: 0,
             head_bytes: 0,
             reusable: false,
@@ -54,6 +85,9 @@ impl<'a> HttpForm<'a> {
             match self.head_reader.read(content) {
                 Ok(None) => return Ok(()),
                 Ok(Some((head, used))) => {
+                    if self.is_intercepted(&head) {
+                        return Err(Failure::Intercepted(head.status()));
+                    }
                     self.head = Some(head);
                     content = &content[used..];
                 }
@@ -66,25 +100,60 @@ impl<'a> HttpForm<'a> {
 
     fn frame_head(&mut self, head: &AnswerHead, over: bool, out: &mut Vec<u8>) {
         (self.framing, self.announced) = self.choose_framing(head, over);
-        let keep_alive = self.request.keep_alive;
+        let page_of = self.way.status;
+        let lasts = page_of.is_none_or(|(_, after)| after == After::Keep);
+        let keep_alive = self.request.keep_alive && lasts;
+        let status = page_of.map_or(head.status(), |(status, _)| status);
         let answer = Answer {
             version: self.request.version(),
-            status: head.status(),
-            reason: head.reason(),
+            status,
+            reason: head.reason().filter(|_| page_of.is_none()),
             framing: self.framing,
             keep_alive,
             date: &http_date(),
         };
         out.reserve(512 + self.first.len());
         let for_client = head.headers().filter(|(name, _)| !is_for_us(name));
-        let unfit = write_head(out, &answer, for_client);
+        let is_said = |(name, _): &Header<'_>| {
+            let mut said = head.headers().map(|(said, _)| said);
+            said.any(|said| said.eq_ignore_ascii_case(name))
+        };
+        let beside = self.beside.filter(|beside| !is_said(beside));
+        let dressing = self.way.dressing;
+        let (apart, unfit) = match dressing.is_empty() {
+            true => W::head(out, &answer, for_client.chain(beside)),
+            false => {
+                let kept = for_client
+                    .chain(beside)
+                    .filter(|(name, _)| dressing.keeps(name));
+                let says = head.header("cache-control").or(head.header("expires"));
+                let media_type = head.header("content-type").unwrap_or_default();
+                let expiry = match says {
+                    Some(_) => None,
+                    None => dressing.cache_control(status, media_type),
+                };
+                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value.as_bytes()));
+                W::head(out, &answer, kept.chain(dressing.fields()).chain(expiry))
+            }
+        };
+        self.apart = apart;
         if unfit > 0 {
             let words = format!("{unfit} headers hold forbidden bytes: left out");
             self.run.log(words.as_bytes());
         }
-        self.status = head.status();
+        self.status = status;
         self.head_bytes = out.len() as u64;
         self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
+    }
+
+    /// Whether a page of the site's takes the place of this answer.
+    fn is_intercepted(&self, head: &AnswerHead) -> bool {
+        let rules = self
+            .way
+            .rules
+            .filter(|rules| rules.settings().intercept_errors);
+        let has_page = |rules: &SiteRules| rules.error_page(head.status()).is_some();
+        self.way.status.is_none() && rules.is_some_and(has_page)
     }
 
     /// A complete answer has a length of our own counting. One that is sent while it is made has
@@ -125,7 +194,9 @@ impl<'a> HttpForm<'a> {
                     out.extend_from_slice(LAST_CHUNK);
                 }
             }
-            AnswerFraming::Length(_) | AnswerFraming::UntilClose => out.extend_from_slice(&body),
+            AnswerFraming::Length(_) | AnswerFraming::UntilClose | AnswerFraming::EndOfStream => {
+                out.extend_from_slice(&body);
+            }
             AnswerFraming::NoBody => {}
         }
         if over && self.announced.is_some_and(|left| left > 0) {
@@ -135,7 +206,9 @@ impl<'a> HttpForm<'a> {
     }
 }
 
-impl Form for HttpForm<'_> {
+impl<W: Wire> Form for HttpForm<'_, W> {
+    type Head = W::Head;
+
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
         match said {
             AnswerEvent::Stdout(content) => self.take_output(content)?,
@@ -162,12 +235,16 @@ impl Form for HttpForm<'_> {
         Ok(out)
     }
 
+    fn head(&mut self) -> Option<W::Head> {
+        self.apart.take()
+    }
+
     fn has_begun(&self) -> bool {
         self.framed
     }
 
     fn restart(&mut self) {
-        *self = HttpForm::new(self.run, self.request);
+        *self = HttpForm::new(self.run, self.request, self.way, self.beside);
     }
 }
 

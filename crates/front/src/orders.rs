@@ -21,6 +21,7 @@ use crate::pool::queue::SeatId;
 use crate::pool::{Pool, growth, local, watch};
 use crate::shared::{Shared, Thread};
 use crate::supervisor::read_json;
+use crate::tls::Tls;
 
 /// Orders that a thread has not come to yet, before whoever gives them waits.
 const ORDERS_AHEAD: usize = 64;
@@ -270,6 +271,7 @@ impl Hearer {
                     .supervisor
                     .report(&FromFront::Reconfigured { refused });
             }
+            ToFront::Certificates => self.take_certificates(fds),
             ToFront::AccessLog => {
                 if let (Some(log), Some(file)) = (&*shared.access_log.load(), fds.pop()) {
                     log.reopened(file);
@@ -284,6 +286,18 @@ impl Hearer {
             other @ (ToFront::Configure { .. } | ToFront::Begin) => {
                 tracing::error!("an order came too late: {other:?}");
             }
+        }
+    }
+
+    /// Handshakes from now on are held with these. What is wrong with them the supervisor has seen
+    /// before: if they cannot be had, those that are there stay.
+    fn take_certificates(&self, mut fds: Vec<OwnedFd>) {
+        let lacking = "the front's limit of open files is reached".to_owned();
+        let file = fds.pop().ok_or(lacking);
+        let material = file.and_then(|file| read_json(file).map_err(|error| error.to_string()));
+        match material.and_then(|material| Tls::new(&material)) {
+            Ok(tls) => self.shared.tls.store(Some(Arc::new(tls))),
+            Err(why) => tracing::error!("new certificates are not used: {why}"),
         }
     }
 

@@ -5,11 +5,13 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use maitred_fastcgi::{ParamTooLong, RequestWriter, write_stdin, write_stdin_end};
-use maitred_http1::Head;
+use maitred_http1::{Head, Method};
 
 use crate::body::Body;
+use crate::request::Way;
 use crate::route::Script;
 use crate::sites::host_name;
+use crate::tls::Secured;
 
 /// FastCGI request id used on every link: each carries one request at a time.
 pub const REQUEST_ID: u16 = 1;
@@ -33,6 +35,46 @@ pub struct Call<'a> {
     pub peer: SocketAddr,
     /// The address it connected to.
     pub local: SocketAddr,
+    /// What TLS says of it, if it came over that.
+    pub secured: Option<&'a Secured>,
+    /// What rules and proxies have made of it.
+    pub seen: Seen<'a>,
+}
+
+/// A request as a script is to see it, where that is not what it says itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The query, after rewrites.
+    pub query: Option<&'a str>,
+    /// The authority that was asked for.
+    pub host: &'a str,
+    /// Whether the client speaks TLS with a proxy, if that said so.
+    pub is_https: Option<bool>,
+    /// The status that the script is the page for.
+    pub error: Option<u16>,
+}
+
+impl<'a> Seen<'a> {
+    /// What `way` has made of a request.
+    pub fn of(way: &'a Way<'_>, head: &'a Head) -> Seen<'a> {
+        Seen {
+            query: way.query,
+            host: way.host(head),
+            is_https: way.origin.and_then(|origin| origin.is_https),
+            error: way.status.map(|(status, _)| status),
+        }
+    }
+
+    /// The port of the address that the client knows: a proxy's, if there is one in front.
+    fn port(&self, local: SocketAddr) -> u16 {
+        let named = self.host.strip_prefix(host_name(self.host));
+        let named = named.and_then(|rest| rest.strip_prefix(':')?.parse().ok());
+        match self.is_https {
+            None => local.port(),
+            Some(true) => named.unwrap_or(443),
+            Some(false) => named.unwrap_or(80),
+        }
+    }
 }
 
 /// The parameters do not fit.
@@ -67,15 +109,24 @@ pub fn encode(call: &Call<'_>) -> Result<Vec<u8>, TooLarge> {
 }
 
 fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), TooLarge> {
-    let Call { head, script, .. } = call;
+    let Call {
+        head, script, seen, ..
+    } = call;
+    // A page for an error is asked for with GET, whatever went wrong (as with nginx).
+    let method = match (seen.error, head.kind()) {
+        (Some(_), kind) if kind != Method::Head => "GET",
+        _ => head.method(),
+    };
     let (mut ip, mut number) = (Text::default(), itoa::Buffer::new());
+    let is_https = seen.is_https.unwrap_or(call.secured.is_some());
     request
         .param(b"SCRIPT_FILENAME", &script.script_filename)?
         .param(b"PATH_INFO", &script.path_info)?
-        .param(b"QUERY_STRING", head.query().unwrap_or("").as_bytes())?
-        .param(b"REQUEST_METHOD", head.method().as_bytes())?
+        .param(b"QUERY_STRING", seen.query.unwrap_or("").as_bytes())?
+        .param(b"REQUEST_METHOD", method.as_bytes())?
         .param(b"CONTENT_TYPE", head.header("content-type").unwrap_or(b""))?;
     match head.body {
+        _ if seen.error.is_some() => request.param(b"CONTENT_LENGTH", b"")?,
         maitred_http1::Framing::None => request.param(b"CONTENT_LENGTH", b"")?,
         _ => request.param(b"CONTENT_LENGTH", number.format(call.body.len()).as_bytes())?,
     };
@@ -85,18 +136,32 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
         .param(b"DOCUMENT_URI", &script.script_name)?
         .param(b"DOCUMENT_ROOT", &script.document_root)?
         .param(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?
-        .param(b"REQUEST_SCHEME", b"http")?
+        .param(b"REQUEST_SCHEME", if is_https { b"https" } else { b"http" })?
         .param(b"GATEWAY_INTERFACE", b"CGI/1.1")?
         .param(b"SERVER_SOFTWARE", SOFTWARE)?
         .param(b"REMOTE_ADDR", ip.of(call.peer.ip()))?
         .param(b"REMOTE_PORT", number.format(call.peer.port()).as_bytes())?
         .param(b"REMOTE_USER", &basic_user(head.header("authorization")))?
         .param(b"SERVER_ADDR", ip.of(call.local.ip()))?
-        .param(b"SERVER_PORT", number.format(call.local.port()).as_bytes())?
-        .param(b"SERVER_NAME", host_name(head.host()).as_bytes())?
-        .param(b"REDIRECT_STATUS", b"200")?
+        .param(
+            b"SERVER_PORT",
+            number.format(seen.port(call.local)).as_bytes(),
+        )?
+        .param(b"SERVER_NAME", host_name(seen.host).as_bytes())?
+        .param(
+            b"REDIRECT_STATUS",
+            number.format(seen.error.unwrap_or(200)).as_bytes(),
+        )?
         .param(b"FCGI_ROLE", b"RESPONDER")?
-        .param(b"HTTP_HOST", head.host().as_bytes())?;
+        .param(b"HTTP_HOST", seen.host.as_bytes())?;
+    if is_https {
+        request.param(b"HTTPS", b"on")?;
+    }
+    if let Some(secured) = call.secured {
+        for (name, value) in &secured.variables {
+            request.param(name.as_bytes(), value.as_bytes())?;
+        }
+    }
     write_headers(request, head)
 }
 

@@ -5,43 +5,48 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use maitred_http1::{Answer, AnswerFraming, Framing, Head, Method, write_head};
+use bytes::Bytes;
+use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
+use maitred_rules::SiteRules;
+use maitred_rules::dress::Dressing;
 
 use crate::access::Answered;
 use crate::admin;
 use crate::attempt::{Tried, attempt, explain, retry_after};
-use crate::body::{self, NoBody};
+use crate::body::{Body, NoBody};
+use crate::by_rules::{self, Origin};
 use crate::clock::http_date;
-use crate::connection::Connection;
-use crate::files::{self, AnswerBody, Entry};
+use crate::files::{self, Entry};
+use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::HttpForm;
-use crate::params::{self, Call, REQUEST_ID};
+use crate::params::{self, Call, REQUEST_ID, Seen};
 use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent};
-use crate::shared::{Site, Thread};
+use crate::shared::{Site, Sites, Thread};
+use crate::source::Backend;
 use crate::status;
+use crate::tls::Secured;
 
-/// What becomes of the connection after an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
-    /// The next request may come.
-    Keep,
-    /// It is closed: the client has sent nothing that was not read.
-    Close,
-    /// It is closed once the client has stopped sending what nobody reads.
-    Linger,
-}
+/// A header's name and value.
+pub type Header<'a> = (&'a [u8], &'a [u8]);
+
+/// The type of an answer of our own.
+pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
 
 /// Answers one request.
-pub async fn serve(connection: &mut Connection, head: &Head, thread: &Arc<Thread>) -> After {
+pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Thread>) -> After {
     let begun = Instant::now();
     let mut answered = Answered::default();
-    let before = connection.sent();
-    let after = answer(connection, head, thread, &mut answered).await;
-    answered.bytes = (connection.sent() - before).saturating_sub(answered.head_bytes);
+    let before = client.sent();
+    let after = answer(client, head, thread, &mut answered).await;
+    answered.bytes = (client.sent() - before).saturating_sub(answered.head_bytes);
     let log = thread.shared.access_log.load();
-    if let Some(log) = log.as_ref().filter(|_| !connection.is_admin) {
-        log.write(connection.peer.ip(), head, begun, &answered);
+    if let Some(log) = log.as_ref().filter(|_| !client.is_admin()) {
+        let peer = answered.client.unwrap_or_else(|| client.peer().ip());
+        log.write(peer, head, begun, &answered);
+    }
+    if after.is_err() {
+        client.break_off();
     }
     match after {
         Ok(After::Keep) if head.keep_alive => After::Keep,
@@ -51,70 +56,171 @@ pub async fn serve(connection: &mut Connection, head: &Head, thread: &Arc<Thread
 }
 
 async fn answer(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     thread: &Arc<Thread>,
     answered: &mut Answered,
 ) -> io::Result<After> {
     if head.kind() == Method::Trace {
         // It would show a script the headers that cookies and passwords are in (nginx, too).
-        return refuse(connection, head, answered, 405, "TRACE is not answered.").await;
+        return refuse(client, head, answered, 405, "TRACE is not answered.").await;
     }
-    if connection.is_admin {
-        if !admin::is_meant(connection.local().ip(), head.host()) {
+    if client.is_admin() {
+        if !admin::is_meant(client.local().ip(), head.host()) {
             let why = "Only this machine's own address or localhost leads here.";
-            return refuse(connection, head, answered, 421, why).await;
+            return refuse(client, head, answered, 421, why).await;
         }
         return match admin::page(&thread.shared, head).await {
-            Some(page) => send_page(connection, head, &page, answered).await,
-            None => refuse(connection, head, answered, 404, "There is no such page.").await,
+            Some(page) => send_page(client, head, &page, answered).await,
+            None => refuse(client, head, answered, 404, "There is no such page.").await,
         };
     }
     let sites = thread.sites();
-    let Some(site) = sites.site_for(head.host()) else {
-        return refuse(
-            connection,
-            head,
-            answered,
-            404,
-            "No site is served under this name.",
-        )
-        .await;
-    };
-    if let Some(page) = status::page(&site.backend, head) {
-        return send_page(connection, head, &page, answered).await;
+    if sites.trust.is_empty() {
+        let host = head.host();
+        return at_site(client, head, thread, &sites, (host, None), answered).await;
     }
-    match site.resolve(head.path(), head.query()) {
-        Route::File(entry) => send_file(connection, head, &entry, answered).await,
+    let heard = sites
+        .trust
+        .hear(client.peer().ip(), |name| head.values(name));
+    let peer = heard.client.unwrap_or_else(|| client.peer());
+    answered.client = Some(peer.ip());
+    let host = heard.host.as_deref().unwrap_or_else(|| head.host());
+    let origin = Origin {
+        client: peer,
+        is_https: heard.is_https,
+        host,
+    };
+    at_site(client, head, thread, &sites, (host, Some(origin)), answered).await
+}
+
+/// Answers at the site of a host; `origin` is there if a proxy in front is to be believed.
+async fn at_site(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Arc<Thread>,
+    sites: &Sites,
+    (host, origin): (&str, Option<Origin<'_>>),
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let Some(site) = sites.site_for(host) else {
+        let why = "No site is served under this name.";
+        return refuse(client, head, answered, 404, why).await;
+    };
+    let is_https = origin.and_then(|origin| origin.is_https);
+    let is_https = is_https.unwrap_or(client.secured().is_some());
+    if let Some((status, location)) = sites.redirect(is_https, host, head) {
+        let header = Some((&b"Location"[..], location.as_bytes()));
+        let after = client.discard_body(head);
+        return plain(client, head, answered, status, header, "", after).await;
+    }
+    if let Some(rules) = &site.rules {
+        let origin = origin.unwrap_or(Origin {
+            client: client.peer(),
+            is_https: None,
+            host,
+        });
+        let by = (&**site, rules);
+        return by_rules::answer(client, head, thread, by, (origin, is_https), answered).await;
+    }
+    let way = Way {
+        site,
+        rules: None,
+        path: head.path(),
+        query: head.query(),
+        backend: &site.backend,
+        max_body_size: site.settings.max_body_size,
+        dressing: by_rules::PLAIN,
+        origin,
+        is_https,
+        status: None,
+    };
+    serve_path(client, head, thread, &way, &[None, None], answered).await
+}
+
+/// How a request is answered: by which site, and what its rules have made of it.
+#[derive(Clone, Copy)]
+pub struct Way<'a> {
+    /// The site.
+    pub site: &'a Site,
+    /// Its rules, if it has any.
+    pub rules: Option<&'a SiteRules>,
+    /// The path, encoded; after rewrites.
+    pub path: &'a str,
+    /// The query that belongs to it.
+    pub query: Option<&'a str>,
+    /// Where its scripts run.
+    pub backend: &'a Backend,
+    /// Largest request body in bytes.
+    pub max_body_size: u64,
+    /// What becomes of the answer's header.
+    pub dressing: &'a Dressing<'a>,
+    /// Who asks, and for what host, if that is not what connection and request say.
+    pub origin: Option<Origin<'a>>,
+    /// Whether the client speaks TLS, with us or with a proxy in front.
+    pub is_https: bool,
+    /// It is the page for this status, and then this becomes of the connection.
+    pub status: Option<(u16, After)>,
+}
+
+/// Answers with what the path stands for; `shown` are places in `basic_auth` of which the request
+/// has shown a user.
+pub async fn serve_path(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Arc<Thread>,
+    way: &Way<'_>,
+    shown: &[Option<usize>],
+    answered: &mut Answered,
+) -> io::Result<After> {
+    if let Some(page) = status::page(way.backend, head) {
+        return send_page(client, head, &page, answered).await;
+    }
+    match way.site.resolve(way.path, way.query) {
+        Route::File(entry) => send_file(client, head, &entry, answered).await,
         Route::Script(script) => {
-            run_script(connection, head, thread, site, &script, answered).await
+            if let Some(rules) = way.rules {
+                match by_rules::admit_script(rules, &script, client.peer().ip()) {
+                    Err(refusal) => {
+                        let of = (way, &*thread.shared.troubles);
+                        return by_rules::refuse(client, head, of, refusal, answered).await;
+                    }
+                    Ok(Some(auth)) if !shown.contains(&Some(auth)) => {
+                        let asked =
+                            by_rules::ask_for_user(client, head, thread, rules, auth, answered);
+                        if let Some(after) = asked.await? {
+                            return Ok(after);
+                        }
+                    }
+                    Ok(_) => {}
+                }
+            }
+            run_script(client, head, thread, way, &script, answered).await
         }
         Route::RedirectSlash(location) => {
-            let headers = [(&b"Location"[..], location.as_bytes())];
-            let after = discard_body(connection, head);
-            plain(connection, head, answered, 301, &headers, "", after).await
+            let header = Some((&b"Location"[..], location.as_bytes()));
+            let after = client.discard_body(head);
+            plain(client, head, answered, 301, header, "", after).await
         }
         Route::Refused(refused) => {
             if refused.status >= 500 {
-                let (troubles, root) = (&thread.shared.troubles, &site.settings.root);
+                let (troubles, root) = (&thread.shared.troubles, &way.site.settings.root);
                 troubles.file_failed(root, refused.status, refused.why);
             }
-            refuse(connection, head, answered, refused.status, refused.why).await
+            refuse(client, head, answered, refused.status, refused.why).await
         }
     }
 }
 
 async fn send_page(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     page: &status::Page,
     answered: &mut Answered,
 ) -> io::Result<After> {
-    let after = discard_body(connection, head);
-    let keep_alive = head.keep_alive && after == After::Keep;
-    let out = page.answer(head, keep_alive, answered);
-    connection.send(&out).await?;
-    Ok(after)
+    let after = client.discard_body(head);
+    let (headers, body) = (page.headers(), page.body());
+    whole(client, head, answered, 200, &headers, body, after).await
 }
 
 struct Conditions<'a>(&'a Head);
@@ -134,110 +240,69 @@ impl files::Conditions for Conditions<'_> {
 }
 
 async fn send_file(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     entry: &Entry,
     answered: &mut Answered,
 ) -> io::Result<After> {
     let answer = files::answer(entry, &Conditions(head));
-    let after = discard_body(connection, head);
-    answered.status = answer.status;
-    let memory: &[u8] = match &answer.body {
-        AnswerBody::Memory(bytes) => bytes,
-        _ => &[],
+    let after = client.discard_body(head);
+    let secured = client.secured().cloned();
+    let hsts = hsts(secured.as_deref());
+    let reply = Reply {
+        request: head,
+        status: answer.status,
+        headers: hsts.as_slice(),
+        lines: &answer.headers,
+        length: None,
+        after,
     };
-    let mut out = Vec::with_capacity(256 + answer.headers.len() + memory.len());
-    write_status(&mut out, head, answer.status, after);
-    out.extend_from_slice(&answer.headers);
-    out.extend_from_slice(b"\r\n");
-    answered.head_bytes = out.len() as u64;
-    match &answer.body {
-        AnswerBody::Empty => connection.send(&out).await?,
-        AnswerBody::Memory(bytes) => {
-            out.extend_from_slice(bytes);
-            connection.send(&out).await?;
-        }
-        AnswerBody::File { fd, slice } => {
-            connection.send_more(&out).await?;
-            connection.send_file(fd, slice.offset, slice.len).await?;
-        }
-        AnswerBody::Multipart { fd, parts, closing } => {
-            connection.send_more(&out).await?;
-            for part in parts {
-                connection.send_more(&part.head).await?;
-                connection
-                    .send_file(fd, part.slice.offset, part.slice.len)
-                    .await?;
-            }
-            connection.send(closing).await?;
-        }
-    }
+    client
+        .answer(&reply, Content::of(&answer.body), answered)
+        .await?;
     Ok(after)
 }
 
-/// Status line, Server, Date and Connection of an answer whose other headers are ready-made.
-fn write_status(out: &mut Vec<u8>, head: &Head, status: u16, after: After) {
-    let answer = Answer {
-        version: head.version(),
-        status,
-        reason: None,
-        framing: AnswerFraming::NoBody,
-        keep_alive: head.keep_alive && after == After::Keep,
-        date: &http_date(),
-    };
-    write_head(out, &answer, []);
-    // The ready-made headers follow instead of the empty line.
-    out.truncate(out.len() - 2);
-}
-
-/// A body that nobody wants: one that has arrived is dropped, one that has not ends the
-/// connection, which is cheaper than to read it.
-fn discard_body(connection: &mut Connection, head: &Head) -> After {
-    match head.body {
-        Framing::None => After::Keep,
-        Framing::Length(length) => {
-            let input = connection.input();
-            match usize::try_from(length) {
-                Ok(length) if length <= input.len() => {
-                    drop(input.split_to(length));
-                    After::Keep
-                }
-                _ => After::Linger,
-            }
-        }
-        Framing::Chunked => After::Linger,
-    }
-}
-
-async fn run_script(
-    connection: &mut Connection,
+/// Runs a script for a request, or for the page of an error that the request came to.
+pub async fn run_script<C: HttpClient>(
+    client: &mut C,
     head: &Head,
     thread: &Arc<Thread>,
-    site: &Site,
+    way: &Way<'_>,
     script: &Script,
     answered: &mut Answered,
 ) -> io::Result<After> {
-    let spool_dir = &site.spool_dir;
-    let limit = site.settings.max_body_size;
-    let body = match body::collect(connection, head, limit, spool_dir).await {
-        Ok(body) => body,
-        Err(no_body) => return refuse_body(connection, head, answered, no_body, spool_dir).await,
+    let spool_dir = &way.site.spool_dir;
+    let collected = match way.status {
+        // Its body, if there was one, is no business of the page's.
+        Some(_) => Ok(Body::Memory(Bytes::new().into())),
+        None => client.body(head, way.max_body_size, spool_dir).await,
     };
-    let local = connection.local();
+    let body = match collected {
+        Ok(body) => body,
+        Err(no_body) => return refuse_body(client, head, answered, no_body, spool_dir).await,
+    };
+    let local = client.local();
+    let secured = client.secured().cloned();
+    let secured = secured.as_deref();
     let call = Call {
         head,
         body: &body,
         script,
-        peer: connection.peer,
+        peer: way
+            .origin
+            .map_or_else(|| client.peer(), |origin| origin.client),
         local,
+        secured,
+        seen: Seen::of(way, head),
     };
     let Ok(request) = params::encode(&call) else {
         let why = "The request's headers are too large for a script.";
-        return refuse_close(connection, head, answered, 431, why).await;
+        return refuse_close(client, head, answered, 431, why).await;
     };
     let name = String::from_utf8_lossy(&script.script_filename);
     let run = Run {
-        backend: &site.backend,
+        backend: way.backend,
         asked: (head.method(), head.target()),
         is_idempotent: head.kind().is_idempotent(),
         body: &body,
@@ -245,24 +310,31 @@ async fn run_script(
         request_id: REQUEST_ID,
         spool_dir,
     };
-    let mut form = HttpForm::new(&run, head);
+    let mut form = HttpForm::<C::Wire>::new(&run, head, way, hsts(secured));
     let Tried {
         outcome,
         sent,
         begun,
-    } = attempt(connection, &mut form, thread.number, &run, request).await;
+    } = attempt(client, &mut form, thread.number, &run, request).await;
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script) = (sent.queued, sent.script);
-    match outcome {
-        Ok(()) if form.reusable => Ok(After::Keep),
-        Ok(()) => Ok(After::Close),
-        Err(failure) => fail(connection, head, &failure, begun.elapsed(), &sent, answered).await,
+    match (outcome, way.status) {
+        (Ok(()), Some((_, after))) if form.reusable => Ok(after),
+        (Ok(()), None) if form.reusable => Ok(After::Keep),
+        (Ok(()), _) => Ok(After::Close),
+        (Err(failure), _) => fail(client, head, &failure, begun.elapsed(), &sent, answered).await,
     }
+}
+
+/// What a client over TLS is told of its next visits (RFC 6797 §6.1).
+fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
+    let value = secured?.hsts.as_deref()?;
+    Some((b"Strict-Transport-Security", value.as_bytes()))
 }
 
 /// Answers in place of a script.
 async fn fail(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     failure: &Failure,
     waited: std::time::Duration,
@@ -279,22 +351,12 @@ async fn fail(
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let seconds = retry_after(waited).to_string();
-    let headers = [(&b"Retry-After"[..], seconds.as_bytes())];
-    let headers = if status == 503 { &headers[..] } else { &[] };
-    plain(
-        connection,
-        head,
-        answered,
-        status,
-        headers,
-        why,
-        After::Keep,
-    )
-    .await
+    let header = (status == 503).then_some((&b"Retry-After"[..], seconds.as_bytes()));
+    plain(client, head, answered, status, header, why, After::Keep).await
 }
 
 async fn refuse_body(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
     no_body: NoBody,
@@ -317,84 +379,86 @@ async fn refuse_body(
             )
         }
     };
-    refuse_close(connection, head, answered, status, why).await
+    refuse_close(client, head, answered, status, why).await
 }
 
-async fn refuse(
-    connection: &mut Connection,
+pub async fn refuse(
+    client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
     status: u16,
     why: &str,
 ) -> io::Result<After> {
-    let after = discard_body(connection, head);
-    plain(connection, head, answered, status, &[], why, after).await
+    let after = client.discard_body(head);
+    plain(client, head, answered, status, None, why, after).await
 }
 
 async fn refuse_close(
-    connection: &mut Connection,
+    client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
     status: u16,
     why: &str,
 ) -> io::Result<After> {
-    let out = plain_answer(head, answered, status, &[], why, false);
-    connection.send(&out).await?;
-    Ok(After::Linger)
+    plain(client, head, answered, status, None, why, After::Linger).await
 }
 
-/// Sends an answer of our own; `after` says whether the request's body has been taken off the
-/// connection, without which nothing else may be read from it.
-async fn plain(
-    connection: &mut Connection,
+/// Sends an answer of our own: the status in words, and the cause. `after` says whether the
+/// request's body has been taken off the connection, without which nothing else may be read from it.
+pub async fn plain(
+    client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
     status: u16,
-    headers: &[(&[u8], &[u8])],
+    header: Option<Header<'_>>,
     why: &str,
     after: After,
 ) -> io::Result<After> {
-    let keep_alive = head.keep_alive && after == After::Keep;
-    let out = plain_answer(head, answered, status, headers, why, keep_alive);
-    connection.send(&out).await?;
-    Ok(after)
+    let body = in_words(status, why);
+    let headers = [PLAIN, header.unwrap_or(PLAIN)];
+    let headers = match header {
+        Some(_) => &headers[..],
+        None => &headers[..1],
+    };
+    whole(client, head, answered, status, headers, &body, after).await
 }
 
-/// An answer of our own: the status in words, and the cause.
-fn plain_answer(
+/// Sends an answer whose body is a text; to HEAD without it (RFC 9110 §9.3.2).
+pub async fn whole(
+    client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,
     status: u16,
-    headers: &[(&[u8], &[u8])],
-    why: &str,
-    keep_alive: bool,
-) -> Vec<u8> {
-    let body = format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status));
-    let answer = Answer {
-        version: head.version(),
+    headers: &[Header<'_>],
+    body: &str,
+    after: After,
+) -> io::Result<After> {
+    let secured = client.secured().cloned();
+    let all = hsts(secured.as_deref()).map(|hsts| [headers, &[hsts]].concat());
+    let reply = Reply {
+        request: head,
         status,
-        reason: None,
-        framing: AnswerFraming::Length(body.len() as u64),
-        keep_alive,
-        date: &http_date(),
+        headers: all.as_deref().unwrap_or(headers),
+        lines: &Bytes::new(),
+        length: Some(body.len() as u64),
+        after,
     };
-    let kind = [(&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..])];
-    let mut out = Vec::with_capacity(512);
-    write_head(
-        &mut out,
-        &answer,
-        kind.into_iter().chain(headers.iter().copied()),
-    );
-    (answered.status, answered.head_bytes) = (status, out.len() as u64);
-    if head.kind() != Method::Head {
-        out.extend_from_slice(body.as_bytes());
-    }
-    out
+    let content = match head.kind() {
+        Method::Head => Content::Nothing,
+        _ => Content::Made(body.as_bytes()),
+    };
+    client.answer(&reply, content, answered).await?;
+    Ok(after)
+}
+
+/// The body of an answer of our own.
+pub fn in_words(status: u16, why: &str) -> String {
+    format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status))
 }
 
 /// An answer to a client whose request has no usable head.
 pub fn bare(status: u16, why: &str) -> Vec<u8> {
-    let body = format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status));
+    let body = in_words(status, why);
     let answer = Answer {
         version: maitred_http1::Version::Http11,
         status,
@@ -404,11 +468,7 @@ pub fn bare(status: u16, why: &str) -> Vec<u8> {
         date: &http_date(),
     };
     let mut out = Vec::with_capacity(512);
-    write_head(
-        &mut out,
-        &answer,
-        [(&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..])],
-    );
+    write_head(&mut out, &answer, [PLAIN]);
     out.extend_from_slice(body.as_bytes());
     out
 }

@@ -5,7 +5,7 @@
 //! again with one `stat` per request.
 
 mod beneath;
-mod path;
+mod listing;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -23,9 +23,11 @@ use rustix::io::Errno;
 
 use crate::files::{self, Body, Entry};
 use beneath::Opened;
+use maitred_rules::path;
 use table::{Expect, Table, Watch};
 
-pub use path::{CleanPath, Refused, clean_path};
+pub use listing::Listing;
+pub use maitred_rules::path::{CleanPath, Refused, clean_path};
 pub use table::Limits;
 
 /// Files with this ending are run, and never sent.
@@ -67,6 +69,9 @@ pub struct SiteFiles {
     pub index: Vec<String>,
     /// Where a path goes that is no file: `/index.php`.
     pub front_controller: Option<String>,
+    /// What the paths of the root begin with, if the root is an alias: `/docs`, without a slash at its
+    /// end.
+    pub prefix: String,
     /// What is `/` for the site's scripts, if it is not ours: a real path that `root` lies beneath.
     pub chroot: Option<PathBuf>,
 }
@@ -258,7 +263,8 @@ impl Resolver {
                     return self.regular(&candidate, &opened, watches);
                 }
                 Ok(opened) => {
-                    let location = path::encode_path(name) + "/";
+                    let prefix = path::encode_path(self.site.prefix.as_bytes());
+                    let location = prefix + &path::encode_path(name) + "/";
                     let watches = vec![self.watch(&candidate, still_there(&opened))?];
                     return Ok(keep(Target::Redirect(location.into()), watches));
                 }
@@ -333,7 +339,7 @@ impl Resolver {
                 true => b"/"[..].into(),
                 false => Arc::clone(root),
             },
-            script_name: name.to_vec(),
+            script_name: [self.site.prefix.as_bytes(), name].concat(),
             path_info: path_info.to_vec(),
         };
         Ok(keep(Target::Script(Arc::new(script)), watches))

@@ -11,11 +11,10 @@ use maitred_fastcgi::{AnswerEvent, AnswerReader};
 use tokio::time::{Instant, sleep_until};
 
 use crate::body::Body;
-use crate::connection::Connection;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
 use crate::source::{Backend, Feeder, Limits, Source};
-use crate::spool::Spool;
+use crate::spool::{self, Spool};
 use crate::upstream::Foreign;
 
 /// Why a script gave no (complete) answer.
@@ -44,17 +43,28 @@ pub enum Failure {
     Unreachable(String),
     /// The foreign server said nothing for too long.
     Silent,
+    /// The script answered with this status, for which the site has a page.
+    Intercepted(u16),
     /// The request's body could not be read back.
     Body(std::io::Error),
 }
 
 /// Whoever asked for a script.
 pub trait Client {
+    /// What it is sent apart from bytes, if anything.
+    type Head;
+
     /// Returns when it does not want the answer any more.
     async fn gone(&mut self);
 
     /// As [`Client::gone`], for one whose answer will be there in a moment.
     async fn gone_later(&mut self);
+
+    /// Sends a head. The bytes that are sent from then on belong to it.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    fn begin(&mut self, head: Self::Head) -> io::Result<()>;
 
     /// Sends bytes without waiting; 0 when the client must read first.
     ///
@@ -67,28 +77,18 @@ pub trait Client {
     /// # Errors
     /// When the client has gone, or has not read for too long.
     async fn sendable(&mut self) -> io::Result<()>;
-}
 
-impl Client for Connection {
-    async fn gone(&mut self) {
-        self.client_gone().await;
-    }
-
-    async fn gone_later(&mut self) {
-        self.client_gone_later().await;
-    }
-
-    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Connection::try_send(self, bytes)
-    }
-
-    async fn sendable(&mut self) -> io::Result<()> {
-        Connection::sendable(self).await
+    /// Bytes of an answer that may be kept in memory for it.
+    fn spool_bytes(&self) -> usize {
+        spool::MEMORY_BYTES
     }
 }
 
 /// What becomes of a script's words on their way to the client.
 pub trait Form {
+    /// What goes to the client apart from bytes, if anything.
+    type Head;
+
     /// The script has said something.
     ///
     /// # Errors
@@ -100,6 +100,9 @@ pub trait Form {
     /// # Errors
     /// When it is no answer.
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure>;
+
+    /// The head of what was framed last, if it has one.
+    fn head(&mut self) -> Option<Self::Head>;
 
     /// Whether anything can have been sent.
     fn has_begun(&self) -> bool;
@@ -147,10 +150,10 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Why there is no complete answer; `sent` says what the client got of it.
-    pub async fn run(
+    pub async fn run<C: Client>(
         &self,
-        client: &mut impl Client,
-        form: &mut impl Form,
+        client: &mut C,
+        form: &mut impl Form<Head = C::Head>,
         (thread, began): (u32, std::time::Instant),
         request: Vec<u8>,
         sent: &mut Sent,
@@ -179,10 +182,10 @@ impl Run<'_> {
         outcome
     }
 
-    async fn follow(
+    async fn follow<C: Client>(
         &self,
-        client: &mut impl Client,
-        form: &mut impl Form,
+        client: &mut C,
+        form: &mut impl Form<Head = C::Head>,
         source: &mut Source,
         (begun, limits): (Instant, &Limits),
         sent: &mut Sent,
@@ -222,15 +225,15 @@ impl Run<'_> {
         }
     }
 
-    async fn answer(
+    async fn answer<C: Client>(
         &self,
-        client: &mut impl Client,
-        form: &mut impl Form,
+        client: &mut C,
+        form: &mut impl Form<Head = C::Head>,
         source: &mut Source,
         (lent, limits): (Instant, &Limits),
         sent: &mut Sent,
     ) -> Result<(), Failure> {
-        let spool = Spool::new(self.spool_dir, limits.spool);
+        let spool = Spool::new(self.spool_dir, client.spool_bytes(), limits.spool);
         let mut answering = Answering::new(self, form, spool, sent);
         let mut feeder = Feeder::new(self.body, self.request_id);
         feeder.feed(source).await.map_err(Failure::Body)?;
@@ -245,7 +248,7 @@ impl Run<'_> {
             tokio::select! {
                 biased;
                 event = source.event(), if wants_more => match event {
-                    Event::Answer(bytes) => answering.take(&bytes, source).await?,
+                    Event::Answer(bytes) => answering.take(&bytes, source, client).await?,
                     Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
                     Event::Ended(ended) => answering.ended(ended)?,
                     Event::Lent => {
@@ -389,7 +392,12 @@ impl<'a, F: Form> Answering<'a, F> {
     }
 
     /// Takes what the script has said, and moves it to the spool in the client's form.
-    async fn take(&mut self, mut bytes: &[u8], source: &mut Source) -> Result<(), Failure> {
+    async fn take(
+        &mut self,
+        mut bytes: &[u8],
+        source: &mut Source,
+        client: &mut impl Client<Head = F::Head>,
+    ) -> Result<(), Failure> {
         loop {
             match self.records.next(&mut bytes) {
                 Ok(None) => break,
@@ -405,16 +413,24 @@ impl<'a, F: Form> Answering<'a, F> {
             }
         }
         let out = self.form.frame(self.over)?;
+        if let Some(head) = self.form.head() {
+            self.sent.begun = true;
+            client.begin(head).map_err(|_| Failure::ClientLeft)?;
+        }
         let length = out.len();
         if let Err(error) = self.spool.push(out).await {
-            tracing::warn!(
-                "an answer of {} could not be kept on disk ({length} bytes to {}: {error}); the \
-                 script waits for its client",
-                self.run.script,
-                self.run.spool_dir.display(),
-            );
+            self.tell_unkept(length, &error);
         }
         Ok(())
+    }
+
+    fn tell_unkept(&self, length: usize, error: &io::Error) {
+        tracing::warn!(
+            "an answer of {} could not be kept on disk ({length} bytes to {}: {error}); the \
+             script waits for its client",
+            self.run.script,
+            self.run.spool_dir.display(),
+        );
     }
 
     fn ended(&mut self, ended: Ended) -> Result<(), Failure> {
@@ -443,8 +459,14 @@ impl<'a, F: Form> Answering<'a, F> {
             })?;
             let Some(bytes) = front else { return Ok(()) };
             self.sent.begun = true;
+            let length = bytes.len();
             match client.try_send(bytes) {
-                Ok(0) => return Ok(()),
+                Ok(0) => {
+                    if let Err(error) = self.spool.settle().await {
+                        self.tell_unkept(length, &error);
+                    }
+                    return Ok(());
+                }
                 Ok(count) => self.spool.advance(count),
                 Err(_) => return Err(Failure::ClientLeft),
             }

@@ -6,21 +6,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use maitred_config::{Config, Destination};
+use maitred_config::{Config, Destination, HTTPS_PORT};
+use maitred_http1::Head;
+use maitred_rules::SiteRules;
+use maitred_rules::forwarded::Trust;
+use maitred_rules::networks::Networks;
+use maitred_rules::path::{CleanPath, clean_path};
+use maitred_rules::settings::Rules;
 use tokio::sync::Notify;
 
 use crate::accept::Counted;
 use crate::access::AccessLog;
+use crate::auth::Porter;
 use crate::connection::Connection;
 use crate::door_log::DoorLogs;
 use crate::fastcgi::{DoorSite, Newcomer};
+use crate::handshakes::Handshakes;
+use crate::limits::{AllLimits, SiteLimits};
 use crate::pool::local;
 use crate::pools::Pools;
-use crate::route::{Limits, Resolver, Route, SiteFiles};
-use crate::sites::Hosts;
+use crate::route::{Limits, Listing, Resolver, Route, SiteFiles};
+use crate::sites::{Hosts, host_name};
 use crate::source::Backend;
 use crate::supervisor::Supervisor;
 use crate::tasks::Tasks;
+use crate::tls::Tls;
 use crate::troubles::Troubles;
 
 /// Memory for the contents of small files, in bytes, for each front thread.
@@ -41,10 +51,18 @@ pub struct Shared {
     pub access_log: ArcSwapOption<AccessLog>,
     /// The access logs of doors.
     pub door_logs: DoorLogs,
+    /// What TLS begins with, if it is spoken.
+    pub tls: ArcSwapOption<Tls>,
+    /// Handshakes that are under way.
+    pub handshakes: Handshakes,
     /// The supervisor.
     pub supervisor: Arc<Supervisor>,
     /// What is said of the front as a whole.
     pub troubles: Arc<Troubles>,
+    /// What clients have used of the limits of sites.
+    pub limits: AllLimits,
+    /// Whoever knows the users of sites.
+    pub porter: Porter,
     /// Connections that are open now.
     pub connections: AtomicUsize,
     /// How many of them came through the admin door.
@@ -75,8 +93,12 @@ impl Shared {
             pools,
             access_log: ArcSwapOption::new(access_log.map(Arc::new)),
             door_logs,
+            tls: ArcSwapOption::empty(),
+            handshakes: Handshakes::of(max_connections),
             supervisor,
             troubles,
+            limits: AllLimits::default(),
+            porter: Porter::default(),
             connections: AtomicUsize::new(0),
             admin_connections: AtomicUsize::new(0),
             max_connections,
@@ -189,31 +211,106 @@ pub struct Site {
     pub spool_dir: PathBuf,
     /// Where its scripts run.
     pub backend: Backend,
+    /// What it says about paths and clients; none: nothing.
+    pub rules: Option<SiteRules>,
+    /// What clients have used of its limits.
+    pub limits: SiteLimits,
+    /// Where the scripts of some paths run, by the name of the pool.
+    backends: HashMap<String, Backend>,
     resolver: Mutex<Resolver>,
+    /// Folders beside the root, by what their paths begin with; the longest first.
+    aliases: Vec<(String, Mutex<Resolver>)>,
 }
 
 impl Site {
     /// What a path stands for.
     pub fn resolve(&self, path: &str, query: Option<&str>) -> Route {
-        // Only this thread ever takes the lock; it is there because tasks may move by their type.
-        let mut resolver = self.resolver.lock().unwrap_or_else(PoisonError::into_inner);
-        resolver.set_moment(local::moment());
-        resolver.resolve(path, query)
+        if !self.aliases.is_empty()
+            && let Ok(clean) = clean_path(path)
+            && let Some((resolver, rest)) = self.alias(&clean)
+        {
+            if rest.is_empty() {
+                let folder = maitred_rules::path::encode_path(clean.as_bytes());
+                let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+                return Route::RedirectSlash(format!("{folder}/{query}"));
+            }
+            let rest = maitred_rules::path::encode_path(rest);
+            return with(resolver, |resolver| resolver.resolve(&rest, query));
+        }
+        with(&self.resolver, |resolver| resolver.resolve(path, query))
     }
+
+    /// The files of the folder that a path names, if it is one without an index.
+    pub fn list(&self, path: &CleanPath<'_>) -> Option<Listing> {
+        let Some((resolver, rest)) = self.alias(path) else {
+            return with(&self.resolver, |resolver| resolver.list(path));
+        };
+        let rest = maitred_rules::path::encode_path(rest);
+        let rest = clean_path(&rest).ok()?;
+        with(resolver, |resolver| resolver.list(&rest))
+    }
+
+    /// Where the scripts of a path run that has this pool, or the site's own.
+    pub fn backend_of(&self, pool: Option<&str>) -> &Backend {
+        let named = pool.and_then(|pool| self.backends.get(pool));
+        named.unwrap_or(&self.backend)
+    }
+
+    /// The folder beside the root that a path lies in, and the path in there.
+    fn alias<'p>(&self, path: &'p CleanPath<'_>) -> Option<(&Mutex<Resolver>, &'p [u8])> {
+        let path = path.as_bytes();
+        let mut aliases = self.aliases.iter();
+        aliases.find_map(|(prefix, resolver)| {
+            let rest = path.strip_prefix(prefix.as_bytes())?;
+            (rest.is_empty() || rest.starts_with(b"/")).then_some((resolver, rest))
+        })
+    }
+}
+
+/// Only one thread ever takes the lock; it is there because tasks may move by their type.
+fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
+    let mut resolver = resolver.lock().unwrap_or_else(PoisonError::into_inner);
+    resolver.set_moment(local::moment());
+    work(&mut resolver)
 }
 
 /// All sites, as one thread sees them.
 pub struct Sites {
+    /// The proxies that are believed.
+    pub trust: Trust,
+    /// Connections begin with the PROXY protocol.
+    is_proxied: bool,
     hosts: Hosts,
     sites: Vec<Arc<Site>>,
     /// By where they listen.
     doors: HashMap<String, DoorSite>,
+    /// Where plain HTTP is sent to, if it is.
+    redirect: Option<Redirect>,
+}
+
+/// What plain HTTP is answered with, if it is sent to HTTPS.
+struct Redirect {
+    status: u16,
+    port: u16,
 }
 
 impl Sites {
     /// The site for the authority of a request.
     pub fn site_for(&self, authority: &str) -> Option<&Arc<Site>> {
         self.sites.get(self.hosts.site_for(authority)?)
+    }
+
+    /// The status and the address with which a request is sent to HTTPS, if it is.
+    pub fn redirect(&self, is_https: bool, host: &str, head: &Head) -> Option<(u16, String)> {
+        let redirect = self.redirect.as_ref().filter(|_| !is_https)?;
+        let (host, target) = (host_name(host), head.target());
+        // What is asked of the whole server has no address of its own.
+        let target = if target == "*" { "/" } else { target };
+        let location = match redirect.port {
+            HTTPS_PORT => format!("https://{host}{target}"),
+            port => format!("https://{host}:{port}{target}"),
+        };
+        Some((redirect.status, location))
     }
 
     /// The door that listens there.
@@ -238,13 +335,22 @@ impl Sites {
                 same.find(|site| site.settings == *settings && site.spool_dir == config.spool_dir);
             sites.push(match same {
                 Some(site) => site.clone(),
-                None => Arc::new(open_site(config, &shared.pools, settings, limits)?),
+                None => Arc::new(open_site(config, shared, settings, limits)?),
             });
         }
         Ok(Sites {
+            trust: Trust {
+                proxies: Networks::new(&config.trusted_proxies),
+                fields: config.trusted_headers.clone(),
+            },
+            is_proxied: config.proxy_protocol,
             hosts: Hosts::of(&config.sites),
             sites,
             doors: DoorSite::all(config, shared).into_iter().collect(),
+            redirect: config.tls.as_ref().and_then(|tls| {
+                let (status, port) = (tls.redirect?, tls.port());
+                Some(Redirect { status, port })
+            }),
         })
     }
 }
@@ -261,8 +367,10 @@ pub struct Thread {
     connections: AtomicUsize,
     /// Told when a connection comes and there was none.
     pub first_connection: Notify,
-    /// What serves clients.
+    /// What serves clients over plain HTTP.
     pub clients: Arc<Tasks<(Connection, Counted)>>,
+    /// What serves clients over TLS.
+    pub secure_clients: Arc<Tasks<(Connection, Counted)>>,
     /// What serves web servers.
     pub web_servers: Arc<Tasks<Newcomer>>,
 }
@@ -282,6 +390,7 @@ impl Thread {
             connections: AtomicUsize::new(0),
             first_connection: Notify::new(),
             clients: Tasks::new(),
+            secure_clients: Tasks::new(),
             web_servers: Tasks::new(),
         })
     }
@@ -289,6 +398,11 @@ impl Thread {
     /// The sites that requests are answered from now. A request keeps those it began with.
     pub fn sites(&self) -> Arc<Sites> {
         self.sites.load_full()
+    }
+
+    /// Whether clients' connections begin with the PROXY protocol.
+    pub fn is_proxied(&self) -> bool {
+        self.sites.load().is_proxied
     }
 
     /// Opens what a new configuration needs. Nothing of it is used before [`Thread::switch`].
@@ -346,7 +460,7 @@ impl Thread {
 
 fn open_site(
     config: &Config,
-    pools: &Pools,
+    shared: &Shared,
     settings: &maitred_config::Site,
     limits: Limits,
 ) -> Result<Site, String> {
@@ -359,23 +473,56 @@ fn open_site(
         root: settings.root.clone(),
         index: settings.index.clone(),
         front_controller: settings.front_controller.clone(),
+        prefix: String::new(),
     };
     let root = settings.root.display();
-    let resolver = Resolver::new(files, limits)
-        .map_err(|error| format!("the document root {root} cannot be opened: {error}"))?;
+    let mut aliases = Vec::new();
+    for alias in &settings.rules.aliases {
+        let files = SiteFiles {
+            root: alias.folder.clone(),
+            front_controller: None,
+            prefix: alias.path.trim_end_matches('/').to_owned(),
+            ..files.clone()
+        };
+        aliases.push((files.prefix.clone(), open_files(files, limits)?));
+    }
+    aliases.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+    let pool = |name: &str| {
+        let pool = config
+            .pool(name)
+            .ok_or_else(|| format!("the site at {root} names a pool that does not exist"))?;
+        Ok::<_, String>(Backend::Pool(shared.pools.named(&Arc::new(pool.clone()))))
+    };
     let backend = match &settings.destination {
         Destination::Upstream(upstream) => Backend::Upstream(upstream.clone()),
-        Destination::Pool(name) => {
-            let pool = config
-                .pool(name)
-                .ok_or_else(|| format!("the site at {root} names a pool that does not exist"))?;
-            Backend::Pool(pools.named(&Arc::new(pool.clone())))
-        }
+        Destination::Pool(name) => pool(name)?,
     };
+    let others = settings
+        .rules
+        .paths
+        .iter()
+        .filter_map(|path| path.pool.as_ref());
+    let backends = others.map(|name| Ok((name.clone(), pool(name)?)));
+    let rules = (settings.rules != Rules::default()).then(|| SiteRules::compile(&settings.rules));
+    let rules = rules.transpose().map_err(|(setting, why)| {
+        format!("the site at {root} cannot be served: its `{setting}` {why}")
+    })?;
     Ok(Site {
         settings: settings.clone(),
         spool_dir: config.spool_dir.clone(),
+        rules,
+        limits: shared.limits.of(settings),
+        backends: backends.collect::<Result<_, String>>()?,
         backend,
-        resolver: Mutex::new(resolver),
+        resolver: open_files(files, limits)?,
+        aliases,
     })
+}
+
+fn open_files(files: SiteFiles, limits: Limits) -> Result<Mutex<Resolver>, String> {
+    let root = files.root.display().to_string();
+    let resolver = Resolver::new(files, limits);
+    let resolver =
+        resolver.map_err(|error| format!("the document root {root} cannot be opened: {error}"))?;
+    Ok(Mutex::new(resolver))
 }

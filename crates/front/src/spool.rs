@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::body::blocking;
 
-/// Bytes of one answer kept in memory.
+/// Bytes of one answer kept in memory, where its client does not share them with others.
 pub const MEMORY_BYTES: usize = 512 * 1024;
 /// Bytes moved to or from the file in one go.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -34,13 +34,16 @@ pub struct Spool<'a> {
     /// To be sent after what is in the file: what found no room there.
     held: Vec<u8>,
     dir: &'a Path,
+    /// Most bytes in memory before the file is used.
+    memory_limit: usize,
     limit: u64,
     full_disk: bool,
 }
 
 impl<'a> Spool<'a> {
-    /// An empty spool that keeps up to `limit` bytes, in files in `dir`.
-    pub fn new(dir: &'a Path, limit: u64) -> Spool<'a> {
+    /// An empty spool that keeps up to `limit` bytes: `memory_limit` of them in memory, the rest in
+    /// a file in `dir`.
+    pub fn new(dir: &'a Path, memory_limit: usize, limit: u64) -> Spool<'a> {
         Spool {
             first: Vec::new(),
             memory: VecDeque::new(),
@@ -51,6 +54,7 @@ impl<'a> Spool<'a> {
             read: 0,
             held: Vec::new(),
             dir,
+            memory_limit,
             limit,
             full_disk: false,
         }
@@ -64,7 +68,7 @@ impl<'a> Spool<'a> {
     /// Whether more may be put in.
     pub fn has_room(&self) -> bool {
         let behind = self.read < self.written || !self.held.is_empty();
-        if self.memory_bytes < MEMORY_BYTES && !behind {
+        if self.memory_bytes < self.memory_limit && !behind {
             return true;
         }
         !self.full_disk && self.memory_bytes as u64 + self.written - self.read < self.limit
@@ -84,7 +88,7 @@ impl<'a> Spool<'a> {
             self.held.extend_from_slice(&bytes);
             return Ok(());
         }
-        if self.full_disk || (!behind_file && self.memory_bytes < MEMORY_BYTES) {
+        if self.full_disk || (!behind_file && self.memory_bytes < self.memory_limit) {
             self.keep(bytes);
             return Ok(());
         }
@@ -97,6 +101,36 @@ impl<'a> Spool<'a> {
             Err(error) => {
                 self.full_disk = true;
                 self.held = bytes;
+                Err(error)
+            }
+        }
+    }
+
+    /// The client takes nothing now: what is far beyond what may be in memory for it goes to the
+    /// file, if nothing is there that comes later.
+    ///
+    /// # Errors
+    /// When the file cannot be written. The bytes are kept in memory all the same.
+    pub async fn settle(&mut self) -> io::Result<()> {
+        let is_last = self.read == self.written && self.held.is_empty();
+        if self.memory_bytes <= 2 * self.memory_limit || !is_last || self.full_disk {
+            return Ok(());
+        }
+        let mut unsent = std::mem::take(&mut self.first);
+        unsent.drain(..std::mem::take(&mut self.sent));
+        self.memory
+            .drain(..)
+            .for_each(|piece| unsent.extend_from_slice(&piece));
+        self.memory_bytes = 0;
+        let (unsent, written) = self.write(unsent).await;
+        match written {
+            Ok(count) => {
+                self.written += count;
+                Ok(())
+            }
+            Err(error) => {
+                self.full_disk = true;
+                self.keep(unsent);
                 Err(error)
             }
         }
@@ -139,7 +173,8 @@ impl<'a> Spool<'a> {
         };
         let length = usize::try_from(unread)
             .unwrap_or(PIECE_BYTES)
-            .min(PIECE_BYTES);
+            .min(PIECE_BYTES)
+            .min(self.memory_limit);
         let (file, at) = (file.clone(), self.read);
         let piece = blocking(move || {
             let mut piece = vec![0; length];
@@ -196,6 +231,25 @@ mod tests {
         out
     }
 
+    #[tokio::test]
+    async fn what_its_client_does_not_take_goes_to_the_file_in_its_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), 1000, 1 << 30);
+        let all: Vec<u8> = (0..5000_u32).map(|i| i as u8).collect();
+        spool.push(all[..3000].to_vec()).await.unwrap();
+        spool.advance(10);
+        assert_eq!(
+            spool.memory_bytes, 3000,
+            "the first piece may be taken at once"
+        );
+        spool.settle().await.unwrap();
+        assert_eq!((spool.memory_bytes, spool.written), (0, 2990));
+        spool.push(all[3000..].to_vec()).await.unwrap();
+        assert!(spool.front().await.unwrap().unwrap().len() <= 1000);
+        assert_eq!(empty(&mut spool, 333).await, &all[10..]);
+        assert!(spool.is_empty());
+    }
+
     fn numbered(pieces: usize) -> Vec<Vec<u8>> {
         (0..pieces)
             .map(|number| vec![number as u8; 100_000])
@@ -205,7 +259,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn bytes_come_out_in_order_whether_they_went_through_the_file_or_not() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path(), 1 << 30);
+        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
         let pieces = numbered(40);
         for (index, piece) in pieces.iter().enumerate() {
             spool.push(piece.clone()).await.unwrap();
@@ -223,7 +277,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_full_spool_has_no_room() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path(), 1_000_000);
+        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1_000_000);
         let mut pushed = 0;
         while spool.has_room() {
             spool.push(vec![0; 100_000]).await.unwrap();
@@ -234,7 +288,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn without_a_disk_everything_is_still_sent_and_the_script_waits() {
-        let mut spool = Spool::new(Path::new("/nonexistent"), 1 << 30);
+        let mut spool = Spool::new(Path::new("/nonexistent"), MEMORY_BYTES, 1 << 30);
         let pieces = numbered(7);
         let mut failed = false;
         for piece in &pieces {
@@ -248,7 +302,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_disk_that_fills_up_midway_costs_no_memory_and_no_order() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path(), 1 << 30);
+        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
         let pieces = numbered(20);
         for piece in &pieces[..12] {
             spool.push(piece.clone()).await.unwrap();

@@ -1,73 +1,71 @@
-//! A client's socket. One that was just accepted is used as it is: most of what it brings is
-//! there already, and a connection for one request need never be registered with the event loop.
-//! The first time there is nothing to read or no room to write, it is.
+//! What a client's bytes come and go over: its socket, as it is or under TLS.
 
-use std::future::poll_fn;
-use std::io;
-use std::mem::MaybeUninit;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
-use tokio::io::{AsyncRead, Interest, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes taken in one read. They are read to where the thread has room anyway, and kept in no more
-/// than they need: most requests are small, and an idle connection holds no buffer.
-const READ_BYTES: usize = 16 * 1024;
+use crate::socket::Socket;
+use crate::tls::{self, NoTls, TlsStream};
 
-/// A client's socket.
+/// What a client's bytes come and go over.
 #[derive(Debug)]
 pub enum Stream {
-    /// As it was accepted.
-    Fresh(OwnedFd, Family),
-    /// Known to the event loop, over TCP.
-    Tcp(TcpStream),
-    /// Known to the event loop, a Unix socket.
-    Unix(UnixStream),
-    /// Lost while it was being registered.
-    Lost,
-}
-
-/// What kind of socket it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// TCP.
-    Tcp,
-    /// A Unix socket.
-    Unix,
-}
-
-/// What a socket says when it has to be waited for.
-fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Reads what is there without waiting; none if there is nothing yet.
-fn receive(fd: &OwnedFd, into: &mut BytesMut) -> io::Result<Option<usize>> {
-    let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
-    match rustix::net::recv(fd, &mut buffer, RecvFlags::empty()) {
-        Ok(((bytes, _), _)) => {
-            into.extend_from_slice(bytes);
-            Ok(Some(bytes.len()))
-        }
-        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    /// Its socket.
+    Plain(Socket),
+    /// Its socket under TLS.
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
+    /// Begins TLS on a plain stream of which nothing has been read.
+    ///
+    /// # Errors
+    /// When it does not come about. What a client that speaks plain HTTP has sent is in `input`
+    /// then, and the stream is as it was.
+    pub async fn secure(
+        &mut self,
+        config: Arc<ServerConfig>,
+        input: &mut BytesMut,
+    ) -> Result<(), NoTls> {
+        let Stream::Plain(socket) = self else {
+            return Ok(());
+        };
+        let mut first = BytesMut::new();
+        if socket.read(&mut first).await? == 0 {
+            return Err(NoTls::Closed);
+        }
+        if tls::is_plain_http(&first) {
+            *input = first;
+            return Err(NoTls::PlainHttp);
+        }
+        let socket = std::mem::replace(socket, Socket::Lost);
+        let mut stream = Box::new(TlsStream::new(socket, first, config)?);
+        stream.handshake().await?;
+        *self = Stream::Tls(stream);
+        Ok(())
+    }
+
+    /// TLS, if it is spoken.
+    pub fn tls(&self) -> Option<&TlsStream> {
+        match self {
+            Stream::Plain(_) => None,
+            Stream::Tls(stream) => Some(stream),
+        }
+    }
+
     /// Whether the event loop knows it.
     pub fn is_registered(&self) -> bool {
-        matches!(self, Stream::Tcp(_) | Stream::Unix(_))
+        match self {
+            Stream::Plain(socket) => socket.is_registered(),
+            Stream::Tls(stream) => stream.socket().is_registered(),
+        }
     }
 
     /// The address the client connected to.
@@ -76,51 +74,38 @@ impl Stream {
     /// When the connection is no more.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Stream::Fresh(fd, _) => Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?),
-            Stream::Tcp(stream) => stream.local_addr(),
-            Stream::Unix(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
-            Stream::Lost => Err(io::ErrorKind::NotConnected.into()),
+            Stream::Plain(socket) => socket.local_addr(),
+            Stream::Tls(stream) => stream.socket().local_addr(),
         }
     }
 
-    /// Does something to the socket that may have to wait; `None` when it has to.
-    fn attempt<T>(
-        &self,
-        interest: Interest,
-        act: impl Fn(rustix::fd::BorrowedFd<'_>) -> rustix::io::Result<T>,
-    ) -> io::Result<Option<T>> {
-        let whole = |fd| rustix::io::retry_on_intr(|| act(fd)).map_err(io::Error::from);
-        match self {
-            Stream::Fresh(fd, _) => unless_blocked(whole(fd.as_fd())),
-            Stream::Tcp(stream) => {
-                unless_blocked(stream.try_io(interest, || whole(stream.as_fd())))
-            }
-            Stream::Unix(stream) => {
-                unless_blocked(stream.try_io(interest, || whole(stream.as_fd())))
-            }
-            Stream::Lost => Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
-
-    /// Sends what finds room now. `more` says that other bytes follow at once.
+    /// Sends what finds room now. `more` says that other bytes follow at once. After `None` the next
+    /// to be sent must be the same bytes: under TLS they are sealed already.
     ///
     /// # Errors
     /// When the client has gone.
-    pub fn try_send(&self, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
-        let mut flags = SendFlags::NOSIGNAL;
-        flags.set(SendFlags::MORE, more);
-        self.attempt(Interest::WRITABLE, |fd| rustix::net::send(fd, bytes, flags))
+    pub fn try_send(&mut self, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
+        match self {
+            Stream::Plain(socket) => socket.try_send(bytes, more),
+            Stream::Tls(stream) => stream.try_send(bytes, more),
+        }
     }
 
-    /// Sends a piece of a file as far as there is room, and says how many bytes went.
+    /// Sends a piece of a file as far as there is room, and says how many bytes went. After `None`
+    /// the next to be sent must be the same piece.
     ///
     /// # Errors
     /// When the client has gone or the file cannot be read.
-    pub fn try_sendfile(&self, file: &OwnedFd, at: u64, count: usize) -> io::Result<Option<usize>> {
-        self.attempt(Interest::WRITABLE, |fd| {
-            let mut offset = at;
-            rustix::fs::sendfile(fd, file, Some(&mut offset), count)
-        })
+    pub fn try_sendfile(
+        &mut self,
+        file: &OwnedFd,
+        at: u64,
+        count: usize,
+    ) -> io::Result<Option<usize>> {
+        match self {
+            Stream::Plain(socket) => socket.try_sendfile(file, at, count),
+            Stream::Tls(stream) => stream.try_sendfile(file, at, count),
+        }
     }
 
     /// Waits for something to read and appends it to `into`; 0 at the end.
@@ -128,24 +113,10 @@ impl Stream {
     /// # Errors
     /// When the connection is broken.
     pub async fn read(&mut self, into: &mut BytesMut) -> io::Result<usize> {
-        if let Stream::Fresh(fd, _) = self
-            && let Some(count) = receive(fd, into)?
-        {
-            return Ok(count);
+        match self {
+            Stream::Plain(socket) => socket.read(into).await,
+            Stream::Tls(stream) => std::future::poll_fn(|cx| stream.poll_read(cx, into)).await,
         }
-        let mut stream = self.register()?;
-        poll_fn(|cx| {
-            // tokio's `poll_read` knows, unlike `try_read`, that a short read has emptied the socket.
-            let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
-            let mut buffer = ReadBuf::uninit(&mut buffer);
-            ready!(match &mut stream {
-                Registered::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
-                Registered::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
-            })?;
-            into.extend_from_slice(buffer.filled());
-            Poll::Ready(Ok(buffer.filled().len()))
-        })
-        .await
     }
 
     /// Waits until more may be sent.
@@ -153,45 +124,84 @@ impl Stream {
     /// # Errors
     /// When the connection is broken.
     pub async fn writable(&mut self) -> io::Result<()> {
-        match self.register()? {
-            Registered::Tcp(stream) => stream.writable().await,
-            Registered::Unix(stream) => stream.writable().await,
+        match self {
+            Stream::Plain(socket) => socket.writable().await,
+            Stream::Tls(stream) => stream.socket_mut().writable().await,
         }
     }
 
     /// Says that nothing more will be sent.
-    pub fn shut_down(&self) {
-        let shut_down = |fd: rustix::fd::BorrowedFd<'_>| {
-            // A client that has gone need not be told.
-            let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
-        };
+    pub fn shut_down(&mut self) {
         match self {
-            Stream::Fresh(fd, _) => shut_down(fd.as_fd()),
-            Stream::Tcp(stream) => shut_down(stream.as_fd()),
-            Stream::Unix(stream) => shut_down(stream.as_fd()),
-            Stream::Lost => {}
+            Stream::Plain(socket) => socket.shut_down(),
+            Stream::Tls(stream) => stream.shut_down(),
         }
     }
 
-    fn register(&mut self) -> io::Result<Registered<'_>> {
-        if matches!(self, Stream::Fresh(..))
-            && let Stream::Fresh(fd, family) = std::mem::replace(self, Stream::Lost)
-        {
-            *self = match family {
-                Family::Tcp => Stream::Tcp(TcpStream::from_std(fd.into())?),
-                Family::Unix => Stream::Unix(UnixStream::from_std(fd.into())?),
-            };
-        }
-        match self {
-            Stream::Tcp(stream) => Ok(Registered::Tcp(stream)),
-            Stream::Unix(stream) => Ok(Registered::Unix(stream)),
-            _ => Err(io::ErrorKind::NotConnected.into()),
+    /// The connection will end in the middle of an answer: a client over TLS must not take it for
+    /// the end of that.
+    pub fn break_off(&mut self) {
+        if let Stream::Tls(stream) = self {
+            stream.break_off();
         }
     }
 }
 
-/// A socket that the event loop knows.
-enum Registered<'a> {
-    Tcp(&'a mut TcpStream),
-    Unix(&'a mut UnixStream),
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(socket) => socket.poll_read_into(cx, into),
+            Stream::Tls(stream) => stream.poll_read_into(cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(socket) => loop {
+                if let Some(count) = socket.try_send(bytes, false)? {
+                    return Poll::Ready(Ok(count));
+                }
+                ready!(socket.poll_writable(cx))?;
+            },
+            Stream::Tls(stream) => stream.poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(socket) => socket.poll_write_vectored(cx, pieces),
+            Stream::Tls(stream) => stream.poll_write_vectored(cx, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(_) => Poll::Ready(Ok(())),
+            Stream::Tls(stream) => stream.poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.as_mut().poll_flush(cx))?;
+        self.shut_down();
+        Poll::Ready(Ok(()))
+    }
 }

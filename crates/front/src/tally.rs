@@ -73,7 +73,8 @@ pub fn count(
 
 fn name(outcome: &Result<(), Failure>) -> Outcome {
     match outcome {
-        Ok(()) => Outcome::Answered,
+        // A page of the site's takes the place of an answer that came.
+        Ok(()) | Err(Failure::Intercepted(_)) => Outcome::Answered,
         Err(Failure::QueueFull) => Outcome::QueueFull,
         Err(Failure::NoPool) => Outcome::NoPool,
         Err(Failure::QueueTimeout) => Outcome::QueueTimeout,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,7 +30,10 @@ pub struct Troubles {
 struct Episodes {
     full: Episode<()>,
     accept: Episode<()>,
+    handshakes: Episode<()>,
     lost: Episode<u64>,
+    cut: Episode<()>,
+    proxied: Episode<()>,
     /// By the cause, of which there are a few.
     files: BTreeMap<&'static str, Episode<()>>,
 }
@@ -41,7 +45,10 @@ impl Default for Troubles {
             episodes: Mutex::new(Episodes {
                 full: Episode::new(CALM),
                 accept: Episode::new(CALM),
+                handshakes: Episode::new(CALM),
                 lost: Episode::new(CALM),
+                cut: Episode::new(CALM),
+                proxied: Episode::new(CALM),
                 files: BTreeMap::new(),
             }),
             stirred: Notify::new(),
@@ -67,10 +74,36 @@ impl Troubles {
         }
     }
 
+    /// A connection of HTTP/2 was closed because its client, at this address, does what none does
+    /// that wants answers.
+    pub fn http2_cut(&self, peer: IpAddr, why: &str) {
+        if self.note(|episodes, now| episodes.cut.happened(now, |()| {})) {
+            tracing::warn!(
+                "a connection of HTTP/2 from {peer} is closed: {why}; further ones are counted"
+            );
+        }
+    }
+
+    /// A handshake of TLS has given way to another.
+    pub fn gave_way(&self) {
+        if self.note(|episodes, now| episodes.handshakes.happened(now, |()| {})) {
+            tracing::warn!(
+                "too many clients have begun TLS and not gone on: the oldest give way to others"
+            );
+        }
+    }
+
     /// `lines` of the access log could not be written.
     pub fn lines_lost(&self, lines: u64, why: &impl Display) {
         if self.note(|episodes, now| episodes.lost.happened(now, |lost| *lost += lines)) {
             tracing::error!("the access log cannot be written: {why}; its lines are lost");
+        }
+    }
+
+    /// A connection from `peer` was closed because nobody who may has said whose it is.
+    pub fn not_proxied(&self, peer: IpAddr, why: &str) {
+        if self.note(|episodes, now| episodes.proxied.happened(now, |()| {})) {
+            tracing::warn!("a connection from {peer} was closed: {why} (proxy_protocol is on)");
         }
     }
 
@@ -120,7 +153,10 @@ impl Episodes {
     fn is_quiet(&self) -> bool {
         self.full.is_quiet()
             && self.accept.is_quiet()
+            && self.handshakes.is_quiet()
             && self.lost.is_quiet()
+            && self.cut.is_quiet()
+            && self.proxied.is_quiet()
             && self.files.is_empty()
     }
 
@@ -139,12 +175,30 @@ impl Episodes {
                 "connections {verb} not accepted at times for {lasted}: {times} attempts failed"
             )
         });
+        let handshakes = self.handshakes.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("for {lasted}, {times} clients that had only begun TLS {verb} let go")
+        });
         let lost = self.lost.due(now).map(|news| {
             let (verb, Account { lasted, total, .. }) = tense(news);
             let lasted = seconds(lasted);
             format!("the access log {verb} not written for {lasted}: up to {total} lines are lost")
         });
-        let mut lines: Vec<String> = [full, accept, lost].into_iter().flatten().collect();
+        let cut = self.cut.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("{times} connections of HTTP/2 {verb} closed for what they asked, in {lasted}")
+        });
+        let proxied = self.proxied.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("for {lasted}, {times} connections without the PROXY protocol {verb} closed")
+        });
+        let mut lines: Vec<String> = [full, accept, handshakes, lost, cut, proxied]
+            .into_iter()
+            .flatten()
+            .collect();
         self.files.retain(|why, episode| {
             if let Some(news) = episode.due(now) {
                 let (verb, Account { lasted, times, .. }) = tense(news);

@@ -22,6 +22,8 @@ pub enum AnswerFraming {
     Chunked,
     /// By the end of the connection, which is therefore closed.
     UntilClose,
+    /// By the end of the stream; HTTP/2 only.
+    EndOfStream,
     /// There is no body, and nothing is said about one.
     NoBody,
 }
@@ -57,6 +59,7 @@ pub const fn answer_framing(
         (None, _) if head_request => AnswerFraming::NoBody,
         (None, Version::Http11) => AnswerFraming::Chunked,
         (None, Version::Http10) => AnswerFraming::UntilClose,
+        (None, Version::Http2) => AnswerFraming::EndOfStream,
     }
 }
 
@@ -154,14 +157,14 @@ fn write_framing(out: &mut Vec<u8>, answer: &Answer<'_>) {
             out.extend_from_slice(b"\r\n");
         }
         AnswerFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        AnswerFraming::UntilClose | AnswerFraming::NoBody => {}
+        AnswerFraming::UntilClose | AnswerFraming::EndOfStream | AnswerFraming::NoBody => {}
     }
 }
 
 fn write_connection(out: &mut Vec<u8>, answer: &Answer<'_>) {
     let stays = answer.keep_alive && answer.framing != AnswerFraming::UntilClose;
     match (stays, answer.version) {
-        (true, Version::Http11) => {}
+        (true, Version::Http11) | (_, Version::Http2) => {}
         (true, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
         (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
     }

@@ -15,6 +15,11 @@ pub(crate) const fn is_value_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
+/// Whether `bytes` is a field's value without white space around it (RFC 9113 §8.2.1).
+pub(crate) fn is_value(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| is_value_byte(byte)) && trim(bytes).len() == bytes.len()
+}
+
 /// The members of a comma-separated list (RFC 9110 §5.6.1) without the white space around them;
 /// empty ones are left out, as a recipient must ignore them.
 pub(crate) fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {

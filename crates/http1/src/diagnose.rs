@@ -3,10 +3,16 @@ use memchr::memchr;
 use crate::ascii::{is_token, is_value_byte};
 use crate::refusal::Refusal;
 
+/// How a client begins HTTP/2, as far as it looks like a head of HTTP/1 (RFC 9113 §3.4).
+pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
+
 /// Says what is wrong with a head that httparse has refused. Off the fast path: it reads the head
 /// again, line by line.
 #[cold]
 pub(crate) fn diagnose(head: &[u8]) -> Refusal {
+    if head == HTTP2_PREFACE {
+        return Refusal::Http2;
+    }
     let mut lines = head
         .split(|&byte| byte == b'\n')
         .map(|line| line.strip_suffix(b"\r"));

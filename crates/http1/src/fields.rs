@@ -92,7 +92,11 @@ impl<'a> Fields<'a> {
 }
 
 /// Keeps the value of a header that may come once.
-fn once<'a>(kept: &mut Option<&'a [u8]>, value: &'a [u8], refusal: Refusal) -> Result<(), Refusal> {
+pub(crate) fn once<'a>(
+    kept: &mut Option<&'a [u8]>,
+    value: &'a [u8],
+    refusal: Refusal,
+) -> Result<(), Refusal> {
     if kept.replace(value).is_some() {
         Err(refusal)
     } else {
@@ -101,7 +105,7 @@ fn once<'a>(kept: &mut Option<&'a [u8]>, value: &'a [u8], refusal: Refusal) -> R
 }
 
 /// RFC 9110 §8.6: one or more digits. Below 2^63, so that sums of lengths cannot overflow.
-fn content_length(value: &[u8]) -> Result<u64, Refusal> {
+pub(crate) fn content_length(value: &[u8]) -> Result<u64, Refusal> {
     if value.contains(&b',') {
         return Err(Refusal::SeveralLengths);
     }

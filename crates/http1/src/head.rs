@@ -11,14 +11,17 @@ pub enum Version {
     Http10,
     /// HTTP/1.1.
     Http11,
+    /// HTTP/2.
+    Http2,
 }
 
 impl Version {
-    /// As it stands in a request line.
+    /// As it stands in a request line, or for HTTP/2 would stand in one.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
             Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
         }
     }
 }
@@ -79,7 +82,8 @@ pub enum Framing {
     None,
     /// So many bytes follow the head; below 2^63.
     Length(u64),
-    /// The body is chunked: see [`crate::ChunkedBody`].
+    /// It comes in pieces, the last of which says so: chunks of HTTP/1.1 (see
+    /// [`crate::ChunkedBody`]), or frames of HTTP/2.
     Chunked,
 }
 
@@ -227,7 +231,8 @@ impl Head {
             .any(|listed| listed.eq_ignore_ascii_case(member.as_bytes()))
     }
 
-    /// Length of the head in bytes, from the request line to the empty line.
+    /// Length of the head in bytes, from the request line to the empty line; over HTTP/2 that of its
+    /// method, path, authority and fields.
     pub fn len_bytes(&self) -> usize {
         self.bytes.len()
     }

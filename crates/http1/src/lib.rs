@@ -6,6 +6,8 @@
 //! answer with its status and close.
 //!
 //! - [`HeadParser`] takes a request's head off a buffer; [`Head`] tells what it says.
+//! - [`Head::of_fields`] makes the same of a request of HTTP/2, so that nobody else need know of
+//!   versions.
 //! - [`ChunkedBody`] decodes a chunked request body without copying.
 //! - [`write_head`] writes an answer's head, [`write_chunk_header`] frames its body.
 
@@ -16,6 +18,7 @@ mod diagnose;
 mod fields;
 mod head;
 mod parse;
+mod pseudo;
 mod reason;
 mod refusal;
 mod target;
@@ -25,7 +28,9 @@ pub use answer::{
     is_hop_by_hop, write_chunk_header, write_head,
 };
 pub use chunked::{ChunkedBody, Decoded, MAX_EXTENSION_BYTES, MAX_TRAILER_BYTES};
+pub use diagnose::HTTP2_PREFACE;
 pub use head::{Framing, Head, Method, Version};
 pub use parse::{HeadParser, Limits, MAX_HEADERS};
+pub use pseudo::Pseudo;
 pub use reason::reason_phrase;
 pub use refusal::Refusal;

@@ -12,6 +12,9 @@ pub enum Refusal {
     MethodToken,
     /// The version is neither 1.0 nor 1.1.
     VersionUnknown,
+    /// The client begins HTTP/2 (RFC 9113 §3.4): what was taken off the buffer is
+    /// [`crate::HTTP2_PREFACE`].
+    Http2,
     /// CONNECT, which only a proxy serves.
     Connect,
     /// The request target has none of the forms of RFC 9112 §3.2.
@@ -34,15 +37,16 @@ pub enum Refusal {
     EmptyName,
     /// A header name with a byte that no token has.
     HeaderName,
-    /// A control character in a header's value.
+    /// A control character in a header's value; over HTTP/2 also white space at an end of it (RFC
+    /// 9113 §8.2.1).
     HeaderValue,
-    /// HTTP/1.1 without Host.
+    /// No Host, or over HTTP/2 neither `:authority` nor Host.
     NoHost,
     /// More than one Host.
     SeveralHosts,
     /// A Host that is not `host[:port]`.
     HostForm,
-    /// The authority in the request target and the Host header differ.
+    /// The authority in the request target, or `:authority`, and the Host header differ.
     HostDisagrees,
     /// More than one Content-Length, or a list in one.
     SeveralLengths,
@@ -99,6 +103,7 @@ impl Refusal {
                 400,
                 "The request does not begin with a method; is this TLS sent to a plain port?",
             ),
+            Self::Http2 => (505, "HTTP/2 cannot begin here."),
             Self::VersionUnknown => (505, "Only HTTP/1.1 and HTTP/1.0 are spoken here."),
             Self::Connect => (501, "CONNECT is for proxies, and this server is not one."),
             Self::TargetForm => (
@@ -120,8 +125,11 @@ impl Refusal {
             Self::NoColon => (400, "A header line has no colon."),
             Self::EmptyName => (400, "A header has no name before its colon."),
             Self::HeaderName => (400, "A header's name holds a character no name may have."),
-            Self::HeaderValue => (400, "A header's value holds a control character."),
-            Self::NoHost => (400, "An HTTP/1.1 request must say which host it is for."),
+            Self::HeaderValue => (
+                400,
+                "A header's value holds a control character, or white space around it.",
+            ),
+            Self::NoHost => (400, "The request must say which host it is for."),
             Self::SeveralHosts => (400, "The request has more than one Host header."),
             Self::HostForm => (
                 400,

@@ -83,7 +83,7 @@ pub(crate) fn host<'a>(
 
 /// Whether `bytes` is `host[:port]` with a host that is not empty (RFC 3986 §3.2.2 and §3.2.3; RFC
 /// 9110 §4.2.1).
-fn is_authority(bytes: &[u8]) -> bool {
+pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     let (host, port) = match bytes {
         [b'[', inner @ ..] => match memchr(b']', inner) {
             Some(end) if is_ip_literal(&inner[..end]) => (&bytes[..end + 2], &inner[end + 1..]),

@@ -172,7 +172,7 @@ fn connect_is_not_implemented() {
 }
 
 #[test]
-fn only_versions_1_0_and_1_1_are_spoken() {
+fn only_versions_1_0_and_1_1_are_spoken_in_request_lines() {
     for version in ["HTTP/2.0", "HTTP/0.9", "HTTP/1.2", "HTTP/3.0"] {
         let refusal = refused(format!("GET / {version}\r\nHost: h\r\n\r\n").as_bytes());
         assert_eq!(
@@ -181,10 +181,7 @@ fn only_versions_1_0_and_1_1_are_spoken() {
             "{version}"
         );
     }
-    assert_eq!(
-        refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-        Refusal::VersionUnknown
-    );
+    assert_eq!(refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Refusal::Http2);
     for line in [
         "GET /",
         "GET / HTTP/1",

@@ -1,7 +1,7 @@
 //! What can be asked of `maitred` on the command line.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
@@ -49,6 +49,12 @@ pub enum Command {
     /// Check a configuration file and say everything that is wrong with it
     #[command(after_help = "Example:\n  maitred check --config maitred.toml")]
     Check(Check),
+    /// Say how a request would be answered: site, rule by rule, file or script, pool
+    #[command(after_help = "Examples:\n  \
+        maitred explain http://shop.example/old/page\n  \
+        maitred explain /wp-login.php --client 192.0.2.1 --method POST\n\n\
+        Nothing is asked of a running server; the configuration and the files are read.")]
+    Explain(Explain),
     /// Show how a running server is: workers, queues, times, memory, what runs for longest
     #[command(after_help = "Examples:\n  \
         maitred status                         all pools, one line each\n  \
@@ -188,6 +194,23 @@ pub struct Check {
     /// Configuration file
     #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
     pub config: PathBuf,
+}
+
+/// Arguments of `maitred explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// A URL, or a path of the first site
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Configuration file
+    #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
+    pub config: PathBuf,
+    /// The client's address [default: 127.0.0.1]
+    #[arg(long, value_name = "IP")]
+    pub client: Option<IpAddr>,
+    /// The request's method
+    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    pub method: String,
 }
 
 #[cfg(test)]

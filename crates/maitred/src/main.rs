@@ -3,6 +3,7 @@
 mod check;
 mod client;
 mod command;
+mod explain;
 mod fpm;
 mod front;
 mod log;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     match command {
         Command::Serve(serve) => serve::serve(serve, &arguments, &log_level),
         Command::Check(check) => check::check(&check),
+        Command::Explain(asked) => explain::explain(&asked),
         Command::Status(asked) => status::status(&asked),
         Command::Top(asked) => top::top(&asked),
         Command::Reload(asked) => status::reload(&asked),

@@ -364,6 +364,7 @@ impl Supervisor {
             self.plan.terminal.tell(&match listener.clients {
                 Clients::Admin => format!("metrics and status on http://{address}"),
                 Clients::Http => format!("serving {roots} on http://{address} ({facts})"),
+                Clients::Https => format!("serving {roots} on https://{address} ({facts})"),
                 Clients::Fastcgi { .. } => format!("FastCGI on {address} ({facts})"),
             });
         }

@@ -87,6 +87,9 @@ impl Supervisor {
 
     /// Tells a new front all there is to know: where to listen, the pools, who sits where.
     fn introduce(&self, peer: &mut Peer<ToFront>) {
+        if let Some(certificates) = &self.plan.certificates {
+            certificates.tell(peer);
+        }
         for listener in &self.plan.listeners {
             listener.tell(peer);
         }

@@ -14,6 +14,7 @@ use maitred_control::{Clients, Generation, Incarnation, Manner, Seat, ZygoteSett
 use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
+use crate::certificates::Certificates;
 use crate::door_logs::DoorLogs;
 use crate::listen::{FileState, Listener, OwnFile};
 use crate::output::Output;
@@ -50,6 +51,9 @@ pub struct HandedOver {
     terminal: Option<RawFd>,
     #[serde(default)]
     access_log: Option<RawFd>,
+    /// A file with certificates and keys.
+    #[serde(default)]
+    certificates: Option<RawFd>,
     /// By their paths.
     #[serde(default)]
     door_logs: Vec<(PathBuf, RawFd)>,
@@ -131,6 +135,8 @@ pub struct Inherited {
     pub terminal: Terminal,
     /// The access log, if it is a file.
     pub access_log: Option<File>,
+    /// The certificates and keys of TLS.
+    pub certificates: Option<Certificates>,
     /// The access logs of doors.
     pub door_logs: DoorLogs,
     pub front: Front,
@@ -167,6 +173,7 @@ impl Supervisor {
             listeners: self.plan.listeners.iter().map(listener_state).collect(),
             terminal: self.plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),
             access_log: self.plan.access_log.as_ref().map(AsRawFd::as_raw_fd),
+            certificates: self.plan.certificates.as_ref().and_then(Certificates::left),
             door_logs: self.plan.door_logs.descriptors(),
             pools: self.pools.iter().map(pool_state).collect(),
             scoreboards: self.scores.descriptors(),
@@ -204,6 +211,7 @@ impl HandedOver {
     fn descriptors(&self) -> Vec<RawFd> {
         let mut all: Vec<RawFd> = self.terminal.into_iter().collect();
         all.extend(self.access_log);
+        all.extend(self.certificates);
         all.extend(self.door_logs.iter().map(|(_, fd)| *fd));
         all.extend(self.fronts.iter().map(|front| front.peer.channel));
         all.extend(self.scoreboards.iter().map(|(_, fd)| *fd));
@@ -259,6 +267,7 @@ impl HandedOver {
             pools.map(|pool| pool.inherit(self.elapsed)).collect();
         let listeners = self.listeners.into_iter().map(ListenerState::inherit);
         let access_log = self.access_log.map(spawn::inherited_fd).transpose()?;
+        let certificates = self.certificates.map(spawn::inherited_fd).transpose()?;
         let door_logs = self.door_logs.into_iter();
         let door_logs = door_logs.map(|(path, fd)| Ok((path, spawn::inherited_fd(fd)?.into())));
         let door_logs = door_logs.collect::<io::Result<Vec<_>>>()?;
@@ -268,6 +277,7 @@ impl HandedOver {
             listeners: listeners.collect::<io::Result<_>>()?,
             terminal: Terminal::over(self.terminal.map(spawn::inherited_fd).transpose()?),
             access_log: access_log.map(File::from),
+            certificates: certificates.and_then(|file| Certificates::inherited(file).ok()),
             door_logs: DoorLogs::inherited(door_logs),
             front,
             old_fronts,

@@ -10,6 +10,7 @@ mod adopt;
 mod apply;
 mod backoff;
 mod cache;
+mod certificates;
 mod changes;
 mod confinement;
 mod door_logs;
@@ -63,6 +64,7 @@ pub use logs::open_as_fpm;
 pub use source::{Host, Invocation, Nobody, Source};
 pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 
+use certificates::Certificates;
 use handover::HandedOver;
 use plan::Plan;
 use programs::Programs;
@@ -151,6 +153,7 @@ fn take_over(
             None => inherited.terminal,
         },
         access_log: inherited.access_log.or_else(|| opened_anew(&config)),
+        certificates: inherited.certificates.or_else(|| read_anew(&config)),
         door_logs: inherited.door_logs,
         ..Plan::over(
             config.clone(),
@@ -189,6 +192,14 @@ fn opened_anew(config: &Config) -> Option<std::fs::File> {
     })
 }
 
+/// The certificates, which a program of another version may not have left.
+fn read_anew(config: &Config) -> Option<Certificates> {
+    Certificates::of(config, None).unwrap_or_else(|why| {
+        tracing::error!("{why}");
+        None
+    })
+}
+
 /// Whether this program could take over what another has written down in the file behind
 /// descriptor `state`.
 ///
@@ -204,9 +215,12 @@ pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
 }
 
 /// What is wrong with a configuration on this machine, beside what its text says: users that do
-/// not exist or may not be taken on, PHP versions that are not there, and logs that have no folder.
+/// not exist or may not be taken on, PHP versions that are not there, logs that have no folder, and
+/// certificates that are not in order.
 pub fn check(config: &Config) -> Vec<Error> {
-    examine(config).0
+    let mut mistakes = examine(config).0;
+    mistakes.extend(Certificates::of(config, None).err());
+    mistakes
 }
 
 /// What of a configuration this machine does not give, though the server would run: one sentence
@@ -214,7 +228,12 @@ pub fn check(config: &Config) -> Vec<Error> {
 pub fn warnings(config: &Config) -> Vec<String> {
     let own = confinement::warnings(config);
     let own = own.chain(identity::shared_with_front(config));
-    own.chain(groups::obstacle(config)).collect()
+    // What is wrong with them is a mistake, and told as one.
+    let certificates = Certificates::of(config, None).ok().flatten();
+    let complaints = certificates.map(|certificates| certificates.complaints());
+    own.chain(groups::obstacle(config))
+        .chain(complaints.into_iter().flatten())
+        .collect()
 }
 
 /// The program that runs PHP of this version, as `8.2`, or else the one that is there.

@@ -12,6 +12,7 @@ use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::warn;
 
+use crate::certificates::Certificates;
 use crate::door_logs::DoorLogs;
 use crate::error::Error;
 use crate::groups::Groups;
@@ -56,6 +57,8 @@ pub struct Plan {
     pub access_log: Option<File>,
     /// The access logs of doors.
     pub door_logs: DoorLogs,
+    /// The certificates and keys of TLS, if it is spoken.
+    pub certificates: Option<Certificates>,
     /// Where the person who started the server reads.
     pub terminal: Terminal,
 }
@@ -99,6 +102,7 @@ impl Plan {
         if let Some(mistake) = mistakes.into_iter().next() {
             return Err(mistake);
         }
+        let certificates = Certificates::of(&config, None)?;
         let threads = threads(&config);
         let pools = config
             .pools
@@ -113,6 +117,7 @@ impl Plan {
             },
             access_log: logs::open_access_log(&config)?,
             door_logs: DoorLogs::at_start(&config)?,
+            certificates,
             ..Plan::over(config, source, invocation, log_level, (listeners, programs))?
         };
         Ok((plan, pools))
@@ -138,6 +143,7 @@ impl Plan {
             groups: None,
             access_log: None,
             door_logs: DoorLogs::default(),
+            certificates: None,
             terminal: Terminal::over(None),
             config: config.clone(),
             source,

@@ -25,6 +25,7 @@ use maitred_os::signals::Signal;
 use std::os::fd::AsFd;
 use tracing::{error, info, warn};
 
+use crate::certificates::Certificates;
 use crate::changes::{self, Changes, Running};
 use crate::door_logs::DoorLogs;
 use crate::fpm;
@@ -74,6 +75,8 @@ struct Reload {
     access_log: Option<File>,
     /// The access logs of doors that were not open before.
     door_logs: DoorLogs,
+    /// The certificates and keys of TLS.
+    certificates: Option<Certificates>,
     changes: Changes,
     /// Pools at rest need not show that their PHP starts.
     lets_rest: bool,
@@ -150,6 +153,8 @@ impl Supervisor {
         let access_log = self.logs_of(&config)?;
         let door_logs = DoorLogs::open(&config, &self.plan.door_logs);
         let door_logs = door_logs.map_err(|why| why.to_string())?;
+        let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
+        let certificates = certificates.map_err(|why| why.to_string())?;
         let mut asked = anew.names(&config);
         let unfinished = self.reloads.now.as_ref().map(|reload| &reload.changes.anew);
         let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
@@ -172,6 +177,7 @@ impl Supervisor {
             opened,
             access_log,
             door_logs,
+            certificates,
             changes,
             lets_rest: *anew == Anew::All,
             accepted: false,
@@ -352,6 +358,7 @@ impl Supervisor {
             self.reopen_error_log();
         }
         self.say_inherited();
+        self.use_certificates(reload.certificates.take());
         self.move_listeners(std::mem::take(&mut reload.opened));
         for index in self.named(&reload.changes.removed) {
             self.close_pool(index);

@@ -578,6 +578,7 @@ impl Supervisor {
         self.keep_reload();
         self.hurry_leaving();
         self.keep_front();
+        self.keep_certificates();
         self.phase_event(phase::Event::Tick);
         if self.phase.kills() {
             // Whom a killed process leaves behind becomes our child.

@@ -258,6 +258,9 @@ impl Supervisor {
             self.tell_obituary(&line);
         }
         self.flush_outputs();
+        if let Some(certificates) = &mut self.plan.certificates {
+            certificates.leave();
+        }
         let state = self.hand_over();
         let why = match self.state_file(&state) {
             Err(why) => why,

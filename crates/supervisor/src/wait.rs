@@ -116,6 +116,7 @@ impl Supervisor {
             self.upgrade_deadline(),
             self.leaving_deadline(),
             self.systemd.deadline(),
+            self.certificates_deadline(),
         ];
         let slow = self.pools.iter().filter_map(|pool| pool.slow.deadline());
         let front = self

@@ -3,7 +3,10 @@
 mod confinement;
 pub mod doors;
 pub mod pools;
+mod rule_items;
+pub mod rules;
 pub mod sites;
+pub mod tls;
 pub mod top;
 
 /// The section in which a setting of this name belongs.
@@ -19,8 +22,13 @@ pub(crate) fn section_of(name: &str) -> Option<&'static str> {
     if in_pools.chain(of_doors).any(|known| known == name) {
         return Some("[pools.NAME]");
     }
-    sites::DIRECTIVES
+    let of_sites = sites::DIRECTIVES.iter().map(|directive| directive.name);
+    let of_rules = rules::DIRECTIVES.iter().map(|directive| directive.name);
+    if of_sites.chain(of_rules).any(|known| known == name) {
+        return Some("[[sites]]");
+    }
+    tls::DIRECTIVES
         .iter()
         .any(|directive| directive.name == name)
-        .then_some("[[sites]]")
+        .then_some("[tls]")
 }

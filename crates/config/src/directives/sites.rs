@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use super::rules::RulesDraft;
 use crate::directive::{Directive, Needs, Preset};
 use crate::host::{Host, is_host_name};
 use crate::settings::Upstream;
@@ -21,6 +22,8 @@ pub struct SiteDraft {
     /// `Some(None)`: the file says that there is none.
     pub(crate) front_controller: Option<Option<String>>,
     pub(crate) max_body_size: Option<u64>,
+    /// What it says about paths and clients.
+    pub(crate) rules: RulesDraft,
 }
 
 /// The directives of a site.

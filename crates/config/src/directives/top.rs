@@ -1,5 +1,8 @@
 //! Settings of the whole server, at the top of the file.
 
+use maitred_rules::forwarded::Field;
+
+use super::rule_items::networks;
 use crate::directive::{Directive, Needs, Preset};
 use crate::listen::parse_listen;
 use crate::settings::{AccessLogFormat, Config, LogTarget};
@@ -12,7 +15,7 @@ const MAX_FRONT_THREADS: u32 = 64;
 pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "listen",
-        default: Preset::Value("\"127.0.0.1:8080\""),
+        default: Preset::Words("`\"127.0.0.1:8080\"`, or nothing if there is a section `[tls]`"),
         unit: "",
         takes: "an address and a port such as \"127.0.0.1:8080\", or an array of them",
         needs: Needs::Live,
@@ -108,6 +111,52 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         example: "\"/run/maitred/admin.sock\"",
         read: |config, value| {
             config.admin_socket = Some(value.path()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "trusted_proxies",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: "an address such as \"192.0.2.1\", a network such as \"192.0.2.0/24\", or an array \
+                of them",
+        needs: Needs::Live,
+        doc: "Proxies in front of this server that are believed what they say of their clients in \
+              `trusted_headers`. The client is the last address they name that is no trusted \
+              proxy. Nobody else is believed.",
+        example: "[\"10.0.0.0/8\"]",
+        read: |config, value| {
+            config.trusted_proxies = networks(value)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "trusted_headers",
+        default: Preset::Value("[\"X-Forwarded-For\", \"X-Forwarded-Proto\"]"),
+        unit: "",
+        takes: "the name of a header field such as \"X-Forwarded-For\", or an array of names",
+        needs: Needs::Live,
+        doc: "The header fields by which `trusted_proxies` speak of their clients: \
+              `X-Forwarded-Proto`, `X-Forwarded-Host`, `Forwarded` (RFC 7239), and any other name \
+              holds addresses in the form of `X-Forwarded-For`. Name only what the proxy sets or \
+              takes away on every request: what it lets pass is the client's own word.",
+        example: "[\"CF-Connecting-IP\", \"X-Forwarded-Proto\"]",
+        read: |config, value| {
+            config.trusted_headers = value.each(|item| item.text_as(Field::named))?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "proxy_protocol",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether every connection to `listen`, and to that of `[tls]`, begins with the PROXY \
+              protocol (version 1 or 2), which says whose it is. Only connections of `trusted_proxies` are taken then.",
+        example: "false",
+        read: |config, value| {
+            config.proxy_protocol = value.boolean()?;
             Ok(())
         },
     },

@@ -11,10 +11,18 @@ pub struct Folder(TempDir);
 impl Folder {
     pub fn new() -> Folder {
         let folder = Folder(tempfile::tempdir().unwrap());
-        for name in ["public", "spool", "php/conf.d"] {
+        for name in ["public", "spool", "php/conf.d", "manual"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
-        fs::write(folder.path().join("php/shop.ini"), "").unwrap();
+        for name in [
+            "php/shop.ini",
+            "site.pem",
+            "site.key",
+            "clients.pem",
+            "users",
+        ] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
         folder
     }
 

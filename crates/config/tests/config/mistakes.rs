@@ -46,15 +46,61 @@ fn a_name_like_no_other_is_answered_with_all_names() {
         &format!("{SITE}gzip = true"),
         &[
             "3:1: unknown setting `gzip` in [[sites]]; expected one of `hosts`, `root`, `index`, \
-           `pool`, `upstream`, `front_controller`, `max_body_size`",
+           `pool`, `upstream`, `front_controller`, `max_body_size`, `app`, `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, `headers`, `expires`, `error_pages`, `intercept_errors`, `autoindex`, `aliases`, `paths`, `rate_limit`, `connection_limit`",
         ],
     );
     let endless = "x".repeat(100_000);
     let found = Folder::new().mistakes(&format!("{SITE}{endless} = 1"));
     assert!(
-        found.len() < 300 && found.contains("…` in [[sites]]; expected one of"),
+        found.len() < 600 && found.contains("…` in [[sites]]; expected one of"),
         "{found}"
     );
+}
+
+#[test]
+fn what_does_not_fit_together_about_tls_is_refused() {
+    const CERTIFICATES: &str = "certificates = { cert = \"site.pem\", key = \"site.key\" }\n";
+    refused(
+        &format!("[tls]\nhsts = \"1d\"\n{SITE}"),
+        &[
+            "1:1: [tls] has no `certificates`; add the files of at least one, such as \
+           certificates = [{ cert = \"site.pem\", key = \"site.key\" }]",
+        ],
+    );
+    refused(
+        &format!("[tls]\n{CERTIFICATES}client_certificates = \"required\"\n{SITE}"),
+        &[
+            "3:23: `client_certificates` needs `client_ca`; add the file with the certificates of \
+             those who issue them",
+        ],
+    );
+    refused(
+        &format!("[tls]\n{CERTIFICATES}client_ca = \"clients.pem\"\n{SITE}"),
+        &["3:13: `client_ca` is for `client_certificates`; add that, or leave this out"],
+    );
+    refused(
+        &format!("[tls]\n{CERTIFICATES}redirect = true\n{SITE}"),
+        &[
+            "3:12: `redirect` is for plain HTTP, and the file has no `listen`; add one before the \
+           first section, such as listen = \":80\"",
+        ],
+    );
+    refused(
+        &format!("listen = \":80\"\n[tls]\nlisten = \":0\"\n{CERTIFICATES}redirect = true\n{SITE}"),
+        &["5:12: `redirect` needs to know where to; give `listen` in [tls] a port other than 0"],
+    );
+    refused(
+        &format!("tls = 1\n{SITE}"),
+        &["1:7: `tls` is no table; write a section [tls] with `certificates`"],
+    );
+}
+
+#[test]
+fn who_asks_for_tls_alone_gets_no_plain_http() {
+    let text = "[tls]\ncertificates = { cert = \"site.pem\", key = \"site.key\" }\n";
+    let config = Folder::new().good(&format!("{text}{SITE}"));
+    assert!(config.listen.is_empty());
+    assert_eq!(config.listening().len(), 1);
 }
 
 #[test]
@@ -217,6 +263,8 @@ fn a_host_in_two_sites_is_refused() {
         "[[sites]]\nroot = \"public\"\nhosts = [\"a.example\", \"*.b.example\"]\n\
          [[sites]]\nroot = \"public\"\nhosts = [\"*.B.example\", \"c.example\", \"A.example\"]\n",
         &[
+            "3:10: `hosts` has \"a.example\", which another site has too",
+            "3:23: `hosts` has \"*.b.example\", which another site has too",
             "6:10: `hosts` has \"*.b.example\", which another site has too",
             "6:38: `hosts` has \"a.example\", which another site has too",
         ],
@@ -252,13 +300,19 @@ fn two_sites_for_all_other_names_are_refused() {
     refused(
         &format!("{SITE}{SITE}"),
         &[
+            "1:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
+           names that are left; add `hosts`",
             "3:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
            names that are left; add `hosts`",
         ],
     );
     refused(
         &format!("{SITE}{SITE}hosts = \"*\""),
-        &["5:9: `hosts` has \"*\", which another site has too"],
+        &[
+            "1:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
+           names that are left; add `hosts`",
+            "5:9: `hosts` has \"*\", which another site has too",
+        ],
     );
 }
 

@@ -1,6 +1,6 @@
 //! Each directive with wrong values, and the whole sentence that says so.
 
-use maitred_config::directives::{doors, pools, sites, top};
+use maitred_config::directives::{doors, pools, rules, sites, tls, top};
 
 use crate::folder::Folder;
 
@@ -21,6 +21,26 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
             let beside = beside.iter().filter(|(name, _)| !line.starts_with(name));
             let beside: String = beside.map(|(_, text)| *text).collect();
             (format!("[pools.www]\n{line}\n{beside}"), 2)
+        }
+        "tls" => {
+            let beside = [
+                (
+                    "certificates =",
+                    "certificates = { cert = \"site.pem\", key = \"site.key\" }\n",
+                ),
+                ("client_ca =", "client_ca = \"clients.pem\"\n"),
+                (
+                    "client_certificates =",
+                    "client_certificates = \"optional\"\n",
+                ),
+            ];
+            let beside = beside.iter().filter(|(name, _)| !line.starts_with(name));
+            let beside: String = beside.map(|(_, text)| *text).collect();
+            let site = "[[sites]]\nroot = \"public\"\n";
+            (
+                format!("listen = \":80\"\n[tls]\n{line}\n{beside}{site}"),
+                3,
+            )
         }
         _ if line.starts_with("root") => (format!("[[sites]]\n{line}\n"), 2),
         _ => (format!("[[sites]]\n{line}\nroot = \"public\"\n"), 2),
@@ -44,7 +64,10 @@ fn each_wrong_value_is_answered_with_its_sentence() {
     let folder = Folder::new();
     for (section, line, sentence) in wrong_values() {
         let (text, number) = file_with(section, line);
-        let column = line.find(" = ").unwrap() + 4;
+        // What is wrong inside of a value begins with its own column.
+        let own = sentence.split_once(": ");
+        let own = own.and_then(|(column, rest)| Some((column.parse().ok()?, rest)));
+        let (column, sentence) = own.unwrap_or((line.find(" = ").unwrap() + 4, sentence));
         let expected = format!("maitred.toml:{number}:{column}: {sentence}");
         assert_eq!(folder.mistakes(&text), expected, "{line}");
     }
@@ -67,10 +90,22 @@ fn no_directive_is_without_a_wrong_value() {
     let sites = sites::DIRECTIVES
         .iter()
         .map(|directive| ("sites", directive.name));
+    let of_rules = rules::DIRECTIVES
+        .iter()
+        .map(|directive| ("sites", directive.name));
     let doors = doors::DIRECTIVES
         .iter()
         .map(|directive| ("doors", directive.name));
-    for (section, name) in top.chain(pools).chain(doors).chain(sites) {
+    let tls = tls::DIRECTIVES
+        .iter()
+        .map(|directive| ("tls", directive.name));
+    for (section, name) in top
+        .chain(tls)
+        .chain(pools)
+        .chain(doors)
+        .chain(sites)
+        .chain(of_rules)
+    {
         assert!(
             tested(section, name),
             "wrong_values.txt has no wrong `{name}` in {section}"
@@ -91,6 +126,9 @@ fn no_directive_takes_a_date() {
     top::DIRECTIVES
         .iter()
         .for_each(|directive| check("top", directive.name, directive.takes));
+    tls::DIRECTIVES
+        .iter()
+        .for_each(|directive| check("tls", directive.name, directive.takes));
     pools::DIRECTIVES
         .iter()
         .for_each(|directive| check("pools", directive.name, directive.takes));
@@ -98,6 +136,9 @@ fn no_directive_takes_a_date() {
         .iter()
         .for_each(|directive| check("doors", directive.name, directive.takes));
     sites::DIRECTIVES
+        .iter()
+        .for_each(|directive| check("sites", directive.name, directive.takes));
+    rules::DIRECTIVES
         .iter()
         .for_each(|directive| check("sites", directive.name, directive.takes));
 }

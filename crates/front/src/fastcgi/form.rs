@@ -1,5 +1,7 @@
 //! An answer as FastCGI records for a web server: what a script says goes there as it is.
 
+use std::convert::Infallible;
+
 use maitred_fastcgi::{AnswerEvent, ProtocolStatus, write_end, write_stderr, write_stdout};
 
 use crate::door_log::Entry;
@@ -53,6 +55,8 @@ impl<'a> FastcgiForm<'a> {
 }
 
 impl Form for FastcgiForm<'_> {
+    type Head = Infallible;
+
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
         match said {
             AnswerEvent::Stdout(content) => {
@@ -86,6 +90,10 @@ impl Form for FastcgiForm<'_> {
     fn frame(&mut self, _over: bool) -> Result<Vec<u8>, Failure> {
         self.framed += self.out.len() as u64;
         Ok(std::mem::take(&mut self.out))
+    }
+
+    fn head(&mut self) -> Option<Infallible> {
+        None
     }
 
     fn has_begun(&self) -> bool {

@@ -1,6 +1,7 @@
 //! One web server's connection: reading its requests off it record by record, and noticing that it
 //! does not want an answer any more.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -320,6 +321,8 @@ impl WebServer {
 }
 
 impl Client for WebServer {
+    type Head = Infallible;
+
     async fn gone(&mut self) {
         loop {
             loop {
@@ -347,6 +350,10 @@ impl Client for WebServer {
     async fn gone_later(&mut self) {
         self.connection.worth_watching().await;
         self.gone().await;
+    }
+
+    fn begin(&mut self, head: Infallible) -> io::Result<()> {
+        match head {}
     }
 
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {

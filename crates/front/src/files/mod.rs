@@ -4,6 +4,7 @@
 
 mod answer;
 mod entry;
+mod piece;
 mod ranges;
 mod resident;
 #[cfg(test)]
@@ -11,5 +12,6 @@ mod tests;
 
 pub use answer::{Answer, AnswerBody, Conditions, Part, answer};
 pub use entry::{Body, Entry, Identity, Loaded, SMALL_FILE, load};
+pub use piece::read_piece;
 pub use ranges::{MOST_PARTS, Slice};
 pub use resident::{Residency, residency};

@@ -34,6 +34,7 @@ impl Site {
             root,
             index: vec!["index.php".into(), "index.html".into()],
             front_controller: front_controller.map(String::from),
+            prefix: String::new(),
             chroot: None,
         };
         Site {
@@ -324,6 +325,7 @@ fn a_root_that_is_moved_by_a_deployment_is_followed() {
         index: vec![],
         front_controller: None,
         chroot: None,
+        prefix: String::new(),
     };
     let mut site = Site {
         home,
@@ -346,6 +348,7 @@ fn a_document_root_that_does_not_exist_is_an_error() {
         index: vec![],
         front_controller: None,
         chroot: None,
+        prefix: String::new(),
     };
     let error = Resolver::new(site, Limits::default()).err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
@@ -473,6 +476,7 @@ fn scripts_are_told_names_beneath_their_chroot_and_none_that_is_not_there() {
             index: vec![],
             front_controller: None,
             chroot: Some(real.join("jail")),
+            prefix: String::new(),
         };
         match Resolver::new(site, Limits::default())
             .unwrap()

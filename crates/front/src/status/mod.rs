@@ -5,12 +5,10 @@ mod fields;
 mod formats;
 mod openmetrics;
 
-use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
+use maitred_http1::Head;
 use maitred_seat::Snapshot;
 use percent_encoding::percent_decode_str;
 
-use crate::access::Answered;
-use crate::clock::http_date;
 use crate::pool::Pool;
 use crate::source::Backend;
 
@@ -216,24 +214,11 @@ impl Page {
         &self.body
     }
 
-    /// The whole answer; to HEAD without the body (RFC 9110 §9.3.2).
-    pub fn answer(&self, head: &Head, keep_alive: bool, answered: &mut Answered) -> Vec<u8> {
-        let answer = Answer {
-            version: head.version(),
-            status: 200,
-            reason: None,
-            framing: AnswerFraming::Length(self.body.len() as u64),
-            keep_alive,
-            date: &http_date(),
-        };
-        let kind = [(&b"Content-Type"[..], self.content_type.as_bytes())];
-        let mut out = Vec::with_capacity(512 + self.body.len());
-        write_head(&mut out, &answer, NEVER_CACHED.into_iter().chain(kind));
-        (answered.status, answered.head_bytes) = (200, out.len() as u64);
-        if head.kind() != Method::Head {
-            out.extend_from_slice(self.body.as_bytes());
-        }
-        out
+    /// What a client over HTTP is told of it.
+    pub fn headers(&self) -> [(&[u8], &[u8]); 3] {
+        let [expires, control] = NEVER_CACHED;
+        let kind = (&b"Content-Type"[..], self.content_type.as_bytes());
+        [expires, control, kind]
     }
 }
 

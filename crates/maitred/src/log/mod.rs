@@ -8,6 +8,9 @@ use std::io::{self, IsTerminal, Write};
 use maitred_os::stderr;
 use maitred_supervisor::LOG_VARIABLE;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// How much is logged where nobody says.
 const DEFAULT_LEVEL: &str = "info";
@@ -56,8 +59,22 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
         .with_target(false)
         // It would tell standard error of the error, and panic: nobody reading is no reason to end.
         .log_internal_errors(false)
+        .finish()
+        .with(without_gossip(filter))
         .init();
     Ok(level)
+}
+
+/// What is logged of that: libraries that talk with clients warn of each mistake of a client's, which
+/// would let clients fill the log. What matters of it the front says.
+fn without_gossip(filter: LevelFilter) -> Targets {
+    let gossip = match filter >= LevelFilter::DEBUG {
+        true => filter,
+        false => LevelFilter::OFF,
+    };
+    Targets::new()
+        .with_default(filter)
+        .with_target("h2", gossip)
 }
 
 /// What stands in the log where lines are missing.

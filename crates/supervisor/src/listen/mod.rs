@@ -103,7 +103,7 @@ fn open_in(
             .find(|other| other.asked == one.address());
         let door = match one {
             Listening::Fastcgi(door) => Some(name(config, door)),
-            Listening::Http(_) | Listening::Admin(_) => None,
+            Listening::Http(_) | Listening::Https(_) | Listening::Admin(_) => None,
         };
         let rights = door.map(|named| named.rights()).transpose()?.flatten();
         match there {
@@ -361,7 +361,7 @@ pub fn mistakes(config: &Config) -> impl Iterator<Item = Error> {
     let listening = config.listening().into_iter();
     listening.filter_map(|one| match one {
         Listening::Fastcgi(door) => name(config, door).rights().err(),
-        Listening::Http(_) | Listening::Admin(_) => None,
+        Listening::Http(_) | Listening::Https(_) | Listening::Admin(_) => None,
     })
 }
 
@@ -369,6 +369,7 @@ pub fn mistakes(config: &Config) -> impl Iterator<Item = Error> {
 fn clients_of(listening: Listening<'_>) -> Clients {
     match listening {
         Listening::Http(_) => Clients::Http,
+        Listening::Https(_) => Clients::Https,
         Listening::Admin(_) => Clients::Admin,
         Listening::Fastcgi(door) => Clients::Fastcgi {
             listen: door.listen.to_string(),

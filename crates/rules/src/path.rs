@@ -26,6 +26,15 @@ pub struct CleanPath<'a> {
 }
 
 impl CleanPath<'_> {
+    /// The same, apart from the text it was made of.
+    pub fn into_owned(self) -> CleanPath<'static> {
+        CleanPath {
+            bytes: Cow::Owned(self.bytes.into_owned()),
+            names_end: self.names_end,
+            hidden: self.hidden,
+        }
+    }
+
     /// The whole path, decoded: what nginx calls `$uri`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

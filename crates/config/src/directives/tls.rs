@@ -1,0 +1,161 @@
+//! Settings of HTTPS, in `[tls]`.
+
+use std::path::PathBuf;
+
+use crate::directive::{Directive, Needs, Preset};
+use crate::listen::parse_listen;
+use crate::tls::{CertificateFiles, ClientCertificates, Tls, TlsVersion};
+use crate::value::{Value, Wrong, for_each};
+
+/// Where a redirection without a status of its own is permanent and keeps the method (RFC 9110
+/// §15.4.9).
+const PERMANENT_REDIRECT: u16 = 308;
+
+/// The directives of `[tls]`.
+pub const DIRECTIVES: &[Directive<Tls>] = &[
+    Directive {
+        name: "listen",
+        default: Preset::Value("\"[::]:443\""),
+        unit: "",
+        takes: "an address and a port such as \"[::]:443\", or an array of them",
+        needs: Needs::Live,
+        doc: "Where HTTPS is answered. The forms are those of `listen` at the top of the file, \
+              which is then for plain HTTP and has no default.",
+        example: "[\"[::]:443\"]",
+        read: |tls, value| {
+            tls.listen =
+                value.each(|item| parse_listen(item.text()?).map_err(|why| item.refused(&why)))?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "certificates",
+        default: Preset::Words("none; TLS needs at least one"),
+        unit: "",
+        takes: "a table such as { cert = \"site.pem\", key = \"site.key\" }, or an array of them",
+        needs: Needs::Live,
+        doc: "The certificates, each with its private key, as PEM files. `cert` begins with the \
+              certificate itself, followed by those between it and its root. Which one a client \
+              is shown is decided by the host it asks for (SNI) and the names in the \
+              certificates; of two for one name, with ECDSA and with RSA, the first that the \
+              client understands. Who asks for no name, or an unknown one, is shown the first. \
+              Only the supervisor needs to read the files. Changed files are noticed within about \
+              a minute; what is wrong with them is said, and the certificate before stays.",
+        example: "[{ cert = \"site.pem\", key = \"site.key\" }]",
+        read: |tls, value| {
+            tls.certificates = value.each(certificate)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "min_version",
+        default: Preset::Value("\"1.2\""),
+        unit: "",
+        takes: "\"1.2\" or \"1.3\"",
+        needs: Needs::Live,
+        doc: "The oldest version of TLS that is spoken. Older ones than 1.2 are broken and not \
+              there at all.",
+        example: "\"1.3\"",
+        read: |tls, value| {
+            tls.min_version = value.text_as(|text| match text {
+                "1.2" => Some(TlsVersion::V12),
+                "1.3" => Some(TlsVersion::V13),
+                _ => None,
+            })?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "redirect",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true, false, 301 or 308",
+        needs: Needs::Live,
+        doc: "Whether requests over plain HTTP are sent to HTTPS, at port 443 if that is listened \
+              on. `true` is 308, which keeps the method of the request; 301 lets a browser make \
+              a POST a GET.",
+        example: "true",
+        read: |tls, value| {
+            tls.redirect = match value.boolean() {
+                Ok(redirects) => redirects.then_some(PERMANENT_REDIRECT),
+                Err(_) => match value.count(301, 308)? {
+                    301 => Some(301),
+                    308 => Some(PERMANENT_REDIRECT),
+                    _ => return Err(value.wrong()),
+                },
+            };
+            Ok(())
+        },
+    },
+    Directive {
+        name: "hsts",
+        default: Preset::Value("\"off\""),
+        unit: "seconds",
+        takes: "a duration of at most 366 days such as \"365d\", or \"off\"",
+        needs: Needs::Live,
+        doc: "For how long a browser that was here once shall come over HTTPS only \
+              (`Strict-Transport-Security`). It is part of every answer over TLS that has none of \
+              its own. `0` takes back what was said before.",
+        example: "\"365d\"",
+        read: |tls, value| {
+            tls.hsts = match value.text() {
+                Ok("off") => None,
+                _ => Some(value.duration()?),
+            };
+            Ok(())
+        },
+    },
+    Directive {
+        name: "client_certificates",
+        default: Preset::Value("\"off\""),
+        unit: "",
+        takes: "\"off\", \"optional\" or \"required\"",
+        needs: Needs::Live,
+        doc: "Whether clients are asked for certificates, which `client_ca` must have issued. One \
+              that is not in order ends the handshake, and with `\"required\"` one that is \
+              missing. PHP is told in `SSL_CLIENT_VERIFY` (`SUCCESS` or `NONE`) and other \
+              variables that begin with `SSL_CLIENT_`.",
+        example: "\"off\"",
+        read: |tls, value| {
+            tls.client_certificates = value.text_as(|text| match text {
+                "off" => Some(ClientCertificates::Off),
+                "optional" => Some(ClientCertificates::Optional),
+                "required" => Some(ClientCertificates::Required),
+                _ => None,
+            })?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "client_ca",
+        default: Preset::Words("none; `client_certificates` needs it"),
+        unit: "",
+        takes: "the path of a file",
+        needs: Needs::Live,
+        doc: "A PEM file with the certificates of those who issue the clients' certificates.",
+        example: "\"clients.pem\"",
+        read: |tls, value| {
+            tls.client_ca = Some(value.file()?);
+            Ok(())
+        },
+    },
+];
+
+/// Reads the files of one certificate.
+fn certificate(value: &Value<'_>) -> Result<CertificateFiles, Wrong> {
+    let (mut cert, mut key): (Option<PathBuf>, Option<PathBuf>) = (None, None);
+    let entries = value.entries("the path of a PEM file")?;
+    for_each(entries, |entry| {
+        match entry.name.as_str() {
+            "cert" => cert = Some(entry.value.file()?),
+            "key" => key = Some(entry.value.file()?),
+            _ => return Err(entry.misnamed("is unknown; expected `cert` or `key`")),
+        }
+        Ok(())
+    })?;
+    match (cert, key) {
+        (Some(cert), Some(key)) => Ok(CertificateFiles { cert, key }),
+        (None, _) => Err(value.refused("has no `cert`; add the file with the certificate")),
+        (_, None) => Err(value.refused("has no `key`; add the file with its private key")),
+    }
+}

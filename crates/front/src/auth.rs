@@ -1,0 +1,225 @@
+//! HTTP's basic authentication (RFC 7617). A password is compared on another thread, as that takes
+//! tens of milliseconds; not many at a time, and not again for a while once it was right.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use maitred_http1::Head;
+use maitred_rules::users::Users;
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+/// Passwords that are compared at a time.
+const AT_A_TIME: usize = 2;
+/// Requests that may wait for that.
+const MAX_WAITING: usize = 256;
+/// Passwords that were right and are remembered, and for how long.
+const MAX_REMEMBERED: usize = 4096;
+const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+/// How often a file of users is looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Largest file of users in bytes.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// What an attempt to be let in came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The name and the password are right.
+    LetIn,
+    /// There is none, or it is wrong.
+    Unknown,
+    /// More passwords are being compared than may.
+    Busy,
+    /// The file of users cannot be used.
+    NoUsers,
+}
+
+/// Whoever knows the users.
+#[derive(Debug)]
+pub struct Porter {
+    files: Mutex<HashMap<PathBuf, Known>>,
+    /// When each was right, by a digest that only this process can make.
+    right: Mutex<HashMap<[u8; 32], Instant>>,
+    secret: [u8; 32],
+    comparing: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Known {
+    users: Option<Arc<Users>>,
+    identity: Option<(u64, u64, i64, i64, u64)>,
+    looked: Instant,
+}
+
+impl Default for Porter {
+    fn default() -> Porter {
+        let mut secret = [0; 32];
+        // Without it, what is remembered could at worst be guessed by who reads our memory.
+        let _ = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty());
+        Porter {
+            files: Mutex::default(),
+            right: Mutex::default(),
+            secret,
+            comparing: Arc::new(Semaphore::new(AT_A_TIME)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+        }
+    }
+}
+
+impl Porter {
+    /// Whether a request shows a name and a password of this file.
+    pub async fn admit(&self, head: &Head, file: &Path) -> Outcome {
+        let Some(users) = self.users(file) else {
+            return Outcome::NoUsers;
+        };
+        let Some((name, password)) = head.header("authorization").and_then(credentials) else {
+            return Outcome::Unknown;
+        };
+        let Some(attempt) = users.attempt(&name, &password) else {
+            return Outcome::Unknown;
+        };
+        let digest = self.digest(file, attempt.hash(), &name, &password);
+        if self.is_remembered(&digest) {
+            return Outcome::LetIn;
+        }
+        let Ok(waits) = self.waiting.clone().try_acquire_owned() else {
+            return Outcome::Busy;
+        };
+        let Ok(turn) = self.comparing.clone().acquire_owned().await else {
+            return Outcome::Busy;
+        };
+        let compared = tokio::task::spawn_blocking(move || {
+            // Held here, so that a client that leaves makes no room before its password is through.
+            let _held = (waits, turn);
+            attempt.succeeds()
+        });
+        match compared.await {
+            Ok(true) => {
+                self.remember(digest);
+                Outcome::LetIn
+            }
+            _ => Outcome::Unknown,
+        }
+    }
+
+    fn users(&self, file: &Path) -> Option<Arc<Users>> {
+        let mut files = lock(&self.files);
+        let now = Instant::now();
+        let known = files.get_mut(file);
+        if let Some(known) = known {
+            if now.duration_since(known.looked) < LOOK_EVERY {
+                return known.users.clone();
+            }
+            known.looked = now;
+            if identity(file) == known.identity && known.users.is_some() {
+                return known.users.clone();
+            }
+        }
+        let identity = identity(file);
+        let users = match load(file) {
+            Ok(users) => Some(Arc::new(users)),
+            Err(why) => {
+                // Those known before stay: a file that is being written is not the end of access.
+                let before = files.get(file).and_then(|known| known.users.clone());
+                let is_news = files
+                    .get(file)
+                    .is_none_or(|known| known.identity != identity);
+                if is_news {
+                    let goes_on = match before {
+                        Some(_) => "; the users it had go on",
+                        None => "; nobody is let in",
+                    };
+                    tracing::error!("basic_auth: {why}{goes_on}");
+                }
+                before
+            }
+        };
+        let known = Known {
+            users: users.clone(),
+            identity,
+            looked: now,
+        };
+        files.insert(file.to_owned(), known);
+        users
+    }
+
+    fn digest(&self, file: &Path, hash: &str, name: &str, password: &[u8]) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        digest.update(self.secret);
+        let file = file.as_os_str().as_encoded_bytes();
+        for part in [file, hash.as_bytes(), name.as_bytes(), password] {
+            digest.update(part.len().to_le_bytes());
+            digest.update(part);
+        }
+        digest.finalize().into()
+    }
+
+    fn is_remembered(&self, digest: &[u8; 32]) -> bool {
+        let right = lock(&self.right);
+        right
+            .get(digest)
+            .is_some_and(|since| since.elapsed() < REMEMBERED_FOR)
+    }
+
+    fn remember(&self, digest: [u8; 32]) {
+        let mut right = lock(&self.right);
+        if right.len() >= MAX_REMEMBERED {
+            right.retain(|_, since| since.elapsed() < REMEMBERED_FOR);
+        }
+        if right.len() < MAX_REMEMBERED {
+            right.insert(digest, Instant::now());
+        }
+    }
+}
+
+fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn identity(file: &Path) -> Option<(u64, u64, i64, i64, u64)> {
+    let found = fs::metadata(file).ok()?;
+    Some((
+        found.dev(),
+        found.ino(),
+        found.mtime(),
+        found.mtime_nsec(),
+        found.size(),
+    ))
+}
+
+/// Reads a file of users.
+///
+/// # Errors
+/// One sentence, with the file and the line.
+pub fn load(file: &Path) -> Result<Users, String> {
+    let name = file.display();
+    let cannot = |error: std::io::Error| format!("{name} cannot be read: {error}");
+    let size = fs::metadata(file).map_err(cannot)?.len();
+    if size > MAX_FILE_BYTES {
+        let most = MAX_FILE_BYTES >> 20;
+        return Err(format!(
+            "{name} is larger than {most} MiB, which no file of users is"
+        ));
+    }
+    let text = fs::read_to_string(file).map_err(cannot)?;
+    Users::parse(&text).map_err(|(line, why)| format!("{name}:{line}: this line {why}"))
+}
+
+/// The name and the password of `Authorization: Basic …`.
+fn credentials(field: &[u8]) -> Option<(String, Vec<u8>)> {
+    let (scheme, token) = field.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let engine = base64::engine::general_purpose::STANDARD;
+    let decoded = engine.decode(token.trim_ascii()).ok()?;
+    let colon = memchr::memchr(b':', &decoded)?;
+    let name = std::str::from_utf8(&decoded[..colon]).ok()?.to_owned();
+    Some((name, decoded[colon + 1..].to_vec()))
+}

@@ -1,0 +1,315 @@
+//! A request to a site that has rules: what they make of it, and the page for an error.
+
+use std::borrow::Cow;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_http1::{Head, Method};
+use maitred_rules::SiteRules;
+use maitred_rules::dress::Dressing;
+use maitred_rules::networks::client_key;
+use maitred_rules::path::{CleanPath, clean_path};
+use maitred_rules::site::{Asked, Refusal, Verdict};
+
+use crate::access::Answered;
+use crate::auth::Outcome;
+use crate::files::Body;
+use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::request::{self, Way};
+use crate::route::{Route, Script};
+use crate::ruled::{Caught, Ruled};
+use crate::shared::{Site, Thread};
+use crate::sites::host_name;
+use crate::troubles::Troubles;
+
+/// What a proxy said of the client, or what the connection says.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// The client.
+    pub client: SocketAddr,
+    /// Whether the client speaks TLS, if a proxy said so.
+    pub is_https: Option<bool>,
+    /// The authority it asked for.
+    pub host: &'a str,
+}
+
+/// Answers a request to a site with rules.
+pub async fn answer<C: HttpClient>(
+    client: &mut C,
+    head: &Head,
+    thread: &Arc<Thread>,
+    (site, rules): (&Site, &SiteRules),
+    (origin, is_https): (Origin<'_>, bool),
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let clean = clean_path(head.path());
+    let path = clean.as_ref().map_or(&b"/"[..], |path| path.as_bytes());
+    let dressing = rules.dressing(path);
+    let pages = (!rules.settings().error_pages.is_empty()).then_some(rules);
+    let way = Way {
+        site,
+        rules: Some(rules),
+        path: head.path(),
+        query: head.query(),
+        backend: &site.backend,
+        max_body_size: site.settings.max_body_size,
+        dressing: &dressing,
+        origin: Some(origin),
+        is_https,
+        status: None,
+    };
+    let mut ruled = Ruled::new(client, origin.client, &dressing, pages);
+    let after = match &clean {
+        Ok(path) => decide(&mut ruled, head, thread, (rules, path), &way, answered).await?,
+        Err(refused) => {
+            request::refuse(&mut ruled, head, answered, refused.status, refused.why).await?
+        }
+    };
+    match ruled.caught.take() {
+        None => Ok(after),
+        Some(caught) => {
+            ruled.let_through();
+            send_error_page(&mut ruled, head, thread, rules, &way, &caught, answered).await
+        }
+    }
+}
+
+async fn decide(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Arc<Thread>,
+    (rules, path): (&SiteRules, &CleanPath<'_>),
+    way: &Way<'_>,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let peer = client.peer().ip();
+    let site = way.site;
+    let Ok(_running) = site.limits.enter(client_key(peer)) else {
+        let why = "You have too many requests at a time.";
+        return too_many(client, head, answered, Duration::from_secs(1), why).await;
+    };
+    for at in rules.rate_limits(path.as_bytes()) {
+        let limit = site.limits.rates.get(at);
+        let taken = limit.map(|limit| limit.take(client_key(peer), thread.shared.limits.now()));
+        if let Some(Err(wait)) = taken {
+            let why = "You ask too often.";
+            return too_many(client, head, answered, wait, why).await;
+        }
+    }
+    let asked = Asked {
+        path,
+        query: head.query(),
+        scheme: if way.is_https { "https" } else { "http" },
+        host: host_name(way.host(head)),
+        client: peer,
+    };
+    let serve = match rules.decide(&asked) {
+        Verdict::Redirect { status, location } => {
+            let after = client.discard_body(head);
+            let header = Some((&b"Location"[..], location.as_bytes()));
+            return request::plain(client, head, answered, status, header, "", after).await;
+        }
+        Verdict::Refuse(refusal) => {
+            let of = (way, &*thread.shared.troubles);
+            return refuse(client, head, of, refusal, answered).await;
+        }
+        Verdict::Serve(serve) => serve,
+    };
+    for auth in serve.auth.into_iter().flatten() {
+        if let Some(after) = ask_for_user(client, head, thread, rules, auth, answered).await? {
+            return Ok(after);
+        }
+    }
+    let mut way = *way;
+    let now = match &serve.rewritten {
+        None => Some(Cow::Borrowed(path)),
+        Some(rewritten) => {
+            (way.path, way.query) = (&rewritten.path, rewritten.query.as_deref());
+            clean_path(&rewritten.path).ok().map(Cow::Owned)
+        }
+    };
+    if let Some(path) = now {
+        if let Some(settings) = rules.path_settings(path.as_bytes()) {
+            way.backend = site.backend_of(settings.pool.as_deref());
+            way.max_body_size = settings.max_body_size.unwrap_or(way.max_body_size);
+        }
+        if matches!(head.kind(), Method::Get | Method::Head)
+            && rules.lists(path.as_bytes())
+            && let Some(listing) = site.list(&path)
+        {
+            let page = listing.page(path.as_bytes());
+            let html = [(&b"Content-Type"[..], &b"text/html; charset=utf-8"[..])];
+            let after = client.discard_body(head);
+            return request::whole(client, head, answered, 200, &html, &page, after).await;
+        }
+    }
+    request::serve_path(client, head, thread, &way, &serve.auth, answered).await
+}
+
+/// Asks for a user of this `basic_auth`. Nothing when the request shows one.
+pub async fn ask_for_user(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Arc<Thread>,
+    rules: &SiteRules,
+    auth: usize,
+    answered: &mut Answered,
+) -> io::Result<Option<After>> {
+    let Some(auth) = rules.settings().basic_auth.get(auth) else {
+        return Ok(None);
+    };
+    let after = match thread.shared.porter.admit(head, &auth.users).await {
+        Outcome::LetIn => return Ok(None),
+        Outcome::Unknown => {
+            let realm = format!("Basic realm=\"{}\", charset=\"UTF-8\"", auth.realm);
+            let header = Some((&b"WWW-Authenticate"[..], realm.as_bytes()));
+            let after = client.discard_body(head);
+            let why = "A name and a password are needed.";
+            request::plain(client, head, answered, 401, header, why, after).await
+        }
+        Outcome::Busy => {
+            let header = Some((&b"Retry-After"[..], &b"1"[..]));
+            let after = client.discard_body(head);
+            let why = "Too many passwords are being looked at.";
+            request::plain(client, head, answered, 503, header, why, after).await
+        }
+        Outcome::NoUsers => {
+            let why = "Nobody can be let in at the moment.";
+            request::refuse(client, head, answered, 503, why).await
+        }
+    };
+    after.map(Some)
+}
+
+/// Why a script may not run, or not for this client; otherwise the `basic_auth` that it needs.
+pub fn admit_script(
+    rules: &SiteRules,
+    script: &Script,
+    client: IpAddr,
+) -> Result<Option<usize>, Refusal> {
+    if !rules.cares_for_scripts() {
+        return Ok(None);
+    }
+    let auth = rules.admit(&script.script_name, client, &mut |_| {})?;
+    match rules.may_run(&script.script_name) {
+        true => Ok(auth),
+        false => Err(Refusal {
+            status: 403,
+            why: "PHP does not run here.",
+            is_mistake: false,
+        }),
+    }
+}
+
+/// Refuses a request by a rule, or because of the rules.
+pub async fn refuse(
+    client: &mut impl HttpClient,
+    head: &Head,
+    (way, troubles): (&Way<'_>, &Troubles),
+    refusal: Refusal,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    if refusal.is_mistake {
+        let (host, target) = (way.host(head), head.target());
+        let why = "the site's rewrites lead in a circle; `maitred explain URL` shows them";
+        tracing::debug!("{host}: {target}: {why}");
+        troubles.file_failed(&way.site.settings.root, refusal.status, why);
+    }
+    request::refuse(client, head, answered, refusal.status, refusal.why).await
+}
+
+async fn too_many(
+    client: &mut impl HttpClient,
+    head: &Head,
+    answered: &mut Answered,
+    wait: Duration,
+    why: &str,
+) -> io::Result<After> {
+    let seconds = wait.as_secs_f64().ceil().max(1.0).to_string();
+    let header = Some((&b"Retry-After"[..], seconds.as_bytes()));
+    let after = client.discard_body(head);
+    request::plain(client, head, answered, 429, header, why, after).await
+}
+
+/// Sends the page for an error, or the server's own words if there is no page after all.
+async fn send_error_page(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Arc<Thread>,
+    rules: &SiteRules,
+    way: &Way<'_>,
+    caught: &Caught,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let page = rules.error_page(caught.status).unwrap_or_default();
+    let mut headers: Vec<(&[u8], &[u8])> = Vec::new();
+    headers.extend(
+        caught
+            .headers
+            .iter()
+            .map(|(name, value)| (&name[..], &value[..])),
+    );
+    match way.site.resolve(page, None) {
+        Route::File(entry) => {
+            let type_ = entry.content_type().as_bytes();
+            headers.push((b"Content-Type", type_));
+            let reply = Reply {
+                request: head,
+                status: caught.status,
+                headers: &headers,
+                lines: &bytes::Bytes::new(),
+                length: Some(entry.len()),
+                after: caught.after,
+            };
+            let slice = crate::files::Slice {
+                offset: 0,
+                len: entry.len(),
+            };
+            let content = match (head.kind(), entry.body()) {
+                (Method::Head, _) => Content::Nothing,
+                (_, Body::Memory(bytes)) => Content::Kept(bytes),
+                (_, Body::File(fd)) => Content::File(fd, slice),
+            };
+            client.answer(&reply, content, answered).await?;
+            Ok(caught.after)
+        }
+        Route::Script(script) => {
+            let way = Way {
+                path: page,
+                query: None,
+                status: Some((caught.status, caught.after)),
+                ..*way
+            };
+            request::run_script(client, head, thread, &way, &script, answered).await
+        }
+        Route::RedirectSlash(_) | Route::Refused(_) => {
+            headers.push((b"Content-Type", b"text/plain; charset=utf-8"));
+            let reply = Reply {
+                request: head,
+                status: caught.status,
+                headers: &headers,
+                lines: &bytes::Bytes::new(),
+                length: Some(caught.words.len() as u64),
+                after: caught.after,
+            };
+            let content = match head.kind() {
+                Method::Head => Content::Nothing,
+                _ => Content::Made(&caught.words),
+            };
+            client.answer(&reply, content, answered).await?;
+            Ok(caught.after)
+        }
+    }
+}
+
+impl Way<'_> {
+    /// The authority that was asked for.
+    pub fn host<'h>(&'h self, head: &'h Head) -> &'h str {
+        self.origin.map_or(head.host(), |origin| origin.host)
+    }
+}
+
+/// Nothing is changed about an answer.
+pub const PLAIN: &Dressing<'static> = &Dressing::NONE;

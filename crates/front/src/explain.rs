@@ -1,0 +1,310 @@
+//! How a request would be answered, rule by rule, without asking it: `maitred explain`. Nothing of a
+//! running server is touched; files and folders are looked at as they are now.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use maitred_config::{Config, Destination, Site};
+use maitred_rules::SiteRules;
+use maitred_rules::path::{CleanPath, clean_path, encode_path};
+use maitred_rules::site::{Asked, Verdict};
+
+use crate::route::{Limits, Resolver, Route, Script, SiteFiles};
+use crate::sites::{Hosts, host_name};
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// `http` or `https`.
+    pub scheme: String,
+    /// The host, and a port if there is one.
+    pub authority: String,
+    /// The path, as it would come.
+    pub path: String,
+    /// The query, without its `?`.
+    pub query: Option<String>,
+    /// The method.
+    pub method: String,
+    /// The client.
+    pub client: IpAddr,
+}
+
+/// What it comes to.
+#[derive(Debug, Default)]
+pub struct Explanation {
+    /// One thing a line: what it is about, and what is so.
+    pub lines: Vec<(String, String)>,
+}
+
+impl Explanation {
+    fn say(&mut self, about: &str, what: impl Into<String>) {
+        self.lines.push((about.to_owned(), what.into()));
+    }
+}
+
+/// Explains how a request would be answered.
+///
+/// # Errors
+/// When a folder that the configuration names cannot be opened, or its rules are wrong.
+pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String> {
+    let mut said = Explanation::default();
+    let site = Hosts::of(&config.sites)
+        .site_for(&asked.authority)
+        .and_then(|number| config.sites.get(number));
+    let Some(site) = site else {
+        said.say("answer", "404: no site has this host");
+        return Ok(said);
+    };
+    let hosts: Vec<String> = site.hosts.iter().map(ToString::to_string).collect();
+    said.say(
+        "site",
+        format!("{} ({})", site.root.display(), hosts.join(", ")),
+    );
+    if let Some(app) = site.rules.app {
+        said.say(
+            "app",
+            format!("{}, whose rules follow the site's own", app.name()),
+        );
+    }
+    let rules =
+        SiteRules::compile(&site.rules).map_err(|(setting, why)| format!("`{setting}` {why}"))?;
+    let clean = match clean_path(&asked.path) {
+        Ok(clean) => clean,
+        Err(refused) => {
+            said.say("answer", format!("{}: {}", refused.status, refused.why));
+            return Ok(said);
+        }
+    };
+    if clean.as_bytes() != asked.path.as_bytes() {
+        said.say("path", String::from_utf8_lossy(clean.as_bytes()));
+    }
+    limits(&mut said, &rules, &clean);
+    let question = Asked {
+        path: &clean,
+        query: asked.query.as_deref(),
+        scheme: &asked.scheme,
+        host: host_name(&asked.authority),
+        client: asked.client,
+    };
+    let mut told = Vec::new();
+    let verdict = rules.decide_and_tell(&question, &mut |step| told.push(step.to_string()));
+    for step in &told {
+        match step.split_once(": ") {
+            Some((about, what)) => said.say(about, what),
+            None => said.say("rule", step.as_str()),
+        }
+    }
+    match verdict {
+        Verdict::Redirect { status, location } => {
+            said.say("answer", format!("{status} to {location}"));
+        }
+        Verdict::Refuse(refusal) => refuse(&mut said, &rules, refusal.status, refusal.why),
+        Verdict::Serve(serve) => {
+            let rewritten = serve.rewritten.as_ref();
+            let path = rewritten.map_or(asked.path.as_str(), |rewritten| &rewritten.path);
+            let query = match rewritten {
+                Some(rewritten) => rewritten.query.as_deref(),
+                None => asked.query.as_deref(),
+            };
+            target(&mut said, config, (site, &rules), asked, path, query)?;
+        }
+    }
+    header(&mut said, &rules, &clean);
+    Ok(said)
+}
+
+fn limits(said: &mut Explanation, rules: &SiteRules, path: &CleanPath<'_>) {
+    for at in rules.rate_limits(path.as_bytes()) {
+        if let Some(limit) = rules.settings().rate_limit.get(at) {
+            let (requests, per, burst) = (limit.requests, limit.per, limit.burst);
+            let path = &limit.path;
+            let what =
+                format!("{path} matches: {requests} in {per:?}, and {burst} at once; then 429");
+            said.say("rate_limit", what);
+        }
+    }
+    if let Some(limit) = rules.settings().connection_limit {
+        said.say(
+            "connection_limit",
+            format!("{limit} requests of a client at a time; then 429"),
+        );
+    }
+}
+
+fn refuse(said: &mut Explanation, rules: &SiteRules, status: u16, why: &str) {
+    said.say("answer", format!("{status}: {why}"));
+    if let Some(page) = rules.error_page(status) {
+        said.say("error_pages", format!("{page} is sent with it"));
+    }
+}
+
+/// What the path stands for, once the rules have let it pass.
+fn target(
+    said: &mut Explanation,
+    config: &Config,
+    (site, rules): (&Site, &SiteRules),
+    asked: &Question,
+    path: &str,
+    query: Option<&str>,
+) -> Result<(), String> {
+    let Ok(clean) = clean_path(path) else {
+        said.say("answer", "400: the path cannot be read");
+        return Ok(());
+    };
+    let settings = rules.path_settings(clean.as_bytes());
+    let own_pool = settings.and_then(|settings| settings.pool.as_deref());
+    let runs = match (own_pool, &site.destination) {
+        (Some(pool), _) => format!("pool {pool} (paths)"),
+        (None, Destination::Pool(pool)) => format!("pool {pool}"),
+        (None, Destination::Upstream(upstream)) => {
+            format!("upstream {}", crate::upstream::name(upstream))
+        }
+    };
+    let (mut resolver, inner) = resolver_for(config, site, &clean, said)?;
+    if matches!(asked.method.as_str(), "GET" | "HEAD")
+        && rules.lists(clean.as_bytes())
+        && let Ok(inner) = clean_path(&inner)
+        && resolver.list(&inner).is_some()
+    {
+        said.say("answer", "a list of the folder's files (autoindex)");
+        return Ok(());
+    }
+    match resolver.resolve(&inner, query) {
+        Route::File(entry) => {
+            said.say(
+                "file",
+                format!("{}, {} bytes", entry.content_type(), entry.len()),
+            );
+            match asked.method.as_str() {
+                "GET" | "HEAD" => said.say("answer", "200 with the file"),
+                _ => refuse(said, rules, 405, "a file is asked for with GET or HEAD"),
+            }
+        }
+        Route::Script(script) => script_runs(said, rules, asked, &script, &runs),
+        Route::RedirectSlash(location) => {
+            said.say("answer", format!("301 to {location}: it is a folder"));
+        }
+        Route::Refused(refused) => refuse(said, rules, refused.status, refused.why),
+    }
+    if let Some(most) = settings.and_then(|settings| settings.max_body_size) {
+        said.say("max_body_size", format!("{most} bytes (paths)"));
+    }
+    Ok(())
+}
+
+fn script_runs(
+    said: &mut Explanation,
+    rules: &SiteRules,
+    asked: &Question,
+    script: &Script,
+    runs: &str,
+) {
+    let name = String::from_utf8_lossy(&script.script_filename);
+    said.say("script", name);
+    if !script.path_info.is_empty() {
+        said.say("PATH_INFO", String::from_utf8_lossy(&script.path_info));
+    }
+    if let Err(refusal) = crate::by_rules::admit_script(rules, script, asked.client) {
+        said.say("deny", "the script is denied (deny, allow_php or deny_php)");
+        return refuse(said, rules, refusal.status, refusal.why);
+    }
+    said.say("answer", format!("what the script says, run by {runs}"));
+}
+
+fn header(said: &mut Explanation, rules: &SiteRules, path: &CleanPath<'_>) {
+    let dressing = rules.dressing(path.as_bytes());
+    for (name, value) in dressing.fields() {
+        let (name, value) = (
+            String::from_utf8_lossy(name),
+            String::from_utf8_lossy(value),
+        );
+        said.say("header", format!("{name}: {value}"));
+    }
+}
+
+/// The resolver of the folder that a path lies in, and the path in there.
+fn resolver_for(
+    config: &Config,
+    site: &Site,
+    path: &CleanPath<'_>,
+    said: &mut Explanation,
+) -> Result<(Resolver, String), String> {
+    let chroot = match &site.destination {
+        Destination::Pool(name) => config.pool(name),
+        Destination::Upstream(_) => None,
+    };
+    let mut files = SiteFiles {
+        chroot: chroot.and_then(|pool| pool.confinement.chroot.clone()),
+        root: site.root.clone(),
+        index: site.index.clone(),
+        front_controller: site.front_controller.clone(),
+        prefix: String::new(),
+    };
+    let mut inner = path.as_bytes();
+    let mut aliases: Vec<_> = site.rules.aliases.iter().collect();
+    aliases.sort_by_key(|alias| std::cmp::Reverse(alias.path.len()));
+    for alias in aliases {
+        let prefix = alias.path.trim_end_matches('/');
+        let rest = inner.strip_prefix(prefix.as_bytes());
+        if let Some(rest) = rest.filter(|rest| rest.starts_with(b"/")) {
+            said.say(
+                "aliases",
+                format!("{} is {}", alias.path, alias.folder.display()),
+            );
+            files.root.clone_from(&alias.folder);
+            prefix.clone_into(&mut files.prefix);
+            files.front_controller = None;
+            inner = rest;
+            break;
+        }
+    }
+    let root = files.root.display().to_string();
+    let resolver = Resolver::new(files, Limits::default())
+        .map_err(|error| format!("the folder {root} cannot be opened: {error}"))?;
+    Ok((resolver, encode_path(inner)))
+}
+
+/// What is wrong with the files that the rules of sites name, beyond that they are there: one
+/// sentence each.
+pub fn mistakes(config: &Config) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    for site in &config.sites {
+        let root = site.root.display();
+        for auth in &site.rules.basic_auth {
+            if let Err(why) = crate::auth::load(&auth.users) {
+                mistakes.push(format!("basic_auth of the site at {root}: {why}"));
+            }
+        }
+        for (status, page) in &site.rules.error_pages {
+            if !leads_somewhere(config, site, page) {
+                mistakes.push(format!(
+                    "error_pages of the site at {root}: {page} for {status} is no file and no \
+                     script of the site"
+                ));
+            }
+        }
+        mistakes.extend(unreadable(&site.root));
+    }
+    mistakes
+}
+
+fn unreadable(root: &Path) -> Option<String> {
+    let error = std::fs::read_dir(root).err()?;
+    let root = root.display();
+    Some(format!("the document root {root} cannot be read: {error}"))
+}
+
+fn leads_somewhere(config: &Config, site: &Site, page: &str) -> bool {
+    let Ok(clean) = clean_path(page) else {
+        return false;
+    };
+    match resolver_for(config, site, &clean, &mut Explanation::default()) {
+        Ok((mut resolver, inner)) => {
+            matches!(
+                resolver.resolve(&inner, None),
+                Route::File(_) | Route::Script(_)
+            )
+        }
+        Err(_) => false,
+    }
+}

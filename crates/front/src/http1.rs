@@ -1,0 +1,155 @@
+//! A connection of HTTP/1 as the client of one request after the other.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use maitred_http1::{Answer, AnswerFraming, Framing, Head, write_head};
+
+use crate::access::Answered;
+use crate::body::{self, Body, NoBody};
+use crate::clock::http_date;
+use crate::connection::Connection;
+use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::http_form::Wire;
+use crate::script::Client;
+use crate::tls::Secured;
+
+/// Answers of HTTP/1: heads and bodies are one row of bytes.
+pub struct Http1;
+
+impl Wire for Http1 {
+    type Head = Infallible;
+
+    fn head<'h>(
+        out: &mut Vec<u8>,
+        answer: &Answer<'_>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> (Option<Infallible>, usize) {
+        (None, write_head(out, answer, headers))
+    }
+}
+
+impl Client for Connection {
+    type Head = Infallible;
+
+    async fn gone(&mut self) {
+        self.client_gone().await;
+    }
+
+    async fn gone_later(&mut self) {
+        self.client_gone_later().await;
+    }
+
+    fn begin(&mut self, head: Infallible) -> io::Result<()> {
+        match head {}
+    }
+
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Connection::try_send(self, bytes)
+    }
+
+    async fn sendable(&mut self) -> io::Result<()> {
+        Connection::sendable(self).await
+    }
+}
+
+impl HttpClient for Connection {
+    type Wire = Http1;
+
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn local(&mut self) -> SocketAddr {
+        Connection::local(self)
+    }
+
+    fn is_admin(&self) -> bool {
+        self.is_admin
+    }
+
+    fn secured(&self) -> Option<&Arc<Secured>> {
+        self.secured.as_ref()
+    }
+
+    fn break_off(&mut self) {
+        Connection::break_off(self);
+    }
+
+    fn sent(&self) -> u64 {
+        Connection::sent(self)
+    }
+
+    async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody> {
+        body::collect(self, head, limit, spool_dir).await
+    }
+
+    /// A body that has not arrived ends the connection, which is cheaper than to read it.
+    fn discard_body(&mut self, head: &Head) -> After {
+        match head.body {
+            Framing::None => After::Keep,
+            Framing::Length(length) => {
+                let input = self.input();
+                match usize::try_from(length) {
+                    Ok(length) if length <= input.len() => {
+                        drop(input.split_to(length));
+                        After::Keep
+                    }
+                    _ => After::Linger,
+                }
+            }
+            Framing::Chunked => After::Linger,
+        }
+    }
+
+    async fn answer(
+        &mut self,
+        reply: &Reply<'_>,
+        content: Content<'_>,
+        answered: &mut Answered,
+    ) -> io::Result<()> {
+        let at_once = content.at_once();
+        let mut out = Vec::with_capacity(512 + reply.lines.len() + at_once.len());
+        write_reply(&mut out, reply);
+        (answered.status, answered.head_bytes) = (reply.status, out.len() as u64);
+        out.extend_from_slice(at_once);
+        match content {
+            Content::Nothing | Content::Made(_) | Content::Kept(_) => self.send(&out).await,
+            Content::File(fd, slice) => {
+                self.send_more(&out).await?;
+                self.send_file(fd, slice.offset, slice.len).await
+            }
+            Content::Pieces(fd, parts, closing) => {
+                self.send_more(&out).await?;
+                for part in parts {
+                    self.send_more(&part.head).await?;
+                    self.send_file(fd, part.slice.offset, part.slice.len)
+                        .await?;
+                }
+                self.send(closing).await
+            }
+        }
+    }
+}
+
+fn write_reply(out: &mut Vec<u8>, reply: &Reply<'_>) {
+    let answer = Answer {
+        version: reply.request.version(),
+        status: reply.status,
+        reason: None,
+        framing: match reply.length {
+            Some(length) => AnswerFraming::Length(length),
+            None => AnswerFraming::NoBody,
+        },
+        keep_alive: reply.request.keep_alive && reply.after == After::Keep,
+        date: &http_date(),
+    };
+    write_head(out, &answer, reply.headers.iter().copied());
+    // The ready-made lines come before the empty one.
+    out.truncate(out.len() - 2);
+    out.extend_from_slice(reply.lines);
+    out.extend_from_slice(b"\r\n");
+}

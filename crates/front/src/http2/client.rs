@@ -1,0 +1,369 @@
+//! One stream of HTTP/2 as a client.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{Response, StatusCode};
+use maitred_http1::{Framing, Head, Method};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::head::{self, AnswerHead, Http2};
+use super::trunk::Trunk;
+use crate::access::Answered;
+use crate::body::{Body, Collected, MEMORY_BYTES, NoBody};
+use crate::connection::{SEND, SLOWEST_RATE};
+use crate::files::read_piece;
+use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::request;
+use crate::script::Client;
+use crate::spool;
+use crate::tls::Secured;
+
+/// Most bytes handed over at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Bytes of an answer's end that are not worth counting.
+const SMALL_BYTES: usize = 2 * 1024;
+
+/// One stream.
+pub struct Http2Client {
+    trunk: Arc<Trunk>,
+    respond: SendResponse<Bytes>,
+    /// What comes of the request's body, until nobody wants it any more.
+    body: Option<RecvStream>,
+    /// Where the answer's body goes, once it has begun.
+    stream: Option<SendStream<Bytes>>,
+    /// Bytes of it still to come, if that is known.
+    left: Option<u64>,
+    is_head: bool,
+    /// All of the answer has been handed over.
+    is_complete: bool,
+    /// Bytes of body handed over.
+    sent: u64,
+    /// How long the client has been waited for in all.
+    waited: Duration,
+}
+
+fn lost(_: h2::Error) -> io::Error {
+    io::ErrorKind::ConnectionAborted.into()
+}
+
+impl Http2Client {
+    /// The client of a request that has just come.
+    pub fn new(respond: SendResponse<Bytes>, body: RecvStream, trunk: Arc<Trunk>) -> Http2Client {
+        trunk.begin();
+        Http2Client {
+            trunk,
+            respond,
+            body: Some(body),
+            stream: None,
+            left: None,
+            is_head: false,
+            is_complete: false,
+            sent: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// It asks this.
+    pub fn asked(&mut self, head: &Head) {
+        self.is_head = head.kind() == Method::Head;
+    }
+
+    /// Answers what is no request.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    pub async fn refuse(&mut self, status: u16, why: &str) -> io::Result<()> {
+        self.body = None;
+        let text = request::in_words(status, why);
+        let length = Some(text.len() as u64);
+        let response = head::ready(status, &[request::PLAIN], &Bytes::new(), length);
+        self.start(response, length)?;
+        self.send_copy(text.as_bytes()).await
+    }
+
+    /// Is done with the request: what is incomplete is taken back, which is how HTTP/2 says so.
+    pub fn end(mut self, after: After) {
+        if !self.is_complete && after == After::Keep && self.left.is_none_or(|left| left == 0) {
+            self.is_complete = self.finish().is_ok();
+        }
+        if !self.is_complete {
+            self.respond.send_reset(Reason::INTERNAL_ERROR);
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), h2::Error> {
+        match &mut self.stream {
+            Some(stream) => stream.send_data(Bytes::new(), true),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins the answer, of whose body `length` bytes follow.
+    fn start(&mut self, response: Response<()>, length: Option<u64>) -> io::Result<()> {
+        let length = if self.is_head { Some(0) } else { length };
+        let is_all = length == Some(0);
+        let stream = self.respond.send_response(response, is_all).map_err(lost)?;
+        (self.stream, self.left, self.is_complete) = (Some(stream), length, is_all);
+        Ok(())
+    }
+
+    /// Bytes that the client takes now, of `want`.
+    fn room(&mut self, want: usize) -> io::Result<usize> {
+        let Some(stream) = &mut self.stream else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let want = want.min(PIECE_BYTES);
+        if stream.capacity() < want {
+            stream.reserve_capacity(want);
+        }
+        Ok(stream.capacity().min(want))
+    }
+
+    /// Hands a piece over that there is room for.
+    fn hand_over(&mut self, bytes: Bytes) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let count = bytes.len() as u64;
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(count);
+        }
+        self.is_complete = self.left == Some(0);
+        stream.send_data(bytes, self.is_complete).map_err(lost)?;
+        self.sent += count;
+        self.trunk.noise.useful(count);
+        Ok(())
+    }
+
+    /// Sends all of what is kept, which needs no copy.
+    async fn send_kept(&mut self, mut bytes: Bytes) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.room(bytes.len())? {
+                0 => self.sendable().await?,
+                count => self.hand_over(bytes.split_to(count))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all of what is not kept.
+    async fn send_copy(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.try_send(bytes)? {
+                0 => self.sendable().await?,
+                count => bytes = &bytes[count..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a piece of a file.
+    async fn send_file(&mut self, fd: &Arc<OwnedFd>, mut at: u64, length: u64) -> io::Result<()> {
+        let end = at + length;
+        while at < end {
+            let want = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let want = want.min(self.trunk.room());
+            match self.room(want)? {
+                0 => self.sendable().await?,
+                count => {
+                    let bytes = read_piece(fd, at, count).await?;
+                    at += bytes.len() as u64;
+                    let bytes = self.trunk.hold(bytes);
+                    self.hand_over(bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the client takes more.
+    async fn wait_for_room(&mut self) -> io::Result<()> {
+        self.trunk.has_room().await;
+        let Some(stream) = &mut self.stream else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        if stream.capacity() > 0 {
+            return Ok(());
+        }
+        stream.reserve_capacity(1);
+        match poll_fn(|cx| stream.poll_capacity(cx)).await {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => Err(lost(error)),
+            None => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+
+    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reason, h2::Error>> {
+        match &mut self.stream {
+            Some(stream) => stream.poll_reset(cx),
+            None => self.respond.poll_reset(cx),
+        }
+    }
+
+    /// What comes next of the body; nothing at its end.
+    async fn more_body(
+        &mut self,
+        collected: &Collected,
+        begun: Instant,
+    ) -> Result<Option<Bytes>, NoBody> {
+        let Some(body) = &mut self.body else {
+            return Err(NoBody::Gone);
+        };
+        let data = poll_fn(|cx| body.poll_data(cx));
+        match timeout_at(collected.deadline(begun), data).await {
+            Ok(Some(Ok(bytes))) => {
+                // What has been taken may come again in size.
+                let _ = body.flow_control().release_capacity(bytes.len());
+                self.trunk.noise.useful(bytes.len() as u64);
+                Ok(Some(bytes))
+            }
+            Ok(None) => Ok(None),
+            Ok(Some(Err(_))) => Err(NoBody::Gone),
+            Err(_) => Err(NoBody::TooSlow),
+        }
+    }
+}
+
+impl Drop for Http2Client {
+    fn drop(&mut self) {
+        self.trunk.end(self.is_complete);
+    }
+}
+
+impl Client for Http2Client {
+    type Head = AnswerHead;
+
+    async fn gone(&mut self) {
+        // Whatever comes of it, nobody wants the answer.
+        let _ = poll_fn(|cx| self.poll_reset(cx)).await;
+    }
+
+    async fn gone_later(&mut self) {
+        self.gone().await;
+    }
+
+    fn begin(&mut self, head: AnswerHead) -> io::Result<()> {
+        self.start(head.response, head.length)
+    }
+
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let want = bytes.len().min(self.trunk.room());
+        let count = self.room(want)?;
+        if count > 0 {
+            let is_last = self.left == Some(count as u64);
+            let bytes = match is_last && count <= SMALL_BYTES {
+                true => Bytes::copy_from_slice(&bytes[..count]),
+                false => self.trunk.hold(bytes[..count].to_vec()),
+            };
+            self.hand_over(bytes)?;
+        }
+        Ok(count)
+    }
+
+    /// A client that takes an answer in the smallest of pieces has no more time for it than one that
+    /// takes it slowly.
+    async fn sendable(&mut self) -> io::Result<()> {
+        let allowed = SEND + Duration::from_secs(self.sent / SLOWEST_RATE);
+        let (begun, left) = (Instant::now(), allowed.saturating_sub(self.waited));
+        let outcome = timeout(left, self.wait_for_room()).await;
+        self.waited += begun.elapsed();
+        outcome.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn spool_bytes(&self) -> usize {
+        self.trunk.share().min(spool::MEMORY_BYTES)
+    }
+}
+
+impl HttpClient for Http2Client {
+    type Wire = Http2;
+
+    fn peer(&self) -> SocketAddr {
+        self.trunk.peer
+    }
+
+    fn local(&mut self) -> SocketAddr {
+        self.trunk.local
+    }
+
+    fn is_admin(&self) -> bool {
+        false
+    }
+
+    fn secured(&self) -> Option<&Arc<Secured>> {
+        self.trunk.secured.as_ref()
+    }
+
+    /// A reset says so ([`Http2Client::end`]).
+    fn break_off(&mut self) {}
+
+    /// Bytes of body: heads are compressed with those of other streams.
+    fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody> {
+        match head.body {
+            Framing::None => return Ok(Body::Memory(Vec::new())),
+            Framing::Length(length) if length > limit => return Err(NoBody::TooLarge),
+            _ => {}
+        }
+        if head.expects_continue {
+            let mut interim = Response::new(());
+            *interim.status_mut() = StatusCode::CONTINUE;
+            let sent = self.respond.send_informational(interim);
+            sent.map_err(|_| NoBody::Gone)?;
+        }
+        let memory = self.trunk.share().min(MEMORY_BYTES);
+        let mut collected = Collected::within(limit, memory);
+        let begun = Instant::now();
+        while let Some(bytes) = self.more_body(&collected, begun).await? {
+            collected.add(&bytes, spool_dir).await?;
+        }
+        self.body = None;
+        collected.finish(spool_dir).await
+    }
+
+    fn discard_body(&mut self, _head: &Head) -> After {
+        self.body = None;
+        After::Keep
+    }
+
+    async fn answer(
+        &mut self,
+        reply: &Reply<'_>,
+        content: Content<'_>,
+        answered: &mut Answered,
+    ) -> io::Result<()> {
+        self.body = None;
+        answered.status = reply.status;
+        let response = head::ready(reply.status, reply.headers, reply.lines, reply.length);
+        self.start(response, Some(content.len()))?;
+        match content {
+            Content::Nothing => {}
+            Content::Made(bytes) => self.send_copy(bytes).await?,
+            Content::Kept(bytes) => self.send_kept(bytes.clone()).await?,
+            Content::File(fd, slice) => self.send_file(fd, slice.offset, slice.len).await?,
+            Content::Pieces(fd, parts, closing) => {
+                for part in parts {
+                    self.send_kept(part.head.clone()).await?;
+                    self.send_file(fd, part.slice.offset, part.slice.len)
+                        .await?;
+                }
+                self.send_kept(closing.clone()).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! What the streams of one connection share: whom they are of, and how much they may hold together.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::noise::Noise;
+use crate::accept::Counted;
+use crate::connection::Connection;
+use crate::shared::Thread;
+use crate::tls::Secured;
+
+/// Bytes of answers that all streams together may have handed over and not written.
+const UNSENT_BYTES: usize = 256 * 1024;
+/// Bytes of bodies, and of answers that wait for their clients, that all streams of a connection
+/// together may hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
+const SHARED_BYTES: usize = 512 * 1024;
+/// The least of it that a stream is given.
+const LEAST_SHARE_BYTES: usize = 8 * 1024;
+/// Requests that a client may take back beyond as many as it has taken the answers of.
+const TAKEN_BACK: u64 = 100;
+
+/// What the streams of one connection share.
+pub struct Trunk {
+    counted: Counted,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// The address it connected to.
+    pub local: SocketAddr,
+    /// What TLS says of it, if it came over that.
+    pub secured: Option<Arc<Secured>>,
+    /// What of all it sends is of use.
+    pub noise: Noise,
+    requests: AtomicUsize,
+    unsent: AtomicUsize,
+    room: Notify,
+    answered: AtomicU64,
+    taken_back: AtomicU64,
+}
+
+impl Trunk {
+    /// That of a connection on which nothing has happened.
+    pub fn new(counted: Counted, connection: &mut Connection) -> Trunk {
+        Trunk {
+            counted,
+            peer: connection.peer,
+            local: connection.local(),
+            secured: connection.secured.clone(),
+            noise: Noise::default(),
+            requests: AtomicUsize::new(0),
+            unsent: AtomicUsize::new(0),
+            room: Notify::new(),
+            answered: AtomicU64::new(0),
+            taken_back: AtomicU64::new(0),
+        }
+    }
+
+    /// The thread that serves it.
+    pub fn thread(&self) -> &Arc<Thread> {
+        &self.counted.0
+    }
+
+    /// A request has come.
+    pub fn begin(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request is done with: it was answered, or its client has taken it back.
+    pub fn end(&self, answered: bool) {
+        self.requests.fetch_sub(1, Ordering::Relaxed);
+        let counter = match answered {
+            true => &self.answered,
+            false => &self.taken_back,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether requests are being answered.
+    pub fn has_requests(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the client takes more requests back than it takes answers, or sends too much that is
+    /// no request.
+    pub fn asks_too_much(&self) -> bool {
+        let answered = self.answered.load(Ordering::Relaxed);
+        self.taken_back.load(Ordering::Relaxed) > answered + TAKEN_BACK || self.noise.is_too_much()
+    }
+
+    /// Bytes that one of the requests that are in hand may hold in memory.
+    pub fn share(&self) -> usize {
+        let requests = self.requests.load(Ordering::Relaxed).max(1);
+        (SHARED_BYTES / requests).max(LEAST_SHARE_BYTES)
+    }
+
+    /// Bytes that may be handed over now.
+    pub fn room(&self) -> usize {
+        UNSENT_BYTES.saturating_sub(self.unsent.load(Ordering::Relaxed))
+    }
+
+    /// Returns when more may be handed over.
+    pub async fn has_room(&self) {
+        while self.room() == 0 {
+            self.room.notified().await;
+        }
+    }
+
+    /// `bytes` to hand over, counted until they have been written.
+    pub fn hold(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
+        self.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
+        Bytes::from_owner(Held {
+            bytes,
+            trunk: self.clone(),
+        })
+    }
+}
+
+/// Bytes that wait to be written.
+struct Held {
+    bytes: Vec<u8>,
+    trunk: Arc<Trunk>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let trunk = &self.trunk;
+        let before = trunk.unsent.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        if before >= UNSENT_BYTES {
+            trunk.room.notify_waiters();
+        }
+    }
+}

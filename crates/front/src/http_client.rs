@@ -1,0 +1,144 @@
+//! Whoever asks over HTTP, in whichever version: what `request.rs` wants to know of it, and what
+//! it is sent. A connection of HTTP/1 implements it ([`crate::http1`]), and a stream of HTTP/2
+//! ([`crate::http2`]).
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use maitred_http1::Head;
+
+use crate::access::Answered;
+use crate::body::{Body, NoBody};
+use crate::files::{AnswerBody, Part, Slice};
+use crate::http_form::Wire;
+use crate::script::Client;
+use crate::tls::Secured;
+
+/// What becomes of the connection after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// The next request may come.
+    Keep,
+    /// It is closed: the client has sent nothing that was not read.
+    Close,
+    /// It is closed once the client has stopped sending what nobody reads.
+    Linger,
+}
+
+/// Whoever asks over HTTP, with the one request that it is being answered.
+pub trait HttpClient: Client {
+    /// How a script's answer looks in its version of HTTP.
+    type Wire: Wire<Head = Self::Head>;
+
+    /// Its address.
+    fn peer(&self) -> SocketAddr;
+
+    /// The address it connected to.
+    fn local(&mut self) -> SocketAddr;
+
+    /// Whether it came through the admin door.
+    fn is_admin(&self) -> bool;
+
+    /// What TLS says of it, if it came over that.
+    fn secured(&self) -> Option<&Arc<Secured>>;
+
+    /// Its answer ends too early, which it is to notice.
+    fn break_off(&mut self);
+
+    /// Bytes that it has been sent.
+    fn sent(&self) -> u64;
+
+    /// Collects the request's body, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// Why there is none; no other request can then be read from where this one came.
+    async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody>;
+
+    /// A body that nobody wants: one that has arrived is dropped, one that has not is not waited
+    /// for.
+    fn discard_body(&mut self, head: &Head) -> After;
+
+    /// Sends a whole answer; `answered` is told the status, and how many of the bytes that
+    /// [`HttpClient::sent`] counts are the head's.
+    ///
+    /// # Errors
+    /// When the client has gone or does not read, or the file has become shorter.
+    async fn answer(
+        &mut self,
+        reply: &Reply<'_>,
+        content: Content<'_>,
+        answered: &mut Answered,
+    ) -> io::Result<()>;
+}
+
+/// The head of an answer that is no script's.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    /// The request.
+    pub request: &'a Head,
+    /// The status.
+    pub status: u16,
+    /// Names and values. Server and Date are added.
+    pub headers: &'a [(&'a [u8], &'a [u8])],
+    /// Lines that are ready-made, each with its CR LF.
+    pub lines: &'a Bytes,
+    /// The length of the body in bytes; none if the lines say it, or there is nothing to say.
+    pub length: Option<u64>,
+    /// What becomes of the connection.
+    pub after: After,
+}
+
+/// The body of an answer that is no script's; what HEAD asks for has none.
+#[derive(Debug, Clone, Copy)]
+pub enum Content<'a> {
+    /// Nothing.
+    Nothing,
+    /// Bytes that were made for this answer.
+    Made(&'a [u8]),
+    /// Bytes that are kept, and can be shared.
+    Kept(&'a Bytes),
+    /// A piece of a file.
+    File(&'a Arc<OwnedFd>, Slice),
+    /// Pieces of a file, each after a head of its own, and what ends them.
+    Pieces(&'a Arc<OwnedFd>, &'a [Part], &'a Bytes),
+}
+
+impl<'a> Content<'a> {
+    /// The body of an answer with a file.
+    pub fn of(body: &'a AnswerBody) -> Content<'a> {
+        match body {
+            AnswerBody::Empty => Content::Nothing,
+            AnswerBody::Memory(bytes) => Content::Kept(bytes),
+            AnswerBody::File { fd, slice } => Content::File(fd, *slice),
+            AnswerBody::Multipart { fd, parts, closing } => Content::Pieces(fd, parts, closing),
+        }
+    }
+
+    /// Its size in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Content::Nothing => 0,
+            Content::Made(bytes) => bytes.len() as u64,
+            Content::Kept(bytes) => bytes.len() as u64,
+            Content::File(_, slice) => slice.len,
+            Content::Pieces(_, parts, closing) => {
+                let parts = parts.iter();
+                let parts = parts.map(|part| part.head.len() as u64 + part.slice.len);
+                parts.sum::<u64>() + closing.len() as u64
+            }
+        }
+    }
+
+    /// What of it is in memory already, and can be sent with the head.
+    pub fn at_once(&self) -> &'a [u8] {
+        match self {
+            Content::Made(bytes) => bytes,
+            Content::Kept(bytes) => bytes,
+            _ => &[],
+        }
+    }
+}

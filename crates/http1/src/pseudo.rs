@@ -1,0 +1,135 @@
+use memchr::memchr;
+
+use crate::ascii::is_value;
+use crate::fields::{content_length, once};
+use crate::head::{Framing, Head, HeaderSpans, Method, Span, Version};
+use crate::parse::{Limits, MAX_HEADERS};
+use crate::refusal::Refusal;
+use crate::target;
+
+/// What a request of HTTP/2 has in place of a request line (RFC 9113 §8.3.1).
+#[derive(Clone, Copy, Debug)]
+pub struct Pseudo<'a> {
+    /// `:method`.
+    pub method: &'a str,
+    /// `:path`.
+    pub path: &'a str,
+    /// `:authority`.
+    pub authority: Option<&'a str>,
+}
+
+/// Room made for a head that is no longer than most, in bytes.
+const USUAL_BYTES: usize = 512;
+
+impl Head {
+    /// The head of a request that came as fields (RFC 9113 §8.3), each with a name in lower case.
+    /// `is_all`: there is no body. What belongs to one connection (§8.2.2) the framing layer has
+    /// refused already, as it has what is beyond [`Limits::max_head_bytes`].
+    ///
+    /// # Errors
+    /// What is wrong with it. The connection can be used further.
+    pub fn of_fields<'a>(
+        pseudo: &Pseudo<'a>,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        is_all: bool,
+        limits: &Limits,
+    ) -> Result<Head, Refusal> {
+        let (kind, path) = (Method::of(pseudo.method), pseudo.path);
+        if path.len() > limits.max_target_bytes {
+            return Err(Refusal::TargetTooLong);
+        }
+        if target::split(pseudo.method, kind, path)?
+            .authority
+            .is_some()
+        {
+            // §8.3.1: :path is the path, never a URL.
+            return Err(Refusal::TargetForm);
+        }
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        let method = put(&mut bytes, pseudo.method.as_bytes());
+        let target = put(&mut bytes, path.as_bytes());
+        let mut found = Found::default();
+        let mut headers = Vec::with_capacity(fields.size_hint().0);
+        for (name, value) in fields {
+            if headers.len() == limits.max_headers.min(MAX_HEADERS) {
+                return Err(Refusal::TooManyHeaders);
+            }
+            found.take(name, value)?;
+            headers.push(HeaderSpans {
+                name: put(&mut bytes, name),
+                value: put(&mut bytes, value),
+            });
+        }
+        let host = put(&mut bytes, found.authority(pseudo.authority)?);
+        let body = match (found.length, is_all) {
+            (Some(length), _) => Framing::Length(content_length(length)?),
+            (None, true) => Framing::None,
+            (None, false) => Framing::Chunked,
+        };
+        Ok(Head {
+            bytes: bytes.into(),
+            kind,
+            method,
+            target,
+            path_len: memchr(b'?', path.as_bytes()).unwrap_or(path.len()) as u32,
+            version: Version::Http2,
+            host,
+            headers,
+            upgrade: false,
+            body,
+            keep_alive: true,
+            expects_continue: found.continues && !is_all,
+        })
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, part: &[u8]) -> Span {
+    let start = bytes.len() as u32;
+    bytes.extend_from_slice(part);
+    Span {
+        start,
+        len: part.len() as u32,
+    }
+}
+
+/// What the fields say that decides about host and body.
+#[derive(Default)]
+struct Found<'a> {
+    host: Option<&'a [u8]>,
+    length: Option<&'a [u8]>,
+    continues: bool,
+}
+
+impl<'a> Found<'a> {
+    fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Refusal> {
+        if !is_value(value) {
+            return Err(Refusal::HeaderValue);
+        }
+        match name {
+            b"host" => once(&mut self.host, value, Refusal::SeveralHosts),
+            b"content-length" => once(&mut self.length, value, Refusal::SeveralLengths),
+            b"expect" if !value.eq_ignore_ascii_case(b"100-continue") => Err(Refusal::Expectation),
+            b"expect" => {
+                self.continues = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The authority the request is for: `:authority`, or Host, which must agree (§8.3.1).
+    fn authority(&self, pseudo: Option<&'a str>) -> Result<&'a [u8], Refusal> {
+        let authority = match (pseudo.map(str::as_bytes), self.host) {
+            (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
+                return Err(Refusal::HostDisagrees);
+            }
+            (Some(authority), _) | (None, Some(authority)) => authority,
+            (None, None) => return Err(Refusal::NoHost),
+        };
+        if target::is_authority(authority) {
+            Ok(authority)
+        } else {
+            Err(Refusal::HostForm)
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `maitred explain`: how would this request be answered?
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+use maitred_config::Config;
+use maitred_front::explain::Question;
+
+use crate::command::Explain;
+use crate::{EXIT_SUCCESS, fail, refuse};
+
+/// Says how a request would be answered, rule by rule.
+pub fn explain(asked: &Explain) -> ExitCode {
+    let config = match maitred_config::load(&asked.config) {
+        Ok(config) => config,
+        Err(mistakes) => return refuse(&mistakes),
+    };
+    let Some(question) = question(asked, &config) else {
+        return refuse(
+            &"this is no URL; expected one such as http://shop.example/page, or a path such as /page",
+        );
+    };
+    match maitred_front::explain::explain(&config, &question) {
+        Ok(explanation) => {
+            let asked = &question;
+            let query = asked.query.as_ref().map(|query| format!("?{query}"));
+            println!(
+                "{} {}://{}{}{} from {}",
+                asked.method,
+                asked.scheme,
+                asked.authority,
+                asked.path,
+                query.unwrap_or_default(),
+                asked.client
+            );
+            for (about, what) in explanation.lines {
+                println!("  {about:<16} {what}");
+            }
+            ExitCode::from(EXIT_SUCCESS)
+        }
+        Err(why) => fail(&why),
+    }
+}
+
+/// The request that a URL stands for. A path alone is one of the first site.
+fn question(asked: &Explain, config: &Config) -> Option<Question> {
+    let (scheme, rest) = match asked.url.split_once("://") {
+        Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
+        Some(_) => return None,
+        None => ("http", asked.url.as_str()),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, target) = rest.split_at(end);
+    let target = target.split('#').next().unwrap_or_default();
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query.to_owned())),
+        None => (target, None),
+    };
+    let authority = match authority {
+        "" if scheme == "http" && rest == asked.url => first_host(config),
+        "" => return None,
+        named => named.to_owned(),
+    };
+    Some(Question {
+        scheme: scheme.to_owned(),
+        authority,
+        path: if path.is_empty() {
+            "/".to_owned()
+        } else {
+            path.to_owned()
+        },
+        query,
+        method: asked.method.to_ascii_uppercase(),
+        client: asked.client.unwrap_or(IpAddr::from([127, 0, 0, 1])),
+    })
+}
+
+fn first_host(config: &Config) -> String {
+    use maitred_config::Host;
+    let host = config.sites.first().and_then(|site| site.hosts.first());
+    match host {
+        Some(Host::Exact(name)) => name.clone(),
+        Some(Host::Below(name)) => format!("www.{name}"),
+        Some(Host::Any) | None => "localhost".to_owned(),
+    }
+}

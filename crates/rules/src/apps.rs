@@ -1,0 +1,342 @@
+//! Rules for applications that many run, as those who make them publish them for nginx or Apache.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::pattern::Pattern;
+use crate::settings::{Deny, HeaderRule, Redirect, Rewrite, Rules};
+
+/// What a denied path is answered with: it need not be told that something is there.
+const DENIED: u16 = 404;
+
+/// An application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum App {
+    /// WordPress, of one site or several.
+    Wordpress,
+    /// Laravel.
+    Laravel,
+    /// Symfony.
+    Symfony,
+    /// Drupal from 8 on.
+    Drupal,
+    /// Nextcloud.
+    Nextcloud,
+    /// MediaWiki.
+    Mediawiki,
+}
+
+/// What an application needs.
+#[derive(Debug)]
+pub struct Preset {
+    /// What the document root is, in words.
+    pub root: &'static str,
+    /// The script for paths that are no file.
+    pub front_controller: Option<&'static str>,
+    /// Paths that nobody gets.
+    pub deny: &'static [&'static str],
+    /// Scripts that may run; empty: all.
+    pub allow_php: &'static [&'static str],
+    /// Scripts that may not: where people upload.
+    pub deny_php: &'static [&'static str],
+    /// From where to where, with which status.
+    pub redirects: &'static [(&'static str, &'static str, u16)],
+    /// From where to where.
+    pub rewrite: &'static [(&'static str, &'static str)],
+    /// Header fields of every answer.
+    pub headers: &'static [(&'static str, &'static str)],
+}
+
+const NOTHING: Preset = Preset {
+    root: "",
+    front_controller: Some("/index.php"),
+    deny: &[],
+    allow_php: &[],
+    deny_php: &[],
+    redirects: &[],
+    rewrite: &[],
+    headers: &[],
+};
+
+/// What Composer and its like leave in a folder that was not meant to be public.
+const PROJECT_FILES: &str =
+    "~/(composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)$";
+
+/// WordPress's "Hardening WordPress", and its rules for a network of sites in folders.
+static WORDPRESS: Preset = Preset {
+    root: "the folder with `wp-config.php`",
+    deny: &[
+        "/wp-config.php",
+        "/wp-admin/includes/*",
+        "/wp-content/debug.log",
+        "/wp-includes/theme-compat/*",
+        "~^/wp-includes/[^/]+\\.php$",
+        "~^/wp-includes/js/tinymce/langs/.+\\.php$",
+        PROJECT_FILES,
+    ],
+    deny_php: &[
+        "/wp-content/uploads/*",
+        "/wp-content/files/*",
+        "/wp-content/blogs.dir/*",
+        "/wp-content/cache/*",
+    ],
+    rewrite: &[
+        ("~^/[_0-9a-zA-Z-]+(/wp-(content|admin|includes)/.*)$", "$1"),
+        ("~^/[_0-9a-zA-Z-]+(/wp-[a-z-]+\\.php)$", "$1"),
+    ],
+    ..NOTHING
+};
+
+/// Laravel's documentation, "Deployment".
+static LARAVEL: Preset = Preset {
+    root: "the application's folder `public`",
+    allow_php: &["/index.php"],
+    deny: &[PROJECT_FILES],
+    ..NOTHING
+};
+
+/// Symfony's documentation, "Configuring a Web Server".
+static SYMFONY: Preset = Preset {
+    root: "the application's folder `public`",
+    allow_php: &["/index.php"],
+    deny: &[PROJECT_FILES],
+    ..NOTHING
+};
+
+/// The `.htaccess` that Drupal ships.
+static DRUPAL: Preset = Preset {
+    root: "the folder `web`, or the one with `core`",
+    deny: &[
+        "~\\.(engine|inc|install|make|module|profile|po|sh|.*sql|theme|twig|tpl(\\.php)?|xtmpl|yml)(~|\\.sw[op]|\\.bak|\\.orig|\\.save)?$",
+        "~/(Entries.*|Repository|Root|Tag|Template)$",
+        "/vendor/*",
+        PROJECT_FILES,
+    ],
+    allow_php: &[
+        "~^/[^/]+\\.php$",
+        "~^/core/[^/]+\\.php$",
+        "/core/modules/statistics/statistics.php",
+    ],
+    deny_php: &["/autoload.php", "~^/sites/[^/]+/files/"],
+    ..NOTHING
+};
+
+/// Nextcloud's manual, "NGINX configuration".
+static NEXTCLOUD: Preset = Preset {
+    root: "the folder with `occ`",
+    deny: &[
+        "~^/(build|tests|config|lib|3rdparty|templates|data)(/|$)",
+        "~^/(autotest|occ|issue|indie|db_|console)",
+    ],
+    allow_php: &[
+        "/index.php",
+        "/remote.php",
+        "/public.php",
+        "/cron.php",
+        "/status.php",
+        "/core/ajax/update.php",
+        "/ocs/v1.php",
+        "/ocs/v2.php",
+        "/ocs-provider/*",
+        "/updater/*",
+        "~/richdocumentscode(_arm64)?/proxy\\.php$",
+    ],
+    redirects: &[
+        ("/.well-known/carddav", "/remote.php/dav/", 301),
+        ("/.well-known/caldav", "/remote.php/dav/", 301),
+        ("/remote/*", "/remote.php/$1", 301),
+    ],
+    headers: &[
+        ("Referrer-Policy", "no-referrer"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("X-Frame-Options", "SAMEORIGIN"),
+        ("X-Permitted-Cross-Domain-Policies", "none"),
+        ("X-Robots-Tag", "noindex, nofollow"),
+    ],
+    ..NOTHING
+};
+
+/// MediaWiki's manual, "Short URL/Nginx", with articles below `/wiki/`.
+static MEDIAWIKI: Preset = Preset {
+    root: "the folder with `LocalSettings.php`",
+    front_controller: None,
+    deny: &[
+        "/cache/*",
+        "/images/deleted/*",
+        "/images/temp/*",
+        "/includes/*",
+        "/languages/*",
+        "/maintenance/*",
+        "/serialized/*",
+        "/tests/*",
+        "/vendor/*",
+        "/LocalSettings.php",
+        PROJECT_FILES,
+    ],
+    allow_php: &["~^/[^/]+\\.php$", "/mw-config/*"],
+    deny_php: &["/images/*", "/extensions/*", "/skins/*"],
+    rewrite: &[("/wiki/*", "/index.php"), ("/wiki", "/index.php")],
+    ..NOTHING
+};
+
+impl App {
+    /// All of them.
+    pub const ALL: [App; 6] = [
+        App::Wordpress,
+        App::Laravel,
+        App::Symfony,
+        App::Drupal,
+        App::Nextcloud,
+        App::Mediawiki,
+    ];
+
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            App::Wordpress => "wordpress",
+            App::Laravel => "laravel",
+            App::Symfony => "symfony",
+            App::Drupal => "drupal",
+            App::Nextcloud => "nextcloud",
+            App::Mediawiki => "mediawiki",
+        }
+    }
+
+    /// The application of this name.
+    pub fn named(name: &str) -> Option<App> {
+        App::ALL.into_iter().find(|app| app.name() == name)
+    }
+
+    /// What it needs.
+    pub fn preset(self) -> &'static Preset {
+        match self {
+            App::Wordpress => &WORDPRESS,
+            App::Laravel => &LARAVEL,
+            App::Symfony => &SYMFONY,
+            App::Drupal => &DRUPAL,
+            App::Nextcloud => &NEXTCLOUD,
+            App::Mediawiki => &MEDIAWIKI,
+        }
+    }
+
+    /// Has its rules follow those of the site.
+    ///
+    /// # Errors
+    /// When one of them is no rule, which no application's is.
+    pub fn add_to(self, rules: &mut Rules) -> Result<(), String> {
+        let preset = self.preset();
+        for text in preset.deny {
+            rules.deny.push(Deny {
+                path: Pattern::parse(text)?,
+                from: Vec::new(),
+                except: Vec::new(),
+                status: DENIED,
+            });
+        }
+        for (texts, patterns) in [
+            (preset.allow_php, &mut rules.allow_php),
+            (preset.deny_php, &mut rules.deny_php),
+        ] {
+            for text in texts {
+                patterns.push(Pattern::parse(text)?);
+            }
+        }
+        for (from, to, status) in preset.redirects {
+            rules.redirects.push(Redirect {
+                from: Pattern::parse(from)?,
+                to: (*to).to_owned(),
+                status: *status,
+            });
+        }
+        for (from, to) in preset.rewrite {
+            rules.rewrite.push(Rewrite {
+                from: Pattern::parse(from)?,
+                to: (*to).to_owned(),
+                end: true,
+            });
+        }
+        if !preset.headers.is_empty() {
+            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let set = preset.headers.iter().map(owned).collect();
+            // In front, so that the site's own go over them.
+            rules.headers.insert(
+                0,
+                HeaderRule {
+                    path: Pattern::all(),
+                    set,
+                    add: Vec::new(),
+                    unset: Vec::new(),
+                },
+            );
+        }
+        rules.app = Some(self);
+        Ok(())
+    }
+}
+
+/// The presets as a page for users.
+pub fn page() -> String {
+    let mut page = String::new();
+    for app in App::ALL {
+        let preset = app.preset();
+        let _ = writeln!(page, "\n### `app = \"{}\"`\n", app.name());
+        let _ = writeln!(page, "| setting | value |\n| --- | --- |");
+        let _ = writeln!(page, "| `root` | {} |", preset.root);
+        let controller = preset.front_controller.unwrap_or_default();
+        let _ = writeln!(page, "| `front_controller` | `\"{controller}\"` |");
+        for (name, texts) in [
+            ("deny", preset.deny),
+            ("allow_php", preset.allow_php),
+            ("deny_php", preset.deny_php),
+        ] {
+            row(&mut page, name, texts.iter().map(|text| (*text).to_owned()));
+        }
+        let redirects = preset.redirects.iter();
+        row(
+            &mut page,
+            "redirects",
+            redirects.map(|(from, to, _)| format!("{from} → {to}")),
+        );
+        let rewrite = preset.rewrite.iter();
+        row(
+            &mut page,
+            "rewrite",
+            rewrite.map(|(from, to)| format!("{from} → {to}")),
+        );
+        let headers = preset.headers.iter();
+        row(
+            &mut page,
+            "headers",
+            headers.map(|(name, value)| format!("{name}: {value}")),
+        );
+    }
+    page
+}
+
+fn row(page: &mut String, name: &str, texts: impl Iterator<Item = String>) {
+    // A bar would end the cell.
+    let cells: Vec<String> = texts
+        .map(|text| format!("`{}`", text.replace('|', "\\|")))
+        .collect();
+    if !cells.is_empty() {
+        let _ = writeln!(page, "| `{name}` | {} |", cells.join(" <br> "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::SiteRules;
+
+    #[test]
+    fn every_preset_is_made_of_rules_that_are_right() {
+        for app in App::ALL {
+            let mut rules = Rules::default();
+            app.add_to(&mut rules).unwrap();
+            SiteRules::compile(&rules).unwrap();
+            assert_eq!(App::named(app.name()), Some(app));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What becomes of an answer's header: fields set, added and left out, and how long it may be kept.
+
+use crate::pattern::Pattern;
+use crate::settings::{Expires, HeaderRule};
+use crate::table::Table;
+
+/// Fields that say how an answer is framed, or that the server itself answers for.
+const OURS: [&str; 10] = [
+    "connection",
+    "content-length",
+    "date",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "content-range",
+];
+
+/// Statuses whose answers get `Cache-Control` from `expires`: those of nginx.
+const KEPT: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+
+/// Why no rule may name this header field; nothing if one may. The end of a sentence that begins
+/// with it.
+pub fn refuse_field(name: &str) -> Option<String> {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(token) {
+        return Some(
+            "is no name of a header field; expected one such as \"X-Frame-Options\"".into(),
+        );
+    }
+    let ours = OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
+    ours.then(|| "is a field that the server itself has to answer for; leave it out".to_owned())
+}
+
+/// Why this cannot be a header field's value; nothing if it can.
+pub fn refuse_value(value: &str) -> Option<String> {
+    let control = |c: char| c.is_control() && c != '\t';
+    value
+        .contains(control)
+        .then(|| "has a control character in it; a header's value is one line".to_owned())
+}
+
+/// All that a site says of its answers' headers.
+#[derive(Debug, Default)]
+pub(crate) struct Headers {
+    rules: Vec<HeaderRule>,
+    by_path: Table,
+    /// There is no rule for some paths only: what they come to is known beforehand.
+    everywhere: bool,
+    expires: Vec<Expires>,
+    expires_by_path: Table,
+    /// The value of `Cache-Control` for each of `expires`.
+    lines: Vec<String>,
+}
+
+/// What one answer's header is to be.
+#[derive(Debug, Default)]
+pub struct Dressing<'a> {
+    rules: Vec<&'a HeaderRule>,
+    expires: Vec<(&'a Expires, &'a str)>,
+}
+
+impl Headers {
+    pub(crate) fn new(rules: &[HeaderRule], expires: &[Expires]) -> Result<Headers, String> {
+        Ok(Headers {
+            rules: rules.to_vec(),
+            by_path: Table::new(rules.iter().map(|rule| &rule.path))?,
+            everywhere: rules.iter().all(|rule| rule.path == Pattern::all()),
+            expires: expires.to_vec(),
+            expires_by_path: Table::new(expires.iter().map(|rule| &rule.path))?,
+            lines: expires.iter().map(cache_control).collect(),
+        })
+    }
+
+    pub(crate) fn dressing(&self, path: &[u8]) -> Dressing<'_> {
+        let rules = match self.everywhere {
+            true => self.rules.iter().collect(),
+            false => self
+                .by_path
+                .all(path)
+                .into_iter()
+                .map(|at| &self.rules[at])
+                .collect(),
+        };
+        let expires = self.expires_by_path.all(path).into_iter();
+        let expires = expires
+            .map(|at| (&self.expires[at], self.lines[at].as_str()))
+            .collect();
+        Dressing { rules, expires }
+    }
+}
+
+impl<'a> Dressing<'a> {
+    /// The answer stays as it is.
+    pub const NONE: Dressing<'static> = Dressing {
+        rules: Vec::new(),
+        expires: Vec::new(),
+    };
+
+    /// Whether the answer stays as it is.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.expires.is_empty()
+    }
+
+    /// Whether the answer keeps a field of this name that it has already.
+    pub fn keeps(&self, name: &[u8]) -> bool {
+        !self.rules.iter().any(|rule| replaces(rule, name))
+    }
+
+    /// The fields that it gets beside those it keeps.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + '_ {
+        self.rules.iter().enumerate().flat_map(move |(at, rule)| {
+            let later = &self.rules[at + 1..];
+            let stays = move |(name, _): &&(String, String)| {
+                !later.iter().any(|rule| replaces(rule, name.as_bytes()))
+            };
+            let fields = rule.set.iter().chain(&rule.add).filter(stays);
+            fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+        })
+    }
+
+    /// The value of `Cache-Control` that an answer of this status and media type gets, unless it
+    /// says itself how long it may be kept.
+    pub fn cache_control(&self, status: u16, media_type: &[u8]) -> Option<&'a str> {
+        if self.expires.is_empty() || !KEPT.contains(&status) {
+            return None;
+        }
+        let media_type = media_type
+            .split(|byte| *byte == b';')
+            .next()
+            .unwrap_or_default();
+        let media_type = media_type.trim_ascii();
+        let fits = |wanted: &str| match wanted.ends_with('/') {
+            true => media_type
+                .get(..wanted.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(wanted.as_bytes())),
+            false => media_type.eq_ignore_ascii_case(wanted.as_bytes()),
+        };
+        let found = self
+            .expires
+            .iter()
+            .find(|(rule, _)| rule.media_type.as_deref().is_none_or(fits));
+        found.map(|(_, line)| *line)
+    }
+}
+
+fn replaces(rule: &HeaderRule, name: &[u8]) -> bool {
+    let is = |other: &String| other.as_bytes().eq_ignore_ascii_case(name);
+    rule.unset.iter().any(is) || rule.set.iter().any(|(other, _)| is(other))
+}
+
+fn cache_control(rule: &Expires) -> String {
+    let seconds = rule.after.as_secs();
+    match (seconds, rule.immutable) {
+        (0, _) => "no-cache".to_owned(),
+        (_, true) => format!("max-age={seconds}, immutable"),
+        (_, false) => format!("max-age={seconds}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn rule(path: &str, set: &[(&str, &str)], add: &[(&str, &str)], unset: &[&str]) -> HeaderRule {
+        let pairs = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+                .collect()
+        };
+        HeaderRule {
+            path: Pattern::parse(path).unwrap(),
+            set: pairs(set),
+            add: pairs(add),
+            unset: unset.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn fields(headers: &Headers, path: &str) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let dressing = headers.dressing(path.as_bytes());
+        dressing
+            .fields()
+            .map(|(n, v)| format!("{}: {}", text(n), text(v)))
+            .collect()
+    }
+
+    #[test]
+    fn rules_add_up_and_a_later_one_replaces_an_earlier_one() {
+        let rules = [
+            rule(
+                "/*",
+                &[("X-A", "1"), ("X-B", "1")],
+                &[("Link", "a")],
+                &["X-Powered-By"],
+            ),
+            rule("/a/*", &[("x-a", "2")], &[("Link", "b")], &[]),
+            rule("/a/b", &[], &[], &["X-B"]),
+        ];
+        let headers = Headers::new(&rules, &[]).unwrap();
+        assert_eq!(fields(&headers, "/"), ["X-A: 1", "X-B: 1", "Link: a"]);
+        assert_eq!(
+            fields(&headers, "/a/x"),
+            ["X-B: 1", "Link: a", "x-a: 2", "Link: b"]
+        );
+        assert_eq!(fields(&headers, "/a/b"), ["Link: a", "x-a: 2", "Link: b"]);
+        let dressing = headers.dressing(b"/");
+        assert!(!dressing.keeps(b"x-powered-by") && !dressing.keeps(b"X-a"));
+        assert!(dressing.keeps(b"Link"));
+    }
+
+    #[test]
+    fn how_long_an_answer_is_kept_goes_by_path_and_type() {
+        let expires = |path: &str, media_type: Option<&str>, seconds, immutable| Expires {
+            path: Pattern::parse(path).unwrap(),
+            media_type: media_type.map(str::to_owned),
+            after: Duration::from_secs(seconds),
+            immutable,
+        };
+        let all = [
+            expires("/fresh/*", None, 0, false),
+            expires("*.js", None, 60, true),
+            expires("/*", Some("image/"), 30, false),
+            expires("/*", Some("text/css"), 20, false),
+        ];
+        let headers = Headers::new(&[], &all).unwrap();
+        let kept = |path: &str, status, kind: &str| {
+            let dressing = headers.dressing(path.as_bytes());
+            dressing
+                .cache_control(status, kind.as_bytes())
+                .map(str::to_owned)
+        };
+        assert_eq!(
+            kept("/fresh/a.js", 200, "text/javascript").as_deref(),
+            Some("no-cache")
+        );
+        assert_eq!(
+            kept("/a.js", 200, "x/y").as_deref(),
+            Some("max-age=60, immutable")
+        );
+        assert_eq!(kept("/a", 200, "Image/png").as_deref(), Some("max-age=30"));
+        assert_eq!(
+            kept("/a", 206, "text/css; charset=utf-8").as_deref(),
+            Some("max-age=20")
+        );
+        assert_eq!(kept("/a", 200, "text/html"), None);
+        assert_eq!(kept("/a", 404, "text/css"), None);
+    }
+
+    #[test]
+    fn fields_that_frame_an_answer_are_nobody_elses() {
+        assert!(refuse_field("Content-Length").is_some() && refuse_field("a b").is_some());
+        assert!(refuse_field("X-Frame-Options").is_none());
+        assert!(refuse_value("a\r\nb").is_some() && refuse_value("a b").is_none());
+    }
+}

@@ -1,0 +1,156 @@
+//! What a site says about paths and clients, as it was read.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::apps::App;
+use crate::pattern::Pattern;
+
+/// All that one site says. Where a list has patterns, the first that matches counts, unless it is
+/// said otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rules {
+    /// The application whose rules follow the site's own.
+    pub app: Option<App>,
+    /// Addresses that lead elsewhere.
+    pub redirects: Vec<Redirect>,
+    /// Addresses that stand for others, unseen by the client.
+    pub rewrite: Vec<Rewrite>,
+    /// Clients that the site answers; empty: all.
+    pub allow: Vec<IpNet>,
+    /// What is refused; all that match hold.
+    pub deny: Vec<Deny>,
+    /// Scripts that may run; empty: all.
+    pub allow_php: Vec<Pattern>,
+    /// Scripts that may not run.
+    pub deny_php: Vec<Pattern>,
+    /// Who has to say a user and a password.
+    pub basic_auth: Vec<BasicAuth>,
+    /// Header fields of answers; all that match count, the later ones over the earlier ones.
+    pub headers: Vec<HeaderRule>,
+    /// How long answers may be kept by a browser.
+    pub expires: Vec<Expires>,
+    /// Pages in place of the server's own words, by status: paths of the site.
+    pub error_pages: BTreeMap<u16, String>,
+    /// Whether they replace a script's answers, too.
+    pub intercept_errors: bool,
+    /// Folders whose files are listed where there is no index.
+    pub autoindex: Vec<Pattern>,
+    /// Folders beside the document root.
+    pub aliases: Vec<Alias>,
+    /// Settings for some paths.
+    pub paths: Vec<PathSettings>,
+    /// How often a client may ask; all that match hold.
+    pub rate_limit: Vec<RateLimit>,
+    /// How many requests of a client may be answered at a time.
+    pub connection_limit: Option<u32>,
+}
+
+/// A redirect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Redirect {
+    /// What is asked for.
+    pub from: Pattern,
+    /// Where it leads.
+    pub to: String,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
+
+/// A rewrite.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewrite {
+    /// What is asked for.
+    pub from: Pattern,
+    /// What it stands for.
+    pub to: String,
+    /// No further rewrite follows.
+    pub end: bool,
+}
+
+/// What is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deny {
+    /// Which paths.
+    pub path: Pattern,
+    /// To whom; empty: to everybody.
+    pub from: Vec<IpNet>,
+    /// But not to these.
+    pub except: Vec<IpNet>,
+    /// The status it is refused with.
+    pub status: u16,
+}
+
+/// Users of HTTP's basic authentication (RFC 7617).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BasicAuth {
+    /// Which paths need one.
+    pub path: Pattern,
+    /// What the browser shows.
+    pub realm: String,
+    /// The file with names and passwords, in the form of `htpasswd`.
+    pub users: PathBuf,
+}
+
+/// Changes to an answer's header.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeaderRule {
+    /// Whose answers.
+    pub path: Pattern,
+    /// In place of fields of that name.
+    pub set: Vec<(String, String)>,
+    /// Beside fields of that name.
+    pub add: Vec<(String, String)>,
+    /// Left out.
+    pub unset: Vec<String>,
+}
+
+/// How long answers may be kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expires {
+    /// Whose answers.
+    pub path: Pattern,
+    /// Only those of this media type, such as `text/css`, or `image/` for all images.
+    pub media_type: Option<String>,
+    /// For how long; zero: not without asking.
+    pub after: Duration,
+    /// It never changes under its name.
+    pub immutable: bool,
+}
+
+/// A folder beside the document root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alias {
+    /// What its paths begin with: begins and ends with a slash.
+    pub path: String,
+    /// The folder.
+    pub folder: PathBuf,
+}
+
+/// Settings for some paths.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathSettings {
+    /// Which.
+    pub path: Pattern,
+    /// The pool that runs their scripts, if not the site's.
+    pub pool: Option<String>,
+    /// Largest request body in bytes, if not the site's.
+    pub max_body_size: Option<u64>,
+}
+
+/// How often one client may ask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateLimit {
+    /// For what.
+    pub path: Pattern,
+    /// Requests in `per`.
+    pub requests: u32,
+    /// The time they are counted in.
+    pub per: Duration,
+    /// Requests beyond that which a client may have made at once.
+    pub burst: u32,
+}

@@ -1,0 +1,425 @@
+//! What a site's rules come to for a request.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::dress::{Dressing, Headers};
+use crate::networks::Networks;
+use crate::path::{CleanPath, clean_path, encode_path};
+use crate::settings::{BasicAuth, PathSettings, Redirect, Rewrite, Rules};
+use crate::table::Table;
+use crate::template::{Around, Template};
+
+/// Most rewrites of one request (nginx's bound for the same).
+pub const MAX_REWRITES: usize = 10;
+
+/// The rules of one site, ready to be asked.
+#[derive(Debug)]
+pub struct SiteRules {
+    rules: Rules,
+    redirects: Led,
+    rewrites: Led,
+    allow: Networks,
+    deny: Table,
+    /// For each of `rules.deny`: from whom, and whom not.
+    denied: Vec<(Networks, Networks)>,
+    allow_php: Table,
+    deny_php: Table,
+    auth: Table,
+    headers: Headers,
+    autoindex: Table,
+    paths: Table,
+    limits: Table,
+}
+
+/// Patterns, and where each leads.
+#[derive(Debug)]
+struct Led {
+    from: Table,
+    to: Vec<Template>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The path, decoded and resolved.
+    pub path: &'a CleanPath<'a>,
+    /// The query, if there is one.
+    pub query: Option<&'a str>,
+    /// `http` or `https`.
+    pub scheme: &'a str,
+    /// The host, without its port.
+    pub host: &'a str,
+    /// The client, as far as it is known behind proxies.
+    pub client: IpAddr,
+}
+
+/// What becomes of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is answered with this address.
+    Redirect {
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+        /// What `Location` says.
+        location: String,
+    },
+    /// It is refused.
+    Refuse(Refusal),
+    /// It is answered by what the path stands for.
+    Serve(Serve),
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status to answer with.
+    pub status: u16,
+    /// One sentence for the client.
+    pub why: &'static str,
+    /// It is a mistake in the rules, which the log should tell.
+    pub is_mistake: bool,
+}
+
+/// How a request is served.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Serve {
+    /// What it was rewritten to, if it was.
+    pub rewritten: Option<Rewritten>,
+    /// Who has to show who they are: places in the site's `basic_auth`, for what was asked for and
+    /// for what that was rewritten to.
+    pub auth: [Option<usize>; 2],
+}
+
+/// What a request was rewritten to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rewritten {
+    /// The path, encoded.
+    pub path: String,
+    /// The query, if there is one.
+    pub query: Option<String>,
+}
+
+/// One rule that had something to say, for `maitred explain`.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// The client is not among those the site answers.
+    NotAllowed,
+    /// A redirect holds.
+    Redirected(&'a Redirect, &'a str),
+    /// A path is denied by the rule for this pattern.
+    Denied(&'a crate::pattern::Pattern, u16),
+    /// A user is asked for.
+    NeedsUser(&'a BasicAuth),
+    /// A path was rewritten.
+    Rewrote(&'a Rewrite, &'a str),
+    /// A path was rewritten too often.
+    Looped,
+}
+
+const NOT_ALLOWED: Refusal = Refusal {
+    status: 403,
+    why: "This site does not answer your address.",
+    is_mistake: false,
+};
+
+const LOOPED: Refusal = Refusal {
+    status: 500,
+    why: "The site's rewrites lead in a circle.",
+    is_mistake: true,
+};
+
+const TOO_LONG: Refusal = Refusal {
+    status: 414,
+    why: "The address is too long.",
+    is_mistake: false,
+};
+
+fn denied(status: u16) -> Refusal {
+    let why = match status {
+        404 => "There is no such page.",
+        410 => "This page is gone.",
+        _ => "This page is not for you.",
+    };
+    Refusal {
+        status,
+        why,
+        is_mistake: false,
+    }
+}
+
+impl SiteRules {
+    /// Makes rules ready.
+    ///
+    /// # Errors
+    /// The setting that is wrong, and why, as the end of a sentence that begins with it.
+    pub fn compile(rules: &Rules) -> Result<SiteRules, (&'static str, String)> {
+        fn of(name: &'static str) -> impl Fn(String) -> (&'static str, String) {
+            move |why| (name, why)
+        }
+        let redirects = rules
+            .redirects
+            .iter()
+            .map(|rule| (&rule.from, rule.to.as_str()));
+        let rewrites = rules
+            .rewrite
+            .iter()
+            .map(|rule| (&rule.from, rule.to.as_str()));
+        let table = |patterns: &[crate::pattern::Pattern]| Table::new(patterns);
+        Ok(SiteRules {
+            redirects: Led::new(redirects).map_err(of("redirects"))?,
+            rewrites: Led::new(rewrites).map_err(of("rewrite"))?,
+            allow: Networks::new(&rules.allow),
+            deny: Table::new(rules.deny.iter().map(|rule| &rule.path)).map_err(of("deny"))?,
+            denied: (rules.deny.iter())
+                .map(|rule| (Networks::new(&rule.from), Networks::new(&rule.except)))
+                .collect(),
+            allow_php: table(&rules.allow_php).map_err(of("allow_php"))?,
+            deny_php: table(&rules.deny_php).map_err(of("deny_php"))?,
+            auth: Table::new(rules.basic_auth.iter().map(|rule| &rule.path))
+                .map_err(of("basic_auth"))?,
+            headers: Headers::new(&rules.headers, &rules.expires).map_err(of("headers"))?,
+            autoindex: table(&rules.autoindex).map_err(of("autoindex"))?,
+            paths: Table::new(rules.paths.iter().map(|rule| &rule.path)).map_err(of("paths"))?,
+            limits: Table::new(rules.rate_limit.iter().map(|rule| &rule.path))
+                .map_err(of("rate_limit"))?,
+            rules: rules.clone(),
+        })
+    }
+
+    /// As they were read.
+    pub fn settings(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// What becomes of a request.
+    pub fn decide(&self, asked: &Asked<'_>) -> Verdict {
+        self.decide_and_tell(asked, &mut |_| {})
+    }
+
+    /// The same, with each rule that had something to say told to `tell`.
+    pub fn decide_and_tell(&self, asked: &Asked<'_>, tell: &mut impl FnMut(Step<'_>)) -> Verdict {
+        if !self.allow.is_empty() && !self.allow.contain(asked.client) {
+            tell(Step::NotAllowed);
+            return Verdict::Refuse(NOT_ALLOWED);
+        }
+        if let Some(at) = self.redirects.from.first(asked.path.as_bytes()) {
+            return self.redirect(at, asked, tell);
+        }
+        let first = match self.admit(asked.path.as_bytes(), asked.client, tell) {
+            Ok(auth) => auth,
+            Err(refusal) => return Verdict::Refuse(refusal),
+        };
+        let rewritten = match self.rewrite(asked, tell) {
+            Ok(rewritten) => rewritten,
+            Err(refusal) => return Verdict::Refuse(refusal),
+        };
+        let mut auth = [first, None];
+        let rewritten = match rewritten {
+            None => None,
+            Some((path, rewritten)) => {
+                match self.admit(path.as_bytes(), asked.client, &mut |_| {}) {
+                    Ok(second) => auth[1] = second.filter(|second| Some(*second) != first),
+                    Err(refusal) => return Verdict::Refuse(refusal),
+                }
+                Some(rewritten)
+            }
+        };
+        Verdict::Serve(Serve { rewritten, auth })
+    }
+
+    /// Whether a client may have a path at all, and the place of the `basic_auth` that it needs. It
+    /// is to be asked for what was asked for, what that was rewritten to, and the script that runs.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admit(
+        &self,
+        path: &[u8],
+        client: IpAddr,
+        tell: &mut impl FnMut(Step<'_>),
+    ) -> Result<Option<usize>, Refusal> {
+        let mut next = self.deny.first(path);
+        while let Some(at) = next {
+            let (from, except) = &self.denied[at];
+            if (from.is_empty() || from.contain(client)) && !except.contain(client) {
+                let rule = &self.rules.deny[at];
+                tell(Step::Denied(&rule.path, rule.status));
+                return Err(denied(rule.status));
+            }
+            next = self.deny.first_from(path, at + 1);
+        }
+        let auth = self.auth.first(path);
+        if let Some(at) = auth {
+            tell(Step::NeedsUser(&self.rules.basic_auth[at]));
+        }
+        Ok(auth)
+    }
+
+    /// Whether there is a rule that has to be asked about the script that runs.
+    pub fn cares_for_scripts(&self) -> bool {
+        let empty = |table: &Table| table.is_empty();
+        let tables = [&self.deny, &self.auth, &self.allow_php, &self.deny_php];
+        !tables.into_iter().all(empty)
+    }
+
+    /// Whether the script of this name may run.
+    pub fn may_run(&self, script: &[u8]) -> bool {
+        (self.allow_php.is_empty() || self.allow_php.first(script).is_some())
+            && self.deny_php.first(script).is_none()
+    }
+
+    /// What the header of the answer for a path is to be.
+    pub fn dressing(&self, path: &[u8]) -> Dressing<'_> {
+        self.headers.dressing(path)
+    }
+
+    /// Whether a folder's files are listed.
+    pub fn lists(&self, path: &[u8]) -> bool {
+        self.autoindex.first(path).is_some()
+    }
+
+    /// The settings that hold for a path.
+    pub fn path_settings(&self, path: &[u8]) -> Option<&PathSettings> {
+        self.paths.first(path).map(|at| &self.rules.paths[at])
+    }
+
+    /// The places of the rate limits that hold for a path.
+    pub fn rate_limits(&self, path: &[u8]) -> Vec<usize> {
+        self.limits.all(path)
+    }
+
+    /// The page in place of the server's own words.
+    pub fn error_page(&self, status: u16) -> Option<&str> {
+        self.rules.error_pages.get(&status).map(String::as_str)
+    }
+
+    fn redirect(&self, at: usize, asked: &Asked<'_>, tell: &mut impl FnMut(Step<'_>)) -> Verdict {
+        let captures = self.redirects.from.captures(at, asked.path.as_bytes());
+        let Some(expanded) = self.redirects.to[at].expand(&captures, &asked.around()) else {
+            return Verdict::Refuse(TOO_LONG);
+        };
+        let (rule, location) = (&self.rules.redirects[at], expanded.location());
+        tell(Step::Redirected(rule, &location));
+        Verdict::Redirect {
+            status: rule.status,
+            location,
+        }
+    }
+
+    /// Rewrites until no rule holds any more: each time, the list is gone through from its first
+    /// rule on.
+    fn rewrite(
+        &self,
+        asked: &Asked<'_>,
+        tell: &mut impl FnMut(Step<'_>),
+    ) -> Result<Option<(CleanPath<'static>, Rewritten)>, Refusal> {
+        let mut now: Option<(CleanPath<'static>, Rewritten)> = None;
+        let mut passes = 0;
+        loop {
+            let (path, query) = match &now {
+                None => (
+                    asked.path.as_bytes(),
+                    Cow::Borrowed(asked.query.unwrap_or_default()),
+                ),
+                Some((path, rewritten)) => {
+                    let query = rewritten.query.clone().unwrap_or_default();
+                    (path.as_bytes(), Cow::Owned(query))
+                }
+            };
+            let Some(at) = self.rewrites.from.first(path) else {
+                return Ok(now);
+            };
+            if passes == MAX_REWRITES {
+                tell(Step::Looped);
+                return Err(LOOPED);
+            }
+            passes += 1;
+            let captures = self.rewrites.from.captures(at, path);
+            let around = Around {
+                query: Some(&query),
+                ..asked.around()
+            };
+            let expanded = self.rewrites.to[at]
+                .expand(&captures, &around)
+                .ok_or(TOO_LONG)?;
+            let clean = clean_path(&expanded.path).map_err(|_| denied(404))?;
+            let rule = &self.rules.rewrite[at];
+            // What it comes to is a path like any other: decoded once, and within the root.
+            let clean = clean.into_owned();
+            let rewritten = Rewritten {
+                path: encode_path(clean.as_bytes()),
+                query: expanded.query,
+            };
+            tell(Step::Rewrote(rule, &rewritten.path));
+            now = Some((clean, rewritten));
+            if rule.end {
+                return Ok(now);
+            }
+        }
+    }
+}
+
+impl Led {
+    fn new<'r>(
+        rules: impl Iterator<Item = (&'r crate::pattern::Pattern, &'r str)> + Clone,
+    ) -> Result<Led, String> {
+        let from = Table::new(rules.clone().map(|(from, _)| from))?;
+        let to = rules
+            .map(|(from, to)| Template::parse(to, from.groups()))
+            .collect::<Result<_, _>>()?;
+        Ok(Led { from, to })
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn around(&self) -> Around<'a> {
+        Around {
+            scheme: self.scheme,
+            host: self.host,
+            query: self.query,
+        }
+    }
+}
+
+impl fmt::Display for Step<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::NotAllowed => out.write_str("allow: the client is not among those it names"),
+            Step::Redirected(rule, location) => {
+                write!(
+                    out,
+                    "redirects: {} matches: {} to {location}",
+                    rule.from, rule.status
+                )
+            }
+            Step::Denied(pattern, status) => write!(out, "deny: {pattern} matches: {status}"),
+            Step::NeedsUser(auth) => {
+                write!(
+                    out,
+                    "basic_auth: {} matches: a user of {}",
+                    auth.path,
+                    auth.users.display()
+                )
+            }
+            Step::Rewrote(rule, path) => write!(out, "rewrite: {} matches: now {path}", rule.from),
+            Step::Looped => write!(
+                out,
+                "rewrite: still matches after {MAX_REWRITES} times: 500"
+            ),
+        }
+    }
+}
+
+/// Reads where a redirect or rewrite leads, to say what is wrong with it.
+///
+/// # Errors
+/// What is wrong with `to`, as the end of a sentence that begins with it.
+pub fn check_template(from: &crate::pattern::Pattern, to: &str) -> Result<(), String> {
+    Template::parse(to, from.groups()).map(drop)
+}
+
+#[cfg(test)]
+#[path = "site_tests.rs"]
+mod tests;

@@ -1,0 +1,200 @@
+//! Names and passwords in the form of `htpasswd`: one `name:hash` a line.
+
+use std::collections::HashMap;
+
+use argon2::{Argon2, PasswordHash, PasswordVerifier};
+
+/// Most users of one file.
+const MAX_USERS: usize = 100_000;
+
+/// The users of a file.
+#[derive(Default)]
+pub struct Users {
+    by_name: HashMap<String, Hash>,
+}
+
+/// A password's hash. It is not shown, not even by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+enum Hash {
+    /// `$2a$`, `$2b$`, `$2y$`.
+    Bcrypt(String),
+    /// `$argon2id$` and its like.
+    Argon2(String),
+    /// `$6$`.
+    Sha512(String),
+    /// `$5$`.
+    Sha256(String),
+}
+
+impl std::fmt::Debug for Users {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} users", self.by_name.len())
+    }
+}
+
+/// A password and what it is compared with. Comparing takes as long as the hash was made to take,
+/// tens of milliseconds: not on a thread that serves others.
+pub struct Attempt {
+    hash: Hash,
+    password: Vec<u8>,
+}
+
+impl Users {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// The line, counted from 1, and what is wrong with it, as the end of a sentence.
+    pub fn parse(text: &str) -> Result<Users, (usize, String)> {
+        let mut users = Users::default();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim_end();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let wrong = |why: &str| (at + 1, why.to_owned());
+            let (name, rest) = line
+                .split_once(':')
+                .filter(|(name, _)| !name.is_empty())
+                .ok_or_else(|| {
+                    wrong("is no user; expected NAME:HASH as `htpasswd -B` writes it")
+                })?;
+            // Further fields are somebody's remarks.
+            let hash = rest.split(':').next().unwrap_or_default();
+            let hash = Hash::read(hash).map_err(|why| wrong(&why))?;
+            if users.by_name.len() >= MAX_USERS {
+                return Err(wrong(&format!(
+                    "is one user more than the {MAX_USERS} that may be"
+                )));
+            }
+            users.by_name.entry(name.to_owned()).or_insert(hash);
+        }
+        Ok(users)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// What is to be compared for this name; nothing if nobody has it.
+    pub fn attempt(&self, name: &str, password: &[u8]) -> Option<Attempt> {
+        Some(Attempt {
+            hash: self.by_name.get(name)?.clone(),
+            password: password.to_vec(),
+        })
+    }
+}
+
+impl Attempt {
+    /// What it is compared with. Whoever changes a password changes this.
+    pub fn hash(&self) -> &str {
+        match &self.hash {
+            Hash::Bcrypt(hash) | Hash::Argon2(hash) | Hash::Sha512(hash) | Hash::Sha256(hash) => {
+                hash
+            }
+        }
+    }
+
+    /// Whether it is the password.
+    pub fn succeeds(&self) -> bool {
+        match &self.hash {
+            Hash::Bcrypt(hash) => bcrypt::verify(&self.password, hash).unwrap_or(false),
+            Hash::Argon2(hash) => PasswordHash::new(hash).is_ok_and(|hash| {
+                Argon2::default()
+                    .verify_password(&self.password, &hash)
+                    .is_ok()
+            }),
+            Hash::Sha512(hash) => std::str::from_utf8(&self.password)
+                .is_ok_and(|password| sha_crypt::sha512_check(password, hash).is_ok()),
+            Hash::Sha256(hash) => std::str::from_utf8(&self.password)
+                .is_ok_and(|password| sha_crypt::sha256_check(password, hash).is_ok()),
+        }
+    }
+}
+
+impl Hash {
+    fn read(text: &str) -> Result<Hash, String> {
+        let begins = |start: &str| text.starts_with(start);
+        if ["$2a$", "$2b$", "$2y$", "$2x$"]
+            .iter()
+            .any(|start| begins(start))
+        {
+            return match text.parse::<bcrypt::HashParts>() {
+                Ok(_) => Ok(Hash::Bcrypt(text.to_owned())),
+                Err(_) => Err("has a bcrypt hash that is not complete".to_owned()),
+            };
+        }
+        if begins("$argon2") {
+            return match PasswordHash::new(text) {
+                Ok(_) => Ok(Hash::Argon2(text.to_owned())),
+                Err(_) => Err("has an argon2 hash that is not complete".to_owned()),
+            };
+        }
+        if begins("$6$") {
+            return Ok(Hash::Sha512(text.to_owned()));
+        }
+        if begins("$5$") {
+            return Ok(Hash::Sha256(text.to_owned()));
+        }
+        let kind = match text {
+            _ if begins("$apr1$") || begins("$1$") => "an MD5 hash (apr1), which is tried too fast",
+            _ if begins("{SHA}") => "an SHA-1 hash without salt, which is tried too fast",
+            _ => "a password that is not hashed, or by a way of crypt(3) that is tried too fast",
+        };
+        Err(format!(
+            "has {kind}; expected bcrypt, argon2 or SHA-crypt: make it anew with `htpasswd -B`"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_hash_that_is_taken_knows_its_password() {
+        use argon2::PasswordHasher;
+        let bcrypt = bcrypt::hash("secret", 4).unwrap();
+        let params = argon2::Params::new(64, 1, 1, None).unwrap();
+        let hasher = Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
+        let salt = argon2::password_hash::SaltString::from_b64("c29tZXNhbHRzb21l").unwrap();
+        let argon2 = hasher.hash_password(b"secret", &salt).unwrap().to_string();
+        let text = format!(
+            "# people\nanna:{bcrypt}\n\nben:{}\ncleo:{}:a remark\n",
+            argon2,
+            sha_crypt::sha512_simple("secret", &sha_crypt::Sha512Params::new(1000).unwrap())
+                .unwrap(),
+        );
+        let users = Users::parse(&text).unwrap();
+        assert_eq!(users.len(), 3);
+        for name in ["anna", "ben", "cleo"] {
+            assert!(users.attempt(name, b"secret").unwrap().succeeds(), "{name}");
+            assert!(
+                !users.attempt(name, b"Secret").unwrap().succeeds(),
+                "{name}"
+            );
+        }
+        assert!(users.attempt("dora", b"secret").is_none());
+        assert_eq!(format!("{users:?}"), "3 users");
+    }
+
+    #[test]
+    fn hashes_that_are_tried_too_fast_are_refused_with_their_line() {
+        for (hash, word) in [
+            ("$apr1$abc$def", "apr1"),
+            ("{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "SHA-1"),
+            ("rqXexS6ZhobKA", "not hashed"),
+            ("$2y$05$short", "not complete"),
+        ] {
+            let (line, why) = Users::parse(&format!("# x\nanna:{hash}\n")).unwrap_err();
+            assert_eq!(line, 2);
+            assert!(why.contains(word), "{why}");
+        }
+        assert_eq!(Users::parse("anna").unwrap_err().0, 1);
+    }
+}

@@ -1,0 +1,72 @@
+//! Which certificate a client is shown.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustls::SignatureScheme;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::certificate::Certified;
+
+type Keys = Vec<Arc<CertifiedKey>>;
+
+/// All certificates, by the names they are for.
+#[derive(Debug)]
+pub struct Choice {
+    exact: HashMap<String, Keys>,
+    /// Those for `*.NAME`, by NAME.
+    below: HashMap<String, Keys>,
+    /// For clients that name no host, or an unknown one: those for the names of the first.
+    others: Keys,
+}
+
+impl Choice {
+    /// The choice among `certificates`.
+    pub fn among(certificates: &[Certified]) -> Choice {
+        let (mut exact, mut below) = (HashMap::new(), HashMap::new());
+        for certified in certificates {
+            for name in &certified.names {
+                let keys: &mut Keys = match name.strip_prefix("*.") {
+                    Some(parent) => below.entry(parent.to_owned()).or_default(),
+                    None => exact.entry(name.clone()).or_default(),
+                };
+                keys.push(certified.key.clone());
+            }
+        }
+        let first: &[String] = certificates.first().map_or(&[], |first| &first.names);
+        let is_first = |(number, certified): &(usize, &Certified)| {
+            *number == 0 || certified.names.iter().any(|name| first.contains(name))
+        };
+        let others = certificates.iter().enumerate().filter(is_first);
+        Choice {
+            exact,
+            below,
+            others: others.map(|(_, certified)| certified.key.clone()).collect(),
+        }
+    }
+
+    /// The certificate for a host, of those whose signatures the client understands. A name with
+    /// `*.` stands for one label (RFC 6125 §6.4.3).
+    fn choose(
+        &self,
+        host: Option<&str>,
+        schemes: &[SignatureScheme],
+    ) -> Option<&Arc<CertifiedKey>> {
+        let host = host.map(str::to_ascii_lowercase);
+        let named = host.as_deref().and_then(|host| {
+            let below = |host: &str| self.below.get(host.split_once('.')?.1);
+            self.exact.get(host).or_else(|| below(host))
+        });
+        let understood = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
+        let keys = named.unwrap_or(&self.others);
+        keys.iter().find(understood)
+    }
+}
+
+impl ResolvesServerCert for Choice {
+    fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let chosen = self.choose(client.server_name(), client.signature_schemes());
+        chosen.cloned()
+    }
+}

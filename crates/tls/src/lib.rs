@@ -1,0 +1,19 @@
+//! Certificates, keys and tickets: from the bytes of files to what a handshake needs. No I/O.
+//!
+//! The supervisor reads the files and has all checked here ([`Server::new`]); the front is handed the
+//! same [`Material`] and makes the same of it.
+
+mod certificate;
+mod choice;
+mod client;
+mod fault;
+mod material;
+mod pem;
+mod server;
+mod tickets;
+
+pub use client::{Variables, variables};
+pub use fault::Fault;
+pub use material::{Clients, Material, Pair, PemFile};
+pub use server::Server;
+pub use tickets::Secret;

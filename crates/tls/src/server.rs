@@ -1,0 +1,140 @@
+//! What handshakes are held with.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use maitred_config::TlsVersion;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{self as provider, cipher_suite};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
+
+use crate::certificate::Certified;
+use crate::choice::Choice;
+use crate::fault::Fault;
+use crate::material::{Clients, Material};
+use crate::pem;
+use crate::tickets::Tickets;
+
+/// What bytes are sealed with, the best first: Mozilla's "intermediate" list, of which nothing is
+/// known against any, and of which the first costs least.
+const CIPHER_SUITES: &[SupportedCipherSuite] = &[
+    cipher_suite::TLS13_AES_128_GCM_SHA256,
+    cipher_suite::TLS13_AES_256_GCM_SHA384,
+    cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+];
+
+/// Checked material, ready for handshakes.
+#[derive(Debug)]
+pub struct Server {
+    /// What a connection begins with.
+    pub config: Arc<ServerConfig>,
+    certificates: Vec<(String, Certified)>,
+}
+
+impl Server {
+    /// Checks all of `material`. `protocols` are those that clients can choose from (ALPN,
+    /// RFC 7301), the best first.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its file and line.
+    pub fn new(material: &Material, protocols: &[&[u8]]) -> Result<Server, Fault> {
+        let provider = Arc::new(CryptoProvider {
+            cipher_suites: CIPHER_SUITES.to_vec(),
+            ..provider::default_provider()
+        });
+        let mut certified = Vec::new();
+        for pair in &material.certificates {
+            certified.push(Certified::read(pair, &provider)?);
+        }
+        let versions: &[&SupportedProtocolVersion] = match material.min_version {
+            TlsVersion::V12 => &[&TLS12, &TLS13],
+            TlsVersion::V13 => &[&TLS13],
+        };
+        let clients = material.clients.as_ref();
+        let verifier = clients.map(|clients| verifier(clients, &provider));
+        let choice = Arc::new(Choice::among(&certified));
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .map_err(|why| about_all(material, &why))?;
+        let mut config = match verifier.transpose()? {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        }
+        .with_cert_resolver(choice);
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        config.ignore_client_order = true;
+        // Tickets are enough, and cost no memory.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        let secret = material.tickets.clone();
+        config.ticketer = Arc::new(Tickets::new(secret, purpose(material), SystemTime::now()));
+        let files = material.certificates.iter();
+        let files = files.map(|pair| pair.cert.path.display().to_string());
+        Ok(Server {
+            config: Arc::new(config),
+            certificates: files.zip(certified).collect(),
+        })
+    }
+
+    /// What clients will complain about at this moment: the file of each certificate that has
+    /// expired or is not valid yet, and a sentence.
+    pub fn complaints(&self, now: SystemTime) -> Vec<(String, String)> {
+        let certificates = self.certificates.iter();
+        let complaints = certificates.filter_map(|(file, certified)| {
+            let complaint = certified.complaint(now)?;
+            let sentence = format!("{file}: the certificate {complaint}");
+            Some((file.clone(), sentence))
+        });
+        complaints.collect()
+    }
+}
+
+fn about_all(material: &Material, why: &rustls::Error) -> Fault {
+    let first = material.certificates.first();
+    let file = first.map_or_else(Default::default, |pair| pair.cert.path.clone());
+    Fault::of(&file, format!("TLS cannot be set up: {why}"))
+}
+
+/// Checks the certificates of clients.
+fn verifier(
+    clients: &Clients,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, Fault> {
+    let mut roots = RootCertStore::empty();
+    for (root, line) in pem::certificates(&clients.ca)? {
+        roots.add(root).map_err(|why| {
+            let sentence = format!("the certificate that begins here issues none: {why}");
+            Fault::at(&clients.ca.path, line, sentence)
+        })?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let verifier = match clients.required {
+        true => verifier,
+        false => verifier.allow_unauthenticated(),
+    };
+    verifier
+        .build()
+        .map_err(|why| Fault::of(&clients.ca.path, format!("it cannot be used: {why}")))
+}
+
+/// What tickets are good for: whom these issuers let in. A ticket that was given before clients were
+/// asked for certificates, or to whom another issuer let in, must not get in by it.
+fn purpose(material: &Material) -> Vec<u8> {
+    match &material.clients {
+        None => Vec::new(),
+        Some(clients) => {
+            let mut all = vec![u8::from(clients.required)];
+            all.extend_from_slice(clients.ca.text.as_bytes());
+            digest(&SHA256, &all).as_ref().to_vec()
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Session tickets (RFC 5077, RFC 8446 §4.6.1): a client that was here comes back without a whole
+//! handshake. What they are sealed with changes every six hours and is then forgotten.
+//!
+//! All keys come from one secret. Each period's secret is made from that of the period before, and
+//! not the other way round: who learns the present one can open no ticket of the past. So two fronts
+//! that were given the same secret, at an upgrade for one, open each other's tickets.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
+use aws_lc_rs::rand;
+use rustls::server::ProducesTickets;
+use serde::{Deserialize, Serialize};
+
+/// How long tickets are sealed with one key. They are opened for as long again.
+pub const PERIOD: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// Periods a secret is moved on at most; a clock that jumped further has its own way from then on.
+const MAX_STEPS: u64 = 100_000;
+
+/// Bytes of a secret and of a key.
+const SECRET_BYTES: usize = 32;
+
+/// Bytes that say which period a ticket is of.
+const PERIOD_BYTES: usize = 8;
+
+/// What the keys of a period and of those after it are made from.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret {
+    /// Periods since 1970.
+    period: u64,
+    bytes: [u8; SECRET_BYTES],
+}
+
+impl Secret {
+    /// A new one.
+    ///
+    /// # Errors
+    /// When the system gives no random numbers.
+    pub fn new(now: SystemTime) -> Result<Secret, String> {
+        let mut bytes = [0; SECRET_BYTES];
+        rand::fill(&mut bytes).map_err(|_| "the system gives no random numbers".to_owned())?;
+        // That of the period before goes along: tickets of that time can be opened.
+        let period = period_at(now).saturating_sub(1);
+        Ok(Secret { period, bytes })
+    }
+
+    /// Forgets what was before the last period.
+    pub fn move_on(&mut self, now: SystemTime) {
+        let wanted = period_at(now).saturating_sub(1);
+        let steps = wanted.saturating_sub(self.period).min(MAX_STEPS);
+        for _ in 0..steps {
+            self.bytes = derive(&self.bytes, &[b"next"]);
+        }
+        self.period = self.period.max(wanted);
+    }
+
+    fn next(&self) -> Secret {
+        Secret {
+            period: self.period + 1,
+            bytes: derive(&self.bytes, &[b"next"]),
+        }
+    }
+
+    fn key(&self, purpose: &[u8]) -> Option<RandomizedNonceKey> {
+        let key = derive(&self.bytes, &[b"ticket", purpose]);
+        RandomizedNonceKey::new(&AES_256_GCM, &key).ok()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Secret(of period {})", self.period)
+    }
+}
+
+fn period_at(now: SystemTime) -> u64 {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() / PERIOD.as_secs()
+}
+
+/// HKDF-Expand (RFC 5869) to as many bytes as a secret has. It fails only for longer ones.
+fn derive(secret: &[u8; SECRET_BYTES], info: &[&[u8]]) -> [u8; SECRET_BYTES] {
+    let mut out = [0; SECRET_BYTES];
+    let secret = Prk::new_less_safe(HKDF_SHA256, secret);
+    let filled = secret
+        .expand(info, HKDF_SHA256)
+        .and_then(|okm| okm.fill(&mut out));
+    debug_assert!(filled.is_ok(), "HKDF gives this much");
+    out
+}
+
+/// What tickets are sealed and opened with at present.
+#[derive(Debug)]
+struct Keys {
+    period: u64,
+    now: Option<RandomizedNonceKey>,
+    before: Option<RandomizedNonceKey>,
+}
+
+/// Seals and opens tickets.
+pub struct Tickets {
+    secret: Mutex<Secret>,
+    /// What else the keys depend on: a ticket of somebody whom other issuers let in opens nothing.
+    purpose: Vec<u8>,
+    keys: ArcSwap<Keys>,
+}
+
+impl Tickets {
+    /// Tickets sealed with `secret`, of use only among those with the same `purpose`.
+    pub fn new(mut secret: Secret, purpose: Vec<u8>, now: SystemTime) -> Tickets {
+        secret.move_on(now);
+        let keys = ArcSwap::from_pointee(keys(&secret, &purpose));
+        Tickets {
+            secret: Mutex::new(secret),
+            purpose,
+            keys,
+        }
+    }
+
+    fn at(&self, now: SystemTime) -> arc_swap::Guard<std::sync::Arc<Keys>> {
+        let keys = self.keys.load();
+        if period_at(now) <= keys.period {
+            return keys;
+        }
+        let mut secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
+        secret.move_on(now);
+        self.keys
+            .store(std::sync::Arc::new(self::keys(&secret, &self.purpose)));
+        self.keys.load()
+    }
+
+    fn seal(&self, plain: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        let keys = self.at(now);
+        let key = keys.now.as_ref()?;
+        let period = keys.period.to_be_bytes();
+        let mut sealed = plain.to_vec();
+        let nonce = key
+            .seal_in_place_append_tag(Aad::from(period), &mut sealed)
+            .ok()?;
+        let mut ticket = Vec::with_capacity(PERIOD_BYTES + NONCE_LEN + sealed.len());
+        ticket.extend_from_slice(&period);
+        ticket.extend_from_slice(nonce.as_ref());
+        ticket.extend_from_slice(&sealed);
+        Some(ticket)
+    }
+
+    fn open(&self, ticket: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        let (period, rest) = ticket.split_first_chunk::<PERIOD_BYTES>()?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
+        let keys = self.at(now);
+        let number = u64::from_be_bytes(*period);
+        let key = match keys.period.checked_sub(number)? {
+            0 => keys.now.as_ref()?,
+            1 => keys.before.as_ref()?,
+            _ => return None,
+        };
+        let mut plain = sealed.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let length = key
+            .open_in_place(nonce, Aad::from(*period), &mut plain)
+            .ok()?
+            .len();
+        plain.truncate(length);
+        Some(plain)
+    }
+}
+
+fn keys(secret: &Secret, purpose: &[u8]) -> Keys {
+    let now = secret.next();
+    Keys {
+        period: now.period,
+        now: now.key(purpose),
+        before: secret.key(purpose),
+    }
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        u32::try_from(PERIOD.as_secs()).unwrap_or(u32::MAX)
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.seal(plain, SystemTime::now())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.open(ticket, SystemTime::now())
+    }
+}
+
+impl fmt::Debug for Tickets {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Tickets")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(periods: u64) -> SystemTime {
+        UNIX_EPOCH + PERIOD * u32::try_from(periods).unwrap() + Duration::from_secs(1)
+    }
+
+    fn tickets(secret: &Secret, purpose: &[u8], now: SystemTime) -> Tickets {
+        Tickets::new(secret.clone(), purpose.to_vec(), now)
+    }
+
+    #[test]
+    fn a_ticket_is_opened_in_its_period_and_the_next_and_no_longer() {
+        let secret = Secret::new(at(1000)).unwrap();
+        let tickets = tickets(&secret, b"", at(1000));
+        let ticket = tickets.seal(b"session", at(1000)).unwrap();
+        assert!(!ticket.windows(7).any(|seven| seven == b"session"));
+        for period in [1000, 1001] {
+            let opened = tickets.open(&ticket, at(period));
+            assert_eq!(opened.as_deref(), Some(&b"session"[..]));
+        }
+        assert_eq!(tickets.open(&ticket, at(1002)), None);
+    }
+
+    #[test]
+    fn fronts_with_one_secret_open_each_others_tickets_whenever_they_began() {
+        let mut secret = Secret::new(at(1000)).unwrap();
+        let old = tickets(&secret, b"", at(1000));
+        let ticket = old.seal(b"session", at(1004)).unwrap();
+        secret.move_on(at(1005));
+        let new = tickets(&secret, b"", at(1005));
+        assert!(new.open(&ticket, at(1005)).is_some());
+        let ticket = new.seal(b"session", at(1005)).unwrap();
+        assert!(old.open(&ticket, at(1005)).is_some());
+    }
+
+    #[test]
+    fn a_secret_that_has_moved_on_opens_nothing_of_before() {
+        let mut secret = Secret::new(at(1000)).unwrap();
+        let ticket = tickets(&secret, b"", at(1000)).seal(b"session", at(1000));
+        secret.move_on(at(1002));
+        let later = tickets(&secret, b"", at(1002));
+        // The clock is set back, too.
+        assert_eq!(later.open(&ticket.unwrap(), at(1000)), None);
+    }
+
+    #[test]
+    fn a_ticket_for_other_issuers_or_a_damaged_one_is_not_opened() {
+        let secret = Secret::new(at(1000)).unwrap();
+        let ours = tickets(&secret, b"ours", at(1000));
+        let mut ticket = ours.seal(b"session", at(1000)).unwrap();
+        let others = tickets(&secret, b"others", at(1000));
+        assert_eq!(others.open(&ticket, at(1000)), None);
+        for length in 0..ticket.len() {
+            assert_eq!(ours.open(&ticket[..length], at(1000)), None);
+        }
+        for at_byte in 0..ticket.len() {
+            ticket[at_byte] ^= 1;
+            assert_eq!(ours.open(&ticket, at(1000)), None, "byte {at_byte}");
+            ticket[at_byte] ^= 1;
+        }
+        assert!(ours.open(&ticket, at(1000)).is_some());
+    }
+
+    #[test]
+    fn a_secret_shows_nothing_of_itself() {
+        let secret = Secret::new(at(1000)).unwrap();
+        assert_eq!(format!("{secret:?}"), "Secret(of period 999)");
+    }
+}

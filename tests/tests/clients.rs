@@ -1,0 +1,263 @@
+//! Who a client is, how often it may ask, and whether it is let in.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::server::{Server, Setup, document_root, public_folder, write_file};
+use maitred_tests::wait;
+use tempfile::TempDir;
+
+fn site() -> TempDir {
+    document_root(&[
+        ("index.php", "<?php echo json_encode($_SERVER);"),
+        ("style.css", "p {}"),
+        (
+            "wait.php",
+            "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); } echo 'done';",
+        ),
+    ])
+}
+
+fn serve(root: &TempDir, lines: &[&str]) -> Server {
+    serve_with(root, &[], lines)
+}
+
+fn serve_with(root: &TempDir, top: &[&str], lines: &[&str]) -> Server {
+    let setup = Setup::new(root.path()).site("front_controller = \"\"");
+    let setup = top.iter().fold(setup, |setup, line| setup.top(line));
+    lines
+        .iter()
+        .fold(setup, |setup, line| setup.site(line))
+        .start()
+}
+
+fn with_header(address: SocketAddr, target: &str, name: &str, value: &str) -> Response {
+    http::ask(address, &Request::get(target).header(name, value))
+}
+
+/// Status and body, for tables.
+fn said(answer: &Response) -> String {
+    format!("{} {}", answer.status, answer.text())
+}
+
+#[test]
+fn clients_are_told_apart_by_their_networks() {
+    let root = site();
+    let server = serve_with(
+        &root,
+        &["trusted_proxies = \"127.0.0.1\""],
+        &[
+            "allow = [\"10.0.0.0/8\", \"2001:db8::/32\"]",
+            "deny = \"10.6.0.0/16\"",
+        ],
+    );
+    for (client, status) in [
+        ("10.1.2.3", 200),
+        ("2001:db8::7", 200),
+        ("10.6.0.1", 403),
+        ("192.0.2.1", 403),
+        ("10.1.2.3, 192.0.2.1", 403),
+    ] {
+        let answer = with_header(server.address(), "/style.css", "X-Forwarded-For", client);
+        assert_eq!(answer.status, status, "{client}");
+    }
+    assert_eq!(http::get(server.address(), "/style.css").status, 403);
+}
+
+#[test]
+fn only_a_trusted_proxy_is_believed() {
+    let root = site();
+    let ask = |server: &Server| {
+        let request = Request::get("/index.php")
+            .header("X-Forwarded-For", "198.51.100.9, 192.0.2.1")
+            .header("X-Forwarded-Proto", "https")
+            .header("X-Forwarded-Host", "evil.example");
+        http::ask(server.address(), &request).json()
+    };
+    let seen = ask(&serve(&root, &[]));
+    assert_eq!(
+        (&seen["REMOTE_ADDR"], seen.get("HTTPS")),
+        (&"127.0.0.1".into(), None)
+    );
+    let seen = ask(&serve_with(
+        &root,
+        &["trusted_proxies = \"127.0.0.0/8\""],
+        &[],
+    ));
+    assert_eq!(seen["REMOTE_ADDR"], "192.0.2.1");
+    assert_eq!(
+        (
+            &seen["HTTPS"],
+            &seen["REQUEST_SCHEME"],
+            &seen["SERVER_PORT"]
+        ),
+        (&"on".into(), &"https".into(), &"443".into())
+    );
+    assert_ne!(
+        seen["HTTP_HOST"], "evil.example",
+        "X-Forwarded-Host is not among trusted_headers"
+    );
+    let seen = ask(&serve_with(
+        &root,
+        &["trusted_proxies = \"10.0.0.0/8\""],
+        &[],
+    ));
+    assert_eq!(seen["REMOTE_ADDR"], "127.0.0.1");
+}
+
+#[test]
+fn the_proxy_protocol_says_whose_a_connection_is() {
+    let root = site();
+    let top = ["trusted_proxies = \"127.0.0.1\"", "proxy_protocol = true"];
+    let server = serve_with(&root, &top, &[]);
+    let request = Request::get("/index.php").to_bytes();
+    let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+    binary.extend_from_slice(&[192, 0, 2, 2, 10, 0, 0, 1, 0x12, 0x67, 0, 80]);
+    let text = b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n".to_vec();
+    for (header, client) in [(text, "192.0.2.1"), (binary, "192.0.2.2")] {
+        let mut connection = Connection::open(server.address());
+        connection
+            .send(&[&header[..], &request].concat())
+            .expect("it is taken");
+        let first = connection
+            .read_response(false)
+            .expect("an answer comes")
+            .json();
+        assert_eq!(
+            (&first["REMOTE_ADDR"], &first["REMOTE_PORT"]),
+            (&client.into(), &"4711".into())
+        );
+        connection.send(&request).expect("the connection is kept");
+        let second = connection
+            .read_response(false)
+            .expect("an answer comes")
+            .json();
+        assert_eq!(second["REMOTE_ADDR"], client);
+    }
+    // In two pieces: it is one header all the same.
+    let mut connection = Connection::open(server.address());
+    connection
+        .send(b"PROXY TCP4 192.0.2.3 10.0.")
+        .expect("it is taken");
+    connection
+        .send(&[&b"0.1 4711 80\r\n"[..], &request].concat())
+        .expect("it is taken");
+    let seen = connection
+        .read_response(false)
+        .expect("an answer comes")
+        .json();
+    assert_eq!(seen["REMOTE_ADDR"], "192.0.2.3");
+
+    let mark = server.log().mark();
+    let mut connection = Connection::open(server.address());
+    let _ = connection.send(&request);
+    assert!(
+        connection.is_closed_by_server(),
+        "without a header nothing is answered"
+    );
+    server.expect_log(mark, "it did not begin with the PROXY protocol");
+}
+
+#[test]
+fn who_asks_too_often_is_told_when_to_come_back() {
+    let root = site();
+    let server = serve_with(
+        &root,
+        &["trusted_proxies = \"127.0.0.1\""],
+        &["rate_limit = { path = \"/index.php\", rate = \"1/m\", burst = 2 }"],
+    );
+    let ask = |client: &str| with_header(server.address(), "/index.php", "X-Forwarded-For", client);
+    let statuses: Vec<u16> = (0..5).map(|_| ask("192.0.2.1").status).collect();
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+    let refused = ask("192.0.2.1");
+    let wait: u64 = refused.header("Retry-After").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&wait), "{wait}");
+    assert_eq!(
+        ask("192.0.2.2").status,
+        200,
+        "another client has its own count"
+    );
+    assert_eq!(http::get(server.address(), "/style.css").status, 200);
+}
+
+#[test]
+fn one_client_has_so_many_requests_at_a_time_and_no_more() {
+    let root = site();
+    let server = serve(&root, &["connection_limit = 1"]);
+    let mut first = Connection::open(server.address());
+    first
+        .send(&Request::get("/wait.php").to_bytes())
+        .expect("a request is taken");
+    wait::until_true("the first request to run", || {
+        http::get(server.address(), "/style.css").status == 429
+    });
+    fs::write(root.path().join("go"), "").expect("a file can be written");
+    assert_eq!(
+        said(&first.read_response(false).expect("an answer comes")),
+        "200 done"
+    );
+    assert_eq!(http::get(server.address(), "/style.css").status, 200);
+}
+
+/// `openssl passwd -6 -salt saltsalt secret`, with few rounds.
+const USER: &str = "anna:$6$rounds=1000$saltsalt$\
+    LAV5VE5Y7w1d73x1mFNspYWUpazfmwv2SoepNXNKJ/otop/Zok96Hr8Q13LEv0DRY/x8v0/crpIjl8NJSAqXV/\n";
+
+fn basic(name: &str, password: &str) -> String {
+    use base64::Engine;
+    let token = format!("{name}:{password}");
+    format!(
+        "Basic {}",
+        base64::engine::general_purpose::STANDARD.encode(token)
+    )
+}
+
+#[test]
+fn a_user_is_let_in_with_the_password_and_without_it_nobody_is() {
+    let (root, beside) = (site(), public_folder());
+    write_file(beside.path(), "users", USER.as_bytes());
+    let auth = format!(
+        "basic_auth = [{{ path = \"/index.php\", users = {:?}, realm = \"Staff\" }}]",
+        beside.path().join("users")
+    );
+    let server = serve(&root, &[&auth]);
+    for target in ["/index.php", "/index.php/x", "/"] {
+        let refused = http::get(server.address(), target);
+        assert_eq!(refused.status, 401, "{target}");
+        let wanted = "Basic realm=\"Staff\", charset=\"UTF-8\"";
+        assert_eq!(refused.header("WWW-Authenticate"), Some(wanted));
+    }
+    let ask = |token: &str| with_header(server.address(), "/index.php", "Authorization", token);
+    for _ in 0..2 {
+        assert_eq!(ask(&basic("anna", "secret")).json()["REMOTE_USER"], "anna");
+    }
+    for token in [
+        basic("anna", "Secret"),
+        basic("anna", ""),
+        basic("ben", "secret"),
+        "Basic ???".to_owned(),
+        "Bearer abc".to_owned(),
+    ] {
+        assert_eq!(ask(&token).status, 401, "{token}");
+    }
+    assert_eq!(http::get(server.address(), "/style.css").status, 200);
+    // Who is taken out of the file is out, also where the password was right before.
+    write_file(beside.path(), "users", b"# nobody\n");
+    wait::until_true("the file to be read again", || {
+        ask(&basic("anna", "secret")).status == 401
+    });
+    // Rubbish leaves those it had, which is nobody.
+    let mark = server.log().mark();
+    write_file(beside.path(), "users", b"anna:$apr1$abc$def\n");
+    wait::until_true("the file to be read again", || {
+        ask(&basic("anna", "secret"));
+        server
+            .log()
+            .since(mark)
+            .iter()
+            .any(|line| line.contains("users:1: this line has an MD5"))
+    });
+    assert_eq!(ask(&basic("anna", "secret")).status, 401);
+}

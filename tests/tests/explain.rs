@@ -1,0 +1,157 @@
+//! `maitred explain` and `maitred check` say what a server does or would do with a configuration.
+
+use std::process::Command;
+
+use maitred_tests::http;
+use maitred_tests::server::{Server, Setup, document_root, public_folder, write_file};
+use maitred_tests::{Target, maitred_program};
+use tempfile::TempDir;
+
+fn site() -> TempDir {
+    document_root(&[
+        ("index.php", "<?php echo 'ran';"),
+        ("uploads/evil.php", "<?php echo 'SECRET';"),
+        ("secret/plan.txt", "SECRET"),
+        ("style.css", "p {}"),
+    ])
+}
+
+fn serve(root: &TempDir, lines: &[&str]) -> Server {
+    let setup = Setup::new(root.path()).site("front_controller = \"\"");
+    let with = lines.iter().fold(setup, |setup, line| setup.site(line));
+    with.start()
+}
+
+/// Runs `maitred` with these arguments; whether it went well, and all it said.
+fn command(arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(maitred_program())
+        .args(arguments)
+        .output()
+        .expect("maitred can be run");
+    let said = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
+}
+
+#[test]
+fn explain_says_what_the_server_then_does() {
+    let root = site();
+    let server = serve(
+        &root,
+        &[
+            "redirects = [{ from = \"/old\", to = \"/new\" }]",
+            "rewrite = [{ from = \"/api/*\", to = \"/index.php?p=$1\" }, { from = \"/l\", to = \"/l\" }]",
+            "deny = { path = \"/secret/*\", except = \"10.0.0.0/8\" }",
+            "deny_php = \"/uploads/*\"",
+            "headers = { X-Frame-Options = \"DENY\" }",
+        ],
+    );
+    let file = server.configuration();
+    let file = file.to_str().expect("its name is UTF-8");
+    for (path, status, words) in [
+        ("/old", 301, "redirects        /old matches: 301 to /new"),
+        (
+            "/api/x",
+            200,
+            "rewrite          /api/* matches: now /index.php",
+        ),
+        ("/api/x", 200, "run by pool www"),
+        ("/api/x", 200, "header           X-Frame-Options: DENY"),
+        (
+            "/secret/plan.txt",
+            403,
+            "deny             /secret/* matches: 403",
+        ),
+        (
+            "/uploads/evil.php",
+            403,
+            "answer           403: PHP does not run here.",
+        ),
+        (
+            "/style.css",
+            200,
+            "file             text/css; charset=utf-8, 4 bytes",
+        ),
+        (
+            "/nothing",
+            404,
+            "answer           404: there is no such file",
+        ),
+        ("/l", 500, "still matches after 10 times: 500"),
+    ] {
+        let (went_well, said) = command(&["explain", path, "--config", file]);
+        assert!(went_well && said.contains(words), "{path}: {said}");
+        assert_eq!(http::get(server.address(), path).status, status, "{path}");
+    }
+    let inside = [
+        "explain",
+        "/secret/plan.txt",
+        "--config",
+        file,
+        "--client",
+        "10.1.1.1",
+    ];
+    assert!(command(&inside).1.contains("200 with the file"));
+    let (went_well, said) = command(&["explain", "ftp://x/", "--config", file]);
+    assert!(!went_well && said.contains("this is no URL"), "{said}");
+}
+
+#[test]
+fn check_reads_what_the_rules_name_without_touching_a_running_server() {
+    let (root, beside) = (site(), public_folder());
+    write_file(
+        beside.path(),
+        "users",
+        b"anna:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n",
+    );
+    let server = serve(&root, &[]);
+    let mark = server.log().mark();
+    let auth = format!(
+        "basic_auth = {{ users = {:?} }}",
+        beside.path().join("users")
+    );
+    server.configure(
+        &Setup::new(root.path())
+            .site(&auth)
+            .site("error_pages = { 404 = \"/nowhere.html\" }")
+            .site("front_controller = \"\""),
+    );
+    let file = server.configuration();
+    let (went_well, said) = command(&["check", "--config", file.to_str().expect("UTF-8")]);
+    assert!(!went_well);
+    assert!(
+        said.contains("users:1: this line has an SHA-1 hash"),
+        "{said}"
+    );
+    assert!(said.contains("/nowhere.html for 404 is no file"), "{said}");
+    assert_eq!(http::get(server.address(), "/style.css").status, 200);
+    assert_eq!(
+        server.log().since(mark).len(),
+        0,
+        "{:?}",
+        server.log().since(mark)
+    );
+}
+
+#[test]
+fn two_sites_of_one_host_are_told_at_both_lines() {
+    let folder = document_root(&[
+        ("public/index.html", ""),
+        (
+            "maitred.toml",
+            "[[sites]]\nroot = \"public\"\nhosts = \"a.example\"\n\
+             [[sites]]\nroot = \"public\"\nhosts = \"A.example\"\n",
+        ),
+    ]);
+    let file = folder.path().join("maitred.toml");
+    let (went_well, said) = command(&["check", "--config", file.to_str().expect("UTF-8")]);
+    assert!(!went_well);
+    for line in [
+        "maitred.toml:3:9: `hosts` has",
+        "maitred.toml:6:9: `hosts` has",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+}

@@ -1,0 +1,318 @@
+//! Clients that use HTTP/2 against the server: none costs it much, and the others are answered.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use maitred_tests::Target;
+use maitred_tests::http::{Connection as Http1, Request};
+use maitred_tests::http2::{
+    CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
+    INITIAL_WINDOW_SIZE, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, fields, frame, get, integer,
+};
+use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::wait;
+use tempfile::TempDir;
+
+/// Within what an honest request is answered while somebody attacks; far more than it takes, and
+/// far less than to wait for the attack to end.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// How long a client may go on that takes nothing of its answers.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// Most that an attack may add to the front's own memory, in bytes.
+const MEMORY: u64 = 48 << 20;
+
+/// The line that tells of a connection which was cut.
+const CUT: &str = "a connection of HTTP/2 from 127.0.0.1 is closed";
+
+fn site() -> TempDir {
+    document_root(&[
+        ("hello.txt", "hello, file"),
+        ("hello.php", "<?php echo 'hello';"),
+        (
+            "large.php",
+            "<?php for ($i = 0; $i < 16; $i++) { echo str_repeat('x', 65536); flush(); }",
+        ),
+    ])
+}
+
+/// Honest clients, until they are asked how it went.
+struct Honest {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(u32, Duration)>,
+}
+
+impl Honest {
+    fn ask(address: SocketAddr) -> Honest {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut count, mut slowest) = (0, Duration::ZERO);
+            let mut client = Http1::open(address);
+            while !stopped.load(Ordering::Relaxed) {
+                for (path, expected) in [("/hello.txt", "hello, file"), ("/hello.php", "hello")] {
+                    let begun = Instant::now();
+                    let response = client.ask(&Request::get(path)).expect("an honest answer");
+                    assert_eq!(response.text(), expected);
+                    slowest = slowest.max(begun.elapsed());
+                    count += 1;
+                }
+            }
+            (count, slowest)
+        });
+        Honest { stop, thread }
+    }
+
+    fn assert_well_served(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let (count, slowest) = self.thread.join().expect("honest clients are answered");
+        assert!(
+            count > 0 && slowest < PROMPT,
+            "{count} answers, the slowest after {slowest:?}"
+        );
+    }
+}
+
+/// Bytes of memory that the front has for itself.
+fn private_memory(server: &Server) -> u64 {
+    let front = server.front().expect("the front runs");
+    let path = format!("/proc/{}/smaps_rollup", front.pid);
+    let text = std::fs::read_to_string(path).expect("its memory can be seen");
+    let lines = text.lines().filter(|line| line.starts_with("Private_"));
+    let kib = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.sum::<u64>() * 1024
+}
+
+/// Attacks with several connections beside honest clients; `attack` goes on until the server has
+/// had enough. The server must have said so once and kept its memory.
+fn withstands(attack: impl Fn(Connection) + Send + Sync + 'static) {
+    let root = site();
+    let server = Server::start(root.path());
+    let before = private_memory(&server);
+    let honest = Honest::ask(server.address());
+    let attack = Arc::new(attack);
+    let attackers: Vec<_> = (0..4)
+        .map(|_| {
+            let (attack, address) = (attack.clone(), server.address());
+            std::thread::spawn(move || {
+                for _ in 0..3 {
+                    attack(Connection::open(address, &[]));
+                }
+            })
+        })
+        .collect();
+    for attacker in attackers {
+        attacker.join().expect("the attack is cut off");
+    }
+    honest.assert_well_served();
+    let after = private_memory(&server);
+    assert!(after < before + MEMORY, "{before} bytes became {after}");
+    server.expect_log(0, CUT);
+    let lines = server.log().lines();
+    let told = lines.iter().filter(|line| line.contains(CUT)).count();
+    assert_eq!(told, 1, "{lines:#?}");
+    let gossip: Vec<_> = lines.iter().filter(|line| line.contains("WARN")).collect();
+    assert!(gossip.len() <= 3, "{gossip:#?}");
+}
+
+/// Sends until the server does not take more, and returns the error code that it ends with.
+fn flood(mut client: Connection, mut next: impl FnMut(u32) -> Vec<u8>) -> Option<u32> {
+    let mut number = 0;
+    loop {
+        let bytes: Vec<u8> = (0..200)
+            .flat_map(|_| {
+                number += 1;
+                next(number)
+            })
+            .collect();
+        if client.send(&bytes).is_err() {
+            break;
+        }
+        assert!(number < 2_000_000, "the server takes anything");
+    }
+    client.goaway()
+}
+
+fn assert_calmed(code: Option<u32>) {
+    // A reset may have overtaken the word.
+    assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
+}
+
+#[test]
+fn a_client_that_takes_all_its_requests_back_at_once_is_cut_off() {
+    // CVE-2023-44487.
+    withstands(|client| {
+        let request = get("/hello.php");
+        let code = flood(client, |number| {
+            let stream = number * 2 - 1;
+            let ask = frame(HEADERS, END_HEADERS | END_STREAM, stream, &request);
+            [ask, frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
+        });
+        assert_calmed(code);
+    });
+}
+
+#[test]
+fn a_client_that_takes_its_requests_back_as_they_run_is_cut_off() {
+    withstands(|mut client| {
+        let request = get("/large.php");
+        for number in 0.. {
+            let stream = number * 2 + 1;
+            let ask = frame(HEADERS, END_HEADERS | END_STREAM, stream, &request);
+            if client.send(&ask).is_err() {
+                break;
+            }
+            // The answer to a ping says that what came before has been looked at.
+            let _ = client.send(&frame(PING, 0, 0, &[0; 8]));
+            let seen = client.wait_for("a ping", |frame| {
+                frame.kind == PING || frame.error_code() == Some(ENHANCE_YOUR_CALM)
+            });
+            if seen.is_none_or(|frame| frame.kind != PING) {
+                break;
+            }
+            let _ = client.send(&frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+            assert!(number < 10_000, "the server takes anything");
+        }
+    });
+}
+
+#[test]
+fn a_head_without_end_is_cut_off() {
+    // CVE-2024-27316: CONTINUATION after CONTINUATION, each with a field or with nothing.
+    for content in [fields(&[("x", "y")]), Vec::new()] {
+        let root = site();
+        let server = Server::start(root.path());
+        let honest = Honest::ask(server.address());
+        let mut client = Connection::open(server.address(), &[]);
+        client
+            .send(&frame(HEADERS, END_STREAM, 1, &get("/hello.txt")))
+            .expect("the server takes half a head");
+        flood(client, |_| frame(CONTINUATION, 0, 1, &content));
+        honest.assert_well_served();
+    }
+}
+
+#[test]
+fn a_flood_of_settings_is_cut_off() {
+    withstands(|client| {
+        let setting = [0, 4, 0, 0, 255, 255];
+        assert_calmed(flood(client, |_| frame(SETTINGS, 0, 0, &setting)));
+    });
+}
+
+#[test]
+fn a_flood_of_pings_is_cut_off() {
+    withstands(|client| assert_calmed(flood(client, |_| frame(PING, 0, 0, &[1; 8]))));
+}
+
+#[test]
+fn a_flood_of_empty_frames_is_cut_off() {
+    withstands(|mut client| {
+        let post = fields(&[
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/hello.php"),
+            (":authority", "localhost"),
+        ]);
+        client.ask_with(1, &post, 0);
+        assert_calmed(flood(client, |_| frame(DATA, 0, 1, &[])));
+    });
+}
+
+#[test]
+fn a_flood_of_window_updates_is_cut_off() {
+    withstands(|client| {
+        // The window grows by nothing worth mentioning, and never too far.
+        flood(client, |_| frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes()));
+    });
+}
+
+#[test]
+fn a_small_head_that_unpacks_to_a_large_one_is_refused() {
+    let root = site();
+    let server = Server::start(root.path());
+    let before = private_memory(&server);
+    let honest = Honest::ask(server.address());
+    let mut client = Connection::open(server.address(), &[]);
+    // A field of 4000 bytes goes into the table, and is then named again and again with one byte.
+    let mut remember = vec![0x40];
+    integer(&mut remember, 0, 7, 1);
+    remember.push(b'x');
+    integer(&mut remember, 0, 7, 4000);
+    remember.extend([b'y'; 4000]);
+    for stream in (1..200).step_by(2) {
+        let bomb = [get("/hello.txt"), remember.clone(), vec![0x80 | 62; 60]].concat();
+        let request = frame(HEADERS, END_HEADERS | END_STREAM, stream, &bomb);
+        if client.send(&request).is_err() {
+            break;
+        }
+        let end = client.wait_for("an end", |frame| {
+            frame.stream == stream && frame.flags & END_STREAM != 0 || frame.error_code().is_some()
+        });
+        let Some(end) = end else { break };
+        assert!(
+            end.kind != DATA,
+            "it is not answered with the file: {end:?}"
+        );
+    }
+    honest.assert_well_served();
+    let after = private_memory(&server);
+    assert!(after < before + MEMORY, "{before} bytes became {after}");
+}
+
+#[test]
+fn clients_that_take_nothing_of_large_answers_hold_no_memory_and_no_worker() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .workers(2)
+        .pool("status_path = \"/status\"")
+        .start();
+    let before = private_memory(&server);
+    let clients: Vec<_> = (0..8)
+        .map(|number| {
+            // Half of them take nothing; the others say they take everything, and do not read.
+            let window = [0, i32::MAX as u32][number % 2];
+            let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, window)]);
+            let more = 0x7fff_0000_u32 - 65_535;
+            let _ = client.send(&frame(WINDOW_UPDATE, 0, 0, &more.to_be_bytes()));
+            for stream in (1..200).step_by(2) {
+                client.ask(stream, "/large.php");
+            }
+            client
+        })
+        .collect();
+    let honest = Honest::ask(server.address());
+    // Every script has run when the pool has nothing more to do.
+    wait::until_within("all scripts to have run", PATIENCE, || {
+        let line = http_status(&server);
+        line.contains("\"active processes\":0").then_some(())
+    });
+    honest.assert_well_served();
+    let after = private_memory(&server);
+    assert!(after < before + MEMORY, "{before} bytes became {after}");
+    drop(clients);
+}
+
+fn http_status(server: &Server) -> String {
+    let mut client = Http1::open(server.address());
+    let page = client.ask(&Request::get("/status?json"));
+    page.expect("the status page").text()
+}
+
+#[test]
+fn a_client_whose_window_stays_shut_gets_its_stream_reset() {
+    let root = site();
+    let server = Server::start(root.path());
+    let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 1)]);
+    client
+        .stream()
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a time-out can be set");
+    client.ask(1, "/hello.txt");
+    let reset = client.wait_for("a reset", |frame| frame.kind == RST_STREAM);
+    assert_eq!(reset.map(|frame| frame.stream), Some(1));
+}
