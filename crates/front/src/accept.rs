@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_control::Clients;
-use maitred_http1::Refusal;
+use maitred_http1::{Head, Refusal};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::io::unix::AsyncFd;
@@ -143,6 +143,9 @@ impl Drop for Counted {
     }
 }
 
+/// A client that has connected.
+type Newcomer = (Connection, Counted);
+
 /// How a conversation over HTTP/1 ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -169,23 +172,29 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, counted: Counted, is_http
     }
 }
 
-/// A client over plain HTTP.
-async fn plain((connection, counted): (Connection, Counted)) {
-    converse(connection, counted).await;
+/// A client over plain HTTP or, when TLS is spoken, over that.
+///
+/// No `async fn`: that would hold its arguments twice, for as long as the connection is idle.
+fn plain((mut connection, counted): Newcomer) -> impl Future<Output = ()> + Send {
+    async move {
+        if converse_http1(&mut connection, &counted.0).await == End::Http2 {
+            Box::pin(http2::converse_after_preface(connection, counted)).await;
+        }
+    }
 }
 
 /// A client over TLS.
-async fn secure((mut connection, counted): (Connection, Counted)) {
+async fn secure((mut connection, counted): Newcomer) {
     // None of it is there any more when requests come.
     match Box::pin(shake_hands(&mut connection, &counted.0)).await {
         Ok(()) if connection.protocol() == Some(tls::HTTP2) => {
             Box::pin(http2::converse(connection, counted)).await;
         }
-        Ok(()) => converse(connection, counted).await,
+        Ok(()) => plain((connection, counted)).await,
         Err(NoTls::PlainHttp) => {
             let why = "This port speaks HTTPS, and this was plain HTTP.";
             let answer = request::bare(400, why);
-            send_away(&mut connection, &counted.0, 400, &answer).await;
+            Box::pin(send_away(&mut connection, &counted.0, 400, &answer)).await;
         }
         Err(why) => tracing::debug!("{}: no TLS: {why}", connection.peer),
     }
@@ -209,14 +218,8 @@ async fn shake_hands(connection: &mut Connection, thread: &Thread) -> Result<(),
     }
 }
 
-/// One client's requests.
-async fn converse(mut connection: Connection, counted: Counted) {
-    if converse_http1(&mut connection, &counted.0).await == End::Http2 {
-        Box::pin(http2::converse_after_preface(connection, counted)).await;
-    }
-}
-
-/// One client's requests over HTTP/1, one after the other.
+/// One client's requests over HTTP/1, one after the other. What it waits for between two of them is
+/// held for every idle connection; the rest is in boxes.
 async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> End {
     let limits = maitred_http1::Limits::default();
     let mut leaves = pin!(idle_is_over(&thread.shared));
@@ -236,38 +239,49 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
             }
         };
         match head {
-            Ok(mut head) => {
+            Ok(head) => {
                 is_first = false;
-                let client_stays = head.keep_alive;
-                head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
-                let served = Box::pin(request::serve(connection, &head, thread));
-                match served.await {
-                    After::Keep => {}
-                    // A client that said it would close sends nothing more.
-                    After::Close if !client_stays && connection.input().is_empty() => break,
-                    After::Close | After::Linger => {
-                        connection.linger().await;
-                        break;
-                    }
+                if !Box::pin(answer(connection, thread, head)).await {
+                    return End::Over;
                 }
             }
-            Err(NoHead::Closed) => break,
-            Err(NoHead::TooSlow) => {
-                let answer = request::bare(408, "The request's head came too slowly.");
-                send_away(connection, thread, 408, &answer).await;
-                break;
-            }
             Err(NoHead::Refused(Refusal::Http2)) if is_first => return End::Http2,
-            Err(NoHead::Refused(refusal)) => {
-                tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
-                let answer = request::bare(refusal.status(), refusal.reason());
-                let status = refusal.status();
-                send_away(connection, thread, status, &answer).await;
-                break;
+            Err(why) => {
+                Box::pin(dismiss(connection, thread, why)).await;
+                return End::Over;
             }
         }
     }
-    End::Over
+}
+
+/// Answers a request. False when the connection is at its end.
+async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Head) -> bool {
+    let client_stays = head.keep_alive;
+    head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
+    match request::serve(connection, &head, thread).await {
+        After::Keep => return true,
+        // A client that said it would close sends nothing more.
+        After::Close if !client_stays && connection.input().is_empty() => {}
+        After::Close | After::Linger => connection.linger().await,
+    }
+    false
+}
+
+/// Is done with a client that sends no more requests, or none at all.
+async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
+    let (status, answer) = match why {
+        NoHead::Closed => return,
+        NoHead::TooSlow => {
+            let answer = request::bare(408, "The request's head came too slowly.");
+            (408, answer)
+        }
+        NoHead::Refused(refusal) => {
+            tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
+            let status = refusal.status();
+            (status, request::bare(status, refusal.reason()))
+        }
+    };
+    send_away(connection, thread, status, &answer).await;
 }
 
 /// Answers what is no request, and is done with the client.
@@ -282,8 +296,12 @@ async fn send_away(connection: &mut Connection, thread: &Thread, status: u16, an
 /// Returns when a connection without a request is to be closed.
 pub async fn idle_is_over(shared: &Shared) {
     shared.takes_no_more().await;
-    tokio::select! {
-        () = shared.drains() => {}
-        () = tokio::time::sleep(HAND_OVER_IDLE) => {}
-    }
+    // Few connections get here, and all of them would hold the room for it.
+    Box::pin(async {
+        tokio::select! {
+            () = shared.drains() => {}
+            () = tokio::time::sleep(HAND_OVER_IDLE) => {}
+        }
+    })
+    .await;
 }

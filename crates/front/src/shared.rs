@@ -152,13 +152,13 @@ impl Shared {
     }
 
     /// Returns when no connection is to outlive its present request.
-    pub async fn drains(&self) {
-        self.until(Shared::is_draining).await;
+    pub fn drains(&self) -> impl Future<Output = ()> {
+        self.until(Shared::is_draining)
     }
 
     /// Returns when no more clients are to be accepted.
-    pub async fn takes_no_more(&self) {
-        self.until(Shared::is_ending).await;
+    pub fn takes_no_more(&self) -> impl Future<Output = ()> {
+        self.until(Shared::is_ending)
     }
 
     async fn until(&self, is_so: fn(&Shared) -> bool) {

@@ -44,34 +44,40 @@ impl<T: Send + 'static> Tasks<T> {
         match idle {
             Some(desk) => desk.put(connection),
             None => drop(tokio::spawn(Paced::new(
-                self.clone().work(connection, serve),
+                self.clone().work(Desk::with(connection), serve),
             ))),
         }
     }
 
-    async fn work<F: Future<Output = ()>>(self: Arc<Tasks<T>>, first: T, serve: impl Fn(T) -> F) {
-        let desk = Arc::new(Desk {
-            next: Mutex::new(Next {
-                connection: None,
-                waker: None,
-            }),
-        });
-        let mut connection = first;
+    /// The connection waits on the desk from the first, since a task has room for its arguments as
+    /// long as it lives.
+    async fn work<F: Future<Output = ()>>(
+        self: Arc<Tasks<T>>,
+        desk: Arc<Desk<T>>,
+        serve: impl Fn(T) -> F,
+    ) {
         loop {
+            let connection = poll_fn(|cx| desk.poll_next(cx)).await;
             serve(connection).await;
-            {
-                let mut idle = lock(&self.idle);
-                if idle.len() >= IDLE_TASKS {
-                    return;
-                }
-                idle.push(desk.clone());
+            let mut idle = lock(&self.idle);
+            if idle.len() >= IDLE_TASKS {
+                return;
             }
-            connection = poll_fn(|cx| desk.poll_next(cx)).await;
+            idle.push(desk.clone());
         }
     }
 }
 
 impl<T> Desk<T> {
+    fn with(connection: T) -> Arc<Desk<T>> {
+        Arc::new(Desk {
+            next: Mutex::new(Next {
+                connection: Some(connection),
+                waker: None,
+            }),
+        })
+    }
+
     fn put(&self, connection: T) {
         let mut next = lock(&self.next);
         next.connection = Some(connection);
