@@ -9,6 +9,7 @@ pub mod corpus;
 pub mod fastcgi;
 pub mod fpm;
 pub mod guard;
+pub mod honest;
 pub mod http;
 pub mod http2;
 pub mod installed;
