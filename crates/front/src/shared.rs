@@ -330,6 +330,7 @@ impl Sites {
         };
         // Of another number of sites, each has another share of the memory.
         let before = before.filter(|before| before.sites.len() == config.sites.len());
+        shared.limits.forget_unused();
         let before = before.iter().flat_map(|before| &before.sites);
         let before: HashMap<_, _> = before.map(|site| (&site.settings.hosts, site)).collect();
         let mut sites = Vec::with_capacity(count);
