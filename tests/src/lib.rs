@@ -21,6 +21,7 @@ pub mod peer;
 pub mod picture;
 pub mod ports;
 pub mod processes;
+pub mod rules;
 pub mod server;
 pub mod session;
 pub mod tls;
