@@ -12,12 +12,12 @@ use maitred_tests::guard::Guarded;
 use maitred_tests::honest::{Honest, PAGES};
 use maitred_tests::http::{Connection, Request};
 use maitred_tests::http2::{
-    self, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, RST_STREAM, WINDOW_UPDATE,
-    fields, frame,
+    self, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, fields, frame,
 };
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, write_file};
-use maitred_tests::tls::{Authority, curl_command};
+use maitred_tests::tls::{Authority, Secure};
 use maitred_tests::{ports, wait};
 use tempfile::TempDir;
 
@@ -124,6 +124,16 @@ fn read_slowly_over_http2(address: SocketAddr, rate: usize, lasts: Duration) -> 
     client.body(1).len() == LARGE
 }
 
+/// How many clients the log says were cut, in all that is over.
+fn told_as_cut(server: &Server) -> u32 {
+    let lines = server.log().lines();
+    let numbers = lines.iter().filter_map(|line| {
+        let (_, number) = line.split_once("cut because they are too slow was ")?;
+        number.trim().parse::<u32>().ok()
+    });
+    numbers.sum()
+}
+
 #[test]
 fn who_reads_too_slowly_is_cut_and_a_slow_phone_gets_everything() {
     let (root, authority) = (site(), Authority::default());
@@ -139,15 +149,27 @@ fn who_reads_too_slowly_is_cut_and_a_slow_phone_gets_everything() {
     let drip = thread::spawn(move || read_slowly(address, DRIP, CERTAIN));
     let phone2 = thread::spawn(move || read_slowly_over_http2(address, PHONE, LONG));
     let drip2 = thread::spawn(move || read_slowly_over_http2(address, DRIP, CERTAIN));
-    let over_tls = |version: &str| {
-        curl_command(&authority, secure)
-            .args([version, "--limit-rate", "50", "--output", "/dev/null"])
-            .arg("https://localhost/large.bin")
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("curl runs")
-    };
-    let mut curls = ["--http1.1", "--http2"].map(over_tls);
+    let request = Request::get("/large.bin").to_bytes();
+    let settings = [0, 4, 0x7f, 0xff, 0xff, 0xff];
+    let ask = frame(
+        HEADERS,
+        END_HEADERS | END_STREAM,
+        1,
+        &http2::get("/large.bin"),
+    );
+    let more = frame(WINDOW_UPDATE, 0, 0, &0x7000_0000_u32.to_be_bytes());
+    let begin = [
+        http2::PREFACE,
+        &frame(SETTINGS, 0, 0, &settings),
+        &more,
+        &ask,
+    ]
+    .concat();
+    // Nobody reads what these two are sent.
+    let silent = [
+        Secure::connect(secure, "http/1.1", &request),
+        Secure::connect(secure, "h2", &begin),
+    ];
     assert!(
         phone.join().expect("the phone reads") > LARGE,
         "file and head"
@@ -157,16 +179,10 @@ fn who_reads_too_slowly_is_cut_and_a_slow_phone_gets_everything() {
     assert!(!drip2.join().expect("a drip reads"), "it is reset");
     honest.assert_well_served();
     server.expect_log(0, "it takes its answer too slowly (min_answer_rate)");
-    wait::until_within("all four to be cut", PATIENCE, || {
-        let lines = server.log().lines();
-        lines
-            .into_iter()
-            .find(|line| line.contains("cut because they are too slow was 4"))
+    wait::until_within("word of all four", PATIENCE, || {
+        (told_as_cut(&server) == 4).then_some(())
     });
-    for curl in &mut curls {
-        // It does not look before its next turn.
-        curl.kill().and_then(|()| curl.wait()).expect("curl ends");
-    }
+    drop(silent);
 }
 
 /// Sends a body at so many bytes a second after a beginning; returns the status of the answer.
@@ -294,4 +310,49 @@ fn slowhttptests_four_attacks_are_cut_and_everybody_else_is_answered() {
     honest.assert_well_served();
     server.expect_log(0, " too slowly (min_");
     drop(attacks);
+}
+
+/// Open files of the server in the test about them, and the connections that fit: 512 are kept back.
+const OPEN_FILES: usize = 600;
+const FITTING: usize = OPEN_FILES - 512;
+
+#[test]
+fn slow_heads_that_take_all_room_are_cut_and_who_waits_is_answered() {
+    let root = site();
+    let limit = format!("--nofile={OPEN_FILES}:{OPEN_FILES}");
+    let server = Setup::new(root.path()).under(&["prlimit", &limit]).start();
+    let mut old = Connection::open(server.address());
+    old.send(b"GET /hello.php HTTP/1.1\r\n")
+        .expect("a beginning is taken");
+    let attackers: Vec<_> = (0..FITTING + 100)
+        .map(|_| {
+            let mut attacker = Connection::open(server.address());
+            let sent = attacker.send(b"GET /hello.php HTTP/1.1\r\n");
+            sent.expect("the kernel takes a beginning");
+            attacker
+        })
+        .collect();
+    server.expect_log(0, &format!("{FITTING} connections are open"));
+    // Who was there goes on.
+    old.send(b"Host: a\r\n\r\n").expect("the rest is taken");
+    let answer = old.read_response(false).expect("an answer");
+    assert_eq!(answer.text(), "hello");
+    // Who comes waits, behind more attackers than there is room for, until those are cut.
+    let mut late = Connection::open(server.address());
+    late.stream()
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a time-out can be set");
+    let answer = late.ask(&Request::get("/hello.php")).expect("an answer");
+    assert_eq!(answer.text(), "hello");
+    let mut cut = 0;
+    for mut attacker in attackers {
+        let answer = attacker
+            .read_response(false)
+            .expect("word that it is too slow");
+        assert_eq!(answer.status, 408);
+        cut += 1;
+    }
+    assert_eq!(cut, FITTING + 100);
+    let told = server.log_text().matches("connections are open").count();
+    assert_eq!(told, 1, "{}", server.log_text());
 }

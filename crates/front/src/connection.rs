@@ -202,7 +202,7 @@ impl Connection {
         loop {
             match self.parser.parse(&mut self.input, limits) {
                 Ok(Some(head)) => {
-                    self.pace.begin(self.sent);
+                    self.pace.begin();
                     return Ok(head);
                 }
                 Ok(None) => {}

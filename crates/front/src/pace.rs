@@ -26,11 +26,19 @@ pub struct Rates {
 /// One direction of a connection, or of a stream of one. Its peer has some time, at first
 /// the grace. To wait for the peer uses it up, and each byte gives some of it back, never beyond the
 /// grace: who begins fast cannot be slow for long.
-#[derive(Debug, Clone, Copy)]
+///
+/// It is small while nobody waits: idle connections have one.
+#[derive(Debug)]
 pub struct Pace {
-    /// Nanoseconds that a byte gives; without a least rate, all of the grace.
-    per_byte: u64,
-    grace: Duration,
+    /// Bytes per second; 0 is none.
+    rate: u32,
+    grace_seconds: u32,
+    waits: Option<Box<Waits>>,
+}
+
+/// What has become of somebody who had to be waited for.
+#[derive(Debug)]
+struct Waits {
     left: Duration,
     /// Bytes that have been counted.
     counted: u64,
@@ -41,52 +49,45 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// That of a peer of which nothing has been asked.
+    /// That of a peer of which nothing has been asked; of the grace, whole seconds count.
     pub fn new(rate: u32, grace: Duration) -> Pace {
         Pace {
-            per_byte: NANOS_PER_SECOND
-                .checked_div(u64::from(rate))
-                .unwrap_or(u64::MAX),
-            grace,
-            left: grace,
-            counted: 0,
-            since: None,
-            seen: None,
+            rate,
+            grace_seconds: u32::try_from(grace.as_secs()).unwrap_or(u32::MAX),
+            waits: None,
         }
     }
 
-    /// Something else begins: the peer has all its time again, and has moved so many bytes.
-    pub fn begin(&mut self, total: u64) {
-        (self.left, self.counted) = (self.grace, total);
-        (self.since, self.seen) = (None, None);
+    /// Something else begins: the peer has all its time again.
+    pub fn begin(&mut self) {
+        self.waits = None;
     }
 
     /// From now on the peer is waited for, which has moved so many bytes in all: until when. Somebody
     /// who was waited for before without having [come](Pace::came) has taken that time, too, unless
     /// it has moved something.
     pub fn wait(&mut self, total: u64, now: Instant) -> Instant {
-        let bytes = total.saturating_sub(self.counted);
-        match bytes {
-            0 => self.came(|| now),
-            _ => self.earn(bytes),
+        let (rate, grace) = (self.rate, self.grace());
+        let waits = self.waits.get_or_insert_with(|| {
+            Box::new(Waits {
+                left: grace,
+                counted: total,
+                since: None,
+                seen: None,
+            })
+        });
+        match total.saturating_sub(waits.counted) {
+            0 => waits.came(|| now),
+            bytes => waits.earn(time_for(bytes, rate), grace),
         }
-        self.counted = total;
-        self.since = Some(now);
-        now + self.left
-    }
-
-    fn earn(&mut self, bytes: u64) {
-        let earned = Duration::from_nanos(bytes.saturating_mul(self.per_byte));
-        self.left = self.left.saturating_add(earned).min(self.grace);
-        if self.left == self.grace {
-            self.seen = None;
-        }
+        (waits.counted, waits.since) = (total, Some(now));
+        now + waits.left
     }
 
     /// The peer is not waited for any more.
     pub fn came(&mut self, now: impl FnOnce() -> Instant) {
-        if let Some(since) = self.since.take() {
-            self.left = self.left.saturating_sub(now() - since);
+        if let Some(waits) = &mut self.waits {
+            waits.came(now);
         }
     }
 
@@ -94,17 +95,46 @@ impl Pace {
     /// for the peer: whether that goes on at the least rate. Then it may for a while. A socket that
     /// keeps megabytes says only after a long time that it takes more.
     pub fn goes_on(&mut self, total: u64, now: Instant) -> bool {
-        let goes_on = self.per_byte < u64::MAX
-            && self.seen.is_none_or(|(before, then)| {
-                let bytes = total.saturating_sub(before);
-                Duration::from_nanos(bytes.saturating_mul(self.per_byte)) >= now - then
-            });
-        (self.seen, self.since) = (Some((total, now)), None);
-        if goes_on {
-            self.left = LOOK.min(self.grace);
-        }
+        let (rate, grace) = (self.rate, self.grace());
+        let Some(waits) = self.waits.as_mut().filter(|_| rate > 0) else {
+            return false;
+        };
+        let goes_on = waits.seen.is_none_or(|(before, then)| {
+            time_for(total.saturating_sub(before), rate) >= now - then
+        });
+        (waits.seen, waits.since) = (Some((total, now)), None);
+        waits.left = if goes_on {
+            LOOK.min(grace)
+        } else {
+            Duration::ZERO
+        };
         goes_on
     }
+
+    fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace_seconds.into())
+    }
+}
+
+impl Waits {
+    fn earn(&mut self, time: Duration, grace: Duration) {
+        self.left = self.left.saturating_add(time).min(grace);
+        if self.left == grace {
+            self.seen = None;
+        }
+    }
+
+    fn came(&mut self, now: impl FnOnce() -> Instant) {
+        if let Some(since) = self.since.take() {
+            self.left = self.left.saturating_sub(now() - since);
+        }
+    }
+}
+
+/// What bytes are worth at a rate; without one, all the time there is.
+fn time_for(bytes: u64, rate: u32) -> Duration {
+    let each = NANOS_PER_SECOND.checked_div(rate.into());
+    Duration::from_nanos(bytes.saturating_mul(each.unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]
@@ -170,7 +200,7 @@ mod tests {
         pace.wait(0, now);
         assert_eq!(pace.wait(0, now + seconds(5)), now + GRACE);
         assert_eq!(pace.wait(500, now + seconds(10)), now + seconds(26));
-        pace.begin(500);
+        pace.begin();
         assert_eq!(pace.wait(500, now), now + GRACE);
     }
 

@@ -10,12 +10,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 
 use maitred_tests::peer::Peer;
 use maitred_tests::server::{Setup, document_root};
-use maitred_tests::tls::Authority;
+use maitred_tests::tls::{Authority, Secure};
 use maitred_tests::wait::DEADLINE;
 use maitred_tests::web::Web;
 use maitred_tests::{Target, ports, project_root};
@@ -73,37 +72,6 @@ fn over_tcp(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
         Err(error) => panic!("the connection is not closed: {error}; it said {said:?}"),
     }
     said
-}
-
-/// A client that speaks TLS for us; what it reads and writes are the bytes in it.
-struct Secure(Child);
-
-impl Secure {
-    fn connect(address: SocketAddr, protocol: &str, bytes: &[u8]) -> Secure {
-        let mut client = Command::new("openssl")
-            .args(["s_client", "-quiet", "-verify_quiet", "-alpn", protocol])
-            .args(["-servername", "localhost", "-connect", &address.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("openssl runs");
-        let stdin = client.stdin.as_mut().expect("stdin is a pipe");
-        // It may be refused before all of it has been sent.
-        let _ = stdin.write_all(bytes);
-        Secure(client)
-    }
-
-    fn output(&mut self) -> &mut ChildStdout {
-        self.0.stdout.as_mut().expect("stdout is a pipe")
-    }
-}
-
-impl Drop for Secure {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// All that a server says over TLS until it closes the connection.

@@ -22,19 +22,17 @@ pub struct StreamPace {
 impl StreamPace {
     /// That of an answer that begins.
     pub fn of_answer(trunk: &Trunk) -> StreamPace {
-        StreamPace::new(trunk.rates.answer, ANSWER_GRACE, trunk.noise.written())
+        StreamPace::new(trunk.rates.answer, ANSWER_GRACE)
     }
 
     /// That of a body that begins.
     pub fn of_body(trunk: &Trunk) -> StreamPace {
-        StreamPace::new(trunk.rates.request, REQUEST_GRACE, trunk.noise.has_read())
+        StreamPace::new(trunk.rates.request, REQUEST_GRACE)
     }
 
-    fn new(rate: u32, grace: Duration, moved: u64) -> StreamPace {
-        let mut connection = Pace::new(rate, grace);
-        connection.begin(moved);
+    fn new(rate: u32, grace: Duration) -> StreamPace {
         StreamPace {
-            connection,
+            connection: Pace::new(rate, grace),
             stream: Pace::new(0, STANDS),
         }
     }
@@ -64,7 +62,7 @@ mod tests {
     #[test]
     fn a_stream_that_stands_lives_for_a_while_if_its_connection_moves() {
         let began = Instant::now();
-        let (mut pace, mut now, mut all) = (StreamPace::new(500, seconds(60), 0), began, 0);
+        let (mut pace, mut now, mut all) = (StreamPace::new(500, seconds(60)), began, 0);
         let lasts = loop {
             let deadline = pace.wait(0, all, now);
             if deadline < now + seconds(1) {
@@ -80,7 +78,7 @@ mod tests {
     #[test]
     fn a_stream_of_a_connection_that_stands_has_its_grace() {
         let now = Instant::now();
-        let mut pace = StreamPace::new(500, seconds(60), 7_000_000);
+        let mut pace = StreamPace::new(500, seconds(60));
         assert_eq!(pace.wait(0, 7_000_000, now), now + seconds(60));
     }
 }
