@@ -122,3 +122,7 @@ BEHIND_NGINX_RATIO = 0.85  # of php-fpm's CPU time
 KEPT_P99_RATIO = 3  # of p99, to that of a connection per request
 LARGE_ANSWER_MS = 1
 HOSTILE_SECONDS = 0.1
+
+# Clients that mean harm.
+SLOW_CLIENTS_RATIO = 2  # of an honest request's p99, to that without attackers,
+SLOW_CLIENTS_MS = 5  # or so much

@@ -18,6 +18,7 @@ import tempfile
 
 import fpm
 import growth
+import hostile
 import inspect_workers
 import load
 import managed
@@ -34,7 +35,7 @@ MEASURED_PEERS = (peers.Maitred, peers.NginxFpm, peers.Nginx, peers.ApacheModPhp
 MEMORY = "private memory per idle worker"
 SYSTEM_CALLS = "system calls per hello.php"
 POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS, **standing.MEASUREMENTS,
-         **fpm.MEASUREMENTS}
+         **fpm.MEASUREMENTS, **hostile.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,

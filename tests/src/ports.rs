@@ -17,6 +17,8 @@ const PORT_COUNT: u32 = 20_000;
 
 /// The state LISTEN in the `st` column of /proc/net/tcp (include/net/tcp_states.h).
 const TCP_LISTEN: &str = "0A";
+/// The state TIME_WAIT there: nothing is kept but the numbers.
+const TCP_TIME_WAIT: &str = "06";
 
 /// A loopback address with a port that nobody listens on.
 ///
@@ -48,12 +50,28 @@ fn claim(port: u32) -> io::Result<()> {
 
 /// Whether some process listens on the IPv4 port of `address`.
 pub fn is_listening(address: SocketAddr) -> bool {
+    states(address).iter().any(|state| state == TCP_LISTEN)
+}
+
+/// How many connections to the IPv4 port of `address` the kernel keeps something for on the server's
+/// side, whether a process still has them or not.
+pub fn connections(address: SocketAddr) -> usize {
+    let states = states(address);
+    let kept = states
+        .iter()
+        .filter(|state| *state != TCP_LISTEN && *state != TCP_TIME_WAIT);
+    kept.count()
+}
+
+/// The states of all sockets at the IPv4 port of `address`.
+fn states(address: SocketAddr) -> Vec<String> {
     let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp can be read");
     let wanted = format!(":{:04X}", address.port());
-    table.lines().skip(1).any(|line| {
+    let states = table.lines().skip(1).filter_map(|line| {
         let mut columns = line.split_whitespace().skip(1);
-        let local = columns.next().unwrap_or_default();
-        let state = columns.nth(1).unwrap_or_default();
-        local.ends_with(&wanted) && state == TCP_LISTEN
-    })
+        let local = columns.next()?;
+        let state = columns.nth(1)?;
+        local.ends_with(&wanted).then(|| state.to_owned())
+    });
+    states.collect()
 }

@@ -3,9 +3,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -205,4 +206,44 @@ pub fn shown(authority: &Authority, address: SocketAddr, words: &[&str]) -> Stri
     let subject = subject.unwrap_or_else(|| panic!("no certificate: {said}"));
     let (_, name) = subject.rsplit_once("CN = ").expect("a common name");
     name.to_owned()
+}
+
+/// A client that speaks TLS for us; what it reads and writes are the bytes in it.
+#[derive(Debug)]
+pub struct Secure(Child);
+
+impl Secure {
+    /// Connects, speaks `protocol` (by ALPN) and sends these bytes.
+    ///
+    /// # Panics
+    /// When there is no openssl.
+    pub fn connect(address: SocketAddr, protocol: &str, bytes: &[u8]) -> Secure {
+        let mut client = Command::new("openssl")
+            .args(["s_client", "-quiet", "-verify_quiet", "-alpn", protocol])
+            .args(["-servername", "localhost", "-connect", &address.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl runs");
+        let stdin = client.stdin.as_mut().expect("stdin is a pipe");
+        // It may be refused before all of it has been sent.
+        let _ = stdin.write_all(bytes);
+        Secure(client)
+    }
+
+    /// What the server says. Who does not read it does not take it either.
+    ///
+    /// # Panics
+    /// Never: there is one.
+    pub fn output(&mut self) -> &mut ChildStdout {
+        self.0.stdout.as_mut().expect("stdout is a pipe")
+    }
+}
+
+impl Drop for Secure {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -1,11 +1,11 @@
 //! Who a client is, how often it may ask, and whether it is let in.
 
 use std::fs;
-use std::net::SocketAddr;
 
 use maitred_tests::Target;
-use maitred_tests::http::{self, Connection, Request, Response};
-use maitred_tests::server::{Server, Setup, document_root, public_folder, write_file};
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::rules::{USER, basic, said, serve, serve_with, with_header};
+use maitred_tests::server::{Server, document_root, public_folder, write_file};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -18,28 +18,6 @@ fn site() -> TempDir {
             "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); } echo 'done';",
         ),
     ])
-}
-
-fn serve(root: &TempDir, lines: &[&str]) -> Server {
-    serve_with(root, &[], lines)
-}
-
-fn serve_with(root: &TempDir, top: &[&str], lines: &[&str]) -> Server {
-    let setup = Setup::new(root.path()).site("front_controller = \"\"");
-    let setup = top.iter().fold(setup, |setup, line| setup.top(line));
-    lines
-        .iter()
-        .fold(setup, |setup, line| setup.site(line))
-        .start()
-}
-
-fn with_header(address: SocketAddr, target: &str, name: &str, value: &str) -> Response {
-    http::ask(address, &Request::get(target).header(name, value))
-}
-
-/// Status and body, for tables.
-fn said(answer: &Response) -> String {
-    format!("{} {}", answer.status, answer.text())
 }
 
 #[test]
@@ -199,19 +177,6 @@ fn one_client_has_so_many_requests_at_a_time_and_no_more() {
         "200 done"
     );
     assert_eq!(http::get(server.address(), "/style.css").status, 200);
-}
-
-/// `openssl passwd -6 -salt saltsalt secret`, with few rounds.
-const USER: &str = "anna:$6$rounds=1000$saltsalt$\
-    LAV5VE5Y7w1d73x1mFNspYWUpazfmwv2SoepNXNKJ/otop/Zok96Hr8Q13LEv0DRY/x8v0/crpIjl8NJSAqXV/\n";
-
-fn basic(name: &str, password: &str) -> String {
-    use base64::Engine;
-    let token = format!("{name}:{password}");
-    format!(
-        "Basic {}",
-        base64::engine::general_purpose::STANDARD.encode(token)
-    )
 }
 
 #[test]

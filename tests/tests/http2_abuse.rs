@@ -1,12 +1,10 @@
 //! Clients that use HTTP/2 against the server: none costs it much, and the others are answered.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use maitred_tests::Target;
+use maitred_tests::honest::Honest;
 use maitred_tests::http::{Connection as Http1, Request};
 use maitred_tests::http2::{
     CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
@@ -15,10 +13,6 @@ use maitred_tests::http2::{
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
-
-/// Within what an honest request is answered while somebody attacks; far more than it takes, and
-/// far less than to wait for the attack to end.
-const PROMPT: Duration = Duration::from_secs(5);
 
 /// How long a client may go on that takes nothing of its answers.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -38,43 +32,6 @@ fn site() -> TempDir {
             "<?php for ($i = 0; $i < 16; $i++) { echo str_repeat('x', 65536); flush(); }",
         ),
     ])
-}
-
-/// Honest clients, until they are asked how it went.
-struct Honest {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<(u32, Duration)>,
-}
-
-impl Honest {
-    fn ask(address: SocketAddr) -> Honest {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let thread = std::thread::spawn(move || {
-            let (mut count, mut slowest) = (0, Duration::ZERO);
-            let mut client = Http1::open(address);
-            while !stopped.load(Ordering::Relaxed) {
-                for (path, expected) in [("/hello.txt", "hello, file"), ("/hello.php", "hello")] {
-                    let begun = Instant::now();
-                    let response = client.ask(&Request::get(path)).expect("an honest answer");
-                    assert_eq!(response.text(), expected);
-                    slowest = slowest.max(begun.elapsed());
-                    count += 1;
-                }
-            }
-            (count, slowest)
-        });
-        Honest { stop, thread }
-    }
-
-    fn assert_well_served(self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let (count, slowest) = self.thread.join().expect("honest clients are answered");
-        assert!(
-            count > 0 && slowest < PROMPT,
-            "{count} answers, the slowest after {slowest:?}"
-        );
-    }
 }
 
 /// Bytes of memory that the front has for itself.

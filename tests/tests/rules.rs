@@ -3,8 +3,9 @@
 use std::fs;
 
 use maitred_tests::Target;
-use maitred_tests::http::{self, Connection, Request, Response};
-use maitred_tests::server::{Server, Setup, document_root, public_folder, write_file};
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::rules::{said, serve};
+use maitred_tests::server::{Setup, document_root, public_folder, write_file};
 use tempfile::TempDir;
 
 /// Says what PHP sees of a request, as JSON.
@@ -27,24 +28,6 @@ fn site() -> TempDir {
         ("own503.php", "<?php http_response_code(503); header('Set-Cookie: a=b'); echo 'own words';"),
         ("wait.php", "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); } echo 'done';"),
     ])
-}
-
-fn serve(root: &TempDir, lines: &[&str]) -> Server {
-    serve_with(root, &[], lines)
-}
-
-fn serve_with(root: &TempDir, top: &[&str], lines: &[&str]) -> Server {
-    let setup = Setup::new(root.path()).site("front_controller = \"\"");
-    let setup = top.iter().fold(setup, |setup, line| setup.top(line));
-    lines
-        .iter()
-        .fold(setup, |setup, line| setup.site(line))
-        .start()
-}
-
-/// Status and body, for tables.
-fn said(answer: &Response) -> String {
-    format!("{} {}", answer.status, answer.text())
 }
 
 #[test]

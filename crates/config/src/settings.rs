@@ -26,6 +26,8 @@ pub const MAX_CHILDREN_PER_POOL: u32 = 10_000;
 pub(crate) const IMPLICIT_POOL: &str = "www";
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// Apache's `MinRate` (mod_reqtimeout), in bytes per second.
+const DEFAULT_MIN_RATE: u32 = 500;
 const DEFAULT_FRONT_USER: &str = "www-data";
 /// Below the 90 seconds after which systemd loses patience (`TimeoutStopSec`, systemd-system.conf(5)).
 const DEFAULT_PROCESS_CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -71,6 +73,12 @@ pub struct Config {
     /// `trusted_proxies`.
     #[serde(default)]
     pub proxy_protocol: bool,
+    /// Least rate in bytes per second at which clients send a body; 0 is none.
+    #[serde(default = "default_min_rate")]
+    pub min_request_rate: u32,
+    /// Least rate in bytes per second at which clients take an answer; 0 is none.
+    #[serde(default = "default_min_rate")]
+    pub min_answer_rate: u32,
     /// The user of the front, if the supervisor is root.
     pub front_user: String,
     /// Threads of the front; 0 is one for every two cores.
@@ -88,6 +96,11 @@ pub struct Config {
     pub sites: Vec<Site>,
     /// What php-fpm's own configuration says beside, if the server is started as php-fpm.
     pub fpm: Option<Fpm>,
+}
+
+/// For what an older program hands over, which does not know of rates.
+fn default_min_rate() -> u32 {
+    DEFAULT_MIN_RATE
 }
 
 /// Where a log goes.
@@ -335,6 +348,8 @@ impl Default for Config {
             trusted_proxies: Vec::new(),
             trusted_headers: vec![Field::Addresses("x-forwarded-for".to_owned()), Field::Proto],
             proxy_protocol: false,
+            min_request_rate: DEFAULT_MIN_RATE,
+            min_answer_rate: DEFAULT_MIN_RATE,
             front_user: DEFAULT_FRONT_USER.to_owned(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),

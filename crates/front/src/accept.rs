@@ -113,7 +113,7 @@ async fn accept_some(
                     tokio::spawn(Paced::new(introduced));
                     continue;
                 }
-                let mut connection = Connection::new(socket, peer);
+                let mut connection = Connection::new(socket, peer, thread.rates());
                 connection.is_admin = admin;
                 let newcomer = (connection, counted);
                 match clients {
@@ -165,7 +165,7 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, counted: Counted, is_http
     let Ok((socket, client)) = take_header(socket).await else {
         return troubles.not_proxied(peer.ip(), "it did not begin with the PROXY protocol");
     };
-    let connection = Connection::new(socket, client.unwrap_or(peer));
+    let connection = Connection::new(socket, client.unwrap_or(peer), thread.rates());
     match is_https {
         true => secure((connection, counted)).await,
         false => plain((connection, counted)).await,
@@ -179,6 +179,9 @@ fn plain((mut connection, counted): Newcomer) -> impl Future<Output = ()> + Send
     async move {
         if converse_http1(&mut connection, &counted.0).await == End::Http2 {
             Box::pin(http2::converse_after_preface(connection, counted)).await;
+        } else if let Some(at) = connection.too_slow() {
+            let troubles = &counted.0.shared.troubles;
+            troubles.too_slow(connection.peer.ip(), at);
         }
     }
 }

@@ -8,9 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use maitred_http1::{CONTINUE, ChunkedBody, Framing, Head, Refusal};
-use tokio::time::{Duration, Instant};
 
-use crate::connection::{BODY, Connection, SLOWEST_RATE};
+use crate::connection::Connection;
 
 /// Bodies up to this many bytes stay in memory.
 pub const MEMORY_BYTES: usize = 64 * 1024;
@@ -113,11 +112,6 @@ impl Collected {
         self.memory.len() as u64 + self.file.as_ref().map_or(0, |(_, length)| *length)
     }
 
-    /// By when the rest must have come of a body that began at `begun`.
-    pub fn deadline(&self, begun: Instant) -> Instant {
-        begun + BODY + Duration::from_secs(self.len() / SLOWEST_RATE)
-    }
-
     /// More has come.
     ///
     /// # Errors
@@ -196,7 +190,7 @@ pub async fn collect(
     }
     let mut collected = Collected::new(limit);
     let mut chunks = ChunkedBody::new();
-    let begun = Instant::now();
+    let mut pace = connection.body_pace();
     loop {
         let complete = match length {
             Some(length) => take_length(connection, &mut collected, length, spool_dir).await?,
@@ -205,7 +199,7 @@ pub async fn collect(
         if complete {
             return collected.finish(spool_dir).await;
         }
-        match connection.fill(|| collected.deadline(begun)).await {
+        match connection.fill_body(collected.len(), &mut pace).await {
             Some(Ok(count)) if count > 0 => {}
             None => return Err(NoBody::TooSlow),
             _ => return Err(NoBody::Gone),

@@ -15,6 +15,7 @@ use maitred_http1::{Head, HeadParser, Limits, Refusal};
 use tokio::time::{Instant, Sleep};
 
 use crate::files::{Residency, residency};
+use crate::pace::{ANSWER_GRACE, Pace, REQUEST_GRACE, Rates};
 use crate::pool::local;
 use crate::socket::{Family, Socket};
 use crate::stream::Stream;
@@ -27,14 +28,10 @@ pub const HANDSHAKE: Duration = Duration::from_secs(15);
 /// How long a client may take for a request's head, from its first byte (Apache's
 /// `RequestReadTimeout` starts with as much).
 pub const HEAD: Duration = Duration::from_secs(20);
-/// How long a client may take for a body, beside the time it gets for its size.
-pub const BODY: Duration = Duration::from_secs(20);
-/// How long a client may leave an answer untouched.
-pub const SEND: Duration = Duration::from_secs(60);
-/// Slowest rate of a body in bytes per second: each gives its sender more time.
-pub const SLOWEST_RATE: u64 = 500;
 /// Stands for the address of a client that has none.
 pub const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// Least rate in bytes per second of what web servers send.
+const WEB_SERVER_RATE: u32 = 500;
 /// How long, and for how many bytes, a connection is listened to after its last answer, so that
 /// the answer is not lost to a reset (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
@@ -60,12 +57,24 @@ pub struct Connection {
     /// Made when it is first waited for.
     timer: Option<Pin<Box<Sleep>>>,
     sent: u64,
-    /// How long the client may leave an answer untouched.
-    patience: Duration,
+    /// How it takes its answers.
+    pace: Pace,
+    /// Least rate in bytes per second of what it sends.
+    request_rate: u32,
+    too_slow: Option<TooSlow>,
     /// It came through the admin door.
     pub is_admin: bool,
     /// What TLS says of the client, if it is spoken.
     pub secured: Option<Arc<Secured>>,
+}
+
+/// What a client was too slow at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooSlow {
+    /// To send its request.
+    Sending,
+    /// To take its answer.
+    Reading,
 }
 
 /// Why no request came.
@@ -81,8 +90,10 @@ pub enum NoHead {
 
 impl Connection {
     /// A connection that was just accepted over TCP.
-    pub fn new(socket: OwnedFd, peer: SocketAddr) -> Connection {
-        Connection::of(Socket::Fresh(socket, Family::Tcp), peer, SEND)
+    pub fn new(socket: OwnedFd, peer: SocketAddr, rates: Rates) -> Connection {
+        let pace = Pace::new(rates.answer, ANSWER_GRACE);
+        let stream = Stream::Plain(Socket::Fresh(socket, Family::Tcp));
+        Connection::over(stream, peer, pace, rates.request)
     }
 
     /// One of a web server, which comes over a Unix socket if it has no address, and which may leave
@@ -97,12 +108,13 @@ impl Connection {
             None => Family::Unix,
         };
         let peer = peer.unwrap_or(NO_ADDRESS);
-        Connection::of(Socket::Fresh(socket, family), peer, patience)
+        let stream = Stream::Plain(Socket::Fresh(socket, family));
+        Connection::over(stream, peer, Pace::new(0, patience), WEB_SERVER_RATE)
     }
 
-    /// One that has been used before.
+    /// One that has been used before, and will not be asked for anything.
     pub fn resumed(stream: Stream, peer: SocketAddr) -> Connection {
-        Connection::over(stream, peer, SEND)
+        Connection::over(stream, peer, Pace::new(0, ANSWER_GRACE), 0)
     }
 
     /// The socket, and what was read off it and nobody has used.
@@ -110,11 +122,7 @@ impl Connection {
         (self.stream, self.input)
     }
 
-    fn of(socket: Socket, peer: SocketAddr, patience: Duration) -> Connection {
-        Connection::over(Stream::Plain(socket), peer, patience)
-    }
-
-    fn over(stream: Stream, peer: SocketAddr, patience: Duration) -> Connection {
+    fn over(stream: Stream, peer: SocketAddr, pace: Pace, request_rate: u32) -> Connection {
         let (input, parser) = (BytesMut::new(), HeadParser::new());
         Connection {
             stream,
@@ -124,10 +132,22 @@ impl Connection {
             parser,
             timer: None,
             sent: 0,
-            patience,
+            pace,
+            request_rate,
+            too_slow: None,
             is_admin: false,
             secured: None,
         }
+    }
+
+    /// What the connection ends for, if its client was too slow.
+    pub fn too_slow(&self) -> Option<TooSlow> {
+        self.too_slow
+    }
+
+    /// The pace at which a body has to come that begins now.
+    pub fn body_pace(&self) -> Pace {
+        Pace::new(self.request_rate, REQUEST_GRACE)
     }
 
     /// Begins TLS. A client that sends plain HTTP can then be answered as it asked.
@@ -181,7 +201,10 @@ impl Connection {
         let mut begun = None;
         loop {
             match self.parser.parse(&mut self.input, limits) {
-                Ok(Some(head)) => return Ok(head),
+                Ok(Some(head)) => {
+                    self.pace.begin();
+                    return Ok(head);
+                }
                 Ok(None) => {}
                 Err(refusal) => return Err(NoHead::Refused(refusal)),
             }
@@ -195,7 +218,10 @@ impl Connection {
             };
             match filled {
                 Some(Ok(count)) if count > 0 => {}
-                None if begun.is_some() => return Err(NoHead::TooSlow),
+                None if begun.is_some() => {
+                    self.too_slow = Some(TooSlow::Sending);
+                    return Err(NoHead::TooSlow);
+                }
                 _ => return Err(NoHead::Closed),
             }
         }
@@ -211,6 +237,17 @@ impl Connection {
             ..
         } = self;
         before(timer, deadline, stream.read(input)).await
+    }
+
+    /// Reads more of a body of which `total` bytes have come: how many bytes, 0 at the end. `None`
+    /// when it comes too slowly.
+    pub async fn fill_body(&mut self, total: u64, pace: &mut Pace) -> Option<io::Result<usize>> {
+        let filled = self.fill(|| pace.wait(total, Instant::now())).await;
+        pace.came(Instant::now);
+        if filled.is_none() {
+            self.too_slow = Some(TooSlow::Sending);
+        }
+        filled
     }
 
     /// As [`Connection::fill`], for as long as it takes.
@@ -266,18 +303,29 @@ impl Connection {
     /// Waits until the client may be sent more.
     ///
     /// # Errors
-    /// When the client has gone or did not read for as long as it may, which is [`SEND`] for
-    /// clients.
+    /// When the client has gone or reads too slowly.
     pub async fn sendable(&mut self) -> io::Result<()> {
-        let Connection {
-            stream,
-            timer,
-            patience,
-            ..
-        } = self;
-        before(timer, || Instant::now() + *patience, stream.writable())
-            .await
-            .unwrap_or_else(|| Err(too_slow()))
+        loop {
+            let Connection {
+                stream,
+                timer,
+                pace,
+                sent,
+                ..
+            } = self;
+            let deadline = || pace.wait(*sent, Instant::now());
+            let writable = before(timer, deadline, stream.writable()).await;
+            if let Some(outcome) = writable {
+                pace.came(Instant::now);
+                return outcome;
+            }
+            let taken = stream.acknowledged().unwrap_or(0);
+            if !pace.goes_on(taken, Instant::now()) {
+                stream.abandon();
+                self.too_slow = Some(TooSlow::Reading);
+                return Err(too_slow());
+            }
+        }
     }
 
     /// Sends all of `bytes`.

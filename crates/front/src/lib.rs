@@ -23,6 +23,7 @@ mod http_client;
 mod http_form;
 mod limits;
 mod orders;
+mod pace;
 mod params;
 mod pool;
 mod pools;

@@ -36,6 +36,12 @@ pub struct SiteLimits {
 }
 
 impl AllLimits {
+    /// Forgets those that no site has any more.
+    pub fn forget_unused(&self) {
+        lock(&self.rates).retain(|_, kept| kept.strong_count() > 0);
+        lock(&self.running).retain(|_, kept| kept.strong_count() > 0);
+    }
+
     /// Those of a site.
     pub fn of(&self, site: &Site) -> SiteLimits {
         let hosts = &site.hosts;
@@ -93,7 +99,6 @@ fn shared<T>(
     key: String,
     make: impl FnOnce() -> T,
 ) -> Arc<T> {
-    table.retain(|_, kept| kept.strong_count() > 0);
     if let Some(kept) = table.get(&key).and_then(Weak::upgrade) {
         return kept;
     }

@@ -23,6 +23,7 @@ use crate::door_log::DoorLogs;
 use crate::fastcgi::{DoorSite, Newcomer};
 use crate::handshakes::Handshakes;
 use crate::limits::{AllLimits, SiteLimits};
+use crate::pace::Rates;
 use crate::pool::local;
 use crate::pools::Pools;
 use crate::route::{Limits, Listing, Resolver, Route, SiteFiles};
@@ -280,6 +281,7 @@ pub struct Sites {
     pub trust: Trust,
     /// Connections begin with the PROXY protocol.
     is_proxied: bool,
+    rates: Rates,
     hosts: Hosts,
     sites: Vec<Arc<Site>>,
     /// By where they listen.
@@ -328,13 +330,16 @@ impl Sites {
         };
         // Of another number of sites, each has another share of the memory.
         let before = before.filter(|before| before.sites.len() == config.sites.len());
+        shared.limits.forget_unused();
+        let before = before.iter().flat_map(|before| &before.sites);
+        let before: HashMap<_, _> = before.map(|site| (&site.settings.hosts, site)).collect();
         let mut sites = Vec::with_capacity(count);
         for settings in &config.sites {
-            let mut same = before.iter().flat_map(|before| &before.sites);
-            let same =
-                same.find(|site| site.settings == *settings && site.spool_dir == config.spool_dir);
+            let same = before
+                .get(&settings.hosts)
+                .filter(|site| site.settings == *settings && site.spool_dir == config.spool_dir);
             sites.push(match same {
-                Some(site) => site.clone(),
+                Some(&site) => site.clone(),
                 None => Arc::new(open_site(config, shared, settings, limits)?),
             });
         }
@@ -344,6 +349,10 @@ impl Sites {
                 fields: config.trusted_headers.clone(),
             },
             is_proxied: config.proxy_protocol,
+            rates: Rates {
+                request: config.min_request_rate,
+                answer: config.min_answer_rate,
+            },
             hosts: Hosts::of(&config.sites),
             sites,
             doors: DoorSite::all(config, shared).into_iter().collect(),
@@ -403,6 +412,11 @@ impl Thread {
     /// Whether clients' connections begin with the PROXY protocol.
     pub fn is_proxied(&self) -> bool {
         self.sites.load().is_proxied
+    }
+
+    /// How slow clients may be whose connections begin now.
+    pub fn rates(&self) -> Rates {
+        self.sites.load().rates
     }
 
     /// Opens what a new configuration needs. Nothing of it is used before [`Thread::switch`].

@@ -9,10 +9,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::BytesMut;
+use maitred_os::sockets::acknowledged::acknowledged;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvFlags, SendFlags, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -190,6 +192,35 @@ impl Socket {
         match self.register()? {
             Registered::Tcp(stream) => stream.writable().await,
             Registered::Unix(stream) => stream.writable().await,
+        }
+    }
+
+    /// Bytes that the client's system has said it has.
+    ///
+    /// # Errors
+    /// When the connection is broken, or is none over TCP.
+    pub fn acknowledged(&self) -> io::Result<u64> {
+        match self {
+            Socket::Fresh(fd, Family::Tcp) => acknowledged(fd),
+            Socket::Tcp(stream) => acknowledged(stream),
+            Socket::Fresh(..) | Socket::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            Socket::Lost => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Has the connection end with a reset when it is closed: what the client has not taken is thrown
+    /// away, and not kept by the kernel for as long as the client likes (nginx's
+    /// `reset_timedout_connection`).
+    pub fn abandon(&self) {
+        let abandon = |fd: rustix::fd::BorrowedFd<'_>| {
+            // A client that has gone holds nothing.
+            let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
+        };
+        match self {
+            Socket::Fresh(fd, _) => abandon(fd.as_fd()),
+            Socket::Tcp(stream) => abandon(stream.as_fd()),
+            Socket::Unix(stream) => abandon(stream.as_fd()),
+            Socket::Lost => {}
         }
     }
 

@@ -130,6 +130,25 @@ impl Stream {
         }
     }
 
+    /// Bytes that the client's system has said it has.
+    ///
+    /// # Errors
+    /// When the connection is broken, or is none over TCP.
+    pub fn acknowledged(&self) -> io::Result<u64> {
+        match self {
+            Stream::Plain(socket) => socket.acknowledged(),
+            Stream::Tls(stream) => stream.socket().acknowledged(),
+        }
+    }
+
+    /// Has the connection end with a reset; what the client has not taken is thrown away.
+    pub fn abandon(&self) {
+        match self {
+            Stream::Plain(socket) => socket.abandon(),
+            Stream::Tls(stream) => stream.socket().abandon(),
+        }
+    }
+
     /// Says that nothing more will be sent.
     pub fn shut_down(&mut self) {
         match self {

@@ -124,7 +124,7 @@ mod tests {
         end
     }
 
-    async fn until_idle(tasks: &Tasks<Guest>, count: usize) {
+    async fn until_idle<T>(tasks: &Tasks<T>, count: usize) {
         while lock(&tasks.idle).len() < count {
             yield_now().await;
         }
@@ -153,6 +153,34 @@ mod tests {
         let metrics = tokio::runtime::Handle::current().metrics();
         while metrics.num_alive_tasks() > IDLE_TASKS {
             yield_now().await;
+        }
+    }
+
+    /// A connection that may end badly.
+    type Risky = (bool, oneshot::Sender<()>);
+
+    async fn serve_risky((is_bad, served): Risky) {
+        yield_now().await;
+        assert!(!is_bad, "a panic that a test causes");
+        let _ = served.send(());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_task_that_panics_ends_alone_and_nobody_waits_for_it() {
+        let tasks = Tasks::new();
+        for is_bad in [false, true, false, true, true, false] {
+            let (served, outcome) = oneshot::channel();
+            tasks.serve((is_bad, served), serve_risky);
+            assert_eq!(outcome.await.is_err(), is_bad);
+            if is_bad {
+                let metrics = tokio::runtime::Handle::current().metrics();
+                while metrics.num_alive_tasks() > lock(&tasks.idle).len() {
+                    yield_now().await;
+                }
+                assert!(lock(&tasks.idle).is_empty(), "it took its place with it");
+            } else {
+                until_idle(&tasks, 1).await;
+            }
         }
     }
 }

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use maitred_control::episode::{Account, Episode, News};
 use tokio::sync::Notify;
 
+use crate::connection::TooSlow;
+
 /// How long nothing may have happened for an episode to be over.
 pub const CALM: Duration = Duration::from_secs(10);
 
@@ -33,6 +35,7 @@ struct Episodes {
     handshakes: Episode<()>,
     lost: Episode<u64>,
     cut: Episode<()>,
+    slow: Episode<()>,
     proxied: Episode<()>,
     /// By the cause, of which there are a few.
     files: BTreeMap<&'static str, Episode<()>>,
@@ -48,6 +51,7 @@ impl Default for Troubles {
                 handshakes: Episode::new(CALM),
                 lost: Episode::new(CALM),
                 cut: Episode::new(CALM),
+                slow: Episode::new(CALM),
                 proxied: Episode::new(CALM),
                 files: BTreeMap::new(),
             }),
@@ -80,6 +84,19 @@ impl Troubles {
         if self.note(|episodes, now| episodes.cut.happened(now, |()| {})) {
             tracing::warn!(
                 "a connection of HTTP/2 from {peer} is closed: {why}; further ones are counted"
+            );
+        }
+    }
+
+    /// A client at this address was cut because it is too slow.
+    pub fn too_slow(&self, peer: IpAddr, at: TooSlow) {
+        if self.note(|episodes, now| episodes.slow.happened(now, |()| {})) {
+            let (does, setting) = match at {
+                TooSlow::Sending => ("sends its request", "min_request_rate"),
+                TooSlow::Reading => ("takes its answer", "min_answer_rate"),
+            };
+            tracing::warn!(
+                "a client at {peer} is cut: it {does} too slowly ({setting}); further ones are counted"
             );
         }
     }
@@ -156,6 +173,7 @@ impl Episodes {
             && self.handshakes.is_quiet()
             && self.lost.is_quiet()
             && self.cut.is_quiet()
+            && self.slow.is_quiet()
             && self.proxied.is_quiet()
             && self.files.is_empty()
     }
@@ -190,12 +208,19 @@ impl Episodes {
             let lasted = seconds(lasted);
             format!("{times} connections of HTTP/2 {verb} closed for what they asked, in {lasted}")
         });
+        let slow = self.slow.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!(
+                "for {lasted}, the number of clients cut because they are too slow {verb} {times}"
+            )
+        });
         let proxied = self.proxied.due(now).map(|news| {
             let (verb, Account { lasted, times, .. }) = tense(news);
             let lasted = seconds(lasted);
             format!("for {lasted}, {times} connections without the PROXY protocol {verb} closed")
         });
-        let mut lines: Vec<String> = [full, accept, handshakes, lost, cut, proxied]
+        let mut lines: Vec<String> = [full, accept, handshakes, lost, cut, slow, proxied]
             .into_iter()
             .flatten()
             .collect();

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
+pub mod acknowledged;
 mod acl;
 pub mod inherited;
 pub mod unix;
@@ -53,14 +54,15 @@ pub fn listen_tcp(
         .collect()
 }
 
-/// Sets what every listening TCP socket has here: no delay of small segments, and no wake-up for a
-/// client that has said nothing yet.
+/// Sets what every listening TCP socket has here: no delay of small segments, no wake-up for a
+/// client that has said nothing yet, and not too much in the kernel for one that does not read.
 ///
 /// # Errors
 /// When it is no TCP socket.
 pub fn set_for_requests(socket: &OwnedFd) -> io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
-    accept_with_data(socket);
+    set_number(socket, libc::TCP_DEFER_ACCEPT, DEFER_ACCEPT_SECONDS);
+    set_number(socket, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES);
     Ok(())
 }
 
@@ -84,21 +86,25 @@ pub fn copies(socket: OwnedFd, count: usize) -> io::Result<Vec<OwnedFd>> {
 }
 
 /// How long, in seconds, the kernel keeps a connection to itself until its client says something
-/// (Apache's default on Linux, too).
+/// (Apache's default on Linux, too): `accept(2)` returns connections whose first bytes have arrived, with
+/// one wake-up instead of two, and none for a client that says nothing.
 const DEFER_ACCEPT_SECONDS: libc::c_int = 30;
 
-/// Lets `accept(2)` return connections whose first bytes have arrived: one wake-up instead of two,
-/// and none for a client that says nothing. A kernel that refuses costs only the saving.
-fn accept_with_data(socket: &OwnedFd) {
+/// Bytes of an answer that the kernel takes beyond those that are on their way (tcp(7)). Without a bound it
+/// takes megabytes, and two thousand clients that do not read use up what it has for all of TCP.
+const UNSENT_BYTES: libc::c_int = 256 * 1024;
+
+/// Sets an option that connections inherit from their listening socket. A kernel that refuses costs only
+/// what it is good for.
+fn set_number(socket: &OwnedFd, option: libc::c_int, number: libc::c_int) {
     use std::os::fd::AsRawFd;
-    let seconds = DEFER_ACCEPT_SECONDS;
     // SAFETY: the option value is an int that outlives the call, with its size beside it.
     let _ = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
+            option,
+            (&raw const number).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };

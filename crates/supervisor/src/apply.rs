@@ -28,6 +28,9 @@ use crate::words::one_line;
 /// The argument that makes the PHP program a zygote.
 const ZYGOTE_ROLE: &str = "zygote";
 
+/// Document roots named in the line that says what is served.
+const ROOTS_SHOWN: usize = 8;
+
 impl Supervisor {
     /// Tells a pool what happened, and does what it says.
     pub(crate) fn pool_event(&mut self, index: usize, event: pool::Event) {
@@ -337,10 +340,14 @@ impl Supervisor {
             .iter()
             .map(|site| site.root.as_path())
             .collect();
-        let roots: Vec<String> = roots
+        let mut shown: Vec<String> = roots
             .iter()
+            .take(ROOTS_SHOWN)
             .map(|root| root.display().to_string())
             .collect();
+        if let more @ 1.. = roots.len() - shown.len() {
+            shown.push(format!("{more} more"));
+        }
         let workers: usize = self
             .pools
             .iter()
@@ -360,7 +367,7 @@ impl Supervisor {
         }
         let admin = self.plan.config.admin;
         for listener in &self.plan.listeners {
-            let (roots, address) = (roots.join(", "), &listener.address);
+            let (roots, address) = (shown.join(", "), &listener.address);
             self.plan.terminal.tell(&match listener.clients {
                 Clients::Admin => format!("metrics and status on http://{address}"),
                 Clients::Http => format!("serving {roots} on http://{address} ({facts})"),

@@ -11,6 +11,9 @@ use crate::value::{Value, Wrong};
 /// Most threads of the front.
 const MAX_FRONT_THREADS: u32 = 64;
 
+/// Highest least rate of clients, in bytes per second: of a client that is far away, not more can be asked.
+const MAX_MIN_RATE: u32 = 1_000_000;
+
 /// The directives at the top of the file.
 pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
@@ -157,6 +160,38 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         example: "false",
         read: |config, value| {
             config.proxy_protocol = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "min_request_rate",
+        default: Preset::Value("500"),
+        unit: "bytes per second",
+        takes: "a whole number from 0 to 1000000",
+        needs: Needs::Live,
+        doc: "How fast a client has to send a request's body. One that is slower is waited for as long as its \
+              20 seconds last: to wait uses them up, and what it sends gives some back, a second for this many \
+              bytes. Then it gets a 408. The head has 20 seconds in any case. 0 asks for one byte in 20 \
+              seconds. For connections that begin after a change.",
+        example: "1000",
+        read: |config, value| {
+            config.min_request_rate = value.count(0, MAX_MIN_RATE)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "min_answer_rate",
+        default: Preset::Value("500"),
+        unit: "bytes per second",
+        takes: "a whole number from 0 to 1000000",
+        needs: Needs::Live,
+        doc: "How fast a client has to take its answer; counted as `min_request_rate` is, with 60 seconds. Only \
+              the time counts in which the client is waited for, not that of a script. A client that is slower \
+              is cut off. 0 asks for something to be taken in 60 seconds. For connections that begin after a \
+              change.",
+        example: "1000",
+        read: |config, value| {
+            config.min_answer_rate = value.count(0, MAX_MIN_RATE)?;
             Ok(())
         },
     },

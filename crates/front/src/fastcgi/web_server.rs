@@ -186,7 +186,7 @@ impl WebServer {
             return Err(NoBody::TooLarge);
         }
         let mut collected = Collected::new(length);
-        let mut begun = None;
+        let mut pace = self.connection.body_pace();
         self.takes_body = length > 0;
         loop {
             let mut complete = false;
@@ -209,8 +209,7 @@ impl WebServer {
                 return collected.finish(spool_dir).await;
             }
             self.send_replies().await.map_err(|_| NoBody::Gone)?;
-            let begun = *begun.get_or_insert_with(Instant::now);
-            match self.connection.fill(|| collected.deadline(begun)).await {
+            match self.connection.fill_body(collected.len(), &mut pace).await {
                 Some(Ok(count)) if count > 0 => {}
                 None => return Err(NoBody::TooSlow),
                 _ => return Err(NoBody::Gone),

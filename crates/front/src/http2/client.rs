@@ -7,20 +7,20 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{Response, StatusCode};
 use maitred_http1::{Framing, Head, Method};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::head::{self, AnswerHead, Http2};
+use super::pace::StreamPace;
 use super::trunk::Trunk;
 use crate::access::Answered;
 use crate::body::{Body, Collected, MEMORY_BYTES, NoBody};
-use crate::connection::{SEND, SLOWEST_RATE};
+use crate::connection::TooSlow;
 use crate::files::read_piece;
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::request;
@@ -49,8 +49,8 @@ pub struct Http2Client {
     is_complete: bool,
     /// Bytes of body handed over.
     sent: u64,
-    /// How long the client has been waited for in all.
-    waited: Duration,
+    /// How the client takes the answer.
+    pace: StreamPace,
 }
 
 fn lost(_: h2::Error) -> io::Error {
@@ -61,6 +61,7 @@ impl Http2Client {
     /// The client of a request that has just come.
     pub fn new(respond: SendResponse<Bytes>, body: RecvStream, trunk: Arc<Trunk>) -> Http2Client {
         trunk.begin();
+        let pace = StreamPace::of_answer(&trunk);
         Http2Client {
             trunk,
             respond,
@@ -70,7 +71,7 @@ impl Http2Client {
             is_head: false,
             is_complete: false,
             sent: 0,
-            waited: Duration::ZERO,
+            pace,
         }
     }
 
@@ -215,13 +216,16 @@ impl Http2Client {
     async fn more_body(
         &mut self,
         collected: &Collected,
-        begun: Instant,
+        pace: &mut StreamPace,
     ) -> Result<Option<Bytes>, NoBody> {
         let Some(body) = &mut self.body else {
             return Err(NoBody::Gone);
         };
         let data = poll_fn(|cx| body.poll_data(cx));
-        match timeout_at(collected.deadline(begun), data).await {
+        let (moved, now) = (self.trunk.noise.has_read(), Instant::now());
+        let came = timeout_at(pace.wait(collected.len(), moved, now), data).await;
+        pace.came(Instant::now());
+        match came {
             Ok(Some(Ok(bytes))) => {
                 // What has been taken may come again in size.
                 let _ = body.flow_control().release_capacity(bytes.len());
@@ -230,7 +234,10 @@ impl Http2Client {
             }
             Ok(None) => Ok(None),
             Ok(Some(Err(_))) => Err(NoBody::Gone),
-            Err(_) => Err(NoBody::TooSlow),
+            Err(_) => {
+                self.trunk.too_slow(TooSlow::Sending);
+                Err(NoBody::TooSlow)
+            }
         }
     }
 }
@@ -271,14 +278,15 @@ impl Client for Http2Client {
         Ok(count)
     }
 
-    /// A client that takes an answer in the smallest of pieces has no more time for it than one that
-    /// takes it slowly.
     async fn sendable(&mut self) -> io::Result<()> {
-        let allowed = SEND + Duration::from_secs(self.sent / SLOWEST_RATE);
-        let (begun, left) = (Instant::now(), allowed.saturating_sub(self.waited));
-        let outcome = timeout(left, self.wait_for_room()).await;
-        self.waited += begun.elapsed();
-        outcome.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        let (moved, now) = (self.trunk.noise.written(), Instant::now());
+        let deadline = self.pace.wait(self.sent, moved, now);
+        let outcome = timeout_at(deadline, self.wait_for_room()).await;
+        self.pace.came(Instant::now());
+        outcome.unwrap_or_else(|_| {
+            self.trunk.too_slow(TooSlow::Reading);
+            Err(io::ErrorKind::TimedOut.into())
+        })
     }
 
     fn spool_bytes(&self) -> usize {
@@ -327,8 +335,8 @@ impl HttpClient for Http2Client {
         }
         let memory = self.trunk.share().min(MEMORY_BYTES);
         let mut collected = Collected::within(limit, memory);
-        let begun = Instant::now();
-        while let Some(bytes) = self.more_body(&collected, begun).await? {
+        let mut pace = StreamPace::of_body(&self.trunk);
+        while let Some(bytes) = self.more_body(&collected, &mut pace).await? {
             collected.add(&bytes, spool_dir).await?;
         }
         self.body = None;

@@ -4,6 +4,7 @@
 mod client;
 mod head;
 mod noise;
+mod pace;
 mod transport;
 mod trunk;
 
@@ -21,7 +22,7 @@ use maitred_http1::{HTTP2_PREFACE, Head, Limits, Pseudo};
 use tokio::time::{Instant, Sleep};
 
 use crate::accept::Counted;
-use crate::connection::{Connection, IDLE, SLOWEST_RATE};
+use crate::connection::{Connection, IDLE};
 use crate::http_client::{After, HttpClient};
 use crate::pool::local::Paced;
 use crate::request;
@@ -78,6 +79,7 @@ pub async fn converse(mut connection: Connection, counted: Counted) {
     let outcome = serve(&mut transport, &trunk).await;
     match outcome {
         // A client that has closed, or lost, its connection is owed nothing.
+        Ok(()) if trunk.is_slow() => transport.abandon(),
         Ok(()) => {}
         Err(error) if error.is_io() => {}
         Err(error) => {
@@ -252,7 +254,8 @@ impl Idle {
     ) -> Poll<()> {
         while self.timer.as_mut().poll(cx).is_ready() {
             let written = trunk.noise.written();
-            let moves = written - self.written >= self.wait.as_secs() * SLOWEST_RATE;
+            let least = self.wait.as_secs() * u64::from(trunk.rates.answer.max(1));
+            let moves = written - self.written >= least;
             let quiet = !(trunk.has_requests() || has_streams && moves);
             if quiet && (leaving || !self.asked) {
                 return Poll::Ready(());

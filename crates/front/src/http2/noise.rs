@@ -32,6 +32,11 @@ impl Noise {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes that have come.
+    pub fn has_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
     /// Bytes that have gone.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)

@@ -37,6 +37,11 @@ impl Transport {
         }
     }
 
+    /// Ends the connection of a client that was too slow, and forgets what it has not taken.
+    pub fn abandon(self) {
+        self.stream.abandon();
+    }
+
     /// Ends the connection so that the client gets what it was told last.
     pub async fn linger(self) {
         Connection::resumed(self.stream, self.trunk.peer)

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::noise::Noise;
 use crate::accept::Counted;
-use crate::connection::Connection;
+use crate::connection::{Connection, TooSlow};
+use crate::pace::Rates;
 use crate::shared::Thread;
 use crate::tls::Secured;
 
@@ -32,6 +33,10 @@ pub struct Trunk {
     pub local: SocketAddr,
     /// What TLS says of it, if it came over that.
     pub secured: Option<Arc<Secured>>,
+    /// How slow it may be.
+    pub rates: Rates,
+    /// A stream was given up because its client takes nothing.
+    is_slow: AtomicBool,
     /// What of all it sends is of use.
     pub noise: Noise,
     requests: AtomicUsize,
@@ -44,8 +49,11 @@ pub struct Trunk {
 impl Trunk {
     /// That of a connection on which nothing has happened.
     pub fn new(counted: Counted, connection: &mut Connection) -> Trunk {
+        let rates = counted.0.rates();
         Trunk {
             counted,
+            rates,
+            is_slow: AtomicBool::new(false),
             peer: connection.peer,
             local: connection.local(),
             secured: connection.secured.clone(),
@@ -61,6 +69,19 @@ impl Trunk {
     /// The thread that serves it.
     pub fn thread(&self) -> &Arc<Thread> {
         &self.counted.0
+    }
+
+    /// A stream was given up because its client is too slow.
+    pub fn too_slow(&self, at: TooSlow) {
+        if at == TooSlow::Reading {
+            self.is_slow.store(true, Ordering::Relaxed);
+        }
+        self.thread().shared.troubles.too_slow(self.peer.ip(), at);
+    }
+
+    /// Whether a stream was given up because its client takes nothing.
+    pub fn is_slow(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed)
     }
 
     /// A request has come.

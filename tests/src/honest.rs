@@ -1,0 +1,59 @@
+//! Honest clients beside those that mean harm: they ask for a file and a script, and must be answered.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::http::{Connection, Request};
+
+/// Within what an honest request is answered while somebody attacks; far more than it takes, and
+/// far less than to wait for the attack to end.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// What they ask for, and what they are to get.
+pub const PAGES: [(&str, &str); 2] = [("/hello.txt", "hello, file"), ("/hello.php", "hello")];
+
+/// Honest clients, until they are asked how it went.
+#[derive(Debug)]
+pub struct Honest {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(u32, Duration)>,
+}
+
+impl Honest {
+    /// Asks for [`PAGES`] one after the other on a kept connection.
+    pub fn ask(address: SocketAddr) -> Honest {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut count, mut slowest) = (0, Duration::ZERO);
+            let mut client = Connection::open(address);
+            while !stopped.load(Ordering::Relaxed) {
+                for (path, expected) in PAGES {
+                    let begun = Instant::now();
+                    let response = client.ask(&Request::get(path)).expect("an honest answer");
+                    assert_eq!(response.text(), expected);
+                    slowest = slowest.max(begun.elapsed());
+                    count += 1;
+                }
+            }
+            (count, slowest)
+        });
+        Honest { stop, thread }
+    }
+
+    /// Ends it, and insists that all were answered in time.
+    ///
+    /// # Panics
+    /// When they were not.
+    pub fn assert_well_served(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let (count, slowest) = self.thread.join().expect("honest clients are answered");
+        assert!(
+            count > 0 && slowest < PROMPT,
+            "{count} answers, the slowest after {slowest:?}"
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! How connections of HTTP/2 end that nobody breaks: idle ones, those that are one too many, and those
+//! that another program takes over from.
+
+use std::time::Duration;
+
+use maitred_tests::http::{self, Connection as Http1, Request};
+use maitred_tests::http2::{Connection, DATA, GOAWAY, HEADERS, frame, get};
+use maitred_tests::processes::Signal;
+use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::{Target, wait};
+use tempfile::TempDir;
+
+/// How long a connection without a request may stay, at most: twice 75 seconds, and what it takes.
+const IDLE: Duration = Duration::from_secs(170);
+
+/// Open files of the server in the test about them, and the connections that fit: 512 are kept back.
+const OPEN_FILES: usize = 600;
+const FITTING: usize = OPEN_FILES - 512;
+
+/// No error (RFC 9113 §7).
+const NO_ERROR: u32 = 0;
+
+fn site() -> TempDir {
+    document_root(&[
+        ("hello.txt", "hello, file"),
+        ("hello.php", "<?php echo 'hello';"),
+        (
+            "wait.php",
+            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
+             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+             echo ' over';",
+        ),
+    ])
+}
+
+#[test]
+fn a_connection_without_a_request_is_closed_after_a_while_whatever_it_has_begun() {
+    let root = site();
+    let server = Server::start(root.path());
+    let open = || {
+        let client = Connection::open(server.address(), &[]);
+        let set = client.stream().set_read_timeout(Some(IDLE));
+        set.expect("a time-out can be set");
+        client
+    };
+    let (mut unused, mut used, mut begun) = (open(), open(), open());
+    used.ask(1, "/hello.txt");
+    assert_eq!(used.text(1), "hello, file");
+    // Half a head, of which the rest never comes.
+    let half = frame(HEADERS, 1, 1, &get("/hello.txt"));
+    begun.send(&half).expect("half a head is taken");
+    assert_eq!(used.goaway(), Some(NO_ERROR));
+    assert_eq!(unused.goaway(), Some(NO_ERROR));
+    // In the middle of a head nothing else can be said.
+    let closed = begun.wait_for("the end", |_| false);
+    assert_eq!(closed, None);
+}
+
+#[test]
+fn where_connections_run_short_one_that_asks_is_answered_and_then_told_to_go() {
+    let root = site();
+    let limit = format!("--nofile={OPEN_FILES}:{OPEN_FILES}");
+    let server = Setup::new(root.path()).under(&["prlimit", &limit]).start();
+    let mut client = Connection::open(server.address(), &[]);
+    client.ask(1, "/hello.txt");
+    assert_eq!(client.text(1), "hello, file");
+    let others: Vec<_> = (1..FITTING)
+        .map(|_| {
+            let mut other = Http1::open(server.address());
+            let sent = other.send(b"GET /hello.txt HTTP/1.1\r\n");
+            sent.expect("the server takes half a head");
+            other
+        })
+        .collect();
+    // When the last has been taken, there is no room for another.
+    let mut late = Http1::open(server.address());
+    server.expect_log(0, &format!("{FITTING} connections are open"));
+    client.ask(3, "/hello.php");
+    let goes = client.wait_for("word that it goes", |frame| frame.kind == GOAWAY);
+    assert_eq!(goes.and_then(|frame| frame.error_code()), Some(NO_ERROR));
+    assert_eq!(client.text(3), "hello");
+    drop(client);
+    // Which makes room for one that waited.
+    let answer = late.ask(&Request::get("/hello.txt"));
+    assert_eq!(answer.expect("an answer").text(), "hello, file");
+    drop(others);
+}
+
+#[test]
+fn an_upgrade_lets_open_streams_end_and_tells_their_connection_to_go() {
+    let root = site();
+    let server = Server::start(root.path());
+    let mut client = Connection::open(server.address(), &[]);
+    for stream in [1, 3] {
+        client.ask(stream, "/wait.php");
+        client.wait_for("the beginning of an answer", |frame| {
+            frame.kind == DATA && frame.stream == stream
+        });
+    }
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    let goes = client.wait_for("word that it goes", |frame| frame.kind == GOAWAY);
+    assert_eq!(goes.and_then(|frame| frame.error_code()), Some(NO_ERROR));
+    server.expect_log(mark, "upgraded to maitred");
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    std::fs::write(root.path().join("go"), "").expect("a file can be written");
+    for stream in [1, 3] {
+        assert_eq!(client.text(stream), "waiting over");
+    }
+    let end = client.wait_for("the end", |_| false);
+    assert_eq!(end, None, "the connection is closed");
+    wait::until_true("one front", || {
+        let all = server.processes();
+        let fronts = all
+            .iter()
+            .filter(|one| one.title.starts_with("maitred: front"));
+        fronts.count() == 1
+    });
+}
