@@ -28,6 +28,7 @@ mod pool;
 mod pools;
 mod proxied;
 mod request;
+mod request_id;
 pub mod route;
 mod ruled;
 mod run;
@@ -47,4 +48,5 @@ mod troubles;
 mod unaccepted;
 mod upstream;
 
+pub use access::way_to;
 pub use run::run;
