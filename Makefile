@@ -1,7 +1,8 @@
 # maitred's verbs; `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help build php run test conformance bench lint clean
+export PREFIX SYSCONFDIR LOCALSTATEDIR UNITDIR DESTDIR BUILT
+.PHONY: help build php install uninstall run test conformance bench lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -12,6 +13,12 @@ build: ## build target/release/maitred and target/release/maitred-php
 
 php: ## build target/release/maitred-phpX.Y, for pools with another PHP (PHP=X.Y)
 	@scripts/build-php "$(PHP)"
+
+install: ## install what `make build` has built (PREFIX=/usr/local SYSCONFDIR=/etc DESTDIR=)
+	@exec scripts/install
+
+uninstall: ## remove it again; configuration, logs and state stay
+	@exec scripts/install --remove
 
 run: build ## serve the example on 127.0.0.1:8080 (ARGS="--listen 127.0.0.1:9000")
 	@exec scripts/run $(ARGS)

@@ -172,6 +172,10 @@ fn read_entry(text: &str) -> Entry {
             entry.failure = Some(failure.to_owned());
             continue;
         }
+        // php-fpm's entries do not have it.
+        if line.starts_with("request_id = ") {
+            continue;
+        }
         let (address, frame) = line.split_once("] ").expect("an address and a call");
         assert_eq!(address.len(), "[0x00007f6748a15230".len(), "{line}");
         entry.frames.push(frame.to_owned());

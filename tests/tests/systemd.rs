@@ -141,6 +141,15 @@ fn systemd_is_told_of_a_server_with_a_configuration_of_its_own_too() {
     server.signal(Signal::HUP);
     told(&socket, "RELOADING=1");
     told(&socket, "READY=1");
+    // The command, which is what the unit's ExecReload runs.
+    let command = Command::new(maitred_program())
+        .args(["reload", "--admin-socket"])
+        .arg(server.admin_socket())
+        .output()
+        .unwrap();
+    assert!(command.status.success(), "{command:?}");
+    told(&socket, "RELOADING=1");
+    told(&socket, "READY=1");
     server.stop();
     told(&socket, "STOPPING=1");
 }

@@ -351,6 +351,7 @@ fn resolve(
         return None;
     }
     site.max_body_size = draft.max_body_size.unwrap_or(site.max_body_size);
+    site.access_log = draft.access_log;
     let mut its_pools = pools
         .iter()
         .filter(|pool| site.pools().any(|name| name == pool.name));

@@ -8,6 +8,7 @@
 pub mod directives;
 
 mod assemble;
+mod collector;
 mod confinement;
 mod directive;
 mod door;
@@ -15,6 +16,7 @@ mod doors;
 pub mod fpm;
 mod host;
 mod listen;
+pub mod log_format;
 mod mistakes;
 mod reference;
 mod settings;
@@ -30,16 +32,18 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
+pub use collector::{Collector, Syslog, SyslogServer};
 pub use confinement::{Confinement, CoreSize, Together};
 pub use directive::{Directive, Needs, Preset};
 pub use door::{Address, DEFAULT_SOCKET_MODE, Door};
 pub use host::Host;
 pub use listen::parse_listen;
+pub use log_format::LogFormat;
 pub use mistakes::{Mistake, Mistakes, Place};
 pub use reference::{applications, reference};
 pub use settings::{
-    AccessLogFormat, Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL,
-    Pool, ProcessManager, Site, Upstream,
+    Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL, Pool,
+    ProcessManager, Site, SiteLog, Upstream,
 };
 pub use tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
 pub use value::{Value, Wrong};

@@ -11,10 +11,12 @@ use maitred_rules::forwarded::Field;
 use maitred_rules::{IpNet, Rules};
 use serde::{Deserialize, Serialize};
 
+use crate::collector::Collector;
 use crate::confinement::{Confinement, outside_of_chroot};
 use crate::door::{Address, Door};
 use crate::fpm::Fpm;
 use crate::host::Host;
+use crate::log_format::LogFormat;
 use crate::mistakes::Mistakes;
 use crate::tls::Tls;
 use crate::value::directory_problem;
@@ -56,7 +58,10 @@ pub struct Config {
     /// Where requests are logged, if they are.
     pub access_log: Option<LogTarget>,
     /// How requests are logged.
-    pub access_log_format: AccessLogFormat,
+    pub access_log_format: LogFormat,
+    /// Whether answers carry the request's id.
+    #[serde(default)]
+    pub send_request_id: bool,
     /// Where everything else is logged.
     pub error_log: LogTarget,
     /// Where metrics and status are answered over HTTP, if they are; not in `listen`.
@@ -113,6 +118,8 @@ pub enum LogTarget {
     File(PathBuf),
     /// The system's log, as [`Fpm`] says.
     Syslog,
+    /// Somebody who collects logs.
+    Collector(Collector),
 }
 
 impl std::fmt::Display for LogTarget {
@@ -121,18 +128,9 @@ impl std::fmt::Display for LogTarget {
             LogTarget::Stderr => f.write_str("stderr"),
             LogTarget::Syslog => f.write_str("syslog"),
             LogTarget::File(path) => path.display().fmt(f),
+            LogTarget::Collector(collector) => collector.fmt(f),
         }
     }
-}
-
-/// The form of a line of the access log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AccessLogFormat {
-    /// Apache's combined log format, followed by queue and script time.
-    Combined,
-    /// One JSON object.
-    Json,
 }
 
 /// Something that is listened on, and for whom.
@@ -304,9 +302,25 @@ pub struct Site {
     pub front_controller: Option<String>,
     /// Largest request body in bytes.
     pub max_body_size: u64,
+    /// Where its requests are logged, if not where all are.
+    #[serde(default)]
+    pub access_log: SiteLog,
     /// What it says about paths and clients; those of its application follow its own.
     #[serde(default)]
     pub rules: Rules,
+}
+
+/// Where the requests of a site are logged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SiteLog {
+    /// Where [`Config::access_log`] says.
+    #[default]
+    Server,
+    /// Nowhere.
+    Off,
+    /// A file of its own; an absolute path.
+    File(PathBuf),
 }
 
 /// Who runs a site's PHP.
@@ -341,7 +355,8 @@ impl Default for Config {
             listen: vec![DEFAULT_LISTEN],
             tls: None,
             access_log: None,
-            access_log_format: AccessLogFormat::Combined,
+            access_log_format: LogFormat::default(),
+            send_request_id: false,
             error_log: LogTarget::Stderr,
             admin: None,
             admin_socket: None,
@@ -517,6 +532,7 @@ impl Site {
             destination,
             front_controller: Some(DEFAULT_FRONT_CONTROLLER.to_owned()),
             max_body_size: DEFAULT_MAX_BODY_SIZE_BYTES,
+            access_log: SiteLog::Server,
             rules: Rules::default(),
         }
     }

@@ -223,6 +223,9 @@ pub enum FromFront {
         request: u64,
         /// What has run for how long.
         overrun: Overrun,
+        /// The request's id in the logs; empty if it has none.
+        #[serde(default)]
+        id: String,
     },
     /// What became of a [`ToFront::Reconfigure`].
     Reconfigured {

@@ -1,19 +1,26 @@
-//! The access log: one line for every request, with the time it waited and the time its script
-//! took.
+//! The access log: one line for every request, with the time it waited, the time its script took,
+//! and its id.
 
-use std::cell::{Cell, RefCell};
+mod line;
+
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use maitred_config::{AccessLogFormat, Config, LogTarget};
+use maitred_config::{self as config, Config, LogFormat, LogTarget, SyslogServer};
 use maitred_http1::Head;
+use maitred_os::collector::{Address, Collector, Field, Form, Severity};
 use maitred_os::stderr;
 
-use crate::clock;
+pub use line::Line;
+
+use crate::door_log::{DoorLogs, LogFile};
+use crate::pool::Pool;
+use crate::request_id::RequestId;
 use crate::troubles::Troubles;
 
 /// Lines are written together up to this many bytes.
@@ -23,20 +30,53 @@ const BUFFER_BYTES: usize = 32 * 1024;
 #[derive(Debug)]
 pub struct AccessLog {
     sink: Sink,
-    format: AccessLogFormat,
+    format: LogFormat,
     troubles: Arc<Troubles>,
 }
 
 #[derive(Debug)]
 enum Sink {
+    /// Nowhere; sites have logs of their own.
+    Off,
     /// Among the messages, wherever those go at the moment.
     Stderr,
     /// The file that the supervisor opened last.
     File(RwLock<File>),
+    /// Somebody who collects logs; lines to syslog have this severity.
+    Collector(Collector, u8),
+}
+
+/// Where the requests of a site are logged.
+#[derive(Debug, Clone, Default)]
+pub enum SiteLog {
+    /// Where all are.
+    #[default]
+    Server,
+    /// Nowhere.
+    Off,
+    /// In a file of its own.
+    File(Arc<LogFile>),
+}
+
+impl SiteLog {
+    /// As a site says. A file that the supervisor has not sent is none.
+    pub fn of(settings: &config::SiteLog, files: &DoorLogs) -> SiteLog {
+        match settings {
+            config::SiteLog::Server => SiteLog::Server,
+            config::SiteLog::Off => SiteLog::Off,
+            config::SiteLog::File(path) => match files.file(path) {
+                Some(file) => SiteLog::File(file),
+                None => {
+                    tracing::error!("the access log {} did not come", path.display());
+                    SiteLog::Off
+                }
+            },
+        }
+    }
 }
 
 /// What a line says of an answer.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 pub struct Answered {
     /// The status sent.
     pub status: u16,
@@ -44,40 +84,46 @@ pub struct Answered {
     pub bytes: u64,
     /// Bytes of the head.
     pub head_bytes: u64,
+    /// Bytes of the request's body, if anybody wanted it.
+    pub body_bytes: u64,
     /// The client, if a proxy has named another than who connected.
     pub client: Option<IpAddr>,
+    /// Whether the client speaks TLS, with us or with a proxy in front.
+    pub is_https: bool,
     /// How long the request waited for a worker.
     pub queued: Option<Duration>,
     /// How long its script took.
     pub script: Option<Duration>,
+    /// The pool that ran it.
+    pub pool: Option<Arc<Pool>>,
+    /// The request's id, if somebody has wanted it.
+    pub id: Option<RequestId>,
+    /// The answer carries it.
+    pub sends_id: bool,
+    /// Where the request is logged.
+    pub log: SiteLog,
+}
+
+impl Answered {
+    /// The request's id, which it gets when it is first wanted.
+    pub fn id(&mut self) -> RequestId {
+        *self.id.get_or_insert_with(RequestId::next)
+    }
+
+    /// The id that the answer carries, if it does.
+    pub fn id_sent(&mut self) -> Option<RequestId> {
+        self.sends_id.then(|| self.id())
+    }
 }
 
 thread_local! {
     static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    static SECOND: Cell<u64> = const { Cell::new(0) };
-    static STAMP: RefCell<String> = const { RefCell::new(String::new()) };
+    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl AccessLog {
-    /// A log in `file`, or among the messages if there is none. What cannot be written is told to
-    /// `troubles`.
-    pub fn new(
-        file: Option<OwnedFd>,
-        format: AccessLogFormat,
-        troubles: Arc<Troubles>,
-    ) -> AccessLog {
-        let sink = match file {
-            None => Sink::Stderr,
-            Some(file) => Sink::File(RwLock::new(file.into())),
-        };
-        AccessLog {
-            sink,
-            format,
-            troubles,
-        }
-    }
-
-    /// The log that a configuration asks for, which writes to `file` if it is one.
+    /// The log that a configuration asks for, which writes to `file` if it is one. None if no request
+    /// is logged.
     ///
     /// # Errors
     /// When it is a file and none came.
@@ -86,13 +132,26 @@ impl AccessLog {
         file: Option<OwnedFd>,
         troubles: &Arc<Troubles>,
     ) -> Result<Option<AccessLog>, String> {
-        let (file, format) = match (&config.access_log, file) {
+        let has_own = |site: &config::Site| matches!(site.access_log, config::SiteLog::File(_));
+        let sink = match (&config.access_log, file) {
+            (None, _) if config.sites.iter().any(has_own) => Sink::Off,
             (None, _) => return Ok(None),
             (Some(LogTarget::File(_)), None) => return Err("no access log came".to_owned()),
-            (Some(LogTarget::Stderr | LogTarget::Syslog), _) => (None, config.access_log_format),
-            (Some(LogTarget::File(_)), file) => (file, config.access_log_format),
+            (Some(LogTarget::File(_)), Some(file)) => Sink::File(RwLock::new(file.into())),
+            (Some(LogTarget::Stderr | LogTarget::Syslog), _) => Sink::Stderr,
+            (Some(LogTarget::Collector(collector)), _) => {
+                let severity = match collector {
+                    config::Collector::Syslog(syslog) => syslog.severity,
+                    config::Collector::Journald(_) => Severity::Info as u8,
+                };
+                Sink::Collector(way_to(collector), severity)
+            }
         };
-        Ok(Some(AccessLog::new(file, format, troubles.clone())))
+        Ok(Some(AccessLog {
+            sink,
+            format: config.access_log_format.clone(),
+            troubles: troubles.clone(),
+        }))
     }
 
     /// Further lines go to `file`; when this returns, nobody writes to the former one any more.
@@ -102,48 +161,58 @@ impl AccessLog {
         }
     }
 
+    /// Whether a request is logged that goes where `site` says.
+    pub fn wants(&self, site: &SiteLog) -> bool {
+        match site {
+            SiteLog::Server => !matches!(self.sink, Sink::Off),
+            SiteLog::Off => false,
+            SiteLog::File(_) => true,
+        }
+    }
+
     /// Adds a line. It is written when the thread has a moment, or enough of them.
-    pub fn write(&self, peer: IpAddr, head: &Head, begun: Instant, answered: &Answered) {
-        let full = LINES.with_borrow_mut(|lines| {
-            let peer = peer.to_canonical();
-            match self.format {
-                AccessLogFormat::Combined => combined(lines, peer, head, answered),
-                AccessLogFormat::Json => json(lines, peer, head, begun, answered),
+    pub fn write(&self, line: &Line<'_>) {
+        match (&line.answered.log, &self.sink) {
+            (SiteLog::Off, _) | (SiteLog::Server, Sink::Off) => {}
+            (SiteLog::File(file), _) => self.made(line, |bytes| {
+                bytes.push(b'\n');
+                file.add(bytes, &self.troubles);
+            }),
+            (SiteLog::Server, Sink::Collector(collector, severity)) => {
+                self.made(line, |bytes| {
+                    self.send(collector, *severity, bytes, Some(line))
+                });
             }
-            lines.len() >= BUFFER_BYTES
-        });
-        if full {
-            self.flush();
+            (SiteLog::Server, Sink::Stderr | Sink::File(_)) => {
+                let full = LINES.with_borrow_mut(|lines| {
+                    line.write(lines, &self.format);
+                    lines.push(b'\n');
+                    lines.len() >= BUFFER_BYTES
+                });
+                if full {
+                    self.flush();
+                }
+            }
         }
     }
 
     /// Adds a line about what was no request.
     pub fn write_refused(&self, peer: IpAddr, status: u16, bytes: u64) {
-        LINES.with_borrow_mut(|lines| {
-            let peer = peer.to_canonical();
-            let _ = match self.format {
-                AccessLogFormat::Combined => {
-                    let stamp = stamp();
-                    writeln!(
-                        lines,
-                        "{peer} - - [{stamp}] \"-\" {status} {bytes} \"-\" \"-\" - -"
-                    )
-                }
-                AccessLogFormat::Json => {
-                    let time = clock::since_1970().as_secs_f64();
-                    let line = serde_json::json!({
-                        "time": time,
-                        "remote_addr": peer.to_string(),
-                        "status": status,
-                        "bytes": bytes,
-                    });
-                    writeln!(lines, "{line}")
-                }
-            };
+        let answered = Answered {
+            status,
+            bytes,
+            ..Answered::default()
+        };
+        self.write(&Line {
+            peer: peer.to_canonical(),
+            head: None,
+            begun: None,
+            secured: None,
+            answered: &answered,
         });
     }
 
-    /// Writes this thread's lines to the file.
+    /// Writes this thread's lines.
     pub fn flush(&self) {
         LINES.with_borrow_mut(|lines| {
             if lines.is_empty() {
@@ -156,6 +225,15 @@ impl AccessLog {
                     let file = file.read().unwrap_or_else(PoisonError::into_inner);
                     (&*file).write_all(lines)
                 }
+                // They were for the file that there was before a reload.
+                Sink::Collector(collector, severity) => {
+                    let ended = lines.split(|byte| *byte == b'\n');
+                    for line in ended.filter(|line| !line.is_empty()) {
+                        self.send(collector, *severity, line, None);
+                    }
+                    Ok(())
+                }
+                Sink::Off => Ok(()),
             };
             // A log that cannot be written must not stop the server it is about.
             if let Err(why) = written {
@@ -165,81 +243,81 @@ impl AccessLog {
             lines.clear();
         });
     }
-}
 
-fn combined(lines: &mut Vec<u8>, peer: IpAddr, head: &Head, answered: &Answered) {
-    let stamp = stamp();
-    let _ = write!(lines, "{peer} - - [{stamp}] \"{} ", head.method());
-    escape(lines, head.target().as_bytes());
-    let Answered { status, bytes, .. } = answered;
-    let _ = write!(lines, " {}\" {status} {bytes} \"", head.version().as_str());
-    escape(lines, head.header("referer").unwrap_or(b"-"));
-    lines.extend_from_slice(b"\" \"");
-    escape(lines, head.header("user-agent").unwrap_or(b"-"));
-    let seconds = |time: Option<Duration>| match time {
-        Some(time) => format!("{:.6}", time.as_secs_f64()),
-        None => "-".to_owned(),
-    };
-    let _ = writeln!(
-        lines,
-        "\" {} {}",
-        seconds(answered.queued),
-        seconds(answered.script)
-    );
-}
-
-fn json(lines: &mut Vec<u8>, peer: IpAddr, head: &Head, begun: Instant, answered: &Answered) {
-    let text =
-        |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let line = serde_json::json!({
-        "time": clock::since_1970().as_secs_f64(),
-        "remote_addr": peer.to_string(),
-        "host": head.host(),
-        "method": head.method(),
-        "target": head.target(),
-        "protocol": head.version().as_str(),
-        "status": answered.status,
-        "bytes": answered.bytes,
-        "referer": text(head.header("referer")),
-        "user_agent": text(head.header("user-agent")),
-        "request_time": begun.elapsed().as_secs_f64(),
-        "queue_time": answered.queued.map(|time| time.as_secs_f64()),
-        "script_time": answered.script.map(|time| time.as_secs_f64()),
-    });
-    let _ = writeln!(lines, "{line}");
-}
-
-/// `20/Nov/2026:09:14:30 +0000`, made once a second and thread.
-fn stamp() -> String {
-    let second = clock::since_1970().as_secs();
-    if SECOND.get() != second {
-        SECOND.set(second);
-        STAMP.set(clock::common_log_time(second));
+    /// Calls `with` with the line's bytes, without its end.
+    fn made(&self, line: &Line<'_>, with: impl FnOnce(&mut Vec<u8>)) {
+        LINE.with_borrow_mut(|bytes| {
+            bytes.clear();
+            line.write(bytes, &self.format);
+            with(bytes);
+        });
     }
-    STAMP.with_borrow(Clone::clone)
-}
 
-/// Nothing a client sends can end a line or a quoted field.
-fn escape(lines: &mut Vec<u8>, text: &[u8]) {
-    for &byte in text {
-        match byte {
-            b'"' | b'\\' => lines.extend_from_slice(&[b'\\', byte]),
-            0x20..=0x7e | 0x80.. => lines.push(byte),
-            _ => {
-                let _ = write!(lines, "\\x{byte:02X}");
+    /// Sends a line with what the journal can be searched for.
+    fn send(&self, collector: &Collector, severity: u8, text: &[u8], line: Option<&Line<'_>>) {
+        let message = match (collector.form(), line) {
+            (Form::Journal, Some(line)) => {
+                let (status, peer) = (line.answered.status.to_string(), line.peer.to_string());
+                let head = line.head;
+                let answered = line.answered;
+                let (id, pool) = (answered.id.as_ref(), answered.pool.as_ref());
+                let all: [(&str, Option<&[u8]>); 7] = [
+                    ("MAITRED_REMOTE_ADDR", Some(peer.as_bytes())),
+                    ("MAITRED_STATUS", Some(status.as_bytes())),
+                    ("MAITRED_HOST", head.map(|head| head.host().as_bytes())),
+                    ("MAITRED_METHOD", head.map(|head| head.method().as_bytes())),
+                    ("MAITRED_URI", head.map(|head| head.path().as_bytes())),
+                    ("MAITRED_POOL", pool.map(|pool| pool.name.as_bytes())),
+                    ("MAITRED_REQUEST_ID", id.map(|id| id.as_str().as_bytes())),
+                ];
+                let fields = all
+                    .iter()
+                    .filter_map(|(name, value)| Some((*name, (*value)?)));
+                let fields: Vec<Field<'_>> = fields.collect();
+                collector.message(severity, text, &fields)
             }
+            _ => collector.message(severity, text, &[]),
+        };
+        if let Err(why) = collector.send(&message) {
+            self.troubles.lines_lost(1, &why);
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The way to a collector that is configured.
+pub fn way_to(collector: &config::Collector) -> Collector {
+    match collector {
+        config::Collector::Journald(path) => {
+            Collector::new(Address::Unix(path.clone()), Form::Journal)
+        }
+        config::Collector::Syslog(syslog) => {
+            let address = match &syslog.server {
+                SyslogServer::Unix(path) => Address::Unix(path.clone()),
+                SyslogServer::Udp(address) => Address::Udp(*address),
+            };
+            let form = Form::Syslog {
+                facility: syslog.facility,
+                tag: syslog.tag.clone(),
+                hostname: syslog.hostname,
+            };
+            Collector::new(address, form)
+        }
+    }
+}
 
-    #[test]
-    fn quotes_and_control_bytes_are_escaped() {
-        let mut line = Vec::new();
-        escape(&mut line, b"a\"b\\c\nd\x7f");
-        assert_eq!(line, b"a\\\"b\\\\c\\x0Ad\\x7F");
+/// The line of a request that has been answered; it has an id then.
+pub fn line<'a>(
+    peer: IpAddr,
+    head: &'a Head,
+    (begun, secured): (std::time::Instant, Option<&'a crate::tls::Secured>),
+    answered: &'a mut Answered,
+) -> Line<'a> {
+    answered.id();
+    Line {
+        peer: peer.to_canonical(),
+        head: Some(head),
+        begun: Some(begun),
+        secured,
+        answered,
     }
 }

@@ -39,9 +39,10 @@ pub async fn attempt<C: Client>(
         tally::count(run, thread, &outcome, &sent, begun, may_retry);
         if may_retry && matches!(outcome, Err(Failure::WorkerDied { silent: true })) {
             tracing::warn!(
-                "{}: {}: its worker died; tried again",
+                "{}: {}: its worker died; tried again{}",
                 run.backend.name(),
-                run.script
+                run.script,
+                run.concerned()
             );
             tries += 1;
             form.restart();
@@ -65,25 +66,31 @@ fn tell(run: &Run<'_>, failure: &Failure, took: Duration) {
     let bytes = run.body.len();
     let (backend, script) = (run.backend.name(), run.script);
     let (method, target) = run.asked;
+    let concerned = run.concerned();
     match failure {
         Failure::Intercepted(_) => {}
         Failure::ClientLeft | Failure::LeftQueue => {
-            tracing::debug!("{backend}: {script}: {why} ({method} {target})");
+            tracing::debug!("{backend}: {script}: {why} ({method} {target}){concerned}");
         }
         Failure::QueueFull | Failure::QueueTimeout | Failure::NoPool => {
             let after = format!("{status} after {:.3} s", took.as_secs_f64());
-            let words = format!("{script}: {after}: {why} ({method} {target}, {bytes} bytes)");
+            let words =
+                format!("{script}: {after}: {why} ({method} {target}, {bytes} bytes){concerned}");
             tracing::debug!("{backend}: {words}");
             run.backend.refused(failure, words);
         }
         Failure::Body(error) => {
-            tracing::error!("{backend}: {script}: {status}: {why} {error} ({method} {target})");
+            tracing::error!(
+                "{backend}: {script}: {status}: {why} {error} ({method} {target}){concerned}"
+            );
         }
         Failure::Invalid(detail) | Failure::Unreachable(detail) => {
-            tracing::error!("{backend}: {script}: {status}: {why} {detail} ({method} {target})");
+            tracing::error!(
+                "{backend}: {script}: {status}: {why} {detail} ({method} {target}){concerned}"
+            );
         }
         _ => tracing::error!(
-            "{backend}: {script}: {status} after {:.3} s: {why} ({method} {target}, {bytes} bytes)",
+            "{backend}: {script}: {status} after {:.3} s: {why} ({method} {target}, {bytes} bytes){concerned}",
             took.as_secs_f64()
         ),
     }

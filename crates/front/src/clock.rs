@@ -51,6 +51,17 @@ pub fn common_log_time(second: u64) -> String {
     )
 }
 
+/// A second since 1970 by ISO 8601: `2026-11-20T09:14:30+00:00`.
+pub fn iso_8601(second: u64) -> String {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let second = second.min(LAST_SECOND_OF_9999);
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+    let part = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
+    let month = MONTHS.find(part(8, 11)).map_or(0, |at| at / 3 + 1);
+    let (year, day, time) = (part(12, 16), part(5, 7), part(17, 25));
+    format!("{year}-{month:02}-{day}T{time}+00:00")
+}
+
 /// As [`common_log_time`], with the time of day where the machine is.
 pub fn local_log_time(second: u64) -> String {
     let second = second.min(LAST_SECOND_OF_9999);
@@ -67,6 +78,12 @@ mod tests {
         assert_eq!(stamp, "20/Nov/2026:09:14:30 +0000");
         let latest = super::common_log_time(u64::MAX);
         assert_eq!(latest, "31/Dec/9999:23:59:59 +0000");
+    }
+
+    #[test]
+    fn the_time_by_iso_8601_has_the_month_as_a_number() {
+        assert_eq!(super::iso_8601(1_795_166_070), "2026-11-20T09:14:30+00:00");
+        assert_eq!(super::iso_8601(0), "1970-01-01T00:00:00+00:00");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The access logs of pools' doors: a line for each request, as php-fpm writes it (`fpm_log.c`).
+//! The access logs of pools' doors: a line for each request, as php-fpm writes it (`fpm_log.c`). Sites
+//! that have a file of their own log to one of these, too.
 //!
 //! Lines of all threads are collected in the order in which the requests were answered, and written
 //! together when a thread has a moment. php-fpm's fields end at 128 or 512 bytes, and its lines at
@@ -14,7 +15,7 @@ use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -41,7 +42,7 @@ pub struct DoorLogs(Mutex<BTreeMap<PathBuf, Arc<LogFile>>>);
 
 /// A file that lines go to.
 #[derive(Debug)]
-struct LogFile {
+pub struct LogFile {
     open: Mutex<Open>,
     /// There are lines that nobody has written.
     is_behind: AtomicBool,
@@ -118,6 +119,11 @@ impl DoorLogs {
         }))
     }
 
+    /// The file of this path, if the supervisor has opened it.
+    pub fn file(&self, path: &Path) -> Option<Arc<LogFile>> {
+        self.files().get(path).cloned()
+    }
+
     /// Forgets the files that nobody logs to any more.
     pub fn sweep(&self) {
         self.files().retain(|_, log| Arc::strong_count(log) > 1);
@@ -140,6 +146,16 @@ impl DoorLogs {
 impl LogFile {
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a line. It is written when a thread has a moment, or there are enough of them.
+    pub fn add(&self, line: &[u8], troubles: &Troubles) {
+        let mut open = self.lock();
+        open.lines.extend_from_slice(line);
+        self.is_behind.store(true, Ordering::Release);
+        if open.lines.len() >= BUFFER_BYTES {
+            open.flush(self, troubles);
+        }
     }
 }
 
@@ -168,12 +184,7 @@ impl DoorLog {
     }
 
     fn add(&self, line: &[u8]) {
-        let mut open = self.file.lock();
-        open.lines.extend_from_slice(line);
-        self.file.is_behind.store(true, Ordering::Release);
-        if open.lines.len() >= BUFFER_BYTES {
-            open.flush(&self.file, &self.troubles);
-        }
+        self.file.add(line, &self.troubles);
     }
 }
 

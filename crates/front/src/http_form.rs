@@ -31,8 +31,8 @@ pub trait Wire {
 pub struct HttpForm<'a, W: Wire> {
     run: &'a Run<'a>,
     request: &'a Head,
-    /// A header of ours, where the script does not say the same.
-    beside: Option<Header<'a>>,
+    /// Header fields of ours, where the script does not say the same.
+    beside: &'a [Header<'a>],
     way: &'a Way<'a>,
     head_reader: HeadReader,
     head: Option<AnswerHead>,
@@ -54,13 +54,13 @@ pub struct HttpForm<'a, W: Wire> {
 }
 
 impl<'a, W: Wire> HttpForm<'a, W> {
-    /// An answer of which nothing has been said. `beside` is a header of ours, where the script does
-    /// not say the same.
+    /// An answer of which nothing has been said. `beside` are header fields of ours, where the script
+    /// does not say the same.
     pub fn new(
         run: &'a Run<'a>,
         request: &'a Head,
         way: &'a Way<'a>,
-        beside: Option<Header<'a>>,
+        beside: &'a [Header<'a>],
     ) -> HttpForm<'a, W> {
         HttpForm {
             run,
@@ -118,7 +118,11 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             let mut said = head.headers().map(|(said, _)| said);
             said.any(|said| said.eq_ignore_ascii_case(name))
         };
-        let beside = self.beside.filter(|beside| !is_said(beside));
+        let beside = self
+            .beside
+            .iter()
+            .copied()
+            .filter(|beside| !is_said(beside));
         let dressing = self.way.dressing;
         let (apart, unfit) = match dressing.is_empty() {
             true => W::head(out, &answer, for_client.chain(beside)),

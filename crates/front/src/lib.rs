@@ -29,6 +29,7 @@ mod pool;
 mod pools;
 mod proxied;
 mod request;
+mod request_id;
 pub mod route;
 mod ruled;
 mod run;
@@ -48,4 +49,5 @@ mod troubles;
 mod unaccepted;
 mod upstream;
 
+pub use access::way_to;
 pub use run::run;

@@ -39,6 +39,8 @@ pub struct Call<'a> {
     pub secured: Option<&'a Secured>,
     /// What rules and proxies have made of it.
     pub seen: Seen<'a>,
+    /// Its id in the logs.
+    pub id: &'a str,
 }
 
 /// A request as a script is to see it, where that is not what it says itself.
@@ -153,6 +155,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
             number.format(seen.error.unwrap_or(200)).as_bytes(),
         )?
         .param(b"FCGI_ROLE", b"RESPONDER")?
+        .param(b"REQUEST_ID", call.id.as_bytes())?
         .param(b"HTTP_HOST", seen.host.as_bytes())?;
     if is_https {
         request.param(b"HTTPS", b"on")?;
@@ -166,7 +169,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
 }
 
 /// The user of HTTP's basic authentication (RFC 7617), which PHP checks or nobody.
-fn basic_user(authorization: Option<&[u8]>) -> Vec<u8> {
+pub fn basic_user(authorization: Option<&[u8]>) -> Vec<u8> {
     let Some((b"Basic " | b"basic ", token)) = authorization.and_then(|a| a.split_at_checked(6))
     else {
         return Vec::new();

@@ -10,7 +10,7 @@ use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
 use maitred_rules::SiteRules;
 use maitred_rules::dress::Dressing;
 
-use crate::access::Answered;
+use crate::access::{self, AccessLog, Answered};
 use crate::admin;
 use crate::attempt::{Tried, attempt, explain, retry_after};
 use crate::body::{Body, NoBody};
@@ -20,6 +20,7 @@ use crate::files::{self, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::HttpForm;
 use crate::params::{self, Call, REQUEST_ID, Seen};
+use crate::request_id::{self, RequestId};
 use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent};
 use crate::shared::{Site, Sites, Thread};
@@ -41,9 +42,12 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     let after = answer(client, head, thread, &mut answered).await;
     answered.bytes = (client.sent() - before).saturating_sub(answered.head_bytes);
     let log = thread.shared.access_log.load();
-    if let Some(log) = log.as_ref().filter(|_| !client.is_admin()) {
+    let is_wanted = |log: &&Arc<AccessLog>| !client.is_admin() && log.wants(&answered.log);
+    if let Some(log) = log.as_ref().filter(is_wanted) {
         let peer = answered.client.unwrap_or_else(|| client.peer().ip());
-        log.write(peer, head, begun, &answered);
+        let secured = client.secured().cloned();
+        let how = (begun, secured.as_deref());
+        log.write(&access::line(peer, head, how, &mut answered));
     }
     if after.is_err() {
         client.break_off();
@@ -76,6 +80,7 @@ async fn answer(
         };
     }
     let sites = thread.sites();
+    answered.sends_id = sites.sends_request_id;
     if sites.trust.is_empty() {
         let host = head.host();
         return at_site(client, head, thread, &sites, (host, None), answered).await;
@@ -85,6 +90,9 @@ async fn answer(
         .hear(client.peer().ip(), |name| head.values(name));
     let peer = heard.client.unwrap_or_else(|| client.peer());
     answered.client = Some(peer.ip());
+    if sites.trust.proxies.contain(client.peer().ip()) {
+        answered.id = RequestId::told(head);
+    }
     let host = heard.host.as_deref().unwrap_or_else(|| head.host());
     let origin = Origin {
         client: peer,
@@ -109,6 +117,8 @@ async fn at_site(
     };
     let is_https = origin.and_then(|origin| origin.is_https);
     let is_https = is_https.unwrap_or(client.secured().is_some());
+    answered.is_https = is_https;
+    answered.log.clone_from(&site.access_log);
     if let Some((status, location)) = sites.redirect(is_https, host, head) {
         let header = Some((&b"Location"[..], location.as_bytes()));
         let after = client.discard_body(head);
@@ -250,11 +260,12 @@ async fn send_file(
     let answer = files::answer(entry, &Conditions(head));
     let after = client.discard_body(head);
     let secured = client.secured().cloned();
-    let hsts = hsts(secured.as_deref());
+    let id = answered.id_sent();
+    let beside = Beside::of(secured.as_deref(), id.as_ref());
     let reply = Reply {
         request: head,
         status: answer.status,
-        headers: hsts.as_slice(),
+        headers: beside.as_slice(),
         lines: &answer.headers,
         length: None,
         after,
@@ -287,6 +298,11 @@ pub async fn run_script<C: HttpClient>(
     let local = client.local();
     let secured = client.secured().cloned();
     let secured = secured.as_deref();
+    let id = answered.id();
+    answered.body_bytes = body.len();
+    if let Backend::Pool(pool) = way.backend {
+        answered.pool = Some(pool.clone());
+    }
     let call = Call {
         head,
         body: &body,
@@ -297,6 +313,7 @@ pub async fn run_script<C: HttpClient>(
         local,
         secured,
         seen: Seen::of(way, head),
+        id: id.as_str(),
     };
     let Ok(request) = params::encode(&call) else {
         let why = "The request's headers are too large for a script.";
@@ -310,9 +327,12 @@ pub async fn run_script<C: HttpClient>(
         body: &body,
         script: &name,
         request_id: REQUEST_ID,
+        id: id.as_str(),
         spool_dir,
     };
-    let mut form = HttpForm::<C::Wire>::new(&run, head, way, hsts(secured));
+    let id_sent = answered.id_sent();
+    let beside = Beside::of(secured, id_sent.as_ref());
+    let mut form = HttpForm::<C::Wire>::new(&run, head, way, beside.as_slice());
     let Tried {
         outcome,
         sent,
@@ -332,6 +352,35 @@ pub async fn run_script<C: HttpClient>(
 fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
     let value = secured?.hsts.as_deref()?;
     Some((b"Strict-Transport-Security", value.as_bytes()))
+}
+
+/// The header fields that are the server's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Beside<'a> {
+    fields: [Header<'a>; 2],
+    count: usize,
+}
+
+impl<'a> Beside<'a> {
+    /// Those that an answer gets.
+    pub fn of(secured: Option<&'a Secured>, id: Option<&'a RequestId>) -> Beside<'a> {
+        let id = id.map(|id| (request_id::HEADER.as_bytes(), id.as_str().as_bytes()));
+        let mut beside = Beside {
+            fields: [PLAIN; 2],
+            count: 0,
+        };
+        let all = [hsts(secured), id].into_iter().flatten();
+        for (place, field) in beside.fields.iter_mut().zip(all) {
+            *place = field;
+            beside.count += 1;
+        }
+        beside
+    }
+
+    /// The fields.
+    pub fn as_slice(&self) -> &[Header<'a>] {
+        self.fields.get(..self.count).unwrap_or_default()
+    }
 }
 
 /// Answers in place of a script.
@@ -374,7 +423,11 @@ async fn refuse_body(
         NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
         NoBody::Spool(error) => {
             let (method, target, dir) = (head.method(), head.target(), spool_dir.display());
-            tracing::error!("{method} {target}: its body cannot be kept in {dir}: {error}");
+            let id = answered.id();
+            let id = id.as_str();
+            tracing::error!(
+                "{method} {target}: its body cannot be kept in {dir}: {error} [request {id}]"
+            );
             (
                 507,
                 "The body could not be kept: the disk is full or cannot be written.",
@@ -436,7 +489,10 @@ pub async fn whole(
     after: After,
 ) -> io::Result<After> {
     let secured = client.secured().cloned();
-    let all = hsts(secured.as_deref()).map(|hsts| [headers, &[hsts]].concat());
+    let id = answered.id_sent();
+    let beside = Beside::of(secured.as_deref(), id.as_ref());
+    let beside = beside.as_slice();
+    let all = (!beside.is_empty()).then(|| [headers, beside].concat());
     let reply = Reply {
         request: head,
         status,

@@ -125,8 +125,23 @@ pub struct Run<'a> {
     pub script: &'a str,
     /// The id of the request's FastCGI records.
     pub request_id: u16,
+    /// The request's id in the logs; empty if we have given it none.
+    pub id: &'a str,
     /// Where answers are kept for slow clients.
     pub spool_dir: &'a Path,
+}
+
+/// A request as the end of a line that is about it, by its id if it has one.
+#[derive(Debug, Clone, Copy)]
+pub struct Concerned<'a>(&'a str);
+
+impl std::fmt::Display for Concerned<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            "" => Ok(()),
+            id => write!(out, " [request {id}]"),
+        }
+    }
 }
 
 /// How an answer went, whether it came to its end or not.
@@ -273,8 +288,18 @@ impl Run<'_> {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             // A carriage return would write over the line's beginning on a terminal.
             let line = line.replace(|c: char| c.is_control() && c != '\t', " ");
-            tracing::warn!("{}: {}: {line}", self.backend.name(), self.script);
+            tracing::warn!(
+                "{}: {}: {line}{}",
+                self.backend.name(),
+                self.script,
+                self.concerned()
+            );
         }
+    }
+
+    /// How a line of the log ends that is about this request.
+    pub fn concerned(&self) -> Concerned<'_> {
+        Concerned(self.id)
     }
 }
 
@@ -427,9 +452,10 @@ impl<'a, F: Form> Answering<'a, F> {
     fn tell_unkept(&self, length: usize, error: &io::Error) {
         tracing::warn!(
             "an answer of {} could not be kept on disk ({length} bytes to {}: {error}); the \
-             script waits for its client",
+             script waits for its client{}",
             self.run.script,
             self.run.spool_dir.display(),
+            self.run.concerned(),
         );
     }
 
@@ -454,7 +480,8 @@ impl<'a, F: Form> Answering<'a, F> {
     async fn send(&mut self, client: &mut impl Client) -> Result<(), Failure> {
         loop {
             let front = self.spool.front().await.map_err(|error| {
-                tracing::error!("a kept answer could not be read back: {error}");
+                let concerned = self.run.concerned();
+                tracing::error!("a kept answer could not be read back: {error}{concerned}");
                 Failure::ClientLeft
             })?;
             let Some(bytes) = front else { return Ok(()) };

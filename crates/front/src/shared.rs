@@ -16,7 +16,7 @@ use maitred_rules::settings::Rules;
 use tokio::sync::Notify;
 
 use crate::accept::Counted;
-use crate::access::AccessLog;
+use crate::access::{AccessLog, SiteLog};
 use crate::auth::Porter;
 use crate::connection::Connection;
 use crate::door_log::DoorLogs;
@@ -216,6 +216,8 @@ pub struct Site {
     pub rules: Option<SiteRules>,
     /// What clients have used of its limits.
     pub limits: SiteLimits,
+    /// Where its requests are logged.
+    pub access_log: SiteLog,
     /// Where the scripts of some paths run, by the name of the pool.
     backends: HashMap<String, Backend>,
     resolver: Mutex<Resolver>,
@@ -279,6 +281,8 @@ fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) ->
 pub struct Sites {
     /// The proxies that are believed.
     pub trust: Trust,
+    /// Answers carry their request's id.
+    pub sends_request_id: bool,
     /// Connections begin with the PROXY protocol.
     is_proxied: bool,
     rates: Rates,
@@ -348,6 +352,7 @@ impl Sites {
                 proxies: Networks::new(&config.trusted_proxies),
                 fields: config.trusted_headers.clone(),
             },
+            sends_request_id: config.send_request_id,
             is_proxied: config.proxy_protocol,
             rates: Rates {
                 request: config.min_request_rate,
@@ -526,6 +531,7 @@ fn open_site(
         spool_dir: config.spool_dir.clone(),
         rules,
         limits: shared.limits.of(settings),
+        access_log: SiteLog::of(&settings.access_log, &shared.door_logs),
         backends: backends.collect::<Result<_, String>>()?,
         backend,
         resolver: open_files(files, limits)?,

@@ -106,22 +106,30 @@ impl Tls {
             asks: material.clients.is_some(),
             plain: Arc::new(Secured {
                 variables: Variables::new(),
+                protocol: "",
+                cipher: "",
                 hsts: material
                     .hsts
-                    .map(|age| format!("max-age={}", age.as_secs())),
+                    .map(|age| format!("max-age={}", age.as_secs()).into()),
             }),
         })
     }
 
     /// What is to be known of a client.
     pub fn secured(&self, stream: &TlsStream) -> Arc<Secured> {
-        if !self.asks {
-            return self.plain.clone();
-        }
-        let shown = stream.session.peer_certificates();
-        let variables = maitred_tls::variables(shown.and_then(<[_]>::first));
+        let variables = match self.asks {
+            true => {
+                let shown = stream.session.peer_certificates();
+                maitred_tls::variables(shown.and_then(<[_]>::first))
+            }
+            false => Variables::new(),
+        };
+        let version = stream.session.protocol_version();
+        let suite = stream.session.negotiated_cipher_suite();
         Arc::new(Secured {
             variables,
+            protocol: version.map_or("", maitred_tls::names::protocol),
+            cipher: suite.map_or("", |suite| maitred_tls::names::cipher(suite.suite())),
             hsts: self.plain.hsts.clone(),
         })
     }
@@ -132,8 +140,12 @@ impl Tls {
 pub struct Secured {
     /// What PHP is told of its certificate, if clients are asked for one.
     pub variables: Variables,
+    /// The version of TLS, as OpenSSL calls it; empty if nobody knows.
+    pub protocol: &'static str,
+    /// What it is sealed with, as OpenSSL calls it; empty if nobody knows.
+    pub cipher: &'static str,
     /// The value of `Strict-Transport-Security`, if it is told that.
-    pub hsts: Option<String>,
+    pub hsts: Option<Arc<str>>,
 }
 
 /// A client's socket under TLS.

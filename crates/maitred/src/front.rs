@@ -22,7 +22,8 @@ pub fn front() -> ExitCode {
 
 /// Logs as a configuration says that is in use from now on.
 fn follow(config: &Config) {
-    if let Some(fpm) = &config.fpm {
-        log::fpm::follow(config, fpm);
+    match &config.fpm {
+        Some(fpm) => log::fpm::follow(config, fpm),
+        None => log::collected::follow(&config.error_log),
     }
 }

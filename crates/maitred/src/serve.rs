@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use maitred_config::{Config, Mistakes};
-use maitred_supervisor::{CAN_TAKE_OVER, Invocation, Nobody, TAKE_OVER};
+use maitred_supervisor::{CAN_TAKE_OVER, Host, Invocation, TAKE_OVER};
 use tracing::info;
 
 use crate::command::Serve;
-use crate::{EXIT_FAILURE, EXIT_SUCCESS, fail, refuse};
+use crate::{EXIT_FAILURE, EXIT_SUCCESS, fail, log, refuse};
 
 /// The configuration file that is looked for where none is named.
 pub const DEFAULT_CONFIG: &str = "/etc/maitred/maitred.toml";
@@ -59,6 +59,22 @@ pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode 
     }
 }
 
+/// Whose messages go to whoever the configuration says collects them.
+#[derive(Debug)]
+struct Collected;
+
+impl Host for Collected {
+    fn set_up(&mut self, config: &Config) -> Result<(), String> {
+        log::collected::follow(&config.error_log);
+        Ok(())
+    }
+
+    fn follow(&mut self, config: &Config) -> Option<String> {
+        log::collected::follow(&config.error_log);
+        None
+    }
+}
+
 /// How this program was started. An upgrade runs what lies at the same path then, which is why a
 /// link in it is not followed here.
 fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Result<Invocation> {
@@ -81,7 +97,7 @@ fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Resu
         program,
         arguments,
         take_over,
-        host: Box::new(Nobody),
+        host: Box::new(Collected),
     })
 }
 

@@ -7,6 +7,7 @@
 pub mod cgroup;
 pub mod channel;
 pub mod clock;
+pub mod collector;
 pub mod cpu;
 pub mod environment;
 pub mod errand;

@@ -90,9 +90,13 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
     if moved {
         stays.push("the chroot of a pool");
     }
-    // It can move from one file to another, and no further.
-    let is_file = |log: &LogTarget| matches!(log, LogTarget::File(_));
-    if is_file(&config.error_log) != is_file(&old.error_log) {
+    // It can move from one file to another, or from one collector to another, and no further.
+    let kind = |log: &LogTarget| match log {
+        LogTarget::File(_) => 0,
+        LogTarget::Stderr | LogTarget::Syslog => 1,
+        LogTarget::Collector(_) => 2,
+    };
+    if kind(&config.error_log) != kind(&old.error_log) {
         config.error_log.clone_from(&old.error_log);
         stays.push("error_log");
     }

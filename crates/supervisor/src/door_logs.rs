@@ -1,5 +1,5 @@
-//! The access logs of pools' doors (`access.log`): opened here, and again on SIGUSR1, and sent to the
-//! front, which writes them.
+//! The access logs of pools' doors (`access.log`) and of sites: opened here, and again on SIGUSR1, and
+//! sent to the front, which writes them.
 //!
 //! What standard error was when the server was started can be had only then, for it becomes the error
 //! log: it is kept where somebody may want it after a reload, which is in the foreground alone. Who
@@ -10,10 +10,10 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
-use maitred_config::{Config, Pool};
+use maitred_config::{Config, Pool, SiteLog};
 use maitred_control::ToFront;
 use maitred_os::stderr;
-use tracing::error;
+use tracing::{error, info};
 
 use crate::error::Error;
 use crate::peer::Peer;
@@ -64,6 +64,12 @@ impl DoorLogs {
             let file = open_of(pool, path, config, known)?;
             opened.0.insert(path.clone(), file);
         }
+        for path in of_sites(config) {
+            if known.0.contains_key(path) || opened.0.contains_key(path) {
+                continue;
+            }
+            opened.0.insert(path.clone(), open_of_site(path)?);
+        }
         Ok(opened)
     }
 
@@ -87,7 +93,7 @@ impl DoorLogs {
                 .pools
                 .iter()
                 .filter_map(|pool| pool.door_log.as_ref());
-            logs.any(|log| log.path == *path)
+            logs.any(|log| log.path == *path) || of_sites(config).any(|log| log == path)
         };
         let is_kept = |path: &Path| keeps_standard_error(config) && path == Path::new(KEPT);
         self.0.retain(|path, _| is_kept(path) || used(path));
@@ -100,6 +106,27 @@ impl DoorLogs {
             front.say(ToFront::DoorLog { path }, &[file.as_fd()]);
         }
     }
+}
+
+/// The files that sites log to; those of several are there several times.
+pub fn of_sites(config: &Config) -> impl Iterator<Item = &PathBuf> {
+    config
+        .sites
+        .iter()
+        .filter_map(|site| match &site.access_log {
+            SiteLog::File(path) => Some(path),
+            SiteLog::Server | SiteLog::Off => None,
+        })
+}
+
+fn open_of_site(path: &Path) -> Result<File, Error> {
+    logs::open(path).map_err(|why| {
+        let path = path.display();
+        Error::Configuration(format!(
+            "the access log {path} of a site cannot be opened: {why}; correct access_log or the \
+             rights of its folder"
+        ))
+    })
 }
 
 fn open_of(pool: &Pool, path: &Path, config: &Config, known: &DoorLogs) -> Result<File, Error> {
@@ -148,6 +175,21 @@ impl Supervisor {
                 }
                 Err(why) => {
                     error!(target: "fpm", "{why}");
+                    is_well = false;
+                }
+            }
+        }
+        for path in of_sites(config) {
+            if again.0.contains_key(path) {
+                continue;
+            }
+            match logs::open(path) {
+                Ok(file) => {
+                    info!("the access log {} was opened again", path.display());
+                    again.0.insert(path.clone(), file);
+                }
+                Err(why) => {
+                    error!("{}", logs::stays("access", &path.display(), &why));
                     is_well = false;
                 }
             }

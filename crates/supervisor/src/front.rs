@@ -199,9 +199,11 @@ impl Supervisor {
                 incarnation,
                 request,
                 overrun,
+                id,
             } => {
                 if let Some(index) = self.index_of(generation) {
                     let slow = SlowScript {
+                        id,
                         seat,
                         incarnation,
                         request,

@@ -61,7 +61,7 @@ use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use error::Error;
 pub use logs::open_as_fpm;
-pub use source::{Host, Invocation, Nobody, Source};
+pub use source::{Host, Invocation, Source};
 pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 
 use certificates::Certificates;

@@ -201,7 +201,8 @@ impl Supervisor {
     }
 }
 
-fn stays(which: &str, name: &impl std::fmt::Display, why: &io::Error) -> String {
+/// The sentence for a log that could not be opened again.
+pub fn stays(which: &str, name: &impl std::fmt::Display, why: &io::Error) -> String {
     format!(
         "the {which} log {name} cannot be opened again: {why}; lines still go to the file that was \
          opened before; mend it and send SIGUSR1 once more"

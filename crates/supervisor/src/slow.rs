@@ -34,6 +34,8 @@ pub struct SlowScript {
     pub request: u64,
     /// What has run for how long.
     pub overrun: Overrun,
+    /// The request's id in the logs; empty if it has none.
+    pub id: String,
 }
 
 /// A pool's slow scripts.
@@ -120,8 +122,14 @@ impl Supervisor {
         drop(same);
         self.tell_slow(index, pid, &slow);
         let now = self.now();
+        // php-fpm's slow log has no such line.
+        let id = match self.is_fpm() {
+            true => String::new(),
+            false => one_line(&slow.id),
+        };
         let running = &mut self.pools[index];
         let subject = Subject {
+            id,
             pool: running.plan.settings.pool.clone(),
             pid,
             script: one_line(&slow.overrun.script),

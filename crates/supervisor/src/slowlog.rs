@@ -25,6 +25,8 @@ pub struct Subject {
     pub pid: i32,
     /// The script, by the word of its worker; the stack knows better.
     pub script: String,
+    /// The request's id in the logs; empty if it has none.
+    pub id: String,
 }
 
 /// A slow log. Nobody ever waits for it: an entry that cannot be written at once is lost.
@@ -123,7 +125,12 @@ pub fn entry(
     stack: Result<&Stack, &str>,
     depth: usize,
 ) -> String {
-    let Subject { pool, pid, script } = subject;
+    let Subject {
+        pool,
+        pid,
+        script,
+        id,
+    } = subject;
     let script = stack
         .ok()
         .map(|stack| &stack.script)
@@ -134,6 +141,9 @@ pub fn entry(
         "\n{}  [pool {pool}] pid {pid}\nscript_filename = {script}\n",
         stamp(now)
     );
+    if !id.is_empty() {
+        let _ = writeln!(entry, "request_id = {id}");
+    }
     let problem = match stack {
         Ok(stack) => {
             write_frames(&mut entry, &stack.frames, depth);

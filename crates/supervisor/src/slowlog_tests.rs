@@ -14,6 +14,7 @@ fn subject() -> Subject {
         pool: "www".to_owned(),
         pid: 3527,
         script: "/srv/by-worker.php".to_owned(),
+        id: String::new(),
     }
 }
 
@@ -54,6 +55,20 @@ script_filename = /srv/t.php
     assert_eq!(entry(&subject(), NOW, Ok(&stack), 20), expected);
     let lines = |depth| entry(&subject(), NOW, Ok(&stack), depth).lines().count();
     assert_eq!((lines(1), lines(2)), (4, 5));
+}
+
+#[test]
+fn a_request_with_an_id_is_named_after_its_script() {
+    let subject = Subject {
+        id: "5d1f".to_owned(),
+        ..subject()
+    };
+    let entry = entry(&subject, NOW, Ok(&stack(vec![frame("sleep", None)])), 20);
+    let lines: Vec<&str> = entry.lines().collect();
+    assert_eq!(
+        lines[2..4],
+        ["script_filename = /srv/t.php", "request_id = 5d1f"]
+    );
 }
 
 #[test]

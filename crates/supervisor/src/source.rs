@@ -31,12 +31,6 @@ pub trait Host: std::fmt::Debug {
     }
 }
 
-/// A program that does nothing of its own.
-#[derive(Debug)]
-pub struct Nobody;
-
-impl Host for Nobody {}
-
 /// How this program was started, so that another can be started in its place.
 #[derive(Debug)]
 pub struct Invocation {

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use maitred_config::{Config, LogTarget};
 
+use crate::door_logs::of_sites;
 use crate::error::Error;
 use crate::logs;
 
@@ -18,6 +19,7 @@ pub fn log_mistakes(config: &Config) -> Vec<Error> {
         ("error_log", Some(&config.error_log)),
         ("access_log", config.access_log.as_ref()),
     ];
+    let of_sites = of_sites(config).map(|path| ("access_log", path));
     let slowlogs = config.pools.iter().map(|pool| pool.slowlog.as_ref());
     let slowlogs = slowlogs.map(|log| ("slowlog", log));
     logs.into_iter()
@@ -26,6 +28,7 @@ pub fn log_mistakes(config: &Config) -> Vec<Error> {
             Some(LogTarget::File(path)) => Some((setting, path)),
             _ => None,
         })
+        .chain(of_sites)
         .filter(|(_, path)| !path.parent().is_some_and(std::path::Path::is_dir))
         .map(|(setting, path)| {
             Error::Configuration(format!(
@@ -47,13 +50,20 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Makes standard error, ours and that of everything we start, the file `log` names.
+    /// Makes standard error, ours and that of everything we start, the file `log` names, if it is one.
     ///
     /// # Errors
     /// When the file cannot be opened.
     pub fn redirect(log: &LogTarget) -> Result<Terminal, Error> {
-        let LogTarget::File(path) = log else {
-            return Ok(Terminal::over(None));
+        let aside = || {
+            let aside = std::io::stderr().as_fd().try_clone_to_owned();
+            aside.map_err(Error::system("standard error cannot be kept"))
+        };
+        let path = match log {
+            LogTarget::File(path) => path,
+            LogTarget::Stderr | LogTarget::Syslog => return Ok(Terminal::over(None)),
+            // The program around the supervisor sees to that.
+            LogTarget::Collector(_) => return Ok(Terminal::over(Some(aside()?))),
         };
         let file = logs::open(path).map_err(|why| {
             Error::Configuration(format!(
@@ -61,8 +71,7 @@ impl Terminal {
                 path.display()
             ))
         })?;
-        let aside = std::io::stderr().as_fd().try_clone_to_owned();
-        let aside = aside.map_err(Error::system("standard error cannot be kept"))?;
+        let aside = aside()?;
         rustix::stdio::dup2_stderr(&file)
             .map_err(|why| Error::system("standard error cannot be replaced")(why.into()))?;
         Ok(Terminal::over(Some(aside)))

@@ -8,6 +8,7 @@ mod choice;
 mod client;
 mod fault;
 mod material;
+pub mod names;
 mod pem;
 mod server;
 mod tickets;

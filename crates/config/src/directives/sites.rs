@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::rules::RulesDraft;
 use crate::directive::{Directive, Needs, Preset};
 use crate::host::{Host, is_host_name};
-use crate::settings::Upstream;
+use crate::settings::{SiteLog, Upstream};
 
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL (unix(7)).
 const MAX_SOCKET_PATH_BYTES: usize = 107;
@@ -22,6 +22,7 @@ pub struct SiteDraft {
     /// `Some(None)`: the file says that there is none.
     pub(crate) front_controller: Option<Option<String>>,
     pub(crate) max_body_size: Option<u64>,
+    pub(crate) access_log: SiteLog,
     /// What it says about paths and clients.
     pub(crate) rules: RulesDraft,
 }
@@ -134,6 +135,23 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         example: "\"64M\"",
         read: |site, value| {
             site.max_body_size = Some(value.size(1)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "access_log",
+        default: Preset::Words("where `access_log` at the top says"),
+        unit: "",
+        takes: "a path or \"off\"",
+        needs: Needs::Live,
+        doc: "The file to which a line is appended for each request to the site, in place of the \
+              server's; sites may share one. The form of a line is `access_log_format`.",
+        example: "\"log/shop.log\"",
+        read: |site, value| {
+            site.access_log = match value.text()? {
+                "off" => SiteLog::Off,
+                _ => SiteLog::File(value.path()?),
+            };
             Ok(())
         },
     },

@@ -3,9 +3,11 @@
 use maitred_rules::forwarded::Field;
 
 use super::rule_items::networks;
+use crate::collector::Collector;
 use crate::directive::{Directive, Needs, Preset};
 use crate::listen::parse_listen;
-use crate::settings::{AccessLogFormat, Config, LogTarget};
+use crate::log_format::LogFormat;
+use crate::settings::{Config, LogTarget};
 use crate::value::{Value, Wrong};
 
 /// Most threads of the front.
@@ -13,6 +15,8 @@ const MAX_FRONT_THREADS: u32 = 64;
 
 /// Highest least rate of clients, in bytes per second: of a client that is far away, not more can be asked.
 const MAX_MIN_RATE: u32 = 1_000_000;
+const LOG: &str = "a path, \"stderr\", \"syslog\" or \"journald\"";
+const LOG_OR_OFF: &str = "a path, \"stderr\", \"syslog\", \"journald\" or \"off\"";
 
 /// The directives at the top of the file.
 pub const DIRECTIVES: &[Directive<Config>] = &[
@@ -35,15 +39,16 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         name: "access_log",
         default: Preset::Value("\"off\""),
         unit: "",
-        takes: "a path, \"stderr\" or \"off\"",
+        takes: LOG_OR_OFF,
         needs: Needs::Live,
-        doc: "The file to which a line is appended for each request. `\"stderr\"` writes the lines \
-              among the server's own messages.",
+        doc: "Where a line goes for each request: a file, or `\"syslog\"` or `\"journald\"` as for \
+              `error_log`. `\"stderr\"` writes the lines among the server's own messages. With \
+              `severity=` a line to syslog says how important it is (`info`).",
         example: "\"log/access.log\"",
         read: |config, value| {
             config.access_log = match value.text()? {
                 "off" => None,
-                _ => Some(log_target(value)?),
+                _ => Some(log_or_collector(value)?),
             };
             Ok(())
         },
@@ -52,18 +57,32 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         name: "access_log_format",
         default: Preset::Value("\"combined\""),
         unit: "",
-        takes: "\"combined\" or \"json\"",
+        takes: "\"combined\", \"json\" or a text with variables such as \"$remote_addr $status\"",
         needs: Needs::Live,
         doc: "How a request is logged: `\"combined\"` is the combined format of Apache and nginx \
-              followed by the time the request waited and the time its script ran; `\"json\"` is \
-              one JSON object.",
-        example: "\"json\"",
+              followed by the time the request waited, the time its script ran and its id; \
+              `\"json\"` is one JSON object; and any other text has \
+              [nginx's variables](../guide/logs.md#formats) in it. One that begins with `{` is \
+              JSON.",
+        example: "\"$host $remote_addr \\\"$request\\\" $status $request_ms $queue_ms $script_ms\"",
         read: |config, value| {
-            config.access_log_format = value.text_as(|text| match text {
-                "combined" => Some(AccessLogFormat::Combined),
-                "json" => Some(AccessLogFormat::Json),
-                _ => None,
-            })?;
+            let format = LogFormat::parse(value.text()?);
+            config.access_log_format = format.map_err(|why| value.refused(&why))?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "send_request_id",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether answers carry the request's id in `X-Request-Id`. Scripts find it in \
+              `REQUEST_ID`, and the logs have it in any case. It is that of a trusted proxy, if \
+              one has sent an `X-Request-Id`.",
+        example: "true",
+        read: |config, value| {
+            config.send_request_id = value.boolean()?;
             Ok(())
         },
     },
@@ -71,13 +90,16 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         name: "error_log",
         default: Preset::Value("\"stderr\""),
         unit: "",
-        takes: "a path or \"stderr\"",
+        takes: LOG,
         needs: Needs::Live,
-        doc: "The file to which the server's own messages go, and what PHP writes to its error \
-              log and to standard error. From a file to `\"stderr\"` or back needs a restart.",
+        doc: "Where the server's own messages go, and what PHP writes to its error log and to \
+              standard error. `\"syslog\"` is the machine's own; nginx's options say more, as in \
+              `\"syslog:server=192.0.2.1:514,facility=local7,tag=maitred\"` (UDP) or \
+              `server=unix:/dev/log`. What nobody collects is written to standard error. From one \
+              kind to another needs a restart.",
         example: "\"log/error.log\"",
         read: |config, value| {
-            config.error_log = log_target(value)?;
+            config.error_log = log_or_collector(value)?;
             Ok(())
         },
     },
@@ -267,6 +289,15 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         },
     },
 ];
+
+/// A path, `stderr`, or who collects logs.
+fn log_or_collector(value: &Value<'_>) -> Result<LogTarget, Wrong> {
+    match Collector::parse(value.text()?) {
+        Some(Ok(collector)) => Ok(LogTarget::Collector(collector)),
+        Some(Err(why)) => Err(value.refused(&why)),
+        None => log_target(value),
+    }
+}
 
 /// A path, or `stderr`.
 pub fn log_target(value: &Value<'_>) -> Result<LogTarget, Wrong> {

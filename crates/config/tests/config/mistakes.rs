@@ -29,12 +29,12 @@ fn an_unknown_setting_is_answered_with_the_nearest_name() {
 #[test]
 fn a_setting_in_the_wrong_section_is_told_where_it_belongs() {
     refused(
-        &format!("max_children = 4\n[pools.www]\nroot = \"public\"\n{SITE}access_log = \"a\""),
+        &format!("max_children = 4\n[pools.www]\nroot = \"public\"\n{SITE}error_log = \"a\""),
         &[
             "1:1: unknown setting `max_children` at the top of the file; it belongs in \
              [pools.NAME]",
             "3:1: unknown setting `root` in [pools.www]; it belongs in [[sites]]",
-            "6:1: unknown setting `access_log` in [[sites]]; it belongs in the part of the file \
+            "6:1: unknown setting `error_log` in [[sites]]; it belongs in the part of the file \
              before the first section",
         ],
     );
@@ -46,7 +46,7 @@ fn a_name_like_no_other_is_answered_with_all_names() {
         &format!("{SITE}gzip = true"),
         &[
             "3:1: unknown setting `gzip` in [[sites]]; expected one of `hosts`, `root`, `index`, \
-           `pool`, `upstream`, `front_controller`, `max_body_size`, `app`, `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, `headers`, `expires`, `error_pages`, `intercept_errors`, `autoindex`, `aliases`, `paths`, `rate_limit`, `connection_limit`",
+           `pool`, `upstream`, `front_controller`, `max_body_size`, `access_log`, `app`, `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, `headers`, `expires`, `error_pages`, `intercept_errors`, `autoindex`, `aliases`, `paths`, `rate_limit`, `connection_limit`",
         ],
     );
     let endless = "x".repeat(100_000);
@@ -426,7 +426,7 @@ proptest! {
     #[test]
     fn no_value_makes_a_directive_panic_and_each_mistake_is_one_line(
         name in prop::sample::select(vec![
-            "listen", "access_log", "front_user", "front_threads", "spool_dir", "pools", "sites",
+            "listen", "access_log", "access_log_format", "front_user", "front_threads", "spool_dir", "pools", "sites",
             "pools.www.pm", "pools.www.max_children", "pools.www.php_value", "pools.www.env",
             "pools.www.request_queue_timeout", "pools.www.request_slowlog_timeout",
             "pools.www.slowlog", "pools.www.start_servers", "pools.www.spool_limit", "pools.www.php",

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::folder::Folder;
 use maitred_config::directives::{pools, rules, sites, top};
 use maitred_config::{
-    AccessLogFormat, Address, Config, Confinement, CoreSize, Destination, Host, LogTarget, Pool,
-    Preset, ProcessManager, Site, Together, Upstream,
+    Address, Config, Confinement, CoreSize, Destination, Host, LogFormat, LogTarget, Pool, Preset,
+    ProcessManager, Site, Together, Upstream,
 };
 
 fn top(folder: &Folder, lines: &str) -> Config {
@@ -43,7 +43,7 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
     let config = folder.good("[[sites]]\nroot = \"public\"");
     assert_eq!(config.listen, addresses(&["127.0.0.1:8080"]));
     assert_eq!(config.access_log, None);
-    assert_eq!(config.access_log_format, AccessLogFormat::Combined);
+    assert_eq!(config.access_log_format, LogFormat::default());
     assert_eq!(config.error_log, LogTarget::Stderr);
     assert_eq!(config.front_user, "www-data");
     assert_eq!(config.front_threads, 0);
@@ -162,7 +162,7 @@ fn settings_of_the_whole_server_are_read() {
         config.access_log,
         Some(LogTarget::File(folder.path().join("log/access.log")))
     );
-    assert_eq!(config.access_log_format, AccessLogFormat::Json);
+    assert_eq!(config.access_log_format, LogFormat::parse("json").unwrap());
     assert_eq!(
         config.error_log,
         LogTarget::File(PathBuf::from("/var/log/maitred.log"))

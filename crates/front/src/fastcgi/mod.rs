@@ -210,6 +210,7 @@ async fn run_script(
         body,
         script: &script,
         request_id: call.begun.request_id,
+        id: "",
         spool_dir: &site.spool_dir,
     };
     let mut form = FastcgiForm::new(call.begun.request_id, log);

@@ -457,7 +457,7 @@ impl Exchange {
         let report = {
             let mut state = self.lock();
             let loan = state.loan.as_ref().filter(|_| !state.told_slow);
-            let report = loan.and_then(|loan| slow::report(loan, began.elapsed()));
+            let report = loan.and_then(|loan| slow::report(loan, began.elapsed(), &self.request));
             state.told_slow |= report.is_some();
             report
         };

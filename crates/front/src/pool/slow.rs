@@ -4,14 +4,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use maitred_control::{FromFront, Overrun};
+use maitred_fastcgi::{FOREIGN_MAX_PARAMS_BYTES, RequestEvent, RequestReader, params};
 use maitred_seat::Began;
 
 use super::Pool;
 use super::exchange::Loan;
 
+/// Most bytes of a request's id that are told; a web server in front can give it any.
+const MAX_ID_BYTES: usize = 64;
+
 /// What there is to be said of a script that is slow, by the word of its worker. Nothing when it
 /// does not run any more.
-pub fn report(loan: &Loan, ran: Duration) -> Option<FromFront> {
+pub fn report(loan: &Loan, ran: Duration, request: &[u8]) -> Option<FromFront> {
     let (link, seat) = (loan.generation.link(), loan.lent.seat());
     let board = link.seat_board(seat);
     let report = FromFront::SlowScript {
@@ -20,6 +24,7 @@ pub fn report(loan: &Loan, ran: Duration) -> Option<FromFront> {
         incarnation: loan.lent.incarnation(),
         request: board.requests.load(Ordering::Relaxed),
         overrun: overrun(loan, ran),
+        id: request_id(request),
     };
     // What the worker shows is about this request only if the request still runs afterwards.
     (link.progress(&loan.lent) == Ok(Began::Running)).then_some(report)
@@ -37,6 +42,23 @@ pub fn overrun(loan: &Loan, ran: Duration) -> Overrun {
         target: format!("{method} {uri}"),
         query: text(&board.query.get()),
     }
+}
+
+/// The id that its script finds in `REQUEST_ID`, out of a request's first records; empty if there is
+/// none. It is looked for here, and not carried along by the requests that are not slow.
+fn request_id(mut request: &[u8]) -> String {
+    let mut reader = RequestReader::new(FOREIGN_MAX_PARAMS_BYTES);
+    while let Ok(Some(event)) = reader.next(&mut request) {
+        if event == RequestEvent::Params {
+            break;
+        }
+    }
+    let mut all = params(reader.params()).flatten();
+    let id = all.find(|(name, _)| *name == b"REQUEST_ID");
+    let id = id.map(|(_, id)| id.get(..MAX_ID_BYTES).unwrap_or(id));
+    id.map_or_else(String::new, |id| {
+        String::from_utf8_lossy(id).replace(char::is_control, "?")
+    })
 }
 
 impl Pool {

@@ -1,11 +1,12 @@
-//! The log: one line an event on standard error, for the supervisor and the front alike.
+//! The log: one line an event on standard error, or to whoever collects them, for the supervisor and
+//! the front alike.
 
+pub mod collected;
 pub mod fpm;
 mod line;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::IsTerminal;
 
-use maitred_os::stderr;
 use maitred_supervisor::LOG_VARIABLE;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -54,11 +55,11 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
     })?;
     tracing_subscriber::fmt()
         .with_max_level(filter)
-        .with_writer(|| Stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
         // It would tell standard error of the error, and panic: nobody reading is no reason to end.
         .log_internal_errors(false)
+        .event_format(collected::Lines::default())
+        .with_writer(collected::Log)
         .finish()
         .with(without_gossip(filter))
         .init();
@@ -84,19 +85,4 @@ fn lost(lines: u64) -> String {
         lines => format!("{lines} lines"),
     };
     format!("{lines} of the log could not be written here: nobody took them")
-}
-
-/// Standard error, which waits for nobody who reads it.
-struct Stderr;
-
-impl Write for Stderr {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let notice = |lines| format!("maitred: {}\n", lost(lines)).into_bytes();
-        stderr::write_line(line, notice)?;
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

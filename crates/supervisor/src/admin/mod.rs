@@ -138,6 +138,7 @@ impl Supervisor {
             Ok(Request::Reload { pools }) => match self.reload(&Anew::Named(pools)) {
                 Ok(ticket) => {
                     info!("reload, asked for by process {}", guest.pid());
+                    self.systemd.reloads();
                     return guest.wait_for_reload(ticket);
                 }
                 Err(why) => Answer::Refused { why },

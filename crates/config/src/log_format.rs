@@ -1,0 +1,423 @@
+//! The form of a line of the access log, in nginx's variables.
+//!
+//! A format that begins with `{` is JSON: its values are written as that, and what there is none of is
+//! `null`. In any other, bytes that could end a line or a quoted field are written as `\xHH`, and what
+//! there is none of is `-`, both as nginx does.
+
+use serde::{Deserialize, Serialize};
+
+use crate::mistakes::quoted;
+
+/// Longest format in bytes.
+const MAX_FORMAT_BYTES: usize = 4096;
+
+/// Apache's and nginx's combined log format, and what we know beside: the seconds that the request
+/// waited for a worker, those that its script ran, and the request's id.
+pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
+                            $body_bytes_sent \"$http_referer\" \"$http_user_agent\" $queue_time \
+                            $script_time $request_id";
+
+/// One JSON object.
+pub const JSON: &str = "{\"time\":$msec,\"request_id\":\"$request_id\",\
+                        \"remote_addr\":\"$remote_addr\",\"scheme\":\"$scheme\",\
+                        \"host\":\"$host\",\"method\":\"$request_method\",\
+                        \"target\":\"$request_uri\",\"protocol\":\"$server_protocol\",\
+                        \"status\":$status,\"bytes\":$body_bytes_sent,\
+                        \"referer\":\"$http_referer\",\"user_agent\":\"$http_user_agent\",\
+                        \"pool\":\"$pool\",\"request_time\":$request_time,\
+                        \"queue_time\":$queue_time,\"script_time\":$script_time}";
+
+/// A checked format. It is sent as its text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct LogFormat {
+    text: String,
+    parts: Vec<Part>,
+}
+
+/// A part of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Text that stands for itself.
+    Text(String),
+    /// The value of a variable.
+    Value(Variable, Place),
+}
+
+/// Where a value stands, and so how it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In a line of text.
+    Line,
+    /// It is a JSON string of its own, whose quotes belong to it.
+    JsonString,
+    /// Within a JSON string.
+    WithinString,
+    /// A JSON number.
+    JsonNumber,
+}
+
+/// What is known of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Variable {
+    /// `$remote_addr`: the client's address, as a trusted proxy names it if there is one.
+    RemoteAddr,
+    /// `$remote_user`: the name of Basic authentication (RFC 7617), whoever checks it.
+    RemoteUser,
+    /// `$time_local`: `20/Nov/2026:09:14:30 +0000`.
+    TimeLocal,
+    /// `$time_iso8601`: `2026-11-20T09:14:30+00:00`.
+    TimeIso8601,
+    /// `$msec`: seconds since 1970, with three decimals.
+    Msec,
+    /// `$request`: the request line.
+    Request,
+    /// `$request_method`.
+    Method,
+    /// `$request_uri`: path and query as the client sent them.
+    RequestUri,
+    /// `$uri`: the path as the client sent it.
+    Uri,
+    /// `$args`: the query.
+    Args,
+    /// `$is_args`: `?` if there is a query.
+    IsArgs,
+    /// `$server_protocol`.
+    Protocol,
+    /// `$scheme`: `http` or `https`.
+    Scheme,
+    /// `$host`: the host that was asked for, without its port.
+    Host,
+    /// `$status`.
+    Status,
+    /// `$body_bytes_sent`.
+    BodyBytesSent,
+    /// `$bytes_sent`: header and body.
+    BytesSent,
+    /// `$request_length`: bytes of head and body.
+    RequestLength,
+    /// `$request_time`, `$request_ms`: from the whole head to the last byte of the answer.
+    RequestTime(Unit),
+    /// `$queue_time`, `$queue_ms`: how long it waited for a worker.
+    QueueTime(Unit),
+    /// `$script_time`, `$script_ms`: how long its script ran.
+    ScriptTime(Unit),
+    /// `$upstream_response_time`: both together, which is what nginx sees of a php-fpm.
+    UpstreamTime,
+    /// `$request_id`.
+    RequestId,
+    /// `$pool`: the pool that ran its script.
+    Pool,
+    /// `$ssl_protocol`, such as `TLSv1.3`.
+    SslProtocol,
+    /// `$ssl_cipher`, by OpenSSL's name.
+    SslCipher,
+    /// `$pid`: our own process id.
+    Pid,
+    /// `$http_NAME`: a header field of the request, by its name with dashes.
+    Header(String),
+}
+
+/// How a time is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds, with six decimals.
+    Seconds,
+    /// Thousandths of a second, with three decimals.
+    Milliseconds,
+}
+
+/// The variables without those of header fields, and whether each is a number.
+const VARIABLES: [(&str, Variable, bool); 31] = [
+    ("remote_addr", Variable::RemoteAddr, false),
+    ("remote_user", Variable::RemoteUser, false),
+    ("time_local", Variable::TimeLocal, false),
+    ("time_iso8601", Variable::TimeIso8601, false),
+    ("msec", Variable::Msec, true),
+    ("request", Variable::Request, false),
+    ("request_method", Variable::Method, false),
+    ("request_uri", Variable::RequestUri, false),
+    ("uri", Variable::Uri, false),
+    ("document_uri", Variable::Uri, false),
+    ("args", Variable::Args, false),
+    ("query_string", Variable::Args, false),
+    ("is_args", Variable::IsArgs, false),
+    ("server_protocol", Variable::Protocol, false),
+    ("scheme", Variable::Scheme, false),
+    ("host", Variable::Host, false),
+    ("status", Variable::Status, true),
+    ("body_bytes_sent", Variable::BodyBytesSent, true),
+    ("bytes_sent", Variable::BytesSent, true),
+    ("request_length", Variable::RequestLength, true),
+    ("request_time", Variable::RequestTime(Unit::Seconds), true),
+    (
+        "request_ms",
+        Variable::RequestTime(Unit::Milliseconds),
+        true,
+    ),
+    ("queue_time", Variable::QueueTime(Unit::Seconds), true),
+    ("queue_ms", Variable::QueueTime(Unit::Milliseconds), true),
+    ("script_time", Variable::ScriptTime(Unit::Seconds), true),
+    ("script_ms", Variable::ScriptTime(Unit::Milliseconds), true),
+    ("upstream_response_time", Variable::UpstreamTime, true),
+    ("request_id", Variable::RequestId, false),
+    ("pool", Variable::Pool, false),
+    ("ssl_protocol", Variable::SslProtocol, false),
+    ("ssl_cipher", Variable::SslCipher, false),
+];
+
+impl Variable {
+    /// The variable of this name, and whether it is a number.
+    fn named(name: &str) -> Result<(Variable, bool), String> {
+        if name == "pid" {
+            return Ok((Variable::Pid, true));
+        }
+        if let Some(field) = name.strip_prefix("http_").filter(|field| !field.is_empty()) {
+            return Ok((Variable::Header(field.replace('_', "-")), false));
+        }
+        let mut known = VARIABLES.iter();
+        if let Some((_, variable, is_number)) = known.find(|(known, ..)| *known == name) {
+            return Ok((variable.clone(), *is_number));
+        }
+        let names = || VARIABLES.iter().map(|(name, ..)| *name);
+        let far = name.len().div_ceil(3).min(4);
+        let near = names()
+            .map(|known| (strsim::damerau_levenshtein(name, known), known))
+            .filter(|(distance, _)| *distance <= far)
+            .min_by_key(|(distance, _)| *distance);
+        let advice = match near {
+            Some((_, near)) => format!("did you mean `${near}`?"),
+            None => {
+                let all: Vec<String> = names().map(|name| format!("${name}")).collect();
+                format!("expected $http_NAME or one of {}", all.join(", "))
+            }
+        };
+        let name = quoted(name);
+        Err(format!("has the unknown variable `${name}`; {advice}"))
+    }
+}
+
+impl LogFormat {
+    /// Reads a format, or the name of one.
+    ///
+    /// # Errors
+    /// What is wrong with it: the end of a sentence that begins with its name.
+    pub fn parse(text: &str) -> Result<LogFormat, String> {
+        let template = match text {
+            "combined" => COMBINED,
+            "json" => JSON,
+            _ if text.len() > MAX_FORMAT_BYTES => {
+                let found = text.len();
+                return Err(format!(
+                    "has {found} bytes; expected at most {MAX_FORMAT_BYTES}"
+                ));
+            }
+            _ if text.contains(|c: char| c.is_control() && c != '\t') => {
+                return Err("has a control character in it; a request is one line".to_owned());
+            }
+            _ if !text.contains('$') => {
+                return Err(
+                    "has no variable; expected \"combined\", \"json\" or a text such as \
+                            \"$remote_addr $status $request_ms\""
+                        .to_owned(),
+                );
+            }
+            _ => text,
+        };
+        let parts = match template.starts_with('{') {
+            true => json_parts(template)?,
+            false => parts(template, |_, _| Ok(Place::Line))?,
+        };
+        Ok(LogFormat {
+            text: text.to_owned(),
+            parts,
+        })
+    }
+
+    /// What a line is made of.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+}
+
+impl Default for LogFormat {
+    fn default() -> LogFormat {
+        LogFormat {
+            text: "combined".to_owned(),
+            // It is a format: a test says so.
+            parts: parts(COMBINED, |_, _| Ok(Place::Line)).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<LogFormat> for String {
+    fn from(format: LogFormat) -> String {
+        format.text
+    }
+}
+
+impl TryFrom<String> for LogFormat {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<LogFormat, String> {
+        LogFormat::parse(&text)
+    }
+}
+
+/// Takes a template apart. `place` says where a value stands, by the text before it and by whether it
+/// is a number.
+fn parts(
+    template: &str,
+    mut place: impl FnMut(&str, (&str, bool)) -> Result<Place, String>,
+) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while let Some((text, after)) = rest.split_once('$') {
+        let (name, after) = name(after)?;
+        let (variable, is_number) = Variable::named(name)?;
+        let place = place(text, (name, is_number))?;
+        if !text.is_empty() {
+            parts.push(Part::Text(text.to_owned()));
+        }
+        parts.push(Part::Value(variable, place));
+        rest = after;
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Text(rest.to_owned()));
+    }
+    Ok(parts)
+}
+
+/// The name that follows a `$`, with or without braces.
+fn name(after: &str) -> Result<(&str, &str), String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if let Some(braced) = after.strip_prefix('{') {
+        let closed = braced.split_once('}');
+        let closed = closed.filter(|(name, _)| !name.is_empty() && name.chars().all(is_name));
+        return closed.ok_or_else(|| "has a `${` without a name and a `}`".to_owned());
+    }
+    let end = after.find(|c| !is_name(c)).unwrap_or(after.len());
+    match end {
+        0 => Err("has a `$` without the name of a variable".to_owned()),
+        _ => Ok(after.split_at(end)),
+    }
+}
+
+/// The parts of a format that is JSON, which it has to be whatever its values are.
+fn json_parts(template: &str) -> Result<Vec<Part>, String> {
+    let mut in_string = false;
+    let place = |text: &str, (name, is_number): (&str, bool)| {
+        in_string ^= quotes(text) % 2 == 1;
+        match (in_string, is_number) {
+            (true, _) => Ok(Place::WithinString),
+            (false, true) => Ok(Place::JsonNumber),
+            (false, false) => Err(format!(
+                "has `${name}` without quotes, and it is text; write \"${name}\" in quotes"
+            )),
+        }
+    };
+    let mut parts = parts(template, place)?;
+    take_quotes(&mut parts);
+    let example: String = parts.iter().map(example).collect();
+    match serde_json::from_str::<serde_json::Value>(&example) {
+        Ok(_) => Ok(parts),
+        Err(why) => Err(format!(
+            "begins with `{{` and is no JSON ({why}); correct it, or begin it with something else"
+        )),
+    }
+}
+
+/// How many quotes there are that no backslash precedes.
+fn quotes(text: &str) -> usize {
+    let mut escaped = false;
+    let is_quote = |c: char| {
+        let is_quote = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        is_quote
+    };
+    text.chars().map(is_quote).filter(|is| *is).count()
+}
+
+/// A value that is a whole string takes its quotes, so that it can be `null`.
+fn take_quotes(parts: &mut Vec<Part>) {
+    for at in 1..parts.len().saturating_sub(1) {
+        let (before, rest) = parts.split_at_mut(at);
+        let (Some(Part::Text(before)), [Part::Value(_, place), Part::Text(after), ..]) =
+            (before.last_mut(), rest)
+        else {
+            continue;
+        };
+        let begins = before.ends_with('"') && !before.ends_with("\\\"");
+        if *place == Place::WithinString && begins && after.starts_with('"') {
+            *place = Place::JsonString;
+            before.pop();
+            after.remove(0);
+        }
+    }
+    parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
+}
+
+fn example(part: &Part) -> String {
+    match part {
+        Part::Text(text) => text.clone(),
+        Part::Value(_, Place::JsonString) => "null".to_owned(),
+        Part::Value(_, Place::WithinString) => "a".to_owned(),
+        Part::Value(_, Place::JsonNumber | Place::Line) => "1".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(text: &str) -> String {
+        LogFormat::parse(text).unwrap_err()
+    }
+
+    #[test]
+    fn the_formats_with_names_are_formats() {
+        let combined = LogFormat::parse("combined").unwrap();
+        assert_eq!(combined, LogFormat::default());
+        assert_eq!(combined.parts().len(), 21);
+        assert!(LogFormat::parse("json").is_ok());
+    }
+
+    #[test]
+    fn variables_stand_in_text_with_and_without_braces() {
+        let format = LogFormat::parse("a${status}b$http_user_agent").unwrap();
+        let expected = [
+            Part::Text("a".to_owned()),
+            Part::Value(Variable::Status, Place::Line),
+            Part::Text("b".to_owned()),
+            Part::Value(Variable::Header("user-agent".to_owned()), Place::Line),
+        ];
+        assert_eq!(format.parts(), expected);
+        let sent: String = format.clone().into();
+        assert_eq!(LogFormat::try_from(sent).unwrap(), format);
+    }
+
+    #[test]
+    fn values_in_json_know_whether_they_are_strings() {
+        let text = r#"{"a": "$host", "b": $status, "c": "x $uri"}"#;
+        let format = LogFormat::parse(text).unwrap();
+        let places = format.parts().iter().filter_map(|part| match part {
+            Part::Value(_, place) => Some(*place),
+            Part::Text(_) => None,
+        });
+        let expected = [Place::JsonString, Place::JsonNumber, Place::WithinString];
+        assert_eq!(places.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        assert!(why("main").contains("has no variable"));
+        assert!(why("$remote_adr").contains("did you mean `$remote_addr`?"));
+        assert!(why("$sent_http_location").contains("expected $http_NAME or one of"));
+        assert!(why("$status $").contains("without the name"));
+        assert!(why("${status").contains("without a name and a `}`"));
+        assert!(why("$status\n$uri").contains("control character"));
+        assert!(why(r#"{"a": $uri}"#).contains("it is text"));
+        assert!(why(r#"{"a": $status"#).contains("is no JSON"));
+        assert!(why(&format!("$status{}", "x".repeat(4096))).contains("at most 4096"));
+    }
+}

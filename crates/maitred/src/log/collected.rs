@@ -1,0 +1,149 @@
+//! The log of a server whose messages somebody collects (`error_log = "syslog"` or `"journald"`).
+//!
+//! Nobody is waited for. What there is no room for is lost, and the next message that is taken comes
+//! after how many were. What nobody is there for goes to standard error.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use maitred_config::LogTarget;
+use maitred_os::collector::{Collector, Field, Severity};
+use maitred_os::stderr;
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::time::SystemTime;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Whoever collects messages, if somebody does.
+static COLLECTED: RwLock<Option<Arc<Collected>>> = RwLock::new(None);
+
+#[derive(Debug)]
+struct Collected {
+    collector: Collector,
+    /// Messages that there was no room for since one was taken.
+    lost: AtomicU64,
+}
+
+/// Has messages go where `log` says, as far as that is a collector; otherwise to standard error.
+pub fn follow(log: &LogTarget) {
+    let new = match log {
+        LogTarget::Collector(collector) => Some(Arc::new(Collected {
+            collector: maitred_front::way_to(collector),
+            lost: AtomicU64::new(0),
+        })),
+        LogTarget::Stderr | LogTarget::File(_) | LogTarget::Syslog => None,
+    };
+    *COLLECTED.write().unwrap_or_else(PoisonError::into_inner) = new;
+}
+
+fn collected() -> Option<Arc<Collected>> {
+    let collected = COLLECTED.read();
+    collected.unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl Collected {
+    /// False when nobody is there.
+    fn write(&self, severity: Severity, line: &[u8]) -> bool {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        let is_told = lost == 0 || {
+            let words = super::lost(lost);
+            self.send(Severity::Warning, words.as_bytes()).is_ok()
+        };
+        if !is_told {
+            self.lost.fetch_add(lost, Ordering::Relaxed);
+        }
+        match self.send(severity, line) {
+            Err(why) if is_full(&why) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            sent => sent.is_ok(),
+        }
+    }
+
+    fn send(&self, severity: Severity, line: &[u8]) -> io::Result<()> {
+        let fields: [Field<'_>; 1] = [("MAITRED_LOG", b"error")];
+        let message = self.collector.message(severity as u8, line, &fields);
+        self.collector.send(&message)
+    }
+}
+
+fn is_full(why: &io::Error) -> bool {
+    let no_buffers = rustix::io::Errno::NOBUFS.raw_os_error();
+    why.kind() == io::ErrorKind::WouldBlock || why.raw_os_error() == Some(no_buffers)
+}
+
+/// How an event becomes a line: a collector knows time and level for itself.
+pub struct Lines {
+    usual: Format<Full, SystemTime>,
+    bare: Format<Full, ()>,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        let usual = format().with_target(false);
+        let bare = format().with_target(false).with_level(false);
+        Lines {
+            usual,
+            bare: bare.with_ansi(false).without_time(),
+        }
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        match collected() {
+            Some(_) => self.bare.format_event(context, writer, event),
+            None => self.usual.format_event(context, writer, event),
+        }
+    }
+}
+
+/// Where lines go.
+pub struct Log;
+
+/// Where one line goes.
+pub struct Line(Severity);
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line(Severity::Info)
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line {
+        Line(match *metadata.level() {
+            tracing::Level::ERROR => Severity::Error,
+            tracing::Level::WARN => Severity::Warning,
+            tracing::Level::INFO => Severity::Info,
+            _ => Severity::Debug,
+        })
+    }
+}
+
+impl Write for Line {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let is_taken = collected().is_some_and(|collected| collected.write(self.0, line));
+        if !is_taken {
+            let notice = |lines| format!("maitred: {}\n", super::lost(lines)).into_bytes();
+            stderr::write_line(line, notice)?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! `make install`: what lies where, what stays, and that what systemd is told to allow is enough.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use maitred_tests::Target;
+use maitred_tests::http;
+use maitred_tests::server::{Setup, document_root, is_root, public_folder, set_mode};
+use maitred_tests::{maitred_program, project_root};
+use tempfile::TempDir;
+
+/// Runs `make` with a verb and variables.
+fn make(verb: &str, variables: &[String]) -> Output {
+    let built = maitred_program().with_file_name("");
+    let output = Command::new("make")
+        .arg("--directory")
+        .arg(project_root())
+        .arg(verb)
+        .args(variables)
+        .arg(format!("BUILT={}", built.display()))
+        .output();
+    let output = output.expect("make runs");
+    assert!(output.status.success(), "{output:?}");
+    output
+}
+
+/// All files below a folder, by their paths there.
+fn files(folder: &Path) -> Vec<String> {
+    let found = Command::new("find")
+        .arg(folder)
+        .args(["-type", "f", "-printf", "/%P\n"])
+        .output();
+    let found = String::from_utf8(found.expect("find runs").stdout).expect("names are UTF-8");
+    let mut found: Vec<String> = found.lines().map(str::to_owned).collect();
+    found.sort();
+    found
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path)
+        .expect("it is there")
+        .permissions()
+        .mode()
+        & 0o7777
+}
+
+/// An installation below a folder of its own.
+struct Installed {
+    folder: TempDir,
+}
+
+impl Installed {
+    fn new() -> Installed {
+        let installed = Installed {
+            folder: public_folder(),
+        };
+        let below = |name: &str, path: &str| {
+            let path = installed.folder.path().join(path);
+            format!("{name}={}", path.display())
+        };
+        let variables = [
+            below("PREFIX", "usr"),
+            below("SYSCONFDIR", "etc"),
+            below("LOCALSTATEDIR", "var"),
+        ];
+        make("install", &variables);
+        installed
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// The value of a setting of the unit.
+    fn unit(&self, setting: &str) -> String {
+        let unit = self.path("usr/lib/systemd/system/maitred.service");
+        let unit = fs::read_to_string(unit).expect("a unit");
+        let start = format!("{setting}=");
+        let line = unit.lines().find_map(|line| line.strip_prefix(&start));
+        line.expect("the unit has the setting").to_owned()
+    }
+
+    /// What setpriv needs to bound a program's capabilities as the unit does.
+    fn bounds(&self) -> String {
+        let all = self.unit("CapabilityBoundingSet").to_lowercase();
+        let names = all.split(' ').map(|name| name.replace("cap_", "+"));
+        format!("-all,{}", names.collect::<Vec<_>>().join(","))
+    }
+}
+
+#[test]
+fn a_package_gets_every_file_and_a_configuration_that_is_there_stays() {
+    let folder = public_folder();
+    let dest = [format!("DESTDIR={}", folder.path().display())];
+    make("install", &dest);
+    let expected = [
+        "/etc/logrotate.d/maitred",
+        "/etc/maitred/maitred.toml",
+        "/usr/local/bin/maitred",
+        "/usr/local/lib/systemd/system/maitred.service",
+        "/usr/local/libexec/maitred/maitred-php",
+    ];
+    assert_eq!(files(folder.path()), expected);
+    for name in expected {
+        let wanted = match name.contains("/bin/") || name.contains("/libexec/") {
+            true => 0o755,
+            false => 0o644,
+        };
+        let path = folder.path().join(name.trim_start_matches('/'));
+        assert_eq!(mode(&path), wanted, "{name}");
+        let is_text = wanted == 0o644;
+        assert!(
+            !is_text || !fs::read_to_string(&path).expect("text").contains('@'),
+            "{name}"
+        );
+    }
+    let configuration = folder.path().join("etc/maitred/maitred.toml");
+    fs::write(&configuration, "mine").expect("a file can be written");
+    make("install", &dest);
+    assert_eq!(
+        fs::read_to_string(&configuration).expect("it is there"),
+        "mine"
+    );
+    make("uninstall", &dest);
+    assert_eq!(files(folder.path()), expected[..2]);
+    make("uninstall", &dest);
+}
+
+#[test]
+fn the_first_configuration_is_right_and_the_unit_names_it() {
+    let installed = Installed::new();
+    let configuration = installed.path("etc/maitred/maitred.toml");
+    let start = installed.unit("ExecStart");
+    let program = installed.path("usr/bin/maitred");
+    let expected = format!(
+        "{} serve --config {}",
+        program.display(),
+        configuration.display()
+    );
+    assert_eq!(start, expected);
+    let check = Command::new(&program)
+        .args(["check", "--config"])
+        .arg(&configuration)
+        .output();
+    let check = check.expect("it runs");
+    assert!(check.status.success(), "{check:?}");
+    let unit = installed.path("usr/lib/systemd/system/maitred.service");
+    if let Ok(verified) = Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .arg(unit)
+        .output()
+    {
+        let said = String::from_utf8_lossy(&verified.stderr).into_owned();
+        let ours: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains("maitred"))
+            .collect();
+        assert!(ours.is_empty(), "{said}");
+    }
+}
+
+#[test]
+fn what_the_unit_allows_is_enough_for_users_priorities_and_mail_and_for_what_status_shows() {
+    if !is_root() {
+        return;
+    }
+    let installed = Installed::new();
+    let root = document_root(&[
+        (
+            "user.php",
+            "<?php echo posix_getpwuid(posix_geteuid())['name'];",
+        ),
+        (
+            "mail.php",
+            "<?php var_dump(mail('a@example.com', 'subject', 'text'));",
+        ),
+    ]);
+    // A mailer as postfix's: what it starts has a group that the script does not have.
+    let (gains, mailer) = (installed.path("gains"), installed.path("mailer"));
+    let spool = installed.path("spool");
+    fs::create_dir(&spool).expect("a folder can be made");
+    set_mode(&spool, 0o777);
+    let copied = Command::new("cp").arg("/usr/bin/id").arg(&gains).status();
+    assert!(copied.expect("cp runs").success());
+    let owned = Command::new("chgrp").arg("mail").arg(&gains).status();
+    assert!(owned.expect("chgrp runs").success());
+    set_mode(&gains, 0o2755);
+    let script = format!(
+        "#!/bin/sh\ncat >/dev/null\nexec {} -gn >{}/said\n",
+        gains.display(),
+        spool.display()
+    );
+    fs::write(&mailer, script).expect("a script can be written");
+    set_mode(&mailer, 0o755);
+    let server = Setup::new(root.path())
+        .program(&installed.path("usr/bin/maitred"))
+        .under(&["setpriv", "--bounding-set", &installed.bounds()])
+        .pool("user = \"games\"")
+        .pool("process_priority = -1")
+        .pool(&format!(
+            "php_admin_value = {{ sendmail_path = {mailer:?} }}"
+        ))
+        .start();
+    assert_eq!(http::get(server.address(), "/user.php").text(), "games");
+    assert_eq!(
+        http::get(server.address(), "/mail.php").text(),
+        "bool(true)\n"
+    );
+    let said = fs::read_to_string(spool.join("said")).expect("the mailer ran");
+    assert_eq!(said, "mail\n");
+    let status = Command::new(installed.path("usr/bin/maitred"))
+        .args(["status", "--json", "--admin-socket"])
+        .arg(server.admin_socket())
+        .output()
+        .expect("it runs");
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("\"measured\":\"private\""), "{status}");
+    server.stop();
+}
