@@ -16,6 +16,7 @@ pub mod fpm;
 mod host;
 mod listen;
 mod mistakes;
+mod output;
 mod reference;
 mod settings;
 mod slowlog;
@@ -36,6 +37,7 @@ pub use door::{Address, DEFAULT_SOCKET_MODE, Door};
 pub use host::Host;
 pub use listen::parse_listen;
 pub use mistakes::{Mistake, Mistakes, Place};
+pub use output::{Output, SendfileRoot};
 pub use reference::{applications, reference};
 pub use settings::{
     AccessLogFormat, Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL,

@@ -16,6 +16,7 @@ use crate::door::{Address, Door};
 use crate::fpm::Fpm;
 use crate::host::Host;
 use crate::mistakes::Mistakes;
+use crate::output::Output;
 use crate::tls::Tls;
 use crate::value::directory_problem;
 
@@ -294,6 +295,9 @@ pub struct Site {
     /// What it says about paths and clients; those of its application follow its own.
     #[serde(default)]
     pub rules: Rules,
+    /// How its answers leave.
+    #[serde(default)]
+    pub output: Output,
 }
 
 /// Who runs a site's PHP.
@@ -502,6 +506,7 @@ impl Site {
             destination,
             front_controller: Some(DEFAULT_FRONT_CONTROLLER.to_owned()),
             max_body_size: DEFAULT_MAX_BODY_SIZE_BYTES,
+            output: Output::default(),
             rules: Rules::default(),
         }
     }

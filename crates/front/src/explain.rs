@@ -284,6 +284,9 @@ pub fn mistakes(config: &Config) -> Vec<String> {
             }
         }
         mistakes.extend(unreadable(&site.root));
+        for root in &site.output.sendfile_roots {
+            mistakes.extend(unreadable(&root.folder));
+        }
     }
     mistakes
 }
@@ -291,7 +294,7 @@ pub fn mistakes(config: &Config) -> Vec<String> {
 fn unreadable(root: &Path) -> Option<String> {
     let error = std::fs::read_dir(root).err()?;
     let root = root.display();
-    Some(format!("the document root {root} cannot be read: {error}"))
+    Some(format!("the folder {root} cannot be read: {error}"))
 }
 
 fn leads_somewhere(config: &Config, site: &Site, page: &str) -> bool {

@@ -12,6 +12,7 @@ use crate::clock::http_date;
 use crate::http_client::After;
 use crate::request::{Header, Way};
 use crate::script::{Failure, Form, Run};
+use crate::sendfile::Named;
 
 /// How heads look in a version of HTTP.
 pub trait Wire {
@@ -80,6 +81,11 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         }
     }
 
+    /// The head of the script's answer.
+    pub fn said(&self) -> Option<&AnswerHead> {
+        self.head.as_ref()
+    }
+
     fn take_output(&mut self, mut content: &[u8]) -> Result<(), Failure> {
         if self.head.is_none() {
             match self.head_reader.read(content) {
@@ -88,7 +94,11 @@ impl<'a, W: Wire> HttpForm<'a, W> {
                     if self.is_intercepted(&head) {
                         return Err(Failure::Intercepted(head.status()));
                     }
+                    let names_file = Named::by(&head).is_some();
                     self.head = Some(head);
+                    if names_file {
+                        return Err(Failure::FileNamed);
+                    }
                     content = &content[used..];
                 }
                 Err(error) => return Err(Failure::Invalid(error.to_string())),
@@ -249,7 +259,7 @@ impl<W: Wire> Form for HttpForm<'_, W> {
 }
 
 /// Headers by which a script speaks to its web server (nginx's `X-Accel-…`).
-fn is_for_us(name: &[u8]) -> bool {
+pub fn is_for_us(name: &[u8]) -> bool {
     name.get(..8)
         .is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
 }

@@ -32,6 +32,7 @@ pub mod route;
 mod ruled;
 mod run;
 mod script;
+mod sendfile;
 mod shared;
 mod sites;
 mod socket;

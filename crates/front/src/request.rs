@@ -22,6 +22,7 @@ use crate::http_form::HttpForm;
 use crate::params::{self, Call, REQUEST_ID, Seen};
 use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent};
+use crate::sendfile;
 use crate::shared::{Site, Sites, Thread};
 use crate::source::Backend;
 use crate::status;
@@ -231,12 +232,15 @@ impl files::Conditions for Conditions<'_> {
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        let named = |header: &(&[u8], &[u8])| header.0.eq_ignore_ascii_case(name.as_bytes());
-        self.0
-            .headers()
-            .find(named)
-            .and_then(|(_, value)| std::str::from_utf8(value).ok())
+        first_field(self.0, name)
     }
+}
+
+/// The value of the first field of this name, if it is text.
+pub fn first_field<'h>(head: &'h Head, name: &str) -> Option<&'h str> {
+    let named = |header: &(&[u8], &[u8])| header.0.eq_ignore_ascii_case(name.as_bytes());
+    let found = head.headers().find(named);
+    found.and_then(|(_, value)| std::str::from_utf8(value).ok())
 }
 
 async fn send_file(
@@ -318,6 +322,9 @@ pub async fn run_script<C: HttpClient>(
     } = attempt(client, &mut form, thread.number, &run, request).await;
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script) = (sent.queued, sent.script);
+    if let (Err(Failure::FileNamed), Some(said)) = (&outcome, form.said()) {
+        return sendfile::answer(client, head, (way, &name), said, answered).await;
+    }
     match (outcome, way.status) {
         (Ok(()), Some((_, after))) if form.reusable => Ok(after),
         (Ok(()), None) if form.reusable => Ok(After::Keep),
@@ -327,7 +334,7 @@ pub async fn run_script<C: HttpClient>(
 }
 
 /// What a client over TLS is told of its next visits (RFC 6797 §6.1).
-fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
+pub fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
     let value = secured?.hsts.as_deref()?;
     Some((b"Strict-Transport-Security", value.as_bytes()))
 }

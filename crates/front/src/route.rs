@@ -175,6 +175,19 @@ impl Resolver {
         }
     }
 
+    /// The folder, as it was named.
+    pub fn folder(&self) -> &Path {
+        &self.site.root
+    }
+
+    /// The names by which scripts know the folder, without a slash at the end.
+    pub fn names(&self) -> [Option<&[u8]>; 2] {
+        match &self.site.chroot {
+            Some(_) => [self.script_root.as_deref(), None],
+            None => [Some(&self.real_root), Some(&self.root_name)],
+        }
+    }
+
     /// How many paths are kept, the bytes of file contents in memory, and the open files.
     pub fn kept(&self) -> (usize, usize, usize) {
         let (memory, open_files) = self.table.held();

@@ -45,6 +45,8 @@ pub enum Failure {
     Silent,
     /// The script answered with this status, for which the site has a page.
     Intercepted(u16),
+    /// The script has named a file that is to be sent in place of its answer.
+    FileNamed,
     /// The request's body could not be read back.
     Body(std::io::Error),
 }

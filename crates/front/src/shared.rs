@@ -26,6 +26,7 @@ use crate::limits::{AllLimits, SiteLimits};
 use crate::pool::local;
 use crate::pools::Pools;
 use crate::route::{Limits, Listing, Resolver, Route, SiteFiles};
+use crate::sendfile::SendfileRoots;
 use crate::sites::{Hosts, host_name};
 use crate::source::Backend;
 use crate::supervisor::Supervisor;
@@ -218,6 +219,8 @@ pub struct Site {
     /// Where the scripts of some paths run, by the name of the pool.
     backends: HashMap<String, Backend>,
     resolver: Mutex<Resolver>,
+    /// Folders whose files its scripts may have sent.
+    pub sendfile: SendfileRoots,
     /// Folders beside the root, by what their paths begin with; the longest first.
     aliases: Vec<(String, Mutex<Resolver>)>,
 }
@@ -268,7 +271,7 @@ impl Site {
 }
 
 /// Only one thread ever takes the lock; it is there because tasks may move by their type.
-fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
+pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
     let mut resolver = resolver.lock().unwrap_or_else(PoisonError::into_inner);
     resolver.set_moment(local::moment());
     work(&mut resolver)
@@ -486,6 +489,17 @@ fn open_site(
         };
         aliases.push((files.prefix.clone(), open_files(files, limits)?));
     }
+    let mut sendfile = Vec::new();
+    for root in &settings.output.sendfile_roots {
+        let files = SiteFiles {
+            root: root.folder.clone(),
+            index: Vec::new(),
+            front_controller: None,
+            prefix: root.path.trim_end_matches('/').to_owned(),
+            ..files.clone()
+        };
+        sendfile.push((files.prefix.clone(), open_files(files, limits)?));
+    }
     aliases.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
     let pool = |name: &str| {
         let pool = config
@@ -515,6 +529,7 @@ fn open_site(
         backends: backends.collect::<Result<_, String>>()?,
         backend,
         resolver: open_files(files, limits)?,
+        sendfile: SendfileRoots::new(sendfile),
         aliases,
     })
 }

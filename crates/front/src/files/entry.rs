@@ -87,11 +87,7 @@ impl Entry {
         let etag = format!("\"{:x}{:08x}-{len:x}\"", mtime.0, mtime.1);
         let modified = http_time(mtime, now);
         let last_modified = httpdate::fmt_http_date(modified);
-        let header_lines = format!(
-            "Content-Type: {content_type}\r\nContent-Length: {len}\r\n\
-             Last-Modified: {last_modified}\r\nETag: {etag}\r\nAccept-Ranges: bytes\r\n"
-        );
-        let header_lines = header_lines.into();
+        let header_lines = header_lines(&content_type, len, &last_modified, &etag);
         Entry {
             content_type,
             etag,
@@ -100,6 +96,25 @@ impl Entry {
             len,
             body,
             header_lines,
+        }
+    }
+
+    /// The same file as one of another type.
+    pub fn typed(&self, content_type: &str) -> Entry {
+        let Entry {
+            etag,
+            last_modified,
+            len,
+            ..
+        } = self;
+        Entry {
+            content_type: Cow::Owned(content_type.to_owned()),
+            etag: etag.clone(),
+            modified: self.modified,
+            last_modified: last_modified.clone(),
+            len: *len,
+            body: self.body.clone(),
+            header_lines: header_lines(content_type, *len, last_modified, etag),
         }
     }
 
@@ -143,6 +158,14 @@ impl Entry {
     pub fn header_lines(&self) -> &Bytes {
         &self.header_lines
     }
+}
+
+fn header_lines(content_type: &str, len: u64, last_modified: &str, etag: &str) -> Bytes {
+    let lines = format!(
+        "Content-Type: {content_type}\r\nContent-Length: {len}\r\n\
+         Last-Modified: {last_modified}\r\nETag: {etag}\r\nAccept-Ranges: bytes\r\n"
+    );
+    lines.into()
 }
 
 /// What [`load`] found.
