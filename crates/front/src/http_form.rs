@@ -3,12 +3,13 @@
 use maitred_fastcgi::AnswerEvent;
 use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
 use maitred_http1::{
-    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, answer_framing, carries_body,
+    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Version, answer_framing, carries_body,
     write_chunk_header,
 };
 use maitred_rules::SiteRules;
 
 use crate::clock::http_date;
+use crate::hints::{self, Hints};
 use crate::http_client::After;
 use crate::request::{Header, Way};
 use crate::script::{Failure, Form, Run};
@@ -26,6 +27,12 @@ pub trait Wire {
         answer: &Answer<'_>,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> (Option<Self::Head>, usize);
+
+    /// Makes the head of an interim answer of status 103, in `out` or apart from it.
+    fn hints<'h>(
+        out: &mut Vec<u8>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> Option<Self::Head>;
 }
 
 /// An answer to one request over HTTP.
@@ -44,6 +51,10 @@ pub struct HttpForm<'a, W: Wire> {
     /// Bytes of body still to come when the script has announced how many.
     announced: Option<u64>,
     framed: bool,
+    hints: Hints,
+    /// Hints that are ready and have not gone: bytes, or heads.
+    early: Vec<u8>,
+    early_apart: Vec<W::Head>,
     /// The head, if it goes apart from the bytes and has not gone.
     apart: Option<W::Head>,
     /// The status sent; 0 before there is one.
@@ -74,6 +85,9 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             first: Vec::new(),
             announced: None,
             framed: false,
+            hints: Hints::default(),
+            early: Vec::new(),
+            early_apart: Vec::new(),
             apart: None,
             status: 0,
             head_bytes: 0,
@@ -108,11 +122,27 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         Ok(())
     }
 
+    /// Early hints go to whoever may get interim answers (RFC 9110 §15.2), before the answer begins.
+    fn take_hints(&mut self, lines: &[u8]) {
+        let wanted = self.request.version() != Version::Http10 && self.way.status.is_none();
+        let Some(lines) = self.hints.take(lines) else {
+            return;
+        };
+        if wanted && self.head.is_none() {
+            let fields: Vec<Header<'_>> = hints::fields(&lines).collect();
+            if !fields.is_empty() {
+                let head = W::hints(&mut self.early, fields.into_iter());
+                self.early_apart.extend(head);
+            }
+        }
+    }
+
     fn frame_head(&mut self, head: &AnswerHead, over: bool, out: &mut Vec<u8>) {
         (self.framing, self.announced) = self.choose_framing(head, over);
         let page_of = self.way.status;
         let lasts = page_of.is_none_or(|(_, after)| after == After::Keep);
         let keep_alive = self.request.keep_alive && lasts;
+        let before = out.len();
         let status = page_of.map_or(head.status(), |(status, _)| status);
         let answer = Answer {
             version: self.request.version(),
@@ -152,7 +182,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             self.run.log(words.as_bytes());
         }
         self.status = status;
-        self.head_bytes = out.len() as u64;
+        self.head_bytes += (out.len() - before) as u64;
         self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
     }
 
@@ -223,13 +253,15 @@ impl<W: Wire> Form for HttpForm<'_, W> {
         match said {
             AnswerEvent::Stdout(content) => self.take_output(content)?,
             AnswerEvent::Stderr(content) => self.run.log(content),
+            AnswerEvent::Hints(lines) => self.take_hints(lines),
             AnswerEvent::Report(_) | AnswerEvent::End { .. } => {}
         }
         Ok(())
     }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
-        let mut out = Vec::new();
+        let mut out = std::mem::take(&mut self.early);
+        self.head_bytes += out.len() as u64;
         let Some(head) = self.head.take() else {
             return match over {
                 true => Err(Failure::Invalid(self.head_reader.ended_early().to_string())),
@@ -246,7 +278,10 @@ impl<W: Wire> Form for HttpForm<'_, W> {
     }
 
     fn head(&mut self) -> Option<W::Head> {
-        self.apart.take()
+        if self.early_apart.is_empty() {
+            return self.apart.take();
+        }
+        Some(self.early_apart.remove(0))
     }
 
     fn has_begun(&self) -> bool {

@@ -17,6 +17,7 @@ pub mod explain;
 mod fastcgi;
 pub mod files;
 mod handshakes;
+mod hints;
 mod http1;
 mod http2;
 mod http_client;

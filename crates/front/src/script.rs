@@ -103,7 +103,7 @@ pub trait Form {
     /// When it is no answer.
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure>;
 
-    /// The head of what was framed last, if it has one.
+    /// The next head of what was framed last, if it has one: those of interim answers come first.
     fn head(&mut self) -> Option<Self::Head>;
 
     /// Whether anything can have been sent.
@@ -415,8 +415,8 @@ impl<'a, F: Form> Answering<'a, F> {
             }
         }
         let out = self.form.frame(self.over)?;
-        if let Some(head) = self.form.head() {
-            self.sent.begun = true;
+        while let Some(head) = self.form.head() {
+            self.sent.begun |= self.form.has_begun();
             client.begin(head).map_err(|_| Failure::ClientLeft)?;
         }
         let length = out.len();
@@ -460,7 +460,7 @@ impl<'a, F: Form> Answering<'a, F> {
                 Failure::ClientLeft
             })?;
             let Some(bytes) = front else { return Ok(()) };
-            self.sent.begun = true;
+            self.sent.begun |= self.form.has_begun();
             let length = bytes.len();
             match client.try_send(bytes) {
                 Ok(0) => {
@@ -469,7 +469,11 @@ impl<'a, F: Form> Answering<'a, F> {
                     }
                     return Ok(());
                 }
-                Ok(count) => self.spool.advance(count),
+                Ok(count) => {
+                    // Nothing else may follow half of an interim answer.
+                    self.sent.begun |= count < length;
+                    self.spool.advance(count);
+                }
                 Err(_) => return Err(Failure::ClientLeft),
             }
         }
