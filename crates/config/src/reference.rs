@@ -74,7 +74,8 @@ pub fn reference() -> String {
         intro,
         rules::DIRECTIVES,
     );
-    let intro = "Settings of the same section.";
+    let intro =
+        "Settings of the same section. Nothing of this concerns web servers at a FastCGI door.";
     group(
         &mut page,
         "`[[sites]]`: how answers leave",

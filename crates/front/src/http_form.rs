@@ -1,14 +1,17 @@
 //! A script's answer as HTTP: its CGI head becomes a head of HTTP, its body is framed.
 
+use std::io;
+
 use maitred_fastcgi::AnswerEvent;
 use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
 use maitred_http1::{
-    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Version, answer_framing, carries_body,
-    write_chunk_header,
+    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, Version, answer_framing,
+    carries_body, write_chunk_header,
 };
 use maitred_rules::SiteRules;
 
 use crate::clock::http_date;
+use crate::compress::{Effort, Encoder, Plan};
 use crate::hints::{self, Hints};
 use crate::http_client::After;
 use crate::request::{Header, Way};
@@ -50,6 +53,8 @@ pub struct HttpForm<'a, W: Wire> {
     first: Vec<u8>,
     /// Bytes of body still to come when the script has announced how many.
     announced: Option<u64>,
+    /// What codes the body, if it is not whole with its head.
+    encoder: Option<Encoder>,
     framed: bool,
     hints: Hints,
     /// Hints that are ready and have not gone: bytes, or heads.
@@ -84,6 +89,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             framing: AnswerFraming::NoBody,
             first: Vec::new(),
             announced: None,
+            encoder: None,
             framed: false,
             hints: Hints::default(),
             early: Vec::new(),
@@ -140,6 +146,8 @@ impl<'a, W: Wire> HttpForm<'a, W> {
     fn frame_head(&mut self, head: &AnswerHead, over: bool, out: &mut Vec<u8>) {
         (self.framing, self.announced) = self.choose_framing(head, over);
         let page_of = self.way.status;
+        let mut plan = self.plan(head, over);
+        self.code(&mut plan, head, over);
         let lasts = page_of.is_none_or(|(_, after)| after == After::Keep);
         let keep_alive = self.request.keep_alive && lasts;
         let before = out.len();
@@ -160,8 +168,9 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         };
         let beside = self.beside.filter(|beside| !is_said(beside));
         let dressing = self.way.dressing;
+        let for_client = for_client.filter(|(name, _)| !plan.replaces(name));
         let (apart, unfit) = match dressing.is_empty() {
-            true => W::head(out, &answer, for_client.chain(beside)),
+            true => W::head(out, &answer, for_client.chain(beside).chain(plan.fields())),
             false => {
                 let kept = for_client
                     .chain(beside)
@@ -173,7 +182,8 @@ impl<'a, W: Wire> HttpForm<'a, W> {
                     None => dressing.cache_control(status, media_type),
                 };
                 let expiry = expiry.map(|value| (&b"Cache-Control"[..], value.as_bytes()));
-                W::head(out, &answer, kept.chain(dressing.fields()).chain(expiry))
+                let fields = kept.chain(dressing.fields()).chain(expiry);
+                W::head(out, &answer, fields.chain(plan.fields()))
             }
         };
         self.apart = apart;
@@ -184,6 +194,39 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         self.status = status;
         self.head_bytes += (out.len() - before) as u64;
         self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
+    }
+
+    /// What becomes of the body, as far as it is known.
+    fn plan(&self, head: &AnswerHead, over: bool) -> Plan {
+        let compression = self.way.site.compression.as_deref();
+        let status = self.way.status.map_or(head.status(), |(status, _)| status);
+        let is_head = self.request.kind() == Method::Head;
+        let length = match (over, is_head) {
+            (true, false) => Some(self.first.len() as u64),
+            _ => self.announced,
+        };
+        Plan::make(compression, self.request, head, status, length)
+    }
+
+    /// Begins the coding of the body; one that is there already is coded at once.
+    fn code(&mut self, plan: &mut Plan, head: &AnswerHead, over: bool) {
+        let Some(coding) = plan.coding else { return };
+        let is_head = self.request.kind() == Method::Head;
+        let mut length = None;
+        if !is_head {
+            match Encoder::new(coding, Effort::Passing) {
+                Ok(encoder) if over => match encoder.last(&self.first) {
+                    Ok(coded) => {
+                        length = Some(coded.len() as u64);
+                        (self.first, self.announced) = (coded, length);
+                    }
+                    Err(_) => return plan.give_up(),
+                },
+                Ok(encoder) => self.encoder = Some(encoder),
+                Err(_) => return plan.give_up(),
+            }
+        }
+        self.framing = answer_framing(self.request.version(), is_head, head.status(), length);
     }
 
     /// Whether a page of the site's takes the place of this answer.
@@ -199,7 +242,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
     /// A complete answer has a length of our own counting. One that is sent while it is made has
     /// the length that the script announces, if any.
     fn choose_framing(&self, head: &AnswerHead, over: bool) -> (AnswerFraming, Option<u64>) {
-        let is_head = self.request.kind() == maitred_http1::Method::Head;
+        let is_head = self.request.kind() == Method::Head;
         let announced = head
             .header("content-length")
             .and_then(|value| std::str::from_utf8(value).ok())
@@ -212,16 +255,27 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         (framing, known)
     }
 
-    fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) {
+    fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) -> io::Result<()> {
         let mut body = std::mem::take(&mut self.first);
-        let is_head = self.request.kind() == maitred_http1::Method::Head;
+        let is_head = self.request.kind() == Method::Head;
         if !carries_body(is_head, self.status) {
-            return;
+            return Ok(());
         }
         if let Some(left) = &mut self.announced {
             let count = usize::try_from(*left).map_or(body.len(), |left| left.min(body.len()));
             body.truncate(count);
             *left -= count as u64;
+        }
+        let is_whole = over && self.announced.is_none_or(|left| left == 0);
+        if let Some(mut encoder) = self.encoder.take() {
+            if is_whole {
+                body = encoder.last(&body)?;
+            } else {
+                if !body.is_empty() {
+                    body = encoder.piece(&body)?;
+                }
+                self.encoder = Some(encoder);
+            }
         }
         match self.framing {
             AnswerFraming::Chunked => {
@@ -230,7 +284,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
                     out.extend_from_slice(&body);
                     out.extend_from_slice(CHUNK_END);
                 }
-                if over {
+                if is_whole {
                     out.extend_from_slice(LAST_CHUNK);
                 }
             }
@@ -239,10 +293,11 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             }
             AnswerFraming::NoBody => {}
         }
-        if over && self.announced.is_some_and(|left| left > 0) {
+        if over && !is_whole {
             // Fewer bytes than announced: only the end of the connection can say so.
             self.reusable = false;
         }
+        Ok(())
     }
 }
 
@@ -273,7 +328,8 @@ impl<W: Wire> Form for HttpForm<'_, W> {
             self.frame_head(&head, over, &mut out);
         }
         self.head = Some(head);
-        self.frame_body(over, &mut out);
+        let framed = self.frame_body(over, &mut out);
+        framed.map_err(|error| Failure::Invalid(format!("it cannot be compressed: {error}")))?;
         Ok(out)
     }
 

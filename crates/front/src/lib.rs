@@ -11,6 +11,7 @@ pub mod auth;
 mod body;
 mod by_rules;
 mod clock;
+mod compress;
 mod connection;
 mod door_log;
 pub mod explain;

@@ -16,6 +16,7 @@ use crate::attempt::{Tried, attempt, explain, retry_after};
 use crate::body::{Body, NoBody};
 use crate::by_rules::{self, Origin};
 use crate::clock::http_date;
+use crate::compress;
 use crate::files::{self, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::HttpForm;
@@ -178,7 +179,10 @@ pub async fn serve_path(
         return send_page(client, head, &page, answered).await;
     }
     match way.site.resolve(way.path, way.query) {
-        Route::File(entry) => send_file(client, head, &entry, answered).await,
+        Route::File(entry) => {
+            let entry = compress::variant(thread, (way.site, way.path), head, entry).await;
+            send_file(client, head, &entry, answered).await
+        }
         Route::Script(script) => {
             if let Some(rules) = way.rules {
                 match by_rules::admit_script(rules, &script, client.peer().ip()) {
