@@ -133,7 +133,17 @@ fn a_file_is_sent_in_the_coding_that_the_client_takes() {
         }
     }
     let several = ask(server.address(), "/style.css", "gzip, deflate, br, zstd");
-    assert_eq!(several.header("Content-Encoding"), Some("zstd"));
+    assert_eq!(
+        several.header("Content-Encoding"),
+        Some("br"),
+        "the smallest is kept"
+    );
+    let page = ask(server.address(), "/page.php", "gzip, deflate, br, zstd");
+    assert_eq!(
+        page.header("Content-Encoding"),
+        Some("zstd"),
+        "the fastest is passing"
+    );
     for none in ["identity", "gzip;q=0", "deflate", "*;q=0"] {
         let plain = ask(server.address(), "/style.css", none);
         assert_eq!(

@@ -229,7 +229,7 @@ fn file_coding(said: &mut Explanation, site: &Site, resolver: &mut Resolver, ent
             ));
         }
     }
-    match (beside.is_empty(), compression.codings()) {
+    match (beside.is_empty(), compression.kept()) {
         (false, _) => {
             let files = beside.join(", ");
             said.say("precompressed", format!("{files}, as the client takes it"));

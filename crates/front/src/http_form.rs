@@ -214,16 +214,17 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         let is_head = self.request.kind() == Method::Head;
         let mut length = None;
         if !is_head {
-            match Encoder::new(coding, Effort::Passing) {
-                Ok(encoder) if over => match encoder.last(&self.first) {
-                    Ok(coded) => {
-                        length = Some(coded.len() as u64);
-                        (self.first, self.announced) = (coded, length);
-                    }
-                    Err(_) => return plan.give_up(),
-                },
-                Ok(encoder) => self.encoder = Some(encoder),
-                Err(_) => return plan.give_up(),
+            let begun = match over {
+                true => Encoder::whole(coding, &self.first).map(|coded| {
+                    length = Some(coded.len() as u64);
+                    (self.first, self.announced) = (coded, length);
+                }),
+                false => Encoder::new(coding, Effort::Passing).map(|encoder| {
+                    self.encoder = Some(encoder);
+                }),
+            };
+            if begun.is_err() {
+                return plan.give_up();
             }
         }
         self.framing = answer_framing(self.request.version(), is_head, head.status(), length);

@@ -19,7 +19,7 @@ const FULL: u16 = 1000;
 
 impl Coding {
     /// All there are, those first that cost the least for what they save.
-    pub const ALL: [Coding; 3] = [Coding::Zstd, Coding::Br, Coding::Gzip];
+    pub const ALL: [Coding; 3] = [Coding::Zstd, Coding::Gzip, Coding::Br];
 
     /// Those first whose files are the smallest, if somebody has taken the time to make them.
     pub const SMALLEST: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
@@ -209,13 +209,14 @@ mod tests {
     fn the_coding_is_the_one_that_the_client_likes_best_and_then_we() {
         for (field, expected) in [
             ("gzip, deflate, br, zstd", Some("zstd")),
-            ("gzip, deflate, br", Some("br")),
+            ("gzip, deflate, br", Some("gzip")),
             ("GZIP", Some("gzip")),
             ("x-gzip", Some("gzip")),
             ("gzip;q=1.0, zstd;q=0.5", Some("gzip")),
             ("gzip ; q = 0.4 , br;Q=0.41", Some("br")),
             ("*", Some("zstd")),
-            ("*;q=0.5, zstd;q=0", Some("br")),
+            ("*;q=0.5, zstd;q=0", Some("gzip")),
+            ("br", Some("br")),
             ("gzip;q=0.5", Some("gzip")),
             ("identity, gzip;q=0.5", None),
             ("identity;q=0.2, gzip;q=0.5", Some("gzip")),

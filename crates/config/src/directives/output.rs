@@ -10,12 +10,13 @@ use crate::output::{Output, SendfileRoot};
 pub const DIRECTIVES: &[Directive<Output>] = &[
     Directive {
         name: "compression",
-        default: Preset::Value("[\"zstd\", \"br\", \"gzip\"]"),
+        default: Preset::Value("[\"zstd\", \"gzip\", \"br\"]"),
         unit: "",
         takes: "\"zstd\", \"br\", \"gzip\", an array of them, or false",
         needs: Needs::Live,
         doc: "The codings in which scripts' answers and static files are sent to clients that take \
-              them. Where a client likes several alike, the first is taken. See \
+              them. Where a client likes several alike, scripts' answers get the first of these, and \
+              files, which are compressed once and kept, the smallest. See \
               [Compression](../guide/compression.md).",
         example: "[\"br\", \"gzip\"]",
         read: |output, value| {

@@ -55,7 +55,7 @@ pub async fn variant(
         }
         left = left.without(coding);
     }
-    match accepted.best(compression.codings()) {
+    match accepted.best(compression.kept()) {
         Some(coding) => made(&thread.made, entry, coding).await,
         None => entry,
     }

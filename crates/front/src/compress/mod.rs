@@ -21,6 +21,8 @@ pub use script::Plan;
 pub struct Compression {
     /// What is applied to answers as they are sent; empty: nothing is.
     codings: Vec<Coding>,
+    /// The same for what is made once and kept: the smallest first.
+    kept: Vec<Coding>,
     /// Files that lie beside others are sent.
     precompressed: bool,
     /// Bytes below which it does not pay.
@@ -38,6 +40,11 @@ impl Compression {
         } = output;
         (*precompressed || !compression.is_empty()).then(|| Compression {
             codings: compression.clone(),
+            kept: {
+                let smallest = Coding::SMALLEST.into_iter();
+                let used = smallest.filter(|coding| compression.contains(coding));
+                used.collect()
+            },
             precompressed: *precompressed,
             min_length: output.compression_min_length,
             types: output.compression_types.clone(),
@@ -47,6 +54,11 @@ impl Compression {
     /// Whether content of this type and length is worth it; a length that is not known is.
     pub fn suits(&self, content_type: &[u8], length: Option<u64>) -> bool {
         length.is_none_or(|length| length >= self.min_length) && is_among(content_type, &self.types)
+    }
+
+    /// The codings in which files are made, the first before others.
+    pub fn kept(&self) -> &[Coding] {
+        &self.kept
     }
 
     /// The codings that are applied to answers as they are sent, the first before others.
