@@ -20,6 +20,9 @@ fn read(wire: &[u8], size: usize) -> (Answer, Result<(), ProtocolError>) {
             match reader.next(&mut input) {
                 Ok(Some(AnswerEvent::Stdout(bytes))) => answer.stdout.extend_from_slice(bytes),
                 Ok(Some(AnswerEvent::Stderr(bytes))) => answer.stderr.extend_from_slice(bytes),
+                Ok(Some(AnswerEvent::Report(bytes) | AnswerEvent::Hints(bytes))) => {
+                    answer.stderr.extend_from_slice(bytes);
+                }
                 Ok(Some(AnswerEvent::End {
                     app_status,
                     protocol_status,

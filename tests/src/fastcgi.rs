@@ -155,7 +155,9 @@ impl Wire {
                 match event {
                     AnswerEvent::Stdout(bytes) => stdout.extend_from_slice(bytes),
                     AnswerEvent::Stderr(bytes) => stderr.extend_from_slice(bytes),
-                    AnswerEvent::Report(_) => panic!("a report is nothing for web servers"),
+                    AnswerEvent::Report(_) | AnswerEvent::Hints(_) => {
+                        panic!("neither report nor hints are for web servers")
+                    }
                     AnswerEvent::End {
                         protocol_status, ..
                     } => {

@@ -285,6 +285,22 @@ impl Connection {
         Ok(self.buffer.drain(..count).collect())
     }
 
+    /// Reads up to and including `end`, and returns what is before it.
+    ///
+    /// # Errors
+    /// When the connection ends before.
+    pub fn read_until(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
+        self.take_until(end, "what was waited for")
+    }
+
+    /// Reads that many bytes.
+    ///
+    /// # Errors
+    /// When the connection ends before.
+    pub fn read_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        self.take(count, "what was waited for")
+    }
+
     /// Reads the head of an answer; interim answers are collected.
     ///
     /// # Errors

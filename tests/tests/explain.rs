@@ -155,3 +155,38 @@ fn two_sites_of_one_host_are_told_at_both_lines() {
         assert!(said.contains(line), "{said}");
     }
 }
+
+#[test]
+fn explain_says_what_is_compressed() {
+    let root = site();
+    write_file(root.path(), "large.css", "p {}\n".repeat(1000).as_bytes());
+    write_file(root.path(), "built.js", "f();\n".repeat(1000).as_bytes());
+    write_file(root.path(), "built.js.br", b"smaller");
+    // What has just changed is not yet relied on.
+    std::thread::sleep(std::time::Duration::from_millis(40));
+    let server = serve(&root, &["compression = [\"br\", \"gzip\"]"]);
+    let file = server.configuration();
+    let file = file.to_str().expect("its name is UTF-8");
+    for (path, words) in [
+        (
+            "/large.css",
+            "compression      br, gzip, as the client takes it",
+        ),
+        (
+            "/style.css",
+            "compression      none: type or length are not worth it",
+        ),
+        (
+            "/built.js",
+            "precompressed    /built.js.br, as the client takes it",
+        ),
+        (
+            "/index.php",
+            "compression      br, gzip, as the client takes it, if",
+        ),
+    ] {
+        let url = format!("http://localhost{path}");
+        let (_, said) = command(&["explain", "--config", file, &url]);
+        assert!(said.contains(words), "{path}: {said}");
+    }
+}

@@ -13,7 +13,7 @@ use crate::directive::{enumerate, nearest, read_known, read_table};
 use crate::directives::doors::DoorDraft;
 use crate::directives::rules::RulesDraft;
 use crate::directives::sites::{Placed, SiteDraft};
-use crate::directives::{doors, pools, rules, sites, tls, top};
+use crate::directives::{doors, output, pools, rules, sites, tls, top};
 use crate::doors::{refuse_shared_addresses, settle_door};
 use crate::host::Host;
 use crate::mistakes::{Fault, quoted};
@@ -253,10 +253,12 @@ fn read_sites(
         };
         let mut draft = SiteDraft::default();
         let section = "in [[sites]]";
-        let of_rules: Vec<_> = rules::DIRECTIVES.iter().map(|rule| rule.name).collect();
+        let of_rules = rules::DIRECTIVES.iter().map(|rule| rule.name);
+        let of_output = output::DIRECTIVES.iter().map(|directive| directive.name);
+        let others: Vec<_> = of_rules.chain(of_output).collect();
         let read = read_table(
             sites::DIRECTIVES,
-            &of_rules,
+            &others,
             section,
             settings,
             base,
@@ -264,6 +266,8 @@ fn read_sites(
         );
         faults.extend(read);
         let read = read_known(rules::DIRECTIVES, settings, base, &mut draft.rules);
+        faults.extend(read);
+        let read = read_known(output::DIRECTIVES, settings, base, &mut draft.output);
         faults.extend(read);
         if !settings.contains_key("root") {
             let sentence = "this site has no `root`; add the path of its document root";
@@ -341,6 +345,7 @@ fn resolve(
         site.hosts = hosts.into_iter().map(|Placed(host, _)| host).collect();
     }
     site.index = draft.index.unwrap_or(site.index);
+    site.output = draft.output;
     if let Some(app) = draft.rules.app {
         site.front_controller = app.preset().front_controller.map(str::to_owned);
     }

@@ -18,6 +18,7 @@ mod host;
 mod listen;
 pub mod log_format;
 mod mistakes;
+mod output;
 mod reference;
 mod settings;
 mod slowlog;
@@ -40,6 +41,7 @@ pub use host::Host;
 pub use listen::parse_listen;
 pub use log_format::LogFormat;
 pub use mistakes::{Mistake, Mistakes, Place};
+pub use output::{Output, SendfileRoot};
 pub use reference::{applications, reference};
 pub use settings::{
     Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL, Pool,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::directive::{Directive, Preset};
-use crate::directives::{doors, pools, rules, sites, tls, top};
+use crate::directives::{doors, output, pools, rules, sites, tls, top};
 
 const HEAD: &str = r#"# Configuration
 
@@ -73,6 +73,14 @@ pub fn reference() -> String {
         "`[[sites]]`: paths and clients",
         intro,
         rules::DIRECTIVES,
+    );
+    let intro =
+        "Settings of the same section. Nothing of this concerns web servers at a FastCGI door.";
+    group(
+        &mut page,
+        "`[[sites]]`: how answers leave",
+        intro,
+        output::DIRECTIVES,
     );
     page
 }

@@ -18,6 +18,7 @@ use crate::fpm::Fpm;
 use crate::host::Host;
 use crate::log_format::LogFormat;
 use crate::mistakes::Mistakes;
+use crate::output::Output;
 use crate::tls::Tls;
 use crate::value::directory_problem;
 
@@ -308,6 +309,9 @@ pub struct Site {
     /// What it says about paths and clients; those of its application follow its own.
     #[serde(default)]
     pub rules: Rules,
+    /// How its answers leave.
+    #[serde(default)]
+    pub output: Output,
 }
 
 /// Where the requests of a site are logged.
@@ -533,6 +537,7 @@ impl Site {
             front_controller: Some(DEFAULT_FRONT_CONTROLLER.to_owned()),
             max_body_size: DEFAULT_MAX_BODY_SIZE_BYTES,
             access_log: SiteLog::Server,
+            output: Output::default(),
             rules: Rules::default(),
         }
     }

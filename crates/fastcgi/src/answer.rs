@@ -1,5 +1,5 @@
 use crate::record::{
-    Header, MAX_CONTENT_LEN, ProtocolStatus, REPORT, RecordType, VERSION, record_header,
+    HINTS, Header, MAX_CONTENT_LEN, ProtocolStatus, REPORT, RecordType, VERSION, record_header,
     write_stream,
 };
 
@@ -44,10 +44,22 @@ pub fn write_values(out: &mut Vec<u8>, pairs: &[u8]) {
 /// Appends a worker's report on its request, as one management record; what is longer than a record
 /// is cut.
 pub fn write_report(out: &mut Vec<u8>, report: &[u8]) {
+    write_management(out, REPORT, report);
+}
+
+/// Appends early hints, as one management record: header lines, each with its CR LF, and an empty one.
+/// Nothing if they are longer than a record.
+pub fn write_hints(out: &mut Vec<u8>, hints: &[u8]) {
+    if hints.len() <= MAX_CONTENT_LEN {
+        write_management(out, HINTS, hints);
+    }
+}
+
+fn write_management(out: &mut Vec<u8>, kind: u8, report: &[u8]) {
     let report = &report[..report.len().min(MAX_CONTENT_LEN)];
     let header = Header {
         version: VERSION,
-        kind: REPORT,
+        kind,
         request_id: 0,
         content_len: u16::try_from(report.len()).unwrap_or(u16::MAX),
         padding_len: 0,

@@ -1,4 +1,4 @@
-use crate::record::{Header, ProtocolStatus, REPORT, RecordType};
+use crate::record::{HINTS, Header, ProtocolStatus, REPORT, RecordType};
 use crate::records::{FixedContent, Part, ProtocolError, Records};
 
 /// What an application says about the request it was asked.
@@ -10,6 +10,8 @@ pub enum AnswerEvent<'a> {
     Stderr(&'a [u8]),
     /// The next bytes of a worker's report on its request; never empty.
     Report(&'a [u8]),
+    /// The next bytes of a script's early hints; never empty. They end with an empty line.
+    Hints(&'a [u8]),
     /// The request is over. Nothing more may come before the next request.
     End {
         /// What the program would have exited with.
@@ -33,6 +35,7 @@ enum Content {
     Stdout,
     Stderr,
     Report,
+    Hints,
     End(FixedContent),
     /// Of a management record, which nobody asked for and nobody needs.
     Skipped,
@@ -75,6 +78,9 @@ impl AnswerReader {
                 (Part::Content(bytes), Content::Report) => {
                     return Ok(Some(AnswerEvent::Report(bytes)));
                 }
+                (Part::Content(bytes), Content::Hints) => {
+                    return Ok(Some(AnswerEvent::Hints(bytes)));
+                }
                 (Part::Content(bytes), Content::End(fixed)) => fixed.add(bytes),
                 (Part::End, Content::End(fixed)) => {
                     let event = end_of(fixed.bytes())?;
@@ -97,6 +103,7 @@ impl AnswerReader {
         if header.request_id == 0 {
             return match RecordType::of(header.kind) {
                 None if header.kind == REPORT => Ok(Content::Report),
+                None if header.kind == HINTS => Ok(Content::Hints),
                 Some(RecordType::GetValuesResult | RecordType::UnknownType) | None => {
                     Ok(Content::Skipped)
                 }

@@ -23,13 +23,14 @@ mod request;
 mod request_reader;
 
 pub use answer::{
-    write_end, write_report, write_stderr, write_stdout, write_unknown_type, write_values,
+    write_end, write_hints, write_report, write_stderr, write_stdout, write_unknown_type,
+    write_values,
 };
 pub use answer_reader::{AnswerEvent, AnswerReader};
 pub use basic::basic_user;
 pub use params::{ParamError, ParamTooLong, Params, ParamsWriter, params};
 pub use record::{
-    AUTHORIZER, FILTER, FOREIGN_PARAMS, HEADER_LEN, Header, KEEP_CONN, MAX_CONTENT_LEN,
+    AUTHORIZER, FILTER, FOREIGN_PARAMS, HEADER_LEN, HINTS, Header, KEEP_CONN, MAX_CONTENT_LEN,
     ProtocolStatus, REPORT, RESPONDER, RecordType, VERSION, WANTS_REPORT, record_header,
 };
 pub use records::ProtocolError;

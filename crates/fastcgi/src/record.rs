@@ -31,6 +31,9 @@ pub const WANTS_REPORT: u8 = 0x40;
 /// applications have types of their own.
 pub const REPORT: u8 = 128;
 
+/// Type of the management record that carries early hints (RFC 8297) from a worker to the front.
+pub const HINTS: u8 = 129;
+
 /// What a record is for (§8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -130,7 +130,7 @@ fn answer(stream: &mut UnixStream) -> (AnswerHead, Vec<u8>, Vec<u8>) {
                         body.extend_from_slice(&bytes[len..]);
                     }
                 }
-                AnswerEvent::Report(_) => panic!("php-fpm knows no reports"),
+                AnswerEvent::Report(_) | AnswerEvent::Hints(_) => panic!("php-fpm knows neither"),
                 AnswerEvent::End {
                     protocol_status, ..
                 } => {

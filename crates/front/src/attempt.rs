@@ -68,7 +68,7 @@ fn tell(run: &Run<'_>, failure: &Failure, took: Duration) {
     let (method, target) = run.asked;
     let concerned = run.concerned();
     match failure {
-        Failure::Intercepted(_) => {}
+        Failure::Intercepted(_) | Failure::FileNamed => {}
         Failure::ClientLeft | Failure::LeftQueue => {
             tracing::debug!("{backend}: {script}: {why} ({method} {target}){concerned}");
         }
@@ -113,6 +113,7 @@ pub fn explain(failure: &Failure) -> (u16, &'static str) {
         Failure::Unreachable(_) => (502, "The upstream server cannot be reached."),
         Failure::Silent => (504, "The upstream server said nothing for too long."),
         Failure::Intercepted(status) => (*status, "The script answered with an error."),
+        Failure::FileNamed => (200, "The script has named a file."),
         Failure::Body(_) => (500, "The request's body could not be read back from disk."),
     }
 }

@@ -3,12 +3,16 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use maitred_config::{Config, Destination, Site};
 use maitred_rules::SiteRules;
+use maitred_rules::coding::Coding;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
 use maitred_rules::site::{Asked, Verdict};
 
+use crate::compress::Compression;
+use crate::files::Entry;
 use crate::route::{Limits, Resolver, Route, Script, SiteFiles};
 use crate::sites::{Hosts, host_name};
 
@@ -175,12 +179,21 @@ fn target(
                 "file",
                 format!("{}, {} bytes", entry.content_type(), entry.len()),
             );
+            file_coding(said, site, &mut resolver, &entry);
             match asked.method.as_str() {
                 "GET" | "HEAD" => said.say("answer", "200 with the file"),
                 _ => refuse(said, rules, 405, "a file is asked for with GET or HEAD"),
             }
         }
-        Route::Script(script) => script_runs(said, rules, asked, &script, &runs),
+        Route::Script(script) => {
+            if !site.output.compression.is_empty() {
+                let names = names(&site.output.compression);
+                let what =
+                    format!("{names}, as the client takes it, if type and length are worth it");
+                said.say("compression", what);
+            }
+            script_runs(said, rules, asked, &script, &runs);
+        }
         Route::RedirectSlash(location) => {
             said.say("answer", format!("301 to {location}: it is a folder"));
         }
@@ -190,6 +203,43 @@ fn target(
         said.say("max_body_size", format!("{most} bytes (paths)"));
     }
     Ok(())
+}
+
+fn names(codings: &[Coding]) -> String {
+    let names: Vec<&str> = codings.iter().map(|coding| coding.name()).collect();
+    names.join(", ")
+}
+
+/// In which coding a file is sent to those who take it.
+fn file_coding(said: &mut Explanation, site: &Site, resolver: &mut Resolver, entry: &Entry) {
+    let Some(compression) = Compression::of(&site.output) else {
+        return;
+    };
+    if !entry.varies() {
+        said.say("compression", "none: type or length are not worth it");
+        return;
+    }
+    let mut beside = Vec::new();
+    for coding in Coding::SMALLEST {
+        if compression.precompressed() && resolver.sibling(entry, coding).is_some() {
+            beside.push(format!(
+                "{}.{}",
+                String::from_utf8_lossy(entry.name()),
+                coding.extension()
+            ));
+        }
+    }
+    match (beside.is_empty(), compression.kept()) {
+        (false, _) => {
+            let files = beside.join(", ");
+            said.say("precompressed", format!("{files}, as the client takes it"));
+        }
+        (true, []) => {}
+        (true, codings) => {
+            let names = names(codings);
+            said.say("compression", format!("{names}, as the client takes it"));
+        }
+    }
 }
 
 fn script_runs(
@@ -259,8 +309,9 @@ fn resolver_for(
         }
     }
     let root = files.root.display().to_string();
-    let resolver = Resolver::new(files, Limits::default())
+    let mut resolver = Resolver::new(files, Limits::default())
         .map_err(|error| format!("the folder {root} cannot be opened: {error}"))?;
+    resolver.compress(Compression::of(&site.output).map(Arc::new));
     Ok((resolver, encode_path(inner)))
 }
 
@@ -284,6 +335,9 @@ pub fn mistakes(config: &Config) -> Vec<String> {
             }
         }
         mistakes.extend(unreadable(&site.root));
+        for root in &site.output.sendfile_roots {
+            mistakes.extend(unreadable(&root.folder));
+        }
     }
     mistakes
 }
@@ -291,7 +345,7 @@ pub fn mistakes(config: &Config) -> Vec<String> {
 fn unreadable(root: &Path) -> Option<String> {
     let error = std::fs::read_dir(root).err()?;
     let root = root.display();
-    Some(format!("the document root {root} cannot be read: {error}"))
+    Some(format!("the folder {root} cannot be read: {error}"))
 }
 
 fn leads_somewhere(config: &Config, site: &Site, page: &str) -> bool {

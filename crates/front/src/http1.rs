@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use maitred_http1::{Answer, AnswerFraming, Framing, Head, write_head};
+use maitred_http1::{Answer, AnswerFraming, Framing, Head, Version, write_head};
 
 use crate::access::Answered;
 use crate::body::{self, Body, NoBody};
@@ -29,6 +29,22 @@ impl Wire for Http1 {
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> (Option<Infallible>, usize) {
         (None, write_head(out, answer, headers))
+    }
+
+    fn hints<'h>(
+        out: &mut Vec<u8>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> Option<Infallible> {
+        let answer = Answer {
+            version: Version::Http11,
+            status: 103,
+            reason: None,
+            framing: AnswerFraming::NoBody,
+            keep_alive: true,
+            date: &http_date(),
+        };
+        write_head(out, &answer, headers);
+        None
     }
 }
 

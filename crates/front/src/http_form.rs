@@ -1,17 +1,22 @@
 //! A script's answer as HTTP: its CGI head becomes a head of HTTP, its body is framed.
 
+use std::io;
+
 use maitred_fastcgi::AnswerEvent;
 use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
 use maitred_http1::{
-    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, answer_framing, carries_body,
-    write_chunk_header,
+    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, Version, answer_framing,
+    carries_body, write_chunk_header,
 };
 use maitred_rules::SiteRules;
 
 use crate::clock::http_date;
+use crate::compress::{Effort, Encoder, Plan};
+use crate::hints::{self, Hints};
 use crate::http_client::After;
 use crate::request::{Header, Way};
 use crate::script::{Failure, Form, Run};
+use crate::sendfile::Named;
 
 /// How heads look in a version of HTTP.
 pub trait Wire {
@@ -25,6 +30,12 @@ pub trait Wire {
         answer: &Answer<'_>,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> (Option<Self::Head>, usize);
+
+    /// Makes the head of an interim answer of status 103, in `out` or apart from it.
+    fn hints<'h>(
+        out: &mut Vec<u8>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> Option<Self::Head>;
 }
 
 /// An answer to one request over HTTP.
@@ -42,7 +53,13 @@ pub struct HttpForm<'a, W: Wire> {
     first: Vec<u8>,
     /// Bytes of body still to come when the script has announced how many.
     announced: Option<u64>,
+    /// What codes the body, if it is not whole with its head.
+    encoder: Option<Encoder>,
     framed: bool,
+    hints: Hints,
+    /// Hints that are ready and have not gone: bytes, or heads.
+    early: Vec<u8>,
+    early_apart: Vec<W::Head>,
     /// The head, if it goes apart from the bytes and has not gone.
     apart: Option<W::Head>,
     /// The status sent; 0 before there is one.
@@ -72,12 +89,21 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             framing: AnswerFraming::NoBody,
             first: Vec::new(),
             announced: None,
+            encoder: None,
             framed: false,
+            hints: Hints::default(),
+            early: Vec::new(),
+            early_apart: Vec::new(),
             apart: None,
             status: 0,
             head_bytes: 0,
             reusable: false,
         }
+    }
+
+    /// The head of the script's answer.
+    pub fn said(&self) -> Option<&AnswerHead> {
+        self.head.as_ref()
     }
 
     fn take_output(&mut self, mut content: &[u8]) -> Result<(), Failure> {
@@ -88,7 +114,11 @@ impl<'a, W: Wire> HttpForm<'a, W> {
                     if self.is_intercepted(&head) {
                         return Err(Failure::Intercepted(head.status()));
                     }
+                    let names_file = Named::by(&head).is_some();
                     self.head = Some(head);
+                    if names_file {
+                        return Err(Failure::FileNamed);
+                    }
                     content = &content[used..];
                 }
                 Err(error) => return Err(Failure::Invalid(error.to_string())),
@@ -98,11 +128,29 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         Ok(())
     }
 
+    /// Early hints go to whoever may get interim answers (RFC 9110 §15.2), before the answer begins.
+    fn take_hints(&mut self, lines: &[u8]) {
+        let wanted = self.request.version() != Version::Http10 && self.way.status.is_none();
+        let Some(lines) = self.hints.take(lines) else {
+            return;
+        };
+        if wanted && self.head.is_none() {
+            let fields: Vec<Header<'_>> = hints::fields(&lines).collect();
+            if !fields.is_empty() {
+                let head = W::hints(&mut self.early, fields.into_iter());
+                self.early_apart.extend(head);
+            }
+        }
+    }
+
     fn frame_head(&mut self, head: &AnswerHead, over: bool, out: &mut Vec<u8>) {
         (self.framing, self.announced) = self.choose_framing(head, over);
         let page_of = self.way.status;
+        let mut plan = self.plan(head, over);
+        self.code(&mut plan, head, over);
         let lasts = page_of.is_none_or(|(_, after)| after == After::Keep);
         let keep_alive = self.request.keep_alive && lasts;
+        let before = out.len();
         let status = page_of.map_or(head.status(), |(status, _)| status);
         let answer = Answer {
             version: self.request.version(),
@@ -124,8 +172,9 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             .copied()
             .filter(|beside| !is_said(beside));
         let dressing = self.way.dressing;
+        let for_client = for_client.filter(|(name, _)| !plan.replaces(name));
         let (apart, unfit) = match dressing.is_empty() {
-            true => W::head(out, &answer, for_client.chain(beside)),
+            true => W::head(out, &answer, for_client.chain(beside).chain(plan.fields())),
             false => {
                 let kept = for_client
                     .chain(beside)
@@ -137,7 +186,8 @@ impl<'a, W: Wire> HttpForm<'a, W> {
                     None => dressing.cache_control(status, media_type),
                 };
                 let expiry = expiry.map(|value| (&b"Cache-Control"[..], value.as_bytes()));
-                W::head(out, &answer, kept.chain(dressing.fields()).chain(expiry))
+                let fields = kept.chain(dressing.fields()).chain(expiry);
+                W::head(out, &answer, fields.chain(plan.fields()))
             }
         };
         self.apart = apart;
@@ -146,8 +196,42 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             self.run.log(words.as_bytes());
         }
         self.status = status;
-        self.head_bytes = out.len() as u64;
+        self.head_bytes += (out.len() - before) as u64;
         self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
+    }
+
+    /// What becomes of the body, as far as it is known.
+    fn plan(&self, head: &AnswerHead, over: bool) -> Plan {
+        let compression = self.way.site.compression.as_deref();
+        let status = self.way.status.map_or(head.status(), |(status, _)| status);
+        let is_head = self.request.kind() == Method::Head;
+        let length = match (over, is_head) {
+            (true, false) => Some(self.first.len() as u64),
+            _ => self.announced,
+        };
+        Plan::make(compression, self.request, head, status, length)
+    }
+
+    /// Begins the coding of the body; one that is there already is coded at once.
+    fn code(&mut self, plan: &mut Plan, head: &AnswerHead, over: bool) {
+        let Some(coding) = plan.coding else { return };
+        let is_head = self.request.kind() == Method::Head;
+        let mut length = None;
+        if !is_head {
+            let begun = match over {
+                true => Encoder::whole(coding, &self.first).map(|coded| {
+                    length = Some(coded.len() as u64);
+                    (self.first, self.announced) = (coded, length);
+                }),
+                false => Encoder::new(coding, Effort::Passing).map(|encoder| {
+                    self.encoder = Some(encoder);
+                }),
+            };
+            if begun.is_err() {
+                return plan.give_up();
+            }
+        }
+        self.framing = answer_framing(self.request.version(), is_head, head.status(), length);
     }
 
     /// Whether a page of the site's takes the place of this answer.
@@ -163,7 +247,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
     /// A complete answer has a length of our own counting. One that is sent while it is made has
     /// the length that the script announces, if any.
     fn choose_framing(&self, head: &AnswerHead, over: bool) -> (AnswerFraming, Option<u64>) {
-        let is_head = self.request.kind() == maitred_http1::Method::Head;
+        let is_head = self.request.kind() == Method::Head;
         let announced = head
             .header("content-length")
             .and_then(|value| std::str::from_utf8(value).ok())
@@ -176,16 +260,27 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         (framing, known)
     }
 
-    fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) {
+    fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) -> io::Result<()> {
         let mut body = std::mem::take(&mut self.first);
-        let is_head = self.request.kind() == maitred_http1::Method::Head;
+        let is_head = self.request.kind() == Method::Head;
         if !carries_body(is_head, self.status) {
-            return;
+            return Ok(());
         }
         if let Some(left) = &mut self.announced {
             let count = usize::try_from(*left).map_or(body.len(), |left| left.min(body.len()));
             body.truncate(count);
             *left -= count as u64;
+        }
+        let is_whole = over && self.announced.is_none_or(|left| left == 0);
+        if let Some(mut encoder) = self.encoder.take() {
+            if is_whole {
+                body = encoder.last(&body)?;
+            } else {
+                if !body.is_empty() {
+                    body = encoder.piece(&body)?;
+                }
+                self.encoder = Some(encoder);
+            }
         }
         match self.framing {
             AnswerFraming::Chunked => {
@@ -194,7 +289,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
                     out.extend_from_slice(&body);
                     out.extend_from_slice(CHUNK_END);
                 }
-                if over {
+                if is_whole {
                     out.extend_from_slice(LAST_CHUNK);
                 }
             }
@@ -203,10 +298,11 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             }
             AnswerFraming::NoBody => {}
         }
-        if over && self.announced.is_some_and(|left| left > 0) {
+        if over && !is_whole {
             // Fewer bytes than announced: only the end of the connection can say so.
             self.reusable = false;
         }
+        Ok(())
     }
 }
 
@@ -217,13 +313,15 @@ impl<W: Wire> Form for HttpForm<'_, W> {
         match said {
             AnswerEvent::Stdout(content) => self.take_output(content)?,
             AnswerEvent::Stderr(content) => self.run.log(content),
+            AnswerEvent::Hints(lines) => self.take_hints(lines),
             AnswerEvent::Report(_) | AnswerEvent::End { .. } => {}
         }
         Ok(())
     }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
-        let mut out = Vec::new();
+        let mut out = std::mem::take(&mut self.early);
+        self.head_bytes += out.len() as u64;
         let Some(head) = self.head.take() else {
             return match over {
                 true => Err(Failure::Invalid(self.head_reader.ended_early().to_string())),
@@ -235,12 +333,16 @@ impl<W: Wire> Form for HttpForm<'_, W> {
             self.frame_head(&head, over, &mut out);
         }
         self.head = Some(head);
-        self.frame_body(over, &mut out);
+        let framed = self.frame_body(over, &mut out);
+        framed.map_err(|error| Failure::Invalid(format!("it cannot be compressed: {error}")))?;
         Ok(out)
     }
 
     fn head(&mut self) -> Option<W::Head> {
-        self.apart.take()
+        if self.early_apart.is_empty() {
+            return self.apart.take();
+        }
+        Some(self.early_apart.remove(0))
     }
 
     fn has_begun(&self) -> bool {
@@ -253,7 +355,7 @@ impl<W: Wire> Form for HttpForm<'_, W> {
 }
 
 /// Headers by which a script speaks to its web server (nginx's `X-Accel-…`).
-fn is_for_us(name: &[u8]) -> bool {
+pub fn is_for_us(name: &[u8]) -> bool {
     name.get(..8)
         .is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
 }

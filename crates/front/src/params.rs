@@ -54,6 +54,8 @@ pub struct Seen<'a> {
     pub is_https: Option<bool>,
     /// The status that the script is the page for.
     pub error: Option<u16>,
+    /// It may name files that are to be sent.
+    pub names_files: bool,
 }
 
 impl<'a> Seen<'a> {
@@ -64,6 +66,7 @@ impl<'a> Seen<'a> {
             host: way.host(head),
             is_https: way.origin.and_then(|origin| origin.is_https),
             error: way.status.map(|(status, _)| status),
+            names_files: !way.site.sendfile.is_empty(),
         }
     }
 
@@ -165,7 +168,11 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
             request.param(name.as_bytes(), value.as_bytes())?;
         }
     }
-    write_headers(request, head)
+    if seen.names_files {
+        // What Symfony's BinaryFileResponse asks, if it is told to believe it.
+        request.param(b"HTTP_X_SENDFILE_TYPE", b"X-Sendfile")?;
+    }
+    write_headers(request, head, seen.names_files)
 }
 
 /// The user of HTTP's basic authentication (RFC 7617), which PHP checks or nobody.
@@ -195,14 +202,19 @@ fn decode_base64(token: &[u8]) -> Vec<u8> {
 /// Every header as `HTTP_NAME`. A name with anything but letters, digits and dashes is left out,
 /// as nginx does: an underscore in it could pass for a dash. `Proxy` is left out because programs
 /// take `HTTP_PROXY` for a setting (CVE-2016-5385). Several headers of a name are one list.
-fn write_headers(request: &mut RequestWriter<'_>, head: &Head) -> Result<(), TooLarge> {
+fn write_headers(
+    request: &mut RequestWriter<'_>,
+    head: &Head,
+    names_files: bool,
+) -> Result<(), TooLarge> {
     let headers: Vec<(&[u8], &[u8])> = head.headers().collect();
     let mut joined = Vec::new();
     for (index, (name, value)) in headers.iter().enumerate() {
         let same = |other: &(&[u8], &[u8])| {
             other.0.len() == name.len() && other.0.eq_ignore_ascii_case(name)
         };
-        if !is_passed_on(name) || headers[..index].iter().any(same) {
+        let is_ours = names_files && is_about_files(name);
+        if !is_passed_on(name) || is_ours || headers[..index].iter().any(same) {
             continue;
         }
         let mut value: &[u8] = value;
@@ -225,6 +237,12 @@ fn write_headers(request: &mut RequestWriter<'_>, head: &Head) -> Result<(), Too
     }
     drop(joined);
     Ok(())
+}
+
+/// Fields by which a proxy tells a script how files are named; no client is to say so.
+fn is_about_files(name: &[u8]) -> bool {
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    is(b"x-sendfile-type") || is(b"x-accel-mapping")
 }
 
 fn is_passed_on(name: &[u8]) -> bool {

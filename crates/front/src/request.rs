@@ -16,6 +16,7 @@ use crate::attempt::{Tried, attempt, explain, retry_after};
 use crate::body::{Body, NoBody};
 use crate::by_rules::{self, Origin};
 use crate::clock::http_date;
+use crate::compress;
 use crate::files::{self, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::HttpForm;
@@ -23,6 +24,7 @@ use crate::params::{self, Call, REQUEST_ID, Seen};
 use crate::request_id::{self, RequestId};
 use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent};
+use crate::sendfile;
 use crate::shared::{Site, Sites, Thread};
 use crate::source::Backend;
 use crate::status;
@@ -189,7 +191,10 @@ pub async fn serve_path(
         return send_page(client, head, &page, answered).await;
     }
     match way.site.resolve(way.path, way.query) {
-        Route::File(entry) => send_file(client, head, &entry, answered).await,
+        Route::File(entry) => {
+            let entry = compress::variant(thread, (way.site, way.path), head, entry).await;
+            send_file(client, head, &entry, answered).await
+        }
         Route::Script(script) => {
             if let Some(rules) = way.rules {
                 match by_rules::admit_script(rules, &script, client.peer().ip()) {
@@ -243,12 +248,15 @@ impl files::Conditions for Conditions<'_> {
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        let named = |header: &(&[u8], &[u8])| header.0.eq_ignore_ascii_case(name.as_bytes());
-        self.0
-            .headers()
-            .find(named)
-            .and_then(|(_, value)| std::str::from_utf8(value).ok())
+        first_field(self.0, name)
     }
+}
+
+/// The value of the first field of this name, if it is text.
+pub fn first_field<'h>(head: &'h Head, name: &str) -> Option<&'h str> {
+    let named = |header: &(&[u8], &[u8])| header.0.eq_ignore_ascii_case(name.as_bytes());
+    let found = head.headers().find(named);
+    found.and_then(|(_, value)| std::str::from_utf8(value).ok())
 }
 
 async fn send_file(
@@ -340,6 +348,9 @@ pub async fn run_script<C: HttpClient>(
     } = attempt(client, &mut form, thread.number, &run, request).await;
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script) = (sent.queued, sent.script);
+    if let (Err(Failure::FileNamed), Some(said)) = (&outcome, form.said()) {
+        return sendfile::answer(client, head, (way, &name), said, answered).await;
+    }
     match (outcome, way.status) {
         (Ok(()), Some((_, after))) if form.reusable => Ok(after),
         (Ok(()), None) if form.reusable => Ok(After::Keep),
@@ -349,7 +360,7 @@ pub async fn run_script<C: HttpClient>(
 }
 
 /// What a client over TLS is told of its next visits (RFC 6797 §6.1).
-fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
+pub fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
     let value = secured?.hsts.as_deref()?;
     Some((b"Strict-Transport-Security", value.as_bytes()))
 }

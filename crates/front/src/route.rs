@@ -4,7 +4,7 @@
 //! PATH_INFO that is found in the file system and never guessed. What is found is kept and checked
 //! again with one `stat` per request.
 
-mod beneath;
+pub mod beneath;
 mod listing;
 mod table;
 #[cfg(test)]
@@ -21,8 +21,10 @@ use percent_encoding::{CONTROLS, utf8_percent_encode};
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::compress::{Compression, Siblings};
 use crate::files::{self, Body, Entry};
 use beneath::Opened;
+use maitred_rules::coding::Coding;
 use maitred_rules::path;
 use table::{Expect, Table, Watch};
 
@@ -117,6 +119,9 @@ pub struct Resolver {
     /// Device and inode of `root`.
     root_id: (u64, u64),
     table: Table,
+    /// What files come in other codings, if some do.
+    compression: Option<Arc<Compression>>,
+    siblings: Siblings,
 }
 
 impl Resolver {
@@ -140,7 +145,20 @@ impl Resolver {
             root_id: file_id(&fs::fstat(&root)?),
             root,
             table: Table::new(limits),
+            compression: None,
+            siblings: Siblings::new(limits),
         })
+    }
+
+    /// Files may be sent in other codings.
+    pub fn compress(&mut self, compression: Option<Arc<Compression>>) {
+        self.compression = compression;
+    }
+
+    /// The file that lies beside another and holds the same in this coding, if there is one.
+    pub fn sibling(&mut self, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
+        let root = self.root.as_fd();
+        self.siblings.find(root, entry, coding)
     }
 
     /// From now on it is `moment`, a number that is never 0 and changes at least whenever the
@@ -172,6 +190,19 @@ impl Resolver {
                 route(found.target, query)
             }
             Err(refused) => Route::Refused(refused),
+        }
+    }
+
+    /// The folder, as it was named.
+    pub fn folder(&self) -> &Path {
+        &self.site.root
+    }
+
+    /// The names by which scripts know the folder, without a slash at the end.
+    pub fn names(&self) -> [Option<&[u8]>; 2] {
+        match &self.site.chroot {
+            Some(_) => [self.script_root.as_deref(), None],
+            None => [Some(&self.real_root), Some(&self.root_name)],
         }
     }
 
@@ -308,7 +339,14 @@ impl Resolver {
         }
         let loaded = files::load(opened.fd, name)
             .map_err(|error| refusal(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-        let target = Target::File(Arc::new(loaded.entry));
+        let entry = loaded.entry;
+        let length = Some(entry.len());
+        let suits = |compression: &Arc<Compression>| {
+            compression.suits(entry.content_type().as_bytes(), length)
+        };
+        let varies = self.compression.as_ref().is_some_and(suits);
+        let entry = if varies { entry.varying() } else { entry };
+        let target = Target::File(Arc::new(entry));
         let Some(identity) = loaded.settled else {
             return Ok(Found {
                 target,

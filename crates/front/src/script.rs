@@ -45,6 +45,8 @@ pub enum Failure {
     Silent,
     /// The script answered with this status, for which the site has a page.
     Intercepted(u16),
+    /// The script has named a file that is to be sent in place of its answer.
+    FileNamed,
     /// The request's body could not be read back.
     Body(std::io::Error),
 }
@@ -101,7 +103,7 @@ pub trait Form {
     /// When it is no answer.
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure>;
 
-    /// The head of what was framed last, if it has one.
+    /// The next head of what was framed last, if it has one: those of interim answers come first.
     fn head(&mut self) -> Option<Self::Head>;
 
     /// Whether anything can have been sent.
@@ -438,8 +440,8 @@ impl<'a, F: Form> Answering<'a, F> {
             }
         }
         let out = self.form.frame(self.over)?;
-        if let Some(head) = self.form.head() {
-            self.sent.begun = true;
+        while let Some(head) = self.form.head() {
+            self.sent.begun |= self.form.has_begun();
             client.begin(head).map_err(|_| Failure::ClientLeft)?;
         }
         let length = out.len();
@@ -485,7 +487,7 @@ impl<'a, F: Form> Answering<'a, F> {
                 Failure::ClientLeft
             })?;
             let Some(bytes) = front else { return Ok(()) };
-            self.sent.begun = true;
+            self.sent.begun |= self.form.has_begun();
             let length = bytes.len();
             match client.try_send(bytes) {
                 Ok(0) => {
@@ -494,7 +496,11 @@ impl<'a, F: Form> Answering<'a, F> {
                     }
                     return Ok(());
                 }
-                Ok(count) => self.spool.advance(count),
+                Ok(count) => {
+                    // Nothing else may follow half of an interim answer.
+                    self.sent.begun |= count < length;
+                    self.spool.advance(count);
+                }
                 Err(_) => return Err(Failure::ClientLeft),
             }
         }

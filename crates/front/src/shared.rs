@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use maitred_config::{Config, Destination, HTTPS_PORT};
 use maitred_http1::Head;
 use maitred_rules::SiteRules;
+use maitred_rules::coding::Coding;
 use maitred_rules::forwarded::Trust;
 use maitred_rules::networks::Networks;
 use maitred_rules::path::{CleanPath, clean_path};
@@ -18,15 +19,18 @@ use tokio::sync::Notify;
 use crate::accept::Counted;
 use crate::access::{AccessLog, SiteLog};
 use crate::auth::Porter;
+use crate::compress::{Compression, Made};
 use crate::connection::Connection;
 use crate::door_log::DoorLogs;
 use crate::fastcgi::{DoorSite, Newcomer};
+use crate::files::Entry;
 use crate::handshakes::Handshakes;
 use crate::limits::{AllLimits, SiteLimits};
 use crate::pace::Rates;
 use crate::pool::local;
 use crate::pools::Pools;
 use crate::route::{Limits, Listing, Resolver, Route, SiteFiles};
+use crate::sendfile::SendfileRoots;
 use crate::sites::{Hosts, host_name};
 use crate::source::Backend;
 use crate::supervisor::Supervisor;
@@ -221,6 +225,10 @@ pub struct Site {
     /// Where the scripts of some paths run, by the name of the pool.
     backends: HashMap<String, Backend>,
     resolver: Mutex<Resolver>,
+    /// What it says about compression; none: nothing is compressed.
+    pub compression: Option<Arc<Compression>>,
+    /// Folders whose files its scripts may have sent.
+    pub sendfile: SendfileRoots,
     /// Folders beside the root, by what their paths begin with; the longest first.
     aliases: Vec<(String, Mutex<Resolver>)>,
 }
@@ -241,6 +249,17 @@ impl Site {
             return with(resolver, |resolver| resolver.resolve(&rest, query));
         }
         with(&self.resolver, |resolver| resolver.resolve(path, query))
+    }
+
+    /// The file that lies beside one that a path stands for, in this coding.
+    pub fn sibling(&self, path: &str, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
+        let clean = match self.aliases.is_empty() {
+            true => None,
+            false => clean_path(path).ok(),
+        };
+        let alias = clean.as_ref().and_then(|clean| self.alias(clean));
+        let resolver = alias.map_or(&self.resolver, |(resolver, _)| resolver);
+        with(resolver, |resolver| resolver.sibling(entry, coding))
     }
 
     /// The files of the folder that a path names, if it is one without an index.
@@ -271,7 +290,7 @@ impl Site {
 }
 
 /// Only one thread ever takes the lock; it is there because tasks may move by their type.
-fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
+pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
     let mut resolver = resolver.lock().unwrap_or_else(PoisonError::into_inner);
     resolver.set_moment(local::moment());
     work(&mut resolver)
@@ -381,6 +400,8 @@ pub struct Thread {
     connections: AtomicUsize,
     /// Told when a connection comes and there was none.
     pub first_connection: Notify,
+    /// Files in codings that were made of them.
+    pub made: Made,
     /// What serves clients over plain HTTP.
     pub clients: Arc<Tasks<(Connection, Counted)>>,
     /// What serves clients over TLS.
@@ -403,6 +424,7 @@ impl Thread {
             prepared: ArcSwapOption::empty(),
             connections: AtomicUsize::new(0),
             first_connection: Notify::new(),
+            made: Made::default(),
             clients: Tasks::new(),
             secure_clients: Tasks::new(),
             web_servers: Tasks::new(),
@@ -495,6 +517,7 @@ fn open_site(
         prefix: String::new(),
     };
     let root = settings.root.display();
+    let compression = Compression::of(&settings.output).map(Arc::new);
     let mut aliases = Vec::new();
     for alias in &settings.rules.aliases {
         let files = SiteFiles {
@@ -503,7 +526,21 @@ fn open_site(
             prefix: alias.path.trim_end_matches('/').to_owned(),
             ..files.clone()
         };
-        aliases.push((files.prefix.clone(), open_files(files, limits)?));
+        aliases.push((
+            files.prefix.clone(),
+            open_files(files, compression.clone(), limits)?,
+        ));
+    }
+    let mut sendfile = Vec::new();
+    for root in &settings.output.sendfile_roots {
+        let files = SiteFiles {
+            root: root.folder.clone(),
+            index: Vec::new(),
+            front_controller: None,
+            prefix: root.path.trim_end_matches('/').to_owned(),
+            ..files.clone()
+        };
+        sendfile.push((files.prefix.clone(), open_files(files, None, limits)?));
     }
     aliases.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
     let pool = |name: &str| {
@@ -534,15 +571,22 @@ fn open_site(
         access_log: SiteLog::of(&settings.access_log, &shared.door_logs),
         backends: backends.collect::<Result<_, String>>()?,
         backend,
-        resolver: open_files(files, limits)?,
+        resolver: open_files(files, compression.clone(), limits)?,
+        compression,
+        sendfile: SendfileRoots::new(sendfile),
         aliases,
     })
 }
 
-fn open_files(files: SiteFiles, limits: Limits) -> Result<Mutex<Resolver>, String> {
+fn open_files(
+    files: SiteFiles,
+    compression: Option<Arc<Compression>>,
+    limits: Limits,
+) -> Result<Mutex<Resolver>, String> {
     let root = files.root.display().to_string();
     let resolver = Resolver::new(files, limits);
-    let resolver =
+    let mut resolver =
         resolver.map_err(|error| format!("the document root {root} cannot be opened: {error}"))?;
+    resolver.compress(compression);
     Ok(Mutex::new(resolver))
 }

@@ -73,8 +73,8 @@ pub fn count(
 
 fn name(outcome: &Result<(), Failure>) -> Outcome {
     match outcome {
-        // A page of the site's takes the place of an answer that came.
-        Ok(()) | Err(Failure::Intercepted(_)) => Outcome::Answered,
+        // A page or a file takes the place of an answer that came.
+        Ok(()) | Err(Failure::Intercepted(_) | Failure::FileNamed) => Outcome::Answered,
         Err(Failure::QueueFull) => Outcome::QueueFull,
         Err(Failure::NoPool) => Outcome::NoPool,
         Err(Failure::QueueTimeout) => Outcome::QueueTimeout,

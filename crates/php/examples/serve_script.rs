@@ -149,6 +149,11 @@ impl Exchange for Client<'_> {
         self.verdict()
     }
 
+    fn hint(&mut self, lines: &[u8]) -> Verdict {
+        self.event("hint", lines);
+        self.verdict()
+    }
+
     fn finish(&mut self) {
         self.event("finish", b"");
     }

@@ -52,6 +52,7 @@ void maitred_finish(void);
 size_t maitred_write(const char *bytes, size_t length);
 void maitred_flush(void *context);
 int maitred_send_headers(sapi_headers_struct *headers);
+int maitred_send_hints(void);
 void maitred_log_message(const char *message, int syslog_type);
 void maitred_log(int level, const char *message);
 

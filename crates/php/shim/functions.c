@@ -69,6 +69,31 @@ static PHP_FUNCTION(fastcgi_finish_request)
 	RETURN_TRUE;
 }
 
+/* As FrankenPHP's, which Symfony and others look for. */
+static PHP_FUNCTION(headers_send)
+{
+	zend_long status = 200;
+
+	ZEND_PARSE_PARAMETERS_START(0, 1)
+		Z_PARAM_OPTIONAL
+		Z_PARAM_LONG(status)
+	ZEND_PARSE_PARAMETERS_END();
+	if (status < 100 || status > 999) {
+		zend_argument_value_error(1, "must be from 100 to 999");
+		RETURN_THROWS();
+	}
+	if (status == 103) {
+		RETURN_LONG(maitred_send_hints());
+	}
+	if (status < 200 || SG(headers_sent)) {
+		/* The server itself answers with 100 and 101, where there is a reason. */
+		RETURN_LONG(SAPI_HEADER_SEND_FAILED);
+	}
+	SG(sapi_headers).http_response_code = (int) status;
+	maitred_flush(NULL);
+	RETURN_LONG(SAPI_HEADER_SENT_SUCCESSFULLY);
+}
+
 static PHP_FUNCTION(apache_request_headers)
 {
 	const struct maitred_request *request = maitred_engine.request;
@@ -151,11 +176,16 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_array_or_false, 0, 0, MAY_BE_ARRAY | MAY_BE_FALSE)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
+ZEND_END_ARG_INFO()
+
 static const zend_function_entry functions[] = {
 	PHP_FE(fastcgi_finish_request, arginfo_bool)
 	PHP_FE(apache_request_headers, arginfo_array)
 	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_array)
 	PHP_FE(fpm_get_status, arginfo_array_or_false)
+	PHP_FE(headers_send, arginfo_headers_send)
 	PHP_FE_END
 };
 

@@ -146,6 +146,33 @@ int maitred_send_headers(sapi_headers_struct *headers)
 	return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
 
+/* Early hints (RFC 8297): the header as it is so far, which may still be changed. Who takes them
+   decides which lines are hints. */
+int maitred_send_hints(void)
+{
+	const struct maitred_request *request = maitred_engine.request;
+	smart_str lines = { 0 };
+	zend_llist_position position;
+	zend_llist *headers = &SG(sapi_headers).headers;
+
+	if (!request || maitred_engine.finished || SG(headers_sent)) {
+		return SAPI_HEADER_SEND_FAILED;
+	}
+	for (sapi_header_struct *header = zend_llist_get_first_ex(headers, &position); header;
+		header = zend_llist_get_next_ex(headers, &position)) {
+		smart_str_appendl(&lines, header->header, header->header_len);
+		smart_str_appends(&lines, "\r\n");
+	}
+	smart_str_appends(&lines, "\r\n");
+	smart_str_0(&lines);
+
+	int verdict = maitred_engine.callbacks->hint(
+		request->exchange, ZSTR_VAL(lines.s), ZSTR_LEN(lines.s));
+	smart_str_free(&lines);
+	maitred_obey(verdict);
+	return SAPI_HEADER_SENT_SUCCESSFULLY;
+}
+
 void maitred_log(int level, const char *message)
 {
 	size_t length = strlen(message);

@@ -143,6 +143,8 @@ struct maitred_callbacks {
 	/* `level` is enum maitred_level; `to_client`: fastcgi.logging is on. */
 	void (*log)(void *exchange, int level, bool to_client, const char *message, size_t length);
 	const struct maitred_pool_status *(*status)(void *exchange);
+	/* Early hints: header lines, each with its CR LF, and an empty one. */
+	int (*hint)(void *exchange, const char *lines, size_t length);
 };
 
 /* Memory of another process. `read` returns false when not all of it could be read. */

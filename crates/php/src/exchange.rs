@@ -37,6 +37,10 @@ pub trait Exchange {
     /// and runs on (`fastcgi_finish_request`).
     fn flush(&mut self) -> Verdict;
 
+    /// Takes early hints (RFC 8297) for the client: the header as it is so far, each line with its
+    /// CR LF, and an empty line. They must not wait.
+    fn hint(&mut self, lines: &[u8]) -> Verdict;
+
     /// The answer is complete. Called once per request, as a rule when the request ends.
     fn finish(&mut self);
 

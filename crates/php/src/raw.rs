@@ -62,6 +62,7 @@ struct RawCallbacks {
     read_body: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
     log: extern "C" fn(*mut c_void, c_int, bool, *const c_char, usize),
     status: extern "C" fn(*mut c_void) -> *const RawPoolStatus,
+    hint: extern "C" fn(*mut c_void, *const c_char, usize) -> c_int,
 }
 
 #[repr(C)]
@@ -116,6 +117,7 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
     read_body,
     log,
     status,
+    hint,
 };
 
 /// What a callback finds behind its `exchange` pointer.
@@ -197,6 +199,14 @@ callback! {
     fn status(live) -> *const RawPoolStatus, else ptr::null(), {
         live.status = live.exchange.status().map(|status| StatusTexts::new(&status));
         live.status.as_ref().map_or(ptr::null(), StatusTexts::raw)
+    }
+}
+
+callback! {
+    fn hint(live, lines: *const c_char, length: usize) -> c_int, else CLIENT_GONE, {
+        // SAFETY: as in `send`.
+        let lines = unsafe { slice::from_raw_parts(lines.cast::<u8>(), length) };
+        code(live.exchange.hint(lines))
     }
 }
 

@@ -6,6 +6,7 @@
 //! escapes a rule.
 
 pub mod apps;
+pub mod coding;
 pub mod dress;
 pub mod forwarded;
 pub mod networks;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use maitred_control::ZygoteSettings;
 use maitred_fastcgi::{
     FOREIGN_PARAMS, HEADER_LEN, MAX_CONTENT_LEN, ProtocolStatus, RESPONDER, RecordType,
-    RequestEvent, RequestReader, WANTS_REPORT, record_header, write_end, write_stderr,
+    RequestEvent, RequestReader, WANTS_REPORT, record_header, write_end, write_hints, write_stderr,
 };
 use maitred_os::fork::is_forked_child;
 use maitred_php::{
@@ -315,6 +315,19 @@ impl Exchange for WorkerExchange<'_> {
         };
         self.end.show();
         said
+    }
+
+    fn hint(&mut self, lines: &[u8]) -> Verdict {
+        // Web servers have no way to be told.
+        if is_forked_child() || self.finished || self.foreign {
+            return Verdict::Continue;
+        }
+        let mut record = Vec::with_capacity(lines.len() + HEADER_LEN);
+        write_hints(&mut record, lines);
+        self.write_output();
+        let said = self.end.write(&record);
+        self.end.show();
+        verdict(said)
     }
 
     fn finish(&mut self) {

@@ -2,6 +2,7 @@
 
 mod confinement;
 pub mod doors;
+pub mod output;
 pub mod pools;
 mod rule_items;
 pub mod rules;
@@ -24,7 +25,9 @@ pub(crate) fn section_of(name: &str) -> Option<&'static str> {
     }
     let of_sites = sites::DIRECTIVES.iter().map(|directive| directive.name);
     let of_rules = rules::DIRECTIVES.iter().map(|directive| directive.name);
-    if of_sites.chain(of_rules).any(|known| known == name) {
+    let of_output = output::DIRECTIVES.iter().map(|directive| directive.name);
+    let mut of_sites = of_sites.chain(of_rules).chain(of_output);
+    if of_sites.any(|known| known == name) {
         return Some("[[sites]]");
     }
     tls::DIRECTIVES

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::rules::RulesDraft;
 use crate::directive::{Directive, Needs, Preset};
 use crate::host::{Host, is_host_name};
+use crate::output::Output;
 use crate::settings::{SiteLog, Upstream};
 
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL (unix(7)).
@@ -25,6 +26,8 @@ pub struct SiteDraft {
     pub(crate) access_log: SiteLog,
     /// What it says about paths and clients.
     pub(crate) rules: RulesDraft,
+    /// How its answers leave.
+    pub(crate) output: Output,
 }
 
 /// The directives of a site.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::folder::Folder;
-use maitred_config::directives::{pools, rules, sites, top};
+use maitred_config::directives::{output, pools, rules, sites, top};
 use maitred_config::{
     Address, Config, Confinement, CoreSize, Destination, Host, LogFormat, LogTarget, Pool, Preset,
     ProcessManager, Site, Together, Upstream,
@@ -106,6 +106,10 @@ fn the_default_in_the_reference_is_what_holds_without_the_setting() {
         let line = line(directive.name, directive.default);
         assert_eq!(site(&folder, &line), site(&folder, ""), "{line}");
     }
+    for directive in output::DIRECTIVES {
+        let line = line(directive.name, directive.default);
+        assert_eq!(site(&folder, &line), site(&folder, ""), "{line}");
+    }
 }
 
 #[test]
@@ -135,6 +139,12 @@ fn the_example_in_the_reference_is_taken() {
         );
     }
     for directive in rules::DIRECTIVES {
+        site(
+            &folder,
+            &format!("{} = {}", directive.name, directive.example),
+        );
+    }
+    for directive in output::DIRECTIVES {
         site(
             &folder,
             &format!("{} = {}", directive.name, directive.example),

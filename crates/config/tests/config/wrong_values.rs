@@ -1,6 +1,6 @@
 //! Each directive with wrong values, and the whole sentence that says so.
 
-use maitred_config::directives::{doors, pools, rules, sites, tls, top};
+use maitred_config::directives::{doors, output, pools, rules, sites, tls, top};
 
 use crate::folder::Folder;
 
@@ -93,6 +93,9 @@ fn no_directive_is_without_a_wrong_value() {
     let of_rules = rules::DIRECTIVES
         .iter()
         .map(|directive| ("sites", directive.name));
+    let of_output = output::DIRECTIVES
+        .iter()
+        .map(|directive| ("sites", directive.name));
     let doors = doors::DIRECTIVES
         .iter()
         .map(|directive| ("doors", directive.name));
@@ -105,6 +108,7 @@ fn no_directive_is_without_a_wrong_value() {
         .chain(doors)
         .chain(sites)
         .chain(of_rules)
+        .chain(of_output)
     {
         assert!(
             tested(section, name),
@@ -139,6 +143,9 @@ fn no_directive_takes_a_date() {
         .iter()
         .for_each(|directive| check("sites", directive.name, directive.takes));
     rules::DIRECTIVES
+        .iter()
+        .for_each(|directive| check("sites", directive.name, directive.takes));
+    output::DIRECTIVES
         .iter()
         .for_each(|directive| check("sites", directive.name, directive.takes));
 }

@@ -33,7 +33,9 @@ pub fn read_answer(wire: &[u8], cuts: &[usize]) -> Answer {
                 })) => {
                     answer.end = Some((app_status, protocol_status));
                 }
-                Ok(Some(AnswerEvent::Report(bytes))) => answer.report.extend_from_slice(bytes),
+                Ok(Some(AnswerEvent::Report(bytes) | AnswerEvent::Hints(bytes))) => {
+                    answer.report.extend_from_slice(bytes)
+                }
                 Ok(None) => break,
                 Err(error) => {
                     return Answer {

@@ -73,6 +73,7 @@ impl Form for FastcgiForm<'_> {
                     log.reported(content);
                 }
             }
+            AnswerEvent::Hints(_) => {}
             AnswerEvent::End { .. } if !self.has_said => {
                 return Err(Failure::Invalid("it ended without a word".to_owned()));
             }

@@ -81,7 +81,11 @@ pub fn answer(entry: &Entry, request: &impl Conditions) -> Answer {
         let (etag, date) = (entry.etag(), entry.last_modified());
         return bodiless(
             304,
-            format!("Last-Modified: {date}\r\nETag: {etag}\r\n").into(),
+            format!(
+                "Last-Modified: {date}\r\nETag: {etag}\r\n{}",
+                entry.vary_line()
+            )
+            .into(),
         );
     }
     if method == "HEAD" {
@@ -152,6 +156,10 @@ fn names_etag(field: &str, etag: &str, comparison: Comparison) -> bool {
     if rest == "*" {
         return true;
     }
+    let (etag, is_weak) = match etag.strip_prefix("W/") {
+        Some(tag) => (tag, true),
+        None => (etag, false),
+    };
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         let (tag, weak) = match rest.strip_prefix("W/") {
@@ -164,7 +172,7 @@ fn names_etag(field: &str, etag: &str, comparison: Comparison) -> bool {
         let Some(end) = inside.find('"') else {
             return false;
         };
-        let comparable = comparison == Comparison::Weak || !weak;
+        let comparable = comparison == Comparison::Weak || !(weak || is_weak);
         if comparable && tag[..end + 2] == *etag {
             return true;
         }
@@ -256,7 +264,8 @@ fn partial_lines(entry: &Entry, content_type: &str, length: u64) -> String {
     let (etag, date) = (entry.etag(), entry.last_modified());
     format!(
         "Content-Type: {content_type}\r\nContent-Length: {length}\r\n\
-         Last-Modified: {date}\r\nETag: {etag}\r\nAccept-Ranges: bytes\r\n"
+         Last-Modified: {date}\r\nETag: {etag}\r\nAccept-Ranges: bytes\r\n{}",
+        entry.vary_line()
     )
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{borrow::Cow, ffi::OsStr};
 
 use bytes::Bytes;
+use maitred_rules::coding::Coding;
 use rustix::fs::Stat;
 
 /// Files up to this many bytes are kept in memory; larger ones stay open for `sendfile`.
@@ -26,7 +27,7 @@ const READ_ATTEMPTS: usize = 3;
 const LAST_HTTP_SECOND: u64 = 253_402_300_799;
 
 /// What changes when a file is changed or replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     dev: u64,
     ino: u64,
@@ -69,37 +70,145 @@ pub enum Body {
 }
 
 /// A file that can be sent, with all that its answers need prepared.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Entry {
+    name: Arc<[u8]>,
     content_type: Cow<'static, str>,
     etag: String,
     modified: SystemTime,
     last_modified: String,
+    /// When it was last written, in seconds since 1970, by the file system's word.
+    written: i64,
     len: u64,
     body: Body,
+    /// What tells it from what it was and will be; none if that is not certain.
+    identity: Option<Identity>,
+    /// Its coding, if the bytes are not those of the file itself.
+    coding: Option<Coding>,
+    /// Another client may get it in another coding.
+    varies: bool,
     header_lines: Bytes,
 }
 
 impl Entry {
     fn new(name: &[u8], mtime: (i64, u32), len: u64, body: Body, now: SystemTime) -> Entry {
-        let content_type = content_type(name);
-        // Strong (RFC 9110 §8.8.3): the bytes are the same whenever time and size are.
-        let etag = format!("\"{:x}{:08x}-{len:x}\"", mtime.0, mtime.1);
         let modified = http_time(mtime, now);
-        let last_modified = httpdate::fmt_http_date(modified);
-        let header_lines = format!(
-            "Content-Type: {content_type}\r\nContent-Length: {len}\r\n\
-             Last-Modified: {last_modified}\r\nETag: {etag}\r\nAccept-Ranges: bytes\r\n"
-        );
-        let header_lines = header_lines.into();
         Entry {
-            content_type,
-            etag,
+            name: name.into(),
+            content_type: content_type(name),
+            // Strong (RFC 9110 §8.8.3): the bytes are the same whenever time and size are.
+            etag: format!("\"{:x}{:08x}-{len:x}\"", mtime.0, mtime.1),
             modified,
-            last_modified,
+            last_modified: httpdate::fmt_http_date(modified),
+            written: mtime.0,
             len,
             body,
-            header_lines,
+            identity: None,
+            coding: None,
+            varies: false,
+            header_lines: Bytes::new(),
+        }
+        .prepared()
+    }
+
+    fn prepared(mut self) -> Entry {
+        let Entry {
+            content_type,
+            len,
+            last_modified,
+            etag,
+            ..
+        } = &self;
+        let coding = self.coding.map(|coding| coding.name());
+        let coding = coding.map_or(String::new(), |name| {
+            format!("Content-Encoding: {name}\r\n")
+        });
+        let ranges = if self.coding.is_none() {
+            "Accept-Ranges: bytes\r\n"
+        } else {
+            ""
+        };
+        let vary = self.vary_line();
+        let lines = format!(
+            "Content-Type: {content_type}\r\n{coding}Content-Length: {len}\r\n\
+             Last-Modified: {last_modified}\r\nETag: {etag}\r\n{ranges}{vary}"
+        );
+        self.header_lines = lines.into();
+        self
+    }
+
+    /// The same file as one of another type.
+    pub fn typed(&self, content_type: &str) -> Entry {
+        Entry {
+            content_type: Cow::Owned(content_type.to_owned()),
+            ..self.clone()
+        }
+        .prepared()
+    }
+
+    /// The same, of which another client may get another coding.
+    pub fn varying(self) -> Entry {
+        Entry {
+            varies: true,
+            ..self
+        }
+        .prepared()
+    }
+
+    /// The same in a coding that was made of it: these bytes.
+    pub fn coded(&self, coding: Coding, bytes: Bytes) -> Entry {
+        Entry {
+            len: bytes.len() as u64,
+            body: Body::Memory(bytes),
+            // Not byte for byte the same, whoever codes it (RFC 9110 §8.8.1).
+            etag: format!("W/{}", self.etag),
+            coding: Some(coding),
+            varies: true,
+            ..self.clone()
+        }
+        .prepared()
+    }
+
+    /// The same in a coding that lies beside it: this file.
+    pub fn beside(&self, coding: Coding, file: &Entry) -> Entry {
+        let (tag, coding_name) = (file.etag.trim_end_matches('"'), coding.name());
+        Entry {
+            len: file.len,
+            body: file.body.clone(),
+            etag: format!("{tag}-{coding_name}\""),
+            coding: Some(coding),
+            varies: true,
+            ..self.clone()
+        }
+        .prepared()
+    }
+
+    /// Its name in its folder.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// What tells it from what it was and will be; none if that is not certain.
+    pub fn identity(&self) -> Option<Identity> {
+        self.identity
+    }
+
+    /// Whether it was written no earlier than another. Programs that give a file the time of the one
+    /// it was made of may lose the part that is less than a second.
+    pub fn is_no_older_than(&self, other: &Entry) -> bool {
+        self.written >= other.written
+    }
+
+    /// Whether another client may get it in another coding.
+    pub fn varies(&self) -> bool {
+        self.varies
+    }
+
+    /// The header line that says so, if it is so, with its CR LF.
+    pub fn vary_line(&self) -> &'static str {
+        match self.varies {
+            true => "Vary: Accept-Encoding\r\n",
+            false => "",
         }
     }
 
@@ -154,6 +263,13 @@ pub struct Loaded {
     pub settled: Option<Identity>,
 }
 
+impl Loaded {
+    fn of(mut entry: Entry, settled: Option<Identity>) -> Loaded {
+        entry.identity = settled;
+        Loaded { entry, settled }
+    }
+}
+
 /// Makes the entry of the regular file `fd`, open for reading, that is called `name`. Reads it if
 /// it is small.
 ///
@@ -166,35 +282,29 @@ pub fn load(fd: OwnedFd, name: &[u8]) -> io::Result<Loaded> {
         let now = SystemTime::now();
         let before = Identity::of(&rustix::fs::fstat(&fd)?);
         if before.size > SMALL_FILE {
-            let entry = Entry::new(
-                name,
-                before.mtime,
-                before.size,
-                Body::File(Arc::new(fd)),
-                now,
-            );
-            return Ok(Loaded {
-                entry,
-                settled: before.is_settled(now).then_some(before),
-            });
+            let body = Body::File(Arc::new(fd));
+            let entry = Entry::new(name, before.mtime, before.size, body, now);
+            return Ok(Loaded::of(entry, before.is_settled(now).then_some(before)));
         }
-        let bytes = read_small(&fd, before.size)?;
+        let bytes = read_all(&fd, before.size)?;
         let after = Identity::of(&rustix::fs::fstat(&fd)?);
         let whole = after == before && bytes.len() as u64 == before.size;
         if whole || attempt == READ_ATTEMPTS {
             let len = bytes.len() as u64;
             let entry = Entry::new(name, after.mtime, len, Body::Memory(bytes.into()), now);
-            return Ok(Loaded {
-                entry,
-                settled: (whole && after.is_settled(now)).then_some(after),
-            });
+            let is_settled = whole && after.is_settled(now);
+            return Ok(Loaded::of(entry, is_settled.then_some(after)));
         }
         attempt += 1;
     }
 }
 
 /// Up to `size` bytes from the beginning of `fd`; fewer if the file has become shorter.
-fn read_small(fd: &OwnedFd, size: u64) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+///
+/// What `read` says.
+pub fn read_all(fd: &OwnedFd, size: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size as usize];
     let mut filled = 0;
     while filled < bytes.len() {

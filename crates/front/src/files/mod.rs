@@ -11,7 +11,7 @@ mod resident;
 mod tests;
 
 pub use answer::{Answer, AnswerBody, Conditions, Part, answer};
-pub use entry::{Body, Entry, Identity, Loaded, SMALL_FILE, load};
+pub use entry::{Body, Entry, Identity, Loaded, SMALL_FILE, load, read_all};
 pub use piece::read_piece;
 pub use ranges::{MOST_PARTS, Slice};
 pub use resident::{Residency, residency};

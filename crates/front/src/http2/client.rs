@@ -261,6 +261,9 @@ impl Client for Http2Client {
     }
 
     fn begin(&mut self, head: AnswerHead) -> io::Result<()> {
+        if head.response.status().is_informational() {
+            return self.respond.send_informational(head.response).map_err(lost);
+        }
         self.start(head.response, head.length)
     }
 

@@ -59,6 +59,19 @@ impl Wire for Http2 {
         let response = complete(answer.status, fields);
         (Some(AnswerHead { response, length }), unfit)
     }
+
+    fn hints<'h>(
+        _out: &mut Vec<u8>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> Option<AnswerHead> {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::EARLY_HINTS;
+        for (name, value) in headers {
+            append(response.headers_mut(), name, HeaderValue::from_bytes(value));
+        }
+        let length = None;
+        Some(AnswerHead { response, length })
+    }
 }
 
 /// The head of an answer that is no script's: some fields, and the length of the body if `lines`,

@@ -1,0 +1,222 @@
+//! One body on its way into a coding, in pieces of any size.
+//!
+//! How hard an encoder tries is chosen for its place: an answer that is made now must not keep its
+//! thread, and a file is coded once and then kept. Windows are small, so that what an answer holds is
+//! about a megabyte for as long as its script says something.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+
+use brotli::enc::BrotliEncoderParams;
+use flate2::Compression as Level;
+use flate2::write::GzEncoder;
+use maitred_rules::coding::Coding;
+use zstd::stream::raw::CParameter;
+
+/// Bytes that an encoder looks back, as a power of two: gzip knows no more than 15, and what is
+/// sent to browsers gains little beyond this.
+const WINDOW_BITS: u32 = 18;
+
+/// Room of brotli's own for what it has not taken yet, in bytes.
+const BROTLI_BUFFER_BYTES: usize = 4096;
+
+/// Zstandard's level for what is sent once.
+const ZSTD_PASSING: i32 = 3;
+
+thread_local! {
+    /// What codes a whole answer at a time: to make it anew would take a third of the time.
+    static ZSTD: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// How hard it tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// For what is sent once: a page of 100 KB takes zstd 0.3 ms, gzip 0.8 ms and br 1.7 ms.
+    Passing,
+    /// For what is kept and sent again.
+    Kept,
+}
+
+/// A body on its way.
+pub enum Encoder {
+    /// gzip.
+    Gzip(GzEncoder<Vec<u8>>),
+    /// Brotli; its state is larger than the others' by far.
+    Br(Box<brotli::CompressorWriter<Vec<u8>>>),
+    /// Zstandard.
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+}
+
+impl Encoder {
+    /// Begins a body.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new(coding: Coding, effort: Effort) -> io::Result<Encoder> {
+        let kept = effort == Effort::Kept;
+        Ok(match coding {
+            Coding::Gzip => {
+                let level = Level::new(if kept { 6 } else { 4 });
+                Encoder::Gzip(GzEncoder::new(Vec::new(), level))
+            }
+            Coding::Br => {
+                let params = BrotliEncoderParams {
+                    quality: if kept { 6 } else { 4 },
+                    lgwin: WINDOW_BITS as i32,
+                    ..BrotliEncoderParams::default()
+                };
+                let (out, room) = (Vec::new(), BROTLI_BUFFER_BYTES);
+                Encoder::Br(Box::new(brotli::CompressorWriter::with_params(
+                    out, room, &params,
+                )))
+            }
+            Coding::Zstd => {
+                let level = if kept { 9 } else { ZSTD_PASSING };
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), level)?;
+                encoder.window_log(WINDOW_BITS)?;
+                Encoder::Zstd(encoder)
+            }
+        })
+    }
+
+    /// A whole body at once, to be sent once.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn whole(coding: Coding, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        if coding != Coding::Zstd {
+            return Encoder::new(coding, Effort::Passing)?.last(bytes);
+        }
+        ZSTD.with_borrow_mut(|kept| {
+            let encoder = match kept {
+                Some(encoder) => encoder,
+                None => {
+                    let mut encoder = zstd::bulk::Compressor::new(ZSTD_PASSING)?;
+                    encoder.set_parameter(CParameter::WindowLog(WINDOW_BITS))?;
+                    kept.insert(encoder)
+                }
+            };
+            encoder.compress(bytes)
+        })
+    }
+
+    /// Takes the next bytes of the body; returns all that the client needs to have these and those
+    /// before them.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn piece(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let out = match self {
+            Encoder::Gzip(encoder) => {
+                encoder.write_all(bytes)?;
+                encoder.flush()?;
+                encoder.get_mut()
+            }
+            Encoder::Br(encoder) => {
+                encoder.write_all(bytes)?;
+                encoder.flush()?;
+                encoder.get_mut()
+            }
+            Encoder::Zstd(encoder) => {
+                encoder.write_all(bytes)?;
+                encoder.flush()?;
+                encoder.get_mut()
+            }
+        };
+        Ok(std::mem::take(out))
+    }
+
+    /// Takes the last bytes of the body, and ends it.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn last(self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        match self {
+            Encoder::Gzip(mut encoder) => {
+                encoder.write_all(bytes)?;
+                encoder.finish()
+            }
+            Encoder::Br(mut encoder) => {
+                encoder.write_all(bytes)?;
+                Ok(encoder.into_inner())
+            }
+            Encoder::Zstd(mut encoder) => {
+                encoder.write_all(bytes)?;
+                encoder.finish()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn decode(coding: Coding, coded: &[u8]) -> Vec<u8> {
+        let mut plain = Vec::new();
+        match coding {
+            Coding::Gzip => flate2::read::GzDecoder::new(coded).read_to_end(&mut plain),
+            Coding::Br => brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain),
+            Coding::Zstd => {
+                let decoder = zstd::stream::read::Decoder::new(coded);
+                decoder.and_then(|mut decoder| decoder.read_to_end(&mut plain))
+            }
+        }
+        .expect("what was coded can be decoded");
+        plain
+    }
+
+    #[test]
+    fn a_body_comes_out_as_it_went_in_however_it_is_cut() {
+        let text: Vec<u8> = (0..40_000_u32)
+            .flat_map(|n| (n % 977).to_string().into_bytes())
+            .collect();
+        for coding in Coding::ALL {
+            for effort in [Effort::Passing, Effort::Kept] {
+                for size in [1000, 33_333, usize::MAX] {
+                    let mut encoder = Encoder::new(coding, effort).unwrap();
+                    let mut coded = Vec::new();
+                    let (body, end) = text.split_at(text.len() - 1);
+                    for piece in body.chunks(size.min(body.len())) {
+                        let out = encoder.piece(piece).unwrap();
+                        assert!(!out.is_empty(), "{coding:?}: a piece is held back");
+                        coded.extend(out);
+                    }
+                    coded.extend(encoder.last(end).unwrap());
+                    assert_eq!(decode(coding, &coded), text, "{coding:?} {effort:?} {size}");
+                    assert!(coded.len() < text.len() / 2);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_body_comes_out_as_it_went_in_one_after_the_other() {
+        for text in [&b"a"[..], &[b'b'; 300_000], b""] {
+            for coding in Coding::ALL {
+                let coded = Encoder::whole(coding, text).unwrap();
+                assert_eq!(decode(coding, &coded), text, "{coding:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_flushed_can_be_read_before_there_is_more() {
+        for coding in Coding::ALL {
+            let mut encoder = Encoder::new(coding, Effort::Passing).unwrap();
+            let first = encoder.piece(b"the first words").unwrap();
+            let mut plain = vec![0; 15];
+            match coding {
+                Coding::Gzip => flate2::read::GzDecoder::new(&first[..]).read_exact(&mut plain),
+                Coding::Br => brotli::Decompressor::new(&first[..], 4096).read_exact(&mut plain),
+                Coding::Zstd => {
+                    let decoder = zstd::stream::read::Decoder::new(&first[..]);
+                    decoder.and_then(|mut decoder| decoder.read_exact(&mut plain))
+                }
+            }
+            .unwrap();
+            assert_eq!(plain, b"the first words", "{coding:?}");
+        }
+    }
+}

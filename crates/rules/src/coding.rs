@@ -1,0 +1,300 @@
+//! Codings of content: what a client takes (RFC 9110 §12.5.3), and what is worth coding.
+
+use serde::{Deserialize, Serialize};
+
+/// A coding that the server can apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Coding {
+    /// Zstandard (RFC 8878).
+    Zstd,
+    /// Brotli (RFC 7932).
+    Br,
+    /// gzip (RFC 1952).
+    Gzip,
+}
+
+/// The quality of what is taken without a word about how gladly, in thousandths.
+const FULL: u16 = 1000;
+
+impl Coding {
+    /// All there are, those first that cost the least for what they save.
+    pub const ALL: [Coding; 3] = [Coding::Zstd, Coding::Gzip, Coding::Br];
+
+    /// Those first whose files are the smallest, if somebody has taken the time to make them.
+    pub const SMALLEST: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
+
+    /// The coding of this name, as a configuration has it.
+    pub fn named(name: &str) -> Option<Coding> {
+        Coding::ALL.into_iter().find(|coding| coding.name() == name)
+    }
+
+    /// Its name in `Content-Encoding`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Coding::Zstd => "zstd",
+            Coding::Br => "br",
+            Coding::Gzip => "gzip",
+        }
+    }
+
+    /// What a file in this coding is called beside the file itself, without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Coding::Zstd => "zst",
+            Coding::Br => "br",
+            Coding::Gzip => "gz",
+        }
+    }
+
+    fn place(self) -> usize {
+        match self {
+            Coding::Zstd => 0,
+            Coding::Br => 1,
+            Coding::Gzip => 2,
+        }
+    }
+
+    fn of_token(token: &[u8]) -> Option<Coding> {
+        // RFC 9110 §8.4.1.3 has the second name for gzip.
+        let names: [(&[u8], Coding); 4] = [
+            (b"gzip", Coding::Gzip),
+            (b"br", Coding::Br),
+            (b"zstd", Coding::Zstd),
+            (b"x-gzip", Coding::Gzip),
+        ];
+        let found = names.into_iter();
+        let mut found = found.filter(|(name, _)| token.eq_ignore_ascii_case(name));
+        found.next().map(|(_, coding)| coding)
+    }
+}
+
+/// What a client takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepted {
+    /// How gladly, by the coding's place, in thousandths; 0: not at all.
+    qualities: [u16; 3],
+}
+
+impl Accepted {
+    /// Reads the values of `Accept-Encoding`. What is malformed is not taken.
+    ///
+    /// A coding that the client likes less than the content as it is counts as not taken.
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Accepted {
+        let (mut named, mut others, mut plain) = ([None; 3], None, None);
+        for item in values.flat_map(|value| value.split(|byte| *byte == b',')) {
+            let (token, quality) = read_item(item);
+            if token == b"*" {
+                others = Some(quality);
+            } else if token.eq_ignore_ascii_case(b"identity") {
+                plain = Some(quality);
+            } else if let Some(coding) = Coding::of_token(token) {
+                named[coding.place()] = Some(quality);
+            }
+        }
+        let liked = |quality: &Option<u16>| {
+            let quality = quality.or(others).unwrap_or(0);
+            if quality < plain.unwrap_or(0) {
+                0
+            } else {
+                quality
+            }
+        };
+        Accepted {
+            qualities: [liked(&named[0]), liked(&named[1]), liked(&named[2])],
+        }
+    }
+
+    /// Whether none is taken.
+    pub fn is_none(&self) -> bool {
+        self.qualities == [0; 3]
+    }
+
+    /// The coding that is taken most gladly; of those that are alike the first.
+    pub fn best(&self, offered: &[Coding]) -> Option<Coding> {
+        let quality = |coding: &Coding| self.qualities[coding.place()];
+        let mut best = None;
+        for coding in offered {
+            if quality(coding) > best.as_ref().map_or(0, quality) {
+                best = Some(*coding);
+            }
+        }
+        best
+    }
+
+    /// The same without one of them.
+    pub fn without(mut self, coding: Coding) -> Accepted {
+        self.qualities[coding.place()] = 0;
+        self
+    }
+}
+
+fn read_item(item: &[u8]) -> (&[u8], u16) {
+    let mut parts = item.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let token = parts.next().unwrap_or_default();
+    let weight = parts.find_map(|part| {
+        let value = part.strip_prefix(b"q").or(part.strip_prefix(b"Q"))?;
+        value.trim_ascii_start().strip_prefix(b"=")
+    });
+    let quality = weight.map_or(FULL, |value| thousandths(value.trim_ascii()).unwrap_or(0));
+    (token, quality)
+}
+
+/// `0`, `0.5`, `1.000` (RFC 9110 §12.4.2).
+fn thousandths(value: &[u8]) -> Option<u16> {
+    let (whole, rest) = value.split_first()?;
+    let decimals = match rest {
+        [] => rest,
+        [b'.', decimals @ ..] if decimals.len() <= 3 => decimals,
+        _ => return None,
+    };
+    let mut sum = match whole {
+        b'0' => 0,
+        b'1' => FULL,
+        _ => return None,
+    };
+    for (digit, worth) in decimals.iter().zip([100, 10, 1]) {
+        sum += u16::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?) * worth;
+    }
+    (sum <= FULL).then_some(sum)
+}
+
+/// Why this names no media types that could be coded; nothing if it does. The end of a sentence that
+/// begins with it.
+pub fn refuse_type(name: &str) -> Option<&'static str> {
+    let token = |text: &str| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+        !text.is_empty() && text.bytes().all(fits)
+    };
+    let good = match name.split_once('/') {
+        Some((kind, "")) => token(kind),
+        Some((kind, subtype)) => token(kind) && token(subtype),
+        None => name.strip_prefix('+').is_some_and(token),
+    };
+    let why = "is no media type; expected one such as \"text/css\", \"text/\" for all of text, or \
+               \"+json\" for all types that end so";
+    (!good).then_some(why)
+}
+
+/// Whether a `Content-Type` is one of these. A stream of events never is: each has to leave at once,
+/// and there are clients that do not unpack them.
+pub fn is_among(content_type: &[u8], types: &[String]) -> bool {
+    let name = content_type.split(|byte| *byte == b';').next();
+    let name = name.unwrap_or_default().trim_ascii();
+    if name.is_empty() || name.eq_ignore_ascii_case(b"text/event-stream") {
+        return false;
+    }
+    types.iter().any(|wanted| {
+        let wanted = wanted.as_bytes();
+        let part = match (wanted.first(), wanted.last()) {
+            (_, Some(b'/')) => name.get(..wanted.len()),
+            (Some(b'+'), _) => name.len().checked_sub(wanted.len()).map(|at| &name[at..]),
+            _ => Some(name),
+        };
+        part.is_some_and(|part| part.eq_ignore_ascii_case(wanted))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn best(field: &str) -> Option<&'static str> {
+        let accepted = Accepted::of([field.as_bytes()].into_iter());
+        accepted.best(&Coding::ALL).map(Coding::name)
+    }
+
+    #[test]
+    fn the_coding_is_the_one_that_the_client_likes_best_and_then_we() {
+        for (field, expected) in [
+            ("gzip, deflate, br, zstd", Some("zstd")),
+            ("gzip, deflate, br", Some("gzip")),
+            ("GZIP", Some("gzip")),
+            ("x-gzip", Some("gzip")),
+            ("gzip;q=1.0, zstd;q=0.5", Some("gzip")),
+            ("gzip ; q = 0.4 , br;Q=0.41", Some("br")),
+            ("*", Some("zstd")),
+            ("*;q=0.5, zstd;q=0", Some("gzip")),
+            ("br", Some("br")),
+            ("gzip;q=0.5", Some("gzip")),
+            ("identity, gzip;q=0.5", None),
+            ("identity;q=0.2, gzip;q=0.5", Some("gzip")),
+            ("identity;q=0", None),
+            ("identity", None),
+            ("", None),
+            (",,", None),
+            ("deflate, compress", None),
+            ("gzip;q=0", None),
+            ("gzip;q=0.000, *;q=0", None),
+            ("gzip;q=2, br;q=1.001, zstd;q=x", None),
+            ("gzip;q=", None),
+            ("gzip;level=3;q=0.1", Some("gzip")),
+            ("gzipped, brr", None),
+        ] {
+            assert_eq!(best(field), expected, "{field}");
+        }
+        let lines: [&[u8]; 2] = [b"gzip;q=0.2", b"br;q=0.1"];
+        let several = Accepted::of(lines.into_iter());
+        assert_eq!(several.best(&Coding::SMALLEST), Some(Coding::Gzip));
+        assert_eq!(
+            several.without(Coding::Gzip).best(&Coding::ALL),
+            Some(Coding::Br)
+        );
+        assert_eq!(several.best(&[Coding::Zstd]), None);
+    }
+
+    #[test]
+    fn types_are_named_wholly_by_kind_or_by_ending() {
+        let types = ["text/", "+json", "image/bmp"].map(str::to_owned);
+        for (content_type, expected) in [
+            ("text/html; charset=utf-8", true),
+            ("TEXT/CSS", true),
+            ("application/problem+json", true),
+            ("application/json", false),
+            ("image/bmp", true),
+            ("image/bmpx", false),
+            ("image/png", false),
+            ("text/event-stream;charset=UTF-8", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                is_among(content_type.as_bytes(), &types),
+                expected,
+                "{content_type}"
+            );
+        }
+        for good in ["text/css", "text/", "+xml", "application/vnd.api+json"] {
+            assert_eq!(refuse_type(good), None, "{good}");
+        }
+        for bad in [
+            "",
+            "text",
+            "/",
+            "+",
+            "text/css; charset=utf-8",
+            "a b/c",
+            "text/*",
+        ] {
+            assert!(refuse_type(bad).is_some(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_client_says_is_read(field in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let accepted = Accepted::of([&field[..]].into_iter());
+            let best = accepted.best(&Coding::ALL);
+            prop_assert_eq!(best.is_none(), accepted.is_none());
+        }
+
+        #[test]
+        fn what_is_refused_is_never_chosen(q in "0(\\.0{0,3})?", other in "[a-z;,=.0-9 ]{0,20}") {
+            let field = format!("gzip;q={q},x{other}");
+            let accepted = Accepted::of([field.as_bytes()].into_iter());
+            prop_assert_ne!(accepted.best(&[Coding::Gzip]), Some(Coding::Gzip).filter(|_| {
+                !other.contains("gzip") && !other.contains('*')
+            }));
+        }
+    }
+}
