@@ -3,6 +3,7 @@
 mod confinement;
 pub mod doors;
 pub mod pools;
+mod proxy_item;
 mod rule_items;
 pub mod rules;
 pub mod sites;
