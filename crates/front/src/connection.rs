@@ -15,6 +15,7 @@ use maitred_http1::{Head, HeadParser, Limits, Refusal};
 use tokio::time::{Instant, Sleep};
 
 use crate::files::{Residency, residency};
+use crate::http_client::Raw;
 use crate::pool::local;
 use crate::socket::{Family, Socket};
 use crate::stream::Stream;
@@ -261,6 +262,15 @@ impl Connection {
     /// Bytes that the client has been sent, heads included.
     pub fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// All of it, for what is not HTTP.
+    pub fn raw(&mut self) -> Raw<'_> {
+        Raw {
+            stream: &mut self.stream,
+            input: &mut self.input,
+            sent: &mut self.sent,
+        }
     }
 
     /// Waits until the client may be sent more.

@@ -249,7 +249,7 @@ impl<W: Wire> Form for HttpForm<'_, W> {
 }
 
 /// Headers by which a script speaks to its web server (nginx's `X-Accel-…`).
-fn is_for_us(name: &[u8]) -> bool {
+pub fn is_for_us(name: &[u8]) -> bool {
     name.get(..8)
         .is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
 }

@@ -20,6 +20,7 @@ use crate::files::{self, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::HttpForm;
 use crate::params::{self, Call, REQUEST_ID, Seen};
+use crate::proxy;
 use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent};
 use crate::shared::{Site, Sites, Thread};
@@ -175,6 +176,9 @@ pub async fn serve_path(
     shown: &[Option<usize>],
     answered: &mut Answered,
 ) -> io::Result<After> {
+    if proxy::is_websocket(head) {
+        return refuse(client, head, answered, 501, proxy::NO_WEBSOCKET).await;
+    }
     if let Some(page) = status::page(way.backend, head) {
         return send_page(client, head, &page, answered).await;
     }
@@ -329,7 +333,7 @@ pub async fn run_script<C: HttpClient>(
 }
 
 /// What a client over TLS is told of its next visits (RFC 6797 §6.1).
-fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
+pub fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
     let value = secured?.hsts.as_deref()?;
     Some((b"Strict-Transport-Security", value.as_bytes()))
 }
@@ -357,7 +361,7 @@ async fn fail(
     plain(client, head, answered, status, header, why, After::Keep).await
 }
 
-async fn refuse_body(
+pub async fn refuse_body(
     client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,

@@ -25,6 +25,7 @@ use crate::handshakes::Handshakes;
 use crate::limits::{AllLimits, SiteLimits};
 use crate::pool::local;
 use crate::pools::Pools;
+use crate::proxy;
 use crate::route::{Limits, Listing, Resolver, Route, SiteFiles};
 use crate::sites::{Hosts, host_name};
 use crate::source::Backend;
@@ -215,6 +216,8 @@ pub struct Site {
     pub rules: Option<SiteRules>,
     /// What clients have used of its limits.
     pub limits: SiteLimits,
+    /// The servers of its `proxy`, in their order.
+    pub proxies: Vec<proxy::Server>,
     /// Where the scripts of some paths run, by the name of the pool.
     backends: HashMap<String, Backend>,
     resolver: Mutex<Resolver>,
@@ -512,6 +515,7 @@ fn open_site(
         spool_dir: config.spool_dir.clone(),
         rules,
         limits: shared.limits.of(settings),
+        proxies: settings.rules.proxy.iter().map(proxy::Server::of).collect(),
         backends: backends.collect::<Result<_, String>>()?,
         backend,
         resolver: open_files(files, limits)?,
