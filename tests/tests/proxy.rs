@@ -3,9 +3,10 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use maitred_tests::http::{self, Connection, Request, Response};
-use maitred_tests::http2::{curl, curl_with};
+use maitred_tests::http2::{Connection as Http2, END_STREAM, curl, curl_with, fields};
 use maitred_tests::node::Node;
 use maitred_tests::server::{Server, Setup, document_root, public_folder};
 use maitred_tests::web::Web;
@@ -225,6 +226,16 @@ fn events_come_when_they_happen() {
     assert_eq!(http::get(server.address(), "/app/go").text(), "gone");
     assert_eq!(client.read_chunk().unwrap(), b"data: last\n\n");
     assert_eq!(client.read_chunk().unwrap(), b"");
+    // A stream of events has no end of its own, and holds no stop up.
+    client
+        .send(&Request::get("/app/events").to_bytes())
+        .unwrap();
+    client.read_head().unwrap();
+    client.read_chunk().unwrap();
+    let begun = Instant::now();
+    server.stop();
+    assert!(begun.elapsed() < Duration::from_secs(15), "{begun:?}");
+    assert_eq!(client.read_chunk().unwrap(), b"");
 }
 
 #[test]
@@ -345,23 +356,10 @@ fn what_no_server_takes_is_refused_in_words() {
     assert!(http::ask(server.address(), &other).json()["fields"]["upgrade"].is_null());
     let connect = Request::new("CONNECT", "example.com:443").header("Host", "example.com:443");
     assert_eq!(http::ask(server.address(), &connect).status, 501);
-    let url = format!("{}/", server.base_url());
-    let connect = [
-        "-s",
-        "--http2-prior-knowledge",
-        "-X",
-        "CONNECT",
-        "-o",
-        "/dev/null",
-        "-w",
-    ];
-    let connect = [&connect[..], &["%{http_code}", &url]].concat();
-    let status = Command::new("curl")
-        .args(connect)
-        .output()
-        .expect("curl is installed");
-    let status = String::from_utf8_lossy(&status.stdout).into_owned();
-    assert!(status == "501" || status == "000", "{status}");
+    let mut client = Http2::open(server.address(), &[]);
+    let connect = [(":method", "CONNECT"), (":authority", "example.com:443")];
+    client.ask_with(1, &fields(&connect), END_STREAM);
+    assert!(client.text(1).starts_with("501 "));
 }
 
 #[test]

@@ -200,6 +200,26 @@ fn a_server_that_is_not_there_or_hangs_is_not_waited_for_longer_than_it_says() {
 }
 
 #[test]
+fn what_a_server_says_behind_its_answer_answers_nobody() {
+    let root = site();
+    let back = ByHand::start(|mut stream, _| {
+        let two = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\
+                    Content-Length: 4\r\n\r\nevil";
+        answer(&mut stream, two, 2);
+    });
+    let server = Setup::new(root.path()).top("front_threads = 1");
+    let server = server.site(&rule(&back.url(), "")).start();
+    for _ in 0..5 {
+        assert_eq!(said(&http::get(server.address(), "/app/x")), "200 ok");
+    }
+    drop(server);
+    // A connection that is reset before anything was said.
+    let resets = ByHand::start(|_, _| {});
+    let server = proxied(&root, &resets.url(), "");
+    assert_eq!(http::get(server.address(), "/app/x").status, 502);
+}
+
+#[test]
 fn an_answer_that_breaks_in_the_middle_breaks_for_the_client_too() {
     let root = site();
     for bytes in [

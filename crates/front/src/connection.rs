@@ -15,7 +15,6 @@ use maitred_http1::{Head, HeadParser, Limits, Refusal};
 use tokio::time::{Instant, Sleep};
 
 use crate::files::{Residency, residency};
-use crate::http_client::Raw;
 use crate::pool::local;
 use crate::socket::{Family, Socket};
 use crate::stream::Stream;
@@ -169,6 +168,15 @@ impl Connection {
             .get_or_insert_with(|| stream.local_addr().unwrap_or(NO_ADDRESS))
     }
 
+    /// All of it, for what is not HTTP.
+    pub fn raw(&mut self) -> crate::http_client::Raw<'_> {
+        crate::http_client::Raw {
+            stream: &mut self.stream,
+            input: &mut self.input,
+            sent: &mut self.sent,
+        }
+    }
+
     /// What the client has sent and nobody has used yet.
     pub fn input(&mut self) -> &mut BytesMut {
         &mut self.input
@@ -262,15 +270,6 @@ impl Connection {
     /// Bytes that the client has been sent, heads included.
     pub fn sent(&self) -> u64 {
         self.sent
-    }
-
-    /// All of it, for what is not HTTP.
-    pub fn raw(&mut self) -> Raw<'_> {
-        Raw {
-            stream: &mut self.stream,
-            input: &mut self.input,
-            sent: &mut self.sent,
-        }
     }
 
     /// Waits until the client may be sent more.

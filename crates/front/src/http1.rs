@@ -6,9 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use maitred_http1::{Answer, AnswerFraming, CONTINUE, Framing, Head, write_head};
-use tokio::time::Instant;
+use maitred_http1::{Answer, AnswerFraming, Framing, Head, write_head};
 
 use crate::access::Answered;
 use crate::body::{self, Body, NoBody};
@@ -94,11 +92,11 @@ impl HttpClient for Connection {
         if !head.expects_continue || !self.input().is_empty() {
             return Ok(());
         }
-        let sent = self.send_interim(CONTINUE).await;
+        let sent = self.send_interim(maitred_http1::CONTINUE).await;
         sent.map_err(|_| NoBody::Gone)
     }
 
-    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, NoBody> {
+    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<bytes::Bytes>, NoBody> {
         loop {
             if let Some(piece) = inflow.take_from(self.input())? {
                 return Ok(Some(piece));
@@ -108,7 +106,7 @@ impl HttpClient for Connection {
             }
             let patience = inflow.patience();
             let waiting = inflow.wait();
-            let filled = self.fill(|| Instant::now() + patience).await;
+            let filled = self.fill(|| tokio::time::Instant::now() + patience).await;
             drop(waiting);
             match filled {
                 Some(Ok(count)) if count > 0 => {}

@@ -5,7 +5,11 @@ use maitred_http1::{ChunkedBody, Framing, Head};
 use tokio::time::{Duration, Instant};
 
 use crate::body::NoBody;
-use crate::connection::{BODY, SLOWEST_RATE};
+
+/// How long a sender may take for a body, beside the time it gets for its size.
+const GRACE: Duration = Duration::from_secs(20);
+/// Least rate of a body in bytes per second: each gives its sender more time.
+const LEAST_RATE: u64 = 500;
 
 /// How much of a body has come, and may still come.
 pub struct Inflow {
@@ -62,7 +66,7 @@ impl Inflow {
     /// How long its sender may still be waited for: only the time that it takes itself counts, and
     /// not the time in which nobody wanted more.
     pub fn patience(&self) -> Duration {
-        let allowed = BODY + Duration::from_secs(self.taken / SLOWEST_RATE);
+        let allowed = GRACE + Duration::from_secs(self.taken / LEAST_RATE);
         allowed.saturating_sub(self.waited)
     }
 

@@ -20,7 +20,6 @@ use crate::files::{self, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::HttpForm;
 use crate::params::{self, Call, REQUEST_ID, Seen};
-use crate::proxy;
 use crate::route::{Route, Script};
 use crate::script::{Failure, Run, Sent};
 use crate::shared::{Site, Sites, Thread};
@@ -176,8 +175,8 @@ pub async fn serve_path(
     shown: &[Option<usize>],
     answered: &mut Answered,
 ) -> io::Result<After> {
-    if proxy::is_websocket(head) {
-        return refuse(client, head, answered, 501, proxy::NO_WEBSOCKET).await;
+    if crate::proxy::is_websocket(head) {
+        return refuse(client, head, answered, 501, crate::proxy::NO_WEBSOCKET).await;
     }
     if let Some(page) = status::page(way.backend, head) {
         return send_page(client, head, &page, answered).await;

@@ -25,7 +25,6 @@ use crate::handshakes::Handshakes;
 use crate::limits::{AllLimits, SiteLimits};
 use crate::pool::local;
 use crate::pools::Pools;
-use crate::proxy;
 use crate::route::{Limits, Listing, Resolver, Route, SiteFiles};
 use crate::sites::{Hosts, host_name};
 use crate::source::Backend;
@@ -216,13 +215,13 @@ pub struct Site {
     pub rules: Option<SiteRules>,
     /// What clients have used of its limits.
     pub limits: SiteLimits,
-    /// The servers of its `proxy`, in their order.
-    pub proxies: Vec<proxy::Server>,
     /// Where the scripts of some paths run, by the name of the pool.
     backends: HashMap<String, Backend>,
     resolver: Mutex<Resolver>,
     /// Folders beside the root, by what their paths begin with; the longest first.
     aliases: Vec<(String, Mutex<Resolver>)>,
+    /// The servers of its `proxy`, in their order.
+    pub proxies: Vec<crate::proxy::Server>,
 }
 
 impl Site {
@@ -515,11 +514,11 @@ fn open_site(
         spool_dir: config.spool_dir.clone(),
         rules,
         limits: shared.limits.of(settings),
-        proxies: settings.rules.proxy.iter().map(proxy::Server::of).collect(),
         backends: backends.collect::<Result<_, String>>()?,
         backend,
         resolver: open_files(files, limits)?,
         aliases,
+        proxies: crate::proxy::Server::all(&settings.rules.proxy),
     })
 }
 

@@ -24,6 +24,7 @@ use crate::body::NoBody;
 use crate::http_client::{After, HttpClient};
 use crate::request::{self, Way};
 use crate::shared::Thread;
+use crate::troubles::Troubles;
 
 use outgoing::Outgoing;
 use server::Link;
@@ -35,6 +36,9 @@ pub use server::Server;
 /// What a client of a WebSocket is told where no server is named for its path.
 pub const NO_WEBSOCKET: &str = "No server takes WebSocket connections here: the site has no `proxy` \
                                 for this path.";
+
+/// The status of a request whose client has left, for the log (nginx's).
+const CLIENT_LEFT: u16 = 499;
 
 /// Why a server's answer is not there, or not all of it.
 #[derive(Debug)]
@@ -166,7 +170,8 @@ async fn follow(
     }
     let header = parts.headers.clone();
     let response = Response::from_parts(parts, body);
-    let is_reusable = relay::relay(client, asking, response, upload, answered).await?;
+    let is_reusable =
+        relay::relay(client, asking, &thread.shared, (response, upload), answered).await?;
     if !upload.is_unread() && !asking.is_websocket {
         server.keep(link, &header);
     }
@@ -312,64 +317,28 @@ async fn refuse_body(
 /// Answers in place of the server.
 async fn fail(
     client: &mut impl HttpClient,
-    (asking, troubles): (&Asking<'_>, &crate::troubles::Troubles),
+    (asking, troubles): (&Asking<'_>, &Troubles),
     failure: Failure,
     upload: &Upload,
     answered: &mut Answered,
 ) -> io::Result<After> {
     let (head, has_begun) = (asking.head, answered.status != 0);
-    let (status, why, detail) = match failure {
+    let failure = match failure {
         Failure::NoBody(no_body) if !has_begun => {
             return refuse_body(client, head, asking.way, no_body, answered).await;
         }
-        Failure::NoBody(_) | Failure::ClientLeft => {
-            if !has_begun {
-                answered.status = 499;
-            }
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
-        Failure::Intercepted(status) => (
-            status,
-            "The server behind this one answered with an error.",
-            None,
-        ),
-        Failure::Unreachable(detail) => (
-            502,
-            "The server behind this one cannot be reached.",
-            Some(format!("it cannot be reached: {detail}")),
-        ),
-        Failure::Broken(detail) => (
-            502,
-            "The server behind this one gave no valid answer.",
-            Some(format!("it gave no valid answer: {detail}")),
-        ),
-        Failure::NotAccepted => too_long(
-            "The server behind this one did not accept a connection in time.",
-            (
-                "it did not accept a connection",
-                "connect_timeout",
-                asking.rule.connect_timeout,
-            ),
-        ),
-        Failure::Silent => too_long(
-            "The server behind this one said nothing for too long.",
-            ("it said nothing", "read_timeout", asking.rule.read_timeout),
-        ),
-        Failure::Deaf => too_long(
-            "The server behind this one did not take the request in time.",
-            (
-                "it took nothing of a request",
-                "send_timeout",
-                asking.rule.send_timeout,
-            ),
-        ),
+        failure => failure,
     };
-    if let Some(detail) = detail {
+    let (status, why) = explain(&failure);
+    if let Some(detail) = detail(&failure, asking.rule) {
         let (method, target) = (head.method(), head.target());
         tracing::debug!("{}: {method} {target}: {status}: {detail}", asking.name);
         troubles.proxy_failed(asking.name, status, &detail);
     }
-    if has_begun {
+    if has_begun || status == CLIENT_LEFT {
+        if !has_begun {
+            answered.status = status;
+        }
         // Half an answer cannot be mended; the client sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
@@ -377,10 +346,48 @@ async fn fail(
     request::plain(client, head, answered, status, None, why, after).await
 }
 
-fn too_long(
-    why: &'static str,
-    (what, name, limit): (&str, &str, Duration),
-) -> (u16, &'static str, Option<String>) {
-    let seconds = limit.as_secs_f64();
-    (504, why, Some(format!("{what} for {seconds} s ({name})")))
+/// Which status each failure gets, and the sentence that goes with it.
+fn explain(failure: &Failure) -> (u16, &'static str) {
+    match failure {
+        Failure::Unreachable(_) => (502, "The server behind this one cannot be reached."),
+        Failure::Broken(_) => (502, "The server behind this one gave no valid answer."),
+        Failure::NotAccepted => (
+            504,
+            "The server behind this one did not accept a connection in time.",
+        ),
+        Failure::Silent => (504, "The server behind this one said nothing for too long."),
+        Failure::Deaf => (
+            504,
+            "The server behind this one did not take the request in time.",
+        ),
+        Failure::Intercepted(status) => (
+            *status,
+            "The server behind this one answered with an error.",
+        ),
+        Failure::NoBody(_) | Failure::ClientLeft => (CLIENT_LEFT, "The client left."),
+    }
+}
+
+/// What the log says of a failure, if that is the server's, as the end of a sentence.
+fn detail(failure: &Failure, rule: &Proxy) -> Option<String> {
+    let too_long = |what: &str, limit: Duration, name: &str| {
+        let seconds = limit.as_secs_f64();
+        Some(format!("{what} for {seconds} s ({name})"))
+    };
+    match failure {
+        Failure::Unreachable(why) => Some(format!("it cannot be reached: {why}")),
+        Failure::Broken(why) => Some(format!("it gave no valid answer: {why}")),
+        Failure::NotAccepted => too_long(
+            "it did not accept a connection",
+            rule.connect_timeout,
+            "connect_timeout",
+        ),
+        Failure::Silent => too_long("it said nothing", rule.read_timeout, "read_timeout"),
+        Failure::Deaf => too_long(
+            "it took nothing of a request",
+            rule.send_timeout,
+            "send_timeout",
+        ),
+        Failure::Intercepted(_) | Failure::NoBody(_) | Failure::ClientLeft => None,
+    }
 }

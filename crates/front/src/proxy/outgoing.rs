@@ -128,6 +128,7 @@ impl Outgoing<'_> {
 /// RFC 8441 has in its place is not announced, and browsers then use HTTP/1.1.
 pub fn is_websocket(head: &Head) -> bool {
     head.kind() == Method::Get
+        && matches!(head.body, Framing::None | Framing::Length(0))
         && head.upgrade().is_some_and(|protocols| {
             members(protocols).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
         })

@@ -10,7 +10,7 @@ use http::response::Parts;
 use hyper::Response;
 use hyper::body::{Body, Incoming};
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
 use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, answer_framing, write_chunk_header,
 };
@@ -24,6 +24,7 @@ use crate::clock::http_date;
 use crate::http_client::HttpClient;
 use crate::http_form::{Wire, is_for_us};
 use crate::request::{Header, Way, hsts};
+use crate::shared::Shared;
 
 /// What is wrong with the head of an answer, if something is. What two could read in two ways is
 /// read by nobody (RFC 9112 §6.3).
@@ -46,8 +47,8 @@ pub fn refuse(parts: &Parts) -> Option<&'static str> {
 pub async fn relay<C: HttpClient>(
     client: &mut C,
     asking: &Asking<'_>,
-    response: Response<Incoming>,
-    upload: &mut Upload,
+    shared: &Shared,
+    (response, upload): (Response<Incoming>, &mut Upload),
     answered: &mut Answered,
 ) -> Result<bool, Failure> {
     let (parts, mut body) = response.into_parts();
@@ -66,6 +67,7 @@ pub async fn relay<C: HttpClient>(
     if let Some(apart) = apart {
         client.begin(apart).map_err(|_| Failure::ClientLeft)?;
     }
+    let ends_with_front = is_event_stream(&parts.headers);
     // What has come with the head goes with it.
     let mut next = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
     loop {
@@ -95,6 +97,7 @@ pub async fn relay<C: HttpClient>(
                 biased;
                 data = poll_fn(|cx| poll_data(&mut body, cx)) => next = Poll::Ready(data),
                 outcome = busy(client, upload) => outcome?,
+                () = shared.drains(), if ends_with_front => next = Poll::Ready(None),
                 () = until(allows.map(|allows| begun + allows)) => return Err(silence.into()),
             }
         }
@@ -110,6 +113,15 @@ async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), Failu
         }
     }
     Ok(())
+}
+
+/// Whether an answer has no end of its own, and its client comes back by itself when it ends.
+fn is_event_stream(fields: &HeaderMap) -> bool {
+    let says = fields
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let media_type = says.and_then(|value| value.split(';').next());
+    media_type.is_some_and(|value| value.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
 /// What comes next of a body; trailers are dropped.

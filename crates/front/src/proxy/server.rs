@@ -91,13 +91,14 @@ impl Tap {
 }
 
 impl Server {
-    /// The server of a rule, to which there is no connection.
-    pub fn of(rule: &Proxy) -> Server {
-        Server {
+    /// The servers of these rules, to which there is no connection.
+    pub fn all(rules: &[Proxy]) -> Vec<Server> {
+        let server = |rule: &Proxy| Server {
             rule: rule.clone(),
             name: rule.server(),
             shelf: Arc::default(),
-        }
+        };
+        rules.iter().map(server).collect()
     }
 
     /// A kept connection, if there is one that will do: one that has been idle for a moment only if
