@@ -120,6 +120,7 @@ fn host_and_path_are_as_the_rule_says() {
         ("/app/", "/"),
         ("//app/x%20y", "/x%20y"),
         ("/a%70p/x", "/x"),
+        ("/app/<a>?q=\"b\"", "/%3Ca%3E?q=%22b%22"),
     ] {
         let seen = http::get(server.address(), asked).json();
         assert_eq!(seen["url"], url, "{asked}");

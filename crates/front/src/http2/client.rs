@@ -345,9 +345,9 @@ impl HttpClient for Http2Client {
         let Some(body) = &mut self.body else {
             return Err(NoBody::Gone);
         };
-        let patience = inflow.patience();
+        let deadline = Instant::now() + inflow.patience();
         let waiting = inflow.wait();
-        let data = timeout(patience, poll_fn(|cx| body.poll_data(cx))).await;
+        let data = timeout_at(deadline, poll_fn(|cx| body.poll_data(cx))).await;
         drop(waiting);
         match data {
             Ok(Some(Ok(bytes))) => {

@@ -10,6 +10,7 @@ use maitred_http1::{Framing, Head, Method, is_hop_by_hop};
 use maitred_rules::Pattern;
 use maitred_rules::path::encode_path;
 use maitred_rules::settings::{Proxy, Upstream};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use super::upload::UploadBody;
 use crate::request::Way;
@@ -51,14 +52,14 @@ impl Outgoing<'_> {
         let query = query.map(|query| format!("?{query}")).unwrap_or_default();
         let folder = match &self.rule.path {
             Pattern::Below(folder) if self.rule.strip_prefix => folder.as_str(),
-            _ => return format!("{raw}{query}"),
+            _ => return encoded(format!("{raw}{query}")),
         };
         let rest = match raw.strip_prefix(folder) {
             Some(rest) => rest.to_owned(),
             // It is the folder in another spelling.
             None => encode_path(self.path.get(folder.len()..).unwrap_or_default()),
         };
-        format!("/{rest}{query}")
+        encoded(format!("/{rest}{query}"))
     }
 
     fn header(&self) -> HeaderMap {
@@ -124,6 +125,15 @@ impl Outgoing<'_> {
     }
 }
 
+/// A target without characters that no URI may have (RFC 3986 §2) and that some clients send.
+fn encoded(target: String) -> String {
+    const FORBIDDEN: &AsciiSet = &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'`');
+    match target.contains(['"', '<', '>', '`']) {
+        false => target,
+        true => percent_encode(target.as_bytes(), FORBIDDEN).to_string(),
+    }
+}
+
 /// Whether a request is the handshake of a WebSocket (RFC 6455 §4.1). Over HTTP/2 there is none: what
 /// RFC 8441 has in its place is not announced, and browsers then use HTTP/1.1.
 pub fn is_websocket(head: &Head) -> bool {
@@ -183,6 +193,13 @@ mod tests {
         for name in ["X-Forwarded", "X-Real-Ips", "Proxy-Status", "Cookie", "Hos"] {
             assert!(!is_ours(name.as_bytes()), "{name}");
         }
+    }
+
+    #[test]
+    fn what_no_uri_may_have_is_encoded_and_nothing_else_is() {
+        let encoded = |target: &str| encoded(target.to_owned());
+        assert_eq!(encoded("/a%2Fb[1]?q={x}|y"), "/a%2Fb[1]?q={x}|y");
+        assert_eq!(encoded("/<a>`?q=\"b\"%20"), "/%3Ca%3E%60?q=%22b%22%20");
     }
 
     #[test]
