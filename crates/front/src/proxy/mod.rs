@@ -168,12 +168,12 @@ async fn follow(
     if let Some(why) = relay::refuse(&parts) {
         return Err(Failure::Broken(why.to_owned()));
     }
-    let header = parts.headers.clone();
+    let kept_for = server::keep_time(&parts.headers);
     let response = Response::from_parts(parts, body);
     let is_reusable =
         relay::relay(client, asking, &thread.shared, (response, upload), answered).await?;
     if !upload.is_unread() && !asking.is_websocket {
-        server.keep(link, &header);
+        server.keep(link, kept_for);
     }
     let after = if is_reusable {
         After::Keep

@@ -119,10 +119,10 @@ impl Server {
         None
     }
 
-    /// Keeps a connection whose answer has ended, for as long as the answer's header says.
-    pub fn keep(&self, link: Link, header: &HeaderMap) {
+    /// Keeps a connection whose answer has ended, for so long.
+    pub fn keep(&self, link: Link, kept_for: Duration) {
         let now = Instant::now();
-        let until = now + keep_time(header);
+        let until = now + kept_for;
         let mut shelf = lock(&self.shelf);
         if shelf.kept.len() >= KEPT || link.sender.is_closed() || until == now {
             return;
@@ -169,9 +169,9 @@ impl Server {
     }
 }
 
-/// How long a server says that it keeps a connection, less a second for the way, and no longer than
-/// is sensible.
-fn keep_time(header: &HeaderMap) -> Duration {
+/// How long a server says in an answer that it keeps the connection, less a second for the way, and no
+/// longer than is sensible.
+pub fn keep_time(header: &HeaderMap) -> Duration {
     let says = header.get(HeaderName::from_static("keep-alive"));
     let says = says.and_then(|value| value.to_str().ok());
     let seconds = says.and_then(|text| {
