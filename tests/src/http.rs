@@ -390,7 +390,7 @@ impl Connection {
     }
 }
 
-fn parse_head(head: &str) -> Option<Response> {
+pub(crate) fn parse_head(head: &str) -> Option<Response> {
     let mut lines = head.split("\r\n");
     let status_line = lines.next()?.to_owned();
     let mut words = status_line.splitn(3, ' ');

@@ -16,6 +16,7 @@ pub mod installed;
 pub mod load;
 pub mod log;
 pub mod mariadb;
+pub mod node;
 pub mod outside;
 pub mod peer;
 pub mod picture;
@@ -27,6 +28,7 @@ pub mod session;
 pub mod tls;
 pub mod wait;
 pub mod web;
+pub mod websocket;
 pub mod wordpress;
 
 use std::net::SocketAddr;

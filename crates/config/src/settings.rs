@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use maitred_rules::forwarded::Field;
+pub use maitred_rules::settings::Upstream;
 use maitred_rules::{IpNet, Rules};
 use serde::{Deserialize, Serialize};
 
@@ -335,21 +336,6 @@ pub enum Destination {
     Pool(String),
     /// A foreign FastCGI server.
     Upstream(Upstream),
-}
-
-/// The address of a foreign FastCGI server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Upstream {
-    /// A Unix socket, by its absolute path.
-    Unix(PathBuf),
-    /// A host name or an address (IPv6 without brackets) and a port.
-    Tcp {
-        /// Host name or address.
-        host: String,
-        /// Port, not 0.
-        port: u16,
-    },
 }
 
 impl Default for Config {

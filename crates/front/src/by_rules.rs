@@ -17,6 +17,7 @@ use crate::access::Answered;
 use crate::auth::Outcome;
 use crate::files::Body;
 use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::proxy;
 use crate::request::{self, Way};
 use crate::route::{Route, Script};
 use crate::ruled::{Caught, Ruled};
@@ -134,6 +135,14 @@ async fn decide(
         if let Some(settings) = rules.path_settings(path.as_bytes()) {
             way.backend = site.backend_of(settings.pool.as_deref());
             way.max_body_size = settings.max_body_size.unwrap_or(way.max_body_size);
+        }
+        if let Some(server) = rules
+            .proxy(path.as_bytes())
+            .and_then(|at| site.proxies.get(at))
+        {
+            let to = (server, path.as_bytes());
+            // In a place of its own: other requests need no room for it.
+            return Box::pin(proxy::answer(client, head, thread, &way, to, answered)).await;
         }
         if matches!(head.kind(), Method::Get | Method::Head)
             && rules.lists(path.as_bytes())

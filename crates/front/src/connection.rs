@@ -188,6 +188,15 @@ impl Connection {
             .get_or_insert_with(|| stream.local_addr().unwrap_or(NO_ADDRESS))
     }
 
+    /// All of it, for what is not HTTP.
+    pub fn raw(&mut self) -> crate::http_client::Raw<'_> {
+        crate::http_client::Raw {
+            stream: &mut self.stream,
+            input: &mut self.input,
+            sent: &mut self.sent,
+        }
+    }
+
     /// What the client has sent and nobody has used yet.
     pub fn input(&mut self) -> &mut BytesMut {
         &mut self.input

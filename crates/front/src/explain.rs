@@ -2,13 +2,15 @@
 //! running server is touched; files and folders are looked at as they are now.
 
 use std::net::IpAddr;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use maitred_config::{Config, Destination, Site};
+use maitred_config::{Config, Destination, Site, Upstream};
 use maitred_rules::SiteRules;
 use maitred_rules::coding::Coding;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
+use maitred_rules::settings::PathSettings;
 use maitred_rules::site::{Asked, Verdict};
 
 use crate::compress::Compression;
@@ -164,6 +166,15 @@ fn target(
             format!("upstream {}", crate::upstream::name(upstream))
         }
     };
+    if let Some(rule) = rules
+        .proxy(clean.as_bytes())
+        .and_then(|at| rules.settings().proxy.get(at))
+    {
+        said.say("proxy", format!("{} matches: {}", rule.path, rule.server()));
+        said.say("answer", "what that server says");
+        own_body_size(said, settings);
+        return Ok(());
+    }
     let (mut resolver, inner) = resolver_for(config, site, &clean, said)?;
     if matches!(asked.method.as_str(), "GET" | "HEAD")
         && rules.lists(clean.as_bytes())
@@ -199,10 +210,14 @@ fn target(
         }
         Route::Refused(refused) => refuse(said, rules, refused.status, refused.why),
     }
+    own_body_size(said, settings);
+    Ok(())
+}
+
+fn own_body_size(said: &mut Explanation, settings: Option<&PathSettings>) {
     if let Some(most) = settings.and_then(|settings| settings.max_body_size) {
         said.say("max_body_size", format!("{most} bytes (paths)"));
     }
-    Ok(())
 }
 
 fn names(codings: &[Coding]) -> String {
@@ -334,12 +349,30 @@ pub fn mistakes(config: &Config) -> Vec<String> {
                 ));
             }
         }
+        let servers = site.rules.proxy.iter();
+        let wrong = servers.filter_map(|rule| no_socket(&rule.to));
+        mistakes.extend(wrong.map(|why| format!("proxy of the site at {root}: {why}")));
         mistakes.extend(unreadable(&site.root));
         for root in &site.output.sendfile_roots {
             mistakes.extend(unreadable(&root.folder));
         }
     }
     mistakes
+}
+
+/// Why no server can ever be at a Unix socket, as it looks now. One that is not there may come.
+fn no_socket(server: &Upstream) -> Option<String> {
+    let Upstream::Unix(path) = server else {
+        return None;
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    match std::fs::metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            Some(format!("{} is no socket", path.display()))
+        }
+        Err(_) if !folder.is_dir() => Some(format!("the folder {} is not there", folder.display())),
+        _ => None,
+    }
 }
 
 fn unreadable(root: &Path) -> Option<String> {

@@ -12,8 +12,9 @@ use crate::access::Answered;
 use crate::body::{self, Body, NoBody};
 use crate::clock::http_date;
 use crate::connection::Connection;
-use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::http_client::{After, Content, HttpClient, Raw, Reply};
 use crate::http_form::Wire;
+use crate::inflow::Inflow;
 use crate::script::Client;
 use crate::tls::Secured;
 
@@ -101,6 +102,38 @@ impl HttpClient for Connection {
 
     async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody> {
         body::collect(self, head, limit, spool_dir).await
+    }
+
+    async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody> {
+        if !head.expects_continue || !self.input().is_empty() {
+            return Ok(());
+        }
+        let sent = self.send_interim(maitred_http1::CONTINUE).await;
+        sent.map_err(|_| NoBody::Gone)
+    }
+
+    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<bytes::Bytes>, NoBody> {
+        loop {
+            if let Some(piece) = inflow.take_from(self.input())? {
+                return Ok(Some(piece));
+            }
+            if inflow.is_over() {
+                return Ok(None);
+            }
+            let patience = inflow.patience();
+            let waiting = inflow.wait();
+            let filled = self.fill(|| tokio::time::Instant::now() + patience).await;
+            drop(waiting);
+            match filled {
+                Some(Ok(count)) if count > 0 => {}
+                None => return Err(NoBody::TooSlow),
+                _ => return Err(NoBody::Gone),
+            }
+        }
+    }
+
+    fn raw(&mut self) -> Option<Raw<'_>> {
+        Some(Connection::raw(self))
     }
 
     /// A body that has not arrived ends the connection, which is cheaper than to read it.

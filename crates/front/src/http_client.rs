@@ -8,14 +8,16 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use maitred_http1::Head;
 
 use crate::access::Answered;
 use crate::body::{Body, NoBody};
 use crate::files::{AnswerBody, Part, Slice};
 use crate::http_form::Wire;
+use crate::inflow::Inflow;
 use crate::script::Client;
+use crate::stream::Stream;
 use crate::tls::Secured;
 
 /// What becomes of the connection after an answer.
@@ -58,6 +60,22 @@ pub trait HttpClient: Client {
     /// Why there is none; no other request can then be read from where this one came.
     async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody>;
 
+    /// The request's body is wanted: a client that has asked for permission to send it gets that.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody>;
+
+    /// What comes next of the request's body; nothing at its end. Nothing is lost if this is dropped
+    /// half-way.
+    ///
+    /// # Errors
+    /// Why there is no more of it; no other request can then be read from where this one came.
+    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, NoBody>;
+
+    /// Its connection as it is; none where that is not its alone.
+    fn raw(&mut self) -> Option<Raw<'_>>;
+
     /// A body that nobody wants: one that has arrived is dropped, one that has not is not waited
     /// for.
     fn discard_body(&mut self, head: &Head) -> After;
@@ -73,6 +91,16 @@ pub trait HttpClient: Client {
         content: Content<'_>,
         answered: &mut Answered,
     ) -> io::Result<()>;
+}
+
+/// A client's connection, for what is not HTTP.
+pub struct Raw<'a> {
+    /// What its bytes come and go over.
+    pub stream: &'a mut Stream,
+    /// What has been read and nobody has used.
+    pub input: &'a mut BytesMut,
+    /// Counts the bytes that it has been sent.
+    pub sent: &'a mut u64,
 }
 
 /// The head of an answer that is no script's.

@@ -187,6 +187,9 @@ pub async fn serve_path(
     shown: &[Option<usize>],
     answered: &mut Answered,
 ) -> io::Result<After> {
+    if crate::proxy::is_websocket(head) {
+        return refuse(client, head, answered, 501, crate::proxy::NO_WEBSOCKET).await;
+    }
     if let Some(page) = status::page(way.backend, head) {
         return send_page(client, head, &page, answered).await;
     }
@@ -417,7 +420,7 @@ async fn fail(
     plain(client, head, answered, status, header, why, After::Keep).await
 }
 
-async fn refuse_body(
+pub async fn refuse_body(
     client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,

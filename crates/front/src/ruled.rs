@@ -14,7 +14,8 @@ use maitred_rules::dress::Dressing;
 
 use crate::access::Answered;
 use crate::body::{Body, NoBody};
-use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::http_client::{After, Content, HttpClient, Raw, Reply};
+use crate::inflow::Inflow;
 use crate::script::Client;
 use crate::tls::Secured;
 
@@ -123,6 +124,18 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
 
     async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody> {
         self.client.body(head, limit, spool_dir).await
+    }
+
+    async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody> {
+        self.client.invite_body(head).await
+    }
+
+    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, NoBody> {
+        self.client.next_body(inflow).await
+    }
+
+    fn raw(&mut self) -> Option<Raw<'_>> {
+        self.client.raw()
     }
 
     fn discard_body(&mut self, head: &Head) -> After {

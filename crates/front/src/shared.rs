@@ -231,6 +231,8 @@ pub struct Site {
     pub sendfile: SendfileRoots,
     /// Folders beside the root, by what their paths begin with; the longest first.
     aliases: Vec<(String, Mutex<Resolver>)>,
+    /// The servers of its `proxy`, in their order.
+    pub proxies: Vec<crate::proxy::Server>,
 }
 
 impl Site {
@@ -575,6 +577,7 @@ fn open_site(
         compression,
         sendfile: SendfileRoots::new(sendfile),
         aliases,
+        proxies: crate::proxy::Server::all(&settings.rules.proxy),
     })
 }
 

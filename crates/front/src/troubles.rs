@@ -39,6 +39,8 @@ struct Episodes {
     proxied: Episode<()>,
     /// By the cause, of which there are a few.
     files: BTreeMap<&'static str, Episode<()>>,
+    /// By the server, of which there are as many as the configuration names.
+    proxies: BTreeMap<String, Episode<()>>,
 }
 
 impl Default for Troubles {
@@ -54,6 +56,7 @@ impl Default for Troubles {
                 slow: Episode::new(CALM),
                 proxied: Episode::new(CALM),
                 files: BTreeMap::new(),
+                proxies: BTreeMap::new(),
             }),
             stirred: Notify::new(),
         }
@@ -138,6 +141,20 @@ impl Troubles {
         }
     }
 
+    /// A request for another HTTP server got this `status` in place of its answer.
+    pub fn proxy_failed(&self, server: &str, status: u16, why: &str) {
+        let happened = |episodes: &mut Episodes, now| {
+            let servers = episodes.proxies.entry(server.to_owned());
+            let servers = servers.or_insert_with(|| Episode::new(CALM));
+            servers.happened(now, |()| {})
+        };
+        if self.note(happened) {
+            tracing::error!(
+                "proxy: {server}: {status}: {why}; further requests that fail are counted"
+            );
+        }
+    }
+
     /// True when an episode begins, which somebody has to look at until it ends.
     fn note(&self, happened: impl FnOnce(&mut Episodes, Duration) -> u64) -> bool {
         let begins = happened(&mut self.lock(), self.started.elapsed()) == 1;
@@ -176,6 +193,7 @@ impl Episodes {
             && self.slow.is_quiet()
             && self.proxied.is_quiet()
             && self.files.is_empty()
+            && self.proxies.is_empty()
     }
 
     fn due(&mut self, now: Duration) -> Vec<String> {
@@ -230,6 +248,16 @@ impl Episodes {
                 let lasted = seconds(lasted);
                 lines.push(format!(
                     "for {lasted}, {why}: this {verb} the answer to {times} requests"
+                ));
+            }
+            !episode.is_quiet()
+        });
+        self.proxies.retain(|server, episode| {
+            if let Some(news) = episode.due(now) {
+                let (verb, Account { lasted, times, .. }) = tense(news);
+                let lasted = seconds(lasted);
+                lines.push(format!(
+                    "for {lasted}, {times} requests {verb} failed by proxy: {server}"
                 ));
             }
             !episode.is_quiet()

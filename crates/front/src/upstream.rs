@@ -20,7 +20,8 @@ pub const SILENCE: Duration = Duration::from_secs(60);
 /// Bytes taken from the server in one read.
 const READ_BYTES: usize = 64 * 1024;
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A connection to a server.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// One request to a foreign server, over a connection of its own.
@@ -138,7 +139,11 @@ impl Foreign {
     }
 }
 
-async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
+/// Connects.
+///
+/// # Errors
+/// What the system says.
+pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
     Ok(match upstream {
         Upstream::Unix(path) => Box::new(UnixStream::connect(path).await?),
         Upstream::Tcp { host, port } => {

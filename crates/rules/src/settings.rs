@@ -44,6 +44,8 @@ pub struct Rules {
     pub aliases: Vec<Alias>,
     /// Settings for some paths.
     pub paths: Vec<PathSettings>,
+    /// Other HTTP servers that answer for some paths.
+    pub proxy: Vec<Proxy>,
     /// How often a client may ask; all that match hold.
     pub rate_limit: Vec<RateLimit>,
     /// How many requests of a client may be answered at a time.
@@ -153,4 +155,49 @@ pub struct RateLimit {
     pub per: Duration,
     /// Requests beyond that which a client may have made at once.
     pub burst: u32,
+}
+
+/// Another HTTP server that answers for some paths.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proxy {
+    /// Which.
+    pub path: Pattern,
+    /// The server.
+    pub to: Upstream,
+    /// What it is told in `Host`, if not what the client asked for.
+    pub host: Option<String>,
+    /// The folder of `path` is no part of what it is asked for.
+    pub strip_prefix: bool,
+    /// How long it may take to accept a connection.
+    pub connect_timeout: Duration,
+    /// How long it may say nothing.
+    pub read_timeout: Duration,
+    /// How long it may take nothing of a request.
+    pub send_timeout: Duration,
+}
+
+impl Proxy {
+    /// The server as it is written in the configuration.
+    pub fn server(&self) -> String {
+        match &self.to {
+            Upstream::Unix(path) => format!("unix:{}", path.display()),
+            Upstream::Tcp { host, port } if host.contains(':') => format!("http://[{host}]:{port}"),
+            Upstream::Tcp { host, port } => format!("http://{host}:{port}"),
+        }
+    }
+}
+
+/// The address of another server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Upstream {
+    /// A Unix socket, by its absolute path.
+    Unix(PathBuf),
+    /// A host name or an address (IPv6 without brackets) and a port.
+    Tcp {
+        /// Host name or address.
+        host: String,
+        /// Port, not 0.
+        port: u16,
+    },
 }

@@ -31,6 +31,7 @@ pub struct SiteRules {
     autoindex: Table,
     paths: Table,
     limits: Table,
+    proxy: Table,
 }
 
 /// Patterns, and where each leads.
@@ -184,6 +185,7 @@ impl SiteRules {
             paths: Table::new(rules.paths.iter().map(|rule| &rule.path)).map_err(of("paths"))?,
             limits: Table::new(rules.rate_limit.iter().map(|rule| &rule.path))
                 .map_err(of("rate_limit"))?,
+            proxy: Table::new(rules.proxy.iter().map(|rule| &rule.path)).map_err(of("proxy"))?,
             rules: rules.clone(),
         })
     }
@@ -283,6 +285,11 @@ impl SiteRules {
     /// The settings that hold for a path.
     pub fn path_settings(&self, path: &[u8]) -> Option<&PathSettings> {
         self.paths.first(path).map(|at| &self.rules.paths[at])
+    }
+
+    /// The place of the server that answers for a path in place of files and scripts.
+    pub fn proxy(&self, path: &[u8]) -> Option<usize> {
+        self.proxy.first(path)
     }
 
     /// The places of the rate limits that hold for a path.

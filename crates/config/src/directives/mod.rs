@@ -4,6 +4,7 @@ mod confinement;
 pub mod doors;
 pub mod output;
 pub mod pools;
+mod proxy_item;
 mod rule_items;
 pub mod rules;
 pub mod sites;

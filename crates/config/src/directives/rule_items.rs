@@ -14,7 +14,7 @@ use maitred_rules::{IpNet, Pattern};
 use crate::units;
 use crate::value::{Record, Value, Wrong};
 
-const PATTERN: &str = "a path (\"/a\"), a folder (\"/a/*\"), an ending (\"*.css\") or a regular \
+pub(super) const PATTERN: &str = "a path (\"/a\"), a folder (\"/a/*\"), an ending (\"*.css\") or a regular \
                        expression (\"~^/a[0-9]+$\")";
 pub(super) const NETWORKS: &str = "an address such as \"192.0.2.1\", a network such as \"192.0.2.0/24\", or \
                         an array of them";
@@ -25,7 +25,7 @@ const LAST_STATUS: u32 = 599;
 /// Most requests of a rate or a burst.
 const MAX_RATE: u32 = 1_000_000;
 
-fn pattern(value: &Value<'_>) -> Result<Pattern, Wrong> {
+pub(super) fn pattern(value: &Value<'_>) -> Result<Pattern, Wrong> {
     Pattern::parse(value.text()?).map_err(|why| value.refused(&why))
 }
 

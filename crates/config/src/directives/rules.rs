@@ -6,6 +6,7 @@ use maitred_rules::Pattern;
 use maitred_rules::apps::App;
 use maitred_rules::settings::{Alias, Rules};
 
+use super::proxy_item::read_proxy;
 use super::rule_items::{
     NETWORKS, networks, patterns, read_basic_auth, read_deny, read_expires, read_headers,
     read_path, read_rate_limit, read_redirect, read_rewrite, site_path,
@@ -285,6 +286,27 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
                 settings
             });
             site.rules.paths = named.collect();
+            Ok(())
+        },
+    },
+    Directive {
+        name: "proxy",
+        default: Preset::Words("none; paths are files and scripts"),
+        unit: "",
+        takes: "a table such as { path = \"/app/*\", to = \"http://127.0.0.1:3000\" }, or an array \
+                of them",
+        needs: Needs::Live,
+        doc: "HTTP servers that answer for some paths (all if `path` is absent) in place of files \
+              and scripts, WebSocket included; the first that matches holds. `to` is one server, \
+              `http://HOST:PORT` or `unix:/PATH`. It is asked for the path as it came, or with \
+              `strip_prefix = true` for what follows the folder, and told the client's host, or \
+              `host`. `connect_timeout` (5 s if it is absent), `read_timeout` and `send_timeout` \
+              (60 s) are how long it may take to accept a connection, to say something and to take \
+              something; `read_timeout` is also how long a WebSocket may be quiet. The \
+              [guide](../guide/proxy.md) says more.",
+        example: "[{ path = \"/app/*\", to = \"http://127.0.0.1:3000\", read_timeout = \"5m\" }]",
+        read: |site, value| {
+            site.rules.proxy = value.each(read_proxy)?;
             Ok(())
         },
     },

@@ -171,7 +171,7 @@ impl<T: PartialEq> PartialEq for Placed<T> {
 }
 
 /// Reads the address of a FastCGI server; `Err` may say more than that it is none.
-fn parse_upstream(text: &str) -> Result<Upstream, Option<&'static str>> {
+pub(super) fn parse_upstream(text: &str) -> Result<Upstream, Option<&'static str>> {
     if let Some(path) = text.strip_prefix("unix:") {
         if !path.starts_with('/') {
             return Err(Some(

@@ -22,7 +22,8 @@ use crate::access::Answered;
 use crate::body::{Body, Collected, MEMORY_BYTES, NoBody};
 use crate::connection::TooSlow;
 use crate::files::read_piece;
-use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::http_client::{After, Content, HttpClient, Raw, Reply};
+use crate::inflow::Inflow;
 use crate::request;
 use crate::script::Client;
 use crate::spool;
@@ -330,12 +331,7 @@ impl HttpClient for Http2Client {
             Framing::Length(length) if length > limit => return Err(NoBody::TooLarge),
             _ => {}
         }
-        if head.expects_continue {
-            let mut interim = Response::new(());
-            *interim.status_mut() = StatusCode::CONTINUE;
-            let sent = self.respond.send_informational(interim);
-            sent.map_err(|_| NoBody::Gone)?;
-        }
+        self.invite_body(head).await?;
         let memory = self.trunk.share().min(MEMORY_BYTES);
         let mut collected = Collected::within(limit, memory);
         let mut pace = StreamPace::of_body(&self.trunk);
@@ -344,6 +340,46 @@ impl HttpClient for Http2Client {
         }
         self.body = None;
         collected.finish(spool_dir).await
+    }
+
+    async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody> {
+        if !head.expects_continue {
+            return Ok(());
+        }
+        let mut interim = Response::new(());
+        *interim.status_mut() = StatusCode::CONTINUE;
+        let sent = self.respond.send_informational(interim);
+        sent.map_err(|_| NoBody::Gone)
+    }
+
+    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, NoBody> {
+        let Some(body) = &mut self.body else {
+            return Err(NoBody::Gone);
+        };
+        let deadline = Instant::now() + inflow.patience();
+        let waiting = inflow.wait();
+        let data = timeout_at(deadline, poll_fn(|cx| body.poll_data(cx))).await;
+        drop(waiting);
+        match data {
+            Ok(Some(Ok(bytes))) => {
+                // What has been taken may come again in size.
+                let _ = body.flow_control().release_capacity(bytes.len());
+                self.trunk.noise.useful(bytes.len() as u64);
+                inflow.take(bytes.len())?;
+                Ok(Some(bytes))
+            }
+            Ok(None) => {
+                inflow.end();
+                self.body = None;
+                Ok(None)
+            }
+            Ok(Some(Err(_))) => Err(NoBody::Gone),
+            Err(_) => Err(NoBody::TooSlow),
+        }
+    }
+
+    fn raw(&mut self) -> Option<Raw<'_>> {
+        None
     }
 
     fn discard_body(&mut self, _head: &Head) -> After {

@@ -1,0 +1,306 @@
+//! A server's answer on its way to the client: as fast as the client reads, and as soon as the server
+//! says something.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::response::Parts;
+use hyper::Response;
+use hyper::body::{Body, Incoming};
+use hyper::ext::ReasonPhrase;
+use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
+use maitred_http1::{
+    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, answer_framing, write_chunk_header,
+};
+use tokio::time::Instant;
+
+use super::outgoing::members;
+use super::upload::Upload;
+use super::{Asking, Failure, Silence, busy, until};
+use crate::access::Answered;
+use crate::clock::http_date;
+use crate::http_client::HttpClient;
+use crate::http_form::{Wire, is_for_us};
+use crate::request::{Header, Way, hsts};
+use crate::shared::Shared;
+
+/// What is wrong with the head of an answer, if something is. What two could read in two ways is
+/// read by nobody (RFC 9112 §6.3).
+pub fn refuse(parts: &Parts) -> Option<&'static str> {
+    let codings = parts.headers.get_all(TRANSFER_ENCODING);
+    let mut codings = codings.iter();
+    let first = codings.next()?;
+    if parts.headers.contains_key(CONTENT_LENGTH) {
+        return Some("its answer has both Content-Length and Transfer-Encoding");
+    }
+    let is_chunked = first.as_bytes().eq_ignore_ascii_case(b"chunked");
+    (!is_chunked || codings.next().is_some())
+        .then_some("its answer has a Transfer-Encoding other than chunked")
+}
+
+/// Passes an answer on. True if the client's connection can be used again.
+///
+/// # Errors
+/// Why the answer is not complete.
+pub async fn relay<C: HttpClient>(
+    client: &mut C,
+    asking: &Asking<'_>,
+    shared: &Shared,
+    (response, upload): (Response<Incoming>, &mut Upload),
+    answered: &mut Answered,
+) -> Result<bool, Failure> {
+    let (parts, mut body) = response.into_parts();
+    let status = parts.status.as_u16();
+    if is_intercepted(asking.way, status) {
+        return Err(Failure::Intercepted(status));
+    }
+    let secured = client.secured().cloned();
+    let beside = hsts(secured.as_deref());
+    let length = body.size_hint().exact();
+    let keep_alive = asking.head.keep_alive && !upload.is_unread();
+    let form = Form::of(asking.head, &parts, length, keep_alive);
+    let (mut out, apart) = form.begin::<C::Wire>(asking.way, &parts, beside);
+    answered.status = status;
+    answered.head_bytes = out.len() as u64;
+    if let Some(apart) = apart {
+        client.begin(apart).map_err(|_| Failure::ClientLeft)?;
+    }
+    let ends_with_front = is_event_stream(&parts.headers);
+    // What has come with the head goes with it.
+    let mut next = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
+    loop {
+        let is_over = match std::mem::replace(&mut next, Poll::Pending) {
+            Poll::Ready(Some(Ok(data))) => {
+                out = form.frame(out, data);
+                false
+            }
+            Poll::Ready(Some(Err(error))) => {
+                return Err(Failure::Broken(super::server::describe(&error)));
+            }
+            Poll::Ready(None) => {
+                out = form.end(out);
+                true
+            }
+            Poll::Pending => false,
+        };
+        send(client, &mut out).await?;
+        if is_over {
+            return Ok(keep_alive && form.framing != AnswerFraming::UntilClose);
+        }
+        while next.is_pending() {
+            let begun = Instant::now();
+            let allows = upload.allows(asking.rule);
+            let silence = Silence::of(upload);
+            tokio::select! {
+                biased;
+                data = poll_fn(|cx| poll_data(&mut body, cx)) => next = Poll::Ready(data),
+                outcome = busy(client, upload) => outcome?,
+                () = shared.drains(), if ends_with_front => next = Poll::Ready(None),
+                () = until(allows.map(|allows| begun + allows)) => return Err(silence.into()),
+            }
+        }
+    }
+}
+
+async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), Failure> {
+    while !out.is_empty() {
+        match client.try_send(out) {
+            Ok(0) => client.sendable().await.map_err(|_| Failure::ClientLeft)?,
+            Ok(count) => out.advance(count),
+            Err(_) => return Err(Failure::ClientLeft),
+        }
+    }
+    Ok(())
+}
+
+/// Whether an answer has no end of its own, and its client comes back by itself when it ends.
+fn is_event_stream(fields: &HeaderMap) -> bool {
+    let says = fields
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let media_type = says.and_then(|value| value.split(';').next());
+    media_type.is_some_and(|value| value.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// What comes next of a body; trailers are dropped.
+fn poll_data(
+    body: &mut Incoming,
+    cx: &mut std::task::Context<'_>,
+) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+    loop {
+        match std::task::ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            None => return Poll::Ready(None),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Poll::Ready(Some(Ok(data)));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a page of the site's takes the place of this answer.
+fn is_intercepted(way: &Way<'_>, status: u16) -> bool {
+    let rules = way.rules.filter(|rules| rules.settings().intercept_errors);
+    rules.is_some_and(|rules| rules.error_page(status).is_some())
+}
+
+/// What form an answer has.
+struct Form<'a> {
+    request: &'a Head,
+    framing: AnswerFraming,
+    keep_alive: bool,
+}
+
+impl<'a> Form<'a> {
+    fn of(request: &'a Head, parts: &Parts, length: Option<u64>, keep_alive: bool) -> Form<'a> {
+        let is_head = request.kind() == Method::Head;
+        // What HEAD asks for has a length and no body.
+        let says = parts.headers.get(CONTENT_LENGTH);
+        let says = says.and_then(|value| value.to_str().ok()?.parse().ok());
+        let length = if is_head { says } else { length };
+        let status = parts.status.as_u16();
+        Form {
+            request,
+            framing: answer_framing(request.version(), is_head, status, length),
+            keep_alive,
+        }
+    }
+
+    /// The head: bytes, or what goes apart from them.
+    fn begin<W: Wire>(
+        &self,
+        way: &Way<'_>,
+        parts: &Parts,
+        beside: Option<Header<'_>>,
+    ) -> (Bytes, Option<W::Head>) {
+        let answer = Answer {
+            version: self.request.version(),
+            status: parts.status.as_u16(),
+            reason: parts.extensions.get::<ReasonPhrase>().map(AsRef::as_ref),
+            framing: self.framing,
+            keep_alive: self.keep_alive,
+            date: &http_date(),
+        };
+        let fields = for_client(&parts.headers);
+        let is_said = |(name, _): &Header<'_>| {
+            let name = std::str::from_utf8(name).unwrap_or_default();
+            parts.headers.contains_key(name)
+        };
+        let fields = fields.chain(beside.filter(|beside| !is_said(beside)));
+        let dressing = way.dressing;
+        let mut out = Vec::with_capacity(512);
+        let (apart, _) = match dressing.is_empty() {
+            true => W::head(&mut out, &answer, fields),
+            false => {
+                let value = |name| parts.headers.get(name).map(|value| value.as_bytes());
+                let expiry = match value("cache-control").or(value("expires")) {
+                    Some(_) => None,
+                    None => {
+                        let media_type = value("content-type").unwrap_or_default();
+                        dressing.cache_control(answer.status, media_type)
+                    }
+                };
+                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value.as_bytes()));
+                let kept = fields.filter(|(name, _)| dressing.keeps(name));
+                W::head(
+                    &mut out,
+                    &answer,
+                    kept.chain(dressing.fields()).chain(expiry),
+                )
+            }
+        };
+        (out.into(), apart)
+    }
+
+    /// A piece of the body, behind what has not been sent.
+    fn frame(&self, unsent: Bytes, data: Bytes) -> Bytes {
+        let is_chunked = self.framing == AnswerFraming::Chunked;
+        match self.framing {
+            AnswerFraming::NoBody => return unsent,
+            _ if data.is_empty() => return unsent,
+            _ if unsent.is_empty() && !is_chunked => return data,
+            _ => {}
+        }
+        let mut out = Vec::with_capacity(unsent.len() + data.len() + 16);
+        out.extend_from_slice(&unsent);
+        if is_chunked {
+            write_chunk_header(&mut out, data.len());
+        }
+        out.extend_from_slice(&data);
+        if is_chunked {
+            out.extend_from_slice(CHUNK_END);
+        }
+        out.into()
+    }
+
+    /// What says that this was all.
+    fn end(&self, unsent: Bytes) -> Bytes {
+        if self.framing != AnswerFraming::Chunked {
+            return unsent;
+        }
+        let mut out = BytesMut::from(&unsent[..]);
+        out.extend_from_slice(LAST_CHUNK);
+        out.freeze()
+    }
+}
+
+/// The fields of an answer that are for the client: without those of the server's connection, which
+/// `Connection` may name more of, and those by which a server speaks to the one in front of it.
+pub fn for_client(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
+    let options = fields.get_all(CONNECTION).iter();
+    let options: Vec<&[u8]> = options
+        .flat_map(|value| members(value.as_bytes()))
+        .collect();
+    let fields = fields
+        .iter()
+        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    fields.filter(move |(name, _)| {
+        !is_for_us(name) && !options.iter().any(|one| one.eq_ignore_ascii_case(name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(fields: &[(&'static str, &str)]) -> Parts {
+        let mut response = Response::builder();
+        for (name, value) in fields {
+            response = response.header(*name, *value);
+        }
+        response.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn an_answer_that_two_could_frame_differently_is_none() {
+        let chunked = ("Transfer-Encoding", "chunked");
+        assert!(refuse(&parts(&[])).is_none());
+        assert!(refuse(&parts(&[("Content-Length", "4")])).is_none());
+        assert!(refuse(&parts(&[("Transfer-Encoding", "Chunked")])).is_none());
+        for fields in [
+            &[chunked, ("Content-Length", "4")][..],
+            &[chunked, chunked],
+            &[("Transfer-Encoding", "gzip, chunked")],
+            &[("Transfer-Encoding", "identity")],
+        ] {
+            assert!(refuse(&parts(fields)).is_some(), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn fields_of_the_servers_connection_are_not_for_the_client() {
+        let fields = [
+            ("Connection", "close, X-Mine"),
+            ("X-Mine", "1"),
+            ("X-Accel-Redirect", "/secret"),
+            ("X-Other", "2"),
+        ];
+        let parts = parts(&fields);
+        let names: Vec<_> = for_client(&parts.headers).map(|(name, _)| name).collect();
+        assert_eq!(names, [&b"connection"[..], b"x-other"]);
+    }
+}

@@ -1,0 +1,292 @@
+//! Another HTTP server, and the connections that one thread keeps to it.
+
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::header::{HeaderMap, HeaderName};
+use hyper_util::rt::TokioIo;
+use maitred_rules::settings::Proxy;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Failure;
+use super::upload::UploadBody;
+use crate::pool::local::Paced;
+use crate::upstream::{self, Stream};
+
+/// Idle connections that are kept to one server by one thread (nginx's `keepalive`).
+const KEPT: usize = 32;
+/// How long a connection is kept for another request (nginx's `keepalive_timeout` to servers).
+const KEEP: Duration = Duration::from_secs(60);
+/// How long a kept connection may have been idle for a request that cannot be sent twice. A server
+/// closes connections when it likes, and one that does so now has perhaps taken the request.
+const FRESH: Duration = Duration::from_secs(1);
+/// Largest head of an answer in bytes, and most that is read of a body at once.
+const BUFFER_BYTES: usize = 128 * 1024;
+
+/// The server of one rule, as one thread sees it.
+#[derive(Debug)]
+pub struct Server {
+    /// What the configuration says of it.
+    pub rule: Proxy,
+    /// It, as it is written in the configuration.
+    pub name: String,
+    shelf: Arc<Mutex<Shelf>>,
+}
+
+/// The connections that are kept.
+#[derive(Debug, Default)]
+struct Shelf {
+    kept: Vec<Kept>,
+    /// There is a task that takes away what has been there for too long.
+    is_watched: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    link: Link,
+    since: Instant,
+    until: Instant,
+}
+
+/// A connection to a server, for one request at a time.
+#[derive(Debug)]
+pub struct Link {
+    /// What takes a request.
+    pub sender: SendRequest<UploadBody>,
+    /// What has gone over it.
+    pub tap: Arc<Tap>,
+}
+
+/// What has gone over a connection, as seen from outside.
+#[derive(Debug)]
+pub struct Tap {
+    begun: Instant,
+    received: AtomicU64,
+    /// When something went over it last, in milliseconds since it began.
+    moved: AtomicU64,
+}
+
+impl Tap {
+    /// Bytes that the server has sent.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// When something went over it last.
+    pub fn moved(&self) -> Instant {
+        self.begun + Duration::from_millis(self.moved.load(Ordering::Relaxed))
+    }
+
+    fn stir(&self) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved.store(now, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// The servers of these rules, to which there is no connection.
+    pub fn all(rules: &[Proxy]) -> Vec<Server> {
+        let server = |rule: &Proxy| Server {
+            rule: rule.clone(),
+            name: rule.server(),
+            shelf: Arc::default(),
+        };
+        rules.iter().map(server).collect()
+    }
+
+    /// A kept connection, if there is one that will do: one that has been idle for a moment only if
+    /// the request cannot be sent twice.
+    pub fn take(&self, can_repeat: bool) -> Option<Link> {
+        let now = Instant::now();
+        let mut shelf = lock(&self.shelf);
+        while let Some(last) = shelf.kept.last() {
+            let is_good = last.until > now && last.link.sender.is_ready();
+            if is_good && !can_repeat && last.since + FRESH <= now {
+                return None;
+            }
+            let kept = shelf.kept.pop();
+            if is_good {
+                return kept.map(|kept| kept.link);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose answer has ended, for so long.
+    pub fn keep(&self, link: Link, kept_for: Duration) {
+        let now = Instant::now();
+        let until = now + kept_for;
+        let mut shelf = lock(&self.shelf);
+        if shelf.kept.len() >= KEPT || link.sender.is_closed() || until == now {
+            return;
+        }
+        shelf.kept.push(Kept {
+            link,
+            since: now,
+            until,
+        });
+        if !std::mem::replace(&mut shelf.is_watched, true) {
+            tokio::spawn(watch(Arc::downgrade(&self.shelf), until));
+        }
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub async fn connect(&self) -> Result<Link, Failure> {
+        let opened = timeout(self.rule.connect_timeout, upstream::open(&self.rule.to)).await;
+        let stream = opened
+            .map_err(|_| Failure::NotAccepted)?
+            .map_err(|error| Failure::Unreachable(error.to_string()))?;
+        let tap = Arc::new(Tap {
+            begun: Instant::now(),
+            received: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+        });
+        let wire = Wire {
+            stream,
+            tap: tap.clone(),
+        };
+        let mut builder = Builder::new();
+        builder.max_buf_size(BUFFER_BYTES);
+        let (sender, connection) = builder
+            .handshake(TokioIo::new(wire))
+            .await
+            .map_err(|error| Failure::Broken(describe(&error)))?;
+        tokio::spawn(Paced::new(async move {
+            // Whoever waits for an answer is told what is wrong.
+            let _ = connection.with_upgrades().await;
+        }));
+        Ok(Link { sender, tap })
+    }
+}
+
+/// How long a server says in an answer that it keeps the connection, less a second for the way, and no
+/// longer than is sensible.
+pub fn keep_time(header: &HeaderMap) -> Duration {
+    let says = header.get(HeaderName::from_static("keep-alive"));
+    let says = says.and_then(|value| value.to_str().ok());
+    let seconds = says.and_then(|text| {
+        let mut parts = text.split(',').map(str::trim);
+        parts.find_map(|part| part.strip_prefix("timeout=")?.parse::<u64>().ok())
+    });
+    let says = seconds.map(|seconds| Duration::from_secs(seconds.saturating_sub(1)));
+    says.map_or(KEEP, |says| says.min(KEEP))
+}
+
+/// Closes connections when their time is over, for as long as there are some.
+async fn watch(shelf: Weak<Mutex<Shelf>>, mut next: Instant) {
+    loop {
+        sleep_until(next).await;
+        let Some(shelf) = shelf.upgrade() else { return };
+        let mut shelf = lock(&shelf);
+        let now = Instant::now();
+        shelf
+            .kept
+            .retain(|kept| kept.until > now && !kept.link.sender.is_closed());
+        match shelf.kept.iter().map(|kept| kept.until).min() {
+            Some(until) => next = until,
+            None => {
+                shelf.is_watched = false;
+                return;
+            }
+        }
+    }
+}
+
+fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
+    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An error with what is behind it, as the end of a sentence.
+pub fn describe(error: &hyper::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// A connection's bytes, with a tap.
+pub struct Wire {
+    stream: Box<dyn Stream>,
+    /// What has gone over it.
+    pub tap: Arc<Tap>,
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
+        let count = into.filled().len() - before;
+        self.tap.received.fetch_add(count as u64, Ordering::Relaxed);
+        self.tap.stir();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        self.tap.stir();
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, pieces))?;
+        self.tap.stir();
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    #[test]
+    fn a_connection_is_kept_for_less_than_its_server_says() {
+        let of = |value: &'static str| {
+            let mut header = HeaderMap::new();
+            header.insert("keep-alive", HeaderValue::from_static(value));
+            keep_time(&header).as_secs()
+        };
+        assert_eq!(of("timeout=5"), 4);
+        assert_eq!(of("max=3, timeout=20"), 19);
+        assert_eq!(of("timeout=0"), 0);
+        assert_eq!(of("timeout=3600"), 60);
+        assert_eq!(of("whatever"), 60);
+        assert_eq!(keep_time(&HeaderMap::new()), KEEP);
+    }
+}

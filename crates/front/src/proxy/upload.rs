@@ -1,0 +1,168 @@
+//! A request's body on its way to another server: as fast as that takes it, and no faster, so that
+//! no more than a few pieces are in memory.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use maitred_http1::{Framing, Head};
+use maitred_rules::settings::Proxy;
+use tokio::sync::mpsc;
+
+use crate::body::NoBody;
+use crate::http_client::HttpClient;
+use crate::inflow::Inflow;
+
+/// Pieces that have come and that the server has not taken.
+const PIECES: usize = 1;
+
+/// What goes from the client's side to the server's.
+enum Piece {
+    Data(Bytes),
+    /// That was all, without which the body counts as broken off.
+    End,
+}
+
+/// The client's side of a body.
+pub struct Upload {
+    inflow: Inflow,
+    /// What has come and finds no room.
+    piece: Option<Piece>,
+    /// None when the server has everything, or wants no more.
+    to: Option<mpsc::Sender<Piece>>,
+}
+
+/// The server's side of a body.
+pub struct UploadBody {
+    pieces: Option<mpsc::Receiver<Piece>>,
+    length: Option<u64>,
+}
+
+/// The client has not sent all of the body that it began.
+#[derive(Debug)]
+pub struct BrokenOff;
+
+impl fmt::Display for BrokenOff {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the client did not send all of its body")
+    }
+}
+
+impl std::error::Error for BrokenOff {}
+
+impl Upload {
+    /// Both sides of the body after `head`, which may have `limit` bytes.
+    ///
+    /// # Errors
+    /// When it is said to be larger.
+    pub fn of(head: &Head, limit: u64) -> Result<(Upload, UploadBody), NoBody> {
+        let inflow = Inflow::of(head, limit)?;
+        let (to, pieces) = match inflow.is_over() {
+            true => (None, None),
+            false => {
+                let (to, pieces) = mpsc::channel(PIECES);
+                (Some(to), Some(pieces))
+            }
+        };
+        let length = match head.body {
+            Framing::Length(length) => Some(length),
+            Framing::None => Some(0),
+            Framing::Chunked => None,
+        };
+        let upload = Upload {
+            inflow,
+            piece: None,
+            to,
+        };
+        Ok((upload, UploadBody { pieces, length }))
+    }
+
+    /// Whether nothing is left to be done.
+    pub fn is_over(&self) -> bool {
+        self.to.is_none()
+    }
+
+    /// Whether the client may still send some of the body.
+    pub fn is_unread(&self) -> bool {
+        !self.inflow.is_over()
+    }
+
+    /// How long the server may do nothing now, and none while the client is waited for.
+    pub fn allows(&self, rule: &Proxy) -> Option<Duration> {
+        match (&self.to, &self.piece) {
+            (None, _) => Some(rule.read_timeout),
+            (Some(_), Some(_)) => Some(rule.send_timeout),
+            (Some(_), None) => None,
+        }
+    }
+
+    /// Goes one step further: takes a piece from the client, or passes one on. Nothing is lost if
+    /// this is dropped half-way.
+    ///
+    /// # Errors
+    /// When there is no more of the body although there should be.
+    pub async fn step(&mut self, client: &mut impl HttpClient) -> Result<(), NoBody> {
+        let Some(to) = &self.to else { return Ok(()) };
+        if self.piece.is_none() {
+            let data = client.next_body(&mut self.inflow).await?;
+            self.piece = Some(data.map_or(Piece::End, Piece::Data));
+            return Ok(());
+        }
+        let is_last = match to.reserve().await {
+            Ok(room) => match self.piece.take() {
+                Some(piece) => {
+                    let is_last = matches!(piece, Piece::End);
+                    room.send(piece);
+                    is_last
+                }
+                None => false,
+            },
+            // It may have answered all the same, and what it says counts.
+            Err(_) => true,
+        };
+        if is_last {
+            self.to = None;
+        }
+        Ok(())
+    }
+}
+
+impl UploadBody {
+    /// No body.
+    pub fn empty() -> UploadBody {
+        UploadBody {
+            pieces: None,
+            length: Some(0),
+        }
+    }
+}
+
+impl Body for UploadBody {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        let Some(pieces) = &mut self.pieces else {
+            return Poll::Ready(None);
+        };
+        pieces.poll_recv(cx).map(|piece| match piece {
+            Some(Piece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
+            Some(Piece::End) => None,
+            None => Some(Err(BrokenOff)),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length.map_or(SizeHint::new(), SizeHint::with_exact)
+    }
+}

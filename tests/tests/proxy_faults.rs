@@ -1,0 +1,332 @@
+//! Servers behind that fail, clients that leave, and bodies larger than anybody keeps.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::node::{ByHand, Node, answer, read_head};
+use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::{Target, wait};
+use tempfile::TempDir;
+
+const MIB: usize = 1024 * 1024;
+
+fn site() -> TempDir {
+    document_root(&[
+        ("index.php", "<?php echo 'php';"),
+        ("style.css", "p {}"),
+        ("app/file.txt", "a file that nobody gets"),
+        ("sorry.html", "sorry"),
+    ])
+}
+
+fn serve(root: &TempDir, lines: &[&str]) -> Server {
+    let setup = Setup::new(root.path());
+    let setup = lines.iter().fold(setup, |setup, line| setup.site(line));
+    setup.start()
+}
+
+/// A server that passes `/app/*` on, with further fields of the rule.
+fn proxied(root: &TempDir, url: &str, fields: &str) -> Server {
+    serve(root, &[&rule(url, fields)])
+}
+
+fn rule(url: &str, fields: &str) -> String {
+    format!("proxy = {{ path = \"/app/*\", to = \"{url}\"{fields} }}")
+}
+
+fn said(answer: &Response) -> String {
+    format!("{} {}", answer.status, answer.text())
+}
+
+/// Memory of a process that is nobody else's, in bytes, at its highest.
+fn peak(pid: i32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let word = line.and_then(|line| line.split_whitespace().nth(1));
+    word.and_then(|word| word.parse::<usize>().ok())
+        .expect("a number")
+        * 1024
+}
+
+#[test]
+fn an_upload_of_100_megabytes_takes_next_to_no_memory_and_no_disk() {
+    let (root, node) = (site(), Node::start());
+    let server = proxied(&root, &node.url(), "");
+    let front = server.front().expect("a front runs").pid;
+    assert_eq!(http::get(server.address(), "/app/seen").status, 200);
+    let before = peak(front);
+    let mut client = Connection::open(server.address());
+    let length = 100 * MIB;
+    let head = format!("PUT /app/digest HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+    client.send(head.as_bytes()).unwrap();
+    let piece = vec![b'x'; MIB];
+    for _ in 0..100 {
+        client.send(&piece).unwrap();
+        assert_eq!(std::fs::read_dir(server.spool()).unwrap().count(), 0);
+    }
+    let answer = client.read_response(false).unwrap();
+    assert!(
+        answer.text().starts_with(&format!("{length} ")),
+        "{}",
+        said(&answer)
+    );
+    let grown = peak(front).saturating_sub(before);
+    assert!(grown < 16 * MIB, "the front has grown by {grown} bytes");
+}
+
+#[test]
+fn what_a_client_does_not_read_is_not_fetched() {
+    let root = site();
+    let (told, written) = std::sync::mpsc::channel();
+    let back = ByHand::start(move |mut stream, _| {
+        read_head(&mut stream);
+        stream
+            .set_write_timeout(Some(Duration::from_secs(1)))
+            .unwrap();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
+            1usize << 30
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let piece = vec![b'x'; MIB];
+        let mut sent = 0;
+        while sent < 1 << 30 {
+            match stream.write(&piece) {
+                Ok(count) => sent += count,
+                Err(_) => break,
+            }
+        }
+        told.send(sent).unwrap();
+    });
+    let server = proxied(&root, &back.url(), "");
+    let front = server.front().expect("a front runs").pid;
+    let mut client = Connection::open(server.address());
+    client.send(&Request::get("/app/large").to_bytes()).unwrap();
+    let sent = written.recv().expect("the server behind stops");
+    assert!(sent < 64 * MIB, "{sent} bytes were fetched for nobody");
+    assert!(peak(front) < 128 * MIB);
+    assert_eq!(client.read_head().unwrap().status, 200);
+}
+
+#[test]
+fn a_server_that_fails_gets_its_client_a_502_or_a_504_and_the_log_a_line() {
+    let root = site();
+    let huge = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(200_000));
+    let cases: [(&str, &'static [u8], u16); 9] = [
+        ("nothing", b"", 502),
+        ("half a head", b"HTTP/1.1 200 OK\r\nContent-", 502),
+        ("rubbish", b"\x16\x03\x01 what\r\n\r\n", 502),
+        ("too much", Box::leak(huge.into_boxed_str()).as_bytes(), 502),
+        (
+            "two framings",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            502,
+        ),
+        (
+            "two lengths",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcde",
+            502,
+        ),
+        (
+            "another coding",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc",
+            502,
+        ),
+        (
+            "a change that nobody asked for",
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
+            502,
+        ),
+        (
+            "a length that is none",
+            b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+            502,
+        ),
+    ];
+    for (what, bytes, status) in cases {
+        let back = ByHand::start(move |mut stream, _| answer(&mut stream, bytes, 1));
+        let server = proxied(&root, &back.url(), "");
+        let mark = server.log().mark();
+        for _ in 0..2 {
+            let mut client = Connection::open(server.address());
+            let answer = client.ask(&Request::get("/app/x")).expect(what);
+            assert_eq!(answer.status, status, "{what}: {}", said(&answer));
+            let next = client.ask(&Request::get("/style.css")).expect(what);
+            assert_eq!(next.text(), "p {}", "{what}");
+        }
+        assert!(back.accepted() >= 2, "{what}: no connection is used again");
+        let line = server.expect_log(mark, "proxy: http://127.0.0.1:");
+        assert!(line.contains(": 502: "), "{line}");
+        let lines = server.log().since(mark);
+        let told = lines.iter().filter(|line| line.contains("proxy: http"));
+        assert_eq!(told.count(), 1, "{lines:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_or_hangs_is_not_waited_for_longer_than_it_says() {
+    let root = site();
+    let nobody = maitred_tests::ports::free_address();
+    let server = proxied(&root, &format!("http://{nobody}"), "");
+    let mark = server.log().mark();
+    assert_eq!(http::get(server.address(), "/app/x").status, 502);
+    server.expect_log(mark, "it cannot be reached: Connection refused");
+    drop(server);
+    let hangs = ByHand::start(|mut stream, _| {
+        read_head(&mut stream);
+        let _ = stream.read(&mut [0]);
+    });
+    let server = proxied(&root, &hangs.url(), ", read_timeout = \"300ms\"");
+    let mark = server.log().mark();
+    let answer = http::get(server.address(), "/app/x");
+    assert_eq!(answer.status, 504, "{}", said(&answer));
+    server.expect_log(mark, "it said nothing for 0.3 s (read_timeout)");
+    drop(server);
+    let (over, waits) = std::sync::mpsc::channel::<()>();
+    let waits = Arc::new(Mutex::new(waits));
+    let takes_nothing = ByHand::start(move |mut stream, _| {
+        read_head(&mut stream);
+        let _ = waits.lock().map(|waits| waits.recv());
+    });
+    let server = proxied(&root, &takes_nothing.url(), ", send_timeout = \"300ms\"");
+    let request = Request::post("/app/x", "a/b", &vec![b'x'; 32 * MIB]);
+    let answer = http::ask(server.address(), &request);
+    assert_eq!(answer.status, 504, "{}", said(&answer));
+    drop(over);
+}
+
+#[test]
+fn what_a_server_says_behind_its_answer_answers_nobody() {
+    let root = site();
+    let back = ByHand::start(|mut stream, _| {
+        let two = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\
+                    Content-Length: 4\r\n\r\nevil";
+        answer(&mut stream, two, 2);
+    });
+    let server = Setup::new(root.path()).top("front_threads = 1");
+    let server = server.site(&rule(&back.url(), "")).start();
+    for _ in 0..5 {
+        assert_eq!(said(&http::get(server.address(), "/app/x")), "200 ok");
+    }
+    drop(server);
+    // A connection that is reset before anything was said.
+    let resets = ByHand::start(|_, _| {});
+    let server = proxied(&root, &resets.url(), "");
+    assert_eq!(http::get(server.address(), "/app/x").status, 502);
+}
+
+#[test]
+fn an_answer_that_breaks_in_the_middle_breaks_for_the_client_too() {
+    let root = site();
+    for bytes in [
+        &b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"[..],
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\n",
+    ] {
+        let back = ByHand::start(move |mut stream, _| answer(&mut stream, bytes, 1));
+        let server = proxied(&root, &back.url(), "");
+        let broken = http::try_ask(server.address(), &Request::get("/app/x"));
+        assert!(broken.is_err(), "{broken:?}");
+        let url = format!("{}/app/x", server.base_url());
+        let output = Command::new("curl")
+            .args(["-sS", "--http2-prior-knowledge", &url])
+            .output()
+            .expect("curl is installed");
+        assert!(!output.status.success(), "over HTTP/2");
+    }
+}
+
+#[test]
+fn connections_are_kept_and_one_that_was_closed_meanwhile_does_no_harm() {
+    let root = site();
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let back = ByHand::start(|mut stream, _| answer(&mut stream, OK, usize::MAX));
+    let server = Setup::new(root.path()).top("front_threads = 1");
+    let server = server.site(&rule(&back.url(), "")).start();
+    for _ in 0..10 {
+        assert_eq!(http::get(server.address(), "/app/x").text(), "ok");
+    }
+    assert_eq!(back.accepted(), 1);
+    drop((server, back));
+    // The second request of a connection gets no answer, but is read.
+    let fickle = ByHand::start(|mut stream, _| {
+        answer(&mut stream, OK, 1);
+        read_head(&mut stream);
+    });
+    let server = Setup::new(root.path()).top("front_threads = 1");
+    let server = server.site(&rule(&fickle.url(), "")).start();
+    for _ in 0..5 {
+        assert_eq!(http::get(server.address(), "/app/x").text(), "ok");
+    }
+    let post = Request::post("/app/x", "a/b", b"");
+    let twice = [
+        http::ask(server.address(), &post),
+        http::ask(server.address(), &post),
+    ];
+    let mut statuses = twice.map(|answer| answer.status);
+    statuses.sort_unstable();
+    assert_eq!(
+        statuses,
+        [200, 502],
+        "what may have been done is not done again"
+    );
+}
+
+#[test]
+fn a_client_that_leaves_is_worked_for_no_longer() {
+    let root = site();
+    let (told, left) = std::sync::mpsc::channel();
+    let back = ByHand::start(move |mut stream, _| {
+        read_head(&mut stream);
+        // Nothing more comes: the end does.
+        told.send(matches!(stream.read(&mut [0]), Ok(0) | Err(_)))
+            .unwrap();
+    });
+    let server = proxied(&root, &back.url(), "");
+    let mut client = Connection::open(server.address());
+    client.send(&Request::get("/app/x").to_bytes()).unwrap();
+    wait::until_true("the request to be there", || back.accepted() == 1);
+    drop(client);
+    assert!(left.recv().unwrap());
+    // Half a body is not passed on as if it were all.
+    let (told, ended) = std::sync::mpsc::channel();
+    let back = ByHand::start(move |mut stream: TcpStream, _| {
+        let mut all = Vec::new();
+        let _ = stream.read_to_end(&mut all);
+        told.send(String::from_utf8_lossy(&all).into_owned())
+            .unwrap();
+    });
+    drop(server);
+    let server = proxied(&root, &back.url(), "");
+    let mut client = Connection::open(server.address());
+    let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client
+        .send(format!("{head}4\r\nhalf\r\n").as_bytes())
+        .unwrap();
+    wait::until_true("the request to be there", || back.accepted() == 1);
+    drop(client);
+    let got = ended.recv().unwrap();
+    assert!(!got.ends_with("0\r\n\r\n"), "{got}");
+}
+
+#[test]
+fn a_refusal_before_the_end_of_a_body_reaches_the_client() {
+    let root = site();
+    let back = ByHand::start(|mut stream, _| {
+        read_head(&mut stream);
+        let refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno";
+        let _ = stream.write_all(refusal);
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let server = proxied(&root, &back.url(), "");
+    let mut client = Connection::open(server.address());
+    let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nfirst";
+    client.send(head.as_bytes()).unwrap();
+    let answer = client.read_response(false).unwrap();
+    assert_eq!(said(&answer), "403 no");
+    assert_eq!(answer.header("Connection"), Some("close"));
+}
