@@ -1,5 +1,6 @@
 //! Settings of automatic certificates (ACME, RFC 8555), and what must hold between them and others.
 
+use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -94,13 +95,9 @@ impl Acme {
 
     /// The hosts of all sites that a certificate can be asked for, each once, in the order of the file.
     pub fn names<'c>(&self, config: &'c Config) -> Vec<&'c str> {
-        let mut names = Vec::new();
-        for name in exact(config).filter(|name| self.not_issued_for(name).is_none()) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
+        let mut seen = HashSet::new();
+        let names = exact(config).filter(|name| self.not_issued_for(name).is_none());
+        names.filter(|name| seen.insert(*name)).collect()
     }
 
     /// The hosts that no certificate can be asked for, each with the reason as the end of a sentence.

@@ -27,6 +27,7 @@ mod pace;
 mod params;
 mod pool;
 mod pools;
+mod proofs;
 mod proxied;
 mod request;
 mod request_id;

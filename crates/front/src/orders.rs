@@ -272,6 +272,13 @@ impl Hearer {
                     .report(&FromFront::Reconfigured { refused });
             }
             ToFront::Certificates => self.take_certificates(fds),
+            ToFront::Proofs { proofs, mark } => {
+                shared.proofs.set(proofs);
+                if let Some(tls) = shared.tls.load_full() {
+                    self.use_tls(&tls);
+                }
+                shared.supervisor.report(&FromFront::ProofsTaken { mark });
+            }
             ToFront::AccessLog => {
                 if let (Some(log), Some(file)) = (&*shared.access_log.load(), fds.pop()) {
                     log.reopened(file);
@@ -296,9 +303,15 @@ impl Hearer {
         let file = fds.pop().ok_or(lacking);
         let material = file.and_then(|file| read_json(file).map_err(|error| error.to_string()));
         match material.and_then(|material| Tls::new(&material)) {
-            Ok(tls) => self.shared.tls.store(Some(Arc::new(tls))),
+            Ok(tls) => self.use_tls(&tls),
             Err(why) => tracing::error!("new certificates are not used: {why}"),
         }
+    }
+
+    /// Handshakes from now on are held with this, and show what authorities look for.
+    fn use_tls(&self, tls: &Tls) {
+        let tls = tls.with_proofs(&self.shared.proofs.certificates());
+        self.shared.tls.store(Some(Arc::new(tls)));
     }
 
     async fn tell_all(&self, order: impl Fn() -> ThreadOrder) {
