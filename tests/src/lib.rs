@@ -17,6 +17,7 @@ pub mod load;
 pub mod log;
 pub mod mariadb;
 pub mod outside;
+pub mod pebble;
 pub mod peer;
 pub mod picture;
 pub mod ports;
