@@ -18,7 +18,8 @@ use maitred_tls::Validity;
 
 use crate::limits::Moment;
 
-/// First and longest wait after a failure that the authority has not counted.
+/// First and longest wait after a failure that the authority has not counted. Nobody else asks
+/// either: what is the matter with the authority, or here, is so for all.
 const UNREACHABLE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
 
 /// First and longest wait after a refusal. Let's Encrypt allows five of a host an hour: these are
@@ -86,6 +87,19 @@ pub struct Schedule {
     asked: Option<String>,
     /// Nobody is tried before this.
     pause: Moment,
+    /// The authority was not reached.
+    unreached: Option<Unreached>,
+}
+
+/// The authority was not reached, whichever host it was asked for.
+#[derive(Debug, Clone)]
+struct Unreached {
+    /// How often in a row.
+    times: u32,
+    /// When it was last.
+    tried: Moment,
+    /// Why it was not, the last time.
+    why: String,
 }
 
 /// What comes of a failure.
@@ -113,6 +127,9 @@ impl Schedule {
         for entry in self.entries.values_mut().filter(|entry| !entry.limited) {
             let soon = entry.tried.map_or(Moment::ZERO, |tried| tried + HURRY);
             entry.not_before = entry.not_before.min(soon);
+        }
+        if let Some(unreached) = &self.unreached {
+            self.pause = self.pause.min(unreached.tried + HURRY);
         }
     }
 
@@ -155,6 +172,7 @@ impl Schedule {
 
     /// The certificate that was asked for is there.
     pub fn issued(&mut self, valid: Validity) {
+        self.unreached = None;
         let name = self.asked.take();
         if let Some(entry) = name.and_then(|name| self.entries.get_mut(&name)) {
             *entry = Entry {
@@ -168,26 +186,45 @@ impl Schedule {
     /// servers are spread.
     pub fn failed(&mut self, failure: &Failed, now: Now, random: u8) -> Option<Retry> {
         let name = self.asked.take()?;
+        let before = match failure.cause {
+            Cause::Unreachable => self.unreached.take(),
+            Cause::Refused | Cause::Limited => {
+                self.unreached = None;
+                None
+            }
+        };
+        let in_a_row = before.as_ref().map_or(0, |before| before.times);
         let entry = self.entries.get_mut(&name)?;
         let (first, longest) = match failure.cause {
             Cause::Unreachable => UNREACHABLE,
             Cause::Refused => REFUSED,
             Cause::Limited => LIMITED,
         };
-        let doubled = first * 2u32.saturating_pow(entry.failures.min(16));
-        let wait = doubled.min(longest);
-        // Up to a quarter longer.
-        let wait = wait + wait / 1024 * u32::from(random);
         let asked = failure.retry_after.unwrap_or_default().min(LONGEST);
-        let wait = wait.max(asked);
-        let is_news = entry.error.as_deref().map(gist) != Some(gist(&failure.why));
+        let after = |failures: u32| {
+            let wait = (first * 2u32.saturating_pow(failures.min(16))).min(longest);
+            // Up to a quarter longer.
+            (wait + wait / 1024 * u32::from(random)).max(asked)
+        };
+        let wait = after(entry.failures.max(in_a_row));
+        let said = before.map_or(entry.error.take(), |before| Some(before.why));
+        let is_news = said.as_deref().map(gist) != Some(gist(&failure.why));
         entry.failures = entry.failures.saturating_add(1);
         entry.error = Some(failure.why.clone());
         entry.tried = Some(now.moment);
         entry.not_before = now.moment + wait;
         entry.limited = failure.cause == Cause::Limited;
-        if entry.limited {
-            self.pause = now.moment + LIMITED_ALL;
+        match failure.cause {
+            Cause::Unreachable => {
+                self.pause = now.moment + after(in_a_row);
+                self.unreached = Some(Unreached {
+                    times: in_a_row.saturating_add(1),
+                    tried: now.moment,
+                    why: failure.why.clone(),
+                });
+            }
+            Cause::Refused => {}
+            Cause::Limited => self.pause = now.moment + LIMITED_ALL,
         }
         Some(Retry { wait, is_news })
     }

@@ -162,6 +162,34 @@ fn a_failure_is_news_once_and_the_certificate_before_stays() {
 }
 
 #[test]
+fn an_authority_that_is_not_there_is_asked_and_told_of_once_for_all_hosts() {
+    let names: Vec<String> = (0..1000).map(|number| format!("{number}.com")).collect();
+    let wanted: Vec<_> = names.iter().map(|name| wanted(name, None)).collect();
+    let mut schedule = Schedule::default();
+    schedule.set(&wanted);
+    let (mut now, mut news, mut tries) = (at(0), 0, 0);
+    while now.moment < DAY {
+        if schedule.next(now).is_some() {
+            let retry = schedule
+                .failed(&failed(Cause::Unreachable), now, 0)
+                .unwrap();
+            news += u32::from(retry.is_news);
+            tries += 1;
+        }
+        now = at(schedule.deadline(now).unwrap().as_secs());
+    }
+    assert_eq!(news, 1);
+    assert!((20..40).contains(&tries), "{tries} tries in a day");
+    schedule.hurry();
+    let due = schedule.deadline(now).unwrap();
+    assert!(due <= now.moment + HURRY, "a reload has it asked soon");
+    now = at(due.as_secs());
+    assert!(schedule.next(now).is_some());
+    schedule.issued(valid(now, 90));
+    assert!(schedule.next(now).is_some(), "and the others follow");
+}
+
+#[test]
 fn what_is_configured_no_more_is_forgotten_even_while_it_is_asked_for() {
     let mut schedule = one();
     schedule.next(at(0));
