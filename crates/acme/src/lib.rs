@@ -27,13 +27,13 @@ pub fn run(channel: Channel) -> i32 {
 }
 
 fn get(link: Link) -> Result<(), String> {
-    let order = link.order()?;
-    // A change of user clears the wish to die with the parent.
     let supervisor = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
+    let order = link.order()?;
     if let Some(identity) = &order.identity {
         maitred_os::users::become_user(identity)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
     }
+    // A change of user clears this wish.
     maitred_os::fork::die_with_parent(supervisor);
     maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
