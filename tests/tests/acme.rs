@@ -153,7 +153,44 @@ fn another_start_uses_what_is_kept_without_asking_and_a_reload_too() {
     );
     let days = (expires - next) / (24 * 3600);
     assert!((29..=35).contains(&days), "{days} days before it expires");
+    let command = Command::new(maitred_program())
+        .args(["check", "--config"])
+        .arg(server.configuration())
+        .output();
+    let said = text(&command.expect("maitred check runs"));
+    assert!(
+        said.contains("shop.test: its certificate expires"),
+        "{said}"
+    );
     assert_eq!(pebble.orders(), 1);
+}
+
+#[test]
+fn a_host_that_a_reload_brings_gets_one_and_one_that_is_gone_is_forgotten() {
+    let (pebble, site) = (Pebble::default(), Site::new());
+    let server = site.setup(&pebble, &["shop.test"], "").start();
+    server.expect_log(0, ISSUED);
+    let known = |server: &Server| {
+        let hosts = status(server).into_iter();
+        let names = hosts.map(|host| host["name"].as_str().unwrap_or_default().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    server.configure(&site.setup(&pebble, &["blog.test", "shop.test"], ""));
+    server.reload();
+    server.expect_log(0, &format!("blog.test {ISSUED}"));
+    serves(&pebble, "blog.test");
+    assert_eq!(known(&server), ["blog.test", "shop.test"]);
+    server.configure(&site.setup(&pebble, &["blog.test"], ""));
+    server.reload();
+    assert_eq!(known(&server), ["blog.test"]);
+    serves(&pebble, "blog.test");
+    let own = pebble.authority.issue("own", &["blog.test"]);
+    let lines = [format!("certificates = {}", own.toml())];
+    let setup = Setup::new(site.root.path()).hosts(&["blog.test"]);
+    server.configure(&setup.tls(pebble.tls, &lines));
+    server.reload();
+    assert!(known(&server).is_empty(), "nothing is got by ACME any more");
+    assert_eq!(pebble.orders(), 2);
 }
 
 #[test]
