@@ -18,6 +18,7 @@ pub mod log;
 pub mod mariadb;
 pub mod node;
 pub mod outside;
+pub mod pebble;
 pub mod peer;
 pub mod picture;
 pub mod ports;

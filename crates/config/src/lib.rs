@@ -7,6 +7,7 @@
 
 pub mod directives;
 
+mod acme;
 mod assemble;
 mod collector;
 mod confinement;
@@ -33,6 +34,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
+pub use acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
 pub use collector::{Collector, Syslog, SyslogServer};
 pub use confinement::{Confinement, CoreSize, Together};
 pub use directive::{Directive, Needs, Preset};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::acme::{Acme, check_acme};
 use crate::mistakes::Fault;
 use crate::settings::Config;
 
@@ -21,8 +22,12 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIF
 pub struct Tls {
     /// Addresses for HTTPS, at least one. `[::]` means IPv4 as well.
     pub listen: Vec<SocketAddr>,
-    /// The certificates, at least one; the first is for clients that name no host, or an unknown one.
+    /// The certificates, at least one if there is no `acme`; the first is for clients that name no
+    /// host, or an unknown one.
     pub certificates: Vec<CertificateFiles>,
+    /// How hosts without one get theirs, if they do.
+    #[serde(default)]
+    pub acme: Option<Acme>,
     /// The oldest version of TLS that is spoken.
     pub min_version: TlsVersion,
     /// The status with which a request over plain HTTP is sent to HTTPS, if it is.
@@ -73,6 +78,7 @@ impl Default for Tls {
         Tls {
             listen: vec![DEFAULT_LISTEN],
             certificates: Vec::new(),
+            acme: None,
             min_version: TlsVersion::V12,
             redirect: None,
             hsts: None,
@@ -109,10 +115,14 @@ pub(crate) fn check_tls(
         let span = value(name).map_or(section.span(), Spanned::span);
         faults.push(Fault::new(span, sentence.to_owned()));
     };
-    if value("certificates").is_none() {
+    if value("certificates").is_none() && value("acme").is_none() {
         let sentence = "[tls] has no `certificates`; add the files of at least one, such as \
-                        certificates = [{ cert = \"site.pem\", key = \"site.key\" }]";
+                        certificates = [{ cert = \"site.pem\", key = \"site.key\" }], or \
+                        `acme` to have them issued";
         fault("certificates", sentence);
+    }
+    if let Some(sentence) = check_acme(tls, config) {
+        fault("acme", sentence);
     }
     let asks = tls.client_certificates != ClientCertificates::Off;
     if asks && value("client_ca").is_none() {

@@ -90,6 +90,24 @@ pub struct ServerStatus {
     pub front_pid: Option<i32>,
     /// The pools, sorted by name.
     pub pools: Vec<PoolStatus>,
+    /// The hosts whose certificates are got by ACME, sorted by name.
+    #[serde(default)]
+    pub certificates: Vec<CertificateStatus>,
+}
+
+/// A host whose certificate is got by ACME.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateStatus {
+    /// The host.
+    pub name: String,
+    /// Until when its certificate is valid, in seconds since 1970; nothing: it has none yet.
+    pub expires: Option<u64>,
+    /// When the next one is asked for, in seconds since 1970; nothing: that is being done.
+    pub next: Option<u64>,
+    /// How often that has failed in a row.
+    pub failures: u32,
+    /// Why it failed last, as one sentence.
+    pub error: Option<String>,
 }
 
 /// A pool at about one moment. Counters are since the server was started.

@@ -4,6 +4,7 @@
 //! The supervisor talks with the front ([`ToFront`], [`FromFront`]) and with each zygote
 //! ([`ToZygote`], [`FromZygote`]). Workers say nothing here: they and the front share a seat link.
 
+pub mod acme;
 pub mod admin;
 pub mod episode;
 pub mod exit;
@@ -99,6 +100,14 @@ pub enum ToFront {
     /// What handshakes of TLS are held with from now on. Descriptor: a file with it as JSON, which
     /// holds private keys.
     Certificates,
+    /// What authorities are to find that look whether a host is ours, instead of what was told
+    /// before; answered by [`FromFront::ProofsTaken`].
+    Proofs {
+        /// All of it.
+        proofs: Vec<acme::Proof>,
+        /// Number of this order, for the report.
+        mark: u64,
+    },
     /// Everything has been said: accept clients.
     Begin,
     /// Sites, hosts and limits to use from now on; answered by [`FromFront::Reconfigured`].
@@ -234,6 +243,11 @@ pub enum FromFront {
     },
     /// Every order before a [`ToFront::Settle`] has had its effect.
     Settled {
+        /// The number of that order.
+        mark: u64,
+    },
+    /// What a [`ToFront::Proofs`] told is shown to whoever asks for it.
+    ProofsTaken {
         /// The number of that order.
         mark: u64,
     },

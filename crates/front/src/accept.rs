@@ -193,6 +193,8 @@ async fn secure((mut connection, counted): Newcomer) {
         Ok(()) if connection.protocol() == Some(tls::HTTP2) => {
             Box::pin(http2::converse(connection, counted)).await;
         }
+        // An authority has seen what it looks for (RFC 8737 §3).
+        Ok(()) if connection.protocol() == Some(maitred_tls::ACME_TLS) => {}
         Ok(()) => plain((connection, counted)).await,
         Err(NoTls::PlainHttp) => {
             let why = "This port speaks HTTPS, and this was plain HTTP.";

@@ -161,7 +161,7 @@ impl Connection {
             timer,
             ..
         } = self;
-        let shaken = stream.secure(tls.server.config.clone(), input);
+        let shaken = stream.secure(tls.config.clone(), input);
         let shaken = before(timer, || Instant::now() + HANDSHAKE, shaken).await;
         shaken.unwrap_or(Err(NoTls::TooSlow))?;
         if let Some(stream) = stream.tls() {

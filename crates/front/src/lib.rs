@@ -30,6 +30,7 @@ mod pace;
 mod params;
 mod pool;
 mod pools;
+mod proofs;
 mod proxied;
 mod proxy;
 mod request;

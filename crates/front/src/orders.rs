@@ -271,7 +271,14 @@ impl Hearer {
                     .supervisor
                     .report(&FromFront::Reconfigured { refused });
             }
-            ToFront::Certificates => self.take_certificates(fds),
+            ToFront::Certificates => self.take_certificates(fds).await,
+            ToFront::Proofs { proofs, mark } => {
+                shared.proofs.set(proofs);
+                if let Some(tls) = shared.tls.load_full() {
+                    self.use_tls(&tls);
+                }
+                shared.supervisor.report(&FromFront::ProofsTaken { mark });
+            }
             ToFront::AccessLog => {
                 if let (Some(log), Some(file)) = (&*shared.access_log.load(), fds.pop()) {
                     log.reopened(file);
@@ -291,14 +298,25 @@ impl Hearer {
 
     /// Handshakes from now on are held with these. What is wrong with them the supervisor has seen
     /// before: if they cannot be had, those that are there stay.
-    fn take_certificates(&self, mut fds: Vec<OwnedFd>) {
-        let lacking = "the front's limit of open files is reached".to_owned();
-        let file = fds.pop().ok_or(lacking);
-        let material = file.and_then(|file| read_json(file).map_err(|error| error.to_string()));
-        match material.and_then(|material| Tls::new(&material)) {
-            Ok(tls) => self.shared.tls.store(Some(Arc::new(tls))),
+    async fn take_certificates(&self, mut fds: Vec<OwnedFd>) {
+        let file = fds.pop();
+        // A thousand certificates take a while, in which this thread has clients.
+        let made = tokio::task::spawn_blocking(move || {
+            let file = file.ok_or("the front's limit of open files is reached")?;
+            let material = read_json(file).map_err(|error| error.to_string())?;
+            Tls::new(&material)
+        });
+        let made = made.await.map_err(|error| error.to_string());
+        match made.and_then(|made| made) {
+            Ok(tls) => self.use_tls(&tls),
             Err(why) => tracing::error!("new certificates are not used: {why}"),
         }
+    }
+
+    /// Handshakes from now on are held with this, and show what authorities look for.
+    fn use_tls(&self, tls: &Tls) {
+        let tls = tls.with_proofs(&self.shared.proofs.certificates());
+        self.shared.tls.store(Some(Arc::new(tls)));
     }
 
     async fn tell_all(&self, order: impl Fn() -> ThreadOrder) {

@@ -36,6 +36,9 @@ pub type Header<'a> = (&'a [u8], &'a [u8]);
 /// The type of an answer of our own.
 pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
 
+/// The type that authorities expect of the file they look for (RFC 8555 §8.3).
+const OCTETS: Header<'static> = (b"Content-Type", b"application/octet-stream");
+
 /// Answers one request.
 pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Thread>) -> After {
     let begun = Instant::now();
@@ -81,6 +84,10 @@ async fn answer(
             None => refuse(client, head, answered, 404, "There is no such page.").await,
         };
     }
+    if let Some(file) = thread.shared.proofs.file(head.path()) {
+        let (headers, after) = ([OCTETS], client.discard_body(head));
+        return whole(client, head, answered, 200, &headers, &file, after).await;
+    }
     let sites = thread.sites();
     answered.sends_id = sites.sends_request_id;
     if sites.trust.is_empty() {
@@ -121,7 +128,8 @@ async fn at_site(
     let is_https = is_https.unwrap_or(client.secured().is_some());
     answered.is_https = is_https;
     answered.log.clone_from(&site.access_log);
-    if let Some((status, location)) = sites.redirect(is_https, host, head) {
+    let redirect = sites.redirect(is_https, host, head);
+    if let Some((status, location)) = redirect.filter(|_| !thread.shared.awaits_certificate(host)) {
         let header = Some((&b"Location"[..], location.as_bytes()));
         let after = client.discard_body(head);
         return plain(client, head, answered, status, header, "", after).await;

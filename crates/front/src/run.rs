@@ -100,6 +100,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::ForgetPool { .. }
         | ToFront::Manner { .. }
         | ToFront::Certificates
+        | ToFront::Proofs { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
         ToFront::AccessLog => orders.access_log = fds.into_iter().next(),
         ToFront::DoorLog { path } => {

@@ -29,6 +29,7 @@ use crate::limits::{AllLimits, SiteLimits};
 use crate::pace::Rates;
 use crate::pool::local;
 use crate::pools::Pools;
+use crate::proofs::Proofs;
 use crate::route::{Limits, Listing, Resolver, Route, SiteFiles};
 use crate::sendfile::SendfileRoots;
 use crate::sites::{Hosts, host_name};
@@ -58,6 +59,8 @@ pub struct Shared {
     pub door_logs: DoorLogs,
     /// What TLS begins with, if it is spoken.
     pub tls: ArcSwapOption<Tls>,
+    /// What authorities look for that issue certificates.
+    pub proofs: Proofs,
     /// Handshakes that are under way.
     pub handshakes: Handshakes,
     /// The supervisor.
@@ -99,6 +102,7 @@ impl Shared {
             access_log: ArcSwapOption::new(access_log.map(Arc::new)),
             door_logs,
             tls: ArcSwapOption::empty(),
+            proofs: Proofs::default(),
             handshakes: Handshakes::of(max_connections),
             supervisor,
             troubles,
@@ -113,6 +117,13 @@ impl Shared {
             draining: AtomicBool::new(false),
             changed: Notify::new(),
         }
+    }
+
+    /// Whether the certificate of this host has not been issued yet: it is not sent to HTTPS.
+    pub fn awaits_certificate(&self, authority: &str) -> bool {
+        let tls = self.tls.load();
+        tls.as_ref()
+            .is_some_and(|tls| tls.awaits(host_name(authority).trim_end_matches('.')))
     }
 
     /// Has some of the web servers' connections closed that are kept for requests to come: somebody

@@ -2,6 +2,7 @@
 //! at once, and what comes is opened as soon as it is there.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -86,8 +87,12 @@ impl From<io::Error> for NoTls {
 /// What connections begin TLS with.
 #[derive(Debug)]
 pub struct Tls {
-    /// Certificates, versions, tickets.
-    pub server: Server,
+    /// What a connection begins with: certificates, versions, tickets.
+    pub config: Arc<ServerConfig>,
+    /// The same without what authorities are shown.
+    usual: Arc<ServerConfig>,
+    /// Hosts whose certificates have not been issued yet.
+    awaited: Arc<HashSet<String>>,
     /// Clients are asked for certificates.
     asks: bool,
     /// What is said of most clients, which are alike.
@@ -102,7 +107,9 @@ impl Tls {
     pub fn new(material: &Material) -> Result<Tls, String> {
         let server = Server::new(material, PROTOCOLS).map_err(|why| why.to_string())?;
         Ok(Tls {
-            server,
+            usual: server.config.clone(),
+            config: server.config,
+            awaited: Arc::new(material.awaited.iter().cloned().collect()),
             asks: material.clients.is_some(),
             plain: Arc::new(Secured {
                 variables: Variables::new(),
@@ -113,6 +120,27 @@ impl Tls {
                     .map(|age| format!("max-age={}", age.as_secs()).into()),
             }),
         })
+    }
+
+    /// The same, and these authorities are shown what they look for: each host with the SHA-256 that
+    /// is to be shown, and no other.
+    pub fn with_proofs(&self, proofs: &[(String, [u8; 32])]) -> Tls {
+        let config = maitred_tls::with_proofs(&self.usual, proofs).unwrap_or_else(|why| {
+            tracing::error!("{why}");
+            self.usual.clone()
+        });
+        Tls {
+            config,
+            usual: self.usual.clone(),
+            awaited: self.awaited.clone(),
+            asks: self.asks,
+            plain: self.plain.clone(),
+        }
+    }
+
+    /// Whether the certificate of this host has not been issued yet.
+    pub fn awaits(&self, host: &str) -> bool {
+        !self.awaited.is_empty() && self.awaited.contains(&host.to_ascii_lowercase())
     }
 
     /// What is to be known of a client.

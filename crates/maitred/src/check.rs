@@ -26,6 +26,9 @@ pub fn check(check: &Check) -> ExitCode {
             for warning in maitred_supervisor::warnings(&config) {
                 complain(&format!("warning: {warning}"));
             }
+            for host in maitred_supervisor::issued_hosts(&config) {
+                println!("{host}");
+            }
             let (sites, pools) = (config.sites.len(), config.pools.len());
             println!(
                 "{file} is right: {}, {}",

@@ -99,6 +99,9 @@ pub enum Command {
     /// The process that owns client connections; the server starts it itself
     #[command(hide = true)]
     Front,
+    /// The process that gets a certificate by ACME; the server starts it itself
+    #[command(hide = true)]
+    Acme,
 }
 
 /// Arguments of `maitred serve`.

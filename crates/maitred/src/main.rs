@@ -1,5 +1,6 @@
 //! The command `maitred`: words for people, exit codes, and which role this process plays.
 
+mod acme;
 mod check;
 mod client;
 mod command;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Drain(reach) => status::end(&reach, &Request::Drain),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Front => front::front(),
+        Command::Acme => acme::acme(),
     }
 }
 

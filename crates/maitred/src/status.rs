@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{Answer, Request, ServerStatus};
 
@@ -37,6 +38,9 @@ fn text(server: &ServerStatus, in_full: bool) -> String {
     if in_full {
         lines.extend(server.pools.iter().flat_map(view::details));
     }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_secs();
+    lines.extend(view::certificates(server, now));
     lines.extend(view::running(server, view::MAX_RUNNING_LINES));
     lines.join("\n")
 }

@@ -1,12 +1,20 @@
 //! A server's state as lines for people, at most [`COLUMNS`] wide.
 
-use maitred_control::admin::{Measured, Opcache, PoolStatus, Quantiles, ServerStatus};
+use maitred_control::admin::{
+    CertificateStatus, Measured, Opcache, PoolStatus, Quantiles, ServerStatus,
+};
 
 /// Widest line in characters.
 pub const COLUMNS: usize = 100;
 
 /// Most running scripts that `maitred status` shows.
 pub const MAX_RUNNING_LINES: usize = 10;
+
+/// Most hosts that `maitred status` shows: those whose certificates fail come first.
+const MAX_HOST_LINES: usize = 20;
+
+/// Most characters of a host's name.
+const HOST_COLUMNS: usize = 30;
 
 /// Most characters of a pool's name.
 const NAME_COLUMNS: usize = 14;
@@ -164,6 +172,47 @@ pub fn running(server: &ServerStatus, most: usize) -> Vec<String> {
         lines.extend(stack.map(|frame| cut(&format!("{:17}{frame}", ""))));
     }
     lines
+}
+
+/// The hosts whose certificates are got by ACME; `now` in seconds since 1970.
+pub fn certificates(server: &ServerStatus, now: u64) -> Vec<String> {
+    let mut hosts: Vec<&CertificateStatus> = server.certificates.iter().collect();
+    if hosts.is_empty() {
+        return Vec::new();
+    }
+    hosts.sort_by_key(|host| (host.error.is_none(), host.expires));
+    let names = hosts.iter().map(|host| host.name.chars().count());
+    let wide = names.max().unwrap_or(0).clamp(11, HOST_COLUMNS);
+    let header = format!(
+        "{:wide$} {:>10} {:>11} PROBLEM",
+        "CERTIFICATE", "EXPIRES", "NEXT"
+    );
+    let mut lines = vec![String::new(), header];
+    let shown = hosts.iter().take(MAX_HOST_LINES);
+    lines.extend(shown.map(|host| certificate(host, wide, now)));
+    match hosts.len().saturating_sub(MAX_HOST_LINES) {
+        0 => {}
+        more => lines.push(format!("and {more} more")),
+    }
+    lines
+}
+
+fn certificate(host: &CertificateStatus, wide: usize, now: u64) -> String {
+    let until = |moment: u64| duration(moment.saturating_sub(now) as f64);
+    let expires = match host.expires {
+        None => "none yet".to_owned(),
+        Some(past) if past <= now => "expired".to_owned(),
+        Some(moment) => until(moment),
+    };
+    let next = match host.next {
+        Some(moment) if moment > now => until(moment),
+        _ => "now".to_owned(),
+    };
+    let name = shorten(&host.name, wide);
+    let problem = host.error.as_ref();
+    let problem = problem.map(|error| format!(" failed {} times: {error}", host.failures));
+    let problem = problem.unwrap_or_default();
+    cut(&format!("{name:wide$} {expires:>10} {next:>11}{problem}"))
 }
 
 fn counts(counts: &std::collections::BTreeMap<String, u64>) -> String {
@@ -383,5 +432,37 @@ mod tests {
         );
         let read = [0.04, 75.0, 3700.0, 200_000.0].map(duration);
         assert_eq!(read, ["0.0 s", "1 m 15 s", "1 h 1 m", "2 d 7 h"]);
+    }
+
+    #[test]
+    fn hosts_whose_certificates_fail_come_first() {
+        let host = |name: &str, expires: Option<u64>| CertificateStatus {
+            name: name.to_owned(),
+            expires,
+            next: Some(30 * 86_400),
+            ..CertificateStatus::default()
+        };
+        let mut server = ServerStatus::default();
+        assert!(certificates(&server, 0).is_empty());
+        server.certificates = vec![
+            host("shop.example.com", Some(60 * 86_400)),
+            CertificateStatus {
+                failures: 2,
+                next: Some(150),
+                error: Some("the authority refuses the order: no".to_owned()),
+                ..host("away.example.com", None)
+            },
+        ];
+        let lines = certificates(&server, 0);
+        let expected = [
+            "",
+            "CERTIFICATE         EXPIRES        NEXT PROBLEM",
+            "away.example.com   none yet    2 m 30 s failed 2 times: the authority refuses the order: no",
+            "shop.example.com   60 d 0 h    30 d 0 h",
+        ];
+        assert_eq!(lines, expected);
+        server.certificates = vec![host("shop.example.com", None); 25];
+        let lines = certificates(&server, 0);
+        assert_eq!((lines.len(), lines[22].as_str()), (23, "and 5 more"));
     }
 }

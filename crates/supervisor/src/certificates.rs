@@ -12,9 +12,11 @@ use std::time::{Duration, SystemTime};
 use maitred_config::{ClientCertificates, Config, Tls};
 use maitred_control::ToFront;
 use maitred_os::shared;
-use maitred_tls::{Clients, Fault, Material, Pair, PemFile, Secret, Server};
+use maitred_tls::{Clients, Fault, Material, Pair, PemFile, Secret, Server, Validity};
 use tracing::{error, info, warn};
 
+use crate::acme::schedule::Wanted;
+use crate::acme::wanted::{self, Found};
 use crate::error::Error;
 use crate::limits::Moment;
 use crate::peer::Peer;
@@ -40,7 +42,10 @@ type Stamps = Vec<Option<Stamp>>;
 pub struct Certificates {
     material: Material,
     server: Server,
-    stamps: Stamps,
+    /// Hosts whose certificates are got by ACME.
+    found: Found,
+    /// How the files were found last; nothing: the program before this one has read them.
+    stamps: Option<Stamps>,
     /// How the files were found last, if they have changed and may change further.
     changing: Option<Stamps>,
     next_look: Moment,
@@ -69,11 +74,12 @@ impl Certificates {
         };
         secret.move_on(SystemTime::now());
         let stamps = stamps(tls);
-        let (material, server) = read(tls, secret).map_err(refused)?;
+        let (material, server, found) = read(config, tls, secret)?;
         Ok(Some(Certificates {
             material,
             server,
-            stamps,
+            found,
+            stamps: Some(stamps),
             changing: None,
             next_look: before.map_or(Moment::ZERO, |before| before.next_look),
             told: BTreeSet::new(),
@@ -97,7 +103,8 @@ impl Certificates {
         Ok(Certificates {
             material,
             server,
-            stamps: Stamps::new(),
+            found: Found::default(),
+            stamps: None,
             changing: None,
             next_look: Moment::ZERO,
             told: BTreeSet::new(),
@@ -139,12 +146,40 @@ impl Certificates {
         self.next_look
     }
 
+    /// The hosts whose certificates are got by ACME.
+    pub fn wanted(&self) -> &[Wanted] {
+        &self.found.wanted
+    }
+
+    /// Uses what was issued for a host, in place of what it had. False when it is not wanted any
+    /// more.
+    ///
+    /// # Errors
+    /// When it cannot be used after all; all is as it was, then.
+    pub fn take_issued(&mut self, name: &str, pair: Pair, valid: Validity) -> Result<bool, Fault> {
+        let mut wanted = self.found.wanted.iter_mut();
+        let Some(wanted) = wanted.find(|wanted| wanted.name == name) else {
+            return Ok(false);
+        };
+        let mut material = self.material.clone();
+        material.awaited.retain(|awaited| awaited != name);
+        let pairs = &mut material.certificates;
+        match pairs.iter_mut().find(|old| old.cert.path == pair.cert.path) {
+            Some(old) => *old = pair,
+            None => pairs.push(pair),
+        }
+        self.server = Server::new(&material, &[])?;
+        (self.material, wanted.valid) = (material, Some(valid));
+        self.told.clear();
+        Ok(true)
+    }
+
     /// Looks at the files. True when there are others to be used from now on.
-    fn look(&mut self, tls: &Tls, now: Moment) -> bool {
+    fn look(&mut self, config: &Config, tls: &Tls, now: Moment) -> bool {
         self.material.tickets.move_on(SystemTime::now());
         self.next_look = now + LOOK_EVERY;
         let found = stamps(tls);
-        if found == self.stamps {
+        if self.stamps.as_ref() == Some(&found) {
             self.changing = None;
             return false;
         }
@@ -154,11 +189,14 @@ impl Certificates {
             return false;
         }
         self.changing = None;
-        self.stamps = found;
-        match read(tls, self.material.tickets.clone()) {
-            Ok((material, _)) if material == self.material => false,
-            Ok((material, server)) => {
-                (self.material, self.server) = (material, server);
+        self.stamps = Some(found);
+        match read(config, tls, self.material.tickets.clone()) {
+            Ok((material, _, found)) if material == self.material => {
+                self.found = found;
+                false
+            }
+            Ok((material, server, found)) => {
+                (self.material, self.server, self.found) = (material, server, found);
                 self.told.clear();
                 true
             }
@@ -176,12 +214,16 @@ impl Certificates {
                 warn!("{complaint}");
             }
         }
+        for note in std::mem::take(&mut self.found.notes) {
+            warn!("{note}");
+        }
     }
 
     /// What clients will complain about.
     pub fn complaints(&self) -> Vec<String> {
         let complaints = self.server.complaints(SystemTime::now()).into_iter();
-        complaints.map(|(_, complaint)| complaint).collect()
+        let complaints = complaints.map(|(_, complaint)| complaint);
+        complaints.chain(self.found.notes.iter().cloned()).collect()
     }
 }
 
@@ -198,8 +240,9 @@ impl Supervisor {
         if certificates.deadline() > now || !self.phase.wants_front() {
             return;
         }
-        let is_new = certificates.look(tls, now);
+        let is_new = certificates.look(&self.plan.config, tls, now);
         certificates.complain();
+        self.acme.changed(false);
         if is_new {
             info!("the files of certificates have changed; they are used from now on");
             if let Some(peer) = &mut self.front.peer {
@@ -221,6 +264,7 @@ impl Supervisor {
         let before = self.plan.certificates.take();
         let material = before.map(|before| before.material);
         self.plan.certificates = certificates;
+        self.acme.changed(true);
         let (Some(new), Some(peer)) = (&mut self.plan.certificates, &mut self.front.peer) else {
             return;
         };
@@ -256,7 +300,20 @@ fn stamps(tls: &Tls) -> Stamps {
     files(tls).map(stamp).collect()
 }
 
-fn read(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
+fn read(config: &Config, tls: &Tls, tickets: Secret) -> Result<(Material, Server, Found), Error> {
+    let (mut material, mut server) = read_files(tls, tickets).map_err(refused)?;
+    let mut found = Found::default();
+    if let Some(acme) = &tls.acme {
+        let of_files = material.certificates.len();
+        found = wanted::add_kept(config, acme, &server, &mut material)?;
+        if material.certificates.len() > of_files {
+            server = Server::new(&material, &[]).map_err(refused)?;
+        }
+    }
+    Ok((material, server, found))
+}
+
+fn read_files(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
     let mut certificates = Vec::new();
     for files in &tls.certificates {
         certificates.push(Pair {
@@ -276,6 +333,7 @@ fn read(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
     });
     let material = Material {
         certificates,
+        awaited: Vec::new(),
         min_version: tls.min_version,
         hsts: tls.hsts,
         clients: clients.transpose()?,
@@ -285,7 +343,11 @@ fn read(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
     Ok((material, server))
 }
 
-fn read_file(path: &Path) -> Result<PemFile, Fault> {
+/// Reads a file of a bounded size.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn read_file(path: &Path) -> Result<PemFile, Fault> {
     let mut bytes = Vec::new();
     let read =
         File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));

@@ -24,7 +24,7 @@ use crate::words::one_line;
 use crate::{FRONT_ROLE, roomy_name};
 
 /// The program that runs, whatever has become of its file since.
-const THIS_PROGRAM: &str = "/proc/self/exe";
+pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
 
 impl Supervisor {
     /// Sees to it that there is a front, as long as there has to be one.
@@ -89,6 +89,9 @@ impl Supervisor {
     fn introduce(&self, peer: &mut Peer<ToFront>) {
         if let Some(certificates) = &self.plan.certificates {
             certificates.tell(peer);
+        }
+        if let Some(proofs) = self.acme.proofs() {
+            peer.say(proofs, &[]);
         }
         for listener in &self.plan.listeners {
             listener.tell(peer);
@@ -214,6 +217,7 @@ impl Supervisor {
             }
             FromFront::Settled { mark } if line == self.front.line => self.settled(mark),
             FromFront::Settled { .. } => {}
+            FromFront::ProofsTaken { mark } => self.proofs_taken(mark),
             FromFront::MemoryAsked => {
                 self.look_at_caches();
                 self.measure();

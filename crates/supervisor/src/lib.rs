@@ -5,6 +5,7 @@
 //! [`pool`] (zygote and seats), [`life`] (a process that must always be there) and [`backoff`]:
 //! pure functions of state, event and time.
 
+mod acme;
 mod admin;
 mod adopt;
 mod apply;
@@ -59,6 +60,7 @@ use std::os::fd::RawFd;
 use maitred_config::Config;
 use maitred_os::{fork, signals, sockets, spawn, title};
 
+pub use acme::ACME_ROLE;
 pub use error::Error;
 pub use logs::open_as_fpm;
 pub use source::{Host, Invocation, Source};
@@ -234,6 +236,13 @@ pub fn warnings(config: &Config) -> Vec<String> {
     own.chain(groups::obstacle(config))
         .chain(complaints.into_iter().flatten())
         .collect()
+}
+
+/// What is kept of the hosts whose certificates are got by ACME: one sentence each.
+pub fn issued_hosts(config: &Config) -> Vec<String> {
+    let certificates = Certificates::of(config, None).ok().flatten();
+    let hosts = certificates.iter().flat_map(Certificates::wanted);
+    hosts.map(acme::wanted::in_words).collect()
 }
 
 /// The program that runs PHP of this version, as `8.2`, or else the one that is there.

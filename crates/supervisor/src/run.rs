@@ -12,6 +12,7 @@ use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
 use tracing::{debug, error, info, warn};
 
+use crate::acme::Acme;
 use crate::admin::Admin;
 use crate::adopt;
 use crate::cache::CacheLook;
@@ -70,6 +71,7 @@ pub struct Supervisor {
     pub(crate) tidings: Tidings,
     pub(crate) emergency: Emergency,
     pub(crate) traces: Traces<About>,
+    pub(crate) acme: Acme,
     pub(crate) admin: Admin,
     pub(crate) scores: Scores,
     pub(crate) systemd: Systemd,
@@ -275,6 +277,7 @@ impl Supervisor {
             tidings: Tidings::new(&plan),
             emergency: Emergency::default(),
             traces: Traces::default(),
+            acme: Acme::default(),
             admin,
             scores,
             systemd: Systemd::found(plan.config.fpm.as_ref()),
@@ -320,6 +323,7 @@ impl Supervisor {
             self.hear_zygotes(&ready, !ended.is_empty());
             self.hear_front(&ready);
             self.hear_voices(&ready);
+            self.hear_acme(ready.acme);
             for ended in ended {
                 self.collect(ended);
             }
@@ -511,7 +515,7 @@ impl Supervisor {
         if let Some(line) = front.map(|(line, _)| line) {
             return self.front_ended(line, how);
         }
-        if self.tried(pid, how) {
+        if self.tried(pid, how) || self.acme_ended(pid, how) {
             return;
         }
         let now = self.now();
@@ -579,6 +583,7 @@ impl Supervisor {
         self.hurry_leaving();
         self.keep_front();
         self.keep_certificates();
+        self.keep_acme();
         self.phase_event(phase::Event::Tick);
         if self.phase.kills() {
             // Whom a killed process leaves behind becomes our child.

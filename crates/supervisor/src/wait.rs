@@ -24,6 +24,7 @@ pub(crate) struct Ready {
     pub(crate) voices: Vec<bool>,
     /// By the index of the pool.
     pub(crate) outputs: Vec<(usize, Key, Source)>,
+    pub(crate) acme: bool,
     pub(crate) admin: bool,
 }
 
@@ -58,6 +59,10 @@ impl Supervisor {
         for (_, pipe) in &outputs {
             fds.push(PollFd::from_borrowed_fd(*pipe, PollFlags::IN));
         }
+        let acme = self.acme.listening();
+        if let Some(peer) = acme {
+            fds.push(PollFd::new(peer, wanted(peer.is_behind())));
+        }
         fds.extend(self.admin.interests());
         let timeout = self
             .deadline()
@@ -90,6 +95,7 @@ impl Supervisor {
                 .into_iter()
                 .filter_map(|(output, _)| next().then_some(output))
                 .collect(),
+            acme: acme.is_some() && spoke.next().unwrap_or(false),
             admin: spoke.any(|spoke| spoke),
         }
     }
@@ -117,6 +123,7 @@ impl Supervisor {
             self.leaving_deadline(),
             self.systemd.deadline(),
             self.certificates_deadline(),
+            self.acme_deadline(),
         ];
         let slow = self.pools.iter().filter_map(|pool| pool.slow.deadline());
         let front = self

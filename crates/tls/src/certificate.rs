@@ -16,6 +16,15 @@ use crate::pem;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
+/// From when on a certificate is valid, and until when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// The first moment.
+    pub from: SystemTime,
+    /// The last one.
+    pub until: SystemTime,
+}
+
 /// A certificate that handshakes can use.
 #[derive(Debug)]
 pub struct Certified {
@@ -23,8 +32,8 @@ pub struct Certified {
     pub key: Arc<CertifiedKey>,
     /// The host names it is for, in lower case: exact ones and those with `*.`.
     pub names: Vec<String>,
-    /// From when on it is valid, and until when.
-    valid: (SystemTime, SystemTime),
+    /// How long it is valid.
+    pub valid: Validity,
 }
 
 impl Certified {
@@ -45,10 +54,10 @@ impl Certified {
         check_order(&pair.cert, &parsed)?;
         let (own, _) = &parsed[0];
         let validity = own.validity();
-        let valid = (
-            moment(validity.not_before.timestamp()),
-            moment(validity.not_after.timestamp()),
-        );
+        let valid = Validity {
+            from: moment(validity.not_before.timestamp()),
+            until: moment(validity.not_after.timestamp()),
+        };
         let names = names(own);
         let chain = chain.iter().map(|(der, _)| der.clone()).collect();
         Ok(Certified {
@@ -61,7 +70,7 @@ impl Certified {
     /// What clients will complain about at this moment, as the rest of a sentence that begins with
     /// the certificate.
     pub fn complaint(&self, now: SystemTime) -> Option<String> {
-        let (from, until) = self.valid;
+        let Validity { from, until } = self.valid;
         if let Ok(since) = now.duration_since(until) {
             let ago = match since.as_secs() / DAY_SECONDS {
                 0 => "today".to_owned(),

@@ -46,6 +46,19 @@ impl Choice {
         }
     }
 
+    /// Whether there is a certificate for a host, or for a name with `*.`.
+    pub fn covers(&self, name: &str) -> bool {
+        match name.strip_prefix("*.") {
+            Some(parent) => self.below.contains_key(parent),
+            None => self.named(name).is_some(),
+        }
+    }
+
+    fn named(&self, host: &str) -> Option<&Keys> {
+        let below = |host: &str| self.below.get(host.split_once('.')?.1);
+        self.exact.get(host).or_else(|| below(host))
+    }
+
     /// The certificate for a host, of those whose signatures the client understands. A name with
     /// `*.` stands for one label (RFC 6125 §6.4.3).
     fn choose(
@@ -54,10 +67,7 @@ impl Choice {
         schemes: &[SignatureScheme],
     ) -> Option<&Arc<CertifiedKey>> {
         let host = host.map(str::to_ascii_lowercase);
-        let named = host.as_deref().and_then(|host| {
-            let below = |host: &str| self.below.get(host.split_once('.')?.1);
-            self.exact.get(host).or_else(|| below(host))
-        });
+        let named = host.as_deref().and_then(|host| self.named(host));
         let understood = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
         let keys = named.unwrap_or(&self.others);
         keys.iter().find(understood)

@@ -3,6 +3,7 @@
 //! The supervisor reads the files and has all checked here ([`Server::new`]); the front is handed the
 //! same [`Material`] and makes the same of it.
 
+mod acme;
 mod certificate;
 mod choice;
 mod client;
@@ -13,8 +14,10 @@ mod pem;
 mod server;
 mod tickets;
 
+pub use acme::{ACME_TLS, Asked, ask_for, with_proofs};
+pub use certificate::Validity;
 pub use client::{Variables, variables};
 pub use fault::Fault;
 pub use material::{Clients, Material, Pair, PemFile};
-pub use server::Server;
+pub use server::{Server, examine};
 pub use tickets::Secret;

@@ -12,8 +12,12 @@ use crate::tickets::Secret;
 /// Everything that handshakes need. It holds private keys: its `Debug` shows none of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Material {
-    /// The certificates, at least one; the first is for clients that name no host, or an unknown one.
+    /// The certificates; the first is for clients that name no host, or an unknown one. None, and
+    /// every handshake is refused: those that are awaited have not been issued yet.
     pub certificates: Vec<Pair>,
+    /// Hosts whose certificates have not been issued yet.
+    #[serde(default)]
+    pub awaited: Vec<String>,
     /// The oldest version that is spoken.
     pub min_version: TlsVersion,
     /// For how long a browser shall not come over plain HTTP, if it is told.

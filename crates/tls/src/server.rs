@@ -12,10 +12,10 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
-use crate::certificate::Certified;
+use crate::certificate::{Certified, Validity};
 use crate::choice::Choice;
 use crate::fault::Fault;
-use crate::material::{Clients, Material};
+use crate::material::{Clients, Material, Pair};
 use crate::pem;
 use crate::tickets::Tickets;
 
@@ -39,6 +39,7 @@ pub struct Server {
     /// What a connection begins with.
     pub config: Arc<ServerConfig>,
     certificates: Vec<(String, Certified)>,
+    choice: Arc<Choice>,
 }
 
 impl Server {
@@ -48,10 +49,7 @@ impl Server {
     /// # Errors
     /// The first thing that is wrong, with its file and line.
     pub fn new(material: &Material, protocols: &[&[u8]]) -> Result<Server, Fault> {
-        let provider = Arc::new(CryptoProvider {
-            cipher_suites: CIPHER_SUITES.to_vec(),
-            ..provider::default_provider()
-        });
+        let provider = Arc::new(crypto());
         let mut certified = Vec::new();
         for pair in &material.certificates {
             certified.push(Certified::read(pair, &provider)?);
@@ -70,7 +68,7 @@ impl Server {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         }
-        .with_cert_resolver(choice);
+        .with_cert_resolver(choice.clone());
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         config.ignore_client_order = true;
         // Tickets are enough, and cost no memory.
@@ -82,7 +80,13 @@ impl Server {
         Ok(Server {
             config: Arc::new(config),
             certificates: files.zip(certified).collect(),
+            choice,
         })
+    }
+
+    /// Whether there is a certificate for this host, or for this name with `*.`.
+    pub fn covers(&self, name: &str) -> bool {
+        self.choice.covers(name)
     }
 
     /// What clients will complain about at this moment: the file of each certificate that has
@@ -96,6 +100,26 @@ impl Server {
         });
         complaints.collect()
     }
+}
+
+fn crypto() -> CryptoProvider {
+    CryptoProvider {
+        cipher_suites: CIPHER_SUITES.to_vec(),
+        ..provider::default_provider()
+    }
+}
+
+/// How long the certificate of a host is valid.
+///
+/// # Errors
+/// What is wrong with it or its key, or that it is for others.
+pub fn examine(pair: &Pair, host: &str) -> Result<Validity, Fault> {
+    let certified = Certified::read(pair, &crypto())?;
+    if !Choice::among(std::slice::from_ref(&certified)).covers(host) {
+        let sentence = format!("the certificate is not for {host}");
+        return Err(Fault::of(&pair.cert.path, sentence));
+    }
+    Ok(certified.valid)
 }
 
 fn about_all(material: &Material, why: &rustls::Error) -> Fault {

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
 use crate::directive::{Directive, Needs, Preset};
+use crate::host::is_host_name;
 use crate::listen::parse_listen;
 use crate::tls::{CertificateFiles, ClientCertificates, Tls, TlsVersion};
 use crate::value::{Value, Wrong, for_each};
@@ -30,7 +32,7 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     },
     Directive {
         name: "certificates",
-        default: Preset::Words("none; TLS needs at least one"),
+        default: Preset::Words("none; TLS needs at least one, or `acme`"),
         unit: "",
         takes: "a table such as { cert = \"site.pem\", key = \"site.key\" }, or an array of them",
         needs: Needs::Live,
@@ -44,6 +46,28 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         example: "[{ cert = \"site.pem\", key = \"site.key\" }]",
         read: |tls, value| {
             tls.certificates = value.each(certificate)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "acme",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: "a table such as { email = \"ops@example.com\", terms_agreed = true }",
+        needs: Needs::Live,
+        doc: "Has a certificate issued for every host that a site names and that none of \
+              `certificates` is for, and renewed after two thirds of its life. `terms_agreed` says \
+              that you agree to the authority's terms of service. `directory` is the URL of another \
+              authority than Let's Encrypt, and `ca` a PEM file with the roots it is trusted by if \
+              the system's are not enough. `challenge` is \"http-01\" (port 80 has to lead here) or \
+              \"tls-alpn-01\" (port 443); without it, whichever is listened for. `folder` is where \
+              account, keys and certificates are kept; without it, /var/lib/maitred/acme, or for a \
+              user other than root maitred/acme in `XDG_STATE_HOME` or ~/.local/state. \
+              `external_account` is { id = \"…\", key_file = \"…\" } for authorities that give \
+              accounts themselves. Names with `*.` need a certificate of their own.",
+        example: "{ email = \"ops@example.com\", terms_agreed = true }",
+        read: |tls, value| {
+            tls.acme = Some(acme(value)?);
             Ok(())
         },
     },
@@ -158,4 +182,77 @@ fn certificate(value: &Value<'_>) -> Result<CertificateFiles, Wrong> {
         (None, _) => Err(value.refused("has no `cert`; add the file with the certificate")),
         (_, None) => Err(value.refused("has no `key`; add the file with its private key")),
     }
+}
+
+/// Reads how certificates are got.
+fn acme(value: &Value<'_>) -> Result<Acme, Wrong> {
+    let record = value.record(&[
+        ("email", "an address such as \"ops@example.com\""),
+        ("terms_agreed", "true"),
+        ("directory", "a URL that begins with https://"),
+        ("ca", "the path of a PEM file"),
+        ("challenge", "\"http-01\" or \"tls-alpn-01\""),
+        ("folder", "the path of a folder"),
+        (
+            "external_account",
+            "a table such as { id = \"kid-1\", key_file = \"eab.key\" }",
+        ),
+    ])?;
+    match record.get("terms_agreed") {
+        None => {
+            let why = "lacks `terms_agreed`; read the authority's terms of service \
+                       (https://letsencrypt.org/repository/ for Let's Encrypt), and add \
+                       terms_agreed = true if you agree";
+            return Err(value.refused(why));
+        }
+        Some(agreed) if !agreed.boolean()? => return Err(agreed.wrong()),
+        Some(_) => {}
+    }
+    let email = record.get("email").map(|value| value.text_as(email));
+    let directory = record
+        .get("directory")
+        .map(|value| value.text_as(https_url));
+    let challenge = record.get("challenge").map(|value| {
+        value.text_as(|text| match text {
+            "http-01" => Some(Challenge::Http01),
+            "tls-alpn-01" => Some(Challenge::TlsAlpn01),
+            _ => None,
+        })
+    });
+    let external = record.get("external_account").map(external_account);
+    Ok(Acme {
+        email: email.transpose()?,
+        directory: directory
+            .transpose()?
+            .unwrap_or_else(|| LETS_ENCRYPT.to_owned()),
+        ca: record.get("ca").map(Value::file).transpose()?,
+        challenge: challenge.transpose()?,
+        folder: record.get("folder").map(Value::path).transpose()?,
+        external_account: external.transpose()?,
+    })
+}
+
+fn external_account(value: &Value<'_>) -> Result<ExternalAccount, Wrong> {
+    let record = value.record(&[
+        ("id", "the name that the authority has given"),
+        ("key_file", "the path of a file with the key in base64url"),
+    ])?;
+    let id = record.need("id")?;
+    Ok(ExternalAccount {
+        id: id.text_as(|text| (!text.is_empty()).then(|| text.to_owned()))?,
+        key_file: record.need("key_file")?.file()?,
+    })
+}
+
+fn email(text: &str) -> Option<String> {
+    let good = |c: char| c.is_ascii_graphic() && !"?,<>".contains(c);
+    let (user, host) = text.rsplit_once('@')?;
+    let is_one = !user.is_empty() && is_host_name(host) && text.chars().all(good);
+    is_one.then(|| text.to_owned())
+}
+
+fn https_url(text: &str) -> Option<String> {
+    let rest = text.strip_prefix("https://")?;
+    let good = !rest.is_empty() && text.chars().all(|c| c.is_ascii_graphic());
+    good.then(|| text.to_owned())
 }

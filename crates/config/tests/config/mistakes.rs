@@ -64,7 +64,26 @@ fn what_does_not_fit_together_about_tls_is_refused() {
         &format!("[tls]\nhsts = \"1d\"\n{SITE}"),
         &[
             "1:1: [tls] has no `certificates`; add the files of at least one, such as \
-           certificates = [{ cert = \"site.pem\", key = \"site.key\" }]",
+           certificates = [{ cert = \"site.pem\", key = \"site.key\" }], or `acme` to have them \
+           issued",
+        ],
+    );
+    refused(
+        &format!("[tls]\nacme = {{ terms_agreed = true, challenge = \"http-01\" }}\n{SITE}"),
+        &[
+            "2:8: `acme` with the challenge http-01 needs plain HTTP, and the file has no `listen`; \
+             add one before the first section, such as listen = \":80\", or use tls-alpn-01",
+        ],
+    );
+    refused(
+        &format!(
+            "[tls]\nacme = {{ terms_agreed = true }}\nclient_certificates = \"required\"\n\
+             client_ca = \"clients.pem\"\n{SITE}"
+        ),
+        &[
+            "2:8: `acme` with the challenge tls-alpn-01 cannot go with client_certificates = \
+             \"required\", since the authority that looks has none; use http-01, which needs a \
+             `listen` for plain HTTP",
         ],
     );
     refused(

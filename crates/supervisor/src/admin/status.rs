@@ -49,6 +49,7 @@ impl Supervisor {
             front_epoch: self.front.epoch,
             front_pid: self.front.peer.as_ref().map(crate::peer::Peer::pid),
             pools,
+            certificates: self.acme.status(self.now()),
         };
         Ok(self.ask_stacks(status, scripts))
     }

@@ -1,0 +1,220 @@
+//! The conversation with the authority, from the account to the chain (RFC 8555 §7).
+
+use std::time::Duration;
+
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount,
+    NewOrder, Order as AcmeOrder, OrderStatus, RetryPolicy,
+};
+use maitred_control::acme::{
+    Cause, FromAcme, MAX_ACCOUNT_BYTES, MAX_CHAIN_BYTES, Order, Proof, Secret,
+};
+
+use crate::failure::{Failure, kind};
+use crate::http::{Client, RetryAfter};
+use crate::link::Link;
+
+/// How often the authority is asked whether it has come further: after a quarter of a second, and
+/// each time half as long again, for a minute.
+const POLLS: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(250))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(60));
+
+/// Gets the chain of certificates that is ordered.
+///
+/// # Errors
+/// Why there is none.
+pub async fn hold(order: &Order, link: &Link) -> Result<String, Failure> {
+    let retry_after = RetryAfter::default();
+    let mut came_to = converse(order, link, &retry_after).await;
+    if let Err(failure) = &mut came_to {
+        failure.retry_after = retry_after.get();
+    }
+    came_to
+}
+
+async fn converse(order: &Order, link: &Link, waits: &RetryAfter) -> Result<String, Failure> {
+    let mut begun = begin(order, link, waits).await?;
+    prove_all(order, link, &mut begun).await?;
+    match begun.poll_ready(&POLLS).await {
+        Ok(OrderStatus::Ready) => {}
+        Ok(_) | Err(Error::Api(_)) => return Err(not_proven(order, &mut begun).await),
+        Err(error) => return Err(Failure::of("its look at the host", error)),
+    }
+    let signed = begun.finalize_csr(&order.request).await;
+    signed.map_err(|error| Failure::of("the certificate", error))?;
+    let chain = begun.poll_certificate(&POLLS).await;
+    let chain = chain.map_err(|error| Failure::of("the certificate", error))?;
+    match chain.len() > MAX_CHAIN_BYTES {
+        true => {
+            let why = format!("what the authority issued has more than {MAX_CHAIN_BYTES} bytes");
+            Err(Failure::new(Cause::Refused, why))
+        }
+        false => Ok(chain),
+    }
+}
+
+/// An order, with the account that was kept or a new one. An authority may have forgotten an account.
+async fn begin(order: &Order, link: &Link, waits: &RetryAfter) -> Result<AcmeOrder, Failure> {
+    let host = [Identifier::Dns(order.name.clone())];
+    let new = NewOrder::new(&host);
+    if let Some(account) = kept(order, waits).await? {
+        match account.new_order(&new).await {
+            Err(Error::Api(problem)) if kind(&problem) == "accountDoesNotExist" => {}
+            begun => return begun.map_err(|error| Failure::of("the order", error)),
+        }
+    }
+    let account = create(order, link, waits).await?;
+    let begun = account.new_order(&new).await;
+    begun.map_err(|error| Failure::of("the order", error))
+}
+
+fn client(order: &Order, waits: &RetryAfter) -> Result<Box<Client>, Failure> {
+    let client = Client::new(order.roots.as_deref(), waits.clone());
+    let client = client.map_err(|why| Failure::new(Cause::Unreachable, why))?;
+    Ok(Box::new(client))
+}
+
+async fn kept(order: &Order, waits: &RetryAfter) -> Result<Option<Account>, Failure> {
+    let Some(Secret(account)) = &order.account else {
+        return Ok(None);
+    };
+    // One that cannot be read is as none.
+    let Ok(account) = serde_json::from_str(account) else {
+        return Ok(None);
+    };
+    let builder = Account::builder_with_http(client(order, waits)?);
+    let account = builder.from_credentials(account).await;
+    account
+        .map(Some)
+        .map_err(|error| Failure::of("its directory", error))
+}
+
+async fn create(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Account, Failure> {
+    let email = order.email.as_ref().map(|email| format!("mailto:{email}"));
+    let contact: Vec<&str> = email.as_deref().into_iter().collect();
+    let new = NewAccount {
+        contact: &contact,
+        terms_of_service_agreed: true,
+        only_return_existing: false,
+    };
+    let external = order.external_account.as_ref().map(|(id, Secret(key))| {
+        let key = decoded(key).ok_or_else(|| {
+            let why = "the key of `external_account` is not in base64url; copy it again";
+            Failure::new(Cause::Refused, why.to_owned())
+        })?;
+        Ok::<_, Failure>(ExternalAccountKey::new(id.clone(), &key))
+    });
+    let external = external.transpose()?;
+    let builder = Account::builder_with_http(client(order, waits)?);
+    let created = builder.create(&new, order.directory.clone(), external.as_ref());
+    let created = created.await;
+    let (account, kept) = created.map_err(|error| Failure::of("an account", error))?;
+    let kept = serde_json::to_string(&kept).unwrap_or_default();
+    if kept.len() > MAX_ACCOUNT_BYTES {
+        let why = format!("the account has more than {MAX_ACCOUNT_BYTES} bytes");
+        return Err(Failure::new(Cause::Refused, why));
+    }
+    say(
+        link,
+        &FromAcme::Account {
+            account: Secret(kept),
+        },
+    )?;
+    Ok(account)
+}
+
+/// What base64url (RFC 4648 §5) stands for.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    URL_SAFE_NO_PAD
+        .decode(text.trim().trim_end_matches('='))
+        .ok()
+}
+
+fn say(link: &Link, report: &FromAcme) -> Result<(), Failure> {
+    let said = link.say(report);
+    said.map_err(|why| Failure::new(Cause::Unreachable, why))
+}
+
+/// Shows that the host is ours, wherever the authority does not know that already.
+async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<(), Failure> {
+    let wanted = match order.by_file {
+        true => ChallengeType::Http01,
+        false => ChallengeType::TlsAlpn01,
+    };
+    let mut authorizations = begun.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization =
+            authorization.map_err(|error| Failure::of("its challenges", error))?;
+        if authorization.status == AuthorizationStatus::Valid {
+            continue;
+        }
+        let Some(mut challenge) = authorization.challenge(wanted.clone()) else {
+            let why = format!(
+                "the authority does not offer the challenge {}",
+                named(order)
+            );
+            return Err(Failure::new(Cause::Refused, why));
+        };
+        let key = challenge.key_authorization();
+        let proof = match order.by_file {
+            true => Proof::File {
+                token: challenge.token.clone(),
+                contents: key.as_str().to_owned(),
+            },
+            false => Proof::Certificate {
+                name: order.name.clone(),
+                digest: key.digest().as_ref().try_into().unwrap_or_default(),
+            },
+        };
+        say(link, &FromAcme::Prove(proof))?;
+        let published = link.published().await;
+        published.map_err(|why| Failure::new(Cause::Unreachable, why))?;
+        let ready = challenge.set_ready().await;
+        ready.map_err(|error| Failure::of("its look at the host", error))?;
+    }
+    Ok(())
+}
+
+fn named(order: &Order) -> &'static str {
+    match order.by_file {
+        true => "http-01",
+        false => "tls-alpn-01",
+    }
+}
+
+/// What the authority says of the proof it did not find.
+async fn not_proven(order: &Order, begun: &mut AcmeOrder) -> Failure {
+    let does = format!(
+        "did not find by {} that {} is ours",
+        named(order),
+        order.name
+    );
+    let mut authorizations = begun.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let Ok(state) = authorization.refresh().await else {
+            break;
+        };
+        let mut challenges = state.challenges.iter();
+        if let Some(problem) = challenges.find_map(|challenge| challenge.error.as_ref()) {
+            return Failure::refused(&does, problem);
+        }
+    }
+    let why = format!("the authority {does}, and does not say why");
+    Failure::new(Cause::Refused, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_external_accounts_may_have_padding_and_an_end_of_line() {
+        assert_eq!(decoded("-_8=\n"), Some(vec![0xfb, 0xff]));
+        assert_eq!(decoded("-_8"), Some(vec![0xfb, 0xff]));
+        assert_eq!(decoded("not base64!"), None);
+    }
+}

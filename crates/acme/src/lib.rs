@@ -1,0 +1,61 @@
+//! The process that gets one certificate (ACME, RFC 8555) and ends. It is the only one that asks
+//! anything of the Internet. It runs as the front's user, never learns the certificate's key, and
+//! tells the supervisor what it got (docs/decisions/0008-acme.md).
+
+mod conversation;
+mod failure;
+mod http;
+mod link;
+
+use maitred_control::acme::{Cause, FromAcme, PATIENCE};
+use maitred_os::channel::Channel;
+
+use crate::failure::Failure;
+use crate::link::Link;
+
+/// Runs the process over the channel that leads to the supervisor. Returns the exit code: 0 when it
+/// has told what it came to.
+pub fn run(channel: Channel) -> i32 {
+    maitred_os::signals::ignore_sigpipe();
+    match get(Link::new(channel)) {
+        Ok(()) => 0,
+        Err(why) => {
+            tracing::error!("the process that gets certificates cannot work: {why}");
+            1
+        }
+    }
+}
+
+fn get(link: Link) -> Result<(), String> {
+    let supervisor = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
+    let order = link.order()?;
+    if let Some(identity) = &order.identity {
+        maitred_os::users::become_user(identity)
+            .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
+    }
+    // A change of user clears this wish.
+    maitred_os::fork::die_with_parent(supervisor);
+    maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("its runtime cannot be made: {error}"))?;
+    let came_to = runtime.block_on(async {
+        let conversation = conversation::hold(&order, &link);
+        let came_to = tokio::time::timeout(PATIENCE, conversation).await;
+        came_to.unwrap_or_else(|_| Err(too_slow()))
+    });
+    let said = link.say(&match came_to {
+        Ok(chain) => FromAcme::Issued { chain },
+        Err(failure) => failure.report(),
+    });
+    // Somebody may still wait for a word of the supervisor's.
+    runtime.shutdown_background();
+    said
+}
+
+fn too_slow() -> Failure {
+    let seconds = PATIENCE.as_secs();
+    let why = format!("the authority has not issued it within {seconds} s");
+    Failure::new(Cause::Unreachable, why)
+}
