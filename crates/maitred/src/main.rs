@@ -1,5 +1,6 @@
 //! The command `maitred`: words for people, exit codes, and which role this process plays.
 
+mod bench;
 mod check;
 mod client;
 mod command;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Reload(asked) => status::reload(&asked),
         Command::Stop(reach) => status::end(&reach, &Request::Stop),
         Command::Drain(reach) => status::end(&reach, &Request::Drain),
+        Command::Bench(asked) => bench::bench(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Front => front::front(),
     }

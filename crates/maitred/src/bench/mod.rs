@@ -1,0 +1,118 @@
+//! `maitred bench`: a load test, its report, and an exit code for it.
+
+pub mod options;
+mod setup;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use maitred_measure::generate::{self, Progress};
+use maitred_measure::plan::Plan;
+use maitred_measure::report::Report;
+use maitred_measure::slo::Slo;
+use maitred_measure::{series, text};
+use maitred_os::signals::{Awaited, Signal};
+
+use crate::{EXIT_SUCCESS, fail, refuse};
+use options::{Bench, OutputOptions, Run};
+use setup::Refusal;
+
+/// No request was served.
+const EXIT_NOTHING_SERVED: u8 = 1;
+
+/// Too many requests were not sent when they were due: the figures are not to be believed.
+const EXIT_INVALID: u8 = 3;
+
+/// What had to hold does not.
+const EXIT_MISSED: u8 = 4;
+
+/// The run was ended before its time, as a shell says it of SIGINT.
+const EXIT_PARTIAL: u8 = 130;
+
+/// Carries out what was asked.
+pub fn bench(bench: &Bench) -> ExitCode {
+    match carry_out(bench) {
+        Ok(code) => ExitCode::from(code),
+        Err(Refusal::Usage(why)) => refuse(&why),
+        Err(Refusal::Now(why)) => fail(&why),
+    }
+}
+
+fn carry_out(bench: &Bench) -> Result<u8, Refusal> {
+    let stop = stop_on_signals().map_err(|why| {
+        let why: io::Error = why;
+        Refusal::Now(format!("signals cannot be awaited: {why}"))
+    })?;
+    let slo = slo(&bench.run)?;
+    let plan = setup::plan(&bench.run)?;
+    let report = measure(&plan, &slo, &stop)?;
+    publish(&report, &bench.run.output)?;
+    Ok(exit_code(&report))
+}
+
+fn slo(run: &Run) -> Result<Slo, Refusal> {
+    let slo = run.output.slo.as_deref().map(Slo::read).transpose()?;
+    Ok(slo.unwrap_or_default())
+}
+
+fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report, Refusal> {
+    let mut watch = |_: &Progress<'_>| {};
+    let measured = generate::run(plan, stop, &mut watch).map_err(Refusal::Now)?;
+    Ok(Report::of(plan, &measured, slo))
+}
+
+/// Writes the report where it was asked for.
+fn publish(report: &Report, output: &OutputOptions) -> Result<(), Refusal> {
+    let to_json = || serde_json::to_string_pretty(report).map_err(|why| why.to_string());
+    let only_json = output.json.as_deref() == Some(Path::new("-"));
+    if only_json {
+        let _ = writeln!(io::stdout(), "{}", to_json()?);
+    } else {
+        let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
+        if let Some(file) = &output.json {
+            write_file(file, &to_json()?)?;
+        }
+    }
+    if let Some(file) = &output.csv {
+        write_file(file, &series::csv(&report.series))?;
+    }
+    Ok(())
+}
+
+fn write_file(file: &Path, text: &str) -> Result<(), Refusal> {
+    let shown = file.display();
+    std::fs::write(file, text)
+        .map_err(|why| Refusal::Now(format!("{shown} cannot be written: {why}")))
+}
+
+fn exit_code(report: &Report) -> u8 {
+    if report.partial {
+        EXIT_PARTIAL
+    } else if !report.valid {
+        EXIT_INVALID
+    } else if !report.holds() {
+        EXIT_MISSED
+    } else if report.requests.served == 0 {
+        EXIT_NOTHING_SERVED
+    } else {
+        EXIT_SUCCESS
+    }
+}
+
+/// From now on the first signal that would end us ends the run instead, and the second one us.
+fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    let signals = Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    std::thread::Builder::new().spawn(move || {
+        if signals.wait().is_ok() {
+            told.store(true, Ordering::Relaxed);
+        }
+        let _ = signals.wait();
+        std::process::exit(EXIT_PARTIAL.into())
+    })?;
+    Ok(stop)
+}
