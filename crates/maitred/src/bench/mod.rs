@@ -1,5 +1,6 @@
 //! `maitred bench`: a load test, its report, and an exit code for it.
 
+mod live;
 pub mod options;
 mod setup;
 
@@ -13,10 +14,11 @@ use maitred_measure::generate::{self, Progress};
 use maitred_measure::plan::Plan;
 use maitred_measure::report::Report;
 use maitred_measure::slo::Slo;
-use maitred_measure::{series, text};
+use maitred_measure::{html, series, text};
 use maitred_os::signals::{Awaited, Signal};
 
 use crate::{EXIT_SUCCESS, fail, refuse};
+use live::Live;
 use options::{Bench, OutputOptions, Run};
 use setup::Refusal;
 
@@ -59,8 +61,14 @@ fn slo(run: &Run) -> Result<Slo, Refusal> {
 }
 
 fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report, Refusal> {
-    let mut watch = |_: &Progress<'_>| {};
+    let url = plan
+        .requests
+        .first()
+        .map(|first| first.wish.place.to_string());
+    let mut live = Live::new(&url.unwrap_or_default());
+    let mut watch = |progress: &Progress<'_>| live.show(progress);
     let measured = generate::run(plan, stop, &mut watch).map_err(Refusal::Now)?;
+    drop(live);
     Ok(Report::of(plan, &measured, slo))
 }
 
@@ -78,6 +86,9 @@ fn publish(report: &Report, output: &OutputOptions) -> Result<(), Refusal> {
     }
     if let Some(file) = &output.csv {
         write_file(file, &series::csv(&report.series))?;
+    }
+    if let Some(file) = &output.html {
+        write_file(file, &html::page(report))?;
     }
     Ok(())
 }

@@ -162,4 +162,7 @@ pub struct OutputOptions {
     /// Second by second, as comma-separated values
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// A page with charts, in one file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
