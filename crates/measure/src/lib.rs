@@ -8,8 +8,11 @@
 
 pub mod answer;
 pub mod arrivals;
+pub mod capacity;
 pub mod clock;
+pub mod compare;
 pub mod doors;
+pub mod familiar;
 pub mod generate;
 pub mod har;
 pub mod html;

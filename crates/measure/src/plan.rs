@@ -61,11 +61,6 @@ pub struct Door {
 pub enum Wire {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2, with so many streams on a connection.
-    Http2 {
-        /// Most streams at once on a connection.
-        streams: usize,
-    },
     /// FastCGI, for scripts below a document root.
     Fastcgi {
         /// The document root, as the server sees it.

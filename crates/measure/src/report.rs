@@ -102,7 +102,7 @@ pub struct Run {
     pub kind: &'static str,
     /// The load in words.
     pub load: String,
-    /// `HTTP/1.1`, `HTTP/2` or `FastCGI`.
+    /// `HTTP/1.1` or `FastCGI`.
     pub protocol: &'static str,
     /// What was asked, or the first of it.
     pub url: String,
@@ -326,7 +326,6 @@ fn run(plan: &Plan, measured: &Measured) -> Run {
         load,
         protocol: match plan.wire {
             Wire::Http1 => "HTTP/1.1",
-            Wire::Http2 { .. } => "HTTP/2",
             Wire::Fastcgi { .. } => "FastCGI",
         },
         url: first.map_or(String::new(), |request| request.wish.place.to_string()),

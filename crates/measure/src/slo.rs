@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::generate::Measured;
-use crate::latency::PERCENTILES;
+use crate::latency::{PERCENTILES, SAMPLES_BEYOND};
 use crate::outcome::Class;
 use crate::words;
 
@@ -64,6 +64,20 @@ impl Slo {
             condition.below && matches!(condition.figure, Figure::Percentile(_) | Figure::Mean)
         });
         latencies.map(|condition| condition.limit).reduce(f64::min)
+    }
+
+    /// How many requests it takes to judge the percentiles.
+    pub fn samples(&self) -> f64 {
+        let samples = self
+            .conditions
+            .iter()
+            .map(|condition| match condition.figure {
+                Figure::Percentile(percentile) if percentile < 100.0 => {
+                    SAMPLES_BEYOND / (1.0 - percentile / 100.0)
+                }
+                _ => 0.0,
+            });
+        samples.fold(0.0, f64::max)
     }
 
     /// How each condition has done.
@@ -202,5 +216,6 @@ mod tests {
         }
         let slo = Slo::read("p99<200ms,p50<20ms,error<1%").expect("conditions");
         assert_eq!(slo.latency_limit(), Some(0.02));
+        assert_eq!(slo.samples().round(), 2_000.0);
     }
 }

@@ -1,4 +1,5 @@
-//! A small web server with one thread. It answers everything with `hello`, prints where it listens,
+//! A small web server with one thread. It answers everything with `hello`, prints where it listens
+//! (on its argument, or a port of its own),
 //! and for every line `stand MILLISECONDS` on its standard input stands still for so long, after
 //! which it prints how many seconds it was. It ends with its standard input.
 
@@ -71,7 +72,8 @@ fn obey() -> bool {
 }
 
 fn main() -> io::Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = std::env::args().nth(1);
+    let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0"))?;
     // Whoever connects while it stands still must not be turned away.
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;

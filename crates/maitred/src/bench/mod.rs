@@ -1,7 +1,10 @@
 //! `maitred bench`: a load test, its report, and an exit code for it.
 
+mod capacity;
+mod compare;
 mod live;
 pub mod options;
+mod presets;
 mod setup;
 
 use std::io::{self, Write};
@@ -10,6 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use maitred_measure::familiar::{self, Tool};
 use maitred_measure::generate::{self, Progress};
 use maitred_measure::plan::Plan;
 use maitred_measure::report::Report;
@@ -19,7 +23,7 @@ use maitred_os::signals::{Awaited, Signal};
 
 use crate::{EXIT_SUCCESS, fail, refuse};
 use live::Live;
-use options::{Bench, OutputOptions, Run};
+use options::{Bench, BenchCommand, OutputOptions, Run};
 use setup::Refusal;
 
 /// No request was served.
@@ -48,10 +52,25 @@ fn carry_out(bench: &Bench) -> Result<u8, Refusal> {
         let why: io::Error = why;
         Refusal::Now(format!("signals cannot be awaited: {why}"))
     })?;
-    let slo = slo(&bench.run)?;
-    let plan = setup::plan(&bench.run)?;
-    let report = measure(&plan, &slo, &stop)?;
-    publish(&report, &bench.run.output)?;
+    if let Some(BenchCommand::Compare(asked)) = &bench.command {
+        return compare::compare(asked, &stop);
+    }
+    if !bench.run.preset.is_empty() {
+        let (tool, run) = presets::apply(&bench.run)?;
+        return test(&run, Some(tool), &stop);
+    }
+    if let Some(objective) = &bench.run.load.find_capacity {
+        return capacity::find(&bench.run, objective, &stop);
+    }
+    test(&bench.run, None, &stop)
+}
+
+/// One run, with another tool's lines, too, if it is as that one would do it.
+fn test(run: &Run, tool: Option<Tool>, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
+    let slo = slo(run)?;
+    let plan = setup::plan(run)?;
+    let report = measure(&plan, &slo, stop)?;
+    publish(&report, tool, &run.output)?;
     Ok(exit_code(&report))
 }
 
@@ -73,13 +92,17 @@ fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report
 }
 
 /// Writes the report where it was asked for.
-fn publish(report: &Report, output: &OutputOptions) -> Result<(), Refusal> {
+fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Result<(), Refusal> {
     let to_json = || serde_json::to_string_pretty(report).map_err(|why| why.to_string());
     let only_json = output.json.as_deref() == Some(Path::new("-"));
     if only_json {
         let _ = writeln!(io::stdout(), "{}", to_json()?);
     } else {
         let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
+        if let Some(tool) = tool {
+            let lines = familiar::lines(tool, report).join("\n");
+            let _ = writeln!(io::stdout(), "\nAS {} SAYS IT\n{lines}", tool.name());
+        }
         if let Some(file) = &output.json {
             write_file(file, &to_json()?)?;
         }

@@ -2,14 +2,61 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 /// Arguments of `maitred bench`.
 #[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Bench {
+    #[command(subcommand)]
+    #[allow(missing_docs)]
+    pub command: Option<BenchCommand>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub run: Run,
+}
+
+/// Other things than a run.
+#[derive(Debug, Clone, Subcommand)]
+pub enum BenchCommand {
+    /// Say whether B is faster than A: two URLs, or two commands that start a server
+    #[command(after_help = "Examples:\n  \
+        maitred bench compare http://127.0.0.1:8080/ http://127.0.0.1:8081/ --users 50\n  \
+        maitred bench compare --url http://127.0.0.1:8080/ --rate 200 'maitred serve old/' \
+        'maitred serve new/'\n\n\
+        A against itself comes first: where it differs from itself, nothing can be said. Then pairs \
+        of runs in random order, until they say enough. Verdicts are: faster, slower, no difference \
+        larger than x %, undecided.\n\n\
+        Exit codes: 0 success, 1 failure, 2 wrong usage, 3 A differs from itself, 130 ended before \
+        its time.")]
+    Compare(Box<Compare>),
+}
+
+/// Arguments of `maitred bench compare`.
+#[derive(Debug, Clone, Args)]
+pub struct Compare {
+    /// A URL, or a command that starts a server and stays in the foreground
+    pub a: String,
+    /// The other one
+    pub b: String,
+    /// What to ask for, where A and B are commands
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Fewest pairs of runs
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub pairs: usize,
+    /// Most pairs of runs
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub max_pairs: usize,
+    /// JSON for programs
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub load: LoadOptions,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub request: RequestOptions,
 }
 
 /// Arguments of a run.
@@ -27,6 +74,16 @@ pub struct Run {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputOptions,
+    /// As another tool would do it, with its own arguments, and with its own lines beside the table:
+    /// ab, siege, wrk, locust, blitz or k6; must come last
+    #[arg(
+        long = "as",
+        value_name = "TOOL",
+        num_args = 1..,
+        allow_hyphen_values = true,
+        conflicts_with_all = ["urls", "rate", "users", "replay"]
+    )]
+    pub preset: Vec<String>,
 }
 
 /// How many requests come, and when.
@@ -65,6 +122,17 @@ pub struct LoadOptions {
         requires = "replay"
     )]
     pub speed: f64,
+    /// Find the highest rate at which this holds, such as 'p99<200ms'; --rate is the first one tried
+    #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["users", "replay", "duration"])]
+    pub find_capacity: Option<String>,
+    /// How long each rate is tried by --find-capacity
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "15s",
+        requires = "find_capacity"
+    )]
+    pub step: String,
     /// How long to measure [default: the steps' time, or 30s]
     #[arg(long, short = 't', value_name = "TIME")]
     pub duration: Option<String>,
@@ -144,7 +212,7 @@ pub struct RequestOptions {
 }
 
 /// What becomes of the figures.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Report")]
 pub struct OutputOptions {
     /// What has to hold: p99<200ms,error<0.1%,rate>180

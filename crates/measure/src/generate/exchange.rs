@@ -88,7 +88,7 @@ impl Connection {
             stream,
             reader: match wire {
                 Wire::Fastcgi { .. } => Reader::Script(Box::default()),
-                _ => Reader::Http1(AnswerReader::default()),
+                Wire::Http1 => Reader::Http1(AnswerReader::default()),
             },
             timer: Box::pin(tokio::time::sleep_until(deadline)),
             used: false,

@@ -355,7 +355,7 @@ pub fn render(
 ) -> Result<bytes::Bytes, String> {
     match &plan.wire {
         Wire::Fastcgi { root } => wish.fastcgi(root, path, cookies, plan.keep_alive),
-        Wire::Http1 | Wire::Http2 { .. } => Ok(wish.http1(path, cookies, plan.keep_alive)),
+        Wire::Http1 => Ok(wish.http1(path, cookies, plan.keep_alive)),
     }
 }
 
