@@ -204,7 +204,8 @@ fn what_had_to_hold_decides_the_exit_code() {
 fn every_field_of_the_report_is_documented() {
     let server = StandingServer::start(STANDING_SERVER);
     let url = server.url.as_str();
-    let run = bench(&[url, "--rate=50", "--duration=1s", "--slo=p50<1s"]);
+    let watch = format!("--watch={}", std::process::id());
+    let run = bench(&[url, "--rate=50", "--duration=1s", "--slo=p50<1s", &watch]);
     let guide = maitred_tests::project_root().join("docs/guide/bench.md");
     let guide = std::fs::read_to_string(guide).expect("the guide can be read");
     let mut missing = Vec::new();

@@ -200,3 +200,44 @@ fn a_page_with_charts_loads_nothing_from_elsewhere() {
         assert!(!page.contains(word), "{word}");
     }
 }
+
+#[test]
+fn the_server_is_watched_in_every_way_there_is() {
+    let root = document_root(&[("sleep.php", "<?php usleep(100000);")]);
+    let setup = Setup::new(root.path())
+        .workers(2)
+        .pool("status_path = \"/status\"");
+    let server = setup.start();
+    let url = format!("{}/sleep.php", server.base_url());
+    let watched = |what: &str| {
+        let watch = format!("--watch={what}");
+        let run = bench(&[&url, "--users=5", "--duration=2s", "--warm-up=0", &watch]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert!(run.report["server"]["lost"].is_null(), "{run:?}");
+        assert!(
+            run.report["server"]["samples"]
+                .as_array()
+                .map_or(0, Vec::len)
+                >= 3
+        );
+        run
+    };
+    let run = watched(&server.admin_socket().display().to_string());
+    assert_eq!(run.number("server.most_busy"), 2.0, "{run:?}");
+    assert!(run.number("server.most_queue") >= 1.0);
+    assert!(run.number("server.most_private_bytes") > 100_000.0);
+    assert!(run.number("server.cpu") > 0.0);
+    let run = watched(&format!("{}/status", server.base_url()));
+    assert_eq!(run.number("server.most_busy"), 2.0, "{run:?}");
+    let run = watched(&server.supervisor().pid.to_string());
+    assert!(run.number("server.samples.0.processes") >= 5.0, "{run:?}");
+    for nothing in ["/nowhere/admin.sock", "2147483646", &url] {
+        let run = bench(&[
+            &url,
+            "--users=1",
+            "--duration=1s",
+            &format!("--watch={nothing}"),
+        ]);
+        assert_eq!(run.code, Some(1), "{run:?}");
+    }
+}

@@ -32,4 +32,5 @@ pub mod statistics;
 pub mod stream;
 pub mod tally;
 pub mod text;
+pub mod watched;
 pub mod words;

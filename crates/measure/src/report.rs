@@ -14,6 +14,7 @@ use crate::plan::{Load, Plan, Wire};
 use crate::series::Second;
 use crate::slo::{Slo, Verdict};
 use crate::statistics;
+use crate::watched::Watched;
 use crate::words;
 
 /// The report's form; it changes when a field changes its meaning or goes.
@@ -89,9 +90,8 @@ pub struct Report {
     pub histogram: Vec<Range>,
     /// Second by second.
     pub series: Vec<Second>,
-    /// What the server said of itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server: Option<serde_json::Value>,
+    /// What was seen of the server, if it was watched.
+    pub server: Option<Watched>,
 }
 
 /// What was done.

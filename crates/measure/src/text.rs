@@ -26,6 +26,7 @@ pub fn lines(report: &Report) -> Vec<String> {
     lines.extend(histogram(report));
     lines.push(String::new());
     lines.extend(about_the_generator(report));
+    lines.extend(about_the_server(report));
     lines.extend(verdict(report));
     lines
 }
@@ -250,6 +251,21 @@ fn about_the_generator(report: &Report) -> Vec<String> {
             words::bytes(requests.body_bytes as f64),
         ),
     ]
+}
+
+fn about_the_server(report: &Report) -> Option<String> {
+    let watched = report.server.as_ref()?;
+    let count = |found: Option<u64>| found.map_or("n/a".to_owned(), words::count);
+    let lost = watched.lost.as_ref();
+    let lost = lost.map_or(String::new(), |why| format!("; then lost: {why}"));
+    let memory = watched.most_private_bytes;
+    Some(format!(
+        "server      at most {} workers busy and {} requests waiting; CPU {}, private memory {}{lost}",
+        count(watched.most_busy),
+        count(watched.most_queue),
+        latency(watched.cpu),
+        memory.map_or("n/a".to_owned(), |bytes| words::bytes(bytes as f64)),
+    ))
 }
 
 fn verdict(report: &Report) -> Vec<String> {

@@ -6,6 +6,7 @@ mod live;
 pub mod options;
 mod presets;
 mod setup;
+mod watch;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -25,6 +26,7 @@ use crate::{EXIT_SUCCESS, fail, refuse};
 use live::Live;
 use options::{Bench, BenchCommand, OutputOptions, Run};
 use setup::Refusal;
+use watch::Watch;
 
 /// No request was served.
 const EXIT_NOTHING_SERVED: u8 = 1;
@@ -69,7 +71,9 @@ fn carry_out(bench: &Bench) -> Result<u8, Refusal> {
 fn test(run: &Run, tool: Option<Tool>, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
     let slo = slo(run)?;
     let plan = setup::plan(run)?;
-    let report = measure(&plan, &slo, stop)?;
+    let watching = run.output.watch.as_deref().map(Watch::start).transpose()?;
+    let mut report = measure(&plan, &slo, stop)?;
+    report.server = watching.map(Watch::end);
     publish(&report, tool, &run.output)?;
     Ok(exit_code(&report))
 }

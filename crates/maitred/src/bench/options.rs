@@ -218,6 +218,9 @@ pub struct OutputOptions {
     /// What has to hold: p99<200ms,error<0.1%,rate>180
     #[arg(long, value_name = "CONDITIONS")]
     pub slo: Option<String>,
+    /// Watch the server, too: maitred (or an admin socket), a process id, or php-fpm's status page
+    #[arg(long, value_name = "maitred|SOCKET|PID|URL")]
+    pub watch: Option<String>,
     /// JSON instead of a table, or with =FILE in a file beside it
     #[arg(
         long,
