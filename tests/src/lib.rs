@@ -4,6 +4,7 @@
 //! Everything here panics with a sentence when something is not as it must be, since its callers
 //! are tests. Waiting is always for an event with a deadline; see [`wait`].
 
+pub mod bench;
 pub mod browser;
 pub mod corpus;
 pub mod fastcgi;
@@ -17,6 +18,7 @@ pub mod load;
 pub mod log;
 pub mod mariadb;
 pub mod node;
+pub mod odd;
 pub mod outside;
 pub mod pebble;
 pub mod peer;

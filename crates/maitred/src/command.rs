@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use maitred_config::{MAX_CHILDREN_PER_POOL, parse_listen};
 
+use crate::bench::options::Bench;
+
 /// The PHP application server that needs no tuning guide.
 #[derive(Debug, Parser)]
 #[command(
@@ -85,6 +87,17 @@ pub enum Command {
         No more clients are accepted, and running requests finish within process_control_timeout. \
         Unlike `maitred stop`, saying it twice hurries nothing.")]
     Drain(Reach),
+    /// Send requests to a server and measure how it answers
+    #[command(after_help = "Examples:\n  \
+        maitred bench http://127.0.0.1:8080/ --rate 200\n  \
+        maitred bench http://127.0.0.1:8080/ --rate 10..500 --duration 2m --json=ramp.json\n  \
+        maitred bench http://127.0.0.1:8080/ --users 50 --think 0.3s..1s\n  \
+        maitred bench --urls-file urls.txt --rate 200 --slo 'p99<200ms,error<0.1%'\n\n\
+        Latencies run from the moment a request was due, so that a server that stands still does not \
+        hide it.\n\
+        Exit codes: 0 success, 1 failure or nothing served, 2 wrong usage, 3 more than 1 % of the \
+        requests were not sent in time, 4 --slo missed, 130 ended before its time.")]
+    Bench(Box<Bench>),
     /// Serve web servers over FastCGI in php-fpm's place, with its configuration and its flags
     #[command(
         disable_help_flag = true,

@@ -1,6 +1,7 @@
 //! The command `maitred`: words for people, exit codes, and which role this process plays.
 
 mod acme;
+mod bench;
 mod check;
 mod client;
 mod command;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Reload(asked) => status::reload(&asked),
         Command::Stop(reach) => status::end(&reach, &Request::Stop),
         Command::Drain(reach) => status::end(&reach, &Request::Drain),
+        Command::Bench(asked) => bench::bench(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Front => front::front(),
         Command::Acme => acme::acme(),

@@ -30,6 +30,19 @@ pub struct Program<'a> {
     pub group: Option<BorrowedFd<'a>>,
 }
 
+/// Has the program that `command` starts find every signal unblocked, whatever this process awaits.
+pub fn unblock_signals(command: &mut Command) {
+    // SAFETY: the closure runs in the forked child of a process that may have threads. It makes one
+    // system call on memory of its own and allocates nothing (pthread_sigmask(3) is
+    // async-signal-safe).
+    unsafe {
+        command.pre_exec(|| {
+            crate::signals::reset(&[]);
+            Ok(())
+        })
+    };
+}
+
 /// Starts a program and returns its pid. It is killed when this process ends, has every signal
 /// unblocked, reads nothing from standard input and has no controlling terminal.
 ///

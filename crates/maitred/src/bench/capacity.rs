@@ -1,0 +1,291 @@
+//! `--find-capacity`: the highest rate at which a server holds what it has to, and what it does
+//! beyond.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use maitred_measure::arrivals::{Profile, Spacing};
+use maitred_measure::capacity::{Search, Shape};
+use maitred_measure::clock;
+use maitred_measure::plan::{Load, Plan};
+use maitred_measure::report::{MAX_LATE_SHARE, Report};
+use maitred_measure::slo::Slo;
+use maitred_measure::words;
+use serde::Serialize;
+
+use super::options::Run;
+use super::setup::{self, Refusal};
+use super::{EXIT_MISSED, EXIT_PARTIAL, measure};
+use crate::EXIT_SUCCESS;
+
+/// How many times the steps' time the highest rate has to hold.
+const LASTS: f64 = 4.0;
+
+/// How often it may turn out that a rate does not last.
+const MAX_SETBACKS: usize = 3;
+
+/// How often a rate is tried at which the generator, not the server, was late.
+const TRIES: usize = 3;
+
+/// How many times as long as a step may take where its percentiles need more requests.
+const LONGEST: f64 = 20.0;
+
+/// How much more than what its percentiles need a step sends.
+const MORE_SAMPLES: f64 = 1.05;
+
+/// How far beyond capacity it is looked, as factors.
+const BEYOND: [f64; 2] = [1.2, 1.5];
+
+/// How long it takes at each rate until it counts, as a share of the step.
+const WARM_UP: f64 = 0.1;
+
+/// What a rate has shown.
+#[derive(Debug, Clone, Serialize)]
+struct Step {
+    rate: f64,
+    seconds: f64,
+    holds: bool,
+    generator_late: bool,
+    served_rate: f64,
+    goodput: Option<f64>,
+    p50: Option<f64>,
+    p99: Option<f64>,
+    error_share: f64,
+    late_share: f64,
+}
+
+impl Step {
+    fn of(rate: f64, seconds: f64, report: &Report) -> Step {
+        let requests = &report.requests;
+        // What waits for a connection is the server's slowness; a generator that is late is not.
+        let own = requests.late.saturating_sub(requests.late_for_connections);
+        let generator_late = own as f64 > MAX_LATE_SHARE * requests.sent.max(1) as f64;
+        Step {
+            rate,
+            seconds,
+            holds: !report.partial && report.valid && report.holds(),
+            generator_late,
+            served_rate: requests.rate,
+            goodput: requests.goodput,
+            p50: report.corrected.p50,
+            p99: report.corrected.p99,
+            error_share: requests.error_share,
+            late_share: requests.late_share,
+        }
+    }
+}
+
+/// The outcome, as JSON has it.
+#[derive(Debug, Serialize)]
+struct Found {
+    schema: &'static str,
+    objective: String,
+    capacity: Option<f64>,
+    cliff: Option<f64>,
+    shape: Option<&'static str>,
+    steps: Vec<Step>,
+}
+
+/// What tries rates.
+struct Prober<'a> {
+    plan: Arc<Plan>,
+    slo: Slo,
+    stop: &'a Arc<AtomicBool>,
+    step: f64,
+    quiet: bool,
+    steps: Vec<Step>,
+}
+
+/// Finds the capacity, and says it.
+///
+/// # Errors
+/// One sentence.
+pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
+    let slo = Slo::read(objective)?;
+    let plan = setup::plan(run)?;
+    let Load::Open { profile, .. } = &plan.load else {
+        return Err(
+            "--find-capacity needs an open loop: give --rate, not --users"
+                .to_owned()
+                .into(),
+        );
+    };
+    let mut search = Search::new(profile.peak());
+    let step = words::read_duration(&run.load.step)?;
+    let mut prober = Prober {
+        plan: plan.clone(),
+        slo,
+        stop,
+        step,
+        quiet: run.output.json.is_some(),
+        steps: Vec::new(),
+    };
+    prober.say(&heading(&plan, objective));
+    let mut setbacks = 0;
+    loop {
+        while let Some(rate) = search.next() {
+            search.tried(prober.holds(rate, step)?);
+        }
+        let Some(highest) = search.highest() else {
+            break;
+        };
+        if prober.holds(highest, step * LASTS)? || setbacks == MAX_SETBACKS {
+            break;
+        }
+        setbacks += 1;
+        search.did_not_last();
+    }
+    let found = prober.sum_up(objective, search.highest())?;
+    let partial = stop.load(Ordering::Relaxed);
+    if run.output.json.is_some() {
+        let json = serde_json::to_string_pretty(&found).map_err(|why| why.to_string())?;
+        let _ = writeln!(io::stdout(), "{json}");
+    } else {
+        let _ = writeln!(io::stdout(), "{}", conclusion(&found));
+    }
+    Ok(match found.capacity {
+        _ if partial => EXIT_PARTIAL,
+        Some(_) => EXIT_SUCCESS,
+        None => EXIT_MISSED,
+    })
+}
+
+impl Prober<'_> {
+    /// Whether the objective holds at a rate. A run that is ended early holds nothing, and one whose
+    /// generator was late says nothing, so it is made again.
+    fn holds(&mut self, rate: f64, seconds: f64) -> Result<bool, Refusal> {
+        let needed = self.slo.samples() * MORE_SAMPLES / rate;
+        let seconds = seconds.max(needed.min(seconds * LONGEST));
+        for _ in 0..TRIES {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let report = self.measure(rate, seconds)?;
+            let step = Step::of(rate, seconds, &report);
+            self.say(&row(&step));
+            let (holds, again) = (step.holds, step.generator_late);
+            self.steps.push(step);
+            if !again {
+                return Ok(holds);
+            }
+        }
+        Ok(false)
+    }
+
+    fn measure(&self, rate: f64, seconds: f64) -> Result<Report, Refusal> {
+        let mut plan = Plan::clone(&self.plan);
+        let warm_up = seconds * WARM_UP;
+        let connections = match &plan.load {
+            Load::Open { connections, .. } => *connections,
+            _ => 1,
+        };
+        plan.load = Load::Open {
+            profile: Profile::constant(rate, seconds),
+            spacing: match &self.plan.load {
+                Load::Open { spacing, .. } => *spacing,
+                _ => Spacing::Even,
+            },
+            connections,
+        };
+        plan.warm_up = clock::nanos(warm_up);
+        plan.duration = clock::nanos(seconds + warm_up);
+        measure(&Arc::new(plan), &self.slo, self.stop)
+    }
+
+    /// Looks beyond the capacity, and puts everything together.
+    fn sum_up(&mut self, objective: &str, highest: Option<f64>) -> Result<Found, Refusal> {
+        let mut shape = None;
+        if let Some(highest) = highest {
+            let good = |step: &Step| step.goodput.unwrap_or(step.served_rate);
+            let held = self
+                .steps
+                .iter()
+                .rfind(|step| step.holds && step.rate == highest);
+            let at_capacity = held.map(good);
+            let before = self.steps.len();
+            for factor in BEYOND {
+                self.holds(highest * factor, self.step)?;
+            }
+            let least = self.steps[before..].iter().map(good).reduce(f64::min);
+            shape = at_capacity
+                .zip(least)
+                .map(|(at, beyond)| Shape::of(at, beyond).words());
+        }
+        let failed = self
+            .steps
+            .iter()
+            .filter(|step| !step.holds)
+            .map(|step| step.rate);
+        let above = failed.filter(|rate| highest.is_none_or(|highest| *rate > highest));
+        Ok(Found {
+            schema: "maitred-bench-capacity/1",
+            objective: objective.to_owned(),
+            capacity: highest,
+            cliff: above.reduce(f64::min),
+            shape,
+            steps: std::mem::take(&mut self.steps),
+        })
+    }
+
+    fn say(&self, line: &str) {
+        if !self.quiet {
+            let _ = writeln!(io::stdout(), "{line}");
+        }
+    }
+}
+
+fn heading(plan: &Plan, objective: &str) -> String {
+    let url = plan
+        .requests
+        .first()
+        .map(|first| first.wish.place.to_string());
+    format!(
+        "maitred bench {}: the highest rate with {objective}\n\n{:>12}{:>10}{:>12}{:>10}{:>10}{:>9}{:>8}",
+        url.unwrap_or_default(),
+        "RATE",
+        "FOR",
+        "SERVED",
+        "p50",
+        "p99",
+        "ERRORS",
+        "LATE",
+    )
+}
+
+fn row(step: &Step) -> String {
+    let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), words::duration);
+    format!(
+        "{:>10}/s{:>10}{:>10}/s{:>10}{:>10}{:>7.2} %{:>6.1} %  {}",
+        words::digits(step.rate),
+        words::duration(step.seconds),
+        words::digits(step.served_rate),
+        latency(step.p50),
+        latency(step.p99),
+        step.error_share * 100.0,
+        step.late_share * 100.0,
+        match step {
+            Step {
+                generator_late: true,
+                ..
+            } => "says nothing: the generator was late",
+            Step { holds: true, .. } => "holds",
+            _ => "does not hold",
+        },
+    )
+}
+
+fn conclusion(found: &Found) -> String {
+    let Some(capacity) = found.capacity else {
+        return format!("\n{} holds at no rate that was tried", found.objective);
+    };
+    let cliff = found.cliff.map_or(String::new(), |cliff| {
+        format!("; at {}/s it does not", words::digits(cliff))
+    });
+    let shape = found.shape.unwrap_or("unknown");
+    format!(
+        "\n{} holds up to {}/s{cliff}\nbeyond it: {shape}",
+        found.objective,
+        words::digits(capacity)
+    )
+}

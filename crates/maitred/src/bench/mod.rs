@@ -1,0 +1,156 @@
+//! `maitred bench`: a load test, its report, and an exit code for it.
+
+mod capacity;
+mod compare;
+mod live;
+pub mod options;
+mod presets;
+mod setup;
+mod watch;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use maitred_measure::familiar::{self, Tool};
+use maitred_measure::generate::{self, Progress};
+use maitred_measure::plan::Plan;
+use maitred_measure::report::Report;
+use maitred_measure::slo::Slo;
+use maitred_measure::{html, series, text};
+use maitred_os::signals::{Awaited, Signal};
+
+use crate::{EXIT_SUCCESS, fail, refuse};
+use live::Live;
+use options::{Bench, BenchCommand, OutputOptions, Run};
+use setup::Refusal;
+use watch::Watch;
+
+/// No request was served.
+const EXIT_NOTHING_SERVED: u8 = 1;
+
+/// Too many requests were not sent when they were due: the figures are not to be believed.
+const EXIT_INVALID: u8 = 3;
+
+/// What had to hold does not.
+const EXIT_MISSED: u8 = 4;
+
+/// The run was ended before its time, as a shell says it of SIGINT.
+const EXIT_PARTIAL: u8 = 130;
+
+/// Carries out what was asked.
+pub fn bench(bench: &Bench) -> ExitCode {
+    match carry_out(bench) {
+        Ok(code) => ExitCode::from(code),
+        Err(Refusal::Usage(why)) => refuse(&why),
+        Err(Refusal::Now(why)) => fail(&why),
+    }
+}
+
+fn carry_out(bench: &Bench) -> Result<u8, Refusal> {
+    let stop = stop_on_signals().map_err(|why| {
+        let why: io::Error = why;
+        Refusal::Now(format!("signals cannot be awaited: {why}"))
+    })?;
+    if let Some(BenchCommand::Compare(asked)) = &bench.command {
+        return compare::compare(asked, &stop);
+    }
+    if !bench.run.preset.is_empty() {
+        let (tool, run) = presets::apply(&bench.run)?;
+        return test(&run, Some(tool), &stop);
+    }
+    if let Some(objective) = &bench.run.load.find_capacity {
+        return capacity::find(&bench.run, objective, &stop);
+    }
+    test(&bench.run, None, &stop)
+}
+
+/// One run, with another tool's lines, too, if it is as that one would do it.
+fn test(run: &Run, tool: Option<Tool>, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
+    let slo = slo(run)?;
+    let plan = setup::plan(run)?;
+    let watching = run.output.watch.as_deref().map(Watch::start).transpose()?;
+    let mut report = measure(&plan, &slo, stop)?;
+    report.server = watching.map(Watch::end);
+    publish(&report, tool, &run.output)?;
+    Ok(exit_code(&report))
+}
+
+fn slo(run: &Run) -> Result<Slo, Refusal> {
+    let slo = run.output.slo.as_deref().map(Slo::read).transpose()?;
+    Ok(slo.unwrap_or_default())
+}
+
+fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report, Refusal> {
+    let url = plan
+        .requests
+        .first()
+        .map(|first| first.wish.place.to_string());
+    let mut live = Live::new(&url.unwrap_or_default());
+    let mut watch = |progress: &Progress<'_>| live.show(progress);
+    let measured = generate::run(plan, stop, &mut watch).map_err(Refusal::Now)?;
+    drop(live);
+    Ok(Report::of(plan, &measured, slo))
+}
+
+/// Writes the report where it was asked for.
+fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Result<(), Refusal> {
+    let to_json = || serde_json::to_string_pretty(report).map_err(|why| why.to_string());
+    let only_json = output.json.as_deref() == Some(Path::new("-"));
+    if only_json {
+        let _ = writeln!(io::stdout(), "{}", to_json()?);
+    } else {
+        let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
+        if let Some(tool) = tool {
+            let lines = familiar::lines(tool, report).join("\n");
+            let _ = writeln!(io::stdout(), "\nAS {} SAYS IT\n{lines}", tool.name());
+        }
+        if let Some(file) = &output.json {
+            write_file(file, &to_json()?)?;
+        }
+    }
+    if let Some(file) = &output.csv {
+        write_file(file, &series::csv(&report.series))?;
+    }
+    if let Some(file) = &output.html {
+        write_file(file, &html::page(report))?;
+    }
+    Ok(())
+}
+
+fn write_file(file: &Path, text: &str) -> Result<(), Refusal> {
+    let shown = file.display();
+    std::fs::write(file, text)
+        .map_err(|why| Refusal::Now(format!("{shown} cannot be written: {why}")))
+}
+
+fn exit_code(report: &Report) -> u8 {
+    if report.partial {
+        EXIT_PARTIAL
+    } else if !report.valid {
+        EXIT_INVALID
+    } else if !report.holds() {
+        EXIT_MISSED
+    } else if report.requests.served == 0 {
+        EXIT_NOTHING_SERVED
+    } else {
+        EXIT_SUCCESS
+    }
+}
+
+/// From now on the first signal that would end us ends the run instead, and the second one us.
+fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    let signals = Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    std::thread::Builder::new().spawn(move || {
+        if signals.wait().is_ok() {
+            told.store(true, Ordering::Relaxed);
+        }
+        let _ = signals.wait();
+        std::process::exit(EXIT_PARTIAL.into())
+    })?;
+    Ok(stop)
+}

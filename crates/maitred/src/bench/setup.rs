@@ -1,0 +1,350 @@
+//! From what was asked to a plan.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use maitred_measure::answer::Marker;
+use maitred_measure::arrivals::{DEFAULT_SECONDS, Profile, Spacing};
+use maitred_measure::clock;
+use maitred_measure::doors::{self, NotFound, Trust};
+use maitred_measure::generate::render;
+use maitred_measure::machine;
+use maitred_measure::place::Place;
+use maitred_measure::plan::{Door, Expect, Load, MAX_CONNECTIONS, Plan, Request, Think, Wire};
+use maitred_measure::replay;
+use maitred_measure::request::{self, Wish};
+use maitred_measure::words;
+
+use super::options::{LoadOptions, RequestOptions, Run};
+
+/// Requests a second where nothing is said.
+const DEFAULT_RATE: &str = "50";
+
+/// Most connections of an open loop where nothing is said.
+const DEFAULT_CONNECTIONS: usize = 10_000;
+
+/// How long a run may take that ends by itself, in seconds.
+const UNTIL_IT_ENDS: f64 = 7.0 * 86_400.0;
+
+/// The longest warm-up where nothing is said, in seconds.
+const MAX_DEFAULT_WARM_UP: f64 = 5.0;
+
+/// Most threads where nothing is said.
+const MAX_DEFAULT_THREADS: usize = 8;
+
+/// Why there is no plan.
+#[derive(Debug)]
+pub enum Refusal {
+    /// What was asked is wrong.
+    Usage(String),
+    /// What was asked cannot be done here and now.
+    Now(String),
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal::Usage(why)
+    }
+}
+
+/// Makes a plan, and looks whether its servers take connections.
+///
+/// # Errors
+/// One sentence.
+pub fn plan(run: &Run) -> Result<Arc<Plan>, Refusal> {
+    let options = &run.request;
+    let wishes = wishes(run)?;
+    let first = wishes
+        .first()
+        .ok_or_else(|| "name a URL to ask for".to_owned())?;
+    let (load, seconds, warm_up) = load(&run.load, first)?;
+    let threads = threads(&run.load, &load)?;
+    let wire = match &options.fastcgi {
+        Some(root) => Wire::Fastcgi { root: root.clone() },
+        None => Wire::Http1,
+    };
+    let mut plan = Plan {
+        doors: Vec::new(),
+        wire,
+        requests: Vec::new(),
+        in_order: options.in_order || options.har.is_some(),
+        load,
+        duration: clock::nanos(seconds + warm_up),
+        warm_up: clock::nanos(warm_up),
+        timeout: clock::nanos(words::read_duration(&run.load.timeout)?),
+        late_after: clock::nanos(words::read_duration(&run.load.late_after)?),
+        threads,
+        seed: run.load.seed,
+        keep_alive: !options.no_keepalive,
+        follow: options.follow,
+        cookies: options.cookies,
+        expect: Expect {
+            statuses: options.expect.clone(),
+            marker: options.contains.as_deref().map(Marker::new),
+        },
+    };
+    check_bounds(&plan)?;
+    add_requests(&mut plan, wishes, options)?;
+    Ok(Arc::new(plan))
+}
+
+/// All requests that were asked for, in the order of the command line.
+fn wishes(run: &Run) -> Result<Vec<Wish>, String> {
+    let options = &run.request;
+    let places = run.urls.iter().map(|url| Place::read(url, None));
+    let places = places.collect::<Result<Vec<_>, _>>()?;
+    let body = options
+        .data
+        .as_deref()
+        .map(request::read_body)
+        .transpose()?;
+    let method = match (&options.method, &body) {
+        (Some(method), _) => checked_method(method)?,
+        (None, Some(_)) => "POST".to_owned(),
+        (None, None) => "GET".to_owned(),
+    };
+    let headers = options.header.iter().map(|text| request::read_header(text));
+    let headers = headers.collect::<Result<Vec<_>, _>>()?;
+    let base = places.first().cloned();
+    let mut wishes: Vec<Wish> = Vec::new();
+    if let Some(list) = &options.urls_file {
+        // With a list, a URL of the command line is what its paths belong to.
+        wishes.extend(request::read_list(list, base.as_ref())?);
+    } else {
+        wishes.extend(places.into_iter().map(|place| Wish {
+            method: method.clone(),
+            body: body.clone().unwrap_or_default(),
+            ..Wish::get(place)
+        }));
+    }
+    if let Some(har) = &options.har {
+        wishes = maitred_measure::har::read(har, base.as_ref())?;
+    }
+    for wish in &mut wishes {
+        let ours = headers.iter().cloned();
+        wish.headers.extend(ours);
+    }
+    Ok(wishes)
+}
+
+fn checked_method(method: &str) -> Result<String, String> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if method.is_empty() || !method.bytes().all(is_token) {
+        return Err(format!("'{method}' is no method; expected one such as GET"));
+    }
+    Ok(method.to_owned())
+}
+
+/// The load, how many seconds are measured, and how many before that are not.
+fn load(options: &LoadOptions, first: &Wish) -> Result<(Load, f64, f64), String> {
+    let read = |text: &Option<String>| text.as_deref().map(words::read_duration).transpose();
+    let (asked, warm_up) = (read(&options.duration)?, read(&options.warm_up)?);
+    if asked.is_some_and(|seconds| seconds <= 0.0) {
+        return Err("--duration has to be longer than nothing".to_owned());
+    }
+    let tenth = |seconds: f64| (seconds / 10.0).min(MAX_DEFAULT_WARM_UP);
+    if let Some(users) = options.users {
+        let think = options.think.as_deref().map_or(Ok(Think::Nothing), think)?;
+        let load = Load::Closed {
+            users,
+            think,
+            ramp: clock::nanos(read(&options.ramp_up)?.unwrap_or(0.0)),
+            requests: options.requests,
+        };
+        let counted = options.requests.is_some();
+        let usual = if counted {
+            UNTIL_IT_ENDS
+        } else {
+            DEFAULT_SECONDS
+        };
+        let seconds = asked.unwrap_or(usual);
+        let usual = if counted { 0.0 } else { tenth(seconds) };
+        return Ok((load, seconds, warm_up.unwrap_or(usual)));
+    }
+    let connections = connections(options.connections)?;
+    if let Some(file) = &options.replay {
+        let log = replay_of(file, options.speed, first)?;
+        let seconds = asked.unwrap_or(UNTIL_IT_ENDS);
+        return Ok((
+            Load::Replay { log, connections },
+            seconds,
+            warm_up.unwrap_or(0.0),
+        ));
+    }
+    let rate = options.rate.as_deref().unwrap_or(DEFAULT_RATE);
+    let each = asked.unwrap_or(DEFAULT_SECONDS);
+    let profile = Profile::read(rate, each, options.burst.as_deref())?;
+    let is_level = !rate.contains("..") && !rate.contains('@');
+    let own = if is_level {
+        DEFAULT_SECONDS
+    } else {
+        profile.seconds()
+    };
+    let seconds = asked.unwrap_or(own);
+    let usual = if is_level && options.burst.is_none() {
+        tenth(seconds)
+    } else {
+        0.0
+    };
+    let spacing = if options.poisson {
+        Spacing::Poisson
+    } else {
+        Spacing::Even
+    };
+    let load = Load::Open {
+        profile,
+        spacing,
+        connections,
+    };
+    Ok((load, seconds, warm_up.unwrap_or(usual)))
+}
+
+fn replay_of(file: &Path, speed: f64, first: &Wish) -> Result<replay::Source, String> {
+    if !(speed.is_finite() && speed > 0.0) {
+        return Err(format!("--speed {speed}: expected a factor above 0"));
+    }
+    let log = replay::Source {
+        file: file.to_owned(),
+        like: first.clone(),
+        speed,
+    };
+    log.check()?;
+    Ok(log)
+}
+
+/// Reads `1s`, `0.3s..1s` or `~1s`.
+fn think(text: &str) -> Result<Think, String> {
+    let nanos = |text: &str| words::read_duration(text).map(clock::nanos);
+    if let Some(mean) = text.strip_prefix('~') {
+        return Ok(Think::Around(nanos(mean)?));
+    }
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let (from, to) = (nanos(from)?, nanos(to)?);
+    match (from, to) {
+        (0, 0) => Ok(Think::Nothing),
+        (from, to) if from <= to => Ok(Think::Between(from, to)),
+        _ => Err(format!("--think {text}: the first time is the longer one")),
+    }
+}
+
+/// How many connections there may be: no more than the limit of open files allows.
+fn connections(asked: Option<usize>) -> Result<usize, String> {
+    let allowed = usize::try_from(machine::descriptors()).unwrap_or(usize::MAX);
+    match asked {
+        None => Ok(DEFAULT_CONNECTIONS.min(allowed)),
+        Some(0) => Err("--connections has to be at least 1".to_owned()),
+        Some(asked) => within_descriptors(asked, allowed).map(|()| asked),
+    }
+}
+
+fn within_descriptors(wanted: usize, allowed: usize) -> Result<(), String> {
+    if wanted > allowed {
+        return Err(format!(
+            "{wanted} connections need more open files than this process may have: its limit leaves \
+             {allowed}; raise it (ulimit -n), or ask for fewer"
+        ));
+    }
+    Ok(())
+}
+
+fn threads(options: &LoadOptions, load: &Load) -> Result<usize, String> {
+    let usual = (machine::processors() / 2).clamp(1, MAX_DEFAULT_THREADS);
+    let asked = options.threads.unwrap_or(usual);
+    if asked == 0 {
+        return Err("--threads has to be at least 1".to_owned());
+    }
+    Ok(match load {
+        // A log has one reader.
+        Load::Replay { .. } => 1,
+        Load::Open { connections, .. } => asked.min(*connections),
+        Load::Closed { users, .. } => asked.min((*users).max(1)),
+    })
+}
+
+fn check_bounds(plan: &Plan) -> Result<(), String> {
+    let wanted = match &plan.load {
+        Load::Open { connections, .. } | Load::Replay { connections, .. } => *connections,
+        Load::Closed { users, .. } => *users,
+    };
+    if wanted == 0 || wanted > MAX_CONNECTIONS {
+        return Err(format!(
+            "expected 1 to {MAX_CONNECTIONS} users or connections"
+        ));
+    }
+    let allowed = usize::try_from(machine::descriptors()).unwrap_or(usize::MAX);
+    within_descriptors(wanted, allowed)?;
+    if plan.timeout == 0 {
+        return Err("--timeout has to be longer than nothing".to_owned());
+    }
+    Ok(())
+}
+
+/// Finds the servers of all requests, and renders their bytes.
+fn add_requests(
+    plan: &mut Plan,
+    wishes: Vec<Wish>,
+    options: &RequestOptions,
+) -> Result<(), Refusal> {
+    let trust = Trust {
+        insecure: options.insecure,
+        ca: options.ca.clone(),
+    };
+    let mut servers: Vec<Place> = Vec::new();
+    for wish in wishes {
+        let known = servers
+            .iter()
+            .position(|known| known.same_server(&wish.place));
+        let door = match known {
+            Some(door) => door,
+            None => {
+                plan.doors.push(find(&wish.place, options, &trust)?);
+                servers.push(wish.place.clone());
+                servers.len() - 1
+            }
+        };
+        let bytes = render(plan, &wish, None, None)?;
+        plan.requests.push(Request { wish, door, bytes });
+    }
+    Ok(())
+}
+
+fn find(place: &Place, options: &RequestOptions, trust: &Trust) -> Result<Door, Refusal> {
+    let protocols: &[&[u8]] = &[b"http/1.1"];
+    let owned = options.yes_i_own_it;
+    let found = doors::find(place, options.unix.as_deref(), trust, protocols, owned);
+    found.map_err(|why| match why {
+        NotFound::Because(why) => Refusal::Now(why),
+        NotFound::Elsewhere(address) => Refusal::Usage(format!(
+            "{address} is on another machine: a load test of a server that is not yours is an \
+             attack; if it is yours, say --yes-i-own-it"
+        )),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn think_times_are_read_in_every_form() {
+        for (text, wanted) in [
+            ("0", Some(Think::Nothing)),
+            ("1s", Some(Think::Between(clock::SECOND, clock::SECOND))),
+            ("0.3s..1s", Some(Think::Between(300_000_000, clock::SECOND))),
+            ("~2s", Some(Think::Around(2 * clock::SECOND))),
+            ("2s..1s", None),
+            ("long", None),
+        ] {
+            assert_eq!(think(text).ok(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn more_connections_than_open_files_are_refused_with_what_to_do() {
+        let why = within_descriptors(2_000, 960).expect_err("too many");
+        assert!(
+            why.contains("its limit leaves 960; raise it (ulimit -n)"),
+            "{why}"
+        );
+    }
+}

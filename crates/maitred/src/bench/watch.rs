@@ -1,0 +1,264 @@
+//! Watching the server while a run goes on, once a second, from a thread of its own.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use maitred_control::admin::{Answer, Request, ServerStatus};
+use maitred_measure::answer::{AnswerReader, Asked};
+use maitred_measure::place::Place;
+use maitred_measure::request::Wish;
+use maitred_measure::watched::{Family, Sample, Watched};
+
+use super::setup::Refusal;
+use crate::client::Client;
+
+/// How often it is looked.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether the run is over.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a status page may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The longest status page in bytes.
+const MAX_PAGE_BYTES: usize = 1 << 20;
+
+/// Who says how the server is.
+#[derive(Debug)]
+enum Source {
+    /// One of ours: its admin socket, or the default one.
+    Admin(Option<PathBuf>),
+    /// php-fpm's status page, or ours, in JSON.
+    StatusPage(Place),
+    /// `/proc`, for this process and all that it has started.
+    Process(i32),
+}
+
+/// Somebody who watches.
+pub struct Watch {
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<Watched>,
+}
+
+impl Watch {
+    /// Begins to watch what `--watch` says: `maitred`, an admin socket, the URL of a status page, or
+    /// a process id.
+    ///
+    /// # Errors
+    /// One sentence, when nothing can be seen there now.
+    pub fn start(what: &str) -> Result<Watch, Refusal> {
+        let source = source(what)?;
+        let mut seer = Seer::new(source);
+        let first = seer.look().map_err(Refusal::Now)?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (told, what) = (over.clone(), what.to_owned());
+        let thread = std::thread::Builder::new().spawn(move || seer.watch(what, first, &told));
+        let thread = thread.map_err(|why| Refusal::Now(format!("no thread can be had: {why}")))?;
+        Ok(Watch { over, thread })
+    }
+
+    /// Ends, and says what was seen.
+    pub fn end(self) -> Watched {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn source(what: &str) -> Result<Source, String> {
+    if what == "maitred" {
+        return Ok(Source::Admin(None));
+    }
+    if let Ok(pid) = what.parse() {
+        return Ok(Source::Process(pid));
+    }
+    if !what.starts_with("http://") {
+        return Ok(Source::Admin(Some(what.into())));
+    }
+    let mut place = Place::read(what, None)?;
+    if !place.path.contains('?') {
+        place.path.push_str("?json");
+    }
+    Ok(Source::StatusPage(place))
+}
+
+struct Seer {
+    source: Source,
+    began: Instant,
+    client: Option<Client>,
+    /// The family's clock ticks at the first look, and how many there are in a second.
+    ticks: Option<u64>,
+    ticks_per_second: f64,
+}
+
+impl Seer {
+    fn new(source: Source) -> Seer {
+        Seer {
+            source,
+            began: Instant::now(),
+            client: None,
+            ticks: None,
+            ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
+        }
+    }
+
+    fn watch(mut self, source: String, first: Sample, over: &AtomicBool) -> Watched {
+        let mut samples = vec![first];
+        let mut lost = None;
+        let mut next = self.began + EVERY;
+        while !over.load(Ordering::Relaxed) && lost.is_none() {
+            std::thread::sleep(LOOK);
+            if Instant::now() >= next {
+                next += EVERY;
+                match self.look() {
+                    Ok(sample) => samples.push(sample),
+                    Err(why) => lost = Some(why),
+                }
+            }
+        }
+        if lost.is_none() {
+            // The last part of a second counts, too.
+            samples.extend(self.look());
+        }
+        Watched::of(source, samples, lost)
+    }
+
+    fn look(&mut self) -> Result<Sample, String> {
+        let mut sample = match &self.source {
+            Source::Admin(path) => {
+                let client = match self.client.take() {
+                    Some(client) => client,
+                    None => Client::connect(path.as_deref())?,
+                };
+                let client = self.client.insert(client);
+                let Answer::Status(status) = client.ask(&Request::Status { pool: None })? else {
+                    return Err("the server answers what was not asked".to_owned());
+                };
+                let pid = i32::try_from(status.pid).unwrap_or(0);
+                let family = self.family(pid);
+                Sample {
+                    cpu: family.and_then(|family| family.cpu),
+                    ..of_status(&status)
+                }
+            }
+            Source::StatusPage(place) => of_page(&fetch(place)?)?,
+            Source::Process(pid) => {
+                let pid = *pid;
+                self.family(pid)
+                    .ok_or_else(|| format!("there is no process {pid}"))?
+            }
+        };
+        sample.second = self.began.elapsed().as_secs_f64();
+        Ok(sample)
+    }
+
+    fn family(&mut self, pid: i32) -> Option<Sample> {
+        let family = Family::of(pid)?;
+        let first = *self.ticks.get_or_insert(family.ticks);
+        let ticks = family.ticks.saturating_sub(first);
+        Some(Sample {
+            processes: Some(family.processes),
+            cpu: Some(ticks as f64 / self.ticks_per_second),
+            private_bytes: family.private_bytes,
+            ..Sample::default()
+        })
+    }
+}
+
+fn of_status(status: &ServerStatus) -> Sample {
+    let sum =
+        |of: fn(&maitred_control::admin::PoolStatus) -> u64| status.pools.iter().map(of).sum();
+    Sample {
+        busy: Some(sum(|pool| pool.workers.busy)),
+        idle: Some(sum(|pool| pool.workers.idle)),
+        queue: Some(sum(|pool| pool.queue.now)),
+        processes: Some(sum(|pool| pool.memory.processes)),
+        private_bytes: Some(sum(|pool| pool.memory.private_bytes)),
+        ..Sample::default()
+    }
+}
+
+/// What php-fpm's status page says in JSON.
+fn of_page(page: &[u8]) -> Result<Sample, String> {
+    let page: serde_json::Value = serde_json::from_slice(page)
+        .map_err(|why| format!("the status page is no JSON ({why}); php-fpm's is at ?json"))?;
+    let figure = |name: &str| page.get(name).and_then(serde_json::Value::as_u64);
+    Ok(Sample {
+        busy: figure("active processes"),
+        idle: figure("idle processes"),
+        queue: figure("listen queue"),
+        processes: figure("total processes"),
+        ..Sample::default()
+    })
+}
+
+fn fetch(place: &Place) -> Result<Vec<u8>, String> {
+    let failed = |why: std::io::Error| format!("the status page {place} cannot be read: {why}");
+    let mut addresses = (place.host.as_str(), place.port)
+        .to_socket_addrs()
+        .map_err(failed)?;
+    let address = addresses
+        .next()
+        .ok_or_else(|| format!("{} has no address", place.host))?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    let request = Wish::get(place.clone()).http1(None, None, false);
+    stream.write_all(&request).map_err(failed)?;
+    let mut bytes = Vec::new();
+    let bounded = stream.take(MAX_PAGE_BYTES as u64).read_to_end(&mut bytes);
+    bounded.map_err(failed)?;
+    let mut reader = AnswerReader::default();
+    reader.begin(Asked::default());
+    let answer = match reader.read(&bytes) {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => reader.ended(),
+        Err(why) => Err(why),
+    };
+    let answer = answer.map_err(|why| format!("the status page {place}: {why}"))?;
+    if answer.status != 200 {
+        return Err(format!("the status page {place} answers {}", answer.status));
+    }
+    // A page of so few figures is one chunk, if it is chunked at all.
+    let object = object_in(&bytes).ok_or_else(|| format!("{place} is no status page in JSON"))?;
+    Ok(object.to_vec())
+}
+
+/// From the first brace to the last.
+fn object_in(bytes: &[u8]) -> Option<&[u8]> {
+    let first = bytes.iter().position(|byte| *byte == b'{')?;
+    let last = bytes.iter().rposition(|byte| *byte == b'}')?;
+    bytes.get(first..=last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_watched_is_told_apart() {
+        assert!(matches!(source("maitred"), Ok(Source::Admin(None))));
+        assert!(matches!(source("/run/x.sock"), Ok(Source::Admin(Some(_)))));
+        assert!(matches!(source("4711"), Ok(Source::Process(4711))));
+        let Ok(Source::StatusPage(place)) = source("http://127.0.0.1/status") else {
+            panic!("a page")
+        };
+        assert_eq!(place.path, "/status?json");
+    }
+
+    #[test]
+    fn php_fpms_page_is_understood() {
+        let page = br#"{"pool":"www","listen queue":3,"idle processes":1,"active processes":4,
+            "total processes":5}"#;
+        let sample = of_page(page).expect("a page");
+        assert_eq!(
+            (sample.busy, sample.idle, sample.queue),
+            (Some(4), Some(1), Some(3))
+        );
+        assert!(of_page(b"pool: www").is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! Whether two configurations differ: pairs of runs in random order, bootstrap intervals of their
+//! ratio, and one of four fixed verdicts.
+
+use std::fmt;
+
+/// How often chance draws from the pairs.
+const RESAMPLES: usize = 10_000;
+
+/// The share of wrong verdicts that is tolerated, all figures of a comparison together.
+const TOLERATED: f64 = 0.05;
+
+/// A difference of less than this, and an interval within it, is no difference.
+const NO_DIFFERENCE: f64 = 0.03;
+
+/// What a figure says when it grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// It is better.
+    More,
+    /// It is worse.
+    Less,
+}
+
+/// What is said of two configurations by one figure; B beside A.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Verdict {
+    /// B is faster.
+    Faster,
+    /// B is slower.
+    Slower,
+    /// They differ by no more than this share.
+    NoDifferenceLargerThan(f64),
+    /// Too few pairs to say.
+    Undecided,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Faster => f.write_str("faster"),
+            Verdict::Slower => f.write_str("slower"),
+            Verdict::NoDifferenceLargerThan(share) => {
+                let percent = (share * 1_000.0).ceil() / 10.0;
+                write!(f, "no difference larger than {percent} %")
+            }
+            Verdict::Undecided => f.write_str("undecided"),
+        }
+    }
+}
+
+/// A figure's ratio, B to A.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// The geometric mean of the pairs' ratios.
+    pub mean: f64,
+    /// Where the mean lies with 95 % of all figures together.
+    pub low: f64,
+    /// See `low`.
+    pub high: f64,
+    /// How likely chance alone makes such a mean (two-sided).
+    pub chance: f64,
+}
+
+impl Ratio {
+    /// Of the pairs' ratios; `figures` are compared together, so each has to be so much surer.
+    /// Nothing for fewer than two pairs, or where a ratio is no positive number.
+    pub fn of(ratios: &[f64], figures: usize, seed: u64) -> Option<Ratio> {
+        let usable = ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0);
+        if ratios.len() < 2 || !usable {
+            return None;
+        }
+        let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / logs.len() as f64;
+        let middle = mean(&mut logs.iter().copied());
+        let wider = wider(logs.len());
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut means: Vec<f64> = (0..RESAMPLES)
+            .map(|_| mean(&mut (0..logs.len()).map(|_| logs[random.usize(..logs.len())])))
+            .map(|drawn| middle + (drawn - middle) * wider)
+            .collect();
+        means.sort_by(f64::total_cmp);
+        let tail = TOLERATED / figures.max(1) as f64 / 2.0;
+        // A share of a count fits.
+        let at = |share: f64| means[((RESAMPLES - 1) as f64 * share).round() as usize];
+        let below = means.iter().filter(|mean| **mean <= 0.0).count();
+        let above = means.iter().filter(|mean| **mean >= 0.0).count();
+        let chance = 2.0 * below.min(above) as f64 / RESAMPLES as f64;
+        Some(Ratio {
+            mean: middle.exp(),
+            low: at(tail).exp(),
+            high: at(1.0 - tail).exp(),
+            // Nobody can be surer than the number of draws allows.
+            chance: chance.clamp(1.0 / RESAMPLES as f64, 1.0),
+        })
+    }
+
+    /// Whether chance explains it: the interval holds 1.
+    pub fn holds_one(&self) -> bool {
+        self.low <= 1.0 && self.high >= 1.0
+    }
+
+    /// The smallest difference that these pairs could have shown.
+    pub fn detectable(&self) -> f64 {
+        (self.high / self.low).sqrt() - 1.0
+    }
+}
+
+/// How much wider an interval has to be than few pairs make it: they look more alike than they are,
+/// by n / (n - 1) in their variance, and the normal distribution's tails are thinner than those of
+/// Student's, by about 1 + 1.4 / (n - 1) at 95 %.
+fn wider(pairs: usize) -> f64 {
+    let (pairs, freedom) = (pairs as f64, pairs.saturating_sub(1).max(1) as f64);
+    (pairs / freedom).sqrt() * (1.0 + 1.4 / freedom)
+}
+
+/// The verdicts on several figures at once. By Holm's method the surest difference has to be as sure
+/// as if there were all figures, the next as if there were one less, and so on.
+pub fn verdicts(ratios: &[(Better, Option<Ratio>)]) -> Vec<Verdict> {
+    let mut order: Vec<(usize, f64)> = ratios
+        .iter()
+        .enumerate()
+        .filter_map(|(place, (_, ratio))| Some((place, ratio.as_ref()?.chance)))
+        .collect();
+    order.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut verdicts = vec![Verdict::Undecided; ratios.len()];
+    let mut sure = true;
+    for (rank, (place, chance)) in order.iter().enumerate() {
+        let Some((better, Some(ratio))) = ratios.get(*place) else {
+            continue;
+        };
+        sure &= *chance <= TOLERATED / (order.len() - rank) as f64;
+        verdicts[*place] = verdict(*better, ratio, sure);
+    }
+    verdicts
+}
+
+fn verdict(better: Better, ratio: &Ratio, sure: bool) -> Verdict {
+    let largest = (1.0 - ratio.low).abs().max((ratio.high - 1.0).abs());
+    if largest <= NO_DIFFERENCE {
+        return Verdict::NoDifferenceLargerThan(largest);
+    }
+    if !sure {
+        return Verdict::Undecided;
+    }
+    match (better, ratio.mean > 1.0) {
+        (Better::More, true) | (Better::Less, false) => Verdict::Faster,
+        _ => Verdict::Slower,
+    }
+}
+
+/// The order of a pair: whether B comes first. Two pairs in a row are ABBA or BAAB, so that a machine
+/// that gets slower is fair to both.
+pub fn b_first(pair: usize, seed: u64) -> bool {
+    let mut random = fastrand::Rng::with_seed(seed.wrapping_add(pair as u64 / 2));
+    random.bool() ^ (pair % 2 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noisy(mean: f64, spread: f64, count: usize, seed: u64) -> Vec<f64> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        (0..count)
+            .map(|_| mean * (spread * (random.f64() - 0.5)).exp())
+            .collect()
+    }
+
+    fn judge(ratios: &[f64]) -> Verdict {
+        verdicts(&[(Better::More, Ratio::of(ratios, 1, 1))])[0]
+    }
+
+    #[test]
+    fn there_are_four_verdicts() {
+        assert_eq!(judge(&noisy(1.2, 0.1, 10, 1)), Verdict::Faster);
+        assert_eq!(judge(&noisy(0.8, 0.1, 10, 1)), Verdict::Slower);
+        assert_eq!(judge(&noisy(1.0, 1.0, 8, 5)), Verdict::Undecided);
+        let same = judge(&noisy(1.0, 0.02, 10, 1));
+        assert!(
+            same.to_string().starts_with("no difference larger than "),
+            "{same}"
+        );
+        assert_eq!(judge(&[1.5]), Verdict::Undecided);
+        assert_eq!(judge(&[1.5, f64::NAN]), Verdict::Undecided);
+        let latency = verdicts(&[(Better::Less, Ratio::of(&noisy(0.8, 0.1, 10, 1), 1, 1))]);
+        assert_eq!(latency, [Verdict::Faster]);
+    }
+
+    #[test]
+    fn two_equal_configurations_are_seldom_called_different() {
+        let wrong = (0..200).filter(|seed| {
+            let verdict = judge(&noisy(1.0, 0.5, 10, *seed));
+            matches!(verdict, Verdict::Faster | Verdict::Slower)
+        });
+        let wrong = wrong.count();
+        assert!(wrong < 18, "{wrong} of 200");
+    }
+
+    #[test]
+    fn an_interval_holds_the_truth_and_says_what_could_be_seen() {
+        let ratio = Ratio::of(&noisy(1.1, 0.1, 20, 3), 1, 1).expect("a ratio");
+        assert!(
+            ratio.low < 1.1 && ratio.high > 1.1 && !ratio.holds_one(),
+            "{ratio:?}"
+        );
+        assert!((0.005..0.05).contains(&ratio.detectable()), "{ratio:?}");
+    }
+
+    #[test]
+    fn several_figures_have_to_be_surer_than_one() {
+        let weak = Ratio {
+            mean: 1.1,
+            low: 0.999,
+            high: 1.2,
+            chance: 0.03,
+        };
+        assert_eq!(verdicts(&[(Better::More, Some(weak))]), [Verdict::Faster]);
+        let both = verdicts(&[(Better::More, Some(weak)), (Better::More, Some(weak))]);
+        assert_eq!(both, [Verdict::Undecided, Verdict::Undecided]);
+    }
+
+    #[test]
+    fn two_pairs_in_a_row_are_fair_to_both() {
+        for pair in (0..20).step_by(2) {
+            assert_ne!(b_first(pair, 9), b_first(pair + 1, 9));
+        }
+    }
+}

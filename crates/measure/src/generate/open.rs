@@ -1,0 +1,198 @@
+//! The open loop: requests are sent when they are due, whatever the server does. Each goes to an
+//! idle connection, or a new one, or waits for one where there may be no more.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use super::exchange::Connection;
+use super::thread::{Job, Thread};
+use super::timer::Timer;
+
+/// Most requests of a thread that wait for a connection. What comes then is not sent.
+const MAX_WAITING: u64 = 1_000_000;
+
+/// After how many requests that are overdue other tasks run.
+const OVERDUE_BETWEEN_YIELDS: u32 = 16;
+
+/// A connection that waits for a request.
+#[derive(Default)]
+struct Slot {
+    job: Cell<Option<Job>>,
+    waker: RefCell<Option<Waker>>,
+    /// The server has closed it.
+    is_useless: Cell<bool>,
+}
+
+/// What belongs to one server.
+#[derive(Default)]
+struct Lane {
+    idle: RefCell<Vec<Rc<Slot>>>,
+    waiting: RefCell<VecDeque<Job>>,
+}
+
+/// The connections of a thread.
+pub struct Connections {
+    thread: Rc<Thread>,
+    lanes: Vec<Lane>,
+    open: Cell<usize>,
+    most: usize,
+    /// Requests that a connection has been given and that have not ended.
+    given: Cell<u64>,
+}
+
+impl Connections {
+    /// None yet, and so many at most.
+    pub fn new(thread: &Rc<Thread>, most: usize) -> Rc<Connections> {
+        let lanes = thread.plan().doors.iter().map(|_| Lane::default());
+        Rc::new(Connections {
+            thread: thread.clone(),
+            lanes: lanes.collect(),
+            open: Cell::new(0),
+            most,
+            given: Cell::new(0),
+        })
+    }
+
+    /// Sends what is due, at its time, until nothing more is; `next` says what comes next.
+    ///
+    /// # Errors
+    /// When no timer can be had.
+    pub async fn send_all(
+        self: &Rc<Self>,
+        mut next: impl AsyncFnMut() -> Option<Job>,
+    ) -> io::Result<()> {
+        let timer = Timer::new()?;
+        let mut overdue = 0;
+        while let Some(job) = next().await {
+            if timer.wait_until(job.due).await {
+                overdue = 0;
+            } else {
+                overdue += 1;
+                if overdue % OVERDUE_BETWEEN_YIELDS == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            self.dispatch(job);
+        }
+        Ok(())
+    }
+
+    /// Whether all that was sent has ended.
+    pub fn is_idle(&self) -> bool {
+        self.given.get() == 0
+    }
+
+    /// The run is over: what still waits for a connection is not sent any more.
+    pub fn give_up_waiting(&self) {
+        for lane in &self.lanes {
+            for job in lane.waiting.take() {
+                self.thread.unsent(job.due);
+            }
+        }
+        self.thread.waiting.set(0);
+    }
+
+    fn dispatch(self: &Rc<Self>, mut job: Job) {
+        let door = self.door_of(&job);
+        let Some(lane) = self.lanes.get(door) else {
+            return;
+        };
+        while let Some(slot) = lane.idle.borrow_mut().pop() {
+            if slot.is_useless.get() {
+                continue;
+            }
+            self.given.set(self.given.get() + 1);
+            slot.job.set(Some(job));
+            if let Some(waker) = slot.waker.borrow().as_ref() {
+                waker.wake_by_ref();
+            }
+            return;
+        }
+        if self.open.get() < self.most {
+            self.open_with(door, job);
+        } else if self.thread.waiting.get() < MAX_WAITING {
+            job.waited = true;
+            lane.waiting.borrow_mut().push_back(job);
+            self.thread.waiting.set(self.thread.waiting.get() + 1);
+        } else {
+            self.thread.unsent(job.due);
+        }
+    }
+
+    fn door_of(&self, job: &Job) -> usize {
+        let requests = &self.thread.plan().requests;
+        requests.get(job.row).map_or(0, |request| request.door)
+    }
+
+    fn open_with(self: &Rc<Self>, door: usize, job: Job) {
+        self.open.set(self.open.get() + 1);
+        self.given.set(self.given.get() + 1);
+        let this = self.clone();
+        tokio::task::spawn_local(async move {
+            this.work(door, job).await;
+            this.open.set(this.open.get() - 1);
+            // Its place is free for another server's requests.
+            let next =
+                (0..this.lanes.len()).find_map(|door| Some((door, this.take_waiting(door)?)));
+            if let Some((door, job)) = next {
+                this.open_with(door, job);
+            }
+        });
+    }
+
+    fn take_waiting(&self, door: usize) -> Option<Job> {
+        let job = self.lanes.get(door)?.waiting.borrow_mut().pop_front()?;
+        self.thread.waiting.set(self.thread.waiting.get() - 1);
+        Some(job)
+    }
+
+    /// A connection's life: one request after the other, as long as the server keeps it.
+    async fn work(&self, door: usize, first: Job) {
+        let slot = Rc::new(Slot::default());
+        let mut connection = None;
+        let mut job = first;
+        loop {
+            self.thread.carry_out(&job, &mut connection, None).await;
+            self.given.set(self.given.get() - 1);
+            job = match (self.take_waiting(door), &mut connection) {
+                (Some(next), _) => {
+                    self.given.set(self.given.get() + 1);
+                    next
+                }
+                (None, None) => return,
+                (None, Some(open)) => match self.idle(door, &slot, open).await {
+                    Some(next) => next,
+                    None => break,
+                },
+            };
+        }
+        self.thread.drop_connection(&mut connection);
+    }
+
+    /// Waits for the next request; there is none if the server closes the connection first.
+    async fn idle(&self, door: usize, slot: &Rc<Slot>, open: &mut Connection) -> Option<Job> {
+        self.lanes.get(door)?.idle.borrow_mut().push(slot.clone());
+        poll_fn(|cx| {
+            if let Some(job) = slot.job.take() {
+                return Poll::Ready(Some(job));
+            }
+            if open.poll_useless(cx).is_ready() {
+                slot.is_useless.set(true);
+                return Poll::Ready(None);
+            }
+            let mut waker = slot.waker.borrow_mut();
+            if !waker
+                .as_ref()
+                .is_some_and(|known| known.will_wake(cx.waker()))
+            {
+                *waker = Some(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}

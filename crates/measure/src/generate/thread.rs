@@ -1,0 +1,381 @@
+//! One thread of the generator: what its requests share, and how it reports every second.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::exchange::{Connection, Trouble};
+use crate::answer::{Answer, Asked};
+use crate::clock::{self, SECOND};
+use crate::outcome::Cause;
+use crate::plan::{Door, MAX_REDIRECTS, Plan, Wire};
+use crate::request::Wish;
+use crate::stream::Stream;
+use crate::tally::{End, Tally};
+
+/// How often a thread looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Most cookies of a user.
+const MAX_COOKIES: usize = 200;
+
+/// The place of measured requests in a pair of tallies, and that of the warm-up's.
+pub const MEASURED: usize = 0;
+/// See [`MEASURED`].
+pub const WARM_UP: usize = 1;
+
+/// What threads share.
+#[derive(Debug)]
+pub struct Shared {
+    /// What is to be done.
+    pub plan: Arc<Plan>,
+    /// When it begins ([`clock::now`]).
+    pub start: u64,
+    /// Whether it has to end now.
+    pub stop: Arc<AtomicBool>,
+    /// How many requests may still be sent.
+    pub quota: AtomicU64,
+}
+
+/// What a thread counted up to the end of a second.
+#[derive(Debug)]
+pub struct Interval {
+    /// Which second since the start; the last one may be shorter.
+    pub second: u64,
+    /// Measured and warm-up.
+    pub tallies: [Tally; 2],
+    /// Requests on their way.
+    pub in_flight: u64,
+    /// Requests that wait for a connection.
+    pub waiting: u64,
+    /// Connections that are open.
+    pub connections: u64,
+}
+
+/// What a thread says.
+#[derive(Debug)]
+pub enum Report {
+    /// A second is over.
+    Second(Box<Interval>),
+    /// All is over.
+    Over {
+        /// Processor time in seconds.
+        cpu: f64,
+        /// Time in which it could have run and got no processor, in seconds, where that is known.
+        wait: Option<f64>,
+        /// When the last request ended ([`clock::now`]); 0 if none did.
+        last_end: u64,
+    },
+}
+
+/// A request to be sent.
+#[derive(Debug)]
+pub struct Job {
+    /// When it is due ([`clock::now`]).
+    pub due: u64,
+    /// Which of the plan's requests; with `own`: whose door and row it has.
+    pub row: usize,
+    /// What is asked instead.
+    pub own: Option<Rc<Wish>>,
+    /// Whether it had to wait for a connection.
+    pub waited: bool,
+}
+
+/// A user's cookies.
+pub type Jar = BTreeMap<String, String>;
+
+/// What a thread's tasks share.
+#[derive(Debug)]
+pub struct Thread {
+    /// What threads share.
+    pub shared: Arc<Shared>,
+    /// Which of the threads it is.
+    pub number: usize,
+    /// Chance.
+    pub random: RefCell<fastrand::Rng>,
+    tallies: RefCell<[Tally; 2]>,
+    in_flight: Cell<u64>,
+    /// Requests that wait for a connection.
+    pub waiting: Cell<u64>,
+    connections: Cell<u64>,
+    last_end: Cell<u64>,
+    /// The same moment on both clocks.
+    epoch: (Instant, u64),
+}
+
+impl Thread {
+    /// Of the current runtime.
+    pub fn new(shared: Arc<Shared>, number: usize) -> Thread {
+        let seed = shared.plan.seed.wrapping_add(number as u64);
+        Thread {
+            shared,
+            number,
+            random: RefCell::new(fastrand::Rng::with_seed(seed)),
+            tallies: RefCell::default(),
+            in_flight: Cell::new(0),
+            waiting: Cell::new(0),
+            connections: Cell::new(0),
+            last_end: Cell::new(0),
+            epoch: (Instant::now(), clock::now()),
+        }
+    }
+
+    /// What is to be done.
+    pub fn plan(&self) -> &Plan {
+        &self.shared.plan
+    }
+
+    /// A moment on tokio's clock.
+    pub fn instant(&self, moment: u64) -> Instant {
+        self.epoch.0 + Duration::from_nanos(moment.saturating_sub(self.epoch.1))
+    }
+
+    /// Whether a request that is due then is sent.
+    pub fn is_time(&self, due: u64) -> bool {
+        due < self.shared.start.saturating_add(self.plan().duration)
+    }
+
+    fn tally(&self, due: u64, count: impl FnOnce(&mut Tally)) {
+        let warm = due < self.shared.start.saturating_add(self.plan().warm_up);
+        let which = if warm { WARM_UP } else { MEASURED };
+        count(&mut self.tallies.borrow_mut()[which]);
+    }
+
+    /// A request that was due then is never sent.
+    pub fn unsent(&self, due: u64) {
+        self.tally(due, |tally| tally.unsent += 1);
+    }
+
+    /// Sends a request, and counts what becomes of it.
+    pub async fn carry_out(
+        &self,
+        job: &Job,
+        connection: &mut Option<Connection>,
+        jar: Option<&mut Jar>,
+    ) {
+        let sent = clock::now();
+        let plan = self.plan();
+        let lateness = sent.saturating_sub(job.due);
+        self.tally(job.due, |tally| {
+            tally.sent(lateness, plan.late_after, job.waited);
+        });
+        self.in_flight.set(self.in_flight.get() + 1);
+        let (cause, answer) = self.talk(job, sent, connection, jar).await;
+        self.in_flight.set(self.in_flight.get() - 1);
+        let done = clock::now();
+        self.last_end.set(done);
+        let end = End {
+            cause,
+            status: answer.as_ref().map(|answer| answer.status),
+            body_bytes: answer.map_or(0, |answer| answer.body_bytes),
+            corrected: done.saturating_sub(job.due),
+            service: done.saturating_sub(sent),
+            row: job.row,
+        };
+        self.tally(job.due, |tally| tally.ended(&end));
+    }
+
+    /// Asks, and asks again where a redirect leads, if that is wanted.
+    async fn talk(
+        &self,
+        job: &Job,
+        sent: u64,
+        connection: &mut Option<Connection>,
+        mut jar: Option<&mut Jar>,
+    ) -> (Option<Cause>, Option<Answer>) {
+        let plan = self.plan();
+        let Some(request) = plan.requests.get(job.row) else {
+            return (
+                Some(Cause::Fault("a request that is not in the list")),
+                None,
+            );
+        };
+        let wish = job.own.as_deref().unwrap_or(&request.wish);
+        let Some(door) = plan.doors.get(request.door) else {
+            return (Some(Cause::Fault("a server that is not in the list")), None);
+        };
+        let deadline = self.instant(sent.saturating_add(plan.timeout));
+        let mut path: Option<String> = None;
+        for _ in 0..=MAX_REDIRECTS {
+            let cookies = jar.as_deref().filter(|jar| !jar.is_empty()).map(said);
+            let rendered = if job.own.is_none() && path.is_none() && cookies.is_none() {
+                Ok(request.bytes.clone())
+            } else {
+                render(plan, wish, path.as_deref(), cookies.as_deref())
+            };
+            let Ok(bytes) = rendered else {
+                return (Some(Cause::Fault("a request that cannot be said")), None);
+            };
+            let asked = Asked {
+                head: wish.method == "HEAD",
+                marker: plan.expect.marker.as_ref(),
+                cookies: jar.is_some(),
+            };
+            let repeatable = !matches!(wish.method.as_str(), "POST" | "PATCH");
+            let due = job.due;
+            let sending = Sending {
+                due,
+                door,
+                deadline,
+                repeatable,
+            };
+            let answer = match self.ask(&sending, &bytes, asked, connection).await {
+                Ok(answer) => answer,
+                Err(cause) => return (Some(cause), None),
+            };
+            if let Some(jar) = &mut jar {
+                keep(jar, &answer.cookies);
+            }
+            let leads = answer.location.as_deref().map(|to| wish.place.follow(to));
+            let here = leads.as_ref().map(Option::is_some);
+            if plan.follow
+                && let Some(Some(next)) = leads
+            {
+                path = Some(next);
+                continue;
+            }
+            let cause = plan.expect.judge(answer.status, answer.has_marker, here);
+            return (cause, Some(answer));
+        }
+        (Some(Cause::TooManyRedirects), None)
+    }
+
+    /// Sends bytes on the connection, or on a new one; on a second one if the server has just
+    /// closed the first (RFC 9112, 9.3.1).
+    async fn ask(
+        &self,
+        sending: &Sending<'_>,
+        bytes: &[u8],
+        asked: Asked<'_>,
+        connection: &mut Option<Connection>,
+    ) -> Result<Answer, Cause> {
+        let mut may_repeat = sending.repeatable;
+        loop {
+            if connection.is_none() {
+                *connection = Some(self.connect(sending).await?);
+            }
+            let Some(open) = connection else {
+                return Err(Cause::Fault("no connection"));
+            };
+            let answer = open.ask(bytes, asked, sending.deadline).await;
+            let keeps = self.plan().keep_alive && answer.as_ref().is_ok_and(|answer| answer.keeps);
+            if !keeps {
+                self.drop_connection(connection);
+            }
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(Trouble::Stale) if may_repeat => {
+                    may_repeat = false;
+                    self.tally(sending.due, |tally| tally.resent += 1);
+                }
+                Err(Trouble::Stale) => return Err(Cause::Fault("closed without an answer")),
+                Err(Trouble::Cause(cause)) => return Err(cause),
+            }
+        }
+    }
+
+    async fn connect(&self, sending: &Sending<'_>) -> Result<Connection, Cause> {
+        let began = clock::now();
+        let connecting = Stream::connect(sending.door);
+        let stream = tokio::time::timeout_at(sending.deadline, connecting).await;
+        let stream = stream.map_err(|_| Cause::ConnectTimedOut)?;
+        let stream = stream.map_err(|why| Cause::of_io(&why))?;
+        let took = clock::now().saturating_sub(began);
+        self.tally(sending.due, |tally| tally.connects.record(took));
+        self.connections.set(self.connections.get() + 1);
+        Ok(Connection::new(stream, &self.plan().wire, sending.deadline))
+    }
+
+    /// Closes a connection.
+    pub fn drop_connection(&self, connection: &mut Option<Connection>) {
+        if connection.take().is_some() {
+            self.connections.set(self.connections.get() - 1);
+        }
+    }
+
+    /// Reports every second until all is to stop.
+    pub async fn report(&self, to: &Sender<Report>) {
+        let mut second = 0;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if self.shared.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let passed = clock::now().saturating_sub(self.shared.start) / SECOND;
+            while second < passed {
+                self.flush(second, to);
+                second += 1;
+            }
+        }
+    }
+
+    /// Says what was counted since the last time.
+    pub fn flush(&self, second: u64, to: &Sender<Report>) {
+        let interval = Interval {
+            second,
+            tallies: self.tallies.take(),
+            in_flight: self.in_flight.get(),
+            waiting: self.waiting.get(),
+            connections: self.connections.get(),
+        };
+        // Who does not listen any more needs nothing.
+        let _ = to.send(Report::Second(Box::new(interval)));
+    }
+
+    /// When the last request ended.
+    pub fn last_end(&self) -> u64 {
+        self.last_end.get()
+    }
+}
+
+/// What a request's attempts share.
+struct Sending<'a> {
+    due: u64,
+    door: &'a Door,
+    deadline: Instant,
+    /// Whether it may be sent twice.
+    repeatable: bool,
+}
+
+/// A request's bytes.
+///
+/// # Errors
+/// Where it cannot be said in the plan's protocol.
+pub fn render(
+    plan: &Plan,
+    wish: &Wish,
+    path: Option<&str>,
+    cookies: Option<&str>,
+) -> Result<bytes::Bytes, String> {
+    match &plan.wire {
+        Wire::Fastcgi { root } => wish.fastcgi(root, path, cookies, plan.keep_alive),
+        Wire::Http1 => Ok(wish.http1(path, cookies, plan.keep_alive)),
+    }
+}
+
+fn said(jar: &Jar) -> String {
+    let pairs: Vec<String> = jar
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    pairs.join("; ")
+}
+
+fn keep(jar: &mut Jar, cookies: &[String]) {
+    for cookie in cookies {
+        let Some((name, value)) = cookie.split_once('=') else {
+            continue;
+        };
+        if value.is_empty() {
+            jar.remove(name);
+        } else if jar.len() < MAX_COOKIES || jar.contains_key(name) {
+            jar.insert(name.to_owned(), value.to_owned());
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a browser has saved of a visit (HAR 1.2): its requests, to send them again.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::place::Place;
+use crate::request::{MAX_REQUESTS, Wish, read_header};
+
+/// The longest file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
+
+#[derive(Deserialize)]
+struct Har {
+    log: Log,
+}
+
+#[derive(Deserialize)]
+struct Log {
+    entries: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    request: Saved,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Saved {
+    method: String,
+    url: String,
+    #[serde(default)]
+    headers: Vec<Field>,
+    post_data: Option<Body>,
+}
+
+#[derive(Deserialize)]
+struct Field {
+    name: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    #[serde(default)]
+    text: String,
+}
+
+/// Fields that belong to the connection or to the visit that was saved.
+const NOT_SENT_AGAIN: [&str; 8] = [
+    "host",
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "keep-alive",
+    "upgrade",
+    "te",
+    "cookie",
+];
+
+/// The requests to the host of the first one. With `base` they go to its server instead.
+///
+/// # Errors
+/// One sentence about what is wrong with the file.
+pub fn read(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String> {
+    let shown = file.display();
+    let length = std::fs::metadata(file).map(|found| found.len());
+    if length.is_ok_and(|length| length > MAX_FILE_BYTES) {
+        return Err(format!("{shown} is longer than 512 MiB"));
+    }
+    let text =
+        std::fs::read_to_string(file).map_err(|why| format!("{shown} cannot be read: {why}"))?;
+    let har: Har =
+        serde_json::from_str(&text).map_err(|why| format!("{shown} is no HAR file: {why}"))?;
+    let mut wishes: Vec<Wish> = Vec::new();
+    let mut first: Option<Place> = None;
+    for entry in har.log.entries.into_iter().take(MAX_REQUESTS) {
+        // What is not HTTP (data:, ws:) was no request to a server.
+        let Ok(place) = Place::read(&entry.request.url, None) else {
+            continue;
+        };
+        if !first
+            .get_or_insert_with(|| place.clone())
+            .same_server(&place)
+        {
+            continue;
+        }
+        wishes.push(wish(entry.request, place, base));
+    }
+    if wishes.is_empty() {
+        return Err(format!("{shown} holds no request over HTTP"));
+    }
+    Ok(wishes)
+}
+
+fn wish(saved: Saved, place: Place, base: Option<&Place>) -> Wish {
+    let place = match base {
+        Some(base) => Place {
+            path: place.path,
+            ..base.clone()
+        },
+        None => place,
+    };
+    let fields = saved.headers.into_iter().filter_map(|field| {
+        let name = field.name.to_ascii_lowercase();
+        // HTTP/2's own begin with a colon.
+        let ours = !name.starts_with(':') && !NOT_SENT_AGAIN.contains(&name.as_str());
+        let field = ours.then(|| format!("{}: {}", field.name, field.value))?;
+        read_header(&field).ok()
+    });
+    Wish {
+        method: saved.method.to_ascii_uppercase(),
+        headers: fields.collect(),
+        body: saved
+            .post_data
+            .map_or(Vec::new(), |body| body.text.into_bytes()),
+        ..Wish::get(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_visit_is_read_without_what_belongs_to_others() {
+        let file = std::env::temp_dir().join(format!("maitred-har-{}", std::process::id()));
+        let text = r#"{"log": {"entries": [
+            {"request": {"method": "GET", "url": "https://shop.example/", "headers":
+                [{"name": ":path", "value": "/"}, {"name": "Accept", "value": "text/html"},
+                 {"name": "Cookie", "value": "a=1"}]}},
+            {"request": {"method": "GET", "url": "https://cdn.example/x.js"}},
+            {"request": {"method": "GET", "url": "data:image/png;base64,AA"}},
+            {"request": {"method": "post", "url": "https://shop.example/cart?a=b",
+                "postData": {"mimeType": "text/plain", "text": "x=1"}}}]}}"#;
+        std::fs::write(&file, text).expect("a file");
+        let wishes = read(&file, None).expect("requests");
+        let shown: Vec<String> = wishes.iter().map(|wish| wish.place.to_string()).collect();
+        assert_eq!(
+            shown,
+            ["https://shop.example/", "https://shop.example/cart?a=b"]
+        );
+        assert_eq!(
+            wishes[0].headers,
+            [("Accept".to_owned(), "text/html".to_owned())]
+        );
+        assert_eq!(
+            (wishes[1].method.as_str(), wishes[1].body.as_slice()),
+            ("POST", &b"x=1"[..])
+        );
+        let base = Place::read("http://127.0.0.1:8080/", None).expect("a URL");
+        let wishes = read(&file, Some(&base)).expect("requests");
+        assert_eq!(
+            wishes[1].place.to_string(),
+            "http://127.0.0.1:8080/cart?a=b"
+        );
+        std::fs::write(&file, "[]").expect("a file");
+        assert!(
+            read(&file, None)
+                .expect_err("no HAR")
+                .contains("is no HAR file")
+        );
+        std::fs::remove_file(&file).expect("a file of ours");
+    }
+}

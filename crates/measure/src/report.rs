@@ -1,0 +1,532 @@
+//! A run's report: what is measured, and whether it may be believed.
+
+use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
+
+use serde::Serialize;
+
+use crate::clock;
+use crate::generate::Measured;
+use crate::latency::{Latencies, Summary};
+use crate::machine;
+use crate::outcome::Class;
+use crate::plan::{Load, Plan, Wire};
+use crate::series::Second;
+use crate::slo::{Slo, Verdict};
+use crate::statistics;
+use crate::watched::Watched;
+use crate::words;
+
+/// The report's form; it changes when a field changes its meaning or goes.
+pub const SCHEMA: &str = "maitred-bench/1";
+
+/// The share of requests that may be late or unsent.
+pub const MAX_LATE_SHARE: f64 = 0.01;
+
+/// The generator's share of the machine beyond which it is said: it takes what the server needs.
+const MUCH_CPU: f64 = 0.25;
+
+/// The share of its running time that the generator may wait for a processor before it is said.
+const MUCH_WAIT: f64 = 0.1;
+
+/// Most URLs that are listed by themselves.
+const MAX_ROWS: usize = 100;
+
+/// The percentiles of the spectrum.
+const SPECTRUM: [f64; 21] = [
+    0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5, 95.0, 97.5, 99.0,
+    99.5, 99.9, 99.95, 99.99, 99.999,
+];
+
+/// How many ranges the histogram has.
+const RANGES: usize = 20;
+
+/// A report. Times are in seconds, shares of 1.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The program's version.
+    pub version: &'static str,
+    /// When the run began, in seconds since 1970 on the wall's clock.
+    pub began: f64,
+    /// What was done.
+    pub run: Run,
+    /// Whether the figures may be believed.
+    pub valid: bool,
+    /// Why not.
+    pub invalid_because: Vec<String>,
+    /// Whether the run was ended before its time.
+    pub partial: bool,
+    /// What makes the figures less sure.
+    pub warnings: Vec<String>,
+    /// How many requests there were.
+    pub requests: Requests,
+    /// Latencies of served requests from the moment they were due.
+    pub corrected: Summary,
+    /// Latencies of served requests from the moment they were sent.
+    pub service: Summary,
+    /// Latencies of the others.
+    pub not_served: BTreeMap<&'static str, Pair>,
+    /// What there is of a class of requests, in its order.
+    pub causes: Vec<CauseCount>,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// By URL.
+    pub urls: Vec<Url>,
+    /// Connections.
+    pub connections: ConnectionFigures,
+    /// The generator itself.
+    pub generator: Generator,
+    /// The warm-up, which is in no other figure but the series.
+    pub warm_up: WarmUp,
+    /// Whether latencies were steady: nothing where the run is too short to say.
+    pub steady: Option<bool>,
+    /// What had to hold.
+    pub slo: Vec<Verdict>,
+    /// Served requests by percentile, from the moment they were due.
+    pub spectrum: Vec<Point>,
+    /// Served requests by latency, from the moment they were due.
+    pub histogram: Vec<Range>,
+    /// Second by second.
+    pub series: Vec<Second>,
+    /// What was seen of the server, if it was watched.
+    pub server: Option<Watched>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Serialize)]
+pub struct Run {
+    /// `open` or `closed`.
+    #[serde(rename = "loop")]
+    pub kind: &'static str,
+    /// The load in words.
+    pub load: String,
+    /// `HTTP/1.1` or `FastCGI`.
+    pub protocol: &'static str,
+    /// What was asked, or the first of it.
+    pub url: String,
+    /// How many seconds were measured.
+    pub seconds: f64,
+    /// How many connections, or users, there may be.
+    pub connections: usize,
+    /// The generator's threads.
+    pub threads: usize,
+    /// What chance began with.
+    pub seed: u64,
+}
+
+/// How many requests there were.
+#[derive(Debug, Clone, Default, Serialize)]
+#[allow(missing_docs)]
+pub struct Requests {
+    pub sent: u64,
+    pub served: u64,
+    pub refused: u64,
+    pub failed: u64,
+    pub timed_out: u64,
+    pub wrong: u64,
+    /// Without an answer when the run was ended before its time.
+    pub cut_off: u64,
+    /// Never sent.
+    pub unsent: u64,
+    /// Sent later than is tolerated.
+    pub late: u64,
+    /// Those of them that waited for a free connection.
+    pub late_for_connections: u64,
+    /// Late and unsent ones, of all that were due.
+    pub late_share: f64,
+    /// Not served, of all that ended or were never sent.
+    pub error_share: f64,
+    /// Sent twice, since the server had just closed the connection.
+    pub resent: u64,
+    /// Served requests a second.
+    pub rate: f64,
+    /// Served requests a second within the objective's latency, where there is one.
+    pub goodput: Option<f64>,
+    /// The bodies of answers, in bytes.
+    pub body_bytes: u64,
+}
+
+/// Latencies of one way to end.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs)]
+pub struct Pair {
+    pub corrected: Summary,
+    pub service: Summary,
+}
+
+/// Why requests were not served.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs)]
+pub struct CauseCount {
+    pub class: Class,
+    pub cause: String,
+    pub count: u64,
+}
+
+/// Requests for one URL.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs)]
+pub struct Url {
+    pub url: String,
+    pub served: u64,
+    pub not_served: u64,
+    /// From the moment they were due.
+    pub corrected: Summary,
+}
+
+/// Connections, the warm-up's included.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs)]
+pub struct ConnectionFigures {
+    pub made: u64,
+    pub most_in_flight: u64,
+    pub connect: Summary,
+}
+
+/// The generator itself.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs)]
+pub struct Generator {
+    pub cpu: f64,
+    /// Of all processors.
+    pub cpu_share: f64,
+    pub cpu_per_request: Option<f64>,
+    /// Waiting for a processor; nothing where the kernel does not say.
+    pub run_wait: Option<f64>,
+    /// Of the time in which it could have run.
+    pub run_wait_share: Option<f64>,
+    pub lateness: Summary,
+    pub processors: usize,
+}
+
+/// The warm-up.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs)]
+pub struct WarmUp {
+    pub seconds: f64,
+    pub sent: u64,
+    pub served: u64,
+    /// The median of served ones, from the moment they were due.
+    pub p50: Option<f64>,
+}
+
+/// A point of the spectrum.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[allow(missing_docs)]
+pub struct Point {
+    pub percentile: f64,
+    pub corrected: Option<f64>,
+    pub service: Option<f64>,
+}
+
+/// A range of the histogram.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Range {
+    /// Its end; the last one's is the longest latency.
+    pub to: f64,
+    /// How many are in it.
+    pub count: u64,
+}
+
+impl Report {
+    /// Of what was measured.
+    pub fn of(plan: &Plan, measured: &Measured, slo: &Slo) -> Report {
+        let total = &measured.total;
+        let served = &total.ended[Class::Served.index()];
+        let requests = requests(measured, slo);
+        let generator = generator(measured);
+        let invalid_because = invalid_because(&requests);
+        let steady = statistics::steady(&measured.series);
+        let began = measured
+            .began
+            .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let not_served = Class::ALL.into_iter().skip(1).filter_map(|class| {
+            let ended = &total.ended[class.index()];
+            let pair = || Pair {
+                corrected: ended.corrected.summary(),
+                service: ended.service.summary(),
+            };
+            (ended.service.count() > 0).then(|| (key(class), pair()))
+        });
+        Report {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            began: began.map_or(0.0, |since| since.as_secs_f64()),
+            run: run(plan, measured),
+            valid: invalid_because.is_empty(),
+            invalid_because,
+            partial: measured.partial,
+            warnings: warnings(plan, &requests, &generator, steady),
+            corrected: served.corrected.summary(),
+            service: served.service.summary(),
+            not_served: not_served.collect(),
+            causes: causes(measured),
+            statuses: total.statuses.clone(),
+            urls: urls(plan, measured),
+            connections: connections(measured),
+            generator,
+            warm_up: warm_up(plan, measured),
+            steady,
+            slo: slo.judge(measured),
+            spectrum: spectrum(&served.corrected, &served.service),
+            histogram: histogram(&served.corrected),
+            series: measured.series.clone(),
+            server: None,
+            requests,
+        }
+    }
+
+    /// Whether all that had to hold does.
+    pub fn holds(&self) -> bool {
+        self.slo.iter().all(|verdict| verdict.holds)
+    }
+}
+
+/// How a class is called in the report.
+fn key(class: Class) -> &'static str {
+    match class {
+        Class::TimedOut => "timed_out",
+        other => other.name(),
+    }
+}
+
+fn run(plan: &Plan, measured: &Measured) -> Run {
+    let (load, connections) = match &plan.load {
+        Load::Open {
+            profile,
+            spacing,
+            connections,
+        } => {
+            let spacing = match spacing {
+                crate::arrivals::Spacing::Even => "",
+                crate::arrivals::Spacing::Poisson => ", Poisson",
+            };
+            (format!("{}{spacing}", profile.describe()), *connections)
+        }
+        Load::Replay { log, connections } => {
+            let speed = words::number(log.speed);
+            (
+                format!("{} at {speed} × its speed", log.file.display()),
+                *connections,
+            )
+        }
+        Load::Closed { users, think, .. } => {
+            (format!("{users} users, {}", think.describe()), *users)
+        }
+    };
+    let first = plan.requests.first();
+    Run {
+        kind: if plan.load.is_open() {
+            "open"
+        } else {
+            "closed"
+        },
+        load,
+        protocol: match plan.wire {
+            Wire::Http1 => "HTTP/1.1",
+            Wire::Fastcgi { .. } => "FastCGI",
+        },
+        url: first.map_or(String::new(), |request| request.wish.place.to_string()),
+        seconds: measured.seconds,
+        connections,
+        threads: plan.threads,
+        seed: plan.seed,
+    }
+}
+
+fn requests(measured: &Measured, slo: &Slo) -> Requests {
+    let total = &measured.total;
+    let served = total.count(Class::Served);
+    let ended = total.all() + total.unsent;
+    let due = total.sent + total.unsent;
+    let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
+    let seconds = measured.seconds.max(1e-9);
+    let corrected = &total.ended[Class::Served.index()].corrected;
+    let within = |limit| corrected.within(limit) as f64 / seconds;
+    Requests {
+        sent: total.sent,
+        served,
+        refused: total.count(Class::Refused),
+        failed: total.count(Class::Failed),
+        timed_out: total.count(Class::TimedOut),
+        wrong: total.count(Class::Wrong),
+        cut_off: measured.cut_off,
+        unsent: total.unsent,
+        late: total.late,
+        late_for_connections: total.late_for_connections,
+        late_share: share(total.late + total.unsent, due),
+        error_share: share(ended.saturating_sub(served), ended),
+        resent: total.resent,
+        rate: served as f64 / seconds,
+        goodput: slo.latency_limit().map(within),
+        body_bytes: total.body_bytes,
+    }
+}
+
+fn generator(measured: &Measured) -> Generator {
+    let processors = machine::processors();
+    let wall = measured.wall.max(1e-9);
+    let ended = measured.total.all() + measured.warm_up.all();
+    let share = |wait: f64| wait / (wait + measured.cpu).max(1e-9);
+    Generator {
+        cpu: measured.cpu,
+        cpu_share: measured.cpu / wall / processors as f64,
+        cpu_per_request: (ended > 0).then(|| measured.cpu / ended as f64),
+        run_wait: measured.run_wait,
+        run_wait_share: measured.run_wait.map(share),
+        lateness: measured.total.lateness.summary(),
+        processors,
+    }
+}
+
+/// The warm-up's included: most connections are made there.
+fn connections(measured: &Measured) -> ConnectionFigures {
+    let mut connects = measured.total.connects.clone();
+    connects.add(&measured.warm_up.connects);
+    ConnectionFigures {
+        made: connects.count(),
+        most_in_flight: measured.most_in_flight,
+        connect: connects.summary(),
+    }
+}
+
+fn invalid_because(requests: &Requests) -> Vec<String> {
+    let mut why = Vec::new();
+    if requests.late_share > MAX_LATE_SHARE {
+        let for_others = requests.late.saturating_sub(requests.late_for_connections);
+        why.push(format!(
+            "{:.1} % of the requests were not sent when they were due: {} late since all connections \
+             were busy (--connections), {} late since the generator was (--threads, or a lower rate), \
+             {} not sent at all",
+            requests.late_share * 100.0,
+            words::count(requests.late_for_connections),
+            words::count(for_others),
+            words::count(requests.unsent),
+        ));
+    }
+    if requests.sent == 0 {
+        why.push("nothing was sent".to_owned());
+    }
+    why
+}
+
+fn warnings(
+    plan: &Plan,
+    requests: &Requests,
+    generator: &Generator,
+    steady: Option<bool>,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let closed = !plan.load.is_open();
+    if generator.cpu_share > MUCH_CPU && !closed {
+        warnings.push(format!(
+            "the generator used {:.0} % of this machine's processors, which a server on the same \
+             machine lacks",
+            generator.cpu_share * 100.0
+        ));
+    }
+    if let Some(share) = generator.run_wait_share
+        && share > MUCH_WAIT
+    {
+        warnings.push(format!(
+            "the generator waited for a processor for {:.0} % of the time in which it could have \
+             run: latencies are too long by that",
+            share * 100.0
+        ));
+    }
+    if generator.run_wait.is_none() {
+        warnings.push(
+            "the kernel does not say how long the generator waited for a processor (schedstat)"
+                .to_owned(),
+        );
+    }
+    if closed {
+        warnings.push(
+            "a closed loop slows down with the server: it shows what the server can do, not how \
+             long users wait (--rate shows that)"
+                .to_owned(),
+        );
+    }
+    if steady == Some(false) {
+        warnings.push("not steady: latencies rose or fell all the time (--warm-up)".to_owned());
+    }
+    if requests.sent > 0 && requests.served == 0 {
+        warnings.push("no request was served".to_owned());
+    }
+    warnings
+}
+
+fn causes(measured: &Measured) -> Vec<CauseCount> {
+    let causes = measured
+        .total
+        .causes
+        .iter()
+        .map(|(cause, count)| CauseCount {
+            class: cause.class(),
+            cause: cause.to_string(),
+            count: *count,
+        });
+    let mut causes: Vec<CauseCount> = causes.collect();
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
+    causes
+}
+
+fn urls(plan: &Plan, measured: &Measured) -> Vec<Url> {
+    let rows = plan.requests.iter().zip(&measured.total.rows);
+    let mut urls: Vec<Url> = rows
+        .map(|(request, row)| {
+            let served = row.counts[Class::Served.index()];
+            Url {
+                url: request.wish.label(),
+                served,
+                not_served: row.counts.iter().sum::<u64>() - served,
+                corrected: row.served.summary(),
+            }
+        })
+        .collect();
+    urls.sort_by_key(|url| std::cmp::Reverse(url.served + url.not_served));
+    urls.truncate(MAX_ROWS);
+    urls
+}
+
+fn warm_up(plan: &Plan, measured: &Measured) -> WarmUp {
+    let warm_up = &measured.warm_up;
+    WarmUp {
+        seconds: clock::seconds(plan.warm_up),
+        sent: warm_up.sent,
+        served: warm_up.count(Class::Served),
+        p50: warm_up.ended[Class::Served.index()]
+            .corrected
+            .percentile(50.0),
+    }
+}
+
+fn spectrum(corrected: &Latencies, service: &Latencies) -> Vec<Point> {
+    let points = SPECTRUM.into_iter().map(|percentile| Point {
+        percentile,
+        corrected: corrected.percentile(percentile),
+        service: service.percentile(percentile),
+    });
+    points.filter(|point| point.corrected.is_some()).collect()
+}
+
+/// Ranges of the same width up to the 99th percentile, which a few long ones do not squeeze
+/// together, and one for the rest.
+fn histogram(latencies: &Latencies) -> Vec<Range> {
+    let (Some(min), Some(p99), Some(max)) = (latencies.min(), latencies.at(99.0), latencies.max())
+    else {
+        return Vec::new();
+    };
+    let width = (p99 - min).max(1e-6) / RANGES as f64;
+    let limits: Vec<f64> = (1..=RANGES)
+        .map(|range| min + width * range as f64)
+        .collect();
+    let counts = latencies.ranges(&limits);
+    let ends = limits.into_iter().chain([max]);
+    let ranges = ends.zip(counts).map(|(to, count)| Range { to, count });
+    ranges
+        .filter(|range| range.count > 0 || range.to <= p99)
+        .collect()
+}

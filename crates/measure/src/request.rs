@@ -1,0 +1,346 @@
+//! Requests as they are sent again and again, and lists of them.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use bytes::Bytes;
+use maitred_fastcgi::{RequestWriter, write_stdin, write_stdin_end};
+
+use crate::place::Place;
+
+/// Most URLs in a list.
+pub const MAX_REQUESTS: usize = 100_000;
+
+/// The largest body of a request that is kept, in bytes.
+const MAX_BODY_BYTES: usize = 256 * 1024 * 1024;
+
+/// A request as somebody asks for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wish {
+    /// Where.
+    pub place: Place,
+    /// How.
+    pub method: String,
+    /// Header fields besides those that HTTP needs.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// How often it is chosen, beside the others.
+    pub weight: f64,
+}
+
+impl Wish {
+    /// A GET.
+    pub fn get(place: Place) -> Wish {
+        Wish {
+            place,
+            method: "GET".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            weight: 1.0,
+        }
+    }
+
+    /// How it is called in tables.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.method, self.place.path)
+    }
+
+    /// Its bytes in HTTP/1.1, with the place's path or another one, and with cookies, if any.
+    pub fn http1(&self, path: Option<&str>, cookies: Option<&str>, keep: bool) -> Bytes {
+        let has = |name: &str| {
+            let mut names = self.headers.iter().map(|(name, _)| name);
+            names.any(|found| found.eq_ignore_ascii_case(name))
+        };
+        let path = path.unwrap_or(&self.place.path);
+        let mut head = format!("{} {path} HTTP/1.1\r\n", self.method);
+        // Writing to a string cannot fail.
+        if !has("host") {
+            let _ = write!(head, "Host: {}\r\n", self.place.authority);
+        }
+        if !has("user-agent") {
+            let _ = write!(head, "User-Agent: {AGENT}\r\n");
+        }
+        if !has("accept") {
+            head.push_str("Accept: */*\r\n");
+        }
+        if !keep {
+            head.push_str("Connection: close\r\n");
+        }
+        for (name, value) in &self.headers {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        if let Some(cookies) = cookies.filter(|cookies| !cookies.is_empty()) {
+            let _ = write!(head, "Cookie: {cookies}\r\n");
+        }
+        if !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH") {
+            if !has("content-type") {
+                head.push_str("Content-Type: application/x-www-form-urlencoded\r\n");
+            }
+            let _ = write!(head, "Content-Length: {}\r\n", self.body.len());
+        }
+        head.push_str("\r\n");
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(&self.body);
+        bytes.into()
+    }
+
+    /// Its bytes in FastCGI, for scripts below `root`.
+    ///
+    /// # Errors
+    /// One sentence, where it cannot be said in FastCGI.
+    pub fn fastcgi(
+        &self,
+        root: &str,
+        path: Option<&str>,
+        cookies: Option<&str>,
+        keep: bool,
+    ) -> Result<Bytes, String> {
+        let path = path.unwrap_or(&self.place.path);
+        let (script, query) = path.split_once('?').unwrap_or((path, ""));
+        let root = root.trim_end_matches('/');
+        let length = self.body.len().to_string();
+        let file = format!("{root}{script}");
+        let port = self.place.port.to_string();
+        let mut params: Vec<(String, &str)> = [
+            ("GATEWAY_INTERFACE", "CGI/1.1"),
+            ("SERVER_PROTOCOL", "HTTP/1.1"),
+            ("SERVER_SOFTWARE", AGENT),
+            ("SERVER_NAME", &self.place.host),
+            ("SERVER_PORT", &port),
+            ("SERVER_ADDR", "127.0.0.1"),
+            ("REMOTE_ADDR", "127.0.0.1"),
+            ("REMOTE_PORT", "0"),
+            ("REQUEST_METHOD", &self.method),
+            ("REQUEST_URI", path),
+            ("SCRIPT_NAME", script),
+            ("SCRIPT_FILENAME", &file),
+            ("DOCUMENT_ROOT", root),
+            ("QUERY_STRING", query),
+            (
+                "CONTENT_LENGTH",
+                if self.body.is_empty() { "" } else { &length },
+            ),
+            ("HTTP_HOST", &self.place.authority),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        for (name, value) in &self.headers {
+            let name = name.to_ascii_uppercase().replace('-', "_");
+            match name.as_str() {
+                "CONTENT_TYPE" => params.push((name, value)),
+                _ => params.push((format!("HTTP_{name}"), value)),
+            }
+        }
+        if let Some(cookies) = cookies {
+            params.push(("HTTP_COOKIE".to_owned(), cookies));
+        }
+        let mut bytes = Vec::new();
+        let mut writer = RequestWriter::new(&mut bytes, FASTCGI_ID, keep);
+        for (name, value) in &params {
+            let written = writer.param(name.as_bytes(), value.as_bytes());
+            written.map_err(|_| format!("{name} is too long for FastCGI"))?;
+        }
+        writer.finish();
+        if !self.body.is_empty() {
+            write_stdin(&mut bytes, FASTCGI_ID, &self.body);
+        }
+        write_stdin_end(&mut bytes, FASTCGI_ID);
+        Ok(bytes.into())
+    }
+}
+
+/// What we say we are.
+const AGENT: &str = concat!("maitred-bench/", env!("CARGO_PKG_VERSION"));
+
+/// The number of every request in FastCGI: one at a time is on a connection.
+pub const FASTCGI_ID: u16 = 1;
+
+/// Reads a header field as it is given on a command line, `Name: value`.
+///
+/// # Errors
+/// One sentence about what was expected.
+pub fn read_header(text: &str) -> Result<(String, String), String> {
+    let wrong = || format!("'{text}' is no header field; expected one such as 'Accept: text/html'");
+    let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+    let (name, value) = (name.trim(), value.trim());
+    let named: Result<http::HeaderName, _> = name.parse();
+    let valued: Result<http::HeaderValue, _> = value.parse();
+    match (named, valued) {
+        (Ok(_), Ok(_)) => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(wrong()),
+    }
+}
+
+/// Reads a body as it is given: a text, or `@FILE`.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_body(text: &str) -> Result<Vec<u8>, String> {
+    match text.strip_prefix('@') {
+        Some(file) => read_file(Path::new(file)),
+        None => Ok(text.as_bytes().to_vec()),
+    }
+}
+
+fn read_file(file: &Path) -> Result<Vec<u8>, String> {
+    let shown = file.display();
+    let body = std::fs::read(file).map_err(|why| format!("{shown} cannot be read: {why}"))?;
+    match body.len() {
+        0..=MAX_BODY_BYTES => Ok(body),
+        _ => Err(format!("{shown} is longer than 256 MiB")),
+    }
+}
+
+/// Reads a list of URLs as siege has it: one a line, `URL POST body` or `URL POST <file`,
+/// variables (`HOST = example.org`, `$(HOST)`), comments after `#`. A number before a URL is its
+/// weight. What is only a path belongs to `base`.
+///
+/// # Errors
+/// One sentence with file and line.
+pub fn read_list(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String> {
+    let shown = file.display();
+    let text = read_file(file)?;
+    let text = String::from_utf8(text).map_err(|_| format!("{shown} is no text in UTF-8"))?;
+    let mut variables: Vec<(String, String)> = Vec::new();
+    let mut wishes = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let at = |why: String| format!("{shown}:{}: {why}", number + 1);
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some((name, value)) = variable(line) {
+            variables.push((format!("$({name})"), value.to_owned()));
+            continue;
+        }
+        let known = variables.iter().rev();
+        let line = known.fold(line.to_owned(), |line, (name, value)| {
+            line.replace(name, value)
+        });
+        wishes.push(list_line(&line, file, base).map_err(at)?);
+        if wishes.len() > MAX_REQUESTS {
+            return Err(at(format!("more than {MAX_REQUESTS} URLs")));
+        }
+    }
+    if wishes.is_empty() {
+        return Err(format!("{shown} holds no URL; expected one a line"));
+    }
+    Ok(wishes)
+}
+
+fn variable(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.split_once('=')?;
+    let name = name.trim();
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (!name.is_empty() && name.bytes().all(is_name)).then_some((name, value.trim()))
+}
+
+fn list_line(line: &str, file: &Path, base: Option<&Place>) -> Result<Wish, String> {
+    let mut words = line.split_whitespace();
+    let mut word = words.next().unwrap_or_default();
+    let mut weight = 1.0;
+    if let Ok(number) = word.parse::<f64>() {
+        if !(number > 0.0 && number.is_finite()) {
+            return Err(format!("'{word}' is no weight; expected one above 0"));
+        }
+        weight = number;
+        word = words.next().unwrap_or_default();
+    }
+    let mut wish = Wish {
+        weight,
+        ..Wish::get(Place::read(word, base)?)
+    };
+    if let Some(method) = words.next() {
+        let method = method.to_ascii_uppercase();
+        if !matches!(
+            method.as_str(),
+            "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS"
+        ) {
+            return Err(format!(
+                "'{method}' is no method that is known; a space in a URL is %20"
+            ));
+        }
+        wish.method = method;
+        let rest = words.collect::<Vec<_>>().join(" ");
+        wish.body = match rest.strip_prefix('<') {
+            Some(name) => {
+                let folder = file.parent().unwrap_or(Path::new("."));
+                read_file(&folder.join(name.trim()))?
+            }
+            None => rest.into_bytes(),
+        };
+    }
+    Ok(wish)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(url: &str) -> Wish {
+        Wish::get(Place::read(url, None).expect("a URL"))
+    }
+
+    #[test]
+    fn a_request_says_what_http_needs_and_no_field_twice() {
+        let bytes = get("http://a:81/b?c").http1(None, Some("x=1"), true);
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(
+            text.starts_with("GET /b?c HTTP/1.1\r\nHost: a:81\r\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("Cookie: x=1\r\n\r\n"), "{text}");
+        let mut wish = get("http://a/");
+        wish.method = "POST".into();
+        wish.headers.push(("Host".into(), "other".into()));
+        wish.body = b"a=1".to_vec();
+        let bytes = wish.http1(Some("/d"), None, false);
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.starts_with("POST /d HTTP/1.1\r\n"), "{text}");
+        assert_eq!(text.matches("Host: ").count(), 1);
+        assert!(text.contains("Connection: close\r\n"));
+        assert!(text.ends_with("Content-Length: 3\r\n\r\na=1"), "{text}");
+    }
+
+    #[test]
+    fn a_list_of_siege_works_as_it_is() {
+        let folder = std::env::temp_dir().join(format!("maitred-list-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("body"), "b=2").expect("a file");
+        let list = folder.join("urls.txt");
+        let text = "# shop\nHOST = shop.example\n\nhttp://$(HOST)/\nshop.example/a?x=1\n\
+                    http://$(HOST)/cart POST a=1&b=2\n3 /c POST <body\n";
+        std::fs::write(&list, text).expect("a file");
+        let base = Place::read("http://127.0.0.1:8080/", None).expect("a URL");
+        let wishes = read_list(&list, Some(&base)).expect("a list");
+        let shown: Vec<String> = wishes
+            .iter()
+            .map(|wish| {
+                let body = String::from_utf8_lossy(&wish.body);
+                format!("{} {} {} {body}", wish.weight, wish.method, wish.place)
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "1 GET http://shop.example/ ",
+                "1 GET http://shop.example/a?x=1 ",
+                "1 POST http://shop.example/cart a=1&b=2",
+                "3 POST http://127.0.0.1:8080/c b=2",
+            ]
+        );
+        std::fs::write(&list, "http://a/\nhttp://a/ b c\n").expect("a file");
+        let why = read_list(&list, None).expect_err("a space");
+        assert!(why.contains("urls.txt:2: 'B' is no method"), "{why}");
+        std::fs::remove_dir_all(&folder).expect("a folder of ours");
+    }
+
+    #[test]
+    fn header_fields_are_checked() {
+        assert_eq!(read_header("A:  b:c "), Ok(("A".into(), "b:c".into())));
+        for text in ["a", "a b: c", ": c", "a: b\r\nc: d"] {
+            assert!(read_header(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What a run has to hold: `p99<200ms,error<0.1%`.
+
+use serde::Serialize;
+
+use crate::generate::Measured;
+use crate::latency::{PERCENTILES, SAMPLES_BEYOND};
+use crate::outcome::Class;
+use crate::words;
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Figure {
+    /// A percentile of served requests' corrected latencies (100: the longest).
+    Percentile(f64),
+    Mean,
+    /// The share of requests that were not served, unsent ones included, in percent.
+    Errors,
+    /// Served requests a second.
+    Rate,
+}
+
+/// One condition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    text: String,
+    figure: Figure,
+    below: bool,
+    limit: f64,
+}
+
+/// What has to hold.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Slo {
+    conditions: Vec<Condition>,
+}
+
+/// How a condition has done.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The condition.
+    pub condition: String,
+    /// What was measured: seconds, a share of 1, or requests a second; nothing where the samples do
+    /// not carry it.
+    pub measured: Option<f64>,
+    /// Whether it holds. What was not measured does not.
+    pub holds: bool,
+}
+
+impl Slo {
+    /// Reads conditions, separated by commas.
+    ///
+    /// # Errors
+    /// One sentence about what was expected.
+    pub fn read(text: &str) -> Result<Slo, String> {
+        let conditions = text.split(',').map(|part| condition(part.trim()));
+        Ok(Slo {
+            conditions: conditions.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The smallest limit of a latency, in seconds: what is slower is of no use.
+    pub fn latency_limit(&self) -> Option<f64> {
+        let latencies = self.conditions.iter().filter(|condition| {
+            condition.below && matches!(condition.figure, Figure::Percentile(_) | Figure::Mean)
+        });
+        latencies.map(|condition| condition.limit).reduce(f64::min)
+    }
+
+    /// How many requests it takes to judge the percentiles.
+    pub fn samples(&self) -> f64 {
+        let samples = self
+            .conditions
+            .iter()
+            .map(|condition| match condition.figure {
+                Figure::Percentile(percentile) if percentile < 100.0 => {
+                    SAMPLES_BEYOND / (1.0 - percentile / 100.0)
+                }
+                _ => 0.0,
+            });
+        samples.fold(0.0, f64::max)
+    }
+
+    /// How each condition has done.
+    pub fn judge(&self, measured: &Measured) -> Vec<Verdict> {
+        let verdicts = self.conditions.iter().map(|condition| {
+            let found = figure(condition.figure, measured);
+            let holds = found.is_some_and(|found| {
+                if condition.below {
+                    found < condition.limit
+                } else {
+                    found > condition.limit
+                }
+            });
+            Verdict {
+                condition: condition.text.clone(),
+                measured: found,
+                holds,
+            }
+        });
+        verdicts.collect()
+    }
+}
+
+fn figure(figure: Figure, measured: &Measured) -> Option<f64> {
+    let total = &measured.total;
+    let served = &total.ended[Class::Served.index()].corrected;
+    match figure {
+        Figure::Percentile(100.0) => served.max(),
+        Figure::Percentile(percentile) => served.percentile(percentile),
+        Figure::Mean => served.mean(),
+        Figure::Errors => {
+            let all = total.all() + total.unsent;
+            let errors = all.saturating_sub(total.count(Class::Served));
+            (all > 0).then(|| errors as f64 / all as f64)
+        }
+        Figure::Rate => Some(total.count(Class::Served) as f64 / measured.seconds.max(1e-9)),
+    }
+}
+
+fn condition(text: &str) -> Result<Condition, String> {
+    let wrong = || {
+        format!(
+            "'{text}' is no condition; expected some such as p99<200ms, mean<50ms, max<2s, \
+             error<0.1% or rate>180"
+        )
+    };
+    let at = text.find(['<', '>']).ok_or_else(wrong)?;
+    let (name, rest) = text.split_at(at);
+    let limit = rest[1..].trim();
+    let percentile = |name: &str| {
+        let name = name.replace('.', "_");
+        let known = PERCENTILES.iter().find(|(known, _)| *known == name);
+        known.map(|(_, percentile)| *percentile)
+    };
+    let figure = match name.trim() {
+        "max" => Figure::Percentile(100.0),
+        "mean" | "avg" => Figure::Mean,
+        "error" | "errors" => Figure::Errors,
+        "rate" => Figure::Rate,
+        name => Figure::Percentile(percentile(name).ok_or_else(wrong)?),
+    };
+    let limit = match figure {
+        Figure::Errors => words::read_percent(limit)? / 100.0,
+        Figure::Rate => limit.trim_end_matches("/s").parse().map_err(|_| wrong())?,
+        _ => words::read_duration(limit)?,
+    };
+    Ok(Condition {
+        text: text.to_owned(),
+        figure,
+        below: rest.starts_with('<'),
+        limit,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Cause;
+    use crate::tally::End;
+
+    fn measured(served: u64, failed: u64) -> Measured {
+        let mut measured = Measured {
+            seconds: 10.0,
+            ..Measured::default()
+        };
+        for number in 0..served + failed {
+            measured.total.ended(&End {
+                cause: (number >= served).then_some(Cause::Status(502)),
+                status: Some(200),
+                body_bytes: 0,
+                corrected: 100_000_000,
+                service: 100_000_000,
+                row: 0,
+            });
+        }
+        measured
+    }
+
+    fn holds(slo: &str, measured: &Measured) -> Vec<bool> {
+        let slo = Slo::read(slo).expect("conditions");
+        slo.judge(measured)
+            .into_iter()
+            .map(|verdict| verdict.holds)
+            .collect()
+    }
+
+    #[test]
+    fn every_condition_is_judged_by_itself() {
+        let run = measured(9_990, 10);
+        let slo = "p99<200ms, p99<50ms, error<0.2%, error<0.1%, rate>900, max<1s, mean<90ms";
+        assert_eq!(
+            holds(slo, &run),
+            [true, false, true, false, true, true, false]
+        );
+    }
+
+    #[test]
+    fn what_the_samples_do_not_carry_does_not_hold() {
+        assert_eq!(holds("p99.9<10s,p50<10s", &measured(100, 0)), [false, true]);
+        assert_eq!(holds("error<1%", &Measured::default()), [false]);
+    }
+
+    #[test]
+    fn what_is_no_condition_is_refused() {
+        for text in [
+            "",
+            "p99",
+            "p98<1s",
+            "p99<soon",
+            "error<2",
+            "p99=1s",
+            "error<200%",
+        ] {
+            let read = Slo::read(text);
+            assert!(read.is_err() || text == "error<2", "{text}");
+        }
+        let slo = Slo::read("p99<200ms,p50<20ms,error<1%").expect("conditions");
+        assert_eq!(slo.latency_limit(), Some(0.02));
+        assert_eq!(slo.samples().round(), 2_000.0);
+    }
+}

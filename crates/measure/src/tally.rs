@@ -1,0 +1,195 @@
+//! What is counted of requests: by each thread for a second, then added up.
+
+use std::collections::BTreeMap;
+
+use crate::latency::Latencies;
+use crate::outcome::{Cause, Class};
+
+/// Most different causes that are told apart; the kernel has about 130, HTTP 900.
+const MAX_CAUSES: usize = 2_000;
+
+/// Requests that ended in one way.
+#[derive(Debug, Clone, Default)]
+pub struct Ended {
+    /// From the moment a request was due.
+    pub corrected: Latencies,
+    /// From the moment it was sent.
+    pub service: Latencies,
+}
+
+/// Requests for one URL.
+#[derive(Debug, Clone, Default)]
+pub struct Row {
+    /// How many ended in each way.
+    pub counts: [u64; Class::ALL.len()],
+    /// Latencies of those that were served, from the moment they were due.
+    pub served: Latencies,
+}
+
+/// A request that ended.
+#[derive(Debug, Clone, Copy)]
+pub struct End {
+    /// Why it was not served, if it was not.
+    pub cause: Option<Cause>,
+    /// The answer's status, if one came.
+    pub status: Option<u16>,
+    /// The length of its body.
+    pub body_bytes: u64,
+    /// Nanoseconds from the moment it was due.
+    pub corrected: u64,
+    /// Nanoseconds from the moment it was sent.
+    pub service: u64,
+    /// Which URL it was for.
+    pub row: usize,
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Requests that were sent.
+    pub sent: u64,
+    /// Those of them that were sent later than is tolerated.
+    pub late: u64,
+    /// Those of the late ones that had to wait for a free connection.
+    pub late_for_connections: u64,
+    /// How long after it was due each was sent.
+    pub lateness: Latencies,
+    /// Requests that were never sent.
+    pub unsent: u64,
+    /// Connections that were made, and how long that took.
+    pub connects: Latencies,
+    /// Requests that were sent a second time, since the server had just closed the connection.
+    pub resent: u64,
+    /// How requests ended, in the order of [`Class::ALL`].
+    pub ended: [Ended; Class::ALL.len()],
+    /// Why requests were not served.
+    pub causes: BTreeMap<Cause, u64>,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// The bodies of answers, in bytes.
+    pub body_bytes: u64,
+    /// By URL.
+    pub rows: Vec<Row>,
+}
+
+impl Tally {
+    /// A request is sent, so many nanoseconds after it was due.
+    pub fn sent(&mut self, lateness: u64, tolerated: u64, for_connection: bool) {
+        self.sent += 1;
+        self.lateness.record(lateness);
+        if lateness > tolerated {
+            self.late += 1;
+            self.late_for_connections += u64::from(for_connection);
+        }
+    }
+
+    /// A request has ended.
+    pub fn ended(&mut self, end: &End) {
+        let class = end.cause.map_or(Class::Served, Cause::class);
+        let ended = &mut self.ended[class.index()];
+        ended.corrected.record(end.corrected);
+        ended.service.record(end.service);
+        self.body_bytes += end.body_bytes;
+        if let Some(status) = end.status {
+            *self.statuses.entry(status).or_default() += 1;
+        }
+        if let Some(cause) = end.cause
+            && (self.causes.len() < MAX_CAUSES || self.causes.contains_key(&cause))
+        {
+            *self.causes.entry(cause).or_default() += 1;
+        }
+        if self.rows.len() <= end.row {
+            self.rows.resize_with(end.row + 1, Row::default);
+        }
+        let row = &mut self.rows[end.row];
+        row.counts[class.index()] += 1;
+        if class == Class::Served {
+            row.served.record(end.corrected);
+        }
+    }
+
+    /// How many requests ended in this way.
+    pub fn count(&self, class: Class) -> u64 {
+        self.ended[class.index()].service.count()
+    }
+
+    /// How many requests ended.
+    pub fn all(&self) -> u64 {
+        Class::ALL.into_iter().map(|class| self.count(class)).sum()
+    }
+
+    /// Latencies of all requests that got a whole answer or none, from the moment they were due.
+    pub fn corrected_of_all(&self) -> Latencies {
+        let mut all = Latencies::default();
+        self.ended
+            .iter()
+            .for_each(|ended| all.add(&ended.corrected));
+        all
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Tally) {
+        self.sent += other.sent;
+        self.late += other.late;
+        self.late_for_connections += other.late_for_connections;
+        self.lateness.add(&other.lateness);
+        self.unsent += other.unsent;
+        self.connects.add(&other.connects);
+        self.resent += other.resent;
+        for (ours, theirs) in self.ended.iter_mut().zip(&other.ended) {
+            ours.corrected.add(&theirs.corrected);
+            ours.service.add(&theirs.service);
+        }
+        for (cause, count) in &other.causes {
+            *self.causes.entry(*cause).or_default() += count;
+        }
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        self.body_bytes += other.body_bytes;
+        if self.rows.len() < other.rows.len() {
+            self.rows.resize_with(other.rows.len(), Row::default);
+        }
+        for (ours, theirs) in self.rows.iter_mut().zip(&other.rows) {
+            for (ours, theirs) in ours.counts.iter_mut().zip(theirs.counts) {
+                *ours += theirs;
+            }
+            ours.served.add(&theirs.served);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(cause: Option<Cause>, row: usize) -> End {
+        End {
+            cause,
+            status: Some(200),
+            body_bytes: 10,
+            corrected: 2_000_000,
+            service: 1_000_000,
+            row,
+        }
+    }
+
+    #[test]
+    fn ends_are_counted_apart_and_added_up() {
+        let mut one = Tally::default();
+        one.sent(0, 10, false);
+        one.sent(20, 10, true);
+        one.ended(&end(None, 0));
+        one.ended(&end(Some(Cause::Status(502)), 2));
+        let mut sum = Tally::default();
+        sum.add(&one);
+        sum.add(&one);
+        let counts = Class::ALL.map(|class| sum.count(class));
+        assert_eq!(counts, [2, 0, 2, 0, 0]);
+        assert_eq!((sum.sent, sum.late, sum.late_for_connections), (4, 2, 2));
+        assert_eq!(sum.rows[0].counts[0], 2);
+        assert_eq!(sum.rows[2].counts[2], 2);
+        assert_eq!(sum.causes[&Cause::Status(502)], 2);
+        assert_eq!((sum.all(), sum.body_bytes), (4, 40));
+    }
+}

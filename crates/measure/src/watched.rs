@@ -1,0 +1,175 @@
+//! The server while a run goes on: workers, queue, processor time, private memory.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+use serde::Serialize;
+
+/// How it is at a moment. What the source does not say is nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Sample {
+    /// Seconds since the run began.
+    pub second: f64,
+    /// Workers that run a script.
+    pub busy: Option<u64>,
+    /// Workers that run none.
+    pub idle: Option<u64>,
+    /// Requests that wait for a worker.
+    pub queue: Option<u64>,
+    /// Processes.
+    pub processes: Option<u64>,
+    /// Processor time since the run began, in seconds.
+    pub cpu: Option<f64>,
+    /// Private memory of all processes, in bytes.
+    pub private_bytes: Option<u64>,
+}
+
+/// What was seen of a server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Watched {
+    /// Who said it.
+    pub source: String,
+    /// Why nothing more was seen.
+    pub lost: Option<String>,
+    /// Most workers that ran a script.
+    pub most_busy: Option<u64>,
+    /// Most requests that waited.
+    pub most_queue: Option<u64>,
+    /// Processor time during the run, in seconds.
+    pub cpu: Option<f64>,
+    /// Most private memory, in bytes.
+    pub most_private_bytes: Option<u64>,
+    /// Second by second.
+    pub samples: Vec<Sample>,
+}
+
+impl Watched {
+    /// Of what was seen.
+    pub fn of(source: String, samples: Vec<Sample>, lost: Option<String>) -> Watched {
+        let most = |of: fn(&Sample) -> Option<u64>| samples.iter().filter_map(of).max();
+        Watched {
+            source,
+            lost,
+            most_busy: most(|sample| sample.busy),
+            most_queue: most(|sample| sample.queue),
+            most_private_bytes: most(|sample| sample.private_bytes),
+            cpu: samples.iter().rev().find_map(|sample| sample.cpu),
+            samples,
+        }
+    }
+}
+
+/// A process and all that it has started, and they.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Family {
+    /// How many there are.
+    pub processes: u64,
+    /// Their processor time, that of children they have collected included, in clock ticks.
+    pub ticks: u64,
+    /// Their private memory in bytes, where it may be read.
+    pub private_bytes: Option<u64>,
+}
+
+/// What a line of `/proc/PID/stat` says here.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Stat {
+    pid: i32,
+    parent: i32,
+    ticks: u64,
+}
+
+impl Family {
+    /// As `/proc` has it now; nothing if the process is not there.
+    pub fn of(root: i32) -> Option<Family> {
+        let entries = fs::read_dir("/proc").ok()?.flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let stats = pids.filter_map(|pid| {
+            // One that has just ended is none.
+            stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        });
+        let stats: HashMap<i32, Stat> = stats.map(|stat| (stat.pid, stat)).collect();
+        stats
+            .contains_key(&root)
+            .then(|| Family::among(&stats, root))
+    }
+
+    fn among(stats: &HashMap<i32, Stat>, root: i32) -> Family {
+        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+        for stat in stats.values() {
+            children.entry(stat.parent).or_default().push(stat.pid);
+        }
+        let mut family = Family::default();
+        let mut seen = HashSet::from([root]);
+        let mut next = vec![root];
+        while let Some(pid) = next.pop() {
+            let Some(stat) = stats.get(&pid) else {
+                continue;
+            };
+            family.processes += 1;
+            family.ticks += stat.ticks;
+            let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
+            if let Some(private) = rollup.as_deref().and_then(private) {
+                *family.private_bytes.get_or_insert(0) += private;
+            }
+            let of_it = children.remove(&pid).unwrap_or_default();
+            next.extend(of_it.into_iter().filter(|pid| seen.insert(*pid)));
+        }
+        family
+    }
+}
+
+/// The name, in parentheses, may hold anything (proc_pid_stat(5)).
+fn stat(line: &str) -> Option<Stat> {
+    let (pid, _) = line.split_once(' ')?;
+    let (_, rest) = line.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let ticks = |place: usize| fields.get(place)?.parse::<u64>().ok();
+    Some(Stat {
+        pid: pid.parse().ok()?,
+        parent: fields.get(1)?.parse().ok()?,
+        // utime, stime, cutime and cstime are the fields 14 to 17, and the state is the third.
+        ticks: ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?,
+    })
+}
+
+/// Private_Clean and Private_Dirty (proc_pid_smaps(5)), in bytes.
+fn private(rollup: &str) -> Option<u64> {
+    let lines = rollup.lines().filter(|line| line.starts_with("Private_"));
+    let kibibytes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kibibytes
+        .reduce(|sum, each| sum + each)
+        .map(|sum| sum * 1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_found_whatever_its_members_are_called() {
+        let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 1 20 0 1 0 9 8 7";
+        let found = stat(line).expect("a process");
+        assert_eq!((found.pid, found.parent, found.ticks), (42, 7, 124));
+        assert_eq!(
+            private("Rss: 9 kB\nPrivate_Clean: 4 kB\nPrivate_Dirty: 6 kB\n"),
+            Some(10_240)
+        );
+        let ours = i32::try_from(std::process::id()).expect("a pid");
+        let family = Family::of(ours).expect("we are there");
+        assert!(family.processes >= 1 && family.private_bytes.is_some_and(|bytes| bytes > 0));
+        assert_eq!(Family::of(i32::MAX), None);
+    }
+
+    #[test]
+    fn the_most_and_the_last_are_kept() {
+        let sample = |busy, cpu| Sample {
+            busy: Some(busy),
+            cpu,
+            ..Sample::default()
+        };
+        let samples = vec![sample(3, Some(0.5)), sample(1, Some(1.5)), sample(2, None)];
+        let watched = Watched::of("x".into(), samples, None);
+        assert_eq!((watched.most_busy, watched.cpu), (Some(3), Some(1.5)));
+        assert_eq!(watched.most_private_bytes, None);
+    }
+}

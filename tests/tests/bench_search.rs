@@ -1,0 +1,163 @@
+//! `maitred bench`: finding a capacity, comparing, and doing as other tools do.
+
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use maitred_tests::odd::{Odd, answer};
+use maitred_tests::processes;
+use maitred_tests::{maitred_program, ports};
+use serde_json::Value;
+
+/// A server that serves one request at a time, each for so many milliseconds.
+fn slow(millis: u64) -> Odd {
+    let turn = Mutex::new(());
+    Odd::answering(move |_| {
+        let _turn = turn.lock();
+        std::thread::sleep(Duration::from_millis(millis));
+        answer("200 OK", "hello")
+    })
+}
+
+fn url(server: &Odd) -> String {
+    format!("http://{}/", server.address())
+}
+
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(maitred_program());
+    command.arg("bench").args(arguments).stdin(Stdio::null());
+    let output = command.output().expect("maitred bench can be started");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn the_highest_rate_is_found_and_what_comes_beyond_it_is_named() {
+    // It cannot serve more than 200 a second.
+    let server = slow(5);
+    let (code, out, err) = run(&[
+        &url(&server),
+        "--find-capacity=p50<50ms,error<1%",
+        "--rate=50",
+        "--step=1s",
+        "--late-after=200ms",
+        "--connections=50",
+        "--json",
+    ]);
+    let found: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    assert_eq!(code, Some(0), "{found}");
+    let capacity = found["capacity"].as_f64().expect("a rate");
+    assert!((50.0..205.0).contains(&capacity), "{found}");
+    assert!(
+        found["cliff"].as_f64().expect("a rate") > capacity,
+        "{found}"
+    );
+    assert!(found["shape"].is_string(), "{found}");
+    let (code, out, _) = run(&[
+        &url(&server),
+        "--find-capacity=max<1ms",
+        "--rate=4",
+        "--step=500ms",
+        "--late-after=200ms",
+    ]);
+    assert_eq!(code, Some(4), "{out}");
+    assert!(out.contains("holds at no rate that was tried"), "{out}");
+}
+
+fn verdict(outcome: &Value, figure: &str) -> String {
+    let rows = outcome["b_beside_a"].as_array().expect("rows");
+    let row = rows
+        .iter()
+        .find(|row| row["figure"] == figure)
+        .expect("a figure");
+    row["verdict"].as_str().expect("a verdict").to_owned()
+}
+
+/// With little time for each run, but with servers that differ by far more than chance.
+fn compare(arguments: &[&str]) -> Value {
+    let flags = [
+        "--pairs=5",
+        "--max-pairs=6",
+        "--duration=400ms",
+        "--users=1",
+        "--json",
+    ];
+    // A machine that does other things may make A differ from itself.
+    let mut last = String::new();
+    for _ in 0..4 {
+        let (code, out, err) = run(&[&["compare"], arguments, &flags[..]].concat());
+        last = out + &err;
+        if code == Some(0) {
+            return serde_json::from_str(&last).expect("an outcome");
+        }
+        assert_eq!(code, Some(3), "{last}");
+    }
+    panic!("A always differs from itself: {last}");
+}
+
+#[test]
+fn two_servers_are_compared_in_both_directions() {
+    let (fast, slow) = (slow(5), slow(20));
+    let outcome = compare(&[&url(&fast), &url(&slow)]);
+    assert_eq!(verdict(&outcome, "served/s"), "slower", "{outcome}");
+    let outcome = compare(&[&url(&slow), &url(&fast)]);
+    assert_eq!(verdict(&outcome, "served/s"), "faster", "{outcome}");
+}
+
+#[test]
+fn servers_that_are_started_for_it_leave_nothing() {
+    let address = ports::free_address();
+    let url = format!("http://{address}/");
+    let program = env!("CARGO_BIN_EXE_standing-server");
+    let command = format!("sleep 1234 | {program} {address}");
+    let outcome = compare(&["--url", &url, &command, &format!(": B; {command}")]);
+    assert_eq!(outcome["schema"], "maitred-bench-compare/1");
+    assert!(outcome["pairs"].as_u64().expect("a number") >= 5);
+    assert!(!ports::is_listening(address));
+    let left = processes::all();
+    let left = left
+        .iter()
+        .filter(|process| format!("{process:?}").contains("sleep 1234"));
+    assert_eq!(left.count(), 0);
+    let (code, _, err) = run(&["compare", "--url", &url, "exit 7", "exit 7"]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("ended before it listened"), "{err}");
+}
+
+#[test]
+fn other_tools_are_taken_at_their_word() {
+    let server = Odd::answering(|_| answer("200 OK", "hello"));
+    let url = url(&server);
+    for (words, line) in [
+        (
+            &["siege", "-c3", "-b", "-r", "10", &url][..],
+            "Transactions:                        30 hits",
+        ),
+        (
+            &["ab", "-n", "40", "-c", "2", &url],
+            "Complete requests:      40",
+        ),
+        (&["wrk", "-c2", "-d1s", &url], "Requests/sec:"),
+        (
+            &["locust", "-u", "3", "-r", "3", "-t", "1s", "-H", &url],
+            "Aggregated",
+        ),
+        (&["blitz", "-p", "1-3:1", &url], "This rush generated"),
+        (
+            &["k6", "--vus=2", "--iterations=20", &url],
+            "http_reqs..................: 20",
+        ),
+    ] {
+        let (code, out, err) = run(&[&["--as"], words].concat());
+        assert_eq!(code, Some(0), "{out}{err}");
+        assert!(out.contains(line), "{words:?}: {out}");
+        assert!(out.contains("corrected"), "beside ours: {out}");
+    }
+    let (code, _, err) = run(&["--as", "wrk", "-s", "x.lua", &url]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("wrk's -s is not known here"), "{err}");
+}
