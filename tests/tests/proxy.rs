@@ -130,6 +130,19 @@ fn host_and_path_are_as_the_rule_says() {
 }
 
 #[test]
+fn a_request_is_called_the_same_behind_and_in_the_answer() {
+    let (root, node) = (site(), Node::start());
+    let setup = Setup::new(root.path()).top("send_request_id = true");
+    let server = setup.site(&rule(&node.url(), "")).start();
+    let own = Request::get("/app/seen").header("X-Request-Id", "mine");
+    let answer = http::ask(server.address(), &own);
+    let id = answer.json()["fields"]["x-request-id"].clone();
+    let id = id.as_str().expect("it has one");
+    assert_eq!(answer.header("X-Request-Id"), Some(id));
+    assert_eq!(id.len(), 32, "what a client calls it does not count");
+}
+
+#[test]
 fn a_unix_socket_leads_to_a_server_as_well() {
     let (root, folder) = (site(), public_folder());
     let node = Node::on_socket(&folder.path().join("app.sock"));

@@ -111,6 +111,7 @@ pub async fn answer(
         name: &server.name,
         is_websocket: is_websocket(head),
     };
+    let id = answered.id();
     let (mut upload, body) = match Upload::of(head, way.max_body_size) {
         Ok(both) => both,
         Err(no_body) => return refuse_body(client, head, way, no_body, answered).await,
@@ -124,6 +125,7 @@ pub async fn answer(
             .origin
             .map_or_else(|| client.peer(), |origin| origin.client)
             .ip(),
+        id: id.as_str(),
         is_websocket: asking.is_websocket,
     };
     let outcome = match outgoing.request(body) {
@@ -138,6 +140,7 @@ pub async fn answer(
         }
     };
     answered.script = Some(begun.elapsed());
+    answered.body_bytes = upload.taken();
     match outcome {
         Ok(after) => Ok(after),
         Err(failure) => {
@@ -331,8 +334,9 @@ async fn fail(
     };
     let (status, why) = explain(&failure);
     if let Some(detail) = detail(&failure, asking.rule) {
-        let (method, target) = (head.method(), head.target());
-        tracing::debug!("{}: {method} {target}: {status}: {detail}", asking.name);
+        let (method, target, id) = (head.method(), head.target(), answered.id());
+        let (name, id) = (asking.name, id.as_str());
+        tracing::debug!("{name}: {method} {target}: {status}: {detail} [request {id}]");
         troubles.proxy_failed(asking.name, status, &detail);
     }
     if has_begun || status == CLIENT_LEFT {

@@ -19,6 +19,8 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// What is to be asked.
 pub struct Outgoing<'a> {
     /// The client's request.
@@ -31,6 +33,8 @@ pub struct Outgoing<'a> {
     pub rule: &'a Proxy,
     /// The client's address.
     pub client: std::net::IpAddr,
+    /// What the request is called in logs.
+    pub id: &'a str,
     /// It asks to change to WebSocket.
     pub is_websocket: bool,
 }
@@ -104,6 +108,7 @@ impl Outgoing<'_> {
         set(FORWARDED_FOR, client.as_bytes());
         let scheme = if self.way.is_https { "https" } else { "http" };
         set(FORWARDED_PROTO, scheme.as_bytes());
+        set(REQUEST_ID, self.id.as_bytes());
         if !asked_for.is_empty() {
             set(FORWARDED_HOST, asked_for.as_bytes());
         }
