@@ -354,11 +354,19 @@ fn what_no_server_takes_is_refused_in_words() {
             .header("Sec-WebSocket-Version", "13")
             .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
     };
+    let mark = server.log().mark();
     for path in ["/chat", "/style.css", "/index.php"] {
         let answer = http::ask(server.address(), &handshake(path));
         assert_eq!(answer.status, 501, "{path}");
         assert!(answer.text().contains("`proxy`"), "{}", answer.text());
     }
+    server.expect_log(
+        mark,
+        "localhost: a WebSocket at /chat is refused with a 501",
+    );
+    let lines = server.log().since(mark);
+    let told = lines.iter().filter(|line| line.contains("a WebSocket at"));
+    assert_eq!(told.count(), 1, "{lines:?}");
     // Any other protocol is passed over, as if it had not been named (RFC 9110 §7.8).
     let other = Request::get("/style.css")
         .header("Connection", "Upgrade")
