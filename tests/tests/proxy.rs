@@ -219,6 +219,8 @@ fn answers_of_every_kind_come_as_they_are() {
         };
         let answer = kept.ask(&request).expect("the connection is kept");
         assert_eq!(said(&answer), expected, "{method} {path}");
+        let hints: &[u16] = if path == "/app/hints" { &[103] } else { &[] };
+        assert_eq!(answer.interim, hints, "{method} {path}");
     }
     let request = Request {
         version: "HTTP/1.0".to_owned(),
@@ -309,6 +311,12 @@ fn over_http2_it_is_the_same() {
     assert!(curl_with(&post, &body).starts_with(&format!("{} ", body.len())));
     let streamed = ["-s", h2, "-T", "-", &url("/app/echo")];
     assert_eq!(curl_with(&streamed, &body).len(), body.len());
+    let hinted = curl(&["-s", h2, "-D", "-", &url("/app/hints")]);
+    assert!(hinted.starts_with("HTTP/2 103"), "{hinted}");
+    assert!(
+        hinted.contains("link: </a.css>; rel=preload; as=style"),
+        "{hinted}"
+    );
     let large = url(&format!("/app/large?bytes={}", 20 * MIB));
     assert_eq!(curl(&["-s", h2, &large]).len(), 20 * MIB);
     assert_eq!(curl(&["-s", h2, &url("/app/status?is=503")]), "own words");

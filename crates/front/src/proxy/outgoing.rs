@@ -12,6 +12,7 @@ use maitred_rules::path::encode_path;
 use maitred_rules::settings::{Proxy, Upstream};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
+use super::early::Early;
 use super::upload::UploadBody;
 use crate::request::Way;
 
@@ -35,6 +36,8 @@ pub struct Outgoing<'a> {
     pub client: std::net::IpAddr,
     /// What the request is called in logs.
     pub id: &'a str,
+    /// Who is told what comes before the answer, if it may be passed on.
+    pub early: Option<&'a Early>,
     /// It asks to change to WebSocket.
     pub is_websocket: bool,
 }
@@ -47,6 +50,9 @@ impl Outgoing<'_> {
             .uri(self.target());
         let mut request = request.body(body).ok()?;
         *request.headers_mut() = self.header();
+        if let Some(early) = self.early {
+            early.listen(&mut request);
+        }
         Some(request)
     }
 

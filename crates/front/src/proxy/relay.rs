@@ -64,7 +64,7 @@ pub async fn relay<C: HttpClient>(
     let form = Form::of(asking.head, &parts, length, keep_alive);
     let (mut out, apart) = form.begin::<C::Wire>(asking.way, &parts, beside.as_slice());
     answered.status = status;
-    answered.head_bytes = out.len() as u64;
+    answered.head_bytes += out.len() as u64;
     if let Some(apart) = apart {
         client.begin(apart).map_err(|_| Failure::ClientLeft)?;
     }
@@ -105,7 +105,11 @@ pub async fn relay<C: HttpClient>(
     }
 }
 
-async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), Failure> {
+/// Sends all of `out`.
+///
+/// # Errors
+/// When the client has gone, or reads too slowly.
+pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), Failure> {
     while !out.is_empty() {
         match client.try_send(out) {
             Ok(0) => client.sendable().await.map_err(|_| Failure::ClientLeft)?,
