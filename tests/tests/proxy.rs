@@ -130,6 +130,19 @@ fn host_and_path_are_as_the_rule_says() {
 }
 
 #[test]
+fn a_request_is_called_the_same_behind_and_in_the_answer() {
+    let (root, node) = (site(), Node::start());
+    let setup = Setup::new(root.path()).top("send_request_id = true");
+    let server = setup.site(&rule(&node.url(), "")).start();
+    let own = Request::get("/app/seen").header("X-Request-Id", "mine");
+    let answer = http::ask(server.address(), &own);
+    let id = answer.json()["fields"]["x-request-id"].clone();
+    let id = id.as_str().expect("it has one");
+    assert_eq!(answer.header("X-Request-Id"), Some(id));
+    assert_eq!(id.len(), 32, "what a client calls it does not count");
+}
+
+#[test]
 fn a_unix_socket_leads_to_a_server_as_well() {
     let (root, folder) = (site(), public_folder());
     let node = Node::on_socket(&folder.path().join("app.sock"));
@@ -206,6 +219,8 @@ fn answers_of_every_kind_come_as_they_are() {
         };
         let answer = kept.ask(&request).expect("the connection is kept");
         assert_eq!(said(&answer), expected, "{method} {path}");
+        let hints: &[u16] = if path == "/app/hints" { &[103] } else { &[] };
+        assert_eq!(answer.interim, hints, "{method} {path}");
     }
     let request = Request {
         version: "HTTP/1.0".to_owned(),
@@ -296,6 +311,12 @@ fn over_http2_it_is_the_same() {
     assert!(curl_with(&post, &body).starts_with(&format!("{} ", body.len())));
     let streamed = ["-s", h2, "-T", "-", &url("/app/echo")];
     assert_eq!(curl_with(&streamed, &body).len(), body.len());
+    let hinted = curl(&["-s", h2, "-D", "-", &url("/app/hints")]);
+    assert!(hinted.starts_with("HTTP/2 103"), "{hinted}");
+    assert!(
+        hinted.contains("link: </a.css>; rel=preload; as=style"),
+        "{hinted}"
+    );
     let large = url(&format!("/app/large?bytes={}", 20 * MIB));
     assert_eq!(curl(&["-s", h2, &large]).len(), 20 * MIB);
     assert_eq!(curl(&["-s", h2, &url("/app/status?is=503")]), "own words");
@@ -341,11 +362,19 @@ fn what_no_server_takes_is_refused_in_words() {
             .header("Sec-WebSocket-Version", "13")
             .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
     };
+    let mark = server.log().mark();
     for path in ["/chat", "/style.css", "/index.php"] {
         let answer = http::ask(server.address(), &handshake(path));
         assert_eq!(answer.status, 501, "{path}");
         assert!(answer.text().contains("`proxy`"), "{}", answer.text());
     }
+    server.expect_log(
+        mark,
+        "localhost: a WebSocket at /chat is refused with a 501",
+    );
+    let lines = server.log().since(mark);
+    let told = lines.iter().filter(|line| line.contains("a WebSocket at"));
+    assert_eq!(told.count(), 1, "{lines:?}");
     // Any other protocol is passed over, as if it had not been named (RFC 9110 §7.8).
     let other = Request::get("/style.css")
         .header("Connection", "Upgrade")

@@ -56,11 +56,14 @@ pub fn fields(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     .filter_map(|line| {
         let colon = memchr(b':', line)?;
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        let is_used = |used: &&str| name.eq_ignore_ascii_case(used.as_bytes());
-        USED.iter()
-            .any(|used| is_used(&used))
-            .then_some((name, value))
+        is_used(name).then_some((name, value))
     })
+}
+
+/// Whether a field of this name is a hint.
+pub fn is_used(name: &[u8]) -> bool {
+    let mut used = USED.iter();
+    used.any(|used| name.eq_ignore_ascii_case(used.as_bytes()))
 }
 
 #[cfg(test)]

@@ -120,10 +120,9 @@ impl HttpClient for Connection {
             if inflow.is_over() {
                 return Ok(None);
             }
-            let patience = inflow.patience();
-            let waiting = inflow.wait();
-            let filled = self.fill(|| tokio::time::Instant::now() + patience).await;
-            drop(waiting);
+            let total = inflow.taken();
+            let pace = inflow.pace.get_or_insert_with(|| self.body_pace());
+            let filled = self.fill_body(total, pace).await;
             match filled {
                 Some(Ok(count)) if count > 0 => {}
                 None => return Err(NoBody::TooSlow),

@@ -2,14 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 use maitred_http1::{ChunkedBody, Framing, Head};
-use tokio::time::{Duration, Instant};
 
 use crate::body::NoBody;
-
-/// How long a sender may take for a body, beside the time it gets for its size.
-const GRACE: Duration = Duration::from_secs(20);
-/// Least rate of a body in bytes per second: each gives its sender more time.
-const LEAST_RATE: u64 = 500;
+use crate::pace::Pace;
 
 /// How much of a body has come, and may still come.
 pub struct Inflow {
@@ -17,8 +12,8 @@ pub struct Inflow {
     chunks: ChunkedBody,
     limit: u64,
     taken: u64,
-    /// How long its sender has been waited for.
-    waited: Duration,
+    /// How it comes, once it has been waited for over HTTP/1.
+    pub pace: Option<Pace>,
     is_over: bool,
 }
 
@@ -36,7 +31,7 @@ impl Inflow {
             chunks: ChunkedBody::new(),
             limit,
             taken: 0,
-            waited: Duration::ZERO,
+            pace: None,
             is_over: matches!(head.body, Framing::None | Framing::Length(0)),
         })
     }
@@ -63,16 +58,9 @@ impl Inflow {
         }
     }
 
-    /// How long its sender may still be waited for: only the time that it takes itself counts, and
-    /// not the time in which nobody wanted more.
-    pub fn patience(&self) -> Duration {
-        let allowed = GRACE + Duration::from_secs(self.taken / LEAST_RATE);
-        allowed.saturating_sub(self.waited)
-    }
-
-    /// Counts the time until what this returns is dropped.
-    pub fn wait(&mut self) -> Waiting<'_> {
-        Waiting(&mut self.waited, Instant::now())
+    /// Bytes that have come.
+    pub fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// Takes what it can of bytes that came over HTTP/1; none if there is nothing, or all has come.
@@ -104,14 +92,5 @@ impl Inflow {
             drop(input.split_to(consumed));
         }
         Ok(data.freeze())
-    }
-}
-
-/// Somebody waits for the sender of a body.
-pub struct Waiting<'a>(&'a mut Duration, Instant);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        *self.0 += self.1.elapsed();
     }
 }

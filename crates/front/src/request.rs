@@ -196,6 +196,8 @@ pub async fn serve_path(
     answered: &mut Answered,
 ) -> io::Result<After> {
     if crate::proxy::is_websocket(head) {
+        let troubles = &thread.shared.troubles;
+        troubles.websocket_refused(way.host(head), way.path);
         return refuse(client, head, answered, 501, crate::proxy::NO_WEBSOCKET).await;
     }
     if let Some(page) = status::page(way.backend, head) {

@@ -41,6 +41,7 @@ struct Episodes {
     files: BTreeMap<&'static str, Episode<()>>,
     /// By the server, of which there are as many as the configuration names.
     proxies: BTreeMap<String, Episode<()>>,
+    websockets: Episode<()>,
 }
 
 impl Default for Troubles {
@@ -57,6 +58,7 @@ impl Default for Troubles {
                 proxied: Episode::new(CALM),
                 files: BTreeMap::new(),
                 proxies: BTreeMap::new(),
+                websockets: Episode::new(CALM),
             }),
             stirred: Notify::new(),
         }
@@ -155,6 +157,16 @@ impl Troubles {
         }
     }
 
+    /// A WebSocket was asked for where no server takes it. Browsers show no more than the status.
+    pub fn websocket_refused(&self, host: &str, path: &str) {
+        if self.note(|episodes, now| episodes.websockets.happened(now, |()| {})) {
+            tracing::warn!(
+                "{host}: a WebSocket at {path} is refused with a 501: no `proxy` of the site takes \
+                 this path; further ones are counted"
+            );
+        }
+    }
+
     /// True when an episode begins, which somebody has to look at until it ends.
     fn note(&self, happened: impl FnOnce(&mut Episodes, Duration) -> u64) -> bool {
         let begins = happened(&mut self.lock(), self.started.elapsed()) == 1;
@@ -194,6 +206,7 @@ impl Episodes {
             && self.proxied.is_quiet()
             && self.files.is_empty()
             && self.proxies.is_empty()
+            && self.websockets.is_quiet()
     }
 
     fn due(&mut self, now: Duration) -> Vec<String> {
@@ -252,6 +265,11 @@ impl Episodes {
             }
             !episode.is_quiet()
         });
+        lines.extend(self.websockets.due(now).map(|news| {
+            let (verb, Account { lasted, times, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("for {lasted}, {times} WebSockets {verb} refused that no `proxy` takes")
+        }));
         self.proxies.retain(|server, episode| {
             if let Some(news) = episode.due(now) {
                 let (verb, Account { lasted, times, .. }) = tense(news);

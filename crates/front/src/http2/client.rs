@@ -52,6 +52,8 @@ pub struct Http2Client {
     sent: u64,
     /// How the client takes the answer.
     pace: StreamPace,
+    /// How it sends a body that is passed on while it comes.
+    body_pace: Option<StreamPace>,
 }
 
 fn lost(_: h2::Error) -> io::Error {
@@ -73,6 +75,7 @@ impl Http2Client {
             is_complete: false,
             sent: 0,
             pace,
+            body_pace: None,
         }
     }
 
@@ -356,10 +359,12 @@ impl HttpClient for Http2Client {
         let Some(body) = &mut self.body else {
             return Err(NoBody::Gone);
         };
-        let deadline = Instant::now() + inflow.patience();
-        let waiting = inflow.wait();
+        let pace = &mut self.body_pace;
+        let pace = pace.get_or_insert_with(|| StreamPace::of_body(&self.trunk));
+        let (moved, now) = (self.trunk.noise.has_read(), Instant::now());
+        let deadline = pace.wait(inflow.taken(), moved, now);
         let data = timeout_at(deadline, poll_fn(|cx| body.poll_data(cx))).await;
-        drop(waiting);
+        pace.came(Instant::now());
         match data {
             Ok(Some(Ok(bytes))) => {
                 // What has been taken may come again in size.
@@ -374,7 +379,10 @@ impl HttpClient for Http2Client {
                 Ok(None)
             }
             Ok(Some(Err(_))) => Err(NoBody::Gone),
-            Err(_) => Err(NoBody::TooSlow),
+            Err(_) => {
+                self.trunk.too_slow(TooSlow::Sending);
+                Err(NoBody::TooSlow)
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! crate hyper speaks HTTP/1.1 to it; here is what goes there and comes back, and for how long.
 //! Bodies are passed on as they come, both ways: neither side is asked for more than the other takes.
 
+mod early;
 mod outgoing;
 mod relay;
 mod server;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::header::HeaderMap;
 use hyper::{Request, Response, StatusCode};
 use maitred_http1::{Head, Version};
 use maitred_rules::settings::Proxy;
@@ -26,6 +28,7 @@ use crate::request::{self, Way};
 use crate::shared::Thread;
 use crate::troubles::Troubles;
 
+use early::Early;
 use outgoing::Outgoing;
 use server::Link;
 use upload::{Upload, UploadBody};
@@ -111,10 +114,12 @@ pub async fn answer(
         name: &server.name,
         is_websocket: is_websocket(head),
     };
+    let id = answered.id();
     let (mut upload, body) = match Upload::of(head, way.max_body_size) {
         Ok(both) => both,
         Err(no_body) => return refuse_body(client, head, way, no_body, answered).await,
     };
+    let early = Early::default();
     let outgoing = Outgoing {
         head,
         way,
@@ -124,6 +129,8 @@ pub async fn answer(
             .origin
             .map_or_else(|| client.peer(), |origin| origin.client)
             .ip(),
+        id: id.as_str(),
+        early: (head.version() != Version::Http10).then_some(&early),
         is_websocket: asking.is_websocket,
     };
     let outcome = match outgoing.request(body) {
@@ -138,6 +145,7 @@ pub async fn answer(
         }
     };
     answered.script = Some(begun.elapsed());
+    answered.body_bytes = upload.taken();
     match outcome {
         Ok(after) => Ok(after),
         Err(failure) => {
@@ -159,7 +167,11 @@ async fn follow(
     answered: &mut Answered,
 ) -> Result<After, Failure> {
     let server = to.0;
-    let (response, link) = ask(client, asking, to, upload).await?;
+    let early = to.1.early;
+    let (response, link) = ask(client, asking, to, upload, answered).await?;
+    while let Some(hints) = early.and_then(Early::take) {
+        early::pass(client, &hints, answered).await?;
+    }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         tunnel::run(client, asking, &thread.shared, response, answered).await?;
         return Ok(After::Linger);
@@ -201,6 +213,7 @@ async fn ask(
     asking: &Asking<'_>,
     (server, outgoing, mut request): To<'_>,
     upload: &mut Upload,
+    answered: &mut Answered,
 ) -> Result<(Response<Incoming>, Link), Failure> {
     let has_body = !upload.is_over();
     let can_repeat = asking.head.kind().is_idempotent() && !has_body;
@@ -215,7 +228,16 @@ async fn ask(
                 .await
                 .map_err(Failure::NoBody)?;
         }
-        match ask_over(client, asking, &mut link, request, upload).await {
+        match ask_over(
+            client,
+            (asking, outgoing.early),
+            &mut link,
+            request,
+            upload,
+            answered,
+        )
+        .await
+        {
             Ok(response) => return Ok((response, link)),
             Err(Lost::Unsent(unsent)) => request = *unsent,
             Err(Lost::Silently(_)) if can_repeat => {
@@ -232,7 +254,16 @@ async fn ask(
             .await
             .map_err(Failure::NoBody)?;
     }
-    match ask_over(client, asking, &mut link, request, upload).await {
+    match ask_over(
+        client,
+        (asking, outgoing.early),
+        &mut link,
+        request,
+        upload,
+        answered,
+    )
+    .await
+    {
         Ok(response) => Ok((response, link)),
         Err(Lost::Silently(failure) | Lost::Otherwise(failure)) => Err(failure),
         Err(Lost::Unsent(_)) => {
@@ -254,10 +285,11 @@ enum Lost {
 
 async fn ask_over(
     client: &mut impl HttpClient,
-    asking: &Asking<'_>,
+    (asking, early): (&Asking<'_>, Option<&Early>),
     link: &mut Link,
     request: Request<UploadBody>,
     upload: &mut Upload,
+    answered: &mut Answered,
 ) -> Result<Response<Incoming>, Lost> {
     let before = link.tap.received();
     let answer = link.sender.try_send_request(request);
@@ -280,11 +312,22 @@ async fn ask_over(
                     }
                 });
             }
+            hints = heard(early) => {
+                let passed = early::pass(client, &hints, answered).await;
+                passed.map_err(Lost::Otherwise)?;
+            }
             outcome = busy(client, upload) => outcome.map_err(Lost::Otherwise)?,
             () = until(allows.map(|allows| begun + allows)) => {
                 return Err(Lost::Otherwise(silence.into()));
             }
         }
+    }
+}
+
+async fn heard(early: Option<&Early>) -> HeaderMap {
+    match early {
+        Some(early) => early.next().await,
+        None => pending().await,
     }
 }
 
@@ -331,8 +374,9 @@ async fn fail(
     };
     let (status, why) = explain(&failure);
     if let Some(detail) = detail(&failure, asking.rule) {
-        let (method, target) = (head.method(), head.target());
-        tracing::debug!("{}: {method} {target}: {status}: {detail}", asking.name);
+        let (method, target, id) = (head.method(), head.target(), answered.id());
+        let (name, id) = (asking.name, id.as_str());
+        tracing::debug!("{name}: {method} {target}: {status}: {detail} [request {id}]");
         troubles.proxy_failed(asking.name, status, &detail);
     }
     if has_begun || status == CLIENT_LEFT {

@@ -12,12 +12,15 @@ use maitred_rules::path::encode_path;
 use maitred_rules::settings::{Proxy, Upstream};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
+use super::early::Early;
 use super::upload::UploadBody;
 use crate::request::Way;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What is to be asked.
 pub struct Outgoing<'a> {
@@ -31,6 +34,10 @@ pub struct Outgoing<'a> {
     pub rule: &'a Proxy,
     /// The client's address.
     pub client: std::net::IpAddr,
+    /// What the request is called in logs.
+    pub id: &'a str,
+    /// Who is told what comes before the answer, if it may be passed on.
+    pub early: Option<&'a Early>,
     /// It asks to change to WebSocket.
     pub is_websocket: bool,
 }
@@ -43,6 +50,9 @@ impl Outgoing<'_> {
             .uri(self.target());
         let mut request = request.body(body).ok()?;
         *request.headers_mut() = self.header();
+        if let Some(early) = self.early {
+            early.listen(&mut request);
+        }
         Some(request)
     }
 
@@ -104,6 +114,7 @@ impl Outgoing<'_> {
         set(FORWARDED_FOR, client.as_bytes());
         let scheme = if self.way.is_https { "https" } else { "http" };
         set(FORWARDED_PROTO, scheme.as_bytes());
+        set(REQUEST_ID, self.id.as_bytes());
         if !asked_for.is_empty() {
             set(FORWARDED_HOST, asked_for.as_bytes());
         }

@@ -23,7 +23,7 @@ use crate::access::Answered;
 use crate::clock::http_date;
 use crate::http_client::HttpClient;
 use crate::http_form::{Wire, is_for_us};
-use crate::request::{Header, Way, hsts};
+use crate::request::{Beside, Header, Way};
 use crate::shared::Shared;
 
 /// What is wrong with the head of an answer, if something is. What two could read in two ways is
@@ -57,13 +57,14 @@ pub async fn relay<C: HttpClient>(
         return Err(Failure::Intercepted(status));
     }
     let secured = client.secured().cloned();
-    let beside = hsts(secured.as_deref());
+    let id = answered.id_sent();
+    let beside = Beside::of(secured.as_deref(), id.as_ref());
     let length = body.size_hint().exact();
     let keep_alive = asking.head.keep_alive && !upload.is_unread();
     let form = Form::of(asking.head, &parts, length, keep_alive);
-    let (mut out, apart) = form.begin::<C::Wire>(asking.way, &parts, beside);
+    let (mut out, apart) = form.begin::<C::Wire>(asking.way, &parts, beside.as_slice());
     answered.status = status;
-    answered.head_bytes = out.len() as u64;
+    answered.head_bytes += out.len() as u64;
     if let Some(apart) = apart {
         client.begin(apart).map_err(|_| Failure::ClientLeft)?;
     }
@@ -104,7 +105,11 @@ pub async fn relay<C: HttpClient>(
     }
 }
 
-async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), Failure> {
+/// Sends all of `out`.
+///
+/// # Errors
+/// When the client has gone, or reads too slowly.
+pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), Failure> {
     while !out.is_empty() {
         match client.try_send(out) {
             Ok(0) => client.sendable().await.map_err(|_| Failure::ClientLeft)?,
@@ -175,7 +180,7 @@ impl<'a> Form<'a> {
         &self,
         way: &Way<'_>,
         parts: &Parts,
-        beside: Option<Header<'_>>,
+        beside: &[Header<'_>],
     ) -> (Bytes, Option<W::Head>) {
         let answer = Answer {
             version: self.request.version(),
@@ -190,7 +195,7 @@ impl<'a> Form<'a> {
             let name = std::str::from_utf8(name).unwrap_or_default();
             parts.headers.contains_key(name)
         };
-        let fields = fields.chain(beside.filter(|beside| !is_said(beside)));
+        let fields = fields.chain(beside.iter().copied().filter(|beside| !is_said(beside)));
         let dressing = way.dressing;
         let mut out = Vec::with_capacity(512);
         let (apart, _) = match dressing.is_empty() {

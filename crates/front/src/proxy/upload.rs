@@ -90,6 +90,11 @@ impl Upload {
         !self.inflow.is_over()
     }
 
+    /// Bytes of the body that have come.
+    pub fn taken(&self) -> u64 {
+        self.inflow.taken()
+    }
+
     /// How long the server may do nothing now, and none while the client is waited for.
     pub fn allows(&self, rule: &Proxy) -> Option<Duration> {
         match (&self.to, &self.piece) {
