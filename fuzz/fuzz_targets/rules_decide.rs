@@ -4,42 +4,79 @@
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use maitred_rules::path::clean_path;
+use maitred_rules::path::{CleanPath, clean_path};
 use maitred_rules::settings::{Deny, Redirect, Rewrite};
 use maitred_rules::site::{Asked, Verdict, check_template};
 use maitred_rules::{Pattern, Rules, SiteRules};
 
-/// Rules that a site may well have, and those that the input brings.
-fn rules(pattern: &str, template: &str) -> Rules {
-    let of = |text| Pattern::parse(text).expect("a pattern of ours is one");
-    let mut rules = Rules {
-        deny: vec![Deny {
-            path: of("/secret/*"),
-            from: Vec::new(),
-            except: Vec::new(),
-            status: 403,
-        }],
+/// What no site may serve here.
+fn denying() -> Rules {
+    let path = Pattern::parse("/secret/*").expect("a pattern of ours is one");
+    let (from, except) = (Vec::new(), Vec::new());
+    let deny = vec![Deny {
+        path,
+        from,
+        except,
+        status: 403,
+    }];
+    Rules {
+        deny,
         ..Rules::default()
-    };
-    let own = Pattern::parse(pattern).ok();
-    let own = own.filter(|own| check_template(own, template).is_ok());
-    // Of a template that begins with what was asked for, the site has made a host itself.
-    let own = own.filter(|_| template.starts_with('/'));
-    let own = own.map(|own| (own, template));
-    let fixed = [("/go/*", "/$1"), ("/to/*", "https://b.example/$1"), ("~^/p(.*)$", "/$1")];
-    let fixed = fixed.map(|(from, to)| (of(from), to));
-    for (from, to) in own.iter().chain(&fixed) {
-        let (from, to) = (from.clone(), (*to).to_owned());
-        rules.redirects.push(Redirect { from, to, status: 302 });
     }
-    let fixed = (of("/api/*"), "/index.php?path=$1");
-    for (from, to) in own.iter().chain([&fixed]) {
-        let (from, to) = (from.clone(), (*to).to_owned());
-        rules.rewrite.push(Rewrite { from, to, end: false });
+}
+
+/// Adds a redirect and a rewrite.
+fn lead(rules: &mut Rules, from: Pattern, to: &str) {
+    let (redirect, to) = (
+        Redirect {
+            from: from.clone(),
+            to: to.to_owned(),
+            status: 302,
+        },
+        to.to_owned(),
+    );
+    rules.redirects.push(redirect);
+    rules.rewrite.push(Rewrite {
+        from,
+        to,
+        end: false,
+    });
+}
+
+/// Rules that a site may well have.
+static USUAL: LazyLock<SiteRules> = LazyLock::new(|| {
+    let mut rules = denying();
+    for (from, to) in [
+        ("/go/*", "/$1"),
+        ("/to/*", "https://b.example/$1"),
+        ("~^/p(.*)$", "/$1"),
+    ] {
+        lead(
+            &mut rules,
+            Pattern::parse(from).expect("a pattern of ours is one"),
+            to,
+        );
     }
-    rules
+    rules.redirects.truncate(2);
+    SiteRules::compile(&rules).expect("rules of ours are some")
+});
+
+/// Those that the input brings, if they are such as a configuration lets through.
+fn own(pattern: &str, template: &str) -> Option<SiteRules> {
+    let from = Pattern::parse(pattern).ok()?;
+    if !template.starts_with('/') || check_template(&from, template).is_err() {
+        return None;
+    }
+    let mut rules = denying();
+    lead(&mut rules, from, template);
+    // A redirect would always come first.
+    if template.len() % 2 == 0 {
+        rules.redirects.clear();
+    }
+    SiteRules::compile(&rules).ok()
 }
 
 fn is_printed(text: &str) -> bool {
@@ -55,9 +92,7 @@ fuzz_target!(|input: &[u8]| {
     if !is_printed(path) || !is_printed(query) || path.contains(['?', '#']) || query.contains('#') {
         return;
     }
-    let (Ok(path), Ok(site)) = (clean_path(path), SiteRules::compile(&rules(pattern, template))) else {
-        return;
-    };
+    let Ok(path) = clean_path(path) else { return };
     let asked = Asked {
         path: &path,
         query: Some(query).filter(|query| !query.is_empty()),
@@ -65,11 +100,21 @@ fuzz_target!(|input: &[u8]| {
         host: "a.example",
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
     };
-    match site.decide(&asked) {
+    judge(USUAL.decide(&asked), &path);
+    if let Some(own) = own(pattern, template) {
+        judge(own.decide(&asked), &path);
+    }
+});
+
+fn judge(verdict: Verdict, path: &CleanPath<'_>) {
+    match verdict {
         Verdict::Redirect { location, .. } => {
             assert!(is_printed(&location), "{location}");
             let is_here = location.starts_with('/') && !location.starts_with("//");
-            assert!(is_here || location.starts_with("https://b.example/"), "{location}");
+            assert!(
+                is_here || location.starts_with("https://b.example/"),
+                "{location}"
+            );
             assert!(!location.starts_with("/\\"), "{location}");
         }
         Verdict::Serve(serve) => {
@@ -84,4 +129,4 @@ fuzz_target!(|input: &[u8]| {
         }
         Verdict::Refuse(refusal) => assert!((400..=500).contains(&refusal.status)),
     }
-});
+}

@@ -9,13 +9,21 @@ use libfuzzer_sys::fuzz_target;
 use maitred_rules::forwarded::{Field, Heard, Trust};
 use maitred_rules::networks::{Networks, client_key, parse_network};
 
-const FIELDS: [&str; 4] = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"];
+const FIELDS: [&str; 4] = [
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "forwarded",
+];
 
 fuzz_target!(|input: &[u8]| {
     let proxies = ["10.0.0.0/8", "fd00::/8"].map(|text| parse_network(text).expect("a network"));
     let trust = Trust {
         proxies: Networks::new(&proxies),
-        fields: FIELDS.iter().filter_map(|name| Field::named(name)).collect(),
+        fields: FIELDS
+            .iter()
+            .filter_map(|name| Field::named(name))
+            .collect(),
     };
     // Each line is a field: the first byte says which.
     let lines: Vec<(&str, &[u8])> = input
