@@ -10,7 +10,7 @@ use crate::http::{Connection, Request};
 
 /// Within what an honest request is answered while somebody attacks; far more than it takes, and
 /// far less than to wait for the attack to end.
-const PROMPT: Duration = Duration::from_secs(5);
+const PROMPT: Duration = Duration::from_secs(15);
 
 /// What they ask for, and what they are to get.
 pub const PAGES: [(&str, &str); 2] = [("/hello.txt", "hello, file"), ("/hello.php", "hello")];

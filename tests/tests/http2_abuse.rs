@@ -1,5 +1,7 @@
 //! Clients that use HTTP/2 against the server: none costs it much, and the others are answered.
 
+use std::io::Read;
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,10 +78,12 @@ fn withstands(attack: impl Fn(Connection) + Send + Sync + 'static) {
     assert!(gossip.len() <= 3, "{gossip:#?}");
 }
 
-/// Sends until the server does not take more, and returns the error code that it ends with.
+/// Sends until the server does not take more, and returns the error code that it ends with. What the
+/// server says is thrown away: it would not read on if nobody read its answers.
 fn flood(mut client: Connection, mut next: impl FnMut(u32) -> Vec<u8>) -> Option<u32> {
     let mut number = 0;
     loop {
+        throw_away(client.stream());
         let bytes: Vec<u8> = (0..200)
             .flat_map(|_| {
                 number += 1;
@@ -92,6 +96,13 @@ fn flood(mut client: Connection, mut next: impl FnMut(u32) -> Vec<u8>) -> Option
         assert!(number < 2_000_000, "the server takes anything");
     }
     client.goaway()
+}
+
+fn throw_away(mut stream: &TcpStream) {
+    stream.set_nonblocking(true).expect("a mode can be set");
+    let mut bytes = [0; 64 * 1024];
+    while matches!(stream.read(&mut bytes), Ok(1..)) {}
+    stream.set_nonblocking(false).expect("a mode can be set");
 }
 
 fn assert_calmed(code: Option<u32>) {

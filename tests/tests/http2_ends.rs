@@ -1,17 +1,12 @@
-//! How connections of HTTP/2 end that nobody breaks: idle ones, those that are one too many, and those
-//! that another program takes over from.
-
-use std::time::Duration;
+//! How connections of HTTP/2 end that nobody breaks: those that are one too many, and those that another
+//! program takes over from. How idle ones do is in slow_clients.rs.
 
 use maitred_tests::http::{self, Connection as Http1, Request};
-use maitred_tests::http2::{Connection, DATA, GOAWAY, HEADERS, frame, get};
+use maitred_tests::http2::{Connection, DATA, GOAWAY};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::{Target, wait};
 use tempfile::TempDir;
-
-/// How long a connection without a request may stay, at most: twice 75 seconds, and what it takes.
-const IDLE: Duration = Duration::from_secs(170);
 
 /// Open files of the server in the test about them, and the connections that fit: 512 are kept back.
 const OPEN_FILES: usize = 600;
@@ -31,29 +26,6 @@ fn site() -> TempDir {
              echo ' over';",
         ),
     ])
-}
-
-#[test]
-fn a_connection_without_a_request_is_closed_after_a_while_whatever_it_has_begun() {
-    let root = site();
-    let server = Server::start(root.path());
-    let open = || {
-        let client = Connection::open(server.address(), &[]);
-        let set = client.stream().set_read_timeout(Some(IDLE));
-        set.expect("a time-out can be set");
-        client
-    };
-    let (mut unused, mut used, mut begun) = (open(), open(), open());
-    used.ask(1, "/hello.txt");
-    assert_eq!(used.text(1), "hello, file");
-    // Half a head, of which the rest never comes.
-    let half = frame(HEADERS, 1, 1, &get("/hello.txt"));
-    begun.send(&half).expect("half a head is taken");
-    assert_eq!(used.goaway(), Some(NO_ERROR));
-    assert_eq!(unused.goaway(), Some(NO_ERROR));
-    // In the middle of a head nothing else can be said.
-    let closed = begun.wait_for("the end", |_| false);
-    assert_eq!(closed, None);
 }
 
 #[test]

@@ -26,11 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(150);
 
 /// How long an honest client takes its time: longer than the grace of anybody slow, and what it is
 /// given on top.
-const LONG: Duration = Duration::from_secs(80);
+const LONG: Duration = Duration::from_secs(75);
 
 /// After how long who takes too little has been cut, whether it has noticed or not: what it had been
 /// sent before, it can still read.
-const CERTAIN: Duration = Duration::from_secs(100);
+const CERTAIN: Duration = Duration::from_secs(85);
 
 /// Bytes of a file that no socket's buffers hold.
 const LARGE: usize = 12 << 20;
@@ -312,6 +312,9 @@ fn slowhttptests_four_attacks_are_cut_and_everybody_else_is_answered() {
     drop(attacks);
 }
 
+/// How long a connection without a request may stay, at most: twice 75 seconds, and what it takes.
+const IDLE: Duration = Duration::from_secs(170);
+
 /// Open files of the server in the test about them, and the connections that fit: 512 are kept back.
 const OPEN_FILES: usize = 600;
 const FITTING: usize = OPEN_FILES - 512;
@@ -355,4 +358,27 @@ fn slow_heads_that_take_all_room_are_cut_and_who_waits_is_answered() {
     assert_eq!(cut, FITTING + 100);
     let told = server.log_text().matches("connections are open").count();
     assert_eq!(told, 1, "{}", server.log_text());
+}
+
+#[test]
+fn a_connection_of_http2_without_a_request_is_closed_after_a_while_whatever_it_has_begun() {
+    let root = site();
+    let server = Server::start(root.path());
+    let open = || {
+        let client = http2::Connection::open(server.address(), &[]);
+        let set = client.stream().set_read_timeout(Some(IDLE));
+        set.expect("a time-out can be set");
+        client
+    };
+    let (mut unused, mut used, mut begun) = (open(), open(), open());
+    used.ask(1, "/hello.txt");
+    assert_eq!(used.text(1), "hello, file");
+    // Half a head, of which the rest never comes.
+    let half = frame(HEADERS, 1, 1, &http2::get("/hello.txt"));
+    begun.send(&half).expect("half a head is taken");
+    assert_eq!(used.goaway(), Some(0));
+    assert_eq!(unused.goaway(), Some(0));
+    // In the middle of a head nothing else can be said.
+    let closed = begun.wait_for("the end", |_| false);
+    assert_eq!(closed, None);
 }

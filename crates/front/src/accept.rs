@@ -173,8 +173,10 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, counted: Counted, is_http
 }
 
 /// A client over plain HTTP or, when TLS is spoken, over that.
-///
-/// No `async fn`: that would hold its arguments twice, for as long as the connection is idle.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn would hold its arguments twice, for as long as the connection is idle"
+)]
 fn plain((mut connection, counted): Newcomer) -> impl Future<Output = ()> + Send {
     async move {
         if converse_http1(&mut connection, &counted.0).await == End::Http2 {
