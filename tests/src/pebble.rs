@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use crate::guard::Guarded;
-use crate::processes::Signal;
+use crate::processes::{Process, Signal};
 use crate::tls::Authority;
 use crate::{ports, project_root, wait};
 
@@ -162,6 +162,24 @@ impl Pebble {
         self.pebble = None;
     }
 
+    /// Has it take connections and answer nothing, until [`Pebble::go_on`].
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has it answer again.
+    pub fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let running = self
+            .pebble
+            .as_ref()
+            .and_then(|pebble| Process::read(pebble.pid()));
+        running.expect("Pebble runs").signal(signal);
+    }
+
     fn log(&self) -> PathBuf {
         self.authority.folder().join("pebble.log")
     }
@@ -185,6 +203,11 @@ impl Pebble {
             format!("https://localhost:{}/dir", self.directory.port()),
             self.authority.ca(),
         )
+    }
+
+    /// Where maitred keeps what it has of it, beneath a folder for all authorities.
+    pub fn folder_in(&self, state: &std::path::Path) -> PathBuf {
+        state.join(format!("localhost-{}-dir", self.directory.port()))
     }
 
     /// Has the name server say that a host is elsewhere.

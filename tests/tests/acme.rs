@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use maitred_tests::http::{self, Request};
 use maitred_tests::pebble::{Habits, Pebble};
-use maitred_tests::processes::Signal;
+use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{
     Server, Setup, WEB_USER, document_root, is_root, public_folder, user_ids,
 };
@@ -75,9 +76,30 @@ fn plain(pebble: &Pebble, host: &str, path: &str) -> http::Response {
     http::ask(pebble.http, &Request::new("GET", path).header("Host", host))
 }
 
+/// Waits until a page of the host comes, with a certificate that Pebble has issued: the front uses it
+/// a moment after the log says that it is there.
 fn serves(pebble: &Pebble, host: &str) {
-    let output = pebble.curl(host, "/hello.php");
-    assert_eq!(text(&output), "hello", "{host}");
+    let mut said = String::new();
+    let served = wait::poll(wait::DEADLINE, || {
+        said = text(&pebble.curl(host, "/hello.php"));
+        (said == "hello").then_some(())
+    });
+    assert!(served.is_some(), "{host}: {said}");
+}
+
+/// The process that gets a certificate, when it has become who it is to be.
+fn asking(server: &Server) -> Process {
+    wait::until("the process that gets a certificate", || {
+        let mut processes = server.processes().into_iter();
+        let one = processes.find(|process| process.title.starts_with("maitred: acme"))?;
+        let sockets = fs::read_dir(format!("/proc/{}/fd", one.pid))
+            .ok()?
+            .flatten();
+        let sockets = sockets.filter_map(|fd| fs::read_link(fd.path()).ok());
+        // One of them leads to the supervisor, another one to the authority.
+        let sockets = sockets.filter(|to| to.to_string_lossy().starts_with("socket:"));
+        (sockets.count() > 1).then_some(one)
+    })
 }
 
 /// Nothing that gets a certificate runs any more.
@@ -222,10 +244,8 @@ fn while_the_authority_is_not_there_sites_are_served_in_the_clear_and_it_is_aske
     let answer = plain(&pebble, "shop.test", "/hello.php");
     assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
     let said = &status(&server)[0];
-    assert_eq!(
-        (&said["expires"], &said["failures"]),
-        (&serde_json::Value::Null, &1.into())
-    );
+    assert!(said["expires"].is_null(), "{said}");
+    assert!(said["failures"].as_u64() >= Some(1), "{said}");
     assert!(
         said["error"]
             .as_str()
@@ -295,12 +315,10 @@ fn an_authority_that_dies_in_the_middle_or_forgets_the_account_costs_no_certific
     let site = Site::new();
     let server = site.setup(&pebble, &["shop.test"], "").start();
     server.expect_log(0, ISSUED);
-    let before = fs::read(&site.kept()[0]).unwrap();
     wait::until_true("the renewal to be ordered", || pebble.orders() == 2);
     pebble.stop();
     let line = server.expect_log(0, NONE);
     assert!(line.contains("the authority cannot be asked"), "{line}");
-    assert_eq!(fs::read(&site.kept()[0]).unwrap(), before);
     let shown = Command::new("openssl")
         .args(["s_client", "-servername", "shop.test", "-connect"])
         .arg(pebble.tls.to_string())
@@ -320,17 +338,10 @@ fn an_authority_that_dies_in_the_middle_or_forgets_the_account_costs_no_certific
 
 #[test]
 fn who_talks_with_the_authority_is_not_root_and_may_die_of_it() {
-    let pebble = Pebble::with(Habits {
-        hesitates_seconds: 8,
-        ..Habits::default()
-    });
-    let site = Site::new();
+    let (pebble, site) = (Pebble::default(), Site::new());
+    pebble.pause();
     let server = site.setup(&pebble, &["shop.test"], "").start();
-    let process = wait::until("the process that gets a certificate", || {
-        let mut processes = server.processes().into_iter();
-        let one = processes.find(|process| process.title.starts_with("maitred: acme"))?;
-        (pebble.orders() == 1).then_some(one)
-    });
+    let process = asking(&server);
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap();
     let uids = status
         .lines()
@@ -341,6 +352,7 @@ fn who_talks_with_the_authority_is_not_root_and_may_die_of_it() {
         assert_eq!(uids, format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}"));
     }
     process.signal(Signal::KILL);
+    pebble.go_on();
     let line = server.expect_log(0, NONE);
     assert!(
         line.contains("the process that gets it was ended by signal 9"),
@@ -394,6 +406,77 @@ fn a_kept_file_that_is_damaged_is_said_and_replaced() {
     assert!(line.contains("shop.test.pem"), "{line}");
     server.expect_log(0, ISSUED);
     serves(&pebble, "shop.test");
+}
+
+#[test]
+fn an_expired_certificate_is_used_until_there_is_another() {
+    let mut pebble = Pebble::with(Habits {
+        valid_seconds: 4,
+        ..Habits::default()
+    });
+    let site = Site::new();
+    let setup = site.setup(&pebble, &["shop.test"], "");
+    let server = setup.clone().start();
+    server.expect_log(0, ISSUED);
+    server.stop();
+    pebble.stop();
+    let kept = fs::metadata(&site.kept()[0]).unwrap().modified().unwrap();
+    wait::until_true("the certificate to expire", || {
+        kept.elapsed().is_ok_and(|age| age > Duration::from_secs(5))
+    });
+    let server = setup.start();
+    let line = server.expect_log(0, "the certificate has expired");
+    assert!(line.contains("shop.test.pem"), "{line}");
+    server.expect_log(0, NONE);
+    assert_eq!(plain(&pebble, "shop.test", "/hello.php").status, 308);
+    pebble.start();
+    server.expect_log(0, ISSUED);
+}
+
+#[test]
+fn what_cannot_be_kept_is_used_and_said() {
+    let (pebble, site) = (Pebble::default(), Site::new());
+    let folder = pebble.folder_in(site.state.path());
+    // Nothing can take the place of a folder.
+    fs::create_dir_all(folder.join("account.json")).unwrap();
+    fs::create_dir_all(folder.join("shop.test.pem")).unwrap();
+    let server = site.setup(&pebble, &["shop.test"], "").start();
+    server.expect_log(0, "shop.test.pem: it cannot be read: Is a directory");
+    server.expect_log(0, "the account cannot be kept");
+    let line = server.expect_log(0, "shop.test.pem cannot be written");
+    assert!(
+        line.contains("the certificate is lost at the next start"),
+        "{line}"
+    );
+    server.expect_log(0, ISSUED);
+    serves(&pebble, "shop.test");
+    let beside = fs::read_dir(&folder).unwrap().count();
+    assert_eq!(beside, 2, "nothing lies beside them");
+}
+
+#[test]
+fn a_front_that_dies_during_an_order_costs_no_certificate() {
+    for challenge in ["http-01", "tls-alpn-01"] {
+        let pebble = Pebble::with(Habits {
+            hesitates_seconds: 10,
+            ..Habits::default()
+        });
+        let site = Site::new();
+        let more = format!(", challenge = \"{challenge}\"");
+        let server = site.setup(&pebble, &["shop.test"], &more).start();
+        wait::until_true("the order", || pebble.log_text().contains("POST /chalZ/"));
+        let front = server.front().expect("a front");
+        front.signal(Signal::KILL);
+        server.expect_log(0, "front 2 accepts clients");
+        // If Pebble looked just then, it has failed, and is asked again after a reload.
+        let came_to = |line: &str| line.contains(ISSUED) || line.contains(NONE);
+        let line = server.log().find_since(0, wait::DEADLINE, came_to);
+        if line.expect("an outcome").contains(NONE) {
+            server.reload();
+        }
+        server.expect_log(0, ISSUED);
+        serves(&pebble, "shop.test");
+    }
 }
 
 #[test]
@@ -472,19 +555,17 @@ fn what_authorities_do_not_look_for_is_the_sites() {
 
 #[test]
 fn a_stop_in_the_middle_of_an_order_leaves_nothing_and_an_upgrade_goes_on_with_it() {
-    let pebble = Pebble::with(Habits {
-        hesitates_seconds: 4,
-        ..Habits::default()
-    });
-    let site = Site::new();
+    let (pebble, site) = (Pebble::default(), Site::new());
+    pebble.pause();
     let setup = site.setup(&pebble, &["shop.test"], "");
     let server = setup.clone().start();
-    wait::until_true("an order", || pebble.orders() == 1);
+    asking(&server);
     server.stop();
     let server = setup.start();
-    wait::until_true("another order", || pebble.orders() == 2);
+    asking(&server);
     server.signal(Signal::USR2);
     server.expect_log(0, "takes over");
+    pebble.go_on();
     server.expect_log(0, ISSUED);
     serves(&pebble, "shop.test");
     wait::until_true("the status to know of it", || {

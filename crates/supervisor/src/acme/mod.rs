@@ -474,10 +474,10 @@ impl Supervisor {
             Ok(true) => {
                 let days = valid.until.duration_since(SystemTime::now());
                 let days = days.unwrap_or_default().as_secs() / (24 * 3600);
-                info!("{name} has a new certificate, which is valid for {days} days");
                 if let Some(peer) = &mut self.front.peer {
                     certificates.tell(peer);
                 }
+                info!("{name} has a new certificate, which is valid for {days} days");
             }
             Err(why) => error!("the certificate for {name} cannot be used: {why}"),
         }
