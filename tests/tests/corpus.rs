@@ -42,6 +42,8 @@ fn maitred(root: &Path, sessions: &Path) -> Server {
     Setup::new(root)
         .hosts(&[HOST])
         .workers(1)
+        // nginx does not compress either, unless told to.
+        .site("compression = false")
         .pool("env = { CORPUS_GREETING = \"hello\" }")
         .pool("php_value = { precision = \"10\" }")
         .pool(&format!(
