@@ -33,7 +33,7 @@ fn an_open_loop_sends_what_its_schedule_says_and_all_of_it_is_accounted_for() {
         assert!(run.number("corrected.p50") > 0.0);
     }
     let run = bench(&[
-        &url,
+        url,
         "--rate=400",
         "--poisson",
         "--duration=2s",
@@ -68,7 +68,7 @@ fn a_closed_loop_sends_as_many_requests_as_it_is_told() {
     assert_eq!(run.counts(), [1_000, 0, 0, 0, 0]);
     assert_eq!(run.number("connections.made"), 7.0);
     let run = bench(&[
-        &url,
+        url,
         "--users=4",
         "--think=50ms..100ms",
         "--duration=1s",
@@ -176,7 +176,7 @@ fn every_way_to_end_is_counted_by_itself_with_its_latencies() {
         assert!(run.number(&format!("not_served.{class}.corrected.max")) > 0.0);
     }
     assert_eq!(run.report["urls"].as_array().map(Vec::len), Some(6));
-    let run = bench(&[&urls[4], "--expect=404", "--users=1", "--requests=5"]);
+    let run = bench(&[urls[4], "--expect=404", "--users=1", "--requests=5"]);
     assert_eq!(run.counts(), [5, 0, 0, 0, 0]);
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use maitred_tests::guard::Guarded;
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, document_root};
-use maitred_tests::{maitred_program, wait};
+use maitred_tests::{Target, maitred_program, wait};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
@@ -132,5 +132,27 @@ fn the_key_q_ends_top_and_the_terminal_is_as_it_was() {
     let ended = top.wait(wait::DEADLINE).expect("it ends");
     assert!(ended.success(), "{ended}");
     wait::until_true("the usual screen", || terminal.shows(USUAL_SCREEN));
+    assert!(!terminal.is_raw());
+}
+
+#[test]
+fn a_load_test_shows_how_it_is_going_and_leaves_the_terminal_as_it_was() {
+    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
+    let server = Server::start(root.path());
+    let terminal = Terminal::new();
+    let mut command = Command::new(maitred_program());
+    let url = format!("{}/hello.php", server.base_url());
+    command.args(["bench", &url, "--rate=50", "--duration=10m", "--warm-up=0"]);
+    command.stdin(terminal.stdio()).stdout(terminal.stdio());
+    command.stderr(terminal.stdio());
+    let mut bench = Guarded::spawn(&mut command, Signal::TERM);
+    wait::until_true("a picture", || {
+        terminal.shows("measuring") && terminal.shows("last second")
+    });
+    assert!(!terminal.is_raw() && !terminal.shows(OTHER_SCREEN));
+    send(&bench, Signal::INT);
+    let ended = bench.wait(wait::DEADLINE).expect("it ends");
+    assert_eq!(ended.code(), Some(130), "{ended}");
+    wait::until_true("a report", || terminal.shows("PARTIAL"));
     assert!(!terminal.is_raw());
 }
