@@ -43,6 +43,9 @@ fn site() -> TempDir {
         "<?php {WAIT} header('Content-Length: 5000'); echo str_repeat('x', 2000);
         flush(); wait(); echo str_repeat('x', 2000);"
     );
+    let endless =
+        "<?php while (ob_get_level()) { ob_end_clean(); } $piece = str_repeat('words ', 4000);
+        while (!file_exists(__DIR__ . '/go')) { clearstatcache(); echo $piece; }";
     document_root(&[
         ("style.css", &text()),
         ("small.css", "p {}"),
@@ -51,6 +54,7 @@ fn site() -> TempDir {
         ("pieces.php", &pieces),
         ("events.php", &events),
         ("large.php", large),
+        ("endless.php", endless),
         ("short.php", &short),
     ])
 }
@@ -410,6 +414,24 @@ fn events_are_neither_coded_nor_held() {
     assert_eq!(connection.read_chunk().expect("a chunk"), b"data: 1\n\n");
     fs::write(root.path().join("go"), "").expect("a file can be written");
     assert_eq!(connection.read_chunk().expect("a chunk"), b"data: 2\n\n");
+}
+
+#[test]
+fn a_script_that_says_much_leaves_others_their_turn() {
+    let root = site();
+    let server = Setup::new(root.path()).top("front_threads = 1").start();
+    let address = server.address();
+    let reader = std::thread::spawn(move || {
+        let request = Request::get("/endless.php").header("Accept-Encoding", "br");
+        http::try_ask(address, &request).map(|answer| answer.status)
+    });
+    for _ in 0..20 {
+        assert_eq!(http::get(address, "/small.css").text(), "p {}");
+        assert_eq!(http::get(address, "/page.php?times=1").status, 200);
+    }
+    assert!(!reader.is_finished(), "it still has something to say");
+    fs::write(root.path().join("go"), "").expect("a file can be written");
+    assert_eq!(reader.join().expect("no panic").expect("an answer"), 200);
 }
 
 #[test]

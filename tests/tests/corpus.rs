@@ -39,8 +39,10 @@ fn peer(root: &Path, sessions: &Path) -> Peer {
 
 fn maitred(root: &Path, sessions: &Path) -> Server {
     let sessions = sessions.display();
+    // nginx compresses nothing unless it is told to, and then says no `Vary`.
     Setup::new(root)
         .hosts(&[HOST])
+        .site("compression = false")
         .workers(1)
         // nginx does not compress either, unless told to.
         .site("compression = false")

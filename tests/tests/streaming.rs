@@ -1,13 +1,13 @@
 //! Answers that leave while their script runs: flushed pieces, a finished answer, early hints.
 
 use std::fs;
-use std::io::Read;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
 
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::server::{Setup, document_root, give_to_web_user};
 use maitred_tests::tls::{self, Authority};
-use maitred_tests::{Target, http2, ports};
+use maitred_tests::{Target, ports};
 use tempfile::TempDir;
 
 /// Waits for a file beside the script, which the test makes when it has seen what it wanted to.
@@ -162,17 +162,40 @@ fn early_hints_come_before_the_answer() {
 #[test]
 fn early_hints_come_over_http2() {
     let root = site();
-    go(&root);
     let server = Setup::new(root.path()).start();
-    let url = format!("{}/early.php", server.base_url());
-    let said = http2::curl(&["-v", "--stderr", "-", &url]);
-    let first = said.find("< HTTP/2 103").expect("an interim answer");
-    let link = said
-        .find("< link: </style.css>; rel=preload; as=style")
-        .expect("a hint");
-    let last = said.find("< HTTP/2 200").expect("an answer");
-    assert!(first < link && link < last, "{said}");
-    assert!(!said[first..last].contains("set-cookie"), "{said}");
+    let mut child = Command::new("curl")
+        .args([
+            "--silent",
+            "--verbose",
+            "--http2-prior-knowledge",
+            "--max-time",
+            "120",
+        ])
+        .arg(format!("{}/early.php", server.base_url()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("curl runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut until = |wanted: &str| {
+        let seen = lines.by_ref().map(|line| line.expect("curl writes text"));
+        let mut all = Vec::new();
+        for line in seen {
+            let is_last = line.starts_with(wanted);
+            all.push(line);
+            if is_last {
+                return all.join("\n");
+            }
+        }
+        panic!("{wanted} did not come: {all:?}");
+    };
+    until("< HTTP/2 103");
+    until("< link: </style.css>; rel=preload; as=style");
+    go(&root);
+    let between = until("< HTTP/2 200");
+    assert!(!between.contains("set-cookie"), "{between}");
+    until("< set-cookie: a=b");
+    assert!(child.wait().expect("curl ends").success());
 }
 
 #[test]

@@ -345,6 +345,10 @@ impl<W: Wire> Form for HttpForm<'_, W> {
         Some(self.early_apart.remove(0))
     }
 
+    fn is_laborious(&self) -> bool {
+        self.encoder.is_some()
+    }
+
     fn has_begun(&self) -> bool {
         self.framed
     }

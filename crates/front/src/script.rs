@@ -106,6 +106,11 @@ pub trait Form {
     /// The next head of what was framed last, if it has one: those of interim answers come first.
     fn head(&mut self) -> Option<Self::Head>;
 
+    /// Whether framing takes so long that others must have their turn after each piece.
+    fn is_laborious(&self) -> bool {
+        false
+    }
+
     /// Whether anything can have been sent.
     fn has_begun(&self) -> bool;
 
@@ -265,7 +270,13 @@ impl Run<'_> {
             tokio::select! {
                 biased;
                 event = source.event(), if wants_more => match event {
-                    Event::Answer(bytes) => answering.take(&bytes, source, client).await?,
+                    Event::Answer(bytes) => {
+                        answering.take(&bytes, source, client).await?;
+                        if answering.form.is_laborious() {
+                            // A script may say more at once than can be coded in anybody's turn.
+                            tokio::task::yield_now().await;
+                        }
+                    }
                     Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
                     Event::Ended(ended) => answering.ended(ended)?,
                     Event::Lent => {

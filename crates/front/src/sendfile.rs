@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use maitred_config::SendfileRoot;
 use maitred_fastcgi::cgi::AnswerHead;
 use maitred_http1::{Head, Method, is_hop_by_hop};
 use maitred_rules::path::{clean_path, encode_path};
@@ -17,7 +18,7 @@ use crate::files::{self, Conditions, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::is_for_us;
 use crate::request::{self, Header, Way};
-use crate::route::{Refused, Resolver, Route};
+use crate::route::{Refused, Resolver, Route, SiteFiles};
 use crate::shared::with;
 
 /// The field by which nginx's scripts name a path.
@@ -109,10 +110,28 @@ fn not_found(why: impl Into<Cow<'static, str>>) -> NotSent {
 }
 
 impl SendfileRoots {
-    /// Roots by what their paths begin with, without a slash at the end.
-    pub fn new(roots: Vec<(String, Mutex<Resolver>)>) -> SendfileRoots {
-        let root = |(prefix, resolver)| Root { prefix, resolver };
-        SendfileRoots(roots.into_iter().map(root).collect())
+    /// Has each folder opened; `files` is what is so for all of the site's.
+    ///
+    /// # Errors
+    /// One sentence that names the folder that cannot be opened.
+    pub fn open(
+        roots: &[SendfileRoot],
+        files: &SiteFiles,
+        open: impl Fn(SiteFiles) -> Result<Mutex<Resolver>, String>,
+    ) -> Result<SendfileRoots, String> {
+        let opened = roots.iter().map(|root| {
+            let prefix = root.path.trim_end_matches('/').to_owned();
+            let files = SiteFiles {
+                root: root.folder.clone(),
+                index: Vec::new(),
+                front_controller: None,
+                prefix: prefix.clone(),
+                ..files.clone()
+            };
+            let resolver = open(files)?;
+            Ok(Root { prefix, resolver })
+        });
+        opened.collect::<Result<_, String>>().map(SendfileRoots)
     }
 
     /// Whether there are none.

@@ -544,17 +544,8 @@ fn open_site(
             open_files(files, compression.clone(), limits)?,
         ));
     }
-    let mut sendfile = Vec::new();
-    for root in &settings.output.sendfile_roots {
-        let files = SiteFiles {
-            root: root.folder.clone(),
-            index: Vec::new(),
-            front_controller: None,
-            prefix: root.path.trim_end_matches('/').to_owned(),
-            ..files.clone()
-        };
-        sendfile.push((files.prefix.clone(), open_files(files, None, limits)?));
-    }
+    let open = |files| open_files(files, None, limits);
+    let sendfile = SendfileRoots::open(&settings.output.sendfile_roots, &files, open)?;
     aliases.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
     let pool = |name: &str| {
         let pool = config
@@ -586,7 +577,7 @@ fn open_site(
         backend,
         resolver: open_files(files, compression.clone(), limits)?,
         compression,
-        sendfile: SendfileRoots::new(sendfile),
+        sendfile,
         aliases,
         proxies: crate::proxy::Server::all(&settings.rules.proxy),
     })

@@ -89,7 +89,7 @@ fn may_be_coded(said: &AnswerHead) -> bool {
         let is = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
         // RFC 9111 §5.2.2.6.
         let forbids = is(&"cache-control") && has_item(value, b"no-transform");
-        forbids || OF_THE_BYTES.iter().any(|other| is(other))
+        forbids || OF_THE_BYTES.iter().any(is)
     })
 }
 
