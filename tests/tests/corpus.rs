@@ -44,8 +44,6 @@ fn maitred(root: &Path, sessions: &Path) -> Server {
         .hosts(&[HOST])
         .site("compression = false")
         .workers(1)
-        // nginx does not compress either, unless told to.
-        .site("compression = false")
         .pool("env = { CORPUS_GREETING = \"hello\" }")
         .pool("php_value = { precision = \"10\" }")
         .pool(&format!(

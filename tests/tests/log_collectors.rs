@@ -10,7 +10,7 @@ use std::time::Duration;
 use maitred_tests::Target;
 use maitred_tests::http;
 use maitred_tests::log::told;
-use maitred_tests::server::{Setup, document_root, is_root, public_folder, set_mode};
+use maitred_tests::server::{Server, Setup, document_root, is_root, public_folder, set_mode};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -199,24 +199,31 @@ fn fill(disk: &Path) -> PathBuf {
     filler
 }
 
+/// A server with these lines whose disk of 64 KiB at `disk` goes with it, and that disk as we see it.
+fn on_a_small_disk(root: &Path, disk: &Path, lines: &[String]) -> (Server, PathBuf) {
+    fs::create_dir(disk).expect("a folder");
+    set_mode(disk, 0o777);
+    let mount = format!("mount -t tmpfs -o size=64k,mode=777 none {disk:?} && exec \"$@\"");
+    let setup = Setup::new(root).under(&["unshare", "--mount", "sh", "-c", &mount, "sh"]);
+    let server = lines
+        .iter()
+        .fold(setup, |setup, line| setup.top(line))
+        .start();
+    let seen = PathBuf::from(format!("/proc/{}/root", server.supervisor().pid));
+    let seen = seen.join(disk.strip_prefix("/").expect("an absolute path"));
+    (server, seen)
+}
+
 #[test]
-fn logs_on_a_disk_that_is_full_go_on_when_there_is_room_again() {
+fn an_access_log_on_a_disk_that_is_full_goes_on_when_there_is_room_again() {
     if !is_root() {
         return;
     }
     let (root, folder) = (site(), public_folder());
     let disk = folder.path().join("disk");
-    fs::create_dir(&disk).expect("a folder");
-    set_mode(&disk, 0o777);
-    // A disk of the server's own, which goes with it.
-    let mount = format!("mount -t tmpfs -o size=64k,mode=777 none {disk:?} && exec \"$@\"");
-    let server = Setup::new(root.path())
-        .top(&format!("access_log = {:?}", disk.join("access.log")))
-        .top("access_log_format = '$uri $status'")
-        .under(&["unshare", "--mount", "sh", "-c", &mount, "sh"])
-        .start();
-    let seen = PathBuf::from(format!("/proc/{}/root", server.supervisor().pid));
-    let seen = seen.join(disk.strip_prefix("/").expect("an absolute path"));
+    let log = format!("access_log = {:?}", disk.join("access.log"));
+    let format = "access_log_format = '$uri $status'".to_owned();
+    let (server, seen) = on_a_small_disk(root.path(), &disk, &[log, format]);
     let written = || fs::read_to_string(seen.join("access.log")).unwrap_or_default();
     let get = |path: &str| assert_eq!(http::get(server.address(), path).status, 200);
     get("/hello.txt");
@@ -225,9 +232,8 @@ fn logs_on_a_disk_that_is_full_go_on_when_there_is_room_again() {
     // What is left of the log's last page is filled, too.
     wait::until_true("the disk to be full", || {
         (0..50).for_each(|_| get("/hello.txt"));
-        server
-            .log_text()
-            .contains("the access log cannot be written: No space left")
+        let log = server.log_text();
+        log.contains("the access log cannot be written: No space left")
     });
     (0..50).for_each(|_| get("/hello.txt"));
     fs::remove_file(filler).expect("a file can be removed");
@@ -235,5 +241,33 @@ fn logs_on_a_disk_that_is_full_go_on_when_there_is_room_again() {
     wait::until_true("the line", || written().ends_with("/hello.php 200\n"));
     server.expect_log(0, "the access log was not written for");
     assert_eq!(server.log_text().matches("cannot be written").count(), 1);
+    server.stop();
+}
+
+#[test]
+fn an_error_log_on_a_disk_that_is_full_goes_on_and_says_how_much_it_lacks() {
+    if !is_root() {
+        return;
+    }
+    let (root, folder) = (site(), public_folder());
+    let disk = folder.path().join("disk");
+    let log = format!("error_log = {:?}", disk.join("error.log"));
+    let (server, seen) = on_a_small_disk(root.path(), &disk, &[log]);
+    let written = || fs::read_to_string(seen.join("error.log")).unwrap_or_default();
+    let complain = || {
+        let answer = http::get(server.address(), "/complains.php");
+        assert_eq!(answer.text(), "it does");
+    };
+    complain();
+    wait::until_true("the first line", || written().contains("the roof leaks"));
+    let filler = fill(&seen);
+    // A page holds some forty of them.
+    (0..100).for_each(|_| complain());
+    assert!(written().matches("the roof leaks").count() < 100);
+    fs::remove_file(filler).expect("a file can be removed");
+    wait::until_true("what was lost to be told", || {
+        complain();
+        written().contains("of the log could not be written here: nobody took them")
+    });
     server.stop();
 }

@@ -1,8 +1,10 @@
 //! What a line of the access log holds, what a request is called, and which requests are logged where.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::thread::JoinHandle;
 
 use maitred_tests::http::{self, Request};
 use maitred_tests::processes::Signal;
@@ -136,6 +138,54 @@ fn only_a_trusted_proxy_s_id_is_taken_and_only_one_that_a_log_can_hold() {
         .header("X-Request-Id", "two");
     assert!(is_own(&http::ask(server.address(), &twice).text()));
     server.stop();
+}
+
+/// A server that answers one request with its `X-Request-Id`.
+fn echo_of_the_id() -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it has an address");
+    let answer = move || {
+        let (mut client, _) = listener.accept().expect("a connection");
+        let lines = BufReader::new(client.try_clone().expect("a descriptor")).lines();
+        let lines = lines
+            .map_while(Result::ok)
+            .take_while(|line| !line.is_empty());
+        let told = |line: String| Some(line.strip_prefix("x-request-id: ")?.to_owned());
+        let ids: Vec<String> = lines.filter_map(told).collect();
+        let body = ids.join(" ");
+        let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/css\r\n";
+        let length = body.len();
+        write!(client, "{head}Content-Length: {length}\r\n\r\n{body}").expect("it is taken");
+    };
+    (address, std::thread::spawn(answer))
+}
+
+#[test]
+fn a_server_behind_is_told_the_id_and_so_is_who_asked() {
+    let (root, folder) = (site(), folder());
+    let log = folder.path().join("access.log");
+    let (behind, answered) = echo_of_the_id();
+    let server = setup(root.path(), &log, "$request_id $status")
+        .top("send_request_id = true")
+        .site(&format!(
+            "proxy = {{ path = \"/app/*\", to = \"http://{behind}\" }}"
+        ))
+        .site("expires = [{ type = \"text/css\", after = \"1d\" }]")
+        .start();
+    let request = Request::get("/app/").header("X-Request-Id", "the-client-s");
+    let answer = http::ask(server.address(), &request);
+    let id = answer.text();
+    assert!(is_own(&id), "{id}");
+    assert_eq!(answer.header("X-Request-Id"), Some(id.as_str()));
+    assert_eq!(answer.header("Cache-Control"), Some("max-age=86400"));
+    assert!(
+        answer
+            .header("Expires")
+            .is_some_and(|date| date.ends_with(" GMT"))
+    );
+    assert_eq!(lines(&log, 1), [format!("{id} 200")]);
+    server.stop();
+    answered.join().expect("it has answered");
 }
 
 #[test]

@@ -51,6 +51,17 @@ pub fn common_log_time(second: u64) -> String {
     )
 }
 
+/// What `Expires` says of an answer that may be kept for so long (RFC 9111 §5.3). Zero is a time that
+/// has long been, as nginx writes it.
+pub fn expires(after: Duration) -> String {
+    let second = match after.is_zero() {
+        true => 1,
+        false => since_1970().saturating_add(after).as_secs(),
+    };
+    let second = second.min(LAST_SECOND_OF_9999);
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))
+}
+
 /// A second since 1970 by ISO 8601: `2026-11-20T09:14:30+00:00`.
 pub fn iso_8601(second: u64) -> String {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -84,6 +95,21 @@ mod tests {
     fn the_time_by_iso_8601_has_the_month_as_a_number() {
         assert_eq!(super::iso_8601(1_795_166_070), "2026-11-20T09:14:30+00:00");
         assert_eq!(super::iso_8601(0), "1970-01-01T00:00:00+00:00");
+    }
+
+    #[test]
+    fn what_expires_at_once_expired_long_ago() {
+        use std::time::Duration;
+        assert_eq!(
+            super::expires(Duration::ZERO),
+            "Thu, 01 Jan 1970 00:00:01 GMT"
+        );
+        let hour = Duration::from_secs(3600);
+        let date = httpdate::parse_http_date(&super::expires(hour)).unwrap();
+        let ahead = date.duration_since(std::time::SystemTime::now()).unwrap();
+        assert!(ahead <= hour && ahead > hour / 2);
+        let far = super::expires(Duration::from_secs(u64::MAX));
+        assert!(far.ends_with("9999 23:59:59 GMT"), "{far}");
     }
 
     #[test]

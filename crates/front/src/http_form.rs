@@ -9,8 +9,9 @@ use maitred_http1::{
     carries_body, write_chunk_header,
 };
 use maitred_rules::SiteRules;
+use maitred_rules::dress::Expiry;
 
-use crate::clock::http_date;
+use crate::clock::{expires, http_date};
 use crate::compress::{Effort, Encoder, Plan};
 use crate::hints::{self, Hints};
 use crate::http_client::After;
@@ -161,6 +162,8 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             date: &http_date(),
         };
         out.reserve(512 + self.first.len());
+        let expiry = self.expiry(head, status);
+        let date = expiry.map(|expiry| expires(expiry.after));
         let for_client = head.headers().filter(|(name, _)| !is_for_us(name));
         let is_said = |(name, _): &Header<'_>| {
             let mut said = head.headers().map(|(said, _)| said);
@@ -179,14 +182,10 @@ impl<'a, W: Wire> HttpForm<'a, W> {
                 let kept = for_client
                     .chain(beside)
                     .filter(|(name, _)| dressing.keeps(name));
-                let says = head.header("cache-control").or(head.header("expires"));
-                let media_type = head.header("content-type").unwrap_or_default();
-                let expiry = match says {
-                    Some(_) => None,
-                    None => dressing.cache_control(status, media_type),
-                };
-                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value.as_bytes()));
-                let fields = kept.chain(dressing.fields()).chain(expiry);
+                let date = date.as_ref().map(|date| (&b"Expires"[..], date.as_bytes()));
+                let expiry = expiry.map(|expiry| expiry.cache_control.as_bytes());
+                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value));
+                let fields = kept.chain(dressing.fields()).chain(expiry).chain(date);
                 W::head(out, &answer, fields.chain(plan.fields()))
             }
         };
@@ -198,6 +197,20 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         self.status = status;
         self.head_bytes += (out.len() - before) as u64;
         self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
+    }
+
+    /// How long the answer may be kept, unless the script says so itself.
+    fn expiry(&self, head: &AnswerHead, status: u16) -> Option<Expiry<'a>> {
+        let dressing = self.way.dressing;
+        if dressing.is_empty()
+            || head
+                .header("cache-control")
+                .or(head.header("expires"))
+                .is_some()
+        {
+            return None;
+        }
+        dressing.expiry(status, head.header("content-type").unwrap_or_default())
     }
 
     /// What becomes of the body, as far as it is known.

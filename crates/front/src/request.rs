@@ -373,7 +373,7 @@ pub async fn run_script<C: HttpClient>(
 }
 
 /// What a client over TLS is told of its next visits (RFC 6797 §6.1).
-pub fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
+fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
     let value = secured?.hsts.as_deref()?;
     Some((b"Strict-Transport-Security", value.as_bytes()))
 }

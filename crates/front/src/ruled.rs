@@ -10,10 +10,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use maitred_http1::Head;
 use maitred_rules::SiteRules;
-use maitred_rules::dress::Dressing;
+use maitred_rules::dress::{Dressing, Expiry};
 
 use crate::access::Answered;
 use crate::body::{Body, NoBody};
+use crate::clock::expires;
 use crate::http_client::{After, Content, HttpClient, Raw, Reply};
 use crate::inflow::Inflow;
 use crate::script::Client;
@@ -169,8 +170,11 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
         let kept = kept.filter(|(name, _)| dressing.keeps(name));
         let mut headers: Vec<(&[u8], &[u8])> = kept.chain(dressing.fields()).collect();
         let lines = kept_lines(reply.lines, dressing);
-        if let Some(value) = cache_control(dressing, reply.status, &headers, &lines) {
-            headers.push((b"Cache-Control", value.as_bytes()));
+        let expiry = expiry(dressing, reply.status, &headers, &lines);
+        let date = expiry.map(|expiry| expires(expiry.after));
+        if let (Some(expiry), Some(date)) = (expiry, &date) {
+            headers.push((b"Cache-Control", expiry.cache_control.as_bytes()));
+            headers.push((b"Expires", date.as_bytes()));
         }
         let reply = Reply {
             headers: &headers,
@@ -204,17 +208,17 @@ fn fields_of(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-fn cache_control<'d>(
+fn expiry<'d>(
     dressing: &Dressing<'d>,
     status: u16,
     headers: &[(&[u8], &[u8])],
     lines: &[u8],
-) -> Option<&'d str> {
+) -> Option<Expiry<'d>> {
     let all = || headers.iter().copied().chain(fields_of(lines));
     let find = |wanted: &[u8]| all().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
     if find(b"cache-control").or(find(b"expires")).is_some() {
         return None;
     }
     let media_type = find(b"content-type").map_or(&b""[..], |(_, value)| value);
-    dressing.cache_control(status, media_type)
+    dressing.expiry(status, media_type)
 }

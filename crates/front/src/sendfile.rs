@@ -17,7 +17,7 @@ use crate::access::Answered;
 use crate::files::{self, Conditions, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::is_for_us;
-use crate::request::{self, Header, Way};
+use crate::request::{self, Beside, Header, Way};
 use crate::route::{Refused, Resolver, Route, SiteFiles};
 use crate::shared::with;
 
@@ -276,8 +276,9 @@ pub async fn answer(
     };
     let secured = client.secured().cloned();
     let mut headers: Vec<Header<'_>> = said.headers().filter(|(name, _)| is_kept(name)).collect();
-    let hsts = request::hsts(secured.as_deref());
-    headers.extend(hsts.filter(|(name, _)| {
+    let id = answered.id_sent();
+    let beside = Beside::of(secured.as_deref(), id.as_ref());
+    headers.extend(beside.as_slice().iter().filter(|(name, _)| {
         let mut all = said.headers();
         !all.any(|(said, _)| said.eq_ignore_ascii_case(name))
     }));

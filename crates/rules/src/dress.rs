@@ -1,5 +1,7 @@
 //! What becomes of an answer's header: fields set, added and left out, and how long it may be kept.
 
+use std::time::Duration;
+
 use crate::pattern::Pattern;
 use crate::settings::{Expires, HeaderRule};
 use crate::table::Table;
@@ -18,7 +20,7 @@ const OURS: [&str; 10] = [
     "content-range",
 ];
 
-/// Statuses whose answers get `Cache-Control` from `expires`: those of nginx.
+/// Statuses whose answers get `Cache-Control` and `Expires` from `expires`: those of nginx.
 const KEPT: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 
 /// Why no rule may name this header field; nothing if one may. The end of a sentence that begins
@@ -53,6 +55,15 @@ pub(crate) struct Headers {
     expires_by_path: Table,
     /// The value of `Cache-Control` for each of `expires`.
     lines: Vec<String>,
+}
+
+/// How long an answer may be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiry<'a> {
+    /// The value of `Cache-Control`.
+    pub cache_control: &'a str,
+    /// The time from now to what `Expires` says; zero is that it must not be used without asking.
+    pub after: Duration,
 }
 
 /// What one answer's header is to be.
@@ -121,9 +132,8 @@ impl<'a> Dressing<'a> {
         })
     }
 
-    /// The value of `Cache-Control` that an answer of this status and media type gets, unless it
-    /// says itself how long it may be kept.
-    pub fn cache_control(&self, status: u16, media_type: &[u8]) -> Option<&'a str> {
+    /// How long an answer of this status and media type may be kept, unless it says so itself.
+    pub fn expiry(&self, status: u16, media_type: &[u8]) -> Option<Expiry<'a>> {
         if self.expires.is_empty() || !KEPT.contains(&status) {
             return None;
         }
@@ -142,7 +152,10 @@ impl<'a> Dressing<'a> {
             .expires
             .iter()
             .find(|(rule, _)| rule.media_type.as_deref().is_none_or(fits));
-        found.map(|(_, line)| *line)
+        found.map(|(rule, cache_control)| Expiry {
+            cache_control,
+            after: rule.after,
+        })
     }
 }
 
@@ -163,7 +176,6 @@ fn cache_control(rule: &Expires) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn rule(path: &str, set: &[(&str, &str)], add: &[(&str, &str)], unset: &[&str]) -> HeaderRule {
         let pairs = |pairs: &[(&str, &str)]| {
@@ -231,8 +243,8 @@ mod tests {
         let kept = |path: &str, status, kind: &str| {
             let dressing = headers.dressing(path.as_bytes());
             dressing
-                .cache_control(status, kind.as_bytes())
-                .map(str::to_owned)
+                .expiry(status, kind.as_bytes())
+                .map(|expiry| expiry.cache_control.to_owned())
         };
         assert_eq!(
             kept("/fresh/a.js", 200, "text/javascript").as_deref(),

@@ -11,6 +11,8 @@ const MAX_USERS: usize = 100_000;
 #[derive(Default)]
 pub struct Users {
     by_name: HashMap<String, Hash>,
+    /// What the password of somebody is compared with whom nobody knows.
+    decoy: Option<Hash>,
 }
 
 /// A password's hash. It is not shown, not even by `Debug`.
@@ -37,6 +39,8 @@ impl std::fmt::Debug for Users {
 pub struct Attempt {
     hash: Hash,
     password: Vec<u8>,
+    /// The name is nobody's: it fails, whatever the password is.
+    is_vain: bool,
 }
 
 impl Users {
@@ -66,6 +70,7 @@ impl Users {
                     "is one user more than the {MAX_USERS} that may be"
                 )));
             }
+            users.decoy.get_or_insert_with(|| hash.clone());
             users.by_name.entry(name.to_owned()).or_insert(hash);
         }
         Ok(users)
@@ -81,11 +86,15 @@ impl Users {
         self.by_name.is_empty()
     }
 
-    /// What is to be compared for this name; nothing if nobody has it.
+    /// What is to be compared for this name; nothing if there are no users. A name that is nobody's is
+    /// compared with the first user's password, so that its answer takes as long as another's: who
+    /// there is cannot be told by the clock.
     pub fn attempt(&self, name: &str, password: &[u8]) -> Option<Attempt> {
+        let known = self.by_name.get(name);
         Some(Attempt {
-            hash: self.by_name.get(name)?.clone(),
+            hash: known.or(self.decoy.as_ref())?.clone(),
             password: password.to_vec(),
+            is_vain: known.is_none(),
         })
     }
 }
@@ -102,6 +111,10 @@ impl Attempt {
 
     /// Whether it is the password.
     pub fn succeeds(&self) -> bool {
+        self.is_the_password() && !self.is_vain
+    }
+
+    fn is_the_password(&self) -> bool {
         match &self.hash {
             Hash::Bcrypt(hash) => bcrypt::verify(&self.password, hash).unwrap_or(false),
             Hash::Argon2(hash) => PasswordHash::new(hash).is_ok_and(|hash| {
@@ -179,7 +192,10 @@ mod tests {
                 "{name}"
             );
         }
-        assert!(users.attempt("dora", b"secret").is_none());
+        let vain = users.attempt("dora", b"secret").unwrap();
+        assert!(vain.is_the_password(), "it is compared");
+        assert!(!vain.succeeds(), "and she is nobody");
+        assert!(Users::default().attempt("dora", b"secret").is_none());
         assert_eq!(format!("{users:?}"), "3 users");
     }
 

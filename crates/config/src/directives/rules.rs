@@ -181,8 +181,8 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         unit: "",
         takes: "an array of tables such as { type = \"image/*\", after = \"30d\" }",
         needs: Needs::Live,
-        doc: "How long browsers and proxies may keep answers, as `Cache-Control`; the first that \
-              matches `path` and `type` holds. `\"0s\"` is `no-cache`: not without asking. \
+        doc: "How long browsers and proxies may keep answers, as `Cache-Control` and `Expires`; the \
+              first that matches `path` and `type` holds. `\"0s\"` is `no-cache`: not without asking. \
               `immutable = true` says that a file never changes under its name. An answer that \
               says so itself is left alone, and so are errors.",
         example: "[{ path = \"/build/*\", after = \"365d\", immutable = true }]",

@@ -14,13 +14,14 @@ use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFE
 use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, answer_framing, write_chunk_header,
 };
+use maitred_rules::dress::Expiry;
 use tokio::time::Instant;
 
 use super::outgoing::members;
 use super::upload::Upload;
 use super::{Asking, Failure, Silence, busy, until};
 use crate::access::Answered;
-use crate::clock::http_date;
+use crate::clock::{expires, http_date};
 use crate::http_client::HttpClient;
 use crate::http_form::{Wire, is_for_us};
 use crate::request::{Beside, Header, Way};
@@ -153,6 +154,16 @@ fn is_intercepted(way: &Way<'_>, status: u16) -> bool {
     rules.is_some_and(|rules| rules.error_page(status).is_some())
 }
 
+/// How long an answer may be kept, unless it says so itself.
+fn expiry<'w>(way: &Way<'w>, parts: &Parts, status: u16) -> Option<Expiry<'w>> {
+    let value = |name| parts.headers.get(name).map(|value| value.as_bytes());
+    if way.dressing.is_empty() || value("cache-control").or(value("expires")).is_some() {
+        return None;
+    }
+    way.dressing
+        .expiry(status, value("content-type").unwrap_or_default())
+}
+
 /// What form an answer has.
 struct Form<'a> {
     request: &'a Head,
@@ -190,6 +201,8 @@ impl<'a> Form<'a> {
             keep_alive: self.keep_alive,
             date: &http_date(),
         };
+        let expiry = expiry(way, parts, answer.status);
+        let date = expiry.map(|expiry| expires(expiry.after));
         let fields = for_client(&parts.headers);
         let is_said = |(name, _): &Header<'_>| {
             let name = std::str::from_utf8(name).unwrap_or_default();
@@ -201,21 +214,12 @@ impl<'a> Form<'a> {
         let (apart, _) = match dressing.is_empty() {
             true => W::head(&mut out, &answer, fields),
             false => {
-                let value = |name| parts.headers.get(name).map(|value| value.as_bytes());
-                let expiry = match value("cache-control").or(value("expires")) {
-                    Some(_) => None,
-                    None => {
-                        let media_type = value("content-type").unwrap_or_default();
-                        dressing.cache_control(answer.status, media_type)
-                    }
-                };
-                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value.as_bytes()));
                 let kept = fields.filter(|(name, _)| dressing.keeps(name));
-                W::head(
-                    &mut out,
-                    &answer,
-                    kept.chain(dressing.fields()).chain(expiry),
-                )
+                let date = date.as_ref().map(|date| (&b"Expires"[..], date.as_bytes()));
+                let expiry = expiry.map(|expiry| expiry.cache_control.as_bytes());
+                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value));
+                let own = dressing.fields().chain(expiry).chain(date);
+                W::head(&mut out, &answer, kept.chain(own))
             }
         };
         (out.into(), apart)
