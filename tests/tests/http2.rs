@@ -130,6 +130,10 @@ fn bodies_come_with_a_length_or_without_and_no_larger_than_allowed() {
     let expecting = ["-H", "Expect: 100-continue", "--data-binary", "@-", &target];
     assert_eq!(curl_with(&expecting, &body), "700000");
 
+    // Who still sends what is refused sees the answer.
+    let refused = curl_with(&upload, &vec![b'x'; 30_000_000]);
+    assert!(refused.starts_with("413 "), "{refused}");
+
     let mut client = Connection::open(server.address(), &[]);
     let post = fields(&[
         (":method", "POST"),

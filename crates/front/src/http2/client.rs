@@ -7,13 +7,14 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{Response, StatusCode};
 use maitred_http1::{Framing, Head, Method};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::head::{self, AnswerHead, Http2};
 use super::pace::StreamPace;
@@ -31,6 +32,9 @@ use crate::tls::Secured;
 
 /// Most bytes handed over at once.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// How long a client that has its answer may go on sending what nobody wants.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// Bytes of an answer's end that are not worth counting.
 const SMALL_BYTES: usize = 2 * 1024;
@@ -89,7 +93,6 @@ impl Http2Client {
     /// # Errors
     /// When the client has gone.
     pub async fn refuse(&mut self, status: u16, why: &str) -> io::Result<()> {
-        self.body = None;
         let text = request::in_words(status, why);
         let length = Some(text.len() as u64);
         let response = head::ready(status, &[request::PLAIN], &Bytes::new(), length);
@@ -97,13 +100,19 @@ impl Http2Client {
         self.send_copy(text.as_bytes()).await
     }
 
-    /// Is done with the request: what is incomplete is taken back, which is how HTTP/2 says so.
-    pub fn end(mut self, after: After) {
+    /// Is done with the request: what is incomplete is taken back, which is how HTTP/2 says so. A
+    /// body that nobody wants is stopped in the same way (RFC 9113 §8.1), but not at once: some
+    /// clients that still send take the end of the stream for the answer (curl before 8).
+    pub async fn end(mut self, after: After) {
         if !self.is_complete && after == After::Keep && self.left.is_none_or(|left| left == 0) {
             self.is_complete = self.finish().is_ok();
         }
         if !self.is_complete {
             self.respond.send_reset(Reason::INTERNAL_ERROR);
+        } else if let Some(body) = self.body.as_mut().filter(|body| !body.is_end_stream()) {
+            // Taken, but not asked for more: a client may send no more than its window.
+            let rest = async { while let Some(Ok(_)) = poll_fn(|cx| body.poll_data(cx)).await {} };
+            let _ = timeout(LINGER, rest).await;
         }
     }
 
@@ -391,7 +400,6 @@ impl HttpClient for Http2Client {
     }
 
     fn discard_body(&mut self, _head: &Head) -> After {
-        self.body = None;
         After::Keep
     }
 
@@ -401,7 +409,6 @@ impl HttpClient for Http2Client {
         content: Content<'_>,
         answered: &mut Answered,
     ) -> io::Result<()> {
-        self.body = None;
         answered.status = reply.status;
         let response = head::ready(reply.status, reply.headers, reply.lines, reply.length);
         self.start(response, Some(content.len()))?;

@@ -209,7 +209,7 @@ async fn answer(
             outcome.map_or(After::Close, |()| After::Keep)
         }
     };
-    client.end(after);
+    client.end(after).await;
 }
 
 /// When a connection is closed on which nothing happens. The timer is set once in a while, and not
