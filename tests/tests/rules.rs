@@ -150,6 +150,26 @@ fn what_is_denied_is_denied_in_every_spelling() {
 }
 
 #[test]
+fn what_is_denied_by_its_name_does_not_stand_for_its_folder_either() {
+    let root = site();
+    for folder in ["file", "script", "open"] {
+        std::fs::create_dir(root.path().join(folder)).expect("a folder");
+    }
+    for index in ["file/index.html", "script/index.php", "open/index.html"] {
+        std::fs::write(root.path().join(index), "INDEX").expect("an index");
+    }
+    let server = serve(
+        &root,
+        &["deny = [\"/file/index.html\", \"/script/index.php\"]"],
+    );
+    for target in ["/file/", "/file/index.html", "//file/./", "/script/"] {
+        let answer = http::get(server.address(), target);
+        assert_eq!(answer.status, 403, "{target}: {}", said(&answer));
+    }
+    assert_eq!(http::get(server.address(), "/open/").status, 200);
+}
+
+#[test]
 fn only_the_scripts_that_are_allowed_run() {
     let root = site();
     let server = serve(&root, &["allow_php = \"/index.php\""]);

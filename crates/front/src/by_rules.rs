@@ -15,7 +15,7 @@ use maitred_rules::site::{Asked, Refusal, Verdict};
 
 use crate::access::Answered;
 use crate::auth::Outcome;
-use crate::files::Body;
+use crate::files::{Body, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::proxy;
 use crate::request::{self, Way};
@@ -209,6 +209,24 @@ pub fn admit_script(
             why: "PHP does not run here.",
             is_mistake: false,
         }),
+    }
+}
+
+/// Why a client may not have the file that stands for a folder; otherwise the `basic_auth` that it
+/// needs. The path has been admitted, which for a folder is not yet its index.
+pub fn admit_index(
+    rules: &SiteRules,
+    path: &str,
+    entry: &Entry,
+    client: IpAddr,
+) -> Result<Option<usize>, Refusal> {
+    match clean_path(path) {
+        Ok(folder) if folder.as_bytes().ends_with(b"/") => {
+            let name = entry.name().rsplit(|byte| *byte == b'/').next();
+            let index = [folder.as_bytes(), name.unwrap_or_default()].concat();
+            rules.admit(&index, client, &mut |_| {})
+        }
+        _ => Ok(None),
     }
 }
 

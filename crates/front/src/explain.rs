@@ -13,6 +13,7 @@ use maitred_rules::path::{CleanPath, clean_path, encode_path};
 use maitred_rules::settings::PathSettings;
 use maitred_rules::site::{Asked, Verdict};
 
+use crate::by_rules;
 use crate::compress::Compression;
 use crate::files::Entry;
 use crate::route::{Limits, Resolver, Route, Script, SiteFiles};
@@ -190,6 +191,11 @@ fn target(
                 "file",
                 format!("{}, {} bytes", entry.content_type(), entry.len()),
             );
+            if let Err(refusal) = by_rules::admit_index(rules, path, &entry, asked.client) {
+                said.say("deny", "the folder's index is denied");
+                refuse(said, rules, refusal.status, refusal.why);
+                return Ok(());
+            }
             file_coding(said, site, &mut resolver, &entry);
             match asked.method.as_str() {
                 "GET" | "HEAD" => said.say("answer", "200 with the file"),
@@ -269,7 +275,7 @@ fn script_runs(
     if !script.path_info.is_empty() {
         said.say("PATH_INFO", String::from_utf8_lossy(&script.path_info));
     }
-    if let Err(refusal) = crate::by_rules::admit_script(rules, script, asked.client) {
+    if let Err(refusal) = by_rules::admit_script(rules, script, asked.client) {
         said.say("deny", "the script is denied (deny, allow_php or deny_php)");
         return refuse(said, rules, refusal.status, refusal.why);
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
 use maitred_rules::SiteRules;
 use maitred_rules::dress::Dressing;
+use maitred_rules::site::Refusal;
 
 use crate::access::{self, AccessLog, Answered};
 use crate::admin;
@@ -205,24 +206,22 @@ pub async fn serve_path(
     }
     match way.site.resolve(way.path, way.query) {
         Route::File(entry) => {
+            if let Some(rules) = way.rules {
+                let admitted = by_rules::admit_index(rules, way.path, &entry, client.peer().ip());
+                let at = (way, shown, admitted);
+                if let Some(after) = stop(client, head, thread, at, answered).await? {
+                    return Ok(after);
+                }
+            }
             let entry = compress::variant(thread, (way.site, way.path), head, entry).await;
             send_file(client, head, &entry, answered).await
         }
         Route::Script(script) => {
             if let Some(rules) = way.rules {
-                match by_rules::admit_script(rules, &script, client.peer().ip()) {
-                    Err(refusal) => {
-                        let of = (way, &*thread.shared.troubles);
-                        return by_rules::refuse(client, head, of, refusal, answered).await;
-                    }
-                    Ok(Some(auth)) if !shown.contains(&Some(auth)) => {
-                        let asked =
-                            by_rules::ask_for_user(client, head, thread, rules, auth, answered);
-                        if let Some(after) = asked.await? {
-                            return Ok(after);
-                        }
-                    }
-                    Ok(_) => {}
+                let admitted = by_rules::admit_script(rules, &script, client.peer().ip());
+                let at = (way, shown, admitted);
+                if let Some(after) = stop(client, head, thread, at, answered).await? {
+                    return Ok(after);
                 }
             }
             run_script(client, head, thread, way, &script, answered).await
@@ -239,6 +238,27 @@ pub async fn serve_path(
             }
             refuse(client, head, answered, refused.status, refused.why).await
         }
+    }
+}
+
+/// Answers in place of what a path has led to, if the rules want something else of the client first.
+async fn stop(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Arc<Thread>,
+    (way, shown, admitted): (&Way<'_>, &[Option<usize>], Result<Option<usize>, Refusal>),
+    answered: &mut Answered,
+) -> io::Result<Option<After>> {
+    match (admitted, way.rules) {
+        (Err(refusal), _) => {
+            let of = (way, &*thread.shared.troubles);
+            let refused = by_rules::refuse(client, head, of, refusal, answered);
+            refused.await.map(Some)
+        }
+        (Ok(Some(auth)), Some(rules)) if !shown.contains(&Some(auth)) => {
+            by_rules::ask_for_user(client, head, thread, rules, auth, answered).await
+        }
+        _ => Ok(None),
     }
 }
 

@@ -183,7 +183,7 @@ impl Entry {
         .prepared()
     }
 
-    /// Its name in its folder.
+    /// Its path in the site's root, or in the folder of the alias that led to it.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
