@@ -1,0 +1,305 @@
+use super::*;
+use crate::asked::Request;
+use crate::settings::{IgnoreHeaders, Valid};
+
+const NOW: Millis = 1_700_000_000_000;
+const GET: Request<'static> = Request {
+    method: "GET",
+    is_https: false,
+    host: "a.example",
+    path: "/",
+    query: None,
+    has_body: false,
+    by_proxy: false,
+};
+
+fn admit_as(
+    settings: &Settings,
+    request: &[Field<'static>],
+    status: u16,
+    answer: &[(&str, &str)],
+) -> Result<Admitted, NotStored> {
+    let request: Vec<Field<'static>> = request.to_vec();
+    let asked = Asked::survey(GET, request.into_iter());
+    let plan = Plan::make(settings, &asked);
+    let times = Times {
+        asked: NOW,
+        came: NOW,
+        stamp: 7,
+    };
+    let answer = answer
+        .iter()
+        .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    admit(settings, &asked, &plan, (status, answer), times)
+}
+
+fn of(answer: &[(&str, &str)]) -> Result<Admitted, NotStored> {
+    admit_as(&Settings::default(), &[], 200, answer)
+}
+
+fn why(answer: &[(&str, &str)]) -> Option<NotStored> {
+    of(answer).err()
+}
+
+fn names(admitted: &Admitted) -> Vec<String> {
+    let names = admitted.stored.fields().map(|(name, _)| name);
+    names
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect()
+}
+
+#[test]
+fn what_says_nothing_of_its_life_is_not_kept() {
+    assert_eq!(why(&[]), Some(NotStored::NoLifetime));
+    assert_eq!(why(&[("ETag", "\"a\"")]), Some(NotStored::NoLifetime));
+    assert_eq!(why(&[("Cache-Control", "max-age=60")]), None);
+    let valid = vec![Valid {
+        status: Some(200),
+        seconds: 60,
+    }];
+    let settings = Settings {
+        valid,
+        ..Settings::default()
+    };
+    assert!(admit_as(&settings, &[], 200, &[]).is_ok());
+    assert_eq!(
+        admit_as(&settings, &[], 404, &[]),
+        Err(NotStored::NoLifetime)
+    );
+}
+
+#[test]
+fn an_answer_that_is_not_for_all_is_not_kept() {
+    let why_control = |control: &str| why(&[("Cache-Control", control), ("Expires", "x")]);
+    assert_eq!(
+        why_control("max-age=60, No-StOrE"),
+        Some(NotStored::NoStore)
+    );
+    assert_eq!(why_control("private, max-age=60"), Some(NotStored::Private));
+    assert_eq!(
+        why_control("no-cache, max-age=60"),
+        Some(NotStored::NoCache)
+    );
+    let cookie = ("Set-Cookie", "a=b");
+    assert_eq!(
+        why(&[("Cache-Control", "public, max-age=60"), cookie]),
+        Some(NotStored::SetCookie)
+    );
+    // PHP's session_start() says all of this.
+    let session = [
+        ("Expires", "Thu, 19 Nov 1981 08:52:00 GMT"),
+        ("Cache-Control", "no-store, no-cache, must-revalidate"),
+        ("Pragma", "no-cache"),
+    ];
+    assert_eq!(why(&session), Some(NotStored::NoStore));
+}
+
+#[test]
+fn a_cookie_is_kept_where_the_site_says_so_and_left_out_where_the_answer_does() {
+    let answer = [("Cache-Control", "max-age=60"), ("Set-Cookie", "a=b")];
+    let ignore_headers = IgnoreHeaders {
+        set_cookie: true,
+        ..IgnoreHeaders::default()
+    };
+    let settings = Settings {
+        ignore_headers,
+        ..Settings::default()
+    };
+    let admitted = admit_as(&settings, &[], 200, &answer).unwrap();
+    assert_eq!(names(&admitted), ["Cache-Control", "Set-Cookie", "Date"]);
+    let answer = [
+        ("Cache-Control", "max-age=60, private=\"set-cookie\""),
+        answer[1],
+    ];
+    assert_eq!(names(&of(&answer).unwrap()), ["Cache-Control", "Date"]);
+}
+
+#[test]
+fn what_was_asked_for_with_a_password_is_kept_only_if_it_says_it_may_be() {
+    let asked: [Field<'static>; 1] = [(b"Authorization", b"Basic x")];
+    let with = |control: &str| {
+        let answer = [("Cache-Control", control)];
+        admit_as(&Settings::default(), &asked, 200, &answer)
+    };
+    assert_eq!(with("max-age=60"), Err(NotStored::Authorization));
+    for control in [
+        "max-age=60, public",
+        "s-maxage=60",
+        "max-age=60, must-revalidate",
+    ] {
+        assert!(with(control).unwrap().stored.for_authorized, "{control}");
+    }
+    assert!(
+        !of(&[("Cache-Control", "max-age=60")])
+            .unwrap()
+            .stored
+            .for_authorized
+    );
+}
+
+#[test]
+fn a_status_that_is_not_understood_is_not_kept_if_it_must_be() {
+    let with = |status: u16, control: &str| {
+        let answer = [("Cache-Control", control)];
+        admit_as(&Settings::default(), &[], status, &answer).err()
+    };
+    assert_eq!(with(599, "max-age=60"), None);
+    assert_eq!(
+        with(599, "max-age=60, must-understand"),
+        Some(NotStored::Status)
+    );
+    assert_eq!(with(200, "max-age=60, must-understand, no-store"), None);
+    assert_eq!(with(206, "max-age=60"), Some(NotStored::Status));
+    assert_eq!(with(304, "max-age=60"), Some(NotStored::Status));
+}
+
+#[test]
+fn what_must_be_asked_for_again_is_kept_if_there_is_something_to_ask_with() {
+    let admitted = of(&[("Cache-Control", "no-cache"), ("ETag", "\"a\"")]).unwrap();
+    assert!(admitted.stored.no_cache && admitted.stored.must_revalidate);
+    assert_eq!(admitted.stored.lifetimes, Lifetimes::default());
+    let settings = Settings {
+        revalidate: false,
+        ..Settings::default()
+    };
+    let answer = [("Cache-Control", "max-age=60, no-cache"), ("ETag", "\"a\"")];
+    assert_eq!(
+        admit_as(&settings, &[], 200, &answer),
+        Err(NotStored::NoCache)
+    );
+    assert_eq!(
+        why(&[("Cache-Control", "max-age=0")]),
+        Some(NotStored::Stale)
+    );
+    assert_eq!(
+        why(&[("Cache-Control", "max-age=60"), ("Age", "61")]),
+        Some(NotStored::Stale)
+    );
+    assert_eq!(
+        why(&[
+            ("Cache-Control", "max-age=60"),
+            ("Age", "61"),
+            ("ETag", "\"\"")
+        ]),
+        None
+    );
+}
+
+#[test]
+fn nginx_says_never_with_a_zero() {
+    let answer = [
+        ("X-Accel-Expires", "0"),
+        ("Cache-Control", "max-age=60"),
+        ("ETag", "\"a\""),
+    ];
+    assert_eq!(why(&answer), Some(NotStored::NoStore));
+}
+
+#[test]
+fn caches_are_told_something_else_than_browsers() {
+    let answer = [
+        ("Cache-Control", "no-store"),
+        ("CDN-Cache-Control", "max-age=60"),
+        ("Expires", "0"),
+    ];
+    assert_eq!(of(&answer).unwrap().stored.lifetimes.fresh, 60);
+    let answer = [
+        ("Cache-Control", "max-age=60"),
+        ("CDN-Cache-Control", "no-store"),
+    ];
+    assert_eq!(why(&answer), Some(NotStored::NoStore));
+    let answer = [
+        ("Cache-Control", "max-age=60"),
+        ("CDN-Cache-Control", "No-Store=\""),
+    ];
+    assert_eq!(why(&answer), None);
+}
+
+#[test]
+fn stale_answers_will_do_only_if_somebody_says_so_and_nobody_forbids_it() {
+    let settings = Settings {
+        stale_while_revalidate: 10,
+        stale_if_error: 20,
+        ..Settings::default()
+    };
+    let lifetimes = |control: &str| {
+        let answer = [("Cache-Control", control)];
+        let stored = admit_as(&settings, &[], 200, &answer).unwrap().stored;
+        (stored.lifetimes.while_revalidate, stored.lifetimes.if_error)
+    };
+    assert_eq!(lifetimes("max-age=1"), (10, 20));
+    assert_eq!(lifetimes("max-age=1, stale-if-error=5"), (10, 5));
+    assert_eq!(lifetimes("max-age=1, stale-while-revalidate=0"), (0, 20));
+    assert_eq!(
+        lifetimes("max-age=1, must-revalidate, stale-if-error=5"),
+        (0, 0)
+    );
+    assert_eq!(lifetimes("max-age=1, proxy-revalidate"), (0, 0));
+    let s_maxage = of(&[("Cache-Control", "max-age=2, s-maxage=2")]).unwrap();
+    assert_eq!(s_maxage.stored.lifetimes.if_error, 0);
+}
+
+#[test]
+fn what_belongs_to_the_connection_or_the_cache_is_not_kept() {
+    let answer = [
+        ("Connection", "a, B"),
+        ("a", "1"),
+        ("b", "2"),
+        ("c", "3"),
+        ("Cache-Control", "max-age=60, no-cache=\"d\""),
+        ("D", "4"),
+        ("Keep-Alive", "x"),
+        ("Transfer-Encoding", "chunked"),
+        ("Content-Length", "9"),
+        ("Age", "3"),
+        ("X-Accel-Expires", "60"),
+        ("Date", "Tue, 14 Nov 2023 22:13:20 GMT"),
+    ];
+    assert_eq!(names(&of(&answer).unwrap()), ["c", "Cache-Control", "Date"]);
+}
+
+#[test]
+fn an_answer_without_a_date_gets_that_of_its_coming() {
+    let admitted = of(&[("Cache-Control", "max-age=60")]).unwrap();
+    let date = admitted.stored.first("date").and_then(fields::date);
+    assert_eq!(date, Some(NOW / 1000));
+    assert_eq!(admitted.stored.stamp, 7);
+}
+
+#[test]
+fn what_depends_on_everything_is_not_kept_unless_that_is_not_listened_to() {
+    let answer = [("Cache-Control", "max-age=60"), ("Vary", "Foo, *")];
+    assert_eq!(why(&answer), Some(NotStored::VaryStar));
+    let ignore_headers = IgnoreHeaders {
+        vary: true,
+        ..IgnoreHeaders::default()
+    };
+    let settings = Settings {
+        ignore_headers,
+        ..Settings::default()
+    };
+    assert!(
+        admit_as(&settings, &[], 200, &answer)
+            .unwrap()
+            .vary
+            .is_empty()
+    );
+}
+
+#[test]
+fn litespeeds_fields_are_for_those_who_ask_for_them() {
+    let answer = [
+        ("Cache-Control", "no-cache, max-age=0"),
+        ("X-LiteSpeed-Cache-Control", "public,max-age=604800"),
+        ("X-LiteSpeed-Tag", "W_,W_home"),
+    ];
+    assert_eq!(why(&answer), Some(NotStored::NoCache));
+    let settings = Settings {
+        litespeed: true,
+        ..Settings::default()
+    };
+    let admitted = admit_as(&settings, &[], 200, &answer).unwrap();
+    assert_eq!(admitted.stored.lifetimes.fresh, 604_800);
+    assert_eq!(*admitted.stored.tags, ["W_", "W_home"]);
+    assert_eq!(names(&admitted), ["Cache-Control", "Date"]);
+}

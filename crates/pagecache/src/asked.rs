@@ -1,0 +1,146 @@
+//! A request, as far as a cache wants to know it.
+
+use crate::fields::{self, Field};
+
+/// The line of a request, and what is known of it otherwise.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// Whether the client speaks TLS, with us or with a proxy that is believed.
+    pub is_https: bool,
+    /// The host that the site was found by.
+    pub host: &'a str,
+    /// The path as the client wrote it.
+    pub path: &'a str,
+    /// The query as the client wrote it.
+    pub query: Option<&'a str>,
+    /// Whether it has a body.
+    pub has_body: bool,
+    /// It comes from a proxy that is believed, so that what that says of host and scheme is in here.
+    pub by_proxy: bool,
+}
+
+/// Fields by which a client can have an application believe something that no key has: links to
+/// another host, another path (see "Practical Web Cache Poisoning", J. Kettle 2018).
+const UNKEYED: [&str; 12] = [
+    "forwarded",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-host",
+    "x-http-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-wap-profile",
+];
+
+/// Of [`UNKEYED`], those that a proxy in front says and whose meaning is in the key then.
+const OF_PROXIES: [&str; 6] = [
+    "forwarded",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+];
+
+/// A request that was looked at once.
+#[derive(Debug, Clone)]
+pub struct Asked<'a, H> {
+    /// Its line.
+    pub request: Request<'a>,
+    fields: H,
+    /// It has a `Cookie`.
+    pub has_cookies: bool,
+    /// It has an `Authorization`.
+    pub has_authorization: bool,
+    /// It has an `If-None-Match` or `If-Modified-Since`.
+    pub is_conditional: bool,
+    /// It has an `If-Match` or `If-Unmodified-Since`, which are for the origin (RFC 9111 §4.3.2).
+    pub has_precondition: bool,
+    /// It has a `Range`.
+    pub has_range: bool,
+    /// It has `Cache-Control` or `Pragma`.
+    pub has_wishes: bool,
+    /// It has a field that could poison what is kept.
+    pub has_unkeyed: bool,
+}
+
+impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
+    /// Looks at a request with these fields.
+    pub fn survey(request: Request<'a>, fields: H) -> Asked<'a, H> {
+        let mut asked = Asked {
+            request,
+            fields: fields.clone(),
+            has_cookies: false,
+            has_authorization: false,
+            is_conditional: false,
+            has_precondition: false,
+            has_range: false,
+            has_wishes: false,
+            has_unkeyed: false,
+        };
+        for (name, _) in fields {
+            asked.see(name);
+        }
+        asked
+    }
+
+    fn see(&mut self, name: &[u8]) {
+        let is = |wanted: &str| fields::is(name, wanted);
+        match name.len() {
+            5 if is("range") => self.has_range = true,
+            6 if is("cookie") => self.has_cookies = true,
+            6 if is("pragma") => self.has_wishes = true,
+            8 if is("if-match") => self.has_precondition = true,
+            13 if is("authorization") => self.has_authorization = true,
+            13 if is("cache-control") => self.has_wishes = true,
+            13 if is("if-none-match") => self.is_conditional = true,
+            17 if is("if-modified-since") => self.is_conditional = true,
+            19 if is("if-unmodified-since") => self.has_precondition = true,
+            _ => {}
+        }
+        let first = name.first().map(u8::to_ascii_lowercase);
+        if !self.has_unkeyed && matches!(first, Some(b'x' | b'f')) {
+            let believed = self.request.by_proxy && OF_PROXIES.iter().any(|name| is(name));
+            self.has_unkeyed = !believed && UNKEYED.iter().any(|name| is(name));
+        }
+    }
+
+    /// Its fields.
+    pub fn fields(&self) -> H {
+        self.fields.clone()
+    }
+
+    /// The value of the first field of a name.
+    pub fn first(&self, name: &str) -> Option<&'a [u8]> {
+        fields::first(self.fields(), name)
+    }
+
+    /// Its cookies: names and values (RFC 6265 §4.2.1).
+    pub fn cookies(&self) -> impl Iterator<Item = Field<'a>> {
+        let lines = fields::values(self.fields(), "cookie");
+        let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+        pairs.map(|pair| {
+            let pair = pair.trim_ascii();
+            match memchr::memchr(b'=', pair) {
+                Some(at) => (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii()),
+                None => (pair, &b""[..]),
+            }
+        })
+    }
+
+    /// Whether its method is one whose answers are kept: GET. HEAD is answered from what GET left.
+    pub fn is_get(&self) -> bool {
+        self.request.method == "GET"
+    }
+
+    /// Whether it is HEAD.
+    pub fn is_head(&self) -> bool {
+        self.request.method == "HEAD"
+    }
+}

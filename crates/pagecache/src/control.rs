@@ -1,0 +1,334 @@
+//! What an answer says about being kept: `Cache-Control` (RFC 9111 §5.2.2), and the same for caches
+//! like this one alone (RFC 9213).
+
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
+
+use crate::fields::{self, Field};
+
+/// Fields that speak to caches like this one, the most particular first (RFC 9213 §2.2). The first
+/// that is there and valid takes the place of `Cache-Control` and `Expires`.
+pub const TARGETED: [&str; 2] = ["maitred-cache-control", "cdn-cache-control"];
+
+/// Names of fields that a directive lists which are read; an answer that lists more is treated as if
+/// the directive had no list, which is stricter.
+const MAX_LISTED_FIELDS: usize = 64;
+
+/// The directives of an answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Control {
+    /// It has any directive at all.
+    pub any: bool,
+    /// `no-store`.
+    pub no_store: bool,
+    /// `no-cache` without a list: to be asked for again before each use.
+    pub no_cache: bool,
+    /// `private` without a list: for one user.
+    pub private: bool,
+    /// `public`.
+    pub public: bool,
+    /// `must-revalidate`.
+    pub must_revalidate: bool,
+    /// `proxy-revalidate`.
+    pub proxy_revalidate: bool,
+    /// `must-understand`.
+    pub must_understand: bool,
+    /// `max-age` in seconds; 0 if it is not valid.
+    pub max_age: Option<u64>,
+    /// `s-maxage` in seconds; 0 if it is not valid.
+    pub s_maxage: Option<u64>,
+    /// `stale-while-revalidate` in seconds (RFC 5861 §3).
+    pub stale_while_revalidate: Option<u64>,
+    /// `stale-if-error` in seconds (RFC 5861 §4).
+    pub stale_if_error: Option<u64>,
+    /// Fields that `no-cache` and `private` list, in lower case: they are not kept.
+    pub listed: Vec<String>,
+}
+
+impl Control {
+    /// What the `Cache-Control` fields of an answer say.
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Control {
+        let mut control = Control::default();
+        for value in values {
+            for (name, argument) in Directives(value) {
+                control.take(name, argument.as_deref());
+            }
+        }
+        control
+    }
+
+    /// What a targeted field says (RFC 9213 §2.1), if it is there and a dictionary (RFC 9651 §3.2).
+    /// One that cannot be read is as if it were not there.
+    pub fn targeted<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Option<Control> {
+        TARGETED.iter().find_map(|name| {
+            let mut joined = Vec::new();
+            for value in fields::values(fields.clone(), name) {
+                if !joined.is_empty() {
+                    joined.extend_from_slice(b", ");
+                }
+                joined.extend_from_slice(value);
+            }
+            let members = Parser::new(&joined).parse::<Dictionary>().ok()?;
+            if members.is_empty() {
+                return None;
+            }
+            let mut control = Control::default();
+            for (name, member) in &members {
+                control.take_member(name.as_str(), member);
+            }
+            Some(control)
+        })
+    }
+
+    fn take_member(&mut self, name: &str, member: &ListEntry) {
+        let ListEntry::Item(item) = member else {
+            return;
+        };
+        match &item.bare_item {
+            BareItem::Boolean(false) => {}
+            BareItem::Boolean(true) => self.take(name.as_bytes(), None),
+            BareItem::Integer(number) => {
+                self.take(name.as_bytes(), Some(number.to_string().as_bytes()));
+            }
+            BareItem::String(text) => self.take(name.as_bytes(), Some(text.as_str().as_bytes())),
+            BareItem::Token(text) => self.take(name.as_bytes(), Some(text.as_str().as_bytes())),
+            // No directive takes such a value: `max-age=1.5` is one that is not valid.
+            _ => self.take(name.as_bytes(), Some(b"")),
+        }
+    }
+
+    /// Takes one directive. Of several of the same name the first counts (RFC 9111 §4.2.1); a number
+    /// that is none makes the answer stale.
+    fn take(&mut self, name: &[u8], argument: Option<&[u8]>) {
+        self.any = true;
+        let number = || argument.and_then(fields::seconds).unwrap_or(0);
+        let is = |wanted: &str| fields::is(name, wanted);
+        match name.len() {
+            6 if is("public") => self.public = true,
+            7 if is("max-age") => _ = self.max_age.get_or_insert_with(number),
+            7 if is("private") => self.private |= !list(argument, &mut self.listed),
+            8 if is("no-store") => self.no_store = true,
+            8 if is("no-cache") => self.no_cache |= !list(argument, &mut self.listed),
+            8 if is("s-maxage") => _ = self.s_maxage.get_or_insert_with(number),
+            14 if is("stale-if-error") => _ = self.stale_if_error.get_or_insert_with(number),
+            15 if is("must-revalidate") => self.must_revalidate = true,
+            15 if is("must-understand") => self.must_understand = true,
+            16 if is("proxy-revalidate") => self.proxy_revalidate = true,
+            22 if is("stale-while-revalidate") => {
+                _ = self.stale_while_revalidate.get_or_insert_with(number);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Adds the fields that an argument lists; false if it lists none, or too many.
+fn list(argument: Option<&[u8]>, listed: &mut Vec<String>) -> bool {
+    let before = listed.len();
+    for name in argument.into_iter().flat_map(fields::members) {
+        if listed.len() >= MAX_LISTED_FIELDS {
+            return false;
+        }
+        listed.push(String::from_utf8_lossy(name).to_ascii_lowercase());
+    }
+    listed.len() > before
+}
+
+/// What a request says about being answered from a cache (RFC 9111 §5.2.1).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// `no-cache`, or `Pragma: no-cache` (RFC 9111 §5.4).
+    pub no_cache: bool,
+    /// `no-store`.
+    pub no_store: bool,
+    /// `only-if-cached`.
+    pub only_if_cached: bool,
+    /// `max-age` in seconds.
+    pub max_age: Option<u64>,
+    /// `min-fresh` in seconds.
+    pub min_fresh: Option<u64>,
+    /// `max-stale` in seconds; without a number it is [`u64::MAX`].
+    pub max_stale: Option<u64>,
+}
+
+impl Wishes {
+    /// What the fields of a request say.
+    pub fn of<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Wishes {
+        let mut wishes = Wishes::default();
+        let mut any = false;
+        for value in fields::values(fields.clone(), "cache-control") {
+            for (name, argument) in Directives(value) {
+                any = true;
+                wishes.take(name, argument.as_deref());
+            }
+        }
+        if !any {
+            let mut pragmas = fields::values(fields, "pragma").flat_map(fields::members);
+            wishes.no_cache = pragmas.any(|pragma| pragma.eq_ignore_ascii_case(b"no-cache"));
+        }
+        wishes
+    }
+
+    fn take(&mut self, name: &[u8], argument: Option<&[u8]>) {
+        let number = argument.and_then(fields::seconds);
+        let is = |wanted: &str| fields::is(name, wanted);
+        match name.len() {
+            7 if is("max-age") => self.max_age = self.max_age.or(number),
+            8 if is("no-cache") => self.no_cache = true,
+            8 if is("no-store") => self.no_store = true,
+            9 if is("min-fresh") => self.min_fresh = self.min_fresh.or(number),
+            9 if is("max-stale") => {
+                let any = argument.is_none().then_some(u64::MAX);
+                self.max_stale = self.max_stale.or(number).or(any);
+            }
+            14 if is("only-if-cached") => self.only_if_cached = true,
+            _ => {}
+        }
+    }
+}
+
+/// The directives of one field's value: names, with arguments of which quotes are taken off.
+struct Directives<'a>(&'a [u8]);
+
+impl<'a> Iterator for Directives<'a> {
+    type Item = (&'a [u8], Option<Vec<u8>>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let skip = |byte: &u8| matches!(byte, b' ' | b'\t' | b',');
+            let start = self.0.iter().position(|byte| !skip(byte))?;
+            let text = &self.0[start..];
+            let end = text.iter().position(|byte| matches!(byte, b'=' | b','));
+            let end = end.unwrap_or(text.len());
+            // White space before "=" makes another name of it, which nobody knows.
+            let name = match text.get(end) {
+                Some(b'=') => &text[..end],
+                _ => text[..end].trim_ascii(),
+            };
+            if text.get(end) != Some(&b'=') {
+                self.0 = &text[end..];
+                return Some((name, None));
+            }
+            let (argument, rest) = argument(&text[end + 1..]);
+            self.0 = rest;
+            if !name.is_empty() {
+                return Some((name, Some(argument)));
+            }
+        }
+    }
+}
+
+/// A token or a quoted string (RFC 9110 §5.6.4), and what comes after it up to the next comma.
+fn argument(text: &[u8]) -> (Vec<u8>, &[u8]) {
+    let upto_comma = |text: &[u8]| memchr::memchr(b',', text).unwrap_or(text.len());
+    if text.first() != Some(&b'"') {
+        let end = upto_comma(text);
+        return (text[..end].trim_ascii_end().to_vec(), &text[end..]);
+    }
+    let mut value = Vec::new();
+    let mut bytes = text.iter().enumerate().skip(1);
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => {
+                let rest = &text[at + 1..];
+                let end = upto_comma(rest);
+                // Something after the closing quote: the argument is not valid.
+                value.extend_from_slice(rest[..end].trim_ascii());
+                return (value, &rest[end..]);
+            }
+            b'\\' => value.extend(bytes.next().map(|(_, escaped)| *escaped)),
+            byte => value.push(*byte),
+        }
+    }
+    // A string that does not end: what it holds is no argument.
+    (b"\"".to_vec(), &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[&str]) -> Control {
+        Control::of(values.iter().map(|value| value.as_bytes()))
+    }
+
+    #[test]
+    fn a_number_in_a_quoted_string_of_another_directive_is_not_ours() {
+        assert_eq!(
+            of(&["extension=\"max-age=3600\", max-age=1"]).max_age,
+            Some(1)
+        );
+        assert_eq!(
+            of(&["max-age=1, extension=\"max-age=3600\""]).max_age,
+            Some(1)
+        );
+        assert_eq!(
+            of(&["extension=\"a\\\", max-age=9\", max-age=\"1\""]).max_age,
+            Some(1)
+        );
+        assert_eq!(of(&["extension=\"never ends, max-age=9"]).max_age, None);
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_zero_and_the_first_of_two_counts() {
+        for value in [
+            "max-age='3600'",
+            "max-age=-1",
+            "max-age",
+            "max-age=",
+            "max-age=1.5",
+        ] {
+            assert_eq!(of(&[value]).max_age, Some(0), "{value}");
+        }
+        assert_eq!(of(&["max-age=\"1\"x, max-age=2"]).max_age, Some(0));
+        assert_eq!(of(&["MAX-AGE=003600", "max-age=1"]).max_age, Some(3600));
+        assert_eq!(of(&["max-age =3600"]).max_age, None);
+        assert_eq!(of(&["a=b;max-age=3600"]).max_age, None);
+    }
+
+    #[test]
+    fn lists_of_fields_are_kept_apart_from_the_directives_without() {
+        let control = of(&["no-cache=\"A, b\", private=\"Set-Cookie\", max-age=5"]);
+        assert!(!control.no_cache && !control.private);
+        assert_eq!(control.listed, ["a", "b", "set-cookie"]);
+        let control = of(&["no-cache=\"\", private"]);
+        assert!(control.no_cache && control.private);
+        let many: Vec<String> = (0..100).map(|number| format!("f{number}")).collect();
+        assert!(of(&[&format!("private=\"{}\"", many.join(","))]).private);
+    }
+
+    #[test]
+    fn a_targeted_field_is_a_dictionary_or_nothing() {
+        let targeted = |value: &'static str| {
+            let fields = [(&b"CDN-Cache-Control"[..], value.as_bytes())];
+            Control::targeted(fields.into_iter())
+        };
+        let control = targeted("max-age=60, private, no-cache=?0").unwrap();
+        assert_eq!(control.max_age, Some(60));
+        assert!(control.private && !control.no_cache);
+        assert_eq!(targeted("max-age=1.5").unwrap().max_age, Some(0));
+        assert_eq!(targeted("Max-Age=60"), None);
+        assert_eq!(targeted("max-age=60, ="), None);
+        assert_eq!(targeted(""), None);
+    }
+
+    #[test]
+    fn the_most_particular_targeted_field_counts() {
+        let fields = [
+            (&b"CDN-Cache-Control"[..], &b"max-age=60"[..]),
+            (&b"Maitred-Cache-Control"[..], &b"max-age=5"[..]),
+        ];
+        assert_eq!(
+            Control::targeted(fields.into_iter()).unwrap().max_age,
+            Some(5)
+        );
+    }
+
+    #[test]
+    fn pragma_counts_where_there_is_no_cache_control() {
+        let wishes = |fields: &[Field<'static>]| Wishes::of(fields.iter().copied());
+        assert!(wishes(&[(b"Pragma", b"no-cache")]).no_cache);
+        let both: [Field<'_>; 2] = [(b"Pragma", b"no-cache"), (b"Cache-Control", b"max-stale")];
+        assert!(!wishes(&both).no_cache);
+        assert_eq!(wishes(&both).max_stale, Some(u64::MAX));
+    }
+}

@@ -1,0 +1,122 @@
+//! Header fields as they come: names and values, in order.
+
+/// A field: its name and its value.
+pub type Field<'a> = (&'a [u8], &'a [u8]);
+
+/// Fields that belong to a connection, never to what is kept (RFC 9110 §7.6.1, RFC 9111 §3.1).
+const HOP_BY_HOP: [&str; 10] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Whether a field's name is `name`, whatever their case.
+pub fn is(field: &[u8], name: &str) -> bool {
+    field.eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// The values of all fields of a name.
+pub fn values<'a>(
+    fields: impl Iterator<Item = Field<'a>>,
+    name: &str,
+) -> impl Iterator<Item = &'a [u8]> {
+    fields
+        .filter(move |(field, _)| is(field, name))
+        .map(|(_, value)| value)
+}
+
+/// The value of the first field of a name.
+pub fn first<'a>(mut fields: impl Iterator<Item = Field<'a>>, name: &str) -> Option<&'a [u8]> {
+    fields
+        .find(|(field, _)| is(field, name))
+        .map(|(_, value)| value)
+}
+
+/// The members of a comma-separated list of values without quotes (RFC 9110 §5.6.1), without the
+/// white space around them and without empty ones.
+pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
+}
+
+/// Whether a field belongs to a connection.
+pub fn is_hop_by_hop(name: &[u8]) -> bool {
+    HOP_BY_HOP.iter().any(|hop| is(name, hop))
+}
+
+/// A non-negative whole number of seconds, and nothing else (RFC 9111 §1.2.2). What is too large to
+/// count is as much as can be counted.
+pub fn seconds(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digit = |sum: u64, byte: &u8| {
+        sum.saturating_mul(10)
+            .saturating_add(u64::from(byte - b'0'))
+    };
+    Some(value.iter().fold(0, digit))
+}
+
+/// A date of HTTP (RFC 9110 §5.6.7), in seconds since 1970. One before that is 0.
+pub fn date(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let time = httpdate::parse_http_date(text).ok()?;
+    let since = time.duration_since(std::time::UNIX_EPOCH);
+    Some(since.map_or(0, |since| since.as_secs()))
+}
+
+/// Lines of a head, each `Name: value` with its CR LF, as fields.
+pub fn of_lines(lines: &[u8]) -> impl Iterator<Item = Field<'_>> + Clone {
+    lines.split(|byte| *byte == b'\n').filter_map(|line| {
+        let line = line.strip_suffix(b"\r")?;
+        let colon = memchr::memchr(b':', line)?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    })
+}
+
+/// Adds a line to a head. A field that would be more than one line is left out.
+pub fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    let breaks = |bytes: &[u8]| memchr::memchr3(b'\r', b'\n', 0, bytes).is_some();
+    if name.is_empty() || breaks(name) || breaks(value) || name.contains(&b':') {
+        return;
+    }
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_digits_and_nothing_else() {
+        assert_eq!(seconds(b"003600"), Some(3600));
+        assert_eq!(seconds(b"99999999999999999999999"), Some(u64::MAX));
+        for no in ["", "-1", "1.0", "'1'", "1 ", "abc", "+1", "7;a=b"] {
+            assert_eq!(seconds(no.as_bytes()), None, "{no}");
+        }
+    }
+
+    #[test]
+    fn no_field_writes_a_second_line() {
+        let mut out = Vec::new();
+        write_line(&mut out, b"a", b"1\r\nSet-Cookie: x=y");
+        write_line(&mut out, b"b: c", b"1");
+        write_line(&mut out, b"", b"1");
+        assert!(out.is_empty());
+        write_line(&mut out, b"A", b"1, 2");
+        assert_eq!(out, b"A: 1, 2\r\n");
+        let all: Vec<_> = of_lines(&out).collect();
+        assert_eq!(all, [(&b"A"[..], &b"1, 2"[..])]);
+    }
+}

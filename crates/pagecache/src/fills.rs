@@ -1,0 +1,458 @@
+//! Who has an answer made, and who waits for it: one for each key (nginx's `fastcgi_cache_lock`).
+//!
+//! ```text
+//!            join                    finish(Stored)            forgotten
+//!  (nothing) ────▶ filling, waiters ───────────────▶ (nothing; waiters look again)
+//!                    │ finish(Failed): the first waiter fills, the others wait on
+//!                    │ finish(NotKept): waiters go through, and for a while nobody waits
+//!                    ╰ the filler is older than `age`: the next who joins fills beside it
+//! ```
+//!
+//! A filler is a ticket; whoever holds it says how it ended, also by dropping it. No key is held by
+//! somebody who is no more.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+use crate::Millis;
+use crate::key::Key;
+
+/// Parts that are locked apart.
+const SHARDS: usize = 16;
+/// Keys of which it is remembered that their answers are not kept.
+const MAX_UNKEPT: usize = 64 * 1024;
+/// For how long that is, in milliseconds (Varnish's hit-for-miss has 120 s; a page that begins to be
+/// kept should not have to wait that long).
+const UNKEPT_MILLIS: Millis = 30_000;
+/// Who may wait for one key. More than that go through.
+const MAX_WAITERS: usize = 16 * 1024;
+
+/// Who has an answer made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticket(u64);
+
+/// What to do about a key under which nothing good is kept. `W` is given back by it, to be woken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// Have the answer made, keep it, and say how that ended.
+    Fill(Ticket),
+    /// Have an answer made of one's own that is kept if it may be; nobody waits for it.
+    Through,
+    /// Wait to be told.
+    Wait,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finished {
+    /// The answer is kept.
+    Stored,
+    /// There is an answer, and it is not kept.
+    NotKept,
+    /// There is none.
+    Failed,
+}
+
+/// What one who waits is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Look again: it is there.
+    Look,
+    /// Have an answer made of one's own.
+    Through,
+    /// Have the answer made for all who wait.
+    Fill(Ticket),
+}
+
+/// All answers that are being made. `W` is how one who waits is woken.
+#[derive(Debug)]
+pub struct Fills<W> {
+    hasher: RandomState,
+    shards: [Mutex<Shard<W>>; SHARDS],
+}
+
+#[derive(Debug)]
+struct Shard<W> {
+    filling: HashMap<Key, Filling<W>>,
+    /// Until when it is known that what a key stands for is not kept; the oldest first in `order`.
+    unkept: HashMap<Key, Millis>,
+    order: VecDeque<Key>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Filling<W> {
+    ticket: Ticket,
+    since: Millis,
+    waiters: VecDeque<W>,
+}
+
+impl<W> Default for Shard<W> {
+    fn default() -> Shard<W> {
+        Shard {
+            filling: HashMap::new(),
+            unkept: HashMap::new(),
+            order: VecDeque::new(),
+            next: 0,
+        }
+    }
+}
+
+impl<W> Default for Fills<W> {
+    fn default() -> Fills<W> {
+        Fills {
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+}
+
+impl<W> Fills<W> {
+    /// Somebody wants what a key stands for. `waiter` makes what wakes it, if it has to wait; one who
+    /// fills for longer than `age` milliseconds is not waited for.
+    pub fn join(
+        &self,
+        key: &Key,
+        (now, age): (Millis, Millis),
+        waiter: impl FnOnce() -> W,
+    ) -> Joined {
+        self.with(key, |shard| {
+            if shard.is_unkept(key, now) {
+                return Joined::Through;
+            }
+            if let Some(filling) = shard.filling.get_mut(key) {
+                if now.saturating_sub(filling.since) < age {
+                    if filling.waiters.len() >= MAX_WAITERS {
+                        return Joined::Through;
+                    }
+                    filling.waiters.push_back(waiter());
+                    return Joined::Wait;
+                }
+                // The one before goes on, but its ticket says nothing any more.
+                shard.next += 1;
+                (filling.ticket, filling.since) = (Ticket(shard.next), now);
+                return Joined::Fill(filling.ticket);
+            }
+            Joined::Fill(shard.begin(key, now, VecDeque::new()))
+        })
+    }
+
+    /// Somebody wants to have a stale answer made again that will do until then. Nothing if
+    /// somebody else does already.
+    pub fn refresh(&self, key: &Key, (now, age): (Millis, Millis)) -> Option<Ticket> {
+        self.with(key, |shard| match shard.filling.get_mut(key) {
+            Some(filling) if now.saturating_sub(filling.since) < age => None,
+            Some(filling) => {
+                shard.next += 1;
+                (filling.ticket, filling.since) = (Ticket(shard.next), now);
+                Some(filling.ticket)
+            }
+            None => Some(shard.begin(key, now, VecDeque::new())),
+        })
+    }
+
+    /// A filling has ended. `tell` is called for each who is to be told something, and says whether
+    /// it is still there: the next fills in place of one who is not.
+    pub fn finish(
+        &self,
+        key: &Key,
+        ticket: Ticket,
+        (how, now): (Finished, Millis),
+        mut tell: impl FnMut(W, Told) -> bool,
+    ) {
+        let ended = self.with(key, |shard| {
+            let is_current = shard
+                .filling
+                .get(key)
+                .is_some_and(|now| now.ticket == ticket);
+            let filling = is_current.then(|| shard.filling.remove(key))??;
+            match how {
+                Finished::NotKept => shard.remember_unkept(key, now),
+                Finished::Stored => shard.forget_unkept(key),
+                Finished::Failed => {}
+            }
+            Some(filling.waiters)
+        });
+        let Some(mut waiters) = ended else { return };
+        let told = match how {
+            Finished::Stored => Told::Look,
+            Finished::NotKept => Told::Through,
+            Finished::Failed => return self.pass_on(key, waiters, now, &mut tell),
+        };
+        for waiter in waiters.drain(..) {
+            tell(waiter, told);
+        }
+    }
+
+    /// The first who is still there fills for the others.
+    fn pass_on(
+        &self,
+        key: &Key,
+        mut waiters: VecDeque<W>,
+        now: Millis,
+        tell: &mut impl FnMut(W, Told) -> bool,
+    ) {
+        while let Some(next) = waiters.pop_front() {
+            let begun = self.with(key, |shard| match shard.filling.get_mut(key) {
+                Some(other) => {
+                    // Somebody has begun in between: they wait for that one.
+                    other.waiters.append(&mut waiters);
+                    Err(other.ticket)
+                }
+                None => Ok(shard.begin(key, now, std::mem::take(&mut waiters))),
+            });
+            let ticket = match begun {
+                Ok(ticket) => ticket,
+                Err(_) => {
+                    tell(next, Told::Through);
+                    return;
+                }
+            };
+            if tell(next, Told::Fill(ticket)) {
+                return;
+            }
+            let left = self.with(key, |shard| {
+                let is_current = shard
+                    .filling
+                    .get(key)
+                    .is_some_and(|now| now.ticket == ticket);
+                is_current.then(|| shard.filling.remove(key)).flatten()
+            });
+            match left {
+                Some(filling) => waiters = filling.waiters,
+                None => return,
+            }
+        }
+    }
+
+    /// Answers that are being made.
+    pub fn len(&self) -> usize {
+        let count = |shard: &Mutex<Shard<W>>| lock(shard).filling.len();
+        self.shards.iter().map(count).sum()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn with<T>(&self, key: &Key, then: impl FnOnce(&mut Shard<W>) -> T) -> T {
+        let hash = self.hasher.hash_one(key);
+        let at = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
+        then(&mut lock(&self.shards[at]))
+    }
+}
+
+fn lock<W>(shard: &Mutex<Shard<W>>) -> std::sync::MutexGuard<'_, Shard<W>> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<W> Shard<W> {
+    fn begin(&mut self, key: &Key, since: Millis, waiters: VecDeque<W>) -> Ticket {
+        self.next += 1;
+        let ticket = Ticket(self.next);
+        let filling = Filling {
+            ticket,
+            since,
+            waiters,
+        };
+        self.filling.insert(key.clone(), filling);
+        ticket
+    }
+
+    fn is_unkept(&self, key: &Key, now: Millis) -> bool {
+        let until = self.unkept.get(key);
+        // A clock that was set back must not make it last for longer.
+        until.is_some_and(|until| now < *until && until - now <= UNKEPT_MILLIS)
+    }
+
+    fn remember_unkept(&mut self, key: &Key, now: Millis) {
+        let until = now.saturating_add(UNKEPT_MILLIS);
+        if self.unkept.insert(key.clone(), until).is_none() {
+            self.order.push_back(key.clone());
+        }
+        while self.order.len() > MAX_UNKEPT / SHARDS {
+            if let Some(oldest) = self.order.pop_front() {
+                self.unkept.remove(&oldest);
+            }
+        }
+    }
+
+    fn forget_unkept(&mut self, key: &Key) {
+        if self.unkept.remove(key).is_some() {
+            self.order.retain(|other| other != key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const AGE: Millis = 5_000;
+
+    fn key(text: &str) -> Key {
+        Key::of(text.as_bytes().to_vec()).unwrap()
+    }
+
+    fn fill(fills: &Fills<u32>, now: Millis) -> Ticket {
+        match fills.join(&key("a"), (now, AGE), || 0) {
+            Joined::Fill(ticket) => ticket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn finish(fills: &Fills<u32>, ticket: Ticket, how: Finished, now: Millis) -> Vec<(u32, Told)> {
+        let mut told = Vec::new();
+        fills.finish(&key("a"), ticket, (how, now), |who, what| {
+            told.push((who, what));
+            true
+        });
+        told
+    }
+
+    #[test]
+    fn one_fills_and_all_others_wait_and_then_look() {
+        let fills = Fills::default();
+        let ticket = fill(&fills, 0);
+        for who in 1..1000 {
+            assert_eq!(fills.join(&key("a"), (1, AGE), || who), Joined::Wait);
+        }
+        assert!(matches!(
+            fills.join(&key("b"), (1, AGE), || 0),
+            Joined::Fill(_)
+        ));
+        let told = finish(&fills, ticket, Finished::Stored, 2);
+        assert_eq!(told.len(), 999);
+        assert!(told.iter().all(|(_, told)| *told == Told::Look));
+        assert_eq!(fills.len(), 1);
+    }
+
+    #[test]
+    fn when_a_filler_fails_the_next_fills_and_the_others_wait_on() {
+        let fills = Fills::default();
+        let ticket = fill(&fills, 0);
+        for who in 1..4 {
+            fills.join(&key("a"), (0, AGE), || who);
+        }
+        let mut told = Vec::new();
+        // The first who waits has gone in the meantime.
+        fills.finish(&key("a"), ticket, (Finished::Failed, 1), |who, what| {
+            told.push((who, what));
+            who != 1
+        });
+        let [(1, Told::Fill(_)), (2, Told::Fill(next))] = told[..] else {
+            panic!("{told:?}")
+        };
+        assert_eq!(finish(&fills, next, Finished::Stored, 2), [(3, Told::Look)]);
+        assert!(fills.is_empty());
+    }
+
+    #[test]
+    fn nobody_waits_for_what_is_not_kept() {
+        let fills = Fills::default();
+        let ticket = fill(&fills, 0);
+        fills.join(&key("a"), (0, AGE), || 1);
+        assert_eq!(
+            finish(&fills, ticket, Finished::NotKept, 1),
+            [(1, Told::Through)]
+        );
+        assert_eq!(fills.join(&key("a"), (2, AGE), || 2), Joined::Through);
+        // Later somebody tries again, and it is kept from then on.
+        let ticket = fill(&fills, 1 + UNKEPT_MILLIS);
+        finish(&fills, ticket, Finished::Stored, UNKEPT_MILLIS);
+        fill(&fills, 0);
+    }
+
+    #[test]
+    fn who_fills_for_too_long_is_not_waited_for_any_more() {
+        let fills = Fills::default();
+        let slow = fill(&fills, 0);
+        fills.join(&key("a"), (AGE - 1, AGE), || 1);
+        let second = fill(&fills, AGE);
+        assert_ne!(slow, second);
+        // The slow one has nobody to tell; the second tells all who wait.
+        assert_eq!(finish(&fills, slow, Finished::Failed, AGE), []);
+        assert_eq!(
+            finish(&fills, second, Finished::Stored, AGE),
+            [(1, Told::Look)]
+        );
+    }
+
+    #[test]
+    fn one_refreshes_at_a_time() {
+        let fills: Fills<u32> = Fills::default();
+        let ticket = fills.refresh(&key("a"), (0, AGE)).unwrap();
+        assert_eq!(fills.refresh(&key("a"), (1, AGE)), None);
+        finish(&fills, ticket, Finished::Failed, 2);
+        assert!(fills.refresh(&key("a"), (3, AGE)).is_some());
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound() {
+        let fills: Fills<u32> = Fills::default();
+        for number in 0..2 * MAX_UNKEPT {
+            let key = key(&number.to_string());
+            let Joined::Fill(ticket) = fills.join(&key, (0, AGE), || 0) else {
+                panic!()
+            };
+            fills.finish(&key, ticket, (Finished::NotKept, 0), |_, _| true);
+        }
+        for shard in &fills.shards {
+            let shard = lock(shard);
+            assert!(shard.unkept.len() <= MAX_UNKEPT / SHARDS);
+            assert_eq!(shard.unkept.len(), shard.order.len());
+        }
+    }
+
+    proptest! {
+        /// Everybody who waits is told something in the end, and there is one filler at a time.
+        #[test]
+        fn nobody_waits_for_ever(steps in proptest::collection::vec((0u8..6, 0u64..3000), 1..200)) {
+            let fills: Fills<u32> = Fills::default();
+            let (mut now, mut waiting, mut next) = (0, std::collections::BTreeSet::new(), 0);
+            let mut tickets: Vec<Ticket> = Vec::new();
+            let run = |tickets: &mut Vec<Ticket>, how, now, waiting: &mut std::collections::BTreeSet<u32>| {
+                let Some(ticket) = tickets.pop() else { return };
+                let mut begun = None;
+                fills.finish(&key("a"), ticket, (how, now), |who, told| {
+                    assert!(waiting.remove(&who));
+                    if let Told::Fill(ticket) = told {
+                        begun = Some(ticket);
+                    }
+                    // One in four has gone by then.
+                    let is_there = who % 4 != 0;
+                    if !is_there && begun.is_some() {
+                        begun = None;
+                    }
+                    is_there
+                });
+                tickets.extend(begun);
+            };
+            for (what, passed) in steps {
+                now += passed;
+                match what {
+                    0..3 => {
+                        next += 1;
+                        match fills.join(&key("a"), (now, AGE), || next) {
+                            Joined::Fill(ticket) => tickets.push(ticket),
+                            Joined::Wait => _ = waiting.insert(next),
+                            Joined::Through => {}
+                        }
+                    }
+                    3 => run(&mut tickets, Finished::Stored, now, &mut waiting),
+                    4 => run(&mut tickets, Finished::NotKept, now, &mut waiting),
+                    _ => run(&mut tickets, Finished::Failed, now, &mut waiting),
+                }
+            }
+            while !tickets.is_empty() {
+                run(&mut tickets, Finished::Failed, now, &mut waiting);
+            }
+            prop_assert!(waiting.is_empty(), "{waiting:?}");
+            prop_assert!(fills.is_empty());
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What a request has made out of date that may have changed something (RFC 9111 §4.4).
+
+use crate::asked::Request;
+use crate::fields::{self, Field};
+use crate::key::canonical_query;
+use crate::purge::Purge;
+use crate::settings::KeyParts;
+use crate::tags;
+
+/// Whether a method only asks (RFC 9110 §9.2.1). One that is not known may do anything.
+pub fn is_safe(method: &str) -> bool {
+    matches!(
+        method,
+        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "QUERY" | "PROPFIND" | "REPORT" | "SEARCH"
+    )
+}
+
+/// What is out of date after a request whose answer has this status and these fields: its address,
+/// those in `Location` and `Content-Location` if they are of the same origin, and the groups that
+/// the answer names. Nothing after a method that only asks, or an error.
+pub fn after<'f>(
+    parts: &KeyParts,
+    request: &Request<'_>,
+    status: u16,
+    answer: impl Iterator<Item = Field<'f>> + Clone,
+) -> Vec<Purge> {
+    if is_safe(request.method) || !(200..400).contains(&status) {
+        return Vec::new();
+    }
+    let target = target(parts, request.path, request.query);
+    let mut purges = vec![of_target(request.host, target)];
+    for name in ["location", "content-location"] {
+        let address = fields::first(answer.clone(), name).map(String::from_utf8_lossy);
+        let found = address.and_then(|address| resolve(parts, request, &address));
+        purges.extend(found.map(|target| of_target(request.host, target)));
+    }
+    purges.extend(tags::invalidated(answer).into_iter().map(Purge::Tag));
+    purges
+}
+
+fn of_target(host: &str, target: String) -> Purge {
+    let host = host.to_ascii_lowercase();
+    Purge::Url { host, target }
+}
+
+/// A path and its query as a purge names them.
+pub fn target(parts: &KeyParts, path: &str, query: Option<&str>) -> String {
+    let query = query.map(|query| canonical_query(parts, query));
+    match query.filter(|query| !query.is_empty()) {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    }
+}
+
+/// What an address means that stands in an answer to a request, if it is of the same origin (RFC
+/// 3986 §5.2).
+fn resolve(parts: &KeyParts, request: &Request<'_>, address: &str) -> Option<String> {
+    let address = address.trim().split('#').next().unwrap_or_default();
+    let (rest, query) = match address.split_once('?') {
+        Some((rest, query)) => (rest, Some(query)),
+        None => (address, None),
+    };
+    let scheme = if request.is_https { "https:" } else { "http:" };
+    let is_scheme = |start: &str| start.eq_ignore_ascii_case(scheme);
+    let rest = match rest.get(..scheme.len()).filter(|start| is_scheme(start)) {
+        Some(start) => &rest[start.len()..],
+        None if rest.split('/').next()?.contains(':') => return None,
+        None => rest,
+    };
+    let path = match rest.strip_prefix("//") {
+        Some(rest) => {
+            let end = rest.find('/').unwrap_or(rest.len());
+            let (host, path) = rest.split_at(end);
+            if !is_same_host(host, request) {
+                return None;
+            }
+            if path.is_empty() {
+                "/".to_owned()
+            } else {
+                path.to_owned()
+            }
+        }
+        None if rest.starts_with('/') => rest.to_owned(),
+        None if rest.is_empty() => request.path.to_owned(),
+        None => {
+            let folder = request
+                .path
+                .rfind('/')
+                .map_or("/", |end| &request.path[..=end]);
+            format!("{folder}{rest}")
+        }
+    };
+    Some(target(parts, &without_dots(&path), query))
+}
+
+/// Hosts are the same with the scheme's own port and without (RFC 3986 §6.2.3).
+fn is_same_host(host: &str, request: &Request<'_>) -> bool {
+    let own = if request.is_https { ":443" } else { ":80" };
+    fn bare<'h>(host: &'h str, own: &str) -> &'h str {
+        host.strip_suffix(own).unwrap_or(host)
+    }
+    bare(host, own).eq_ignore_ascii_case(bare(request.host, own))
+}
+
+/// RFC 3986 §5.2.4.
+fn without_dots(path: &str) -> String {
+    if !path.contains("/.") {
+        return path.to_owned();
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    let mut parts = path.split('/').skip(1).peekable();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        match part {
+            "." | ".." => {
+                if part == ".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push("");
+                }
+            }
+            part => kept.push(part),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POST: Request<'static> = Request {
+        method: "POST",
+        is_https: true,
+        host: "a.example",
+        path: "/dir/page",
+        query: Some("b=1"),
+        has_body: true,
+        by_proxy: false,
+    };
+
+    fn targets(request: &Request<'_>, status: u16, answer: &[(&str, &str)]) -> Vec<String> {
+        let answer = answer
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let purges = after(&KeyParts::default(), request, status, answer);
+        purges.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_was_changed_is_out_of_date_with_what_the_answer_names() {
+        let answer = [("Location", "other"), ("Content-Location", "/abs?x=1#y")];
+        assert_eq!(
+            targets(&POST, 201, &answer),
+            [
+                "a.example/dir/page?b=1",
+                "a.example/dir/other",
+                "a.example/abs?x=1"
+            ]
+        );
+        let groups = [("Cache-Group-Invalidation", "\"news\"")];
+        assert_eq!(
+            targets(&POST, 303, &groups),
+            ["a.example/dir/page?b=1", "tag news"]
+        );
+    }
+
+    #[test]
+    fn an_error_and_a_question_change_nothing() {
+        assert!(targets(&POST, 400, &[]).is_empty());
+        assert!(targets(&POST, 500, &[]).is_empty());
+        let get = Request {
+            method: "GET",
+            ..POST
+        };
+        assert!(targets(&get, 200, &[("Cache-Group-Invalidation", "\"a\"")]).is_empty());
+        let unknown = Request {
+            method: "M-SEARCH",
+            ..POST
+        };
+        assert_eq!(targets(&unknown, 200, &[]).len(), 1);
+    }
+
+    #[test]
+    fn only_addresses_of_the_same_origin_count() {
+        let location = |location: &str| {
+            let found = targets(&POST, 200, &[("Location", location)]);
+            found.get(1).cloned()
+        };
+        let own = Some("a.example/x".to_owned());
+        for same in [
+            "https://a.example/x",
+            "HTTPS://A.example:443/x",
+            "//a.example/x",
+            "../x",
+            "./../x",
+        ] {
+            assert_eq!(location(same), own, "{same}");
+        }
+        for other in [
+            "http://a.example/x",
+            "https://b.example/x",
+            "https://a.example:8443/x",
+            "mailto:x",
+        ] {
+            assert_eq!(location(other), None, "{other}");
+        }
+        assert_eq!(location("https://a.example"), Some("a.example/".to_owned()));
+        assert_eq!(location("?y"), Some("a.example/dir/page?y".to_owned()));
+        assert_eq!(location("/a/../../b/."), Some("a.example/b/".to_owned()));
+    }
+}

@@ -1,0 +1,361 @@
+//! What makes two requests the same.
+//!
+//! A key is written so that two that differ in any part differ as bytes: each part comes after its
+//! length. The site comes first, so no site has another's pages. Path and query are those that the
+//! client wrote, undecoded: a script sees them so, and two ways of writing a path may be two pages.
+
+use std::borrow::Cow;
+
+use crate::asked::Asked;
+use crate::fields::Field;
+use crate::settings::{KeyParts, Pattern};
+use crate::vary::{self, Vary};
+
+/// Longest key in bytes; a request with a longer one is none of the cache's.
+pub const MAX_KEY_BYTES: usize = 16 * 1024;
+/// Parameters of a query that are told apart; one with more is taken as it is.
+const MAX_PARAMETERS: usize = 256;
+
+/// Ends of a part's name: what kind of part follows.
+const HTTP: u8 = b'h';
+const HTTPS: u8 = b's';
+const FIELD: u8 = b'f';
+const COOKIE: u8 = b'c';
+const ABSENT: u8 = b'-';
+const VARIANT: u8 = b'v';
+const CODING: u8 = b'z';
+
+/// A key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(Box<[u8]>);
+
+/// The key of a request, and the query that it has then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Primary<'a> {
+    /// The key.
+    pub key: Key,
+    /// The query as the script has to see it, so that it can show nothing that the key has not.
+    pub query: Option<Cow<'a, str>>,
+}
+
+/// The key is longer than [`MAX_KEY_BYTES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong;
+
+impl Key {
+    /// The key of a request to a site.
+    ///
+    /// # Errors
+    /// When it would be too long.
+    pub fn primary<'a, H: Iterator<Item = Field<'a>> + Clone>(
+        site: &str,
+        parts: &KeyParts,
+        asked: &Asked<'a, H>,
+    ) -> Result<Primary<'a>, TooLong> {
+        let request = &asked.request;
+        let query = request.query.map(|query| canonical_query(parts, query));
+        let query = query.filter(|query| !query.is_empty() || request.query == Some(""));
+        let room = site.len() + request.host.len() + request.path.len();
+        let mut bytes = Vec::with_capacity(room + query.as_ref().map_or(0, |q| q.len()) + 32);
+        put(&mut bytes, site.as_bytes());
+        bytes.push(if request.is_https { HTTPS } else { HTTP });
+        put_lower(&mut bytes, request.host.as_bytes());
+        put(&mut bytes, request.path.as_bytes());
+        put_maybe(&mut bytes, query.as_ref().map(|query| query.as_bytes()));
+        for name in &parts.headers {
+            bytes.push(FIELD);
+            put(&mut bytes, name.as_bytes());
+            let value = vary::value(asked.fields(), &name.to_ascii_lowercase());
+            put_maybe(&mut bytes, value.as_deref());
+        }
+        for name in &parts.cookies {
+            bytes.push(COOKIE);
+            put(&mut bytes, name.as_bytes());
+            let mut cookies = asked.cookies();
+            let named = cookies.find(|(cookie, _)| *cookie == name.as_bytes());
+            put_maybe(&mut bytes, named.map(|(_, value)| value));
+        }
+        let key = Key::of(bytes)?;
+        Ok(Primary { key, query })
+    }
+
+    /// The key of what a request gets of several answers that differ in these fields.
+    ///
+    /// # Errors
+    /// When it would be too long.
+    pub fn variant<'a>(
+        &self,
+        vary: &Vary,
+        fields: impl Iterator<Item = Field<'a>> + Clone,
+    ) -> Result<Key, TooLong> {
+        let mut bytes = self.0.to_vec();
+        bytes.push(VARIANT);
+        for name in vary.names() {
+            put(&mut bytes, name.as_bytes());
+            put_maybe(&mut bytes, vary::value(fields.clone(), name).as_deref());
+        }
+        Key::of(bytes)
+    }
+
+    /// The key of an answer that was put into a coding, beside the one as it came.
+    ///
+    /// # Errors
+    /// When it would be too long.
+    pub fn coded(&self, coding: &str) -> Result<Key, TooLong> {
+        let mut bytes = self.0.to_vec();
+        bytes.push(CODING);
+        put(&mut bytes, coding.as_bytes());
+        Key::of(bytes)
+    }
+
+    /// A key that was written down before.
+    ///
+    /// # Errors
+    /// When it is longer than any that is made.
+    pub fn of(bytes: Vec<u8>) -> Result<Key, TooLong> {
+        match bytes.len() {
+            ..=MAX_KEY_BYTES => Ok(Key(bytes.into())),
+            _ => Err(TooLong),
+        }
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, part: &[u8]) {
+    let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(part);
+}
+
+fn put_lower(bytes: &mut Vec<u8>, part: &[u8]) {
+    let start = bytes.len() + size_of::<u32>();
+    put(bytes, part);
+    bytes[start..].make_ascii_lowercase();
+}
+
+fn put_maybe(bytes: &mut Vec<u8>, part: Option<&[u8]>) {
+    match part {
+        None => bytes.push(ABSENT),
+        Some(part) => {
+            bytes.push(FIELD);
+            put(bytes, part);
+        }
+    }
+}
+
+/// A query without the parameters that make no difference, and in order where that makes none.
+pub fn canonical_query<'a>(parts: &KeyParts, query: &'a str) -> Cow<'a, str> {
+    if (parts.ignore_parameters.is_empty() && !parts.sort_parameters) || query.is_empty() {
+        return Cow::Borrowed(query);
+    }
+    if memchr::memchr_iter(b'&', query.as_bytes()).count() >= MAX_PARAMETERS {
+        return Cow::Borrowed(query);
+    }
+    let is_ignored = |parameter: &&str| {
+        let name = parameter.split('=').next().unwrap_or_default();
+        let ignores = |pattern: &Pattern| pattern.matches(name.as_bytes());
+        parts.ignore_parameters.iter().any(ignores)
+    };
+    let mut kept: Vec<&str> = query.split('&').collect();
+    let before = kept.len();
+    kept.retain(|parameter| !is_ignored(parameter));
+    let is_sorted = !parts.sort_parameters || kept.is_sorted_by_key(|parameter| name_of(parameter));
+    if kept.len() == before && is_sorted {
+        return Cow::Borrowed(query);
+    }
+    if !is_sorted {
+        // Those of one name keep their order: PHP takes the last, and makes arrays of `a[]`.
+        kept.sort_by_key(|parameter| name_of(parameter));
+    }
+    Cow::Owned(kept.join("&"))
+}
+
+/// What a parameter is sorted by: its name up to the first `[`, since the order of `a[]=1&a[x]=2`
+/// says which index each gets.
+fn name_of(parameter: &str) -> &str {
+    let name = parameter.split('=').next().unwrap_or_default();
+    let end = name.find('[').or_else(|| name.find("%5B"));
+    let end = end.or_else(|| name.find("%5b")).unwrap_or(name.len());
+    &name[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::asked::Request;
+
+    const GET: Request<'static> = Request {
+        method: "GET",
+        is_https: false,
+        host: "a.example",
+        path: "/",
+        query: None,
+        has_body: false,
+        by_proxy: false,
+    };
+
+    fn key<'a>(parts: &KeyParts, request: Request<'a>, fields: &[Field<'a>]) -> Key {
+        let asked = Asked::survey(request, fields.iter().copied());
+        Key::primary("site", parts, &asked).unwrap().key
+    }
+
+    fn query(ignore: &[&str], sort: bool, query: &str) -> String {
+        let parts = KeyParts {
+            ignore_parameters: ignore.iter().map(|name| Pattern::new(name)).collect(),
+            sort_parameters: sort,
+            ..KeyParts::default()
+        };
+        canonical_query(&parts, query).into_owned()
+    }
+
+    #[test]
+    fn a_host_is_the_same_in_any_case_and_a_path_is_not() {
+        let parts = KeyParts::default();
+        let of = |host, path| key(&parts, Request { host, path, ..GET }, &[]);
+        assert_eq!(of("a.example", "/a"), of("A.Example", "/a"));
+        assert_ne!(of("a.example", "/a"), of("a.example", "/A"));
+        assert_ne!(of("a.example", "/a"), of("a.example", "/%61"));
+        assert_ne!(of("a.example", "/a"), of("a.example", "/a%00"));
+        assert_ne!(of("a.example", "/a"), of("a.example", "//a"));
+    }
+
+    #[test]
+    fn scheme_site_and_an_empty_query_make_a_difference() {
+        let parts = KeyParts::default();
+        let plain = key(&parts, GET, &[]);
+        let is_https = true;
+        assert_ne!(plain, key(&parts, Request { is_https, ..GET }, &[]));
+        assert_ne!(
+            plain,
+            key(
+                &parts,
+                Request {
+                    query: Some(""),
+                    ..GET
+                },
+                &[]
+            )
+        );
+        let asked = Asked::survey(GET, [].into_iter());
+        assert_ne!(plain, Key::primary("other", &parts, &asked).unwrap().key);
+    }
+
+    #[test]
+    fn parameters_that_make_no_difference_are_not_seen_by_the_script_either() {
+        let ignored = ["utm_*", "fbclid"];
+        assert_eq!(
+            query(&ignored, false, "utm_source=x&a=1&fbclid=2&b"),
+            "a=1&b"
+        );
+        assert_eq!(query(&ignored, false, "utm_source=x"), "");
+        assert_eq!(query(&ignored, false, "a=utm_source"), "a=utm_source");
+        assert_eq!(query(&[], true, "b=2&a=1&b=1"), "a=1&b=2&b=1");
+        assert_eq!(
+            query(&[], true, "b=1&a[]=2&a[x]=1&a[]=0"),
+            "a[]=2&a[x]=1&a[]=0&b=1"
+        );
+        let many = vec!["b=1&a=1"; 300].join("&");
+        assert_eq!(query(&[], true, &many), many);
+    }
+
+    #[test]
+    fn a_query_of_ignored_parameters_is_the_same_as_none() {
+        let parts = KeyParts {
+            ignore_parameters: vec![Pattern::new("utm_*")],
+            ..KeyParts::default()
+        };
+        let asked = Request {
+            query: Some("utm_source=x"),
+            ..GET
+        };
+        assert_eq!(key(&parts, asked, &[]), key(&parts, GET, &[]));
+        let asked = Asked::survey(asked, [].into_iter());
+        assert_eq!(Key::primary("site", &parts, &asked).unwrap().query, None);
+    }
+
+    #[test]
+    fn chosen_fields_and_cookies_make_a_difference_and_no_others() {
+        let parts = KeyParts {
+            headers: vec!["X-Device".to_owned()],
+            cookies: vec!["lang".to_owned()],
+            ..KeyParts::default()
+        };
+        let of = |fields: &[Field<'static>]| key(&parts, GET, fields);
+        let plain = of(&[]);
+        assert_eq!(
+            plain,
+            of(&[(b"Cookie", b"other=lang; LANG=de"), (b"X-Other", b"a")])
+        );
+        assert_ne!(plain, of(&[(b"x-device", b"phone")]));
+        assert_ne!(plain, of(&[(b"x-device", b"")]));
+        assert_ne!(plain, of(&[(b"Cookie", b"a=b; lang=de")]));
+        assert_ne!(of(&[(b"Cookie", b"lang=de")]), of(&[(b"x-device", b"de")]));
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_is_none() {
+        let long = "a".repeat(MAX_KEY_BYTES);
+        let asked = Asked::survey(Request { path: &long, ..GET }, [].into_iter());
+        assert_eq!(
+            Key::primary("site", &KeyParts::default(), &asked),
+            Err(TooLong)
+        );
+    }
+
+    type Parts = (String, bool, String, String, Option<String>, Option<String>);
+
+    fn parts() -> impl Strategy<Value = Parts> {
+        let text = || "[-a-c:/?&=%\\x00]{0,4}";
+        let maybe = || proptest::option::of("[-a-c:/?&=%]{0,4}");
+        (
+            text(),
+            any::<bool>(),
+            "[a-c.:]{0,4}",
+            text(),
+            maybe(),
+            maybe(),
+        )
+    }
+
+    fn of_parts((site, is_https, host, path, query, field): &Parts) -> Key {
+        let key_parts = KeyParts {
+            headers: vec!["x-a".to_owned()],
+            ..KeyParts::default()
+        };
+        let query = query.as_deref();
+        let request = Request {
+            is_https: *is_https,
+            host,
+            path,
+            query,
+            ..GET
+        };
+        let fields = field.iter().map(|value| (&b"X-A"[..], value.as_bytes()));
+        let asked = Asked::survey(request, fields);
+        Key::primary(site, &key_parts, &asked).unwrap().key
+    }
+
+    proptest! {
+        #[test]
+        fn requests_with_one_key_are_the_same_request(one in parts(), two in parts()) {
+            let are_one = of_parts(&one) == of_parts(&two);
+            prop_assert_eq!(are_one, one == two);
+        }
+
+        #[test]
+        fn variants_and_codings_of_different_keys_differ(one in parts(), two in parts()) {
+            let vary = Vary::of_names(vec!["x-b".to_owned()]);
+            let (one_key, two_key) = (of_parts(&one), of_parts(&two));
+            let variant = |key: &Key| key.variant(&vary, [].into_iter()).unwrap();
+            prop_assert_ne!(variant(&one_key), two_key.clone());
+            prop_assert_ne!(variant(&one_key), one_key.coded("gzip").unwrap());
+            prop_assert_eq!(variant(&one_key) == variant(&two_key), one_key == two_key);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A 304 of the script's and the kept answer that it is about become one (RFC 9111 §4.3.4).
+
+use bytes::Bytes;
+
+use crate::admit::{self, Admitted, NotStored, Times};
+use crate::asked::Asked;
+use crate::fields::{self, Field};
+use crate::plan::Plan;
+use crate::settings::Settings;
+use crate::stored::Stored;
+
+/// Fields that say something of the kept body, which a 304 does not bring along (RFC 9111 §3.2).
+const OF_THE_BODY: [&str; 6] = [
+    "content-encoding",
+    "content-length",
+    "content-md5",
+    "content-range",
+    "etag",
+    "transfer-encoding",
+];
+
+/// An answer with the kept body and the fields of both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merged {
+    /// What the client gets this time, whether it is kept or not.
+    pub lines: Bytes,
+    /// What is kept from now on in place of the old, or why nothing is.
+    pub kept: Result<Admitted, NotStored>,
+}
+
+/// Merges a 304 with these fields into what is kept.
+pub fn merge<'a, 'f, H, F>(
+    settings: &Settings,
+    asked: &Asked<'a, H>,
+    plan: &Plan,
+    (stored, answer): (&Stored, F),
+    times: Times,
+) -> Merged
+where
+    H: Iterator<Item = Field<'a>> + Clone,
+    F: Iterator<Item = Field<'f>> + Clone,
+{
+    let mut lines = Vec::with_capacity(stored.lines.len());
+    let comes_anew = |name: &[u8]| {
+        let mut names = answer.clone().map(|(name, _)| name);
+        // A kept date says when the old answer was made; without a new one it is now.
+        fields::is(name, "date")
+            || (!is_of_the_body(name) && names.any(|new| new.eq_ignore_ascii_case(name)))
+    };
+    for (name, value) in stored.fields().filter(|(name, _)| !comes_anew(name)) {
+        fields::write_line(&mut lines, name, value);
+    }
+    for (name, value) in answer.filter(|(name, _)| !is_of_the_body(name)) {
+        fields::write_line(&mut lines, name, value);
+    }
+    let fields = fields::of_lines(&lines);
+    let kept = admit::admit(settings, asked, plan, (stored.status, fields), times);
+    let lines = match &kept {
+        Ok(admitted) => admitted.stored.lines.clone(),
+        Err(_) => lines.into(),
+    };
+    Merged { lines, kept }
+}
+
+fn is_of_the_body(name: &[u8]) -> bool {
+    OF_THE_BODY.iter().any(|field| fields::is(name, field))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asked::Request;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn merged(kept: &[(&str, &str)], new: &[(&str, &str)]) -> Merged {
+        let request = Request {
+            method: "GET",
+            is_https: false,
+            host: "a",
+            path: "/",
+            query: None,
+            has_body: false,
+            by_proxy: false,
+        };
+        let settings = Settings::default();
+        let asked = Asked::survey(request, [].into_iter());
+        let plan = Plan::make(&settings, &asked);
+        let times = Times {
+            asked: NOW,
+            came: NOW,
+            stamp: 0,
+        };
+        let of = |fields: &[(&str, &str)]| -> Vec<(Vec<u8>, Vec<u8>)> {
+            let fields = fields.iter();
+            fields
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+                .collect()
+        };
+        let (kept, new) = (of(kept), of(new));
+        fn view(fields: &[(Vec<u8>, Vec<u8>)]) -> impl Iterator<Item = Field<'_>> + Clone {
+            fields.iter().map(|(name, value)| (&name[..], &value[..]))
+        }
+        let kept = admit::admit(&settings, &asked, &plan, (200, view(&kept)), times).unwrap();
+        let times = Times {
+            asked: NOW + 9000,
+            came: NOW + 9000,
+            stamp: 3,
+        };
+        merge(&settings, &asked, &plan, (&kept.stored, view(&new)), times)
+    }
+
+    fn lines(merged: &Merged) -> String {
+        String::from_utf8(merged.lines.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_comes_anew_takes_the_place_of_the_old_and_the_rest_stays() {
+        let kept = [
+            ("ETag", "\"a\""),
+            ("A", "1"),
+            ("a", "2"),
+            ("B", "3"),
+            ("Cache-Control", "max-age=2"),
+        ];
+        let merged = merged(&kept, &[("A", "4"), ("ETag", "\"b\""), ("Date", "x")]);
+        let expected = "ETag: \"a\"\r\nB: 3\r\nCache-Control: max-age=2\r\nA: 4\r\nDate: x\r\n";
+        assert_eq!(lines(&merged), expected);
+        let stored = merged.kept.unwrap().stored;
+        assert_eq!((stored.came, stored.stamp), (NOW + 9000, 3));
+    }
+
+    #[test]
+    fn what_says_something_of_the_body_stays_with_the_body() {
+        let kept = [
+            ("ETag", "\"a\""),
+            ("Content-Encoding", "br"),
+            ("Content-Type", "a/b"),
+            ("Cache-Control", "max-age=2"),
+        ];
+        let new = [
+            ("Content-Encoding", "gzip"),
+            ("Content-MD5", "x"),
+            ("Content-Type", "c/d"),
+            ("Date", "x"),
+        ];
+        let expected = "ETag: \"a\"\r\nContent-Encoding: br\r\nCache-Control: max-age=2\r\nContent-Type: c/d\r\nDate: x\r\n";
+        assert_eq!(lines(&merged(&kept, &new)), expected);
+    }
+
+    #[test]
+    fn a_304_can_say_that_nothing_is_to_be_kept_any_more() {
+        let kept = [("ETag", "\"a\""), ("Cache-Control", "max-age=2")];
+        let merged = merged(&kept, &[("Cache-Control", "no-store")]);
+        assert_eq!(merged.kept, Err(NotStored::NoStore));
+        assert!(lines(&merged).contains("Cache-Control: no-store\r\n"));
+    }
+}

@@ -1,0 +1,343 @@
+//! Whether a request may be answered from the cache, and whether its answer may be kept.
+
+use std::fmt;
+
+use crate::admit::NotStored;
+use crate::asked::Asked;
+use crate::control::Wishes;
+use crate::fields::{self, Field};
+use crate::settings::{Pattern, Settings, When};
+
+/// Why a request is not answered from the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Bypass {
+    /// Its method is neither GET nor HEAD.
+    Method,
+    /// It is a GET with a body.
+    Body,
+    /// It has a precondition that only the origin can decide on.
+    Precondition,
+    /// It has a session's cookie.
+    PrivateCookie,
+    /// A rule of the site's (`bypass`) says so.
+    Rule,
+    /// It says so itself, and is obeyed.
+    Wish,
+    /// Its key would be too long.
+    KeyTooLong,
+}
+
+impl Bypass {
+    /// Its name, in `Cache-Status` and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Bypass::Method => "method",
+            Bypass::Body => "body",
+            Bypass::Precondition => "precondition",
+            Bypass::PrivateCookie => "private-cookie",
+            Bypass::Rule => "rule",
+            Bypass::Wish => "request",
+            Bypass::KeyTooLong => "key-too-long",
+        }
+    }
+}
+
+impl fmt::Display for Bypass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What may be done for a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// It may be answered from the cache, or why not.
+    pub read: Result<(), Bypass>,
+    /// Its answer may be kept as far as the request says, or why not.
+    pub store: Result<(), NotStored>,
+    /// What it says about caches, if that is obeyed.
+    pub wishes: Option<Wishes>,
+}
+
+impl Plan {
+    /// What may be done for a request at a site with these settings.
+    pub fn make<'a, H: Iterator<Item = Field<'a>> + Clone>(
+        settings: &Settings,
+        asked: &Asked<'a, H>,
+    ) -> Plan {
+        let obeys = settings.obey_requests && asked.has_wishes;
+        let wishes = obeys.then(|| Wishes::of(asked.fields()));
+        let mut plan = Plan {
+            read: Ok(()),
+            store: Ok(()),
+            wishes,
+        };
+        if let Some(why) = unfit(settings, asked) {
+            plan.read = Err(why);
+            plan.store = Err(NotStored::Bypassed(why));
+            return plan;
+        }
+        if holds(&settings.bypass, asked) {
+            plan.read = Err(Bypass::Rule);
+        }
+        plan.store = match plan.wishes.as_ref() {
+            Some(wishes) if wishes.no_store => Err(NotStored::RequestNoStore),
+            _ if asked.is_head() => Err(NotStored::Head),
+            _ if asked.has_unkeyed => Err(NotStored::UnkeyedField),
+            _ if holds(&settings.no_store, asked) => Err(NotStored::Rule),
+            _ => Ok(()),
+        };
+        if plan.wishes.as_ref().is_some_and(|wishes| wishes.no_store) {
+            plan.read = Err(Bypass::Wish);
+        }
+        plan
+    }
+
+    /// Whether the cache has nothing to do with the request: it is neither answered nor kept.
+    pub fn is_none(&self) -> bool {
+        self.read.is_err() && self.store.is_err()
+    }
+}
+
+/// Why a request is none of the cache's, if it is none.
+fn unfit<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    settings: &Settings,
+    asked: &Asked<'a, H>,
+) -> Option<Bypass> {
+    if !asked.is_get() && !asked.is_head() {
+        return Some(Bypass::Method);
+    }
+    if asked.request.has_body {
+        return Some(Bypass::Body);
+    }
+    if asked.has_precondition {
+        return Some(Bypass::Precondition);
+    }
+    let is_private = |(name, _): Field<'_>| {
+        let mut patterns = settings.private_cookies.iter();
+        patterns.any(|pattern| named(pattern, name))
+    };
+    (asked.has_cookies && asked.cookies().any(is_private)).then_some(Bypass::PrivateCookie)
+}
+
+/// Whether a request is one of those.
+fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'a, H>) -> bool {
+    if when.is_empty() {
+        return false;
+    }
+    let cookie = |(name, _): Field<'_>| when.cookies.iter().any(|cookie| named(cookie, name));
+    if asked.has_cookies && asked.cookies().any(cookie) {
+        return true;
+    }
+    let path = asked.request.path.as_bytes();
+    if when.paths.iter().any(|pattern| pattern.matches(path)) {
+        return true;
+    }
+    let has = |name: &String| {
+        let mut values = fields::values(asked.fields(), name);
+        values.any(|value| !value.is_empty() && value != b"0")
+    };
+    when.headers.iter().any(has) || has_parameter(when, asked.request.query.unwrap_or_default())
+}
+
+fn has_parameter(when: &When, query: &str) -> bool {
+    if when.parameters.is_empty() {
+        return false;
+    }
+    query.split('&').any(|parameter| {
+        let name = parameter.split('=').next().unwrap_or_default();
+        let name = decoded(name.as_bytes());
+        when.parameters.iter().any(|pattern| named(pattern, &name))
+    })
+}
+
+/// Whether a cookie or parameter is meant, by the name that PHP gives it: there a space and a dot
+/// are `_`, and so is a bracket that does not begin an index. Whoever writes a session's cookie in
+/// such a way is not to be taken for nobody.
+fn named(pattern: &Pattern, name: &[u8]) -> bool {
+    if pattern.matches(name) {
+        return true;
+    }
+    if !name.iter().any(|byte| matches!(byte, b' ' | b'.' | b'[')) {
+        return false;
+    }
+    let bracket = memchr::memchr(b'[', name).unwrap_or(name.len());
+    let mangled: Vec<u8> = name.iter().map(|byte| mangle(*byte)).collect();
+    pattern.matches(&mangled) || pattern.matches(&mangled[..bracket])
+}
+
+fn mangle(byte: u8) -> u8 {
+    match byte {
+        b' ' | b'.' | b'[' => b'_',
+        byte => byte,
+    }
+}
+
+/// A parameter's name without its encoding.
+fn decoded(name: &[u8]) -> Vec<u8> {
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let mut out = Vec::with_capacity(name.len());
+    let mut at = 0;
+    while let Some(byte) = name.get(at) {
+        let digits = (digit(name.get(at + 1)), digit(name.get(at + 2)));
+        let (decoded, length) = match (byte, digits) {
+            (b'+', _) => (b' ', 1),
+            (b'%', (Some(high), Some(low))) => (u8::try_from(high * 16 + low).unwrap_or(0), 3),
+            (byte, _) => (*byte, 1),
+        };
+        out.push(decoded);
+        at += length;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asked::Request;
+
+    fn plan(settings: &Settings, method: &str, target: &str, fields: &[Field<'_>]) -> Plan {
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        let request = Request {
+            method,
+            is_https: true,
+            host: "a.example",
+            path,
+            query,
+            has_body: false,
+            by_proxy: false,
+        };
+        let fields: Vec<Field<'_>> = fields.to_vec();
+        Plan::make(settings, &Asked::survey(request, fields.into_iter()))
+    }
+
+    fn get(fields: &[Field<'_>]) -> Plan {
+        plan(&Settings::default(), "GET", "/", fields)
+    }
+
+    #[test]
+    fn only_get_is_kept_and_head_is_answered_from_it() {
+        let settings = Settings::default();
+        let get = get(&[]);
+        assert_eq!((get.read, get.store), (Ok(()), Ok(())));
+        let head = plan(&settings, "HEAD", "/", &[]);
+        assert_eq!((head.read, head.store), (Ok(()), Err(NotStored::Head)));
+        for method in ["POST", "PURGE", "get", "OPTIONS"] {
+            let other = plan(&settings, method, "/", &[]);
+            assert_eq!(other.read, Err(Bypass::Method), "{method}");
+            assert!(other.is_none());
+        }
+    }
+
+    #[test]
+    fn a_session_is_neither_answered_nor_kept_however_its_cookie_is_written() {
+        assert!(get(&[(b"Cookie", b"a=b; PHPSESSID=x")]).is_none());
+        assert!(get(&[(b"Cookie", b"a=b"), (b"cookie", b"PHPSESSID=")]).is_none());
+        assert!(!get(&[(b"Cookie", b"a=PHPSESSID; PHPSESSION=1")]).is_none());
+        let private_cookies = vec![Pattern::new("wordpress_logged_in_*")];
+        let settings = Settings {
+            private_cookies,
+            ..Settings::default()
+        };
+        for cookie in [
+            "wordpress.logged_in_x=1",
+            "wordpress[logged_in_x=1",
+            "wordpress logged.in_x=1",
+            "  wordpress_logged_in_x[0]=1",
+        ] {
+            let plan = plan(&settings, "GET", "/", &[(b"Cookie", cookie.as_bytes())]);
+            assert_eq!(plan.read, Err(Bypass::PrivateCookie), "{cookie}");
+        }
+    }
+
+    #[test]
+    fn what_an_application_might_believe_and_no_key_has_is_answered_but_not_kept() {
+        let plan = get(&[(b"X-Forwarded-Host", b"evil.example")]);
+        assert_eq!(
+            (plan.read, plan.store),
+            (Ok(()), Err(NotStored::UnkeyedField))
+        );
+        let request = Request {
+            method: "GET",
+            is_https: true,
+            host: "a.example",
+            path: "/",
+            query: None,
+            has_body: false,
+            by_proxy: true,
+        };
+        let of = |name: &'static str| {
+            let fields = [(name.as_bytes(), &b"a.example"[..])];
+            let asked = Asked::survey(request, fields.into_iter());
+            Plan::make(&Settings::default(), &asked).store
+        };
+        assert_eq!(of("X-Forwarded-Host"), Ok(()));
+        assert_eq!(of("X-Original-URL"), Err(NotStored::UnkeyedField));
+    }
+
+    #[test]
+    fn rules_hold_for_cookies_fields_paths_and_parameters() {
+        let settings = Settings {
+            bypass: When {
+                cookies: vec![Pattern::new("nocache")],
+                headers: vec!["X-No-Cache".to_owned()],
+                ..When::default()
+            },
+            no_store: When {
+                paths: vec![Pattern::new("/wp-admin/*")],
+                parameters: vec![Pattern::new("preview")],
+                ..When::default()
+            },
+            ..Settings::default()
+        };
+        let read = |fields: &[Field<'_>]| plan(&settings, "GET", "/", fields).read;
+        assert_eq!(read(&[(b"Cookie", b"nocache=1")]), Err(Bypass::Rule));
+        assert_eq!(read(&[(b"x-no-cache", b"1")]), Err(Bypass::Rule));
+        assert_eq!(read(&[(b"x-no-cache", b"0")]), Ok(()));
+        let store = |target: &str| plan(&settings, "GET", target, &[]).store;
+        assert_eq!(store("/wp-admin/x"), Err(NotStored::Rule));
+        assert_eq!(store("/?a&preview=1"), Err(NotStored::Rule));
+        assert_eq!(store("/?previe%77=1"), Err(NotStored::Rule));
+        assert_eq!(store("/?a=preview"), Ok(()));
+        let many = format!("/?{}&preview", vec!["a"; 300].join("&"));
+        assert_eq!(store(&many), Err(NotStored::Rule));
+    }
+
+    #[test]
+    fn a_request_says_something_about_caches_only_where_it_is_obeyed() {
+        let fields: [Field<'_>; 1] = [(b"Cache-Control", b"no-store")];
+        assert_eq!(get(&fields).store, Ok(()));
+        let settings = Settings {
+            obey_requests: true,
+            ..Settings::default()
+        };
+        let obeyed = plan(&settings, "GET", "/", &fields);
+        assert_eq!(obeyed.store, Err(NotStored::RequestNoStore));
+        assert_eq!(obeyed.read, Err(Bypass::Wish));
+    }
+
+    #[test]
+    fn a_body_and_a_precondition_are_the_origins() {
+        assert_eq!(
+            get(&[(b"If-Match", b"\"a\"")]).read,
+            Err(Bypass::Precondition)
+        );
+        let request = Request {
+            method: "GET",
+            is_https: false,
+            host: "a",
+            path: "/",
+            query: None,
+            has_body: true,
+            by_proxy: false,
+        };
+        let asked = Asked::survey(request, [].into_iter());
+        assert_eq!(
+            Plan::make(&Settings::default(), &asked).read,
+            Err(Bypass::Body)
+        );
+    }
+}

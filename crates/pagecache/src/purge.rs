@@ -1,0 +1,120 @@
+//! Which kept answers are out of date because somebody says so.
+
+use std::fmt;
+
+use crate::fields::{self, Field};
+
+/// What a purge is about. It is about one site's pages.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Purge {
+    /// All of a site.
+    All,
+    /// All of one host.
+    Host(String),
+    /// One address, in all its variants, whichever the scheme.
+    Url {
+        /// The host.
+        host: String,
+        /// Path and canonical query.
+        target: String,
+    },
+    /// All addresses of a host that begin so.
+    Prefix {
+        /// The host; none: any of the site's.
+        host: Option<String>,
+        /// The beginning of path and query.
+        path: String,
+    },
+    /// All with this tag.
+    Tag(String),
+}
+
+/// How thoroughly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Thoroughness {
+    /// They are gone.
+    Hard,
+    /// They are stale, and will do until there are new ones.
+    Soft,
+}
+
+impl fmt::Display for Purge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Purge::All => f.write_str("everything"),
+            Purge::Host(host) => write!(f, "{host}"),
+            Purge::Url { host, target } => write!(f, "{host}{target}"),
+            Purge::Prefix { host, path } => write!(f, "{}{path}*", host.as_deref().unwrap_or("*")),
+            Purge::Tag(tag) => write!(f, "tag {tag}"),
+        }
+    }
+}
+
+/// What an answer's `X-LiteSpeed-Purge` asks for; `host` is the request's.
+///
+/// `*`, `tag=a, tag=b` (or `tag=a b`), and paths, with `stale,` before them for a soft one. What is
+/// only for private caches, which there are none of here, is passed over.
+pub fn litespeed<'a>(
+    fields: impl Iterator<Item = Field<'a>>,
+    host: &str,
+) -> Vec<(Purge, Thoroughness)> {
+    let mut purges = Vec::new();
+    for value in fields::values(fields, "x-litespeed-purge") {
+        for part in value.split(|byte| *byte == b';') {
+            read_litespeed(part, host, &mut purges);
+        }
+    }
+    purges
+}
+
+fn read_litespeed(part: &[u8], host: &str, purges: &mut Vec<(Purge, Thoroughness)>) {
+    let mut how = Thoroughness::Hard;
+    for (at, word) in fields::members(part).enumerate() {
+        let text = String::from_utf8_lossy(word).into_owned();
+        match text.as_str() {
+            "private" if at == 0 => return,
+            "public" if at == 0 => {}
+            "stale" => how = Thoroughness::Soft,
+            "*" => purges.push((Purge::All, how)),
+            _ => match text.strip_prefix("tag=") {
+                Some(tags) => {
+                    let tags = tags.split_ascii_whitespace();
+                    purges.extend(tags.map(|tag| (Purge::Tag(tag.to_owned()), how)));
+                }
+                None if text.starts_with('/') => {
+                    let host = host.to_ascii_lowercase();
+                    purges.push((Purge::Url { host, target: text }, how));
+                }
+                None => {}
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn litespeeds_purges_are_read() {
+        let of = |value: &'static str| {
+            let fields = [(&b"X-LiteSpeed-Purge"[..], value.as_bytes())];
+            litespeed(fields.into_iter(), "A.example")
+        };
+        let tag = |tag: &str, how| (Purge::Tag(tag.to_owned()), how);
+        assert_eq!(of("*"), [(Purge::All, Thoroughness::Hard)]);
+        let hard = Thoroughness::Hard;
+        assert_eq!(
+            of("public, tag=a,tag=b c"),
+            [tag("a", hard), tag("b", hard), tag("c", hard)]
+        );
+        assert_eq!(of("stale,tag=a"), [tag("a", Thoroughness::Soft)]);
+        let url = Purge::Url {
+            host: "a.example".to_owned(),
+            target: "/x?y=1".to_owned(),
+        };
+        assert_eq!(of("/x?y=1"), [(url, hard)]);
+        assert_eq!(of("private,*; tag=a"), [tag("a", hard)]);
+        assert_eq!(of("nonsense"), []);
+    }
+}

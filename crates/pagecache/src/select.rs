@@ -1,0 +1,330 @@
+//! How much of a kept answer a client gets: conditions (RFC 9110 §13) and ranges (§14).
+
+use bytes::Bytes;
+
+use crate::asked::Asked;
+use crate::fields::{self, Field};
+use crate::stored::Stored;
+
+/// Fields of the whole answer that a 304 has, too (RFC 9110 §15.4.5), and those that say what may be
+/// done with it.
+const OF_NOT_MODIFIED: [&str; 11] = [
+    "cache-control",
+    "cdn-cache-control",
+    "content-location",
+    "date",
+    "etag",
+    "expires",
+    "vary",
+    "cache-groups",
+    "access-control-allow-origin",
+    "access-control-allow-credentials",
+    "access-control-expose-headers",
+];
+
+/// What a client gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selected {
+    /// All of it.
+    Whole,
+    /// 304: it has it already.
+    NotModified,
+    /// 206: bytes from `start` to before `end`.
+    Part {
+        /// The first byte.
+        start: u64,
+        /// The byte after the last.
+        end: u64,
+    },
+    /// 416: there are no such bytes.
+    Unsatisfiable,
+}
+
+/// Decides what a client gets of an answer with a body of `length` bytes. Conditions and ranges are
+/// for GET and HEAD, and answers of 200 (RFC 9110 §13.2.1, §14.2).
+pub fn select<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    stored: &Stored,
+    asked: &Asked<'a, H>,
+    length: u64,
+) -> Selected {
+    if stored.status != 200 {
+        return Selected::Whole;
+    }
+    if asked.is_conditional && has_it(stored, asked) {
+        return Selected::NotModified;
+    }
+    if asked.has_range && asked.is_get() && range_holds(stored, asked) {
+        let range = asked.first("range").unwrap_or_default();
+        return range_of(range, length);
+    }
+    Selected::Whole
+}
+
+/// RFC 9110 §13.1.2 and §13.1.3: `If-None-Match` counts, and `If-Modified-Since` only without.
+fn has_it<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    stored: &Stored,
+    asked: &Asked<'a, H>,
+) -> bool {
+    let mut tags = fields::values(asked.fields(), "if-none-match").peekable();
+    if tags.peek().is_some() {
+        let own = stored.first("etag").map(opaque);
+        let is_own = |tag: &[u8]| tag == b"*" || own.is_some_and(|own| opaque(tag) == own);
+        return tags.any(|value| entity_tags(value).any(is_own));
+    }
+    let since = asked.first("if-modified-since").and_then(fields::date);
+    // Without a date of its own it has changed no later than it was made (RFC 9111 §4.3.2).
+    let modified = stored.first("last-modified").or(stored.first("date"));
+    let modified = modified.and_then(fields::date);
+    since
+        .zip(modified)
+        .is_some_and(|(since, modified)| modified <= since)
+}
+
+/// A tag without its mark of weakness (RFC 9110 §8.8.3.2, weak comparison).
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
+}
+
+/// The tags of a list. A comma in the quotes of one ends none.
+fn entity_tags(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut in_quotes = false;
+    let ends = move |byte: &u8| {
+        in_quotes ^= *byte == b'"';
+        *byte == b',' && !in_quotes
+    };
+    value
+        .split(ends)
+        .map(<[u8]>::trim_ascii)
+        .filter(|tag| !tag.is_empty())
+}
+
+/// RFC 9110 §13.1.5: without `If-Range`, or if that names just this answer.
+fn range_holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    stored: &Stored,
+    asked: &Asked<'a, H>,
+) -> bool {
+    let Some(condition) = asked.first("if-range") else {
+        return true;
+    };
+    if condition.starts_with(b"\"") {
+        return stored.first("etag") == Some(condition);
+    }
+    // A date is as good as a strong tag only if it is a second older than the answer (§8.8.2.2).
+    let modified = stored.first("last-modified").and_then(fields::date);
+    let made = stored.first("date").and_then(fields::date);
+    let is_strong = modified
+        .zip(made)
+        .is_some_and(|(modified, made)| modified < made);
+    is_strong && fields::date(condition) == modified
+}
+
+/// One range of bytes (RFC 9110 §14.1.2). Several, another unit, or what is no range at all: the
+/// whole, as §14.2 allows.
+fn range_of(value: &[u8], length: u64) -> Selected {
+    let unit = value
+        .get(..6)
+        .filter(|unit| unit.eq_ignore_ascii_case(b"bytes="));
+    let Some(range) = unit.map(|_| value[6..].trim_ascii()) else {
+        return Selected::Whole;
+    };
+    let Some(dash) = memchr::memchr(b'-', range) else {
+        return Selected::Whole;
+    };
+    let (first, last) = (&range[..dash], &range[dash + 1..]);
+    match (
+        first.is_empty(),
+        fields::seconds(first),
+        fields::seconds(last),
+    ) {
+        (true, _, Some(0)) => Selected::Unsatisfiable,
+        (true, _, Some(_)) if length == 0 => Selected::Unsatisfiable,
+        (true, _, Some(suffix)) => Selected::Part {
+            start: length.saturating_sub(suffix),
+            end: length,
+        },
+        (false, Some(start), end) if last.is_empty() || end.is_some() => {
+            if end.is_some_and(|end| end < start) {
+                return Selected::Whole;
+            }
+            let end = end.map_or(length, |end| end.saturating_add(1).min(length));
+            match start < length {
+                true => Selected::Part { start, end },
+                false => Selected::Unsatisfiable,
+            }
+        }
+        _ => Selected::Whole,
+    }
+}
+
+/// The lines of a 304 for an answer. `Last-Modified` goes with it only without an `ETag`.
+pub fn not_modified_lines(stored: &Stored) -> Bytes {
+    let has_etag = stored.first("etag").is_some();
+    let mut lines = Vec::with_capacity(256);
+    for (name, value) in stored.fields() {
+        let is_told = OF_NOT_MODIFIED.iter().any(|told| fields::is(name, told))
+            || (!has_etag && fields::is(name, "last-modified"));
+        if is_told {
+            fields::write_line(&mut lines, name, value);
+        }
+    }
+    lines.into()
+}
+
+/// The `Content-Range` of a part, or of an answer that says that there is no such part.
+pub fn content_range(selected: Selected, length: u64) -> Option<String> {
+    match selected {
+        Selected::Part { start, end } => {
+            Some(format!("bytes {start}-{}/{length}", end.saturating_sub(1)))
+        }
+        Selected::Unsatisfiable => Some(format!("bytes */{length}")),
+        Selected::Whole | Selected::NotModified => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::asked::Request;
+    use crate::freshness::Lifetimes;
+
+    const OLD: &str = "Tue, 14 Nov 2023 22:13:20 GMT";
+    const NEW: &str = "Tue, 14 Nov 2023 22:13:30 GMT";
+
+    fn stored(status: u16, lines: &str) -> Stored {
+        Stored {
+            status,
+            lines: Bytes::copy_from_slice(lines.as_bytes()),
+            came: 0,
+            initial_age: 0,
+            lifetimes: Lifetimes::default(),
+            no_cache: false,
+            must_revalidate: false,
+            for_authorized: false,
+            has_validator: true,
+            tags: Box::new([]),
+            stamp: 0,
+        }
+    }
+
+    fn selected(stored: &Stored, method: &str, fields: &[(&str, &str)]) -> Selected {
+        let request = Request {
+            method,
+            is_https: false,
+            host: "a",
+            path: "/",
+            query: None,
+            has_body: false,
+            by_proxy: false,
+        };
+        let fields = fields
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        select(stored, &Asked::survey(request, fields), 10)
+    }
+
+    #[test]
+    fn who_has_it_already_is_told_so() {
+        let etag = stored(200, "ETag: \"a,b\"\r\n");
+        let of = |value: &str| selected(&etag, "GET", &[("If-None-Match", value)]);
+        for value in ["\"a,b\"", "W/\"a,b\"", "*", "\"x\", \"a,b\""] {
+            assert_eq!(of(value), Selected::NotModified, "{value}");
+        }
+        for value in ["\"a", "a,b", "\"A,B\"", "b\""] {
+            assert_eq!(of(value), Selected::Whole, "{value}");
+        }
+        let error = stored(404, "ETag: \"a,b\"\r\n");
+        assert_eq!(
+            selected(&error, "GET", &[("If-None-Match", "*")]),
+            Selected::Whole
+        );
+    }
+
+    #[test]
+    fn a_tag_counts_before_a_date() {
+        let both = stored(200, &format!("ETag: \"a\"\r\nLast-Modified: {OLD}\r\n"));
+        let of = |tag: &str, since: &str| {
+            let fields = [("If-None-Match", tag), ("If-Modified-Since", since)];
+            selected(&both, "GET", &fields)
+        };
+        assert_eq!(
+            of("\"a\"", "Sat, 01 Jan 2000 00:00:00 GMT"),
+            Selected::NotModified
+        );
+        assert_eq!(of("\"b\"", NEW), Selected::Whole);
+        let since = |since: &str| selected(&both, "HEAD", &[("If-Modified-Since", since)]);
+        assert_eq!(since(OLD), Selected::NotModified);
+        assert_eq!(since("Sat, 01 Jan 2000 00:00:00 GMT"), Selected::Whole);
+        assert_eq!(since("yesterday"), Selected::Whole);
+    }
+
+    #[test]
+    fn one_range_is_a_part_and_several_are_the_whole() {
+        let page = stored(200, "");
+        let of = |range: &str| selected(&page, "GET", &[("Range", range)]);
+        assert_eq!(of("bytes=0-1"), Selected::Part { start: 0, end: 2 });
+        assert_eq!(of("bytes=4-"), Selected::Part { start: 4, end: 10 });
+        assert_eq!(of("bytes=-3"), Selected::Part { start: 7, end: 10 });
+        assert_eq!(of("bytes=-30"), Selected::Part { start: 0, end: 10 });
+        assert_eq!(
+            of("bytes=5-99999999999999999999"),
+            Selected::Part { start: 5, end: 10 }
+        );
+        assert_eq!(of("bytes=10-"), Selected::Unsatisfiable);
+        assert_eq!(of("bytes=-0"), Selected::Unsatisfiable);
+        for whole in [
+            "bytes=0-1,3-4",
+            "lines=0-1",
+            "bytes=5-4",
+            "bytes=a-b",
+            "bytes=",
+            "bytes=-",
+        ] {
+            assert_eq!(of(whole), Selected::Whole, "{whole}");
+        }
+        assert_eq!(
+            selected(&page, "HEAD", &[("Range", "bytes=0-1")]),
+            Selected::Whole
+        );
+    }
+
+    #[test]
+    fn a_range_of_another_answer_is_the_whole_of_this_one() {
+        let page = stored(
+            200,
+            &format!("ETag: \"a\"\r\nLast-Modified: {OLD}\r\nDate: {NEW}\r\n"),
+        );
+        let of =
+            |value: &str| selected(&page, "GET", &[("Range", "bytes=0-1"), ("If-Range", value)]);
+        assert_eq!(of("\"a\""), Selected::Part { start: 0, end: 2 });
+        assert_eq!(of("W/\"a\""), Selected::Whole);
+        assert_eq!(of(OLD), Selected::Part { start: 0, end: 2 });
+        assert_eq!(of(NEW), Selected::Whole);
+    }
+
+    #[test]
+    fn a_304_has_what_it_must_have() {
+        let page = stored(
+            200,
+            "ETag: \"a\"\r\nLast-Modified: x\r\nContent-Type: t\r\nVary: A\r\n",
+        );
+        assert_eq!(
+            &not_modified_lines(&page)[..],
+            b"ETag: \"a\"\r\nVary: A\r\n"
+        );
+        let page = stored(200, "Last-Modified: x\r\nContent-Type: t\r\n");
+        assert_eq!(&not_modified_lines(&page)[..], b"Last-Modified: x\r\n");
+    }
+
+    proptest! {
+        #[test]
+        fn no_range_leaves_the_body(range in "(bytes=)?[0-9-]{0,24}", length in any::<u64>()) {
+            match range_of(range.as_bytes(), length) {
+                Selected::Part { start, end } => prop_assert!(start < end && end <= length),
+                Selected::NotModified => prop_assert!(false),
+                _ => {}
+            }
+        }
+    }
+}

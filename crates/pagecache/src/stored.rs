@@ -1,0 +1,219 @@
+//! What is kept of an answer beside its body, and how it is written down.
+
+use bytes::Bytes;
+
+use crate::Millis;
+use crate::fields::{self, Field};
+use crate::freshness::Lifetimes;
+
+/// The head of a kept answer, and what was decided about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The status.
+    pub status: u16,
+    /// The fields of the head, as lines, each with its CR LF. `Date` is one of them; `Age` and
+    /// `Content-Length` are not.
+    pub lines: Bytes,
+    /// When it came.
+    pub came: Millis,
+    /// How old it was then, in seconds.
+    pub initial_age: u64,
+    /// For how long it is good.
+    pub lifetimes: Lifetimes,
+    /// It is to be asked for again before each use.
+    pub no_cache: bool,
+    /// Nobody may be answered with it when it is stale, whatever the site says.
+    pub must_revalidate: bool,
+    /// Requests with an `Authorization` may be answered with it (RFC 9111 §3.5).
+    pub for_authorized: bool,
+    /// It has an `ETag` or a `Last-Modified`.
+    pub has_validator: bool,
+    /// What it is about.
+    pub tags: Box<[String]>,
+    /// How many purges there had been when it was asked for: later ones are about it.
+    pub stamp: u64,
+}
+
+/// What was written down is no head of a kept answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged;
+
+const NO_CACHE: u8 = 1;
+const FOR_AUTHORIZED: u8 = 2;
+const HAS_VALIDATOR: u8 = 4;
+const MUST_REVALIDATE: u8 = 8;
+
+impl Stored {
+    /// Its fields.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> + Clone {
+        fields::of_lines(&self.lines)
+    }
+
+    /// The value of its first field of a name.
+    pub fn first(&self, name: &str) -> Option<&[u8]> {
+        fields::first(self.fields(), name)
+    }
+
+    /// Bytes of memory that it needs, about.
+    pub fn weight(&self) -> usize {
+        let tags = self.tags.iter().map(|tag| tag.len() + size_of::<String>());
+        size_of::<Stored>() + self.lines.len() + tags.sum::<usize>()
+    }
+
+    /// Writes it down, for [`Stored::read`].
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        out.extend_from_slice(&self.status.to_le_bytes());
+        out.push(
+            flag(self.no_cache, NO_CACHE)
+                | flag(self.for_authorized, FOR_AUTHORIZED)
+                | flag(self.has_validator, HAS_VALIDATOR)
+                | flag(self.must_revalidate, MUST_REVALIDATE),
+        );
+        let Lifetimes {
+            fresh,
+            while_revalidate,
+            if_error,
+        } = self.lifetimes;
+        let numbers = [
+            self.came,
+            self.initial_age,
+            fresh,
+            while_revalidate,
+            if_error,
+            self.stamp,
+        ];
+        for number in numbers {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        write_part(out, &self.lines);
+        let count = u32::try_from(self.tags.len()).unwrap_or(u32::MAX);
+        out.extend_from_slice(&count.to_le_bytes());
+        for tag in &self.tags {
+            write_part(out, tag.as_bytes());
+        }
+    }
+
+    /// Reads what [`Stored::write`] wrote, and nothing beside it.
+    ///
+    /// # Errors
+    /// When it is anything else.
+    pub fn read(bytes: &Bytes) -> Result<Stored, Damaged> {
+        let mut reader = Reader { bytes, at: 0 };
+        let status = u16::from_le_bytes(reader.array()?);
+        let [flags] = reader.array()?;
+        let mut number = || Ok(u64::from_le_bytes(reader.array()?));
+        let (came, initial_age) = (number()?, number()?);
+        let lifetimes = Lifetimes {
+            fresh: number()?,
+            while_revalidate: number()?,
+            if_error: number()?,
+        };
+        let stamp = number()?;
+        let lines = reader.part()?;
+        let count = u32::from_le_bytes(reader.array()?);
+        let mut tags = Vec::new();
+        for _ in 0..count {
+            let tag = reader.part()?;
+            tags.push(String::from_utf8(tag.to_vec()).map_err(|_| Damaged)?);
+        }
+        let is_all = reader.at == bytes.len();
+        let stored = Stored {
+            status,
+            lines,
+            came,
+            initial_age,
+            lifetimes,
+            no_cache: flags & NO_CACHE != 0,
+            must_revalidate: flags & MUST_REVALIDATE != 0,
+            for_authorized: flags & FOR_AUTHORIZED != 0,
+            has_validator: flags & HAS_VALIDATOR != 0,
+            tags: tags.into(),
+            stamp,
+        };
+        is_all.then_some(stored).ok_or(Damaged)
+    }
+}
+
+fn write_part(out: &mut Vec<u8>, part: &[u8]) {
+    let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(part);
+}
+
+struct Reader<'a> {
+    bytes: &'a Bytes,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn take(&mut self, length: usize) -> Result<Bytes, Damaged> {
+        let end = self.at.checked_add(length).ok_or(Damaged)?;
+        if end > self.bytes.len() {
+            return Err(Damaged);
+        }
+        let taken = self.bytes.slice(self.at..end);
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+        self.take(N)?.as_ref().try_into().map_err(|_| Damaged)
+    }
+
+    fn part(&mut self) -> Result<Bytes, Damaged> {
+        let length = u32::from_le_bytes(self.array()?);
+        self.take(usize::try_from(length).map_err(|_| Damaged)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stored() -> impl Strategy<Value = Stored> {
+        let numbers = proptest::array::uniform6(any::<u64>());
+        let flags = proptest::array::uniform4(any::<bool>());
+        let tags = proptest::collection::vec(".{0,8}", 0..4);
+        let lines = proptest::collection::vec(any::<u8>(), 0..40);
+        (any::<u16>(), numbers, flags, tags, lines).prop_map(|(status, n, flags, tags, lines)| {
+            Stored {
+                status,
+                lines: lines.into(),
+                came: n[0],
+                initial_age: n[1],
+                lifetimes: Lifetimes {
+                    fresh: n[2],
+                    while_revalidate: n[3],
+                    if_error: n[4],
+                },
+                no_cache: flags[0],
+                must_revalidate: flags[1],
+                for_authorized: flags[2],
+                has_validator: flags[3],
+                tags: tags.into(),
+                stamp: n[5],
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_down_is_read_again(stored in stored()) {
+            let mut out = Vec::new();
+            stored.write(&mut out);
+            let bytes = Bytes::from(out);
+            for end in 0..bytes.len() {
+                prop_assert_eq!(Stored::read(&bytes.slice(..end)), Err(Damaged));
+            }
+            prop_assert_eq!(Stored::read(&bytes), Ok(stored));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_damaged(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Stored::read(&Bytes::from(bytes));
+        }
+    }
+}

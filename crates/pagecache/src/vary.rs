@@ -1,0 +1,181 @@
+//! Which fields of a request an answer depends on (RFC 9110 §12.5.5, RFC 9111 §4.1).
+
+use crate::fields::{self, Field};
+
+/// Names of fields that one answer may depend on.
+const MAX_NAMES: usize = 16;
+/// Bytes of all their names.
+const MAX_NAMES_BYTES: usize = 512;
+/// Codings that a client may name and that make a difference, by name.
+const CODINGS: [&[u8]; 4] = [b"br", b"gzip", b"zstd", b"deflate"];
+
+/// What an answer depends on: names in lower case, in order, each once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Vary {
+    names: Box<[String]>,
+}
+
+/// Why nothing can be said about what an answer depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unpredictable {
+    /// On something that no request shows.
+    Star,
+    /// On more than is remembered.
+    TooMuch,
+}
+
+impl Vary {
+    /// What the `Vary` fields of an answer say.
+    ///
+    /// # Errors
+    /// When one of their members is `*`, or there are too many.
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Vary, Unpredictable> {
+        let mut names: Vec<String> = Vec::new();
+        for name in values.flat_map(fields::members) {
+            if name == b"*" {
+                return Err(Unpredictable::Star);
+            }
+            if names.len() >= MAX_NAMES {
+                return Err(Unpredictable::TooMuch);
+            }
+            names.push(String::from_utf8_lossy(name).to_ascii_lowercase());
+        }
+        if names.iter().map(String::len).sum::<usize>() > MAX_NAMES_BYTES {
+            return Err(Unpredictable::TooMuch);
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(Vary {
+            names: names.into(),
+        })
+    }
+
+    /// Of names that were written down; they are put in order.
+    pub fn of_names(names: Vec<String>) -> Vary {
+        let mut names = names;
+        names.sort_unstable();
+        names.dedup();
+        Vary {
+            names: names.into(),
+        }
+    }
+
+    /// The names.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether it depends on no field.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+/// The value of a request's field as far as it makes a difference; nothing if the field is not
+/// there. White space around members does not count (RFC 9111 §4.1), and of `Accept-Encoding` only
+/// which codings will do that anybody uses.
+pub fn value<'a>(fields: impl Iterator<Item = Field<'a>> + Clone, name: &str) -> Option<Vec<u8>> {
+    if name == "accept-encoding" {
+        return Some(codings(fields::values(fields, name)));
+    }
+    let mut joined: Option<Vec<u8>> = None;
+    for value in fields::values(fields, name) {
+        let joined = joined.get_or_insert_default();
+        // In a quoted string a comma is none; there nothing is put right.
+        let is_quoted = value.contains(&b'"');
+        let whole = is_quoted.then_some(value);
+        let members = (!is_quoted).then(|| fields::members(value));
+        for member in whole.into_iter().chain(members.into_iter().flatten()) {
+            if !joined.is_empty() {
+                joined.push(b',');
+            }
+            joined.extend_from_slice(member);
+        }
+    }
+    joined
+}
+
+/// The codings that will do, in the order of [`CODINGS`].
+fn codings<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut will_do = [false; CODINGS.len()];
+    for member in values.flat_map(fields::members) {
+        let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let name = parts.next().unwrap_or_default();
+        let is_refused = parts.any(is_zero_weight);
+        for (at, coding) in CODINGS.iter().enumerate() {
+            if name.eq_ignore_ascii_case(coding) || name == b"*" {
+                will_do[at] = !is_refused;
+            }
+        }
+    }
+    let named = CODINGS.iter().zip(will_do).filter(|(_, will_do)| *will_do);
+    let named: Vec<&[u8]> = named.map(|(coding, _)| *coding).collect();
+    named.join(&b","[..])
+}
+
+/// `q=0`, `q=0.0`, … (RFC 9110 §12.4.2).
+fn is_zero_weight(parameter: &[u8]) -> bool {
+    let [b'q' | b'Q', b'=', weight @ ..] = parameter else {
+        return false;
+    };
+    weight.first() == Some(&b'0') && weight.iter().all(|byte| matches!(byte, b'0' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[&str]) -> Result<Vary, Unpredictable> {
+        Vary::of(values.iter().map(|value| value.as_bytes()))
+    }
+
+    #[test]
+    fn a_star_anywhere_means_that_nobody_knows() {
+        for values in [
+            &["*"][..],
+            &["*, *"],
+            &["", "*"],
+            &[", *"],
+            &["*, Foo"],
+            &["Foo, *"],
+        ] {
+            assert_eq!(of(values), Err(Unpredictable::Star), "{values:?}");
+        }
+        let many = vec!["a"; 20].join(",");
+        assert_eq!(of(&[&many]), Err(Unpredictable::TooMuch));
+        assert_eq!(of(&[&"a".repeat(600)]), Err(Unpredictable::TooMuch));
+    }
+
+    #[test]
+    fn names_are_put_in_order_and_written_alike() {
+        assert_eq!(of(&["Foo,bar", "BAR"]), of(&["bar, foo"]));
+        assert!(of(&["", ","]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn values_differ_only_in_what_counts() {
+        let value = |name: &str, fields: &[Field<'static>]| value(fields.iter().copied(), name);
+        assert_eq!(value("foo", &[]), None);
+        assert_eq!(value("foo", &[(b"Foo", b"")]), Some(Vec::new()));
+        let one = value("foo", &[(b"Foo", b"1,  2")]);
+        assert_eq!(one, value("foo", &[(b"foo", b"1"), (b"FOO", b"2")]));
+        assert_ne!(one, value("foo", &[(b"Foo", b"2, 1")]));
+        let quoted = value("foo", &[(b"Foo", b"\"a, b\"")]);
+        assert_ne!(quoted, value("foo", &[(b"Foo", b"\"a,b\"")]));
+    }
+
+    #[test]
+    fn of_codings_only_those_count_that_somebody_uses() {
+        let coding = |value: &'static [u8]| value_of(&[(&b"Accept-Encoding"[..], value)]);
+        fn value_of(fields: &[Field<'static>]) -> Vec<u8> {
+            value(fields.iter().copied(), "accept-encoding").unwrap()
+        }
+        assert_eq!(
+            coding(b"gzip, deflate, br"),
+            coding(b"BR;q=1.0,x-foo,deflate,gzip;q=0.5")
+        );
+        assert_eq!(coding(b"gzip;q=0, br"), coding(b"br"));
+        assert_eq!(coding(b"identity"), value_of(&[]));
+        assert_eq!(coding(b"*;q=0.1, gzip;q=0.000"), b"br,zstd,deflate");
+    }
+}
