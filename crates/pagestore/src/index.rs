@@ -1,0 +1,153 @@
+//! What is known of the files of the disk tier: how large they are and when they were last used. It
+//! is not needed to find one.
+
+use std::collections::HashMap;
+
+/// Of so many files that are looked at, the one that was not used for the longest time goes.
+const SAMPLE: usize = 16;
+
+/// The name of a file.
+pub type Digest = [u8; 16];
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    digest: Digest,
+    bytes: u64,
+    /// Milliseconds since 1970.
+    used: u64,
+}
+
+/// The files that are known.
+#[derive(Debug, Default)]
+pub struct Index {
+    places: HashMap<Digest, usize>,
+    known: Vec<Known>,
+    bytes: u64,
+    /// Where the next sample is taken.
+    seed: u64,
+}
+
+impl Index {
+    /// A file is there, of so many bytes, and was used at this time.
+    pub fn note(&mut self, digest: Digest, bytes: u64, used: u64) {
+        if let Some(place) = self.places.get(&digest) {
+            let known = &mut self.known[*place];
+            self.bytes = self.bytes - known.bytes + bytes;
+            (known.bytes, known.used) = (bytes, used.max(known.used));
+            return;
+        }
+        self.places.insert(digest, self.known.len());
+        self.known.push(Known {
+            digest,
+            bytes,
+            used,
+        });
+        self.bytes += bytes;
+    }
+
+    /// A file is used, if it is known.
+    pub fn use_now(&mut self, digest: &Digest, now: u64) {
+        if let Some(place) = self.places.get(digest) {
+            self.known[*place].used = now;
+        }
+    }
+
+    /// A file is gone.
+    pub fn forget(&mut self, digest: &Digest) {
+        let Some(place) = self.places.remove(digest) else {
+            return;
+        };
+        self.bytes -= self.known.swap_remove(place).bytes;
+        if let Some(moved) = self.known.get(place) {
+            self.places.insert(moved.digest, place);
+        }
+    }
+
+    /// When a file was last used, if it is known.
+    pub fn used(&self, digest: &Digest) -> Option<u64> {
+        let place = self.places.get(digest)?;
+        Some(self.known[*place].used)
+    }
+
+    /// Bytes of all files that are known.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many are known.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// One that has not been used for long, though perhaps not the one that was not for the longest
+    /// time: an order of all would cost each use a change of it.
+    pub fn victim(&mut self) -> Option<Digest> {
+        let count = self.known.len();
+        let mut oldest: Option<Known> = None;
+        for _ in 0..SAMPLE.min(count) {
+            // xorshift64 (Marsaglia 2003): nothing depends on how random this is.
+            self.seed = self.seed.max(0x9e37_79b9);
+            self.seed ^= self.seed << 13;
+            self.seed ^= self.seed >> 7;
+            self.seed ^= self.seed << 17;
+            let at = usize::try_from(self.seed % count as u64).unwrap_or(0);
+            let known = self.known[at];
+            if oldest.is_none_or(|oldest| known.used < oldest.used) {
+                oldest = Some(known);
+            }
+        }
+        oldest.map(|known| known.digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(number: u64) -> Digest {
+        let mut digest = [0; 16];
+        digest[..8].copy_from_slice(&number.to_le_bytes());
+        digest
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_files_that_are_there() {
+        let mut index = Index::default();
+        for number in 0..10 {
+            index.note(digest(number), 10, number);
+        }
+        index.note(digest(3), 30, 0);
+        assert_eq!(
+            (index.bytes(), index.len(), index.used(&digest(3))),
+            (120, 10, Some(3))
+        );
+        for number in [3, 3, 0, 9] {
+            index.forget(&digest(number));
+        }
+        assert_eq!((index.bytes(), index.len()), (70, 7));
+        index.use_now(&digest(8), 100);
+        assert_eq!(index.used(&digest(8)), Some(100));
+    }
+
+    #[test]
+    fn those_go_first_that_were_not_used_for_long() {
+        let mut index = Index::default();
+        for number in 0..1000 {
+            index.note(digest(number), 1, number);
+        }
+        let mut used = 0;
+        for _ in 0..300 {
+            let victim = index.victim().unwrap();
+            used += index.used(&victim).unwrap();
+            index.forget(&victim);
+        }
+        assert!(used / 300 < 300, "{}", used / 300);
+        let mut none = Index::default();
+        assert_eq!(none.victim(), None);
+    }
+}

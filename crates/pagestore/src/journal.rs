@@ -1,0 +1,405 @@
+//! Purges, written down: a file to which each is added before it is done, so that a front that is
+//! killed right after it comes back with it.
+//!
+//! It is not forced to the disk each time: what only a machine that stops dead could lose is not
+//! worth a wait for the disk in every purge. Instead the file says under which boot of the machine it
+//! was written, and whether it was closed in order. After another boot without that, or when there is
+//! no journal or a damaged one, what was kept is not to be trusted any more: a new era begins, and
+//! files of another era are nobody's.
+
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use maitred_pagecache::purge::{Purge, Thoroughness};
+
+use crate::purges::Purges;
+
+/// What the file begins with.
+const MAGIC: &[u8; 8] = b"mtrdprg\x01";
+/// Longest entry in bytes: the longest address and its host and site.
+const MAX_ENTRY_BYTES: usize = 64 * 1024;
+/// Largest file that is read; one that is larger is no journal of ours.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// Bytes before an entry's kind.
+const PREFIX_BYTES: usize = 12;
+
+const BOOT: u8 = b'B';
+const CLOSED: u8 = b'C';
+const ERA: u8 = b'E';
+const NUMBERS: u8 = b'N';
+const PURGE: u8 = b'P';
+
+/// The journal of a folder.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+    boot: String,
+    /// Names the time since which every purge is known; files have it, too.
+    pub era: u64,
+}
+
+/// What was found when a journal was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opened {
+    /// None: nothing was kept, or nothing of what was can be trusted.
+    New,
+    /// One that can be gone on with.
+    Continued,
+    /// One of a machine that stopped without warning, or one that is damaged: all is gone.
+    Distrusted,
+}
+
+impl Journal {
+    /// Opens the journal of a folder and reads it into `purges`. `boot` names the machine's boot.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn open(dir: &Path, boot: &str, purges: &Purges) -> io::Result<(Journal, Opened)> {
+        let path = dir.join("purges");
+        let mut bytes = Vec::new();
+        match File::open(&path) {
+            Ok(file) => _ = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let era = read(&bytes, boot, purges);
+        let opened = match era {
+            Some(_) => Opened::Continued,
+            None if bytes.is_empty() => Opened::New,
+            None => Opened::Distrusted,
+        };
+        let era = era.unwrap_or_else(|| RandomState::new().hash_one(boot));
+        let file = rewrite(&path, boot, era, purges)?;
+        let boot = boot.to_owned();
+        Ok((
+            Journal {
+                file,
+                path,
+                boot,
+                era,
+            },
+            opened,
+        ))
+    }
+
+    /// Adds a purge.
+    ///
+    /// # Errors
+    /// When it cannot be written; then it must not be relied upon after a restart.
+    pub fn add(
+        &mut self,
+        site: &str,
+        purge: &Purge,
+        how: Thoroughness,
+        number: u64,
+    ) -> io::Result<()> {
+        // In one piece: another process may add to the same file.
+        self.file
+            .write_all(&entry(PURGE, &purge_bytes(site, purge, how, number)))
+    }
+
+    /// From now on it cannot be written: the file is only open to be read.
+    #[cfg(test)]
+    pub(crate) fn break_for_test(&mut self) {
+        self.file = File::open(&self.path).unwrap();
+    }
+
+    /// Takes it away, since it does not say all: whoever finds none trusts nothing.
+    ///
+    /// # Errors
+    /// When it cannot be taken away.
+    pub fn discard(&mut self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+
+    /// Writes it anew, without what `purges` has forgotten.
+    ///
+    /// # Errors
+    /// When it cannot be written; the old one is then still there.
+    pub fn compact(&mut self, purges: &Purges) -> io::Result<()> {
+        self.file = rewrite(&self.path, &self.boot, self.era, purges)?;
+        Ok(())
+    }
+
+    /// Says that all is in order, when nothing is kept any more.
+    ///
+    /// # Errors
+    /// When it cannot be written, or forced to the disk.
+    pub fn close(&mut self) -> io::Result<()> {
+        self.file.write_all(&entry(CLOSED, &[]))?;
+        self.file.sync_all()
+    }
+}
+
+fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<File> {
+    let beside = path.with_extension("new");
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(&entry(BOOT, boot.as_bytes()));
+    bytes.extend_from_slice(&entry(ERA, &era.to_le_bytes()));
+    let numbers = [
+        purges.forgotten().to_le_bytes(),
+        purges.last().to_le_bytes(),
+    ]
+    .concat();
+    bytes.extend_from_slice(&entry(NUMBERS, &numbers));
+    purges.each(|site, purge, how, number| {
+        bytes.extend_from_slice(&entry(PURGE, &purge_bytes(site, purge, how, number)));
+    });
+    std::fs::write(&beside, &bytes)?;
+    std::fs::rename(&beside, path)?;
+    OpenOptions::new().append(true).open(path)
+}
+
+/// Reads all that was ever written, and says of which era it is; nothing if that cannot be relied on.
+fn read(bytes: &[u8], boot: &str, purges: &Purges) -> Option<u64> {
+    let mut rest = bytes.strip_prefix(MAGIC)?;
+    let (mut is_same_boot, mut is_closed, mut era) = (false, false, None);
+    while !rest.is_empty() {
+        let (kind, content) = match take_entry(&mut rest) {
+            Taken::Entry(kind, content) => (kind, content),
+            // Its writer was killed: nobody was told that it was done.
+            Taken::CutShort => break,
+            Taken::Damaged => return None,
+        };
+        is_closed = kind == CLOSED;
+        match kind {
+            BOOT => is_same_boot = content == boot.as_bytes(),
+            CLOSED => {}
+            ERA => era = Some(u64::from_le_bytes(content.try_into().ok()?)),
+            NUMBERS => {
+                let (forgotten, last) = content.split_first_chunk::<8>()?;
+                purges.restore_forgotten(u64::from_le_bytes(*forgotten));
+                purges.restore_last(u64::from_le_bytes(last.try_into().ok()?));
+            }
+            PURGE => {
+                let (site, purge, how, number) = read_purge(content)?;
+                purges.restore(&site, &purge, how, number);
+            }
+            _ => return None,
+        }
+    }
+    era.filter(|_| is_same_boot || is_closed)
+}
+
+/// Length, checksum of that, checksum of what follows; then kind and content.
+fn entry(kind: u8, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len() + 1)
+        .unwrap_or(u32::MAX)
+        .to_le_bytes();
+    let mut bytes = length.to_vec();
+    bytes.extend_from_slice(&crc32fast::hash(&length).to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.push(kind);
+    bytes.extend_from_slice(content);
+    let sum = crc32fast::hash(&bytes[PREFIX_BYTES..]).to_le_bytes();
+    bytes[8..PREFIX_BYTES].copy_from_slice(&sum);
+    bytes
+}
+
+enum Taken<'a> {
+    Entry(u8, &'a [u8]),
+    CutShort,
+    Damaged,
+}
+
+fn take_entry<'a>(rest: &mut &'a [u8]) -> Taken<'a> {
+    let Some((prefix, after)) = rest.split_first_chunk::<PREFIX_BYTES>() else {
+        return Taken::CutShort;
+    };
+    let word = |at: usize| prefix.get(at..at + 4).and_then(|word| word.try_into().ok());
+    let word = |at: usize| word(at).map_or(0, u32::from_le_bytes);
+    let length = usize::try_from(word(0)).unwrap_or(usize::MAX);
+    if crc32fast::hash(&prefix[..4]) != word(4) || length > MAX_ENTRY_BYTES {
+        return Taken::Damaged;
+    }
+    let Some((body, after)) = after.split_at_checked(length) else {
+        return Taken::CutShort;
+    };
+    match body.split_first() {
+        Some((kind, content)) if crc32fast::hash(body) == word(8) => {
+            *rest = after;
+            Taken::Entry(*kind, content)
+        }
+        _ => Taken::Damaged,
+    }
+}
+
+fn purge_bytes(site: &str, purge: &Purge, how: Thoroughness, number: u64) -> Vec<u8> {
+    let (kind, host, text) = match purge {
+        Purge::All => (b'a', "", ""),
+        Purge::Host(host) => (b'h', host.as_str(), ""),
+        Purge::Url { host, target } => (b'u', host.as_str(), target.as_str()),
+        Purge::Prefix { host: None, path } => (b'p', "", path.as_str()),
+        Purge::Prefix {
+            host: Some(host),
+            path,
+        } => (b'q', host.as_str(), path.as_str()),
+        Purge::Tag(tag) => (b't', "", tag.as_str()),
+    };
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.push(kind);
+    bytes.push(u8::from(how == Thoroughness::Soft));
+    for part in [site, host, text] {
+        bytes.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    bytes
+}
+
+fn read_purge(content: &[u8]) -> Option<(String, Purge, Thoroughness, u64)> {
+    let (number, rest) = content.split_first_chunk::<8>()?;
+    let ([kind, soft], mut rest) = rest.split_first_chunk::<2>()?;
+    let mut part = || {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let text = String::from_utf8(after.get(..length)?.to_vec()).ok()?;
+        rest = &after[length..];
+        Some(text)
+    };
+    let (site, host, text) = (part()?, part()?, part()?);
+    let purge = match kind {
+        b'a' => Purge::All,
+        b'h' => Purge::Host(host),
+        b'u' => Purge::Url { host, target: text },
+        b'p' => Purge::Prefix {
+            host: None,
+            path: text,
+        },
+        b'q' => Purge::Prefix {
+            host: Some(host),
+            path: text,
+        },
+        b't' => Purge::Tag(text),
+        _ => return None,
+    };
+    let how = if *soft == 0 {
+        Thoroughness::Hard
+    } else {
+        Thoroughness::Soft
+    };
+    Some((site, purge, how, u64::from_le_bytes(*number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::tests::page;
+    use crate::purges::Fate;
+
+    fn open(dir: &Path, boot: &str) -> (Purges, Journal, Opened) {
+        let purges = Purges::default();
+        let (journal, opened) = Journal::open(dir, boot, &purges).unwrap();
+        (purges, journal, opened)
+    }
+
+    fn purge(purges: &Purges, journal: &mut Journal, purge: &Purge) -> u64 {
+        let number = purges.add("site", purge, Thoroughness::Hard);
+        journal
+            .add("site", purge, Thoroughness::Hard, number)
+            .unwrap();
+        number
+    }
+
+    fn all() -> Vec<Purge> {
+        let host = || "a.example".to_owned();
+        vec![
+            Purge::All,
+            Purge::Host(host()),
+            Purge::Url {
+                host: host(),
+                target: "/ä?x".to_owned(),
+            },
+            Purge::Prefix {
+                host: None,
+                path: "/p".to_owned(),
+            },
+            Purge::Prefix {
+                host: Some(host()),
+                path: String::new(),
+            },
+            Purge::Tag("t\n1".to_owned()),
+        ]
+    }
+
+    #[test]
+    fn what_was_purged_is_purged_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let (purges, mut journal, opened) = open(dir.path(), "one");
+        assert_eq!(opened, Opened::New);
+        let stamp = purges.last();
+        for what in all() {
+            purge(&purges, &mut journal, &what);
+        }
+        let last = purges.last();
+        drop(journal);
+        let (again, _, opened) = open(dir.path(), "one");
+        assert_eq!(opened, Opened::Continued);
+        assert_eq!((again.last(), again.len()), (last, purges.len()));
+        assert_eq!(again.fate(&page("/p", &[], stamp, b"")), Fate::Gone);
+        assert_eq!(again.fate(&page("/p", &[], last, b"")), Fate::Alive);
+    }
+
+    #[test]
+    fn after_a_machine_that_stopped_without_warning_a_new_era_begins() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, journal, _) = open(dir.path(), "one");
+        let first = journal.era;
+        let (_, mut journal, opened) = open(dir.path(), "two");
+        assert_eq!(opened, Opened::Distrusted);
+        assert_ne!(journal.era, first);
+        let second = journal.era;
+        journal.close().unwrap();
+        let (_, mut journal, opened) = open(dir.path(), "three");
+        assert_eq!((opened, journal.era), (Opened::Continued, second));
+        journal.discard().unwrap();
+        let (_, journal, opened) = open(dir.path(), "three");
+        assert_eq!(opened, Opened::New);
+        assert_ne!(journal.era, second);
+    }
+
+    #[test]
+    fn an_entry_that_was_cut_short_was_never_done_and_one_that_is_wrong_spoils_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let (purges, mut journal, _) = open(dir.path(), "one");
+        let first = purge(&purges, &mut journal, &Purge::Tag("a".to_owned()));
+        let whole = std::fs::read(&journal.path).unwrap();
+        purge(&purges, &mut journal, &Purge::Tag("b".to_owned()));
+        let longer = std::fs::read(&journal.path).unwrap();
+        for end in whole.len()..longer.len() {
+            std::fs::write(&journal.path, &longer[..end]).unwrap();
+            let (again, _, opened) = open(dir.path(), "one");
+            assert_eq!((opened, again.last()), (Opened::Continued, first), "{end}");
+        }
+        for at in 0..whole.len() {
+            let mut wrong = longer.clone();
+            wrong[at] ^= 0x55;
+            std::fs::write(&journal.path, &wrong).unwrap();
+            let (_, _, opened) = open(dir.path(), "one");
+            assert_eq!(opened, Opened::Distrusted, "{at}");
+        }
+    }
+
+    #[test]
+    fn a_journal_is_written_anew_without_what_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let (purges, mut journal, _) = open(dir.path(), "one");
+        for number in 0..100 {
+            purge(&purges, &mut journal, &Purge::Tag(number.to_string()));
+        }
+        let before = journal.file.metadata().unwrap().len();
+        let last = purges.last();
+        purges.forget_until(last);
+        journal.compact(&purges).unwrap();
+        assert!(journal.file.metadata().unwrap().len() < before / 10);
+        let (again, _, opened) = open(dir.path(), "one");
+        assert_eq!(
+            (opened, again.last(), again.len()),
+            (Opened::Continued, last, 0)
+        );
+        assert!(again.refuses(&page("/", &[], last - 1, b"")));
+    }
+}

@@ -1,0 +1,273 @@
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::*;
+use crate::object::tests::{key, page};
+
+const NOW: Millis = 1_000_000;
+
+fn memory_only() -> Store {
+    let limits = Limits {
+        memory: 64 << 20,
+        disk: None,
+    };
+    Store::open(limits, "boot", NOW).unwrap().0
+}
+
+fn on_disk(dir: &Path, memory: u64) -> (Store, Opened) {
+    let disk = DiskLimits {
+        dir: PathBuf::from(dir),
+        max_size: 1 << 30,
+        inactive: u64::MAX,
+    };
+    Store::open(
+        Limits {
+            memory,
+            disk: Some(disk),
+        },
+        "boot",
+        NOW,
+    )
+    .unwrap()
+}
+
+fn keep(store: &Store, target: &str, tags: &[&str], body: &[u8]) -> Result<(), NotStored> {
+    let page = page(target, tags, store.stamp(), body);
+    let kept = store.keep(&key(target), &Vary::default(), [].into_iter(), page, NOW);
+    kept.map(|_| ())
+}
+
+fn found(looked: Looked) -> Option<String> {
+    match looked {
+        Looked::Page { page, .. } => Some(String::from_utf8(page.body.to_vec()).unwrap()),
+        Looked::Nothing { .. } => None,
+    }
+}
+
+fn load(store: &Store, target: &str) -> Option<String> {
+    found(store.load(&key(target), [].into_iter(), NOW))
+}
+
+fn tag(tag: &str) -> Purge {
+    Purge::Tag(tag.to_owned())
+}
+
+#[test]
+fn a_page_is_found_until_it_is_purged() {
+    let store = memory_only();
+    keep(&store, "/a", &["t"], b"a").unwrap();
+    keep(&store, "/b", &["u"], b"b").unwrap();
+    store.purge("site", &tag("t"), Thoroughness::Hard).unwrap();
+    assert_eq!(load(&store, "/a"), None);
+    assert_eq!(load(&store, "/b").unwrap(), "b");
+    keep(&store, "/a", &["t"], b"new").unwrap();
+    assert_eq!(load(&store, "/a").unwrap(), "new");
+}
+
+#[test]
+fn what_was_asked_for_before_a_purge_is_not_kept_after_it() {
+    let store = memory_only();
+    let stamp = store.stamp();
+    store.purge("site", &tag("t"), Thoroughness::Hard).unwrap();
+    let late = page("/a", &["t"], stamp, b"old");
+    let kept = store.keep(&key("/a"), &Vary::default(), [].into_iter(), late, NOW);
+    assert_eq!(kept.err(), Some(NotStored::Purged));
+    assert_eq!(load(&store, "/a"), None);
+}
+
+#[test]
+fn a_soft_purge_leaves_the_page_there_as_stale() {
+    let store = memory_only();
+    keep(&store, "/a", &[], b"a").unwrap();
+    store
+        .purge("site", &Purge::All, Thoroughness::Soft)
+        .unwrap();
+    let looked = store.look(&key("/a"), [].into_iter());
+    assert!(matches!(looked, Looked::Page { is_stale: true, .. }));
+}
+
+#[test]
+fn requests_get_the_variant_that_is_theirs() {
+    let store = memory_only();
+    let vary = Vary::of([&b"X-A"[..]].into_iter()).unwrap();
+    for value in ["one", "two"] {
+        let fields = [(&b"x-a"[..], value.as_bytes())];
+        let page = page("/a", &[], 0, value.as_bytes());
+        store
+            .keep(&key("/a"), &vary, fields.into_iter(), page, NOW)
+            .unwrap();
+    }
+    let look = |value: &str| {
+        let fields = [(&b"X-A"[..], value.as_bytes())];
+        found(store.look(&key("/a"), fields.into_iter()))
+    };
+    assert_eq!(look("one").unwrap(), "one");
+    assert_eq!(look("two").unwrap(), "two");
+    assert_eq!(look("three"), None);
+    let looked = store.look(&key("/a"), [].into_iter());
+    assert!(matches!(
+        looked,
+        Looked::Nothing {
+            has_variants: true,
+            ..
+        }
+    ));
+    // From now on it does not vary.
+    keep(&store, "/a", &[], b"all").unwrap();
+    assert_eq!(look("three").unwrap(), "all");
+}
+
+#[test]
+fn a_new_process_finds_what_was_kept_and_not_what_was_purged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    for number in 0..100 {
+        let tags = [if number % 2 == 0 { "even" } else { "odd" }];
+        keep(&store, &format!("/{number}"), &tags, b"body").unwrap();
+    }
+    store
+        .purge("site", &tag("even"), Thoroughness::Hard)
+        .unwrap();
+    // As if it were killed: nothing is closed.
+    drop(store);
+    let (store, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!(opened, Opened::Continued);
+    for number in 0..100 {
+        let is_there = load(&store, &format!("/{number}")).is_some();
+        assert_eq!(is_there, number % 2 == 1, "{number}");
+    }
+}
+
+#[test]
+fn a_purge_that_cannot_be_written_down_is_done_and_nothing_is_trusted_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    keep(&store, "/a", &["t"], b"a").unwrap();
+    keep(&store, "/b", &[], b"b").unwrap();
+    let journal = store.journal.as_ref().unwrap();
+    journal.lock().unwrap().break_for_test();
+    assert!(store.purge("site", &tag("t"), Thoroughness::Hard).is_err());
+    assert_eq!(load(&store, "/a"), None);
+    assert_eq!(load(&store, "/b").unwrap(), "b");
+    drop(store);
+    let (store, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!(opened, Opened::New);
+    assert_eq!((load(&store, "/a"), load(&store, "/b")), (None, None));
+}
+
+#[test]
+fn a_page_too_large_for_memory_is_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    let large = vec![b'x'; 1 << 20];
+    keep(&store, "/a", &[], &large).unwrap();
+    assert!(found(store.look(&key("/a"), [].into_iter())).is_none());
+    assert_eq!(load(&store, "/a").unwrap().len(), large.len());
+    assert_eq!(
+        keep(&memory_only(), "/a", &[], &vec![0; 2 << 20]),
+        Err(NotStored::TooLarge)
+    );
+}
+
+#[test]
+fn sweeps_forget_purges_when_nothing_is_left_that_they_were_about() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    for name in ["a", "b", "c"] {
+        keep(&store, &format!("/{name}"), &[name], b"body").unwrap();
+    }
+    store.purge("site", &tag("a"), Thoroughness::Hard).unwrap();
+    store.purge("site", &tag("b"), Thoroughness::Soft).unwrap();
+    assert_eq!(
+        store.sweep(NOW).unwrap(),
+        Swept {
+            kept: 2,
+            removed: 1
+        }
+    );
+    assert_eq!(store.figures().purges, 2);
+    // The second forgets; what was made stale must not become fresh by that.
+    assert_eq!(
+        store.sweep(NOW).unwrap(),
+        Swept {
+            kept: 1,
+            removed: 1
+        }
+    );
+    assert_eq!(store.figures().purges, 0);
+    drop(store);
+    let (store, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!(opened, Opened::Continued);
+    assert_eq!((load(&store, "/a"), load(&store, "/b")), (None, None));
+    assert_eq!(load(&store, "/c").unwrap(), "body");
+}
+
+#[test]
+fn a_hundred_thousand_pages_are_kept_and_ten_thousand_of_them_purged_at_once() {
+    let store = Store::open(
+        Limits {
+            memory: 512 << 20,
+            disk: None,
+        },
+        "boot",
+        NOW,
+    )
+    .unwrap()
+    .0;
+    for number in 0..100_000 {
+        let tags = [if number % 10 == 0 { "tenth" } else { "other" }];
+        keep(&store, &format!("/{number}"), &tags, b"body").unwrap();
+    }
+    let begun = Instant::now();
+    store
+        .purge("site", &tag("tenth"), Thoroughness::Hard)
+        .unwrap();
+    let took = begun.elapsed();
+    let purged = (0..100_000).filter(|number| load(&store, &format!("/{number}")).is_none());
+    assert_eq!(purged.count(), 10_000);
+    assert!(took.as_millis() < 50, "{took:?}");
+}
+
+#[test]
+fn nobody_gets_a_purged_page_however_many_keep_and_purge_at_the_same_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 8 << 20);
+    // Each page says which version of the truth it was made from. A purge comes with each new one.
+    let (truth, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let (store, truth, over) = (&store, &truth, &over);
+            scope.spawn(move || {
+                let mut number = thread;
+                while !over.load(Ordering::Relaxed) {
+                    number = (number * 5 + 1) % 8;
+                    let target = format!("/{number}");
+                    let stamp = store.stamp();
+                    let version = truth.load(Ordering::SeqCst).to_string();
+                    let page = page(&target, &["t"], stamp, version.as_bytes());
+                    let _ = store.keep(&key(&target), &Vary::default(), [].into_iter(), page, NOW);
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                store.sweep(NOW).unwrap();
+            }
+        });
+        let mut wrong = Vec::new();
+        for version in 1..300u64 {
+            truth.store(version, Ordering::SeqCst);
+            store.purge("site", &tag("t"), Thoroughness::Hard).unwrap();
+            for number in 0..8 {
+                let found = load(&store, &format!("/{number}"));
+                let found = found.map_or(version, |found| found.parse().unwrap());
+                if found < version {
+                    wrong.push((found, version));
+                }
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, [], "found after a later purge");
+    });
+}
