@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
+use maitred_pagecache::settings::{Pattern, private_cookies, private_paths};
 use maitred_rules::SiteRules;
+use maitred_rules::apps::App;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -13,11 +15,11 @@ use crate::directive::{enumerate, nearest, read_known, read_table};
 use crate::directives::doors::DoorDraft;
 use crate::directives::rules::RulesDraft;
 use crate::directives::sites::{Placed, SiteDraft};
-use crate::directives::{doors, output, pools, rules, sites, tls, top};
+use crate::directives::{cache, doors, output, pools, rules, sites, tls, top};
 use crate::doors::{refuse_shared_addresses, settle_door};
 use crate::host::Host;
 use crate::mistakes::{Fault, quoted};
-use crate::settings::{Config, Destination, IMPLICIT_POOL, Pool, Site};
+use crate::settings::{Cache, Config, Destination, IMPLICIT_POOL, Pool, Site};
 use crate::slowlog::check_slowlog;
 use crate::spares::settle_spares;
 use crate::tls::{Tls, check_tls};
@@ -255,7 +257,7 @@ fn read_sites(
         let section = "in [[sites]]";
         let of_rules = rules::DIRECTIVES.iter().map(|rule| rule.name);
         let of_output = output::DIRECTIVES.iter().map(|directive| directive.name);
-        let others: Vec<_> = of_rules.chain(of_output).collect();
+        let others: Vec<_> = of_rules.chain(of_output).chain(["cache"]).collect();
         let read = read_table(
             sites::DIRECTIVES,
             &others,
@@ -269,6 +271,9 @@ fn read_sites(
         faults.extend(read);
         let read = read_known(output::DIRECTIVES, settings, base, &mut draft.output);
         faults.extend(read);
+        if let Some(section) = settings.get("cache") {
+            draft.cache = read_cache(section, base, faults);
+        }
         if !settings.contains_key("root") {
             let sentence = "this site has no `root`; add the path of its document root";
             faults.push(Fault::new(site.span(), sentence.to_owned()));
@@ -280,6 +285,39 @@ fn read_sites(
         drafts.push((draft, site.span()));
     }
     drafts
+}
+
+/// Reads the settings of a site's cache, and says whether they name private cookies.
+fn read_cache(
+    section: &Spanned<DeValue<'_>>,
+    base: &Path,
+    faults: &mut Vec<Fault>,
+) -> Option<(Cache, bool)> {
+    let Some(settings) = section.get_ref().as_table() else {
+        let sentence =
+            "`cache` is no table; write a section [sites.cache] after the site's settings";
+        faults.push(Fault::new(section.span(), sentence.to_owned()));
+        return None;
+    };
+    let mut read = Cache::default();
+    let (of_cache, name) = (cache::DIRECTIVES, "in [sites.cache]");
+    let wrong = read_table(of_cache, &[], name, settings, base, &mut read);
+    faults.extend(wrong);
+    Some((read, settings.contains_key("private_cookies")))
+}
+
+/// What an application's preset adds to the settings of its site's cache.
+fn settle_cache((mut cache, has_own): (Cache, bool), app: Option<App>) -> Cache {
+    let Some(app) = app.map(App::name) else {
+        return cache;
+    };
+    let of =
+        |names: &[&str]| -> Vec<Pattern> { names.iter().map(|name| Pattern::new(name)).collect() };
+    if !has_own {
+        cache.rules.private_cookies.extend(of(private_cookies(app)));
+    }
+    cache.rules.no_store.paths.extend(of(private_paths(app)));
+    cache
 }
 
 /// Refuses a host that two sites have, at every place where it stands.
@@ -346,6 +384,8 @@ fn resolve(
     }
     site.index = draft.index.unwrap_or(site.index);
     site.output = draft.output;
+    let app = draft.rules.app;
+    site.cache = draft.cache.map(|cache| settle_cache(cache, app));
     if let Some(app) = draft.rules.app {
         site.front_controller = app.preset().front_controller.map(str::to_owned);
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::directive::{Directive, Preset};
-use crate::directives::{doors, output, pools, rules, sites, tls, top};
+use crate::directives::{cache, doors, output, pools, rules, sites, tls, top};
 
 const HEAD: &str = r#"# Configuration
 
@@ -82,6 +82,10 @@ pub fn reference() -> String {
         intro,
         output::DIRECTIVES,
     );
+    let intro = "The page cache of the site whose `[[sites]]` stands before it; see \
+                 [The page cache](../guide/page-cache.md). The section alone, with nothing in it, \
+                 turns the cache on.";
+    group(&mut page, "`[sites.cache]`", intro, cache::DIRECTIVES);
     page
 }
 

@@ -45,6 +45,9 @@ const DEFAULT_SPOOL_LIMIT_BYTES: u64 = 1 << 30;
 const DEFAULT_LIMIT_EXTENSIONS: [&str; 2] = [".php", ".phar"];
 const DEFAULT_PING_RESPONSE: &str = "pong";
 const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
+const DEFAULT_CACHE_MEMORY_BYTES: u64 = 64 << 20;
+const DEFAULT_CACHE_MAX_SIZE_BYTES: u64 = 1 << 30;
+const DEFAULT_CACHE_INACTIVE: Duration = Duration::from_secs(600);
 const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
 const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
 
@@ -92,6 +95,18 @@ pub struct Config {
     pub front_threads: u32,
     /// Folder for temporary files of large request bodies and answers.
     pub spool_dir: PathBuf,
+    /// Bytes of memory for pages that are kept.
+    #[serde(default = "default_cache_memory")]
+    pub cache_memory: u64,
+    /// Folder for pages that are kept; none: they are in memory only.
+    #[serde(default)]
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes of all files in that folder.
+    #[serde(default = "default_cache_max_size")]
+    pub cache_max_size: u64,
+    /// After how long a page in that folder goes that nobody asked for.
+    #[serde(default = "default_cache_inactive")]
+    pub cache_inactive: Duration,
     /// How long a stop waits for requests that run; zero is not at all.
     pub process_control_timeout: Duration,
     /// Whether a PHP with known vulnerabilities is refused, not only warned about.
@@ -103,6 +118,19 @@ pub struct Config {
     pub sites: Vec<Site>,
     /// What php-fpm's own configuration says beside, if the server is started as php-fpm.
     pub fpm: Option<Fpm>,
+}
+
+/// For what an older program hands over, which does not know of caches.
+fn default_cache_memory() -> u64 {
+    DEFAULT_CACHE_MEMORY_BYTES
+}
+
+fn default_cache_max_size() -> u64 {
+    DEFAULT_CACHE_MAX_SIZE_BYTES
+}
+
+fn default_cache_inactive() -> Duration {
+    DEFAULT_CACHE_INACTIVE
 }
 
 /// For what an older program hands over, which does not know of rates.
@@ -307,6 +335,9 @@ pub struct Site {
     /// Where its requests are logged, if not where all are.
     #[serde(default)]
     pub access_log: SiteLog,
+    /// How its pages are cached; none: they are not.
+    #[serde(default)]
+    pub cache: Option<Cache>,
     /// What it says about paths and clients; those of its application follow its own.
     #[serde(default)]
     pub rules: Rules,
@@ -326,6 +357,16 @@ pub enum SiteLog {
     Off,
     /// A file of its own; an absolute path.
     File(PathBuf),
+}
+
+/// The page cache of a site.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// What is kept.
+    pub rules: maitred_pagecache::settings::Settings,
+    /// Who may drop pages with PURGE.
+    #[serde(default)]
+    pub purge_from: Vec<IpNet>,
 }
 
 /// Who runs a site's PHP.
@@ -358,6 +399,10 @@ impl Default for Config {
             front_user: DEFAULT_FRONT_USER.to_owned(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),
+            cache_memory: DEFAULT_CACHE_MEMORY_BYTES,
+            cache_dir: None,
+            cache_max_size: DEFAULT_CACHE_MAX_SIZE_BYTES,
+            cache_inactive: DEFAULT_CACHE_INACTIVE,
             process_control_timeout: DEFAULT_PROCESS_CONTROL_TIMEOUT,
             require_fixed_php: false,
             pools: Vec::new(),
@@ -524,6 +569,7 @@ impl Site {
             max_body_size: DEFAULT_MAX_BODY_SIZE_BYTES,
             access_log: SiteLog::Server,
             output: Output::default(),
+            cache: None,
             rules: Rules::default(),
         }
     }

@@ -68,7 +68,7 @@ impl AnswerHead {
     }
 
     /// Every header but Status, in order; values without the white space around them.
-    pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+    pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
         self.headers
             .iter()
             .map(|(name, value)| (name.of(&self.bytes), value.of(&self.bytes)))

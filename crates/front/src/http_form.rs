@@ -8,9 +8,11 @@ use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, Version, answer_framing,
     carries_body, write_chunk_header,
 };
+use maitred_pagecache::admit;
 use maitred_rules::SiteRules;
 use maitred_rules::dress::Expiry;
 
+use crate::cache::CACHE_STATUS;
 use crate::clock::{expires, http_date};
 use crate::compress::{Effort, Encoder, Plan};
 use crate::hints::{self, Hints};
@@ -69,6 +71,8 @@ pub struct HttpForm<'a, W: Wire> {
     pub head_bytes: u64,
     /// Whether the connection can be used again.
     pub reusable: bool,
+    /// What the client is told of the page cache, if the site has one.
+    pub cache_status: Option<String>,
 }
 
 impl<'a, W: Wire> HttpForm<'a, W> {
@@ -99,6 +103,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             status: 0,
             head_bytes: 0,
             reusable: false,
+            cache_status: None,
         }
     }
 
@@ -164,7 +169,13 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         out.reserve(512 + self.first.len());
         let expiry = self.expiry(head, status);
         let date = expiry.map(|expiry| expires(expiry.after));
-        let for_client = head.headers().filter(|(name, _)| !is_for_us(name));
+        let of_cache = self.way.site.cache.as_ref();
+        let is_for_cache =
+            |name: &[u8]| of_cache.is_some_and(|cache| admit::is_for_cache(&cache.settings, name));
+        let for_client = head.headers();
+        let for_client = for_client.filter(|(name, _)| !is_for_us(name) && !is_for_cache(name));
+        let cache_status = self.cache_status.as_ref();
+        let cache_status = cache_status.map(|status| (CACHE_STATUS, status.as_bytes()));
         let is_said = |(name, _): &Header<'_>| {
             let mut said = head.headers().map(|(said, _)| said);
             said.any(|said| said.eq_ignore_ascii_case(name))
@@ -173,7 +184,8 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             .beside
             .iter()
             .copied()
-            .filter(|beside| !is_said(beside));
+            .filter(|beside| !is_said(beside))
+            .chain(cache_status);
         let dressing = self.way.dressing;
         let for_client = for_client.filter(|(name, _)| !plan.replaces(name));
         let (apart, unfit) = match dressing.is_empty() {

@@ -6,9 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use maitred_fastcgi::{ParamTooLong, RequestWriter, write_stdin, write_stdin_end};
 use maitred_http1::{Head, Method};
+use maitred_pagecache::reuse::is_withheld;
 
 use crate::body::Body;
-use crate::request::Way;
+use crate::request::{Header, Way};
 use crate::route::Script;
 use crate::sites::host_name;
 use crate::tls::Secured;
@@ -56,6 +57,8 @@ pub struct Seen<'a> {
     pub error: Option<u16>,
     /// It may name files that are to be sent.
     pub names_files: bool,
+    /// What takes the place of the client's conditions and range, if the answer may be kept.
+    pub conditions: Option<&'a [Header<'a>]>,
 }
 
 impl<'a> Seen<'a> {
@@ -67,6 +70,7 @@ impl<'a> Seen<'a> {
             is_https: way.origin.and_then(|origin| origin.is_https),
             error: way.status.map(|(status, _)| status),
             names_files: !way.site.sendfile.is_empty(),
+            conditions: None,
         }
     }
 
@@ -172,7 +176,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
         // What Symfony's BinaryFileResponse asks, if it is told to believe it.
         request.param(b"HTTP_X_SENDFILE_TYPE", b"X-Sendfile")?;
     }
-    write_headers(request, head, seen.names_files)
+    write_headers(request, head, seen)
 }
 
 /// The user of HTTP's basic authentication (RFC 7617), which PHP checks or nobody.
@@ -205,15 +209,21 @@ fn decode_base64(token: &[u8]) -> Vec<u8> {
 fn write_headers(
     request: &mut RequestWriter<'_>,
     head: &Head,
-    names_files: bool,
+    seen: &Seen<'_>,
 ) -> Result<(), TooLarge> {
-    let headers: Vec<(&[u8], &[u8])> = head.headers().collect();
+    let headers: Vec<(&[u8], &[u8])> = match seen.conditions {
+        None => head.headers().collect(),
+        Some(conditions) => {
+            let kept = head.headers().filter(|(name, _)| !is_withheld(name));
+            kept.chain(conditions.iter().copied()).collect()
+        }
+    };
     let mut joined = Vec::new();
     for (index, (name, value)) in headers.iter().enumerate() {
         let same = |other: &(&[u8], &[u8])| {
             other.0.len() == name.len() && other.0.eq_ignore_ascii_case(name)
         };
-        let is_ours = names_files && is_about_files(name);
+        let is_ours = seen.names_files && is_about_files(name);
         if !is_passed_on(name) || is_ours || headers[..index].iter().any(same) {
             continue;
         }

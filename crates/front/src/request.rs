@@ -16,6 +16,7 @@ use crate::admin;
 use crate::attempt::{Tried, attempt, explain, retry_after};
 use crate::body::{Body, NoBody};
 use crate::by_rules::{self, Origin};
+use crate::cache::{self, Steadfast, Tee};
 use crate::clock::http_date;
 use crate::compress;
 use crate::files::{self, Entry};
@@ -204,6 +205,9 @@ pub async fn serve_path(
     if let Some(page) = status::page(way.backend, head) {
         return send_page(client, head, &page, answered).await;
     }
+    if let Some(purged) = cache::purge(client, head, thread, way, answered).await {
+        return purged;
+    }
     match way.site.resolve(way.path, way.query) {
         Route::File(entry) => {
             if let Some(rules) = way.rules {
@@ -327,6 +331,14 @@ pub async fn run_script<C: HttpClient>(
     answered: &mut Answered,
 ) -> io::Result<After> {
     let spool_dir = &way.site.spool_dir;
+    let mut fill = None;
+    if let (Some(of), Some(cache), None) = (&way.site.cache, &thread.shared.cache, way.status) {
+        // Most requests at such a site end here, and carry no more state than they need.
+        match Box::pin(cache::look(client, head, (cache, of), way, answered)).await? {
+            cache::Looked::Answered(after) => return Ok(after),
+            cache::Looked::Forward(forward) => fill = Some(forward),
+        }
+    }
     let collected = match way.status {
         // Its body, if there was one, is no business of the page's.
         Some(_) => Ok(Body::Memory(Bytes::new().into())),
@@ -344,6 +356,7 @@ pub async fn run_script<C: HttpClient>(
     if let Backend::Pool(pool) = way.backend {
         answered.pool = Some(pool.clone());
     }
+    let conditions = fill.as_ref().and_then(|fill| fill.conditions());
     let call = Call {
         head,
         body: &body,
@@ -353,7 +366,10 @@ pub async fn run_script<C: HttpClient>(
             .map_or_else(|| client.peer(), |origin| origin.client),
         local,
         secured,
-        seen: Seen::of(way, head),
+        seen: Seen {
+            conditions: conditions.as_deref(),
+            ..Seen::of(way, head)
+        },
         id: id.as_str(),
     };
     let Ok(request) = params::encode(&call) else {
@@ -373,14 +389,27 @@ pub async fn run_script<C: HttpClient>(
     };
     let id_sent = answered.id_sent();
     let beside = Beside::of(secured, id_sent.as_ref());
-    let mut form = HttpForm::<C::Wire>::new(&run, head, way, beside.as_slice());
+    let form = HttpForm::<C::Wire>::new(&run, head, way, beside.as_slice());
+    let wanted = fill.as_ref().map(|fill| fill.wanted());
+    let mut tee = Tee::new(form, fill);
+    let mut steadfast = Steadfast::new(client, wanted);
     let Tried {
         outcome,
         sent,
         begun,
-    } = attempt(client, &mut form, thread.number, &run, request).await;
+    } = attempt(&mut steadfast, &mut tee, thread.number, &run, request).await;
+    let (has_gone, form) = (steadfast.has_gone, tee.form);
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script) = (sent.queued, sent.script);
+    if has_gone {
+        answered.status = explain(&Failure::ClientLeft).0;
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    if let (Err(failure), Some(fill), false) = (&outcome, tee.fill, sent.begun) {
+        if let Some(after) = fill.stand_in(client, failure, answered).await {
+            return after;
+        }
+    }
     if let (Err(Failure::FileNamed), Some(said)) = (&outcome, form.said()) {
         return sendfile::answer(client, head, (way, &name), said, answered).await;
     }

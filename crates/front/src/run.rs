@@ -12,6 +12,7 @@ use maitred_os::users::Identity;
 use tokio::sync::mpsc;
 
 use crate::access::AccessLog;
+use crate::cache::Cache;
 use crate::door_log::DoorLogs;
 use crate::orders::{self, Hearer, ThreadOrder, follow_thread, take_error_log};
 use crate::pool::local::{self, Inbox};
@@ -148,6 +149,7 @@ fn prepare(
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
     let max_connections = limit.saturating_sub(RESERVED_DESCRIPTORS).max(64);
     let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
+    let cache = Cache::open(&config).map_err(|error| format!("there is no page cache: {error}"))?;
     let pools = Pools::new(inboxes.clone(), supervisor.clone(), config.fpm.is_some());
     let shared = Shared::new(
         pools,
@@ -155,6 +157,7 @@ fn prepare(
         supervisor.clone(),
         troubles,
         max_connections,
+        Some(Arc::new(cache)),
     );
     Ok(Start {
         shared: Arc::new(shared),
@@ -260,11 +263,17 @@ fn serve_thread(
             tokio::spawn(hearer.run(early));
             let troubles = shared.troubles.clone();
             tokio::spawn(async move { troubles.tell().await });
+            if let Some(cache) = &shared.cache {
+                tokio::spawn(cache.clone().sweep());
+            }
         }
         drained(&shared).await;
     });
     shared.flush_logs();
     if number == 0 {
+        if let Some(cache) = &shared.cache {
+            cache.close();
+        }
         shared.supervisor.report(&FromFront::Drained);
     }
     Ok(())

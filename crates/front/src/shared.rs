@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::accept::Counted;
 use crate::access::{AccessLog, SiteLog};
 use crate::auth::Porter;
+use crate::cache::{Cache, SiteCache};
 use crate::compress::{Compression, Made};
 use crate::connection::Connection;
 use crate::door_log::DoorLogs;
@@ -53,6 +54,8 @@ const LEAVE_AT_ONCE: usize = 16;
 pub struct Shared {
     /// The pools.
     pub pools: Pools,
+    /// The pages that are kept.
+    pub cache: Option<Arc<Cache>>,
     /// The access log, if there is one.
     pub access_log: ArcSwapOption<AccessLog>,
     /// The access logs of doors.
@@ -96,9 +99,11 @@ impl Shared {
         supervisor: Arc<Supervisor>,
         troubles: Arc<Troubles>,
         max_connections: usize,
+        cache: Option<Arc<Cache>>,
     ) -> Shared {
         Shared {
             pools,
+            cache,
             access_log: ArcSwapOption::new(access_log.map(Arc::new)),
             door_logs,
             tls: ArcSwapOption::empty(),
@@ -229,6 +234,8 @@ pub struct Site {
     pub backend: Backend,
     /// What it says about paths and clients; none: nothing.
     pub rules: Option<SiteRules>,
+    /// How its pages are cached; none: they are not.
+    pub cache: Option<SiteCache>,
     /// What clients have used of its limits.
     pub limits: SiteLimits,
     /// Where its requests are logged.
@@ -571,6 +578,7 @@ fn open_site(
         settings: settings.clone(),
         spool_dir: config.spool_dir.clone(),
         rules,
+        cache: SiteCache::of(settings),
         limits: shared.limits.of(settings),
         access_log: SiteLog::of(&settings.access_log, &shared.door_logs),
         backends: backends.collect::<Result<_, String>>()?,

@@ -182,7 +182,7 @@ impl Head {
     }
 
     /// Every header as the client sent it, in order; values without the white space around them.
-    pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+    pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
         self.headers
             .iter()
             .map(|header| (header.name.of(&self.bytes), header.value.of(&self.bytes)))

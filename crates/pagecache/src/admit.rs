@@ -276,7 +276,10 @@ fn lifetimes(
     }
 }
 
-/// The lines that are kept: without those of the connection (RFC 9111 §3.1), those that are listed
+/// Fields that every answer gets anew. `Date` is kept all the same, before all others.
+const TOLD_ANEW: [&str; 4] = ["age", "content-length", "date", "server"];
+
+/// The lines that are kept, `Date` first: without those of the connection (RFC 9111 §3.1), those that are listed
 /// as not to be kept, those for the cache, and those that are told anew each time.
 fn kept_lines<'f>(
     settings: &Settings,
@@ -291,18 +294,21 @@ fn kept_lines<'f>(
     named.extend(control.listed.iter().map(|name| name.clone().into_bytes()));
     let is_kept = |name: &[u8]| {
         !fields::is_hop_by_hop(name)
-            && !fields::is(name, "age")
-            && !fields::is(name, "content-length")
+            && !TOLD_ANEW.iter().any(|told| fields::is(name, told))
             && !named.iter().any(|named| name.eq_ignore_ascii_case(named))
             && !is_for_cache(settings, name)
     };
     let mut lines = Vec::with_capacity(256);
-    for (name, value) in answer.clone().filter(|(name, _)| is_kept(name)) {
-        fields::write_line(&mut lines, name, value);
+    match fields::first(answer.clone(), "date") {
+        Some(date) => fields::write_line(&mut lines, b"Date", date),
+        None => {
+            let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(came.min(LAST_DATE));
+            let date = httpdate::fmt_http_date(at);
+            fields::write_line(&mut lines, b"Date", date.as_bytes());
+        }
     }
-    if !has(answer, "date") {
-        let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(came.min(LAST_DATE));
-        fields::write_line(&mut lines, b"Date", httpdate::fmt_http_date(at).as_bytes());
+    for (name, value) in answer.filter(|(name, _)| is_kept(name)) {
+        fields::write_line(&mut lines, name, value);
     }
     lines.into()
 }

@@ -106,12 +106,12 @@ fn a_cookie_is_kept_where_the_site_says_so_and_left_out_where_the_answer_does() 
         ..Settings::default()
     };
     let admitted = admit_as(&settings, &[], 200, &answer).unwrap();
-    assert_eq!(names(&admitted), ["Cache-Control", "Set-Cookie", "Date"]);
+    assert_eq!(names(&admitted), ["Date", "Cache-Control", "Set-Cookie"]);
     let answer = [
         ("Cache-Control", "max-age=60, private=\"set-cookie\""),
         answer[1],
     ];
-    assert_eq!(names(&of(&answer).unwrap()), ["Cache-Control", "Date"]);
+    assert_eq!(names(&of(&answer).unwrap()), ["Date", "Cache-Control"]);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn what_belongs_to_the_connection_or_the_cache_is_not_kept() {
         ("X-Accel-Expires", "60"),
         ("Date", "Tue, 14 Nov 2023 22:13:20 GMT"),
     ];
-    assert_eq!(names(&of(&answer).unwrap()), ["c", "Cache-Control", "Date"]);
+    assert_eq!(names(&of(&answer).unwrap()), ["Date", "c", "Cache-Control"]);
 }
 
 #[test]
@@ -264,6 +264,9 @@ fn an_answer_without_a_date_gets_that_of_its_coming() {
     let date = admitted.stored.first("date").and_then(fields::date);
     assert_eq!(date, Some(NOW / 1000));
     assert_eq!(admitted.stored.stamp, 7);
+    let (date, lines) = admitted.stored.dated_lines();
+    assert_eq!(&date[..], b"Tue, 14 Nov 2023 22:13:20 GMT");
+    assert_eq!(&lines[..], b"Cache-Control: max-age=60\r\n");
 }
 
 #[test]
@@ -301,5 +304,5 @@ fn litespeeds_fields_are_for_those_who_ask_for_them() {
     let admitted = admit_as(&settings, &[], 200, &answer).unwrap();
     assert_eq!(admitted.stored.lifetimes.fresh, 604_800);
     assert_eq!(*admitted.stored.tags, ["W_", "W_home"]);
-    assert_eq!(names(&admitted), ["Cache-Control", "Date"]);
+    assert_eq!(names(&admitted), ["Date", "Cache-Control"]);
 }

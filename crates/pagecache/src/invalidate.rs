@@ -43,6 +43,18 @@ fn of_target(host: &str, target: String) -> Purge {
     Purge::Url { host, target }
 }
 
+/// What a request with PURGE is about: its address, or with a `*` at its end all that begin so.
+pub fn purge_of(parts: &KeyParts, request: &Request<'_>) -> Purge {
+    let target = target(parts, request.path, request.query);
+    match target.strip_suffix('*') {
+        Some(path) => Purge::Prefix {
+            host: Some(request.host.to_ascii_lowercase()),
+            path: path.to_owned(),
+        },
+        None => of_target(request.host, target),
+    }
+}
+
 /// A path and its query as a purge names them.
 pub fn target(parts: &KeyParts, path: &str, query: Option<&str>) -> String {
     let query = query.map(|query| canonical_query(parts, query));

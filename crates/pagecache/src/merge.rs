@@ -124,7 +124,7 @@ mod tests {
             ("Cache-Control", "max-age=2"),
         ];
         let merged = merged(&kept, &[("A", "4"), ("ETag", "\"b\""), ("Date", "x")]);
-        let expected = "ETag: \"a\"\r\nB: 3\r\nCache-Control: max-age=2\r\nA: 4\r\nDate: x\r\n";
+        let expected = "Date: x\r\nETag: \"a\"\r\nB: 3\r\nCache-Control: max-age=2\r\nA: 4\r\n";
         assert_eq!(lines(&merged), expected);
         let stored = merged.kept.unwrap().stored;
         assert_eq!((stored.came, stored.stamp), (NOW + 9000, 3));
@@ -144,7 +144,7 @@ mod tests {
             ("Content-Type", "c/d"),
             ("Date", "x"),
         ];
-        let expected = "ETag: \"a\"\r\nContent-Encoding: br\r\nCache-Control: max-age=2\r\nContent-Type: c/d\r\nDate: x\r\n";
+        let expected = "Date: x\r\nETag: \"a\"\r\nContent-Encoding: br\r\nCache-Control: max-age=2\r\nContent-Type: c/d\r\n";
         assert_eq!(lines(&merged(&kept, &new)), expected);
     }
 

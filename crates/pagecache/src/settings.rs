@@ -1,7 +1,9 @@
 //! What a site says about its cache. nginx's names where nginx has the thing.
 
+use serde::{Deserialize, Serialize};
+
 /// A name, or with a `*` in it all that begin and end so.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
     start: String,
     /// What comes after the `*`; none: there is no `*`.
@@ -32,7 +34,7 @@ impl Pattern {
 }
 
 /// Which requests something holds for: one that shows any of these.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct When {
     /// It has a cookie of such a name.
     pub cookies: Vec<Pattern>,
@@ -55,7 +57,7 @@ impl When {
 }
 
 /// What makes two requests the same, beside site, scheme, host and path.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyParts {
     /// Parameters of the query that make no difference. The script does not see them either: an
     /// answer that shows one would be everybody's.
@@ -69,7 +71,7 @@ pub struct KeyParts {
 }
 
 /// Fields of answers that are not listened to (nginx's `fastcgi_ignore_headers`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IgnoreHeaders {
     /// `X-Accel-Expires`.
     pub x_accel_expires: bool,
@@ -84,7 +86,7 @@ pub struct IgnoreHeaders {
 }
 
 /// For how long answers are good that do not say so themselves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Valid {
     /// Of this status; none: of any.
     pub status: Option<u16>,
@@ -93,7 +95,7 @@ pub struct Valid {
 }
 
 /// How a site's pages are cached.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// For how long answers are good that do not say so; the first that fits.
     pub valid: Vec<Valid>,

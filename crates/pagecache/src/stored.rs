@@ -11,8 +11,8 @@ use crate::freshness::Lifetimes;
 pub struct Stored {
     /// The status.
     pub status: u16,
-    /// The fields of the head, as lines, each with its CR LF. `Date` is one of them; `Age` and
-    /// `Content-Length` are not.
+    /// The fields of the head, as lines, each with its CR LF. `Date` is the first; `Age`,
+    /// `Content-Length` and `Server` are none of them.
     pub lines: Bytes,
     /// When it came.
     pub came: Millis,
@@ -52,6 +52,16 @@ impl Stored {
     /// The value of its first field of a name.
     pub fn first(&self, name: &str) -> Option<&[u8]> {
         fields::first(self.fields(), name)
+    }
+
+    /// The value of `Date`, and the lines after it.
+    pub fn dated_lines(&self) -> (Bytes, Bytes) {
+        let end = memchr::memchr(b'\n', &self.lines).map_or(0, |end| end + 1);
+        let (start, stop) = ("Date: ".len(), end.saturating_sub("\r\n".len()));
+        match self.lines.get(start..stop) {
+            Some(_) => (self.lines.slice(start..stop), self.lines.slice(end..)),
+            None => (Bytes::new(), self.lines.clone()),
+        }
     }
 
     /// Bytes of memory that it needs, about.

@@ -48,8 +48,9 @@ pub fn invalidated<'a>(fields: impl Iterator<Item = Field<'a>>) -> Vec<String> {
     groups(fields, "cache-group-invalidation").unwrap_or_default()
 }
 
-/// A list of strings (RFC 9651 §3.1); one that is none is as if it were not there.
-fn groups<'a>(fields: impl Iterator<Item = Field<'a>>, name: &str) -> Option<Vec<String>> {
+/// The groups that a field lists: a list of strings (RFC 9651 §3.1). Nothing if it is not there or no
+/// such list.
+pub fn groups<'a>(fields: impl Iterator<Item = Field<'a>>, name: &str) -> Option<Vec<String>> {
     let values: Vec<&[u8]> = fields::values(fields, name).collect();
     if values.is_empty() {
         return None;

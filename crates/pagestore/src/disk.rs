@@ -216,11 +216,7 @@ impl Disk {
     /// # Errors
     /// When a file can be neither read nor taken away, or the folder cannot be read: something may be
     /// left that is not wanted.
-    pub fn sweep(
-        &self,
-        now: Millis,
-        mut keep: Option<Wanted<'_>>,
-    ) -> io::Result<Swept> {
+    pub fn sweep(&self, now: Millis, mut keep: Option<Wanted<'_>>) -> io::Result<Swept> {
         let mut swept = Swept::default();
         self.clear_begun(now)?;
         for folder in fs::read_dir(&self.limits.dir)? {

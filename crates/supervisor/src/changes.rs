@@ -62,6 +62,12 @@ pub fn compare(
     Ok(changes)
 }
 
+/// What is said about the room for pages that are kept.
+fn cache_of(config: &Config) -> (u64, Option<&std::path::Path>, u64, std::time::Duration) {
+    let (memory, dir) = (config.cache_memory, config.cache_dir.as_deref());
+    (memory, dir, config.cache_max_size, config.cache_inactive)
+}
+
 /// What cannot change while the server runs stays as it is in `old`. Returns its names.
 pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'static str> {
     let mut stays = Vec::new();
@@ -75,6 +81,13 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
     if config.front_threads != old.front_threads {
         config.front_threads = old.front_threads;
         stays.push("front_threads");
+    }
+    if cache_of(config) != cache_of(old) {
+        config.cache_memory = old.cache_memory;
+        config.cache_dir.clone_from(&old.cache_dir);
+        config.cache_max_size = old.cache_max_size;
+        config.cache_inactive = old.cache_inactive;
+        stays.push("cache_memory, cache_dir, cache_max_size or cache_inactive");
     }
     let mut moved = false;
     // Workers of two roots know a script by two names, and a site's requests have one.

@@ -1,5 +1,6 @@
 //! The tables of directives, one file per group.
 
+pub mod cache;
 mod confinement;
 pub mod doors;
 pub mod output;
@@ -30,6 +31,12 @@ pub(crate) fn section_of(name: &str) -> Option<&'static str> {
     let mut of_sites = of_sites.chain(of_rules).chain(of_output);
     if of_sites.any(|known| known == name) {
         return Some("[[sites]]");
+    }
+    if cache::DIRECTIVES
+        .iter()
+        .any(|directive| directive.name == name)
+    {
+        return Some("[sites.cache]");
     }
     tls::DIRECTIVES
         .iter()

@@ -260,6 +260,60 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         },
     },
     Directive {
+        name: "cache_memory",
+        default: Preset::Value("\"64M\""),
+        unit: "bytes",
+        takes: "a size from 1048576 on such as \"64M\"",
+        needs: Needs::Restart,
+        doc: "Memory for the pages that all sites with a `[sites.cache]` keep.",
+        example: "\"256M\"",
+        read: |config, value| {
+            config.cache_memory = value.size(1 << 20)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "cache_dir",
+        default: Preset::Words("none; pages are kept in memory only"),
+        unit: "",
+        takes: "the path of a directory",
+        needs: Needs::Restart,
+        doc: "The folder for the pages that are kept, which they are still when the server has been \
+              restarted. `front_user` must be able to write there, and nobody else should.",
+        example: "\"cache\"",
+        read: |config, value| {
+            config.cache_dir = Some(value.directory()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "cache_max_size",
+        default: Preset::Value("\"1G\""),
+        unit: "bytes",
+        takes: "a size from 1048576 on such as \"1G\"",
+        needs: Needs::Restart,
+        doc: "The most that the files in `cache_dir` may have together. What was not asked for in the \
+              longest time goes first.",
+        example: "\"10G\"",
+        read: |config, value| {
+            config.cache_max_size = value.size(1 << 20)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "cache_inactive",
+        default: Preset::Value("\"10m\""),
+        unit: "seconds",
+        takes: "a duration such as \"1h\"",
+        needs: Needs::Restart,
+        doc: "After how long a page goes from `cache_dir` that nobody asked for.",
+        example: "\"1h\"",
+        read: |config, value| {
+            config.cache_inactive = value.duration()?;
+            Ok(())
+        },
+    },
+    Directive {
         name: "process_control_timeout",
         default: Preset::Value("\"60s\""),
         unit: "seconds",

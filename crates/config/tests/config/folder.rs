@@ -11,7 +11,7 @@ pub struct Folder(TempDir);
 impl Folder {
     pub fn new() -> Folder {
         let folder = Folder(tempfile::tempdir().unwrap());
-        for name in ["public", "spool", "php/conf.d", "manual", "files"] {
+        for name in ["public", "spool", "cache", "php/conf.d", "manual", "files"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
         for name in [

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::folder::Folder;
-use maitred_config::directives::{output, pools, rules, sites, top};
+use maitred_config::directives::{cache, output, pools, rules, sites, top};
 use maitred_config::{
     Address, Config, Confinement, CoreSize, Destination, Host, LogFormat, LogTarget, Pool, Preset,
     ProcessManager, Site, Together, Upstream,
@@ -150,6 +150,47 @@ fn the_example_in_the_reference_is_taken() {
             &format!("{} = {}", directive.name, directive.example),
         );
     }
+    for directive in cache::DIRECTIVES {
+        let line = format!("{} = {}", directive.name, directive.example);
+        site(&folder, &format!("[sites.cache]\n{line}"));
+    }
+}
+
+#[test]
+fn a_cache_knows_the_sessions_of_its_application() {
+    let folder = Folder::new();
+    let cache = |lines: &str| site(&folder, lines).cache.map(|cache| cache.rules);
+    assert_eq!(cache(""), None);
+    let is_private = |lines: &str, cookie: &str| {
+        let rules = cache(lines).unwrap();
+        let mut patterns = rules.private_cookies.iter();
+        patterns.any(|pattern| pattern.matches(cookie.as_bytes()))
+    };
+    assert!(is_private("[sites.cache]", "PHPSESSID"));
+    assert!(!is_private("[sites.cache]", "wordpress_logged_in_1"));
+    let wordpress = "app = \"wordpress\"\n[sites.cache]\n";
+    assert!(is_private(wordpress, "wordpress_logged_in_1"));
+    let own = format!("{wordpress}private_cookies = \"mine\"");
+    assert!(!is_private(&own, "wordpress_logged_in_1") && is_private(&own, "mine"));
+}
+
+#[test]
+fn how_long_pages_are_good_is_said_for_all_or_for_each_status() {
+    let folder = Folder::new();
+    let valid = |line: &str| {
+        let rules = site(&folder, &format!("[sites.cache]\n{line}"))
+            .cache
+            .unwrap()
+            .rules;
+        let valid = rules.valid.iter();
+        valid
+            .map(|valid| (valid.status, valid.seconds))
+            .collect::<Vec<_>>()
+    };
+    let usual = [(Some(200), 60), (Some(301), 60), (Some(302), 60)];
+    assert_eq!(valid("valid = \"1m\""), usual);
+    let each = valid("valid = { any = 1, 404 = \"10s\" }");
+    assert_eq!(each, [(Some(404), 10), (None, 1)]);
 }
 
 #[test]

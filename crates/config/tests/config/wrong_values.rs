@@ -1,6 +1,6 @@
 //! Each directive with wrong values, and the whole sentence that says so.
 
-use maitred_config::directives::{doors, output, pools, rules, sites, tls, top};
+use maitred_config::directives::{cache, doors, output, pools, rules, sites, tls, top};
 
 use crate::folder::Folder;
 
@@ -42,6 +42,10 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
                 3,
             )
         }
+        "cache" => (
+            format!("[[sites]]\nroot = \"public\"\n[sites.cache]\n{line}\n"),
+            4,
+        ),
         _ if line.starts_with("root") => (format!("[[sites]]\n{line}\n"), 2),
         _ => (format!("[[sites]]\n{line}\nroot = \"public\"\n"), 2),
     }
@@ -102,6 +106,9 @@ fn no_directive_is_without_a_wrong_value() {
     let tls = tls::DIRECTIVES
         .iter()
         .map(|directive| ("tls", directive.name));
+    let of_cache = cache::DIRECTIVES
+        .iter()
+        .map(|directive| ("cache", directive.name));
     for (section, name) in top
         .chain(tls)
         .chain(pools)
@@ -109,6 +116,7 @@ fn no_directive_is_without_a_wrong_value() {
         .chain(sites)
         .chain(of_rules)
         .chain(of_output)
+        .chain(of_cache)
     {
         assert!(
             tested(section, name),
@@ -130,6 +138,9 @@ fn no_directive_takes_a_date() {
     top::DIRECTIVES
         .iter()
         .for_each(|directive| check("top", directive.name, directive.takes));
+    cache::DIRECTIVES
+        .iter()
+        .for_each(|directive| check("cache", directive.name, directive.takes));
     tls::DIRECTIVES
         .iter()
         .for_each(|directive| check("tls", directive.name, directive.takes));

@@ -1,0 +1,315 @@
+//! What becomes of a script's answer at a site with a cache: it is kept, or it is said why not.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use maitred_fastcgi::cgi::AnswerHead;
+use maitred_http1::Head;
+use maitred_pagecache::Millis;
+use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
+use maitred_pagecache::asked::Asked;
+use maitred_pagecache::fills::{Finished, Ticket};
+use maitred_pagecache::key::Key;
+use maitred_pagecache::merge::merge;
+use maitred_pagecache::plan::{Bypass, Plan};
+use maitred_pagecache::purge::{self, Thoroughness};
+use maitred_pagecache::reuse::{Stale, is_error, validators};
+use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
+use maitred_pagecache::stored::Stored;
+use maitred_pagecache::{freshness, invalidate};
+use maitred_pagestore::{Object, Subject};
+
+use super::client::Wanted;
+use super::{Cache, SiteCache, now, reply, request_of, whole};
+use crate::access::Answered;
+use crate::http_client::{After, HttpClient};
+use crate::request::{Header, Way};
+use crate::script::Failure;
+use crate::sendfile::Named;
+
+/// A script's answer on its way through the cache.
+pub struct Fill<'a> {
+    cache: Arc<Cache>,
+    of: &'a SiteCache,
+    head: &'a Head,
+    way: &'a Way<'a>,
+    plan: Plan,
+    /// The key of the request.
+    pub primary: Option<Key>,
+    /// The key of what is made, and the right to make it for all who wait.
+    ticket: Option<(Key, Ticket)>,
+    /// What is kept and not good any more.
+    pub stale: Option<(Arc<Object>, Stale)>,
+    /// Why the request goes on.
+    pub why: Forward,
+    /// It has waited for another's answer.
+    pub is_collapsed: bool,
+    wanted: Wanted,
+    begun: Millis,
+    stamp: u64,
+    admitted: Option<Admitted>,
+    /// Bytes of body that the answer is to have, if it says so.
+    announced: Option<u64>,
+    body: Vec<u8>,
+    /// What the kept page has become with a 304.
+    merged: Option<(Stored, Bytes)>,
+}
+
+impl<'a> Fill<'a> {
+    /// A request of which nothing is known yet.
+    pub fn new(
+        cache: Arc<Cache>,
+        of: &'a SiteCache,
+        (head, way): (&'a Head, &'a Way<'a>),
+    ) -> Fill<'a> {
+        let why = Bypass::Rule;
+        Fill {
+            stamp: cache.store.stamp(),
+            cache,
+            of,
+            head,
+            way,
+            plan: Plan {
+                read: Err(why),
+                store: Err(NotStored::Bypassed(why)),
+                wishes: None,
+            },
+            primary: None,
+            ticket: None,
+            stale: None,
+            why: Forward::Bypass(why),
+            is_collapsed: false,
+            wanted: Arc::new(AtomicBool::new(false)),
+            begun: now(),
+            admitted: None,
+            announced: None,
+            body: Vec::new(),
+            merged: None,
+        }
+    }
+
+    /// It is not answered from the cache.
+    pub fn bypass(&mut self, plan: Plan, why: Bypass) {
+        (self.plan, self.why) = (plan, Forward::Bypass(why));
+    }
+
+    /// Others wait for this answer from now on.
+    pub fn begin(&mut self, key: Key, ticket: Ticket) {
+        self.ticket = Some((key, ticket));
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// The script is asked now.
+    pub fn go_on(&mut self, plan: Plan, primary: Key) {
+        (self.plan, self.primary) = (plan, Some(primary));
+        (self.begun, self.stamp) = (now(), self.cache.store.stamp());
+    }
+
+    /// Whether the answer is wanted when the client has gone.
+    pub fn wanted(&self) -> Wanted {
+        self.wanted.clone()
+    }
+
+    /// What the script sees in place of the client's conditions and range, if its answer may be kept.
+    pub fn conditions(&self) -> Option<Vec<Header<'_>>> {
+        self.plan.store.ok()?;
+        let validates = self.of.settings.revalidate;
+        let stale = self.stale.iter().filter(|_| validates);
+        Some(
+            stale
+                .flat_map(|(page, _)| validators(&page.stored))
+                .collect(),
+        )
+    }
+
+    fn validates(&self) -> bool {
+        let has_validator = |(page, _): &(Arc<Object>, Stale)| page.stored.has_validator;
+        self.of.settings.revalidate
+            && self.plan.store.is_ok()
+            && self.stale.as_ref().is_some_and(has_validator)
+    }
+
+    /// The head of the answer is there. Returns what the client is told.
+    ///
+    /// # Errors
+    /// When the client gets what is kept in its place.
+    pub fn take_head(&mut self, said: &AnswerHead) -> Result<String, Failure> {
+        let status = said.status();
+        self.purge(said);
+        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
+        let times = Times {
+            asked: self.begun,
+            came: now(),
+            stamp: self.stamp,
+        };
+        let settings = &self.of.settings;
+        if status == 304 && self.validates() {
+            if let Some((page, _)) = &self.stale {
+                let kept = (&page.stored, said.headers());
+                let merged = merge(settings, &asked, &self.plan, kept, times);
+                let mut stored = page.stored.clone();
+                stored.lines = merged.lines;
+                let body = page.body.clone();
+                match merged.kept {
+                    Ok(admitted) => {
+                        self.merged = Some((admitted.stored.clone(), body.clone()));
+                        (self.admitted, self.body) = (Some(admitted), body.to_vec());
+                        self.end();
+                    }
+                    Err(_) => {
+                        self.merged = Some((stored, body));
+                        self.finish(Finished::NotKept);
+                    }
+                }
+                return Err(Failure::Intercepted(status));
+            }
+        }
+        if is_error(status) && self.stale.as_ref().is_some_and(|(_, stale)| stale.if_error) {
+            return Err(Failure::Intercepted(status));
+        }
+        let admitted = match Named::by(said) {
+            // What it names is sent, and not what it says.
+            Some(_) => Err(NotStored::NoStore),
+            None => admit(
+                settings,
+                &asked,
+                &self.plan,
+                (status, said.headers()),
+                times,
+            ),
+        };
+        let length = said
+            .header("content-length")
+            .and_then(maitred_pagecache::fields::seconds);
+        self.announced = length;
+        let admitted = admitted.and_then(|admitted| match length {
+            Some(length) if length > settings.max_object_size => Err(NotStored::TooLarge),
+            _ => Ok(admitted),
+        });
+        let stored = admitted.as_ref().map_err(|why| *why).map(|admitted| {
+            let age = freshness::current_age(admitted.stored.initial_age, times.came, times.came);
+            admitted.stored.lifetimes.fresh.saturating_sub(age / 1000)
+        });
+        self.admitted = admitted.ok();
+        if self.admitted.is_none() {
+            self.finish(Finished::NotKept);
+        }
+        let told = CacheStatus::Forwarded {
+            why: self.why,
+            status: Some(status),
+            stored,
+            is_collapsed: self.is_collapsed,
+        };
+        Ok(told.to_string())
+    }
+
+    /// What the answer has made out of date is gone before anybody sees the answer.
+    fn purge(&self, said: &AnswerHead) {
+        let request = request_of(self.head, self.way);
+        let (site, settings) = (&self.of.site, &self.of.settings);
+        let hard = Thoroughness::Hard;
+        for purge in invalidate::after(&settings.key, &request, said.status(), said.headers()) {
+            self.cache.purge(site, &purge, hard);
+        }
+        if settings.litespeed {
+            for (purge, how) in purge::litespeed(said.headers(), request.host) {
+                self.cache.purge(site, &purge, how);
+            }
+        }
+    }
+
+    /// More of the body.
+    pub fn take_body(&mut self, content: &[u8]) {
+        if self.admitted.is_none() {
+            return;
+        }
+        let length = (self.body.len() + content.len()) as u64;
+        if length > self.of.settings.max_object_size {
+            (self.admitted, self.body) = (None, Vec::new());
+            self.finish(Finished::NotKept);
+            return;
+        }
+        self.body.extend_from_slice(content);
+    }
+
+    /// All of the answer has come.
+    pub fn end(&mut self) {
+        let (Some(admitted), Some(primary)) = (self.admitted.take(), &self.primary) else {
+            return;
+        };
+        let body = Bytes::from(std::mem::take(&mut self.body));
+        if self
+            .announced
+            .is_some_and(|announced| announced != body.len() as u64)
+        {
+            // It lies about its length: nobody knows what is missing.
+            return self.finish(Finished::Failed);
+        }
+        let request = request_of(self.head, self.way);
+        let subject = Subject {
+            site: self.of.site.as_str().into(),
+            host: request.host.to_ascii_lowercase().into(),
+            target: invalidate::target(&self.of.settings.key, request.path, request.query).into(),
+        };
+        let page = Object::new(subject, admitted.stored, body);
+        let (store, fields) = (&self.cache.store, self.head.headers());
+        let finished = match store.keep(primary, &admitted.vary, fields, page, now()) {
+            Ok(_) => {
+                self.cache.changed.notify_one();
+                Finished::Stored
+            }
+            // Whoever waits has it made anew.
+            Err(NotStored::Purged) => Finished::Failed,
+            Err(_) => Finished::NotKept,
+        };
+        self.finish(finished);
+    }
+
+    fn finish(&mut self, how: Finished) {
+        self.wanted.store(false, Ordering::Relaxed);
+        if let Some((key, ticket)) = self.ticket.take() {
+            let tell = |waiter: tokio::sync::oneshot::Sender<_>, told| waiter.send(told).is_ok();
+            self.cache.fills.finish(&key, ticket, (how, now()), tell);
+        }
+    }
+
+    /// Answers with what is kept, if there is no better answer.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    pub async fn stand_in(
+        mut self: Box<Self>,
+        client: &mut impl HttpClient,
+        failure: &Failure,
+        answered: &mut Answered,
+    ) -> Option<io::Result<After>> {
+        let request = (self.head, self.way);
+        if let Some((stored, body)) = self.merged.take() {
+            let ttl = whole(stored.lifetimes.fresh);
+            let status = CacheStatus::Hit {
+                ttl,
+                detail: Some(REVALIDATED),
+            };
+            return Some(reply(client, request, (&stored, &body), (0, status), answered).await);
+        }
+        if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
+            return None;
+        }
+        let (page, stale) = self.stale.take().filter(|(_, stale)| stale.if_error)?;
+        let status = CacheStatus::Hit {
+            ttl: -whole(stale.by),
+            detail: Some(ON_ERROR),
+        };
+        let kept = (&page.stored, &page.body);
+        Some(reply(client, request, kept, (stale.age, status), answered).await)
+    }
+}
+
+impl Drop for Fill<'_> {
+    /// Whoever waits is told, whatever has happened to this request.
+    fn drop(&mut self) {
+        self.finish(Finished::Failed);
+    }
+}

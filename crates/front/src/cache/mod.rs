@@ -1,0 +1,457 @@
+//! The page cache: what a request for a script is answered with when a page is kept, and what is kept
+//! of a script's answer. The rules are in the crate `pagecache`, the pages in `pagestore`.
+
+mod client;
+mod fill;
+mod tee;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use maitred_config::Config;
+use maitred_http1::{Framing, Head, carries_body};
+use maitred_pagecache::Millis;
+use maitred_pagecache::admit::NotStored;
+use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::fills::{Fills, Joined, Told};
+use maitred_pagecache::invalidate;
+use maitred_pagecache::key::{Key, Primary};
+use maitred_pagecache::plan::{Bypass, Plan};
+use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::reuse::{Judged, judge};
+use maitred_pagecache::select::{Selected, content_range, not_modified_lines, select};
+use maitred_pagecache::settings::Settings;
+use maitred_pagecache::status::{CacheStatus, Forward, UPDATING};
+use maitred_pagecache::stored::Stored;
+use maitred_pagecache::tags;
+use maitred_pagestore::disk::DiskLimits;
+use maitred_pagestore::journal::Opened;
+use maitred_pagestore::{self as pagestore, Limits, Store};
+use maitred_rules::networks::Networks;
+use tokio::sync::{Notify, oneshot};
+
+use crate::access::Answered;
+use crate::clock::since_1970;
+use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::request::{self, Beside, Header, Way};
+use crate::shared::Thread;
+
+pub use client::Steadfast;
+pub use fill::Fill;
+pub use tee::Tee;
+
+/// The field that tells what the cache has done (RFC 9211).
+pub const CACHE_STATUS: &[u8] = b"Cache-Status";
+
+/// How often what is kept is looked through for what is not wanted any more.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// The pages of all sites, and those that are being made.
+#[derive(Debug)]
+pub struct Cache {
+    store: Store,
+    fills: Fills<oneshot::Sender<Told>>,
+    /// Told when something is kept or purged, so that there is something to look through.
+    changed: Notify,
+}
+
+/// Now, in milliseconds since 1970.
+fn now() -> Millis {
+    u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Cache {
+    /// The cache that a configuration asks for. Without its folder it is in memory alone, which is
+    /// told.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(config: &Config) -> io::Result<Cache> {
+        let disk = config.cache_dir.as_ref().map(|dir| DiskLimits {
+            dir: dir.clone(),
+            max_size: config.cache_max_size,
+            inactive: u64::try_from(config.cache_inactive.as_millis()).unwrap_or(u64::MAX),
+        });
+        let memory = config.cache_memory;
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let opened = Store::open(Limits { memory, disk }, boot.trim(), now());
+        let store = match opened {
+            Ok((store, opened)) => {
+                if opened == Opened::Distrusted {
+                    tracing::warn!(
+                        "the machine has stopped without warning, or the file `purges` in cache_dir \
+                         is damaged: what was kept may be out of date, and is not used"
+                    );
+                }
+                store
+            }
+            Err(error) => {
+                let me = maitred_os::users::current().name;
+                let dir = config
+                    .cache_dir
+                    .as_deref()
+                    .unwrap_or(std::path::Path::new(""))
+                    .display();
+                tracing::error!(
+                    "cache_dir {dir} cannot be used by {me}, whom the front runs as: {error}; pages \
+                     are kept in memory only"
+                );
+                Store::open(Limits { memory, disk: None }, "", now())?.0
+            }
+        };
+        let fills = Fills::default();
+        let changed = Notify::new();
+        Ok(Cache {
+            store,
+            fills,
+            changed,
+        })
+    }
+
+    /// Takes away what is not wanted any more: at the start, and then once in [`SWEEP`] as long as
+    /// there are files, or else when something has changed.
+    pub async fn sweep(self: Arc<Cache>) {
+        loop {
+            let cache = self.clone();
+            let swept = tokio::task::spawn_blocking(move || cache.store.sweep(now())).await;
+            if let Ok(Err(error)) = swept {
+                tracing::warn!("cache_dir cannot be looked through: {error}");
+            }
+            tokio::time::sleep(SWEEP).await;
+            if self.store.figures().disk.0 == 0 {
+                self.changed.notified().await;
+            }
+        }
+    }
+
+    /// Says on disk that all is in order.
+    pub fn close(&self) {
+        if let Err(error) = self.store.close() {
+            tracing::warn!("cache_dir cannot be written: {error}");
+        }
+    }
+
+    /// Purges pages of a site.
+    fn purge(&self, site: &str, purge: &Purge, how: Thoroughness) {
+        self.changed.notify_one();
+        if let Err(error) = self.store.purge(site, purge, how) {
+            tracing::error!(
+                "site {site}: the purge of {purge} is done but could not be written to cache_dir: \
+                 {error}; nothing that is kept there will be used after a restart"
+            );
+        }
+    }
+}
+
+/// How a site's pages are cached.
+pub struct SiteCache {
+    /// What the site says.
+    pub settings: Settings,
+    /// The site's first host, by which its pages are known.
+    pub site: String,
+    /// Who may drop pages with PURGE.
+    purge_from: Networks,
+}
+
+impl SiteCache {
+    /// Of a site that has a cache.
+    pub fn of(site: &maitred_config::Site) -> Option<SiteCache> {
+        let cache = site.cache.as_ref()?;
+        let name = site.hosts.first().map(ToString::to_string);
+        Some(SiteCache {
+            settings: cache.rules.clone(),
+            site: name.unwrap_or_default(),
+            purge_from: Networks::new(&cache.purge_from),
+        })
+    }
+}
+
+/// The request as the cache sees it.
+fn request_of<'h>(head: &'h Head, way: &'h Way<'_>) -> Request<'h> {
+    let host = way.host(head);
+    let own = if way.is_https { ":443" } else { ":80" };
+    Request {
+        method: head.method(),
+        is_https: way.is_https,
+        host: host.strip_suffix(own).unwrap_or(host),
+        path: head.path(),
+        query: head.query(),
+        has_body: head.body != Framing::None,
+        by_proxy: way.origin.is_some_and(|origin| origin.is_https.is_some()),
+    }
+}
+
+/// Does what a request with PURGE asks for, if its client may; nothing if it is another request, or
+/// nobody may purge the site's pages.
+pub async fn purge(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Thread,
+    way: &Way<'_>,
+    answered: &mut Answered,
+) -> Option<io::Result<After>> {
+    let of = way
+        .site
+        .cache
+        .as_ref()
+        .filter(|of| !of.purge_from.is_empty())?;
+    let cache = thread
+        .shared
+        .cache
+        .as_ref()
+        .filter(|_| head.method() == "PURGE")?;
+    let peer = way
+        .origin
+        .map_or_else(|| client.peer(), |origin| origin.client);
+    if !of.purge_from.contain(peer.ip()) {
+        let why = "This client may not drop pages.";
+        return Some(request::refuse(client, head, answered, 403, why).await);
+    }
+    let asked = request_of(head, way);
+    let how = match request::first_field(head, "soft-purge") {
+        Some("1") => Thoroughness::Soft,
+        _ => Thoroughness::Hard,
+    };
+    let groups = tags::groups(head.headers(), "cache-groups");
+    let purges = match groups {
+        Some(groups) => groups.into_iter().map(Purge::Tag).collect(),
+        None => vec![invalidate::purge_of(&of.settings.key, &asked)],
+    };
+    let mut said = String::new();
+    for purge in purges {
+        cache.purge(&of.site, &purge, how);
+        said.push_str(&format!("dropped: {purge}\n"));
+    }
+    let after = client.discard_body(head);
+    let headers = [request::PLAIN];
+    Some(request::whole(client, head, answered, 200, &headers, &said, after).await)
+}
+
+/// What the cache has to do with a request.
+pub enum Looked<'a> {
+    /// It has answered it.
+    Answered(After),
+    /// The request goes on to a script, whose answer it looks at.
+    Forward(Box<Fill<'a>>),
+}
+
+/// Looks for a page, and waits for one that another request has made.
+///
+/// # Errors
+/// When the client has gone.
+pub async fn look<'a>(
+    client: &mut impl HttpClient,
+    head: &'a Head,
+    (cache, of): (&Arc<Cache>, &'a SiteCache),
+    way: &'a Way<'a>,
+    answered: &mut Answered,
+) -> io::Result<Looked<'a>> {
+    let asked = Asked::survey(request_of(head, way), head.headers());
+    let mut plan = Plan::make(&of.settings, &asked);
+    let mut fill = Fill::new(cache.clone(), of, (head, way));
+    let Ok(Primary {
+        key: primary,
+        query,
+    }) = Key::primary(&of.site, &of.settings.key, &asked)
+    else {
+        let why = Bypass::KeyTooLong;
+        fill.bypass(
+            Plan {
+                read: Err(why),
+                store: Err(NotStored::Bypassed(why)),
+                wishes: None,
+            },
+            why,
+        );
+        return Ok(Looked::Forward(Box::new(fill)));
+    };
+    if plan.store.is_ok() && query.as_deref() != head.query() {
+        // The script would see what the key has not, and could show it to everybody.
+        plan.store = Err(NotStored::UnkeyedField);
+    }
+    if let Err(why) = plan.read {
+        fill.primary = Some(primary);
+        fill.bypass(plan, why);
+        return Ok(Looked::Forward(Box::new(fill)));
+    }
+    loop {
+        let found = find(cache, &primary, head, now());
+        let key = match found {
+            pagestore::Looked::Page {
+                page,
+                key,
+                is_stale,
+            } => {
+                match judge(&page.stored, &asked, &plan, is_stale, now()) {
+                    Judged::Fresh { age, ttl } => {
+                        let status = CacheStatus::Hit {
+                            ttl: whole(ttl),
+                            detail: None,
+                        };
+                        let kept = (&page.stored, &page.body);
+                        let after = reply(client, (head, way), kept, (age, status), answered);
+                        return after.await.map(Looked::Answered);
+                    }
+                    Judged::Stale(stale) => {
+                        fill.why = Forward::Stale;
+                        fill.stale = Some((page, stale));
+                    }
+                    Judged::Unfit => {
+                        fill.why = Forward::VaryMiss;
+                        plan.store = Err(NotStored::Authorization);
+                    }
+                }
+                key
+            }
+            pagestore::Looked::Nothing { key, has_variants } => {
+                fill.why = if has_variants {
+                    Forward::VaryMiss
+                } else {
+                    Forward::UriMiss
+                };
+                fill.stale = None;
+                let uses = of.settings.min_uses;
+                if plan.store.is_ok() && uses > 1 && cache.store.uses.count(&key) < uses {
+                    plan.store = Err(NotStored::MinUses);
+                }
+                key
+            }
+        };
+        if plan.store.is_err() {
+            break;
+        }
+        let times = (now(), of.settings.lock_age.saturating_mul(1000));
+        if let Some((page, stale)) = fill
+            .stale
+            .as_ref()
+            .filter(|(_, stale)| stale.while_revalidate)
+        {
+            // One has it made again; for all others the old one will do until then.
+            match cache.fills.refresh(&key, times) {
+                Some(ticket) => fill.begin(key, ticket),
+                None => {
+                    let detail = Some(UPDATING);
+                    let status = CacheStatus::Hit {
+                        ttl: -whole(stale.by),
+                        detail,
+                    };
+                    let kept = (&page.stored, &page.body);
+                    let after = reply(client, (head, way), kept, (stale.age, status), answered);
+                    return after.await.map(Looked::Answered);
+                }
+            }
+            break;
+        }
+        let (sender, receiver) = oneshot::channel();
+        match cache.fills.join(&key, times, || sender) {
+            Joined::Fill(ticket) => {
+                fill.begin(key, ticket);
+                break;
+            }
+            Joined::Through => break,
+            Joined::Wait => {}
+        }
+        fill.is_collapsed = true;
+        let patience = Duration::from_secs(of.settings.lock_timeout);
+        let told = tokio::select! {
+            told = tokio::time::timeout(patience, receiver) => told,
+            () = client.gone() => {
+                answered.status = CLIENT_LEFT;
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+        };
+        match told {
+            Ok(Ok(Told::Look)) => {}
+            Ok(Ok(Told::Fill(ticket))) => {
+                fill.begin(key, ticket);
+                break;
+            }
+            Ok(Ok(Told::Through) | Err(_)) => break,
+            Err(_) => {
+                plan.store = Err(NotStored::LockTimeout);
+                break;
+            }
+        }
+    }
+    fill.go_on(plan, primary);
+    Ok(Looked::Forward(Box::new(fill)))
+}
+
+/// A client that has gone, as nginx logs it.
+const CLIENT_LEFT: u16 = 499;
+
+fn whole(seconds: u64) -> i64 {
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+/// What is kept for a request, in memory or else on disk.
+fn find(cache: &Cache, primary: &Key, head: &Head, now: Millis) -> pagestore::Looked {
+    match cache.store.look(primary, head.headers()) {
+        pagestore::Looked::Nothing { .. } if cache.store.has_disk() => {
+            cache.store.load(primary, head.headers(), now)
+        }
+        looked => looked,
+    }
+}
+
+/// Answers with what is kept.
+async fn reply(
+    client: &mut impl HttpClient,
+    (head, way): (&Head, &Way<'_>),
+    (stored, body): (&Stored, &Bytes),
+    (age, status): (u64, CacheStatus),
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let asked = Asked::survey(request_of(head, way), head.headers());
+    let length = body.len() as u64;
+    let selected = select(stored, &asked, length);
+    let (date, lines) = stored.dated_lines();
+    let lines = match selected {
+        Selected::NotModified => not_modified_lines(stored),
+        _ => lines,
+    };
+    let (code, part) = match selected {
+        Selected::Whole => (stored.status, body.clone()),
+        Selected::NotModified => (304, Bytes::new()),
+        Selected::Unsatisfiable => (416, Bytes::new()),
+        Selected::Part { start, end } => {
+            let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX).min(body.len());
+            (206, body.slice(at(start)..at(end)))
+        }
+    };
+    let after = client.discard_body(head);
+    let secured = client.secured().cloned();
+    let id = answered.id_sent();
+    let beside = Beside::of(secured.as_deref(), id.as_ref());
+    let (mut number, status) = (itoa::Buffer::new(), status.to_string());
+    let range = content_range(selected, length);
+    let mut headers: Vec<Header<'_>> = Vec::with_capacity(6);
+    if selected != Selected::NotModified {
+        headers.push((b"Date", &date));
+    }
+    headers.push((b"Age", number.format(age).as_bytes()));
+    headers.push((CACHE_STATUS, status.as_bytes()));
+    headers.extend(
+        range
+            .as_ref()
+            .map(|range| (&b"Content-Range"[..], range.as_bytes())),
+    );
+    headers.extend(beside.as_slice());
+    let carries_body = carries_body(false, code);
+    let reply = Reply {
+        request: head,
+        status: code,
+        headers: &headers,
+        lines: &lines,
+        length: carries_body.then_some(part.len() as u64),
+        after,
+    };
+    let content = match asked.is_head() || part.is_empty() {
+        true => Content::Nothing,
+        false => Content::Kept(&part),
+    };
+    client.answer(&reply, content, answered).await?;
+    Ok(after)
+}

@@ -1,0 +1,431 @@
+//! The page cache keeps what may be kept, with real PHP behind it, and nothing else.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::wait;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+/// Counts how often it runs for a path, says what it is told to in `h`, `status` and `body`, and
+/// waits for the file `go` if it is told to.
+const PAGE: &str = "<?php
+    $file = __DIR__ . '/runs/' . md5(strtok($_SERVER['REQUEST_URI'], '?'));
+    file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);
+    clearstatcache();
+    $run = filesize($file);
+    $wait = isset($_GET['wait']) || file_exists(__DIR__ . '/wait');
+    while ($wait && !file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+    if (file_exists(__DIR__ . '/broken')) { http_response_code(503); echo 'broken'; exit; }
+    foreach ($_GET['h'] ?? [] as $header) header($header, false);
+    if (isset($_GET['etag'])) {
+        header('ETag: \"1\"');
+        if (($_SERVER['HTTP_IF_NONE_MATCH'] ?? '') === '\"1\"') { http_response_code(304); exit; }
+    }
+    http_response_code((int) ($_GET['status'] ?? 200));
+    if (isset($_GET['session'])) { session_start(); $_SESSION['a'] = 1; }
+    echo $_GET['body'] ?? \"run $run\";";
+
+const MAX_AGE: &str = "h[]=Cache-Control:%20max-age=600";
+
+fn site() -> TempDir {
+    let root = document_root(&[("index.php", PAGE), ("runs/.keep", "")]);
+    give_to_web_user(&root.path().join("runs"));
+    root
+}
+
+fn serve(root: &TempDir, lines: &[&str]) -> Server {
+    setup(root, lines).start()
+}
+
+fn setup(root: &TempDir, lines: &[&str]) -> Setup {
+    let setup = Setup::new(root.path()).site("[sites.cache]");
+    lines.iter().fold(setup, |setup, line| setup.site(line))
+}
+
+fn status(answer: &Response) -> &str {
+    answer.header("Cache-Status").unwrap_or_default()
+}
+
+fn with(server: &Server, target: &str, fields: &[(&str, &str)]) -> Response {
+    let request = Request::get(target).header("Connection", "close");
+    let request = fields.iter().fold(request, |request, (name, value)| {
+        request.header(name, value)
+    });
+    http::ask(server.address(), &request)
+}
+
+fn get(server: &Server, target: &str) -> Response {
+    http::get(server.address(), target)
+}
+
+#[test]
+fn a_page_is_made_once_and_then_kept() {
+    let root = site();
+    let server = serve(&root, &[]);
+    let target = format!("/a?{MAX_AGE}");
+    let first = with(&server, &target, &[]);
+    assert_eq!(first.text(), "run 1");
+    let stored = "maitred; fwd=uri-miss; fwd-status=200; stored; ttl=600";
+    assert_eq!(status(&first), stored);
+    let second = get(&server, &target);
+    assert_eq!(second.text(), "run 1");
+    assert!(
+        status(&second).starts_with("maitred; hit; ttl="),
+        "{}",
+        status(&second)
+    );
+    assert_eq!(second.header("Date"), first.header("Date"));
+    assert_eq!(second.all("Date").count(), 1);
+    assert!(second.header("Age").is_some());
+    assert_eq!(second.header("Content-Type"), first.header("Content-Type"));
+    let head = Request::new("HEAD", &target);
+    let head = head
+        .header("Host", "localhost")
+        .header("Connection", "close");
+    let head = http::ask(server.address(), &head);
+    assert_eq!(
+        (head.status, head.header("Content-Length")),
+        (200, Some("5"))
+    );
+}
+
+#[test]
+fn what_is_not_for_all_is_made_for_each() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\""]);
+    for (target, why) in [
+        ("/a?h[]=Cache-Control:%20private", "private"),
+        ("/b?h[]=Set-Cookie:%20a=b", "set-cookie"),
+        ("/c?session", "no-store"),
+        ("/d?h[]=Vary:%20*", "vary-star"),
+        ("/e?status=500", "no-lifetime"),
+    ] {
+        for _ in 0..2 {
+            let answer = get(&server, target);
+            assert!(
+                status(&answer).ends_with(&format!("detail={why}")),
+                "{}",
+                status(&answer)
+            );
+        }
+        let again = get(&server, target);
+        assert_eq!(again.text(), "run 3", "{target}");
+    }
+    get(&server, "/f");
+    let cookie = [("Cookie", "PHPSESSID=1")];
+    let own = with(&server, "/f", &cookie);
+    assert_eq!(own.text(), "run 2");
+    assert_eq!(
+        status(&own),
+        "maitred; fwd=bypass; fwd-status=200; detail=private-cookie"
+    );
+    assert_eq!(get(&server, "/f").text(), "run 1");
+    let poison = with(&server, "/g", &[("X-Forwarded-Host", "evil.example")]);
+    assert!(status(&poison).ends_with("detail=unkeyed-field"));
+    let password = with(&server, "/f", &[("Authorization", "Basic YTpi")]);
+    assert_eq!(password.text(), "run 3");
+}
+
+#[test]
+fn a_site_without_a_cache_says_nothing_of_one() {
+    let root = site();
+    let server = Server::start(root.path());
+    let target = format!("/a?{MAX_AGE}");
+    get(&server, &target);
+    let second = get(&server, &target);
+    assert_eq!((second.text().as_str(), status(&second)), ("run 2", ""));
+}
+
+#[test]
+fn a_change_makes_the_page_and_what_the_answer_names_be_made_anew() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\""]);
+    for target in ["/a", "/b", "/c"] {
+        get(&server, target);
+        assert_eq!(get(&server, target).text(), "run 1");
+    }
+    let post = Request::post("/a?h[]=Location:%20/b&status=303", "text/plain", b"x");
+    let answer = http::ask(server.address(), &post.header("Connection", "close"));
+    assert_eq!(answer.status, 303);
+    // The address with its query is another page.
+    assert_eq!(get(&server, "/a").text(), "run 1");
+    assert_eq!(get(&server, "/b").text(), "run 2");
+    let post = Request::post("/a", "text/plain", b"x").header("Connection", "close");
+    assert_eq!(
+        status(&http::ask(server.address(), &post)),
+        "maitred; fwd=method; fwd-status=200"
+    );
+    assert_eq!(get(&server, "/a").text(), "run 4");
+    assert_eq!(get(&server, "/c").text(), "run 1");
+}
+
+#[test]
+fn groups_are_dropped_together() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\""]);
+    let news = "/a?h[]=Cache-Groups:%20%22news%22";
+    let other = "/b?h[]=Cache-Groups:%20%22other%22";
+    for target in [news, other, news, other] {
+        assert_eq!(get(&server, target).text(), "run 1");
+    }
+    let change = "/change?h[]=Cache-Group-Invalidation:%20%22news%22";
+    get(&server, change);
+    assert_eq!(
+        get(&server, news).text(),
+        "run 1",
+        "a question changes nothing"
+    );
+    let post = Request::post(change, "text/plain", b"x").header("Connection", "close");
+    http::ask(server.address(), &post);
+    assert_eq!(get(&server, news).text(), "run 2");
+    assert_eq!(get(&server, other).text(), "run 1");
+}
+
+#[test]
+fn who_has_the_page_is_told_so_and_who_wants_a_part_gets_it() {
+    let root = site();
+    let server = serve(&root, &[]);
+    let target = format!("/a?{MAX_AGE}&etag&body=0123456789");
+    // The script gives all of it, whatever the first who asks has already.
+    let first = with(
+        &server,
+        &target,
+        &[("If-None-Match", "\"1\""), ("Range", "bytes=0-1")],
+    );
+    assert_eq!((first.status, first.text().as_str()), (200, "0123456789"));
+    let has = with(&server, &target, &[("If-None-Match", "\"1\"")]);
+    assert_eq!(
+        (has.status, has.header("ETag"), has.text().as_str()),
+        (304, Some("\"1\""), "")
+    );
+    let part = with(&server, &target, &[("Range", "bytes=2-4")]);
+    assert_eq!((part.status, part.text().as_str()), (206, "234"));
+    assert_eq!(part.header("Content-Range"), Some("bytes 2-4/10"));
+    let none = with(&server, &target, &[("Range", "bytes=20-")]);
+    assert_eq!(
+        (none.status, none.header("Content-Range")),
+        (416, Some("bytes */10"))
+    );
+}
+
+#[test]
+fn a_page_is_asked_for_again_with_its_own_tag() {
+    let root = site();
+    let server = serve(&root, &[]);
+    let target = "/a?h[]=Cache-Control:%20no-cache&etag";
+    assert_eq!(get(&server, target).text(), "run 1");
+    let again = get(&server, target);
+    // The script has run, and has said that nothing is new.
+    assert_eq!((again.status, again.text().as_str()), (200, "run 1"));
+    assert!(
+        status(&again).ends_with("detail=revalidated"),
+        "{}",
+        status(&again)
+    );
+}
+
+#[test]
+fn requests_get_the_variant_that_is_theirs() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\""]);
+    let target = "/a?h[]=Vary:%20X-Device";
+    let as_device = |device: &str| with(&server, target, &[("X-Device", device)]);
+    assert_eq!(as_device("phone").text(), "run 1");
+    let other = as_device("desktop");
+    assert_eq!(other.text(), "run 2");
+    assert!(status(&other).starts_with("maitred; fwd=vary-miss"));
+    assert_eq!(
+        (
+            as_device("phone").text().as_str(),
+            as_device("desktop").text().as_str()
+        ),
+        ("run 1", "run 2")
+    );
+}
+
+#[test]
+fn many_who_ask_for_one_cold_page_have_it_made_once() {
+    let root = site();
+    let server = serve(&root, &["lock_timeout = \"60s\""]);
+    let target = format!("/a?wait&{MAX_AGE}");
+    let texts = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        let mut connections = Vec::new();
+        for _ in 0..100 {
+            let mut connection = Connection::open(server.address());
+            connection.send(&Request::get(&target).to_bytes()).unwrap();
+            connections.push(connection);
+        }
+        wait_for_runs(root.path(), "/a", 1);
+        fs::write(root.path().join("go"), "").unwrap();
+        for mut connection in connections {
+            let texts = &texts;
+            scope.spawn(move || {
+                let answer = connection.read_response(false).unwrap();
+                texts.lock().unwrap().push(answer.text());
+            });
+        }
+    });
+    let texts = texts.into_inner().unwrap();
+    assert_eq!(texts.len(), 100);
+    assert!(texts.iter().all(|text| text == "run 1"), "{texts:?}");
+}
+
+fn wait_for_runs(root: &Path, path: &str, count: usize) {
+    let folder = root.join("runs");
+    let has = || {
+        let files = fs::read_dir(&folder).unwrap();
+        let sizes = files.map(|file| file.unwrap().metadata().unwrap().len());
+        sizes.sum::<u64>() >= count as u64
+    };
+    wait::until_true(&format!("run {count} for {path}"), has);
+}
+
+#[test]
+fn a_page_is_kept_although_the_client_who_asked_for_it_has_gone() {
+    let root = site();
+    let server = serve(&root, &[]);
+    let target = format!("/a?wait&{MAX_AGE}");
+    let mut connection = Connection::open(server.address());
+    connection.send(&Request::get(&target).to_bytes()).unwrap();
+    wait_for_runs(root.path(), "/a", 1);
+    drop(connection);
+    let asks = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| get(&server, &target));
+        fs::write(root.path().join("go"), "").unwrap();
+        waits.join().unwrap()
+    });
+    assert_eq!(asks.text(), "run 1");
+}
+
+#[test]
+fn when_the_worker_that_makes_a_page_dies_the_next_who_waits_has_it_made() {
+    let root = site();
+    let server = serve(&root, &["lock_timeout = \"60s\""]);
+    let target = format!("/a?wait&{MAX_AGE}");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| get(&server, &target));
+        wait_for_runs(root.path(), "/a", 1);
+        let second = scope.spawn(|| get(&server, &target));
+        // The first is tried once more, and then it is over; the second takes its place.
+        for runs in 2..4 {
+            for worker in server.workers() {
+                worker.signal(Signal::KILL);
+            }
+            wait_for_runs(root.path(), "/a", runs);
+        }
+        fs::write(root.path().join("go"), "").unwrap();
+        let answers = [first.join().unwrap(), second.join().unwrap()];
+        assert!(answers.iter().any(|answer| answer.status == 200));
+    });
+    assert!(status(&get(&server, &target)).contains("; hit;"));
+}
+
+#[test]
+fn a_stale_page_stands_in_for_an_error() {
+    let root = site();
+    let server = serve(&root, &["stale_if_error = \"1h\""]);
+    let target = "/a?h[]=Cache-Control:%20max-age=600&h[]=Age:%20700";
+    // Stale when it comes: it is there for errors alone.
+    assert_eq!(get(&server, target).text(), "run 1");
+    fs::write(root.path().join("broken"), "").unwrap();
+    let stale = get(&server, target);
+    assert_eq!((stale.status, stale.text().as_str()), (200, "run 1"));
+    assert!(
+        status(&stale).ends_with("detail=error"),
+        "{}",
+        status(&stale)
+    );
+    fs::remove_file(root.path().join("broken")).unwrap();
+    assert_eq!(get(&server, target).text(), "run 3");
+}
+
+#[test]
+fn pages_on_disk_are_there_after_a_front_was_killed_and_after_a_restart() {
+    let root = site();
+    let pages = maitred_tests::server::public_folder();
+    give_to_web_user(pages.path());
+    let dir = format!("cache_dir = {:?}", pages.path());
+    let begin = || setup(&root, &["valid = \"10m\""]).top(&dir).start();
+    let server = begin();
+    for target in ["/a", "/b"] {
+        assert_eq!(get(&server, target).text(), "run 1");
+    }
+    let post = Request::post("/b", "text/plain", b"x").header("Connection", "close");
+    http::ask(server.address(), &post);
+    let mark = server.log().mark();
+    server.front().unwrap().signal(Signal::KILL);
+    server.expect_log(mark, "front");
+    wait::until_true("the page is found again", || {
+        http::try_ask(
+            server.address(),
+            &Request::get("/a").header("Connection", "close"),
+        )
+        .is_ok_and(|answer| status(&answer).contains("; hit;"))
+    });
+    assert_eq!(get(&server, "/b").text(), "run 3");
+    server.stop();
+    let server = begin();
+    assert_eq!(get(&server, "/a").text(), "run 1");
+    assert_eq!(get(&server, "/b").text(), "run 3");
+}
+
+#[test]
+fn parameters_that_make_no_difference_find_the_page_and_never_make_it() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\"", "ignore_parameters = \"utm_*\""]);
+    let poison = get(&server, "/a?utm_source=x");
+    assert!(status(&poison).ends_with("detail=unkeyed-field"));
+    assert_eq!(get(&server, "/a").text(), "run 2");
+    assert_eq!(get(&server, "/a?utm_source=y").text(), "run 2");
+}
+
+#[test]
+fn streams_of_http2_are_answered_from_the_cache_as_well() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\""]);
+    let url = format!("http://{}/a", server.address());
+    let ask = || maitred_tests::http2::curl(&["--http2-prior-knowledge", "-si", &url]);
+    assert!(ask().contains("; stored; ttl=600"));
+    let said = ask();
+    assert!(said.trim_end().ends_with("run 1"), "{said}");
+    assert!(said.contains("cache-status: maitred; hit; ttl="), "{said}");
+}
+
+#[test]
+fn who_may_purges_addresses_prefixes_and_groups_and_nobody_else_does() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\"", "purge_from = \"127.0.0.1\""]);
+    let grouped = "/c?h[]=Cache-Groups:%20%22g%22";
+    let pages = ["/a", "/b/1", "/b/2", grouped];
+    for target in pages {
+        assert_eq!(get(&server, target).text(), "run 1");
+    }
+    let purge = |target: &str, fields: &[(&str, &str)]| {
+        let request = Request::new("PURGE", target).header("Host", "localhost");
+        let request = fields.iter().fold(request, |request, (name, value)| {
+            request.header(name, value)
+        });
+        http::ask(server.address(), &request.header("Connection", "close"))
+    };
+    let purged = purge("/a", &[]);
+    assert_eq!(
+        (purged.status, purged.text().as_str()),
+        (200, "dropped: localhost/a\n")
+    );
+    let now = || pages.map(|target| get(&server, target).text());
+    assert_eq!(now(), ["run 2", "run 1", "run 1", "run 1"]);
+    purge("/b/*", &[]);
+    assert_eq!(now(), ["run 2", "run 2", "run 2", "run 1"]);
+    purge("/", &[("Cache-Groups", "\"g\"")]);
+    assert_eq!(now(), ["run 2", "run 2", "run 2", "run 2"]);
+    server.stop();
+    let server = serve(&root, &["purge_from = \"192.0.2.1\""]);
+    let purge = Request::new("PURGE", "/a").header("Host", "localhost");
+    assert_eq!(http::ask(server.address(), &purge).status, 403);
+}
