@@ -429,3 +429,69 @@ fn who_may_purges_addresses_prefixes_and_groups_and_nobody_else_does() {
     let purge = Request::new("PURGE", "/a").header("Host", "localhost");
     assert_eq!(http::ask(server.address(), &purge).status, 403);
 }
+
+#[test]
+fn a_page_is_sent_in_the_coding_that_each_client_takes() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\""]);
+    let text = "a page ".repeat(500);
+    let target = format!("/a?body={}", text.replace(' ', "%20"));
+    for coding in ["gzip", "br", "gzip", "br", "zstd"] {
+        let answer = with(&server, &target, &[("Accept-Encoding", coding)]);
+        assert_eq!(answer.header("Content-Encoding"), Some(coding));
+        assert_eq!(answer.header("Vary"), Some("Accept-Encoding"));
+        assert!(answer.body.len() < text.len() / 4, "{}", answer.body.len());
+    }
+    let plain = get(&server, &target);
+    assert_eq!(
+        (plain.text(), plain.header("Content-Encoding")),
+        (text, None)
+    );
+    assert_eq!(plain.header("Vary"), Some("Accept-Encoding"));
+    assert!(status(&plain).contains("; hit;"));
+    let part = [("Accept-Encoding", "gzip"), ("Range", "bytes=0-5")];
+    assert_eq!(with(&server, &target, &part).text(), "a page");
+}
+
+#[test]
+fn an_answer_that_is_shorter_than_it_says_is_not_kept() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\""]);
+    let target = "/a?h[]=Content-Length:%20200&body=short";
+    for runs in 1..3 {
+        let request = Request::get(target).header("Connection", "close");
+        let _ = http::try_ask(server.address(), &request);
+        wait_for_runs(root.path(), "/a", runs);
+    }
+}
+
+#[test]
+fn no_site_sees_or_drops_anothers_pages() {
+    let root = site();
+    let other = site();
+    let lines = format!(
+        "[sites.cache]\nvalid = \"10m\"\n[[sites]]\nhosts = [\"b.example\"]\npool = \"www\"\n\
+         root = {:?}\n[sites.cache]\nvalid = \"10m\"",
+        other.path()
+    );
+    let server = Setup::new(root.path())
+        .hosts(&["a.example"])
+        .site(&lines)
+        .start();
+    let at = |method: &str, host: &str, target: &str| {
+        let request = Request::new(method, target).header("Host", host);
+        http::ask(server.address(), &request.header("Connection", "close"))
+    };
+    let grouped = "/a?h[]=Cache-Groups:%20%22g%22";
+    for host in ["a.example", "b.example", "a.example", "b.example"] {
+        assert_eq!(at("GET", host, grouped).text(), "run 1");
+    }
+    at(
+        "DELETE",
+        "a.example",
+        "/x?h[]=Cache-Group-Invalidation:%20%22g%22",
+    );
+    assert_eq!(at("GET", "a.example", grouped).text(), "run 2");
+    assert_eq!(at("GET", "b.example", grouped).text(), "run 1");
+    assert_eq!(at("GET", "A.example:80", grouped).text(), "run 2");
+}

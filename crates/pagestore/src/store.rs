@@ -229,6 +229,14 @@ impl Store {
         Ok(page)
     }
 
+    /// Keeps beside a page what was made of it, in memory alone.
+    pub fn keep_beside(&self, key: Key, page: Arc<Object>) {
+        let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        if !self.purges.refuses(&page) {
+            self.memory.put(key, Entry::Page(page));
+        }
+    }
+
     fn note_variance(&self, primary: &Key, vary: &Vary, now: Millis) -> Result<(), NotStored> {
         if let Some(Entry::Varies(known)) = self.memory.get(primary) {
             if *known == *vary {

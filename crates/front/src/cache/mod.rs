@@ -2,6 +2,7 @@
 //! of a script's answer. The rules are in the crate `pagecache`, the pages in `pagestore`.
 
 mod client;
+mod coded;
 mod fill;
 mod tee;
 
@@ -37,6 +38,8 @@ use crate::clock::since_1970;
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::request::{self, Beside, Header, Way};
 use crate::shared::Thread;
+
+use coded::coded;
 
 pub use client::Steadfast;
 pub use fill::Fill;
@@ -289,6 +292,10 @@ pub async fn look<'a>(
                         let status = CacheStatus::Hit {
                             ttl: whole(ttl),
                             detail: None,
+                        };
+                        let page = match asked.has_range {
+                            true => page,
+                            false => coded(&cache.store, (head, way), (&key, page)),
                         };
                         let kept = (&page.stored, &page.body);
                         let after = reply(client, (head, way), kept, (age, status), answered);

@@ -1,0 +1,81 @@
+//! A kept page in the coding that a client takes: made once, and kept beside the page.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
+use maitred_http1::Head;
+use maitred_pagecache::fields;
+use maitred_pagecache::key::Key;
+use maitred_pagecache::stored::Stored;
+use maitred_pagestore::{Looked, Object, Store};
+
+use crate::compress::{Encoder, Plan};
+use crate::request::Way;
+
+/// The page under a key as the client takes it; the page itself if nothing is to be coded.
+pub fn coded(
+    store: &Store,
+    (head, way): (&Head, &Way<'_>),
+    (key, page): (&Key, Arc<Object>),
+) -> Arc<Object> {
+    let Some(plan) = plan(head, way, &page) else {
+        return page;
+    };
+    let name = plan.coding.map_or("identity", |coding| coding.name());
+    // Of another version of the page it is another one.
+    let Ok(beside) = key.coded(&format!("{name} {}", page.stored.came)) else {
+        return page;
+    };
+    if let Looked::Page { page, .. } = store.look(&beside, [].into_iter()) {
+        return page;
+    }
+    let body = match plan.coding.map(|coding| Encoder::whole(coding, &page.body)) {
+        None => page.body.clone(),
+        Some(Ok(body)) => Bytes::from(body),
+        // There is no memory for it.
+        Some(Err(_)) => return page,
+    };
+    let mut lines = Vec::with_capacity(page.stored.lines.len() + 64);
+    let kept = page
+        .stored
+        .fields()
+        .filter(|(name, _)| !plan.replaces(name));
+    for (name, value) in kept.chain(plan.fields()) {
+        fields::write_line(&mut lines, name, value);
+    }
+    let stored = Stored {
+        lines: lines.into(),
+        ..page.stored.clone()
+    };
+    let made = Arc::new(Object::new(page.subject.clone(), stored, body));
+    store.keep_beside(beside, made.clone());
+    made
+}
+
+/// What is to be done to a page for a client, if anything is.
+fn plan(head: &Head, way: &Way<'_>, page: &Object) -> Option<Plan> {
+    let compression = way.site.compression.as_deref()?;
+    let content_type = page.stored.first("content-type").unwrap_or_default();
+    let length = page.body.len() as u64;
+    if !compression.suits(content_type, Some(length)) {
+        return None;
+    }
+    let said = said(&page.stored)?;
+    let plan = Plan::make(
+        Some(compression),
+        head,
+        &said,
+        page.stored.status,
+        Some(length),
+    );
+    let changes = plan.fields().next().is_some();
+    changes.then_some(plan)
+}
+
+/// The head of a page as its script said it.
+fn said(stored: &Stored) -> Option<AnswerHead> {
+    let lines = [&stored.lines, &b"\r\n"[..]].concat();
+    let (said, _) = HeadReader::default().read(&lines).ok()??;
+    Some(said)
+}
