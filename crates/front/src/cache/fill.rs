@@ -239,14 +239,11 @@ impl<'a> Fill<'a> {
         let (Some(admitted), Some(primary)) = (self.admitted.take(), &self.primary) else {
             return;
         };
-        let mut body = Bytes::from(std::mem::take(&mut self.body));
-        if let Some(announced) = self.announced {
-            // What comes after the length that was announced, no client has got either.
-            body.truncate(usize::try_from(announced).unwrap_or(usize::MAX));
-            if announced != body.len() as u64 {
-                // Nobody knows what is missing.
-                return self.finish(Finished::Failed);
-            }
+        let body = Bytes::from(std::mem::take(&mut self.body));
+        let length = body.len() as u64;
+        if self.announced.is_some_and(|announced| announced != length) {
+            // It lies about its length: nobody knows what is missing, or too much.
+            return self.finish(Finished::NotKept);
         }
         let request = request_of(self.head, self.way);
         let subject = Subject {
