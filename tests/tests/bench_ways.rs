@@ -203,7 +203,9 @@ fn a_page_with_charts_loads_nothing_from_elsewhere() {
 
 #[test]
 fn the_server_is_watched_in_every_way_there_is() {
-    let root = document_root(&[("sleep.php", "<?php usleep(100000);")]);
+    // The kernel counts CPU time in ticks of 10 ms, so there has to be some.
+    let script = "<?php usleep(100000); for ($i = 0; $i < 300000; $i++);";
+    let root = document_root(&[("sleep.php", script)]);
     let setup = Setup::new(root.path())
         .workers(2)
         .pool("status_path = \"/status\"");
