@@ -20,6 +20,7 @@ NGINX_WORKERS = 2
 # Without root there is no changing user, and the settings that name one are left out.
 IS_ROOT = os.geteuid() == 0
 WORKER_USER = "www-data"
+CACHED_MINUTES = 30
 
 
 class CannotStart(Exception):
@@ -35,6 +36,7 @@ class Place:
     workers: int
     front_controller: bool = False
     tls: bool = False  # speak it instead of plain HTTP
+    cached: bool = False  # keep the answers of scripts
 
     def certificate(self):
         """The paths of a certificate for localhost (ECDSA, P-256) and of its key, made if need be."""
@@ -129,6 +131,9 @@ class Maitred(Peer):
         path = self.installed()
         if self.place.tls:
             command = [path, "serve", "--config", self.place.file("tls.toml", self.tls_config())]
+        elif self.place.cached:
+            config = self.place.file("cached.toml", self.cached_config())
+            command = [path, "serve", "--config", config]
         else:
             command = [path, "serve", self.place.root, "--listen", f"127.0.0.1:{self.port}"]
         command += ["--workers", str(self.place.workers)]
@@ -143,6 +148,17 @@ listen = "127.0.0.1:{self.port}"
 certificates = [{{ cert = "{cert}", key = "{key}" }}]
 [[sites]]
 root = "{self.place.root}"
+"""
+
+    def cached_config(self):
+        """maitred.toml: the same server, with a page cache."""
+        rule = "front_controller = \"/index.php\"" if self.place.front_controller else ""
+        return f"""listen = ["127.0.0.1:{self.port}"]
+[[sites]]
+root = "{self.place.root}"
+{rule}
+[sites.cache]
+valid = "{CACHED_MINUTES}m"
 """
 
     def admin_socket(self):
@@ -259,7 +275,17 @@ class NginxFpm(Nginx):
         return self.place.file(f"fpm-{self.port}.sock")
 
     def php_rule(self):
-        return f"include /etc/nginx/fastcgi.conf; fastcgi_pass unix:{self.socket()};"
+        kept = ""
+        if self.place.cached:
+            kept = f"fastcgi_cache pages; fastcgi_cache_valid 200 {CACHED_MINUTES}m;"
+        return f"include /etc/nginx/fastcgi.conf; fastcgi_pass unix:{self.socket()}; {kept}"
+
+    def upstreams(self):
+        if not self.place.cached:
+            return super().upstreams()
+        path = self.place.file(f"nginx-{self.port}-pages")
+        key = "$scheme$request_method$host$request_uri"
+        return f"fastcgi_cache_path {path} keys_zone=pages:10m; fastcgi_cache_key {key};"
 
     def fpm_config(self):
         """php-fpm.conf."""

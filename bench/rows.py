@@ -11,6 +11,7 @@ FILES = {
     "100k.bin": bytes(range(256)) * 400,
     "1m.bin": bytes(range(256)) * 4096,
 }
+PAGE = b"All work and no cache makes PHP a dull boy.\n" * 233  # of page.php
 CPU = "CPU per request"
 RATE = "requests/s"
 
@@ -54,7 +55,7 @@ def both(title, path, body, keep_alive, bars_16, bars_64, tls=False):
 def spine():
     """hello.php and static files, with and without keep-alive."""
     nginx, fpm = peers.Nginx, peers.NginxFpm
-    php = [Bar(fpm, 0.38), Bar(peers.ApacheModPhp, 0.65)]
+    php = [Bar(fpm, 0.33), Bar(peers.ApacheModPhp, 0.58)]
     small, middle = [Bar(nginx, 0.9)], [Bar(nginx, 1.0)]
     text = FILES["hello.txt"]
     return [
@@ -89,6 +90,21 @@ def tls():
         *both("hello.txt over TLS", "/hello.txt", text, True, kept, kept, tls=True),
         *both("TLS handshake, hello.txt", "/hello.txt", text, False, shaken, shaken, tls=True),
         streams("hello.txt over TLS", "/hello.txt", text, Bar(peers.Nginx, 1.0), tls=True),
+    ]
+
+
+def cached():
+    """A page of a script's, kept by either server: PHP runs once."""
+    kept = [Bar(peers.NginxFpm, 0.75)]
+    return both("cached page of 10 KB", "/page.php", PAGE, True, kept, kept)
+
+
+def cached_wordpress():
+    """WordPress's front page, kept by either server."""
+    bar = Bar(peers.NginxFpm, 0.8)
+    return [
+        Row(f"cached WordPress front page, {count} keep-alive", load.Load("/", count), None, (bar,))
+        for count in (16, 64)
     ]
 
 

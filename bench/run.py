@@ -75,9 +75,9 @@ class Bench:
             self.kinds.insert(0, peers.Maitred)
 
     @contextlib.contextmanager
-    def serving(self, kinds, root, front_controller=False, tls=False):
+    def serving(self, kinds, root, **how):
         """Starts one server of each kind on a document root, and ends them afterwards."""
-        place = peers.Place(self.directory, root, self.options.workers, front_controller, tls)
+        place = peers.Place(self.directory, root, self.options.workers, **how)
         servers = {kind: kind(place) for kind in kinds}
         try:
             for server in servers.values():
@@ -148,12 +148,13 @@ class Bench:
     def wants_anything(self):
         """Whether --only names anything at all."""
         every = rows.spine() + rows.http2() + rows.tls() + rows.wordpress()
+        every += rows.cached() + rows.cached_wordpress()
         titles = [row.title for row in every]
         return any(map(self.wants, [*titles, *POOLS, MEMORY, SYSTEM_CALLS]))
 
     def inspect(self):
         """Memory and system calls, each of servers that nothing has been asked of before."""
-        kinds = [kind for kind in self.kinds if kind in SERVES_PHP_FROM_A_POOL]
+        kinds = self.kinds_with_pools()
         memory, calls = {}, {}
         if self.wants(MEMORY):
             with self.serving(kinds, self.root) as servers:
@@ -187,20 +188,37 @@ class Bench:
         with self.serving(kinds, self.root, tls=True) as servers:
             return self.measure_rows(wanted, servers)
 
+    def cached(self):
+        """A script's page from the cache."""
+        wanted = [row for row in rows.cached() if self.wants(row.title)]
+        if not wanted:
+            return []
+        with self.serving(self.kinds_with_pools(), self.root, cached=True) as servers:
+            return self.measure_rows(wanted, servers)
+
+    def kinds_with_pools(self):
+        """The servers that run PHP in a pool of workers."""
+        return [kind for kind in self.kinds if kind in SERVES_PHP_FROM_A_POOL]
+
     def wordpress(self):
-        """WordPress's front page."""
+        """WordPress's front page, made for each request and from the cache."""
         wanted = [row for row in rows.wordpress() if self.wants(row.title)]
-        if self.options.no_wordpress or not wanted:
+        cached = [row for row in rows.cached_wordpress() if self.wants(row.title)]
+        if self.options.no_wordpress or not wanted + cached:
             return []
         database = wordpress.MariaDb(self.directory)
         try:
             report.say("Setting up WordPress…")
             database.start()
             root = wordpress.unpack(self.directory, database)
-            kinds = [kind for kind in self.kinds if kind in SERVES_PHP_FROM_A_POOL]
+            kinds = self.kinds_with_pools()
             with self.serving(kinds, root, front_controller=True) as servers:
                 wordpress.install(servers[peers.NginxFpm].port)
-                return self.measure_rows(wanted, servers)
+                measured = self.measure_rows(wanted, servers)
+            if cached:
+                with self.serving(kinds, root, front_controller=True, cached=True) as servers:
+                    measured += self.measure_rows(cached, servers)
+            return measured
         finally:
             database.stop()
 
@@ -256,7 +274,7 @@ def run(options):
         if not bench.wants_anything():
             raise peers.CannotStart(f"no row's title has \"{options.only}\"")
         memory, calls = bench.inspect()
-        measured = bench.spine() + bench.tls() + bench.wordpress()
+        measured = bench.spine() + bench.tls() + bench.cached() + bench.wordpress()
         sections = bench.measure_pools()
     results = report.Results(measured, sections, memory, calls, options)
     report.write(results, HERE)
