@@ -121,6 +121,15 @@ pub fn get(path: &str) -> Vec<u8> {
     ])
 }
 
+/// What a frame of settings holds.
+fn payload(settings: &[(u16, u32)]) -> Vec<u8> {
+    let bytes = settings.iter().flat_map(|(setting, value)| {
+        let (setting, value) = (setting.to_be_bytes(), value.to_be_bytes());
+        setting.into_iter().chain(value)
+    });
+    bytes.collect()
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -151,14 +160,29 @@ impl Connection {
             bodies: HashMap::new(),
             ended: HashMap::new(),
         };
-        let mut payload = Vec::new();
-        for (setting, value) in settings {
-            payload.extend(setting.to_be_bytes());
-            payload.extend(value.to_be_bytes());
-        }
-        let begin = [PREFACE, &frame(SETTINGS, 0, 0, &payload)].concat();
+        let begin = [PREFACE, &frame(SETTINGS, 0, 0, &payload(settings))].concat();
         connection.send(&begin).expect("the server takes a preface");
         connection
+    }
+
+    /// A connection that a client has opened, and begun with; these are the server's settings.
+    ///
+    /// # Panics
+    /// When the client does not begin as it should.
+    pub fn accepted(mut stream: TcpStream, settings: &[(u16, u32)]) -> Self {
+        let mut preface = [0; PREFACE.len()];
+        stream.read_exact(&mut preface).expect("a preface");
+        assert_eq!(preface, PREFACE);
+        let payload = payload(settings);
+        stream
+            .write_all(&frame(SETTINGS, 0, 0, &payload))
+            .expect("the client takes settings");
+        Self {
+            stream,
+            buffer: Vec::new(),
+            bodies: HashMap::new(),
+            ended: HashMap::new(),
+        }
     }
 
     /// The socket itself.

@@ -1,10 +1,12 @@
 //! `maitred bench`: finding a capacity, comparing, and doing as other tools do.
 
+use std::io::{BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use maitred_tests::odd::{Odd, answer};
+use maitred_tests::odd::{Odd, answer, next_request};
 use maitred_tests::processes;
 use maitred_tests::{maitred_program, ports};
 use serde_json::Value;
@@ -79,8 +81,11 @@ fn verdict(outcome: &Value, figure: &str) -> String {
 
 /// With little time for each run, but with servers that differ by far more than chance.
 fn compare(arguments: &[&str]) -> Value {
+    let pairs = arguments
+        .iter()
+        .any(|argument| argument.starts_with("--pairs"));
     let flags = [
-        "--pairs=5",
+        if pairs { "--threads=1" } else { "--pairs=5" },
         "--max-pairs=6",
         "--duration=400ms",
         "--users=1",
@@ -106,6 +111,50 @@ fn two_servers_are_compared_in_both_directions() {
     assert_eq!(verdict(&outcome, "served/s"), "slower", "{outcome}");
     let outcome = compare(&[&url(&slow), &url(&fast)]);
     assert_eq!(verdict(&outcome, "served/s"), "faster", "{outcome}");
+}
+
+/// Says `hello` after as many milliseconds as `delay` makes of the number of the connections that
+/// have asked anything before.
+fn by_connection(delay: fn(usize) -> u64) -> Odd {
+    let asked = AtomicUsize::new(0);
+    Odd::start(move |stream| {
+        let mut reader = BufReader::new(&stream);
+        let mut number = None;
+        while next_request(&mut reader).is_some() {
+            let number = *number.get_or_insert_with(|| asked.fetch_add(1, Ordering::SeqCst));
+            std::thread::sleep(Duration::from_millis(delay(number)));
+            if (&stream)
+                .write_all(answer("200 OK", "hello").as_bytes())
+                .is_err()
+            {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn two_servers_that_do_the_same_do_not_differ() {
+    let server = by_connection(|_| 200);
+    // A machine that does other things may hide it.
+    let found = (0..4).any(|_| {
+        let outcome = compare(&[&url(&server), &url(&server)]);
+        assert_eq!(verdict(&outcome, "p99"), "undecided", "so few carry no p99");
+        verdict(&outcome, "served/s").starts_with("no difference larger than")
+    });
+    assert!(found);
+}
+
+#[test]
+fn what_only_the_order_of_the_runs_has_done_is_undecided() {
+    // The second run of every pair is slower, whichever of the two it is.
+    let server = by_connection(|run| if run % 2 == 0 { 5 } else { 25 });
+    let outcome = compare(&["--pairs=6", &url(&server), &url(&server)]);
+    assert_eq!(verdict(&outcome, "served/s"), "undecided", "{outcome}");
+    assert_eq!(outcome["pairs"], 6);
+    let row = &outcome["b_beside_a"][0];
+    assert!(row["smallest_detectable"].as_f64() > Some(0.5), "{outcome}");
+    assert!(row["sign_test"].as_f64() > Some(0.3), "{outcome}");
 }
 
 #[test]

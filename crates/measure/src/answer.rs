@@ -16,7 +16,7 @@ const MAX_FIELDS: usize = 128;
 const MAX_CHUNK_LINE: usize = 1024;
 
 /// Most cookies that are taken from one answer.
-const MAX_COOKIES: usize = 50;
+pub const MAX_COOKIES: usize = 50;
 
 /// What is wrong with an answer, in words.
 pub type Fault = &'static str;

@@ -9,6 +9,9 @@ const RESAMPLES: usize = 10_000;
 /// The share of wrong verdicts that is tolerated, all figures of a comparison together.
 const TOLERATED: f64 = 0.05;
 
+/// How likely chance alone may make as many pairs agree as do, if the verdict is to follow them.
+const SIGNS_BY_CHANCE: f64 = 0.1;
+
 /// A difference of less than this, and an interval within it, is no difference.
 const NO_DIFFERENCE: f64 = 0.03;
 
@@ -59,6 +62,8 @@ pub struct Ratio {
     pub high: f64,
     /// How likely chance alone makes such a mean (two-sided).
     pub chance: f64,
+    /// How likely chance alone makes as many pairs point where the mean does (one-sided sign test).
+    pub signs: f64,
 }
 
 impl Ratio {
@@ -91,6 +96,7 @@ impl Ratio {
             high: at(1.0 - tail).exp(),
             // Nobody can be surer than the number of draws allows.
             chance: chance.clamp(1.0 / RESAMPLES as f64, 1.0),
+            signs: signs(&logs, middle),
         })
     }
 
@@ -103,6 +109,25 @@ impl Ratio {
     pub fn detectable(&self) -> f64 {
         (self.high / self.low).sqrt() - 1.0
     }
+}
+
+/// The sign test: of the pairs that differ at all, how likely as many point where the mean does if
+/// each did so like a coin. It asks nothing of how large differences are, so it finds out a mean
+/// that a single pair has made.
+fn signs(logs: &[f64], middle: f64) -> f64 {
+    let differ = logs.iter().filter(|log| **log != 0.0);
+    let (all, agree) = differ.fold((0_u32, 0_u32), |(all, agree), log| {
+        (all + 1, agree + u32::from((*log > 0.0) == (middle > 0.0)))
+    });
+    let mut ways = 1.0;
+    let mut sum = 0.0;
+    for count in 0..=all {
+        if count >= agree {
+            sum += ways;
+        }
+        ways *= f64::from(all - count) / f64::from(count + 1);
+    }
+    sum / 2_f64.powf(f64::from(all))
 }
 
 /// How much wider an interval has to be than few pairs make it: they look more alike than they are,
@@ -139,7 +164,7 @@ fn verdict(better: Better, ratio: &Ratio, sure: bool) -> Verdict {
     if largest <= NO_DIFFERENCE {
         return Verdict::NoDifferenceLargerThan(largest);
     }
-    if !sure {
+    if !sure || ratio.signs > SIGNS_BY_CHANCE {
         return Verdict::Undecided;
     }
     match (better, ratio.mean > 1.0) {
@@ -213,10 +238,38 @@ mod tests {
             low: 0.999,
             high: 1.2,
             chance: 0.03,
+            signs: 0.01,
         };
         assert_eq!(verdicts(&[(Better::More, Some(weak))]), [Verdict::Faster]);
         let both = verdicts(&[(Better::More, Some(weak)), (Better::More, Some(weak))]);
         assert_eq!(both, [Verdict::Undecided, Verdict::Undecided]);
+    }
+
+    #[test]
+    fn a_coin_would_do_it_so_often() {
+        for (pairs, wanted) in [
+            (&[0.1, 0.1, 0.1, 0.1, 0.1][..], 1.0 / 32.0),
+            (&[0.1, 0.1, 0.1, 0.1, -0.1], 6.0 / 32.0),
+            (&[-0.1, -0.1, -0.1, 0.0, 0.0], 1.0 / 8.0),
+            (&[0.0, 0.0], 1.0),
+        ] {
+            let middle = pairs.iter().sum::<f64>();
+            assert!((signs(pairs, middle) - wanted).abs() < 1e-9, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn pairs_that_do_not_agree_are_not_followed_however_sure_their_mean_is() {
+        let mut ratios = noisy(1.3, 0.1, 8, 1);
+        assert_eq!(judge(&ratios), Verdict::Faster);
+        // Three that say the opposite, by so little that the mean hardly moves.
+        ratios[..3].fill(0.999);
+        let ratio = Ratio::of(&ratios, 1, 1).expect("a ratio");
+        assert!(
+            !ratio.holds_one() && ratio.signs > SIGNS_BY_CHANCE,
+            "{ratio:?}"
+        );
+        assert_eq!(judge(&ratios), Verdict::Undecided);
     }
 
     #[test]

@@ -64,6 +64,13 @@ pub enum Cause {
     Io(i32),
     /// What was wrong with the answer, in words.
     Fault(&'static str),
+    /// A stream or a connection of HTTP/2 ended with an error (RFC 9113, 7).
+    Http2 {
+        /// Its code.
+        code: u32,
+        /// Whether the server said so; otherwise it broke the protocol.
+        by_server: bool,
+    },
     /// No whole answer came in time.
     TimedOut,
     /// No connection came about in time.
@@ -75,7 +82,7 @@ impl Cause {
     pub fn of_io(error: &std::io::Error) -> Cause {
         match error.raw_os_error() {
             Some(number) => Cause::Io(number),
-            None => Cause::Fault("the connection failed; with TLS: the handshake or a record"),
+            None => Cause::Fault(tls_fault(error)),
         }
     }
 
@@ -89,7 +96,7 @@ impl Cause {
             | Cause::RedirectAway(_)
             | Cause::TooManyRedirects
             | Cause::MarkerMissing => Class::Wrong,
-            Cause::Io(_) | Cause::Fault(_) => Class::Failed,
+            Cause::Io(_) | Cause::Fault(_) | Cause::Http2 { .. } => Class::Failed,
             Cause::TimedOut | Cause::ConnectTimedOut => Class::TimedOut,
         }
     }
@@ -115,9 +122,30 @@ impl fmt::Display for Cause {
                 _ => write!(f, "{}", std::io::Error::from_raw_os_error(*number)),
             },
             Cause::Fault(words) => f.write_str(words),
+            Cause::Http2 { code, by_server } => {
+                let reason = h2::Reason::from(*code);
+                match by_server {
+                    true => write!(f, "the server ended it with {reason:?} (HTTP/2)"),
+                    false => write!(f, "no HTTP/2 answer ({reason:?})"),
+                }
+            }
             Cause::TimedOut => f.write_str("no whole answer in time"),
             Cause::ConnectTimedOut => f.write_str("no connection in time"),
         }
+    }
+}
+
+/// What is wrong with a connection where the kernel says nothing.
+fn tls_fault(error: &std::io::Error) -> &'static str {
+    let inner = error.get_ref();
+    match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(_)) => {
+            "a certificate that is not trusted (--ca, --insecure)"
+        }
+        Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)) => {
+            "the server does not speak this version of HTTP over TLS (ALPN)"
+        }
+        _ => "the connection failed; with TLS: the handshake or a record",
     }
 }
 

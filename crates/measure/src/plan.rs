@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
@@ -12,10 +11,13 @@ use crate::answer::Marker;
 use crate::arrivals::{Profile, Spacing, exponential};
 use crate::clock;
 use crate::outcome::Cause;
-use crate::request::Wish;
+use crate::request::{Said, Wish};
 
 /// Most connections, or users, of one run.
 pub const MAX_CONNECTIONS: usize = 100_000;
+
+/// Most requests of one connection at once.
+pub const MAX_STREAMS: usize = 1_000;
 
 /// Most redirects that are followed one after the other.
 pub const MAX_REDIRECTS: usize = 10;
@@ -61,11 +63,26 @@ pub struct Door {
 pub enum Wire {
     /// HTTP/1.1.
     Http1,
+    /// HTTP/2: agreed upon with TLS, and without it because the server is known to speak it.
+    Http2 {
+        /// How many requests a connection carries at once.
+        streams: usize,
+    },
     /// FastCGI, for scripts below a document root.
     Fastcgi {
         /// The document root, as the server sees it.
         root: String,
     },
+}
+
+impl Wire {
+    /// How many requests a connection carries at once.
+    pub fn streams(&self) -> usize {
+        match self {
+            Wire::Http2 { streams } => *streams,
+            Wire::Http1 | Wire::Fastcgi { .. } => 1,
+        }
+    }
 }
 
 /// A request of the list.
@@ -75,8 +92,8 @@ pub struct Request {
     pub wish: Wish,
     /// Which of the doors it goes to.
     pub door: usize,
-    /// Its bytes, where it takes no other path and no cookies.
-    pub bytes: Bytes,
+    /// How it is said, where it takes no other path and no cookies.
+    pub said: Said,
 }
 
 /// What answers are expected.

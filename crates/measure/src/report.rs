@@ -102,8 +102,10 @@ pub struct Run {
     pub kind: &'static str,
     /// The load in words.
     pub load: String,
-    /// `HTTP/1.1` or `FastCGI`.
+    /// `HTTP/1.1`, `HTTP/2` or `FastCGI`.
     pub protocol: &'static str,
+    /// How many requests a connection carries at once.
+    pub streams: usize,
     /// What was asked, or the first of it.
     pub url: String,
     /// How many seconds were measured.
@@ -326,8 +328,10 @@ fn run(plan: &Plan, measured: &Measured) -> Run {
         load,
         protocol: match plan.wire {
             Wire::Http1 => "HTTP/1.1",
+            Wire::Http2 { .. } => "HTTP/2",
             Wire::Fastcgi { .. } => "FastCGI",
         },
+        streams: plan.wire.streams(),
         url: first.map_or(String::new(), |request| request.wish.place.to_string()),
         seconds: measured.seconds,
         connections,

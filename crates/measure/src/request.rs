@@ -29,6 +29,24 @@ pub struct Wish {
     pub weight: f64,
 }
 
+/// A request as it is sent.
+#[derive(Debug, Clone)]
+pub enum Said {
+    /// All its bytes.
+    Bytes(Bytes),
+    /// The fields and the body that HTTP/2 has.
+    Fields(Box<http::Request<()>>, Bytes),
+}
+
+/// Fields that belong to a connection, of which HTTP/2 has none (RFC 9113, 8.2.2).
+const NOT_IN_HTTP2: [&str; 5] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "transfer-encoding",
+    "upgrade",
+];
+
 impl Wish {
     /// A GET.
     pub fn get(place: Place) -> Wish {
@@ -48,10 +66,7 @@ impl Wish {
 
     /// Its bytes in HTTP/1.1, with the place's path or another one, and with cookies, if any.
     pub fn http1(&self, path: Option<&str>, cookies: Option<&str>, keep: bool) -> Bytes {
-        let has = |name: &str| {
-            let mut names = self.headers.iter().map(|(name, _)| name);
-            names.any(|found| found.eq_ignore_ascii_case(name))
-        };
+        let has = |name: &str| self.field(name).is_some();
         let path = path.unwrap_or(&self.place.path);
         let mut head = format!("{} {path} HTTP/1.1\r\n", self.method);
         // Writing to a string cannot fail.
@@ -73,9 +88,9 @@ impl Wish {
         if let Some(cookies) = cookies.filter(|cookies| !cookies.is_empty()) {
             let _ = write!(head, "Cookie: {cookies}\r\n");
         }
-        if !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH") {
+        if self.has_body() {
             if !has("content-type") {
-                head.push_str("Content-Type: application/x-www-form-urlencoded\r\n");
+                let _ = write!(head, "Content-Type: {FORM}\r\n");
             }
             let _ = write!(head, "Content-Length: {}\r\n", self.body.len());
         }
@@ -83,6 +98,52 @@ impl Wish {
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(&self.body);
         bytes.into()
+    }
+
+    /// Its fields in HTTP/2, with the place's path or another one, and with cookies, if any.
+    ///
+    /// # Errors
+    /// One sentence, where it cannot be said in HTTP/2.
+    pub fn http2(&self, path: Option<&str>, cookies: Option<&str>) -> Result<Said, String> {
+        let host = self.field("host").unwrap_or(&self.place.authority);
+        let scheme = if self.place.tls { "https" } else { "http" };
+        let path = path.unwrap_or(&self.place.path);
+        let length = self.body.len().to_string();
+        let of_body = [("content-type", FORM), ("content-length", &length)];
+        let usual = [("user-agent", AGENT), ("accept", "*/*")].into_iter();
+        let usual = usual.chain(of_body.into_iter().filter(|_| self.has_body()));
+        let unsaid = usual.filter(|(name, _)| self.field(name).is_none());
+        let given = self.headers.iter();
+        let given = given.map(|(name, value)| (name.as_str(), value.as_str()));
+        let cookies = cookies.filter(|cookies| !cookies.is_empty());
+        let cookies = cookies.map(|cookies| ("cookie", cookies));
+        let mut request = http::Request::builder()
+            .version(http::Version::HTTP_2)
+            .method(self.method.as_str())
+            .uri(format!("{scheme}://{host}{path}"));
+        for (name, value) in given.chain(unsaid).chain(cookies) {
+            let is = |known: &str| name.eq_ignore_ascii_case(known);
+            if NOT_IN_HTTP2.iter().any(|known| is(known)) {
+                return Err(format!("HTTP/2 has no field '{name}'; leave it away"));
+            }
+            if !is("host") {
+                request = request.header(name, value);
+            }
+        }
+        let request = request.body(());
+        let request =
+            request.map_err(|why| format!("{} cannot be said in HTTP/2: {why}", self.label()))?;
+        Ok(Said::Fields(Box::new(request), self.body.clone().into()))
+    }
+
+    fn has_body(&self) -> bool {
+        !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH")
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        let mut fields = self.headers.iter();
+        let found = fields.find(|(found, _)| found.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
     }
 
     /// Its bytes in FastCGI, for scripts below `root`.
@@ -152,6 +213,9 @@ impl Wish {
 
 /// What we say we are.
 const AGENT: &str = concat!("maitred-bench/", env!("CARGO_PKG_VERSION"));
+
+/// What a body is where nothing else is said: a form's fields.
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The number of every request in FastCGI: one at a time is on a connection.
 pub const FASTCGI_ID: u16 = 1;
@@ -301,6 +365,33 @@ mod tests {
         assert_eq!(text.matches("Host: ").count(), 1);
         assert!(text.contains("Connection: close\r\n"));
         assert!(text.ends_with("Content-Length: 3\r\n\r\na=1"), "{text}");
+    }
+
+    #[test]
+    fn a_request_says_the_same_in_http2() {
+        let mut wish = get("https://a:81/b?c");
+        wish.method = "POST".into();
+        wish.headers.push(("HOST".into(), "other".into()));
+        wish.headers.push(("X-A".into(), "1".into()));
+        wish.body = b"a=1".to_vec();
+        let Ok(Said::Fields(request, body)) = wish.http2(Some("/d"), Some("x=1")) else {
+            panic!("fields");
+        };
+        assert_eq!(request.uri(), "https://other/d");
+        let names: Vec<_> = request.headers().keys().map(|name| name.as_str()).collect();
+        let wanted = [
+            "x-a",
+            "user-agent",
+            "accept",
+            "content-type",
+            "content-length",
+            "cookie",
+        ];
+        assert_eq!(names, wanted);
+        assert_eq!(&body[..], b"a=1");
+        wish.headers.push(("Connection".into(), "close".into()));
+        let why = wish.http2(None, None).expect_err("no such field");
+        assert!(why.contains("HTTP/2 has no field 'Connection'"), "{why}");
     }
 
     #[test]

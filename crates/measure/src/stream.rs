@@ -45,6 +45,16 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// With TLS, the protocol that the server has chosen (ALPN), if it has chosen one.
+    pub fn protocol(&self) -> Option<Option<&[u8]>> {
+        match self {
+            Stream::Tls(stream) => Some(stream.get_ref().1.alpn_protocol()),
+            Stream::Tcp(_) | Stream::Unix(_) => None,
+        }
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,

@@ -44,7 +44,7 @@ fn head(report: &Report) -> Vec<String> {
             "{kind}: {}; {} measured, {}, {} {}",
             run.load,
             words::duration(run.seconds),
-            run.protocol,
+            protocol(report),
             run.threads,
             if run.threads == 1 {
                 "thread"
@@ -64,6 +64,13 @@ fn head(report: &Report) -> Vec<String> {
         ));
     }
     lines
+}
+
+fn protocol(report: &Report) -> String {
+    match (report.run.protocol, report.run.streams) {
+        (name, 1) => name.to_owned(),
+        (name, streams) => format!("{name} with {streams} streams a connection"),
+    }
 }
 
 fn of_class(requests: &Requests, class: Class) -> u64 {

@@ -66,6 +66,8 @@ struct Row {
     low: Option<f64>,
     high: Option<f64>,
     smallest_detectable: Option<f64>,
+    /// How likely chance alone makes as many pairs agree.
+    sign_test: Option<f64>,
     verdict: String,
 }
 
@@ -247,6 +249,7 @@ fn rows(pairs: &[(Report, Report)], seed: u64) -> Vec<Row> {
         low: ratio.map(|ratio| ratio.low),
         high: ratio.map(|ratio| ratio.high),
         smallest_detectable: ratio.map(|ratio| ratio.detectable()),
+        sign_test: ratio.map(|ratio| ratio.signs),
         verdict: verdict.to_string(),
     })
     .collect()

@@ -194,6 +194,13 @@ pub struct RequestOptions {
     /// A new connection for every request
     #[arg(long)]
     pub no_keepalive: bool,
+    /// Speak HTTP/2: agreed upon with TLS (ALPN), and with http:// as to a server that is known to
+    /// speak it
+    #[arg(long, conflicts_with = "fastcgi")]
+    pub http2: bool,
+    /// Requests at once on a connection of HTTP/2
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "http2")]
+    pub streams: usize,
     /// Connect to this Unix socket, whatever the URL's host is
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,

@@ -7,10 +7,12 @@ use maitred_measure::answer::Marker;
 use maitred_measure::arrivals::{DEFAULT_SECONDS, Profile, Spacing};
 use maitred_measure::clock;
 use maitred_measure::doors::{self, NotFound, Trust};
-use maitred_measure::generate::render;
+use maitred_measure::generate::{HTTP2_PROTOCOL, render};
 use maitred_measure::machine;
 use maitred_measure::place::Place;
-use maitred_measure::plan::{Door, Expect, Load, MAX_CONNECTIONS, Plan, Request, Think, Wire};
+use maitred_measure::plan::{
+    Door, Expect, Load, MAX_CONNECTIONS, MAX_STREAMS, Plan, Request, Think, Wire,
+};
 use maitred_measure::replay;
 use maitred_measure::request::{self, Wish};
 use maitred_measure::words;
@@ -59,13 +61,9 @@ pub fn plan(run: &Run) -> Result<Arc<Plan>, Refusal> {
         .ok_or_else(|| "name a URL to ask for".to_owned())?;
     let (load, seconds, warm_up) = load(&run.load, first)?;
     let threads = threads(&run.load, &load)?;
-    let wire = match &options.fastcgi {
-        Some(root) => Wire::Fastcgi { root: root.clone() },
-        None => Wire::Http1,
-    };
     let mut plan = Plan {
         doors: Vec::new(),
-        wire,
+        wire: wire(options)?,
         requests: Vec::new(),
         in_order: options.in_order || options.har.is_some(),
         load,
@@ -86,6 +84,26 @@ pub fn plan(run: &Run) -> Result<Arc<Plan>, Refusal> {
     check_bounds(&plan)?;
     add_requests(&mut plan, wishes, options)?;
     Ok(Arc::new(plan))
+}
+
+/// How requests are said.
+fn wire(options: &RequestOptions) -> Result<Wire, String> {
+    if let Some(root) = &options.fastcgi {
+        return Ok(Wire::Fastcgi { root: root.clone() });
+    }
+    if !options.http2 {
+        return Ok(Wire::Http1);
+    }
+    let streams = options.streams;
+    if streams == 0 || streams > MAX_STREAMS {
+        return Err(format!("--streams {streams}: expected 1 to {MAX_STREAMS}"));
+    }
+    if streams > 1 && options.no_keepalive {
+        return Err(
+            "--no-keepalive: a connection with several streams carries several requests".into(),
+        );
+    }
+    Ok(Wire::Http2 { streams })
 }
 
 /// All requests that were asked for, in the order of the command line.
@@ -272,7 +290,11 @@ fn check_bounds(plan: &Plan) -> Result<(), String> {
         ));
     }
     let allowed = usize::try_from(machine::descriptors()).unwrap_or(usize::MAX);
-    within_descriptors(wanted, allowed)?;
+    let connections = match &plan.load {
+        Load::Closed { users, .. } => users.div_ceil(plan.wire.streams()),
+        Load::Open { .. } | Load::Replay { .. } => wanted,
+    };
+    within_descriptors(connections, allowed)?;
     if plan.timeout == 0 {
         return Err("--timeout has to be longer than nothing".to_owned());
     }
@@ -297,19 +319,28 @@ fn add_requests(
         let door = match known {
             Some(door) => door,
             None => {
-                plan.doors.push(find(&wish.place, options, &trust)?);
+                let door = find(&wish.place, options, &trust, &plan.wire)?;
+                plan.doors.push(door);
                 servers.push(wish.place.clone());
                 servers.len() - 1
             }
         };
-        let bytes = render(plan, &wish, None, None)?;
-        plan.requests.push(Request { wish, door, bytes });
+        let said = render(plan, &wish, None, None)?;
+        plan.requests.push(Request { wish, door, said });
     }
     Ok(())
 }
 
-fn find(place: &Place, options: &RequestOptions, trust: &Trust) -> Result<Door, Refusal> {
-    let protocols: &[&[u8]] = &[b"http/1.1"];
+fn find(
+    place: &Place,
+    options: &RequestOptions,
+    trust: &Trust,
+    wire: &Wire,
+) -> Result<Door, Refusal> {
+    let protocols: &[&[u8]] = match wire {
+        Wire::Http2 { .. } => &[HTTP2_PROTOCOL],
+        Wire::Http1 | Wire::Fastcgi { .. } => &[b"http/1.1"],
+    };
     let owned = options.yes_i_own_it;
     let found = doors::find(place, options.unix.as_deref(), trust, protocols, owned);
     found.map_err(|why| match why {

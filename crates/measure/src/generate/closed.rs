@@ -67,9 +67,6 @@ async fn user(thread: Rc<Thread>, number: usize, habits: Habits) {
             tokio::task::yield_now().await;
         }
     }
-    for connection in &mut connections {
-        thread.drop_connection(connection);
-    }
 }
 
 /// Takes one of the requests that may still be sent, if there is one.

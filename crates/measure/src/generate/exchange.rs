@@ -1,4 +1,4 @@
-//! One request and its answer on a connection.
+//! One request and its answer on a connection of HTTP/1.1 or FastCGI.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::connection::Counted;
 use crate::answer::{Answer, AnswerReader, Asked};
 use crate::outcome::Cause;
 use crate::plan::Wire;
@@ -28,7 +29,7 @@ thread_local! {
 pub enum Trouble {
     /// The server had closed the connection before the request could reach it: it may be sent again
     /// on another one.
-    Stale,
+    Stale(Cause),
     /// Anything else.
     Cause(Cause),
 }
@@ -73,25 +74,27 @@ impl Reader {
 
 /// A connection, which carries one request at a time.
 #[derive(Debug)]
-pub struct Connection {
+pub struct Single {
     stream: Stream,
     reader: Reader,
     /// Armed once and then only moved on, which costs next to nothing.
     timer: Pin<Box<Sleep>>,
     used: bool,
+    _counted: Counted,
 }
 
-impl Connection {
+impl Single {
     /// A connection that has just been made.
-    pub fn new(stream: Stream, wire: &Wire, deadline: Instant) -> Connection {
-        Connection {
+    pub fn new(stream: Stream, wire: &Wire, deadline: Instant, counted: Counted) -> Single {
+        Single {
             stream,
             reader: match wire {
                 Wire::Fastcgi { .. } => Reader::Script(Box::default()),
-                Wire::Http1 => Reader::Http1(AnswerReader::default()),
+                Wire::Http1 | Wire::Http2 { .. } => Reader::Http1(AnswerReader::default()),
             },
             timer: Box::pin(tokio::time::sleep_until(deadline)),
             used: false,
+            _counted: counted,
         }
     }
 
@@ -130,7 +133,7 @@ impl Connection {
         answer.map_err(|cause| {
             let in_time = !matches!(cause, Cause::TimedOut);
             if was_used && in_time && !self.reader.has_begun() {
-                Trouble::Stale
+                Trouble::Stale(cause)
             } else {
                 Trouble::Cause(cause)
             }

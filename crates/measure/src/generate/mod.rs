@@ -1,7 +1,9 @@
 //! The generator: threads that send, and one that adds up what they say.
 
 mod closed;
+mod connection;
 mod exchange;
+mod http2;
 mod open;
 mod thread;
 mod timer;
@@ -29,6 +31,7 @@ use closed::Habits;
 use open::Connections;
 use thread::{Interval, Job, MEASURED, Report, Shared, Thread, WARM_UP};
 
+pub use http2::PROTOCOL as HTTP2_PROTOCOL;
 pub use thread::render;
 
 /// How long threads have to get ready.
@@ -164,7 +167,7 @@ async fn send(shared: &Arc<Shared>, number: usize, say: &Sender<Report>) -> io::
 
 async fn work(thread: &Rc<Thread>) -> io::Result<()> {
     let (plan, start) = (thread.plan(), thread.shared.start);
-    let each = |connections: usize| connections.div_ceil(plan.threads);
+    let each = |connections: usize| connections.div_ceil(plan.threads) * plan.wire.streams();
     let connections = match &plan.load {
         Load::Closed {
             users,

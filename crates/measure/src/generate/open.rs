@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use super::exchange::Connection;
+use super::connection::Connection;
 use super::thread::{Job, Thread};
 use super::timer::Timer;
 
@@ -170,7 +170,6 @@ impl Connections {
                 },
             };
         }
-        self.thread.drop_connection(&mut connection);
     }
 
     /// Waits for the next request; there is none if the server closes the connection first.

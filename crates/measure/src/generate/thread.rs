@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::exchange::{Connection, Trouble};
+use super::connection::{Connection, Counted};
+use super::exchange::{Single, Trouble};
+use super::http2::Trunks;
 use crate::answer::{Answer, Asked};
 use crate::clock::{self, SECOND};
 use crate::outcome::Cause;
-use crate::plan::{Door, MAX_REDIRECTS, Plan, Wire};
-use crate::request::Wish;
+use crate::plan::{MAX_REDIRECTS, Plan, Wire};
+use crate::request::{Said, Wish};
 use crate::stream::Stream;
 use crate::tally::{End, Tally};
 
@@ -103,7 +105,9 @@ pub struct Thread {
     in_flight: Cell<u64>,
     /// Requests that wait for a connection.
     pub waiting: Cell<u64>,
-    connections: Cell<u64>,
+    connections: Rc<Cell<u64>>,
+    /// Those of HTTP/2 to each server.
+    trunks: Vec<Trunks>,
     last_end: Cell<u64>,
     /// The same moment on both clocks.
     epoch: (Instant, u64),
@@ -113,14 +117,16 @@ impl Thread {
     /// Of the current runtime.
     pub fn new(shared: Arc<Shared>, number: usize) -> Thread {
         let seed = shared.plan.seed.wrapping_add(number as u64);
+        let trunks = shared.plan.doors.iter().map(|_| Trunks::default());
         Thread {
+            trunks: trunks.collect(),
             shared,
             number,
             random: RefCell::new(fastrand::Rng::with_seed(seed)),
             tallies: RefCell::default(),
             in_flight: Cell::new(0),
             waiting: Cell::new(0),
-            connections: Cell::new(0),
+            connections: Rc::default(),
             last_end: Cell::new(0),
             epoch: (Instant::now(), clock::now()),
         }
@@ -197,20 +203,22 @@ impl Thread {
             );
         };
         let wish = job.own.as_deref().unwrap_or(&request.wish);
-        let Some(door) = plan.doors.get(request.door) else {
-            return (Some(Cause::Fault("a server that is not in the list")), None);
-        };
         let deadline = self.instant(sent.saturating_add(plan.timeout));
         let mut path: Option<String> = None;
         for _ in 0..=MAX_REDIRECTS {
-            let cookies = jar.as_deref().filter(|jar| !jar.is_empty()).map(said);
-            let rendered = if job.own.is_none() && path.is_none() && cookies.is_none() {
-                Ok(request.bytes.clone())
+            let cookies = jar
+                .as_deref()
+                .filter(|jar| !jar.is_empty())
+                .map(cookie_field);
+            let rendered;
+            let said = if job.own.is_none() && path.is_none() && cookies.is_none() {
+                &request.said
             } else {
-                render(plan, wish, path.as_deref(), cookies.as_deref())
-            };
-            let Ok(bytes) = rendered else {
-                return (Some(Cause::Fault("a request that cannot be said")), None);
+                rendered = render(plan, wish, path.as_deref(), cookies.as_deref());
+                match &rendered {
+                    Ok(said) => said,
+                    Err(_) => return (Some(Cause::Fault("a request that cannot be said")), None),
+                }
             };
             let asked = Asked {
                 head: wish.method == "HEAD",
@@ -218,14 +226,13 @@ impl Thread {
                 cookies: jar.is_some(),
             };
             let repeatable = !matches!(wish.method.as_str(), "POST" | "PATCH");
-            let due = job.due;
             let sending = Sending {
-                due,
-                door,
+                due: job.due,
+                door: request.door,
                 deadline,
                 repeatable,
             };
-            let answer = match self.ask(&sending, &bytes, asked, connection).await {
+            let answer = match self.ask(&sending, said, asked, connection).await {
                 Ok(answer) => answer,
                 Err(cause) => return (Some(cause), None),
             };
@@ -246,57 +253,64 @@ impl Thread {
         (Some(Cause::TooManyRedirects), None)
     }
 
-    /// Sends bytes on the connection, or on a new one; on a second one if the server has just
+    /// Sends a request on the connection, or on a new one; on a second one if the server has just
     /// closed the first (RFC 9112, 9.3.1).
     async fn ask(
         &self,
-        sending: &Sending<'_>,
-        bytes: &[u8],
+        sending: &Sending,
+        said: &Said,
         asked: Asked<'_>,
         connection: &mut Option<Connection>,
     ) -> Result<Answer, Cause> {
         let mut may_repeat = sending.repeatable;
         loop {
-            if connection.is_none() {
+            if connection.as_ref().is_none_or(Connection::is_gone) {
+                *connection = None;
                 *connection = Some(self.connect(sending).await?);
             }
             let Some(open) = connection else {
                 return Err(Cause::Fault("no connection"));
             };
-            let answer = open.ask(bytes, asked, sending.deadline).await;
-            let keeps = self.plan().keep_alive && answer.as_ref().is_ok_and(|answer| answer.keeps);
-            if !keeps {
-                self.drop_connection(connection);
+            let answer = open.ask(said, asked, sending.deadline).await;
+            if !(self.plan().keep_alive && open.keeps(&answer)) {
+                *connection = None;
             }
             match answer {
                 Ok(answer) => return Ok(answer),
-                Err(Trouble::Stale) if may_repeat => {
+                Err(Trouble::Stale(_)) if may_repeat => {
                     may_repeat = false;
                     self.tally(sending.due, |tally| tally.resent += 1);
                 }
-                Err(Trouble::Stale) => return Err(Cause::Fault("closed without an answer")),
-                Err(Trouble::Cause(cause)) => return Err(cause),
+                Err(Trouble::Stale(cause) | Trouble::Cause(cause)) => return Err(cause),
             }
         }
     }
 
-    async fn connect(&self, sending: &Sending<'_>) -> Result<Connection, Cause> {
+    async fn connect(&self, sending: &Sending) -> Result<Connection, Cause> {
+        let wire = &self.plan().wire;
+        let deadline = sending.deadline;
+        if let (Wire::Http2 { streams }, Some(trunks)) = (wire, self.trunks.get(sending.door)) {
+            let connect = async || self.open(sending).await;
+            let place = trunks.place(*streams, deadline, connect).await?;
+            return Ok(Connection::Shared(place));
+        }
+        let opened = tokio::time::timeout_at(deadline, self.open(sending)).await;
+        let (stream, counted) = opened.map_err(|_| Cause::ConnectTimedOut)??;
+        let single = Single::new(stream, wire, deadline, counted);
+        Ok(Connection::Single(single))
+    }
+
+    /// Connects, and notes how long that took.
+    async fn open(&self, sending: &Sending) -> Result<(Stream, Counted), Cause> {
+        let Some(door) = self.plan().doors.get(sending.door) else {
+            return Err(Cause::Fault("a server that is not in the list"));
+        };
         let began = clock::now();
-        let connecting = Stream::connect(sending.door);
-        let stream = tokio::time::timeout_at(sending.deadline, connecting).await;
-        let stream = stream.map_err(|_| Cause::ConnectTimedOut)?;
+        let stream = Stream::connect(door).await;
         let stream = stream.map_err(|why| Cause::of_io(&why))?;
         let took = clock::now().saturating_sub(began);
         self.tally(sending.due, |tally| tally.connects.record(took));
-        self.connections.set(self.connections.get() + 1);
-        Ok(Connection::new(stream, &self.plan().wire, sending.deadline))
-    }
-
-    /// Closes a connection.
-    pub fn drop_connection(&self, connection: &mut Option<Connection>) {
-        if connection.take().is_some() {
-            self.connections.set(self.connections.get() - 1);
-        }
+        Ok((stream, Counted::new(&self.connections)))
     }
 
     /// Reports every second until all is to stop.
@@ -335,15 +349,15 @@ impl Thread {
 }
 
 /// What a request's attempts share.
-struct Sending<'a> {
+struct Sending {
     due: u64,
-    door: &'a Door,
+    door: usize,
     deadline: Instant,
     /// Whether it may be sent twice.
     repeatable: bool,
 }
 
-/// A request's bytes.
+/// How a request is said.
 ///
 /// # Errors
 /// Where it cannot be said in the plan's protocol.
@@ -352,14 +366,16 @@ pub fn render(
     wish: &Wish,
     path: Option<&str>,
     cookies: Option<&str>,
-) -> Result<bytes::Bytes, String> {
+) -> Result<Said, String> {
+    let keep = plan.keep_alive;
     match &plan.wire {
-        Wire::Fastcgi { root } => wish.fastcgi(root, path, cookies, plan.keep_alive),
-        Wire::Http1 => Ok(wish.http1(path, cookies, plan.keep_alive)),
+        Wire::Fastcgi { root } => wish.fastcgi(root, path, cookies, keep).map(Said::Bytes),
+        Wire::Http1 => Ok(Said::Bytes(wish.http1(path, cookies, keep))),
+        Wire::Http2 { .. } => wish.http2(path, cookies),
     }
 }
 
-fn said(jar: &Jar) -> String {
+fn cookie_field(jar: &Jar) -> String {
     let pairs: Vec<String> = jar
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
