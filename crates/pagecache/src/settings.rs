@@ -168,48 +168,6 @@ impl Default for Settings {
     }
 }
 
-/// Cookies by which an application knows its users, so that what it says to them is theirs alone.
-/// `app` is a preset's name.
-pub fn private_cookies(app: &str) -> &'static [&'static str] {
-    match app {
-        "wordpress" => &[
-            "wordpress_logged_in_*",
-            "wordpress_sec_*",
-            "wp-postpass_*",
-            "comment_author_*",
-            "woocommerce_items_in_cart",
-            "woocommerce_cart_hash",
-            "wp_woocommerce_session_*",
-            "edd_items_in_cart",
-        ],
-        "drupal" => &["SESS*", "SSESS*", "NO_CACHE"],
-        "laravel" => &["*_session", "*-session", "remember_*"],
-        "symfony" => &["REMEMBERME"],
-        "nextcloud" => &["oc*", "nc_*", "__Host-nc_*"],
-        // A wiki's cookies have its database's name in front of them.
-        "mediawiki" => &["*_session", "*UserID", "*UserName", "*Token"],
-        _ => &[],
-    }
-}
-
-/// Paths of an application that are never cached: where people log in, pay, and administer.
-pub fn private_paths(app: &str) -> &'static [&'static str] {
-    match app {
-        "wordpress" => &[
-            "/wp-admin/*",
-            "/wp-login.php",
-            "/wp-cron.php",
-            "/xmlrpc.php",
-            "/cart/*",
-            "/checkout/*",
-            "/my-account/*",
-        ],
-        "drupal" => &["/user/*", "/admin/*", "/cron/*"],
-        "nextcloud" => &["/login*", "/index.php/login*", "/remote.php/*", "/ocs/*"],
-        _ => &[],
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
