@@ -328,6 +328,7 @@ fn settle_cache(draft: CacheDraft, app: Option<App>) -> Cache {
     if !draft.has_parameters {
         rules.key.ignore_parameters = of(&TRACKING_PARAMETERS);
     }
+    rules.varies_by_session = preset.varies_by_session;
     rules.no_store.paths.extend(of(preset.paths));
     rules.no_store.parameters.extend(of(preset.parameters));
     cache

@@ -10,12 +10,16 @@ pub struct AppCache {
     pub paths: &'static [&'static str],
     /// Parameters of the query with which nothing is kept.
     pub parameters: &'static [&'static str],
+    /// It says `Vary: Cookie` of every page, and means its session: it keeps pages itself whatever
+    /// other cookies there are.
+    pub varies_by_session: bool,
 }
 
 const NOTHING: AppCache = AppCache {
     cookies: &[],
     paths: &[],
     parameters: &[],
+    varies_by_session: false,
 };
 
 /// `wp-includes/default-constants.php` names the cookies of those who log in; `wp_set_comment_cookies`
@@ -62,13 +66,16 @@ static WORDPRESS: AppCache = AppCache {
         "wc-ajax",
         "wc-api",
     ],
+    varies_by_session: false,
 };
 
 /// `Drupal\Core\Session\SessionConfiguration::getName`: `SSESS` over TLS, `SESS` without. `NO_CACHE`
-/// is what Pressflow and the module `cookie_cache_bypass_adv` set after a change.
+/// is what Pressflow and the module `cookie_cache_bypass_adv` set after a change. Its own page cache
+/// (`Drupal\page_cache\StackMiddleware\PageCache`) asks for a session and for no other cookie.
 static DRUPAL: AppCache = AppCache {
     cookies: &["SESS*", "SSESS*", "NO_CACHE"],
     paths: &["/user/*", "/admin/*", "/cron/*", "/update.php*"],
+    varies_by_session: true,
     ..NOTHING
 };
 
@@ -107,10 +114,11 @@ static NEXTCLOUD: AppCache = AppCache {
 };
 
 /// `MediaWiki\Session\CookieSessionProvider`: all have `$wgCookiePrefix` in front of them, which is the
-/// database's name if nobody says otherwise.
+/// database's name if nobody says otherwise. `getVaryCookies` lists those that make a difference.
 static MEDIAWIKI: AppCache = AppCache {
     cookies: &["*_session", "*UserID", "*UserName", "*Token", "*LoggedOut"],
     paths: &["/mw-config/*"],
+    varies_by_session: true,
     ..NOTHING
 };
 

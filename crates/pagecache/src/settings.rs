@@ -103,6 +103,8 @@ pub struct Settings {
     pub key: KeyParts,
     /// Requests that are somebody's own: neither answered from the cache nor kept. Sessions.
     pub private_cookies: Vec<Pattern>,
+    /// `Vary: Cookie` means the private cookies alone, whose requests are none of the cache's.
+    pub varies_by_session: bool,
     /// Requests that are not answered from the cache (nginx's `fastcgi_cache_bypass`).
     pub bypass: When,
     /// Requests whose answers are not kept (nginx's `fastcgi_no_cache`).
@@ -150,6 +152,7 @@ impl Default for Settings {
             valid: Vec::new(),
             key: KeyParts::default(),
             private_cookies: vec![Pattern::new(PHP_SESSION)],
+            varies_by_session: false,
             bypass: When::default(),
             no_store: When::default(),
             min_uses: 1,
