@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
-use maitred_pagecache::settings::{Pattern, private_cookies, private_paths};
+use maitred_pagecache::apps::cache_of;
+use maitred_pagecache::settings::{Pattern, TRACKING_PARAMETERS};
 use maitred_rules::SiteRules;
 use maitred_rules::apps::App;
 use toml::Spanned;
@@ -12,6 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::confinement::{outside_of_chroot, settle_confinement};
 use crate::directive::{enumerate, nearest, read_known, read_table};
+use crate::directives::cache::CacheDraft;
 use crate::directives::doors::DoorDraft;
 use crate::directives::rules::RulesDraft;
 use crate::directives::sites::{Placed, SiteDraft};
@@ -287,12 +289,12 @@ fn read_sites(
     drafts
 }
 
-/// Reads the settings of a site's cache, and says whether they name private cookies.
+/// Reads the settings of a site's cache.
 fn read_cache(
     section: &Spanned<DeValue<'_>>,
     base: &Path,
     faults: &mut Vec<Fault>,
-) -> Option<(Cache, bool)> {
+) -> Option<CacheDraft> {
     let Some(settings) = section.get_ref().as_table() else {
         let sentence =
             "`cache` is no table; write a section [sites.cache] after the site's settings";
@@ -303,20 +305,32 @@ fn read_cache(
     let (of_cache, name) = (cache::DIRECTIVES, "in [sites.cache]");
     let wrong = read_table(of_cache, &[], name, settings, base, &mut read);
     faults.extend(wrong);
-    Some((read, settings.contains_key("private_cookies")))
+    Some(CacheDraft {
+        cache: read,
+        has_cookies: settings.contains_key("private_cookies"),
+        has_parameters: settings.contains_key("ignore_parameters"),
+    })
 }
 
 /// What an application's preset adds to the settings of its site's cache.
-fn settle_cache((mut cache, has_own): (Cache, bool), app: Option<App>) -> Cache {
-    let Some(app) = app.map(App::name) else {
+fn settle_cache(draft: CacheDraft, app: Option<App>) -> Cache {
+    let mut cache = draft.cache;
+    let Some(app) = app else {
         return cache;
     };
+    let preset = cache_of(app.name());
     let of =
         |names: &[&str]| -> Vec<Pattern> { names.iter().map(|name| Pattern::new(name)).collect() };
-    if !has_own {
-        cache.rules.private_cookies.extend(of(private_cookies(app)));
+    let rules = &mut cache.rules;
+    if !draft.has_cookies {
+        rules.private_cookies.extend(of(preset.cookies));
     }
-    cache.rules.no_store.paths.extend(of(private_paths(app)));
+    if !draft.has_parameters {
+        rules.key.ignore_parameters = of(&TRACKING_PARAMETERS);
+    }
+    rules.varies_by_session = preset.varies_by_session;
+    rules.no_store.paths.extend(of(preset.paths));
+    rules.no_store.parameters.extend(of(preset.parameters));
     cache
 }
 

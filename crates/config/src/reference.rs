@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use maitred_pagecache::apps::cache_of;
+use maitred_rules::apps::App;
+
 use crate::directive::{Directive, Preset};
 use crate::directives::{cache, doors, output, pools, rules, sites, tls, top};
 
@@ -126,7 +129,7 @@ fn line(page: &mut String, text: &str) {
 
 const APPLICATIONS_HEAD: &str = r#"# Rules for applications
 
-<!-- Made from the presets in crates/rules/src/apps.rs; change them, not this page:
+<!-- Made from the presets in crates/rules/src/apps.rs and crates/pagecache/src/apps.rs; change them, not this page:
      MAITRED_WRITE_REFERENCE=1 cargo test -p maitred-config reference -->
 
 `app = "wordpress"` in a site has the rules below follow the site's own: what the makers of the
@@ -136,10 +139,21 @@ rewrite of its own is looked at before, a header of its own replaces the preset'
 scripts run; others are never sent as text. Hidden files (`.env`, `.git/`, `.htaccess`) and PHP
 source under other names are never served, with or without a preset.
 
+Where the site has a [page cache](page-cache.md), `private_cookies` are those by which the application
+knows people, whose pages are theirs alone, and `no_store_paths` are never kept.
+
 `maitred explain URL` shows which rule a request meets.
 "#;
 
 /// The text of `docs/guide/applications.md`.
 pub fn applications() -> String {
-    format!("{APPLICATIONS_HEAD}{}", maitred_rules::apps::page())
+    let of_cache = |app: App| {
+        let cache = cache_of(app.name());
+        vec![
+            ("private_cookies", cache.cookies),
+            ("no_store_paths", cache.paths),
+            ("never kept with parameters", cache.parameters),
+        ]
+    };
+    format!("{APPLICATIONS_HEAD}{}", maitred_rules::apps::page(of_cache))
 }

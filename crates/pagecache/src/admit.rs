@@ -150,6 +150,10 @@ where
             Unpredictable::TooMuch => NotStored::VaryTooMuch,
         })?,
     };
+    let vary = match settings.varies_by_session {
+        true => vary.without("cookie"),
+        false => vary,
+    };
     let tags = tags::of_answer(settings, answer.clone()).map_err(|_| NotStored::TooManyTags)?;
     let has_validator = has(answer.clone(), "etag") || has(answer.clone(), "last-modified");
     let life = (status, answer.clone());

@@ -306,3 +306,23 @@ fn litespeeds_fields_are_for_those_who_ask_for_them() {
     assert_eq!(*admitted.stored.tags, ["W_", "W_home"]);
     assert_eq!(names(&admitted), ["Date", "Cache-Control"]);
 }
+
+#[test]
+fn what_depends_on_cookies_is_for_all_without_a_session_where_that_is_meant() {
+    let answer = [
+        ("Cache-Control", "max-age=60"),
+        ("Vary", "Cookie, Accept-Language"),
+    ];
+    let vary = |varies_by_session| {
+        let settings = Settings {
+            varies_by_session,
+            ..Settings::default()
+        };
+        let admitted = admit_as(&settings, &[(b"Cookie", b"_ga=1")], 200, &answer).unwrap();
+        // Whoever comes after us is told all the same.
+        assert!(names(&admitted).contains(&"Vary".to_owned()));
+        admitted.vary.names().to_vec()
+    };
+    assert_eq!(vary(false), ["accept-language", "cookie"]);
+    assert_eq!(vary(true), ["accept-language"]);
+}

@@ -20,6 +20,7 @@
 //! 6. [`status::CacheStatus`] tells all that to whoever asked.
 
 pub mod admit;
+pub mod apps;
 pub mod asked;
 pub mod control;
 pub mod fields;

@@ -103,6 +103,8 @@ pub struct Settings {
     pub key: KeyParts,
     /// Requests that are somebody's own: neither answered from the cache nor kept. Sessions.
     pub private_cookies: Vec<Pattern>,
+    /// `Vary: Cookie` means the private cookies alone, whose requests are none of the cache's.
+    pub varies_by_session: bool,
     /// Requests that are not answered from the cache (nginx's `fastcgi_cache_bypass`).
     pub bypass: When,
     /// Requests whose answers are not kept (nginx's `fastcgi_no_cache`).
@@ -150,6 +152,7 @@ impl Default for Settings {
             valid: Vec::new(),
             key: KeyParts::default(),
             private_cookies: vec![Pattern::new(PHP_SESSION)],
+            varies_by_session: false,
             bypass: When::default(),
             no_store: When::default(),
             min_uses: 1,
@@ -165,48 +168,6 @@ impl Default for Settings {
             tag_headers: Vec::new(),
             max_object_size: 16 << 20,
         }
-    }
-}
-
-/// Cookies by which an application knows its users, so that what it says to them is theirs alone.
-/// `app` is a preset's name.
-pub fn private_cookies(app: &str) -> &'static [&'static str] {
-    match app {
-        "wordpress" => &[
-            "wordpress_logged_in_*",
-            "wordpress_sec_*",
-            "wp-postpass_*",
-            "comment_author_*",
-            "woocommerce_items_in_cart",
-            "woocommerce_cart_hash",
-            "wp_woocommerce_session_*",
-            "edd_items_in_cart",
-        ],
-        "drupal" => &["SESS*", "SSESS*", "NO_CACHE"],
-        "laravel" => &["*_session", "*-session", "remember_*"],
-        "symfony" => &["REMEMBERME"],
-        "nextcloud" => &["oc*", "nc_*", "__Host-nc_*"],
-        // A wiki's cookies have its database's name in front of them.
-        "mediawiki" => &["*_session", "*UserID", "*UserName", "*Token"],
-        _ => &[],
-    }
-}
-
-/// Paths of an application that are never cached: where people log in, pay, and administer.
-pub fn private_paths(app: &str) -> &'static [&'static str] {
-    match app {
-        "wordpress" => &[
-            "/wp-admin/*",
-            "/wp-login.php",
-            "/wp-cron.php",
-            "/xmlrpc.php",
-            "/cart/*",
-            "/checkout/*",
-            "/my-account/*",
-        ],
-        "drupal" => &["/user/*", "/admin/*", "/cron/*"],
-        "nextcloud" => &["/login*", "/index.php/login*", "/remote.php/*", "/ocs/*"],
-        _ => &[],
     }
 }
 

@@ -60,6 +60,14 @@ impl Vary {
         }
     }
 
+    /// Without a name.
+    pub fn without(self, name: &str) -> Vary {
+        let names = self.names.into_iter().filter(|known| known != name);
+        Vary {
+            names: names.collect(),
+        }
+    }
+
     /// The names.
     pub fn names(&self) -> &[String] {
         &self.names

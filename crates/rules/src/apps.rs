@@ -276,8 +276,9 @@ impl App {
     }
 }
 
-/// The presets as a page for users.
-pub fn page() -> String {
+/// The presets as a page for users. `more` has further rows for an application: a setting's name, and
+/// its values.
+pub fn page(more: impl Fn(App) -> Vec<(&'static str, &'static [&'static str])>) -> String {
     let mut page = String::new();
     for app in App::ALL {
         let preset = app.preset();
@@ -311,6 +312,9 @@ pub fn page() -> String {
             "headers",
             headers.map(|(name, value)| format!("{name}: {value}")),
         );
+        for (name, texts) in more(app) {
+            row(&mut page, name, texts.iter().map(|text| (*text).to_owned()));
+        }
     }
     page
 }

@@ -17,6 +17,14 @@ const DEFAULT_STATUSES: [u16; 3] = [200, 301, 302];
 /// The statuses of HTTP.
 const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
 
+/// The settings of a site's cache, and which of those that a preset has are the site's own.
+#[derive(Debug)]
+pub struct CacheDraft {
+    pub(crate) cache: Cache,
+    pub(crate) has_cookies: bool,
+    pub(crate) has_parameters: bool,
+}
+
 fn patterns(value: &Value<'_>) -> Result<Vec<Pattern>, Wrong> {
     value.each(|item| item.text_as(|text| (!text.is_empty()).then(|| Pattern::new(text))))
 }
@@ -216,16 +224,23 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     },
     Directive {
         name: "ignore_parameters",
-        default: Preset::Value("[]"),
+        default: Preset::Words(
+            "none; with an `app`, those that only say where a visitor comes from: utm_*, fbclid, gclid \
+             and the like",
+        ),
         unit: "",
-        takes: "the name of a parameter such as \"utm_*\", or an array of them",
+        takes: "the name of a parameter such as \"utm_*\", an array of them, or false",
         needs: Needs::Live,
         doc: "Parameters of the query that make no difference: a request with one is answered with the \
               page that was kept of the address without. It is never kept itself, since the script \
               could show what is in it.",
         example: "[\"utm_*\", \"fbclid\", \"gclid\"]",
         read: |cache, value| {
-            cache.rules.key.ignore_parameters = patterns(value)?;
+            cache.rules.key.ignore_parameters = match value.boolean() {
+                Ok(false) => Vec::new(),
+                Ok(true) => return Err(value.wrong()),
+                Err(_) => patterns(value)?,
+            };
             Ok(())
         },
     },

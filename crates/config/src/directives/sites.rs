@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use super::cache::CacheDraft;
 use super::rules::RulesDraft;
 use crate::directive::{Directive, Needs, Preset};
 use crate::host::{Host, is_host_name};
 use crate::output::Output;
-use crate::settings::{Cache, SiteLog, Upstream};
+use crate::settings::{SiteLog, Upstream};
 
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL (unix(7)).
 const MAX_SOCKET_PATH_BYTES: usize = 107;
@@ -24,8 +25,8 @@ pub struct SiteDraft {
     pub(crate) front_controller: Option<Option<String>>,
     pub(crate) max_body_size: Option<u64>,
     pub(crate) access_log: SiteLog,
-    /// What it says about its cache, if it has one, and where it names private cookies itself.
-    pub(crate) cache: Option<(Cache, bool)>,
+    /// What it says about its cache, if it has one.
+    pub(crate) cache: Option<CacheDraft>,
     /// What it says about paths and clients.
     pub(crate) rules: RulesDraft,
     /// How its answers leave.

@@ -172,6 +172,29 @@ fn a_cache_knows_the_sessions_of_its_application() {
     assert!(is_private(wordpress, "wordpress_logged_in_1"));
     let own = format!("{wordpress}private_cookies = \"mine\"");
     assert!(!is_private(&own, "wordpress_logged_in_1") && is_private(&own, "mine"));
+    let no_store = cache(wordpress).unwrap().no_store;
+    assert!(
+        no_store
+            .paths
+            .iter()
+            .any(|path| path.matches(b"/checkout/"))
+    );
+    let mut parameters = no_store.parameters.iter();
+    assert!(parameters.any(|name| name.matches(b"rest_route")));
+}
+
+#[test]
+fn an_applications_cache_knows_the_parameters_that_only_say_where_a_visitor_comes_from() {
+    let folder = Folder::new();
+    let ignored = |lines: &str| {
+        let cache = site(&folder, lines).cache.unwrap();
+        let mut ignored = cache.rules.key.ignore_parameters.iter();
+        ignored.any(|name| name.matches(b"utm_source"))
+    };
+    assert!(!ignored("[sites.cache]"));
+    assert!(ignored("app = \"wordpress\"\n[sites.cache]"));
+    let own = "app = \"wordpress\"\n[sites.cache]\nignore_parameters = false";
+    assert!(!ignored(own));
 }
 
 #[test]
