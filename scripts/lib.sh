@@ -77,6 +77,7 @@ disable_new_services() {
     for package in "$@"; do
         case "$package" in
             nginx | apache2) unit=$package ;;
+            varnish) as_root systemctl disable --quiet varnishncsa || true; unit=$package ;;
             php*-fpm) unit=$package ;;
             mariadb-server) unit=mariadb ;;
             *) continue ;;

@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod browser;
+pub mod cache_suite;
 pub mod corpus;
 pub mod fastcgi;
 pub mod fpm;

@@ -400,6 +400,7 @@ fn resolve(
     site.output = draft.output;
     let app = draft.rules.app;
     site.cache = draft.cache.map(|cache| settle_cache(cache, app));
+    site.cache.take_if(|cache| cache.is_off);
     if let Some(app) = draft.rules.app {
         site.front_controller = app.preset().front_controller.map(str::to_owned);
     }

@@ -364,6 +364,9 @@ pub enum SiteLog {
 pub struct Cache {
     /// What is kept.
     pub rules: maitred_pagecache::settings::Settings,
+    /// It says `enabled = false`: the site has none.
+    #[serde(skip)]
+    pub(crate) is_off: bool,
     /// Who may drop pages with PURGE.
     #[serde(default)]
     pub purge_from: Vec<IpNet>,

@@ -49,6 +49,8 @@ pub struct Call<'a> {
 pub struct Seen<'a> {
     /// The query, after rewrites.
     pub query: Option<&'a str>,
+    /// What is asked for, before them.
+    pub target: &'a str,
     /// The authority that was asked for.
     pub host: &'a str,
     /// Whether the client speaks TLS with a proxy, if that said so.
@@ -66,6 +68,7 @@ impl<'a> Seen<'a> {
     pub fn of(way: &'a Way<'_>, head: &'a Head) -> Seen<'a> {
         Seen {
             query: way.query,
+            target: head.target(),
             host: way.host(head),
             is_https: way.origin.and_then(|origin| origin.is_https),
             error: way.status.map(|(status, _)| status),
@@ -141,7 +144,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
     };
     request
         .param(b"SCRIPT_NAME", &script.script_name)?
-        .param(b"REQUEST_URI", head.target().as_bytes())?
+        .param(b"REQUEST_URI", seen.target.as_bytes())?
         .param(b"DOCUMENT_URI", &script.script_name)?
         .param(b"DOCUMENT_ROOT", &script.document_root)?
         .param(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?

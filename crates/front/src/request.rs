@@ -357,6 +357,11 @@ pub async fn run_script<C: HttpClient>(
         answered.pool = Some(pool.clone());
     }
     let conditions = fill.as_ref().and_then(|fill| fill.conditions());
+    let seen = Seen::of(way, head);
+    let (query, target) = match fill.as_ref().and_then(|fill| fill.seen()) {
+        Some(seen) => seen,
+        None => (seen.query, seen.target),
+    };
     let call = Call {
         head,
         body: &body,
@@ -367,8 +372,10 @@ pub async fn run_script<C: HttpClient>(
         local,
         secured,
         seen: Seen {
+            query,
+            target,
             conditions: conditions.as_deref(),
-            ..Seen::of(way, head)
+            ..seen
         },
         id: id.as_str(),
     };
@@ -391,13 +398,18 @@ pub async fn run_script<C: HttpClient>(
     let beside = Beside::of(secured, id_sent.as_ref());
     let form = HttpForm::<C::Wire>::new(&run, head, way, beside.as_slice());
     let wanted = fill.as_ref().map(|fill| fill.wanted());
+    // It has its answer: what is made now is for others.
+    let has_answer = fill.as_ref().and_then(|fill| fill.answered);
     let mut tee = Tee::new(form, fill);
-    let mut steadfast = Steadfast::new(client, wanted);
+    let mut steadfast = Steadfast::new(client, wanted, has_answer.is_some());
     let Tried {
         outcome,
         sent,
         begun,
     } = attempt(&mut steadfast, &mut tee, thread.number, &run, request).await;
+    if let Some(after) = has_answer {
+        return Ok(after);
+    }
     let (has_gone, form) = (steadfast.has_gone, tee.form);
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script) = (sent.queued, sent.script);

@@ -125,6 +125,13 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'
     if when.is_empty() {
         return false;
     }
+    if when
+        .methods
+        .iter()
+        .any(|method| method == asked.request.method)
+    {
+        return true;
+    }
     let cookie = |(name, _): Field<'_>| when.cookies.iter().any(|cookie| named(cookie, name));
     if asked.has_cookies && asked.cookies().any(cookie) {
         return true;
@@ -279,11 +286,12 @@ mod tests {
     }
 
     #[test]
-    fn rules_hold_for_cookies_fields_paths_and_parameters() {
+    fn rules_hold_for_cookies_fields_paths_parameters_and_methods() {
         let settings = Settings {
             bypass: When {
                 cookies: vec![Pattern::new("nocache")],
                 headers: vec!["X-No-Cache".to_owned()],
+                methods: vec!["HEAD".to_owned()],
                 ..When::default()
             },
             no_store: When {
@@ -297,6 +305,8 @@ mod tests {
         assert_eq!(read(&[(b"Cookie", b"nocache=1")]), Err(Bypass::Rule));
         assert_eq!(read(&[(b"x-no-cache", b"1")]), Err(Bypass::Rule));
         assert_eq!(read(&[(b"x-no-cache", b"0")]), Ok(()));
+        let head = plan(&settings, "HEAD", "/", &[]);
+        assert_eq!(head.read, Err(Bypass::Rule));
         let store = |target: &str| plan(&settings, "GET", target, &[]).store;
         assert_eq!(store("/wp-admin/x"), Err(NotStored::Rule));
         assert_eq!(store("/?a&preview=1"), Err(NotStored::Rule));

@@ -35,6 +35,7 @@ impl Pattern {
 
 /// Which requests something holds for: one that shows any of these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct When {
     /// It has a cookie of such a name.
     pub cookies: Vec<Pattern>,
@@ -44,6 +45,8 @@ pub struct When {
     pub paths: Vec<Pattern>,
     /// Its query has a parameter of such a name.
     pub parameters: Vec<Pattern>,
+    /// Its method is one of these.
+    pub methods: Vec<String>,
 }
 
 impl When {
@@ -53,6 +56,7 @@ impl When {
             && self.headers.is_empty()
             && self.paths.is_empty()
             && self.parameters.is_empty()
+            && self.methods.is_empty()
     }
 }
 
@@ -96,6 +100,7 @@ pub struct Valid {
 
 /// How a site's pages are cached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Settings {
     /// For how long answers are good that do not say so; the first that fits.
     pub valid: Vec<Valid>,
@@ -113,6 +118,9 @@ pub struct Settings {
     pub min_uses: u32,
     /// Seconds for which a stale answer will do while it is made again, if the answer does not say.
     pub stale_while_revalidate: u64,
+    /// Whoever finds an answer that will do while it is made again gets it at once, as all others do;
+    /// if not, whoever is the first waits for the new one.
+    pub background_update: bool,
     /// Seconds for which a stale answer will do when no other can be had, if the answer does not say.
     pub stale_if_error: u64,
     /// Seconds for which one that is asked for will be waited for by others (`lock`).
@@ -157,6 +165,7 @@ impl Default for Settings {
             no_store: When::default(),
             min_uses: 1,
             stale_while_revalidate: 0,
+            background_update: true,
             stale_if_error: 0,
             lock_timeout: 5,
             lock_age: 5,

@@ -9,6 +9,9 @@ use crate::value::{Value, Wrong};
 
 const NAMES: &str = "a name such as \"wordpress_logged_in_*\", or an array of them";
 const FIELDS: &str = "the name of a header field, or an array of them";
+const PATHS: &str = "a path such as \"/cart/*\", or an array of them";
+const PARAMETERS: &str = "the name of a parameter such as \"utm_*\", or an array of them";
+const METHODS: &str = "\"GET\", \"HEAD\", or an array of them";
 const DURATION: &str = "a duration such as \"10s\"";
 /// Most that `min_uses` may ask for.
 const MAX_USES: u32 = 1_000_000;
@@ -37,6 +40,10 @@ fn names(value: &Value<'_>) -> Result<Vec<String>, Wrong> {
             good.then(|| text.to_ascii_lowercase())
         })
     })
+}
+
+fn methods(value: &Value<'_>) -> Result<Vec<String>, Wrong> {
+    value.each(|item| item.text_as(|text| matches!(text, "GET" | "HEAD").then(|| text.to_owned())))
 }
 
 fn seconds(value: &Value<'_>) -> Result<u64, Wrong> {
@@ -71,6 +78,19 @@ fn valid(value: &Value<'_>) -> Result<Vec<Valid>, Wrong> {
 
 /// The directives of a site's page cache.
 pub const DIRECTIVES: &[Directive<Cache>] = &[
+    Directive {
+        name: "enabled",
+        default: Preset::Value("true"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether there is a cache. `false` is as if the section were not there.",
+        example: "false",
+        read: |cache, value| {
+            cache.is_off = !value.boolean()?;
+            Ok(())
+        },
+    },
     Directive {
         name: "valid",
         default: Preset::Words("none: only what says itself for how long it is good is kept"),
@@ -128,15 +148,99 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         },
     },
     Directive {
+        name: "bypass_paths",
+        default: Preset::Value("[]"),
+        unit: "",
+        takes: PATHS,
+        needs: Needs::Live,
+        doc: "A request whose path, as the client writes it, is such a one is not answered from \
+              the cache; its answer may be kept. `*` stands for any letters.",
+        example: "\"/live/*\"",
+        read: |cache, value| {
+            cache.rules.bypass.paths = patterns(value)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "bypass_parameters",
+        default: Preset::Value("[]"),
+        unit: "",
+        takes: PARAMETERS,
+        needs: Needs::Live,
+        doc: "A request whose query has such a parameter is not answered from the cache; its \
+              answer may be kept.",
+        example: "\"nocache\"",
+        read: |cache, value| {
+            cache.rules.bypass.parameters = patterns(value)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "bypass_methods",
+        default: Preset::Value("[]"),
+        unit: "",
+        takes: METHODS,
+        needs: Needs::Live,
+        doc: "Requests with such a method are not answered from the cache. All methods but GET \
+              and HEAD never are.",
+        example: "\"HEAD\"",
+        read: |cache, value| {
+            cache.rules.bypass.methods = methods(value)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "no_store_cookies",
+        default: Preset::Value("[]"),
+        unit: "",
+        takes: NAMES,
+        needs: Needs::Live,
+        doc: "The answer to a request with such a cookie is not kept; it may be answered from \
+              the cache.",
+        example: "\"experiment_*\"",
+        read: |cache, value| {
+            cache.rules.no_store.cookies = patterns(value)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "no_store_headers",
+        default: Preset::Value("[]"),
+        unit: "",
+        takes: FIELDS,
+        needs: Needs::Live,
+        doc: "The answer to a request with such a field, unless it is empty or `0`, is not kept; \
+              it may be answered from the cache.",
+        example: "\"X-Probe\"",
+        read: |cache, value| {
+            cache.rules.no_store.headers = names(value)?;
+            Ok(())
+        },
+    },
+    Directive {
         name: "no_store_paths",
         default: Preset::Words("none, and the private paths of the site's `app`"),
         unit: "",
-        takes: "a path such as \"/cart/*\", or an array of them",
+        takes: PATHS,
         needs: Needs::Live,
         doc: "What is never kept, by the path that the client asks for. `*` stands for any letters.",
         example: "[\"/cart/*\", \"/checkout/*\"]",
         read: |cache, value| {
             cache.rules.no_store.paths.extend(patterns(value)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "no_store_parameters",
+        default: Preset::Value("[]"),
+        unit: "",
+        takes: PARAMETERS,
+        needs: Needs::Live,
+        doc: "The answer to a request whose query has such a parameter is not kept; it may be \
+              answered from the cache.",
+        example: "[\"s\", \"preview\"]",
+        read: |cache, value| {
+            cache.rules.no_store.parameters = patterns(value)?;
             Ok(())
         },
     },
@@ -168,6 +272,22 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         },
     },
     Directive {
+        name: "background_update",
+        default: Preset::Value("true"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether whoever is the first to ask for a page that will do for \
+              `stale_while_revalidate` gets it at once, while it is made again, as those do who \
+              ask after. Over HTTP/1 its connection is closed then. If not, the first waits for \
+              the new page.",
+        example: "false",
+        read: |cache, value| {
+            cache.rules.background_update = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
         name: "stale_if_error",
         default: Preset::Value("0"),
         unit: "seconds",
@@ -194,6 +314,51 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         read: |cache, value| {
             cache.rules.lock_timeout = seconds(value)?;
             cache.rules.lock_age = cache.rules.lock_timeout;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "revalidate",
+        default: Preset::Value("true"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether a page that is not good any more is asked for again with its `ETag` and \
+              `Last-Modified`, so that the script can say with a 304 that it is still the same. \
+              What says `no-cache` and has one of them is then kept.",
+        example: "false",
+        read: |cache, value| {
+            cache.rules.revalidate = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "heuristic",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether an answer that does not say for how long it is good, and for which `valid` \
+              says nothing, is so for a tenth of the time since its `Last-Modified`, at most a \
+              day (RFC 9111 §4.2.2).",
+        example: "true",
+        read: |cache, value| {
+            cache.rules.heuristic = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "obey_requests",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether what requests say in `Cache-Control` and `Pragma` is obeyed (RFC 9111 \
+              §5.2.1). Then everybody can have the script run by asking for it, as browsers do \
+              that load a page again.",
+        example: "true",
+        read: |cache, value| {
+            cache.rules.obey_requests = value.boolean()?;
             Ok(())
         },
     },
@@ -232,8 +397,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         takes: "the name of a parameter such as \"utm_*\", an array of them, or false",
         needs: Needs::Live,
         doc: "Parameters of the query that make no difference: a request with one is answered with the \
-              page that was kept of the address without. It is never kept itself, since the script \
-              could show what is in it.",
+              page that was kept of the address without. If none was, the script does not see these \
+              parameters, since it could show everybody what is in them.",
         example: "[\"utm_*\", \"fbclid\", \"gclid\"]",
         read: |cache, value| {
             cache.rules.key.ignore_parameters = match value.boolean() {
@@ -241,6 +406,20 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
                 Ok(true) => return Err(value.wrong()),
                 Err(_) => patterns(value)?,
             };
+            Ok(())
+        },
+    },
+    Directive {
+        name: "sort_parameters",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether the order of the parameters makes no difference. Scripts see them sorted \
+              by name; those of one name keep their order.",
+        example: "true",
+        read: |cache, value| {
+            cache.rules.key.sort_parameters = value.boolean()?;
             Ok(())
         },
     },

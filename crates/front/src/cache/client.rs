@@ -17,15 +17,19 @@ pub struct Steadfast<'a, C> {
     wanted: Option<Wanted>,
     /// It has gone.
     pub has_gone: bool,
+    /// It has had its answer: nothing of this one is for it.
+    has_answer: bool,
 }
 
 impl<'a, C> Steadfast<'a, C> {
-    /// `client`, for an answer that is `wanted`, if anybody else wants it.
-    pub fn new(client: &'a mut C, wanted: Option<Wanted>) -> Steadfast<'a, C> {
+    /// `client`, for an answer that is `wanted`, if anybody else wants it, and by nobody else if the
+    /// client `has_answer`.
+    pub fn new(client: &'a mut C, wanted: Option<Wanted>, has_answer: bool) -> Steadfast<'a, C> {
         Steadfast {
             client,
             wanted,
-            has_gone: false,
+            has_gone: has_answer,
+            has_answer,
         }
     }
 
@@ -37,7 +41,8 @@ impl<'a, C> Steadfast<'a, C> {
     /// The client has gone, which only counts if nobody else wants the answer.
     fn gone_with(&mut self, error: io::Error) -> io::Result<()> {
         self.has_gone = true;
-        if self.goes_on() { Ok(()) } else { Err(error) }
+        let goes_on = self.has_answer || self.goes_on();
+        if goes_on { Ok(()) } else { Err(error) }
     }
 }
 

@@ -44,6 +44,11 @@ pub struct Fill<'a> {
     pub stale: Option<(Arc<Object>, Stale)>,
     /// Why the request goes on.
     pub why: Forward,
+    /// The client has got what was kept, and this becomes of its connection.
+    pub answered: Option<After>,
+    /// The query as the script sees it, and what was asked for with that, if the key has not all of the
+    /// client's.
+    seen: Option<(Option<String>, String)>,
     /// It has waited for another's answer.
     pub is_collapsed: bool,
     wanted: Wanted,
@@ -80,6 +85,8 @@ impl<'a> Fill<'a> {
             ticket: None,
             stale: None,
             why: Forward::Bypass(why),
+            answered: None,
+            seen: None,
             is_collapsed: false,
             wanted: Arc::new(AtomicBool::new(false)),
             begun: now(),
@@ -93,6 +100,23 @@ impl<'a> Fill<'a> {
     /// It is not answered from the cache.
     pub fn bypass(&mut self, plan: Plan, why: Bypass) {
         (self.plan, self.why) = (plan, Forward::Bypass(why));
+    }
+
+    /// The script sees this query in place of the client's, if its answer may be kept.
+    pub fn see(&mut self, query: Option<&str>) {
+        let path = self.head.target().split('?').next().unwrap_or_default();
+        let target = match query {
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        };
+        self.seen = Some((query.map(str::to_owned), target));
+    }
+
+    /// The query that the script sees, and what is asked for with that, if they are not the client's.
+    pub fn seen(&self) -> Option<(Option<&str>, &str)> {
+        self.plan.store.ok()?;
+        let (query, target) = self.seen.as_ref()?;
+        Some((query.as_deref(), target))
     }
 
     /// Others wait for this answer from now on.
@@ -189,8 +213,12 @@ impl<'a> Fill<'a> {
             _ => Ok(admitted),
         });
         let stored = admitted.as_ref().map_err(|why| *why).map(|admitted| {
-            let age = freshness::current_age(admitted.stored.initial_age, times.came, times.came);
-            admitted.stored.lifetimes.fresh.saturating_sub(age / 1000)
+            let kept = &admitted.stored;
+            let age = freshness::current_age(kept.initial_age, times.came, times.came);
+            match kept.no_cache {
+                true => 0,
+                false => kept.lifetimes.fresh.saturating_sub(age / 1000),
+            }
         });
         self.admitted = admitted.ok();
         if self.admitted.is_none() {
@@ -290,7 +318,8 @@ impl<'a> Fill<'a> {
                 ttl,
                 detail: Some(REVALIDATED),
             };
-            return Some(reply(client, request, (&stored, &body), (0, status), answered).await);
+            let how = (0, status, false);
+            return Some(reply(client, request, (&stored, &body), how, answered).await);
         }
         if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
             return None;
@@ -301,7 +330,8 @@ impl<'a> Fill<'a> {
             detail: Some(ON_ERROR),
         };
         let kept = (&page.stored, &page.body);
-        Some(reply(client, request, kept, (stale.age, status), answered).await)
+        let how = (stale.age, status, false);
+        Some(reply(client, request, kept, how, answered).await)
     }
 }
 

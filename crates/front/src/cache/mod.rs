@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use maitred_config::Config;
-use maitred_http1::{Framing, Head, carries_body};
+use maitred_http1::{Framing, Head, Version, carries_body};
 use maitred_pagecache::Millis;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::asked::{Asked, Request};
@@ -272,7 +272,11 @@ pub async fn look<'a>(
     };
     if plan.store.is_ok() && query.as_deref() != head.query() {
         // The script would see what the key has not, and could show it to everybody.
-        plan.store = Err(NotStored::UnkeyedField);
+        match (way.path, way.query) == (head.path(), head.query()) {
+            true => fill.see(query.as_deref()),
+            // Nobody knows what a rewrite has made of it.
+            false => plan.store = Err(NotStored::UnkeyedField),
+        }
     }
     if let Err(why) = plan.read {
         fill.primary = Some(primary);
@@ -298,7 +302,8 @@ pub async fn look<'a>(
                             false => coded(&cache.store, (head, way), (&key, page)),
                         };
                         let kept = (&page.stored, &page.body);
-                        let after = reply(client, (head, way), kept, (age, status), answered);
+                        let how = (age, status, false);
+                        let after = reply(client, (head, way), kept, how, answered);
                         return after.await.map(Looked::Answered);
                     }
                     Judged::Stale(stale) => {
@@ -326,6 +331,15 @@ pub async fn look<'a>(
                 key
             }
         };
+        if plan
+            .wishes
+            .as_ref()
+            .is_some_and(|wishes| wishes.only_if_cached)
+        {
+            let why = "The page is not kept, and no other is wanted.";
+            let refused = request::refuse(client, head, answered, 504, why);
+            return refused.await.map(Looked::Answered);
+        }
         if plan.store.is_err() {
             break;
         }
@@ -336,19 +350,28 @@ pub async fn look<'a>(
             .filter(|(_, stale)| stale.while_revalidate)
         {
             // One has it made again; for all others the old one will do until then.
-            match cache.fills.refresh(&key, times) {
-                Some(ticket) => fill.begin(key, ticket),
-                None => {
-                    let detail = Some(UPDATING);
-                    let status = CacheStatus::Hit {
-                        ttl: -whole(stale.by),
-                        detail,
-                    };
-                    let kept = (&page.stored, &page.body);
-                    let after = reply(client, (head, way), kept, (stale.age, status), answered);
-                    return after.await.map(Looked::Answered);
+            let (page, stale) = (page.clone(), *stale);
+            let ticket = cache.fills.refresh(&key, times);
+            let is_first = ticket.is_some();
+            if let Some(ticket) = ticket {
+                fill.begin(key, ticket);
+                if !of.settings.background_update {
+                    break;
                 }
             }
+            let status = CacheStatus::Hit {
+                ttl: -whole(stale.by),
+                detail: Some(UPDATING),
+            };
+            // The connection would have nobody read what comes next before there is a new page.
+            let closes = is_first && head.version() != Version::Http2;
+            let how = (stale.age, status, closes);
+            let kept = (&page.stored, &page.body);
+            let after = reply(client, (head, way), kept, how, answered).await?;
+            if !is_first {
+                return Ok(Looked::Answered(after));
+            }
+            fill.answered = Some(after);
             break;
         }
         let (sender, receiver) = oneshot::channel();
@@ -403,12 +426,12 @@ fn find(cache: &Cache, primary: &Key, head: &Head, now: Millis) -> pagestore::Lo
     }
 }
 
-/// Answers with what is kept.
+/// Answers with what is kept, which has this age; `closes`: and this is the connection's last answer.
 async fn reply(
     client: &mut impl HttpClient,
     (head, way): (&Head, &Way<'_>),
     (stored, body): (&Stored, &Bytes),
-    (age, status): (u64, CacheStatus),
+    (age, status, closes): (u64, CacheStatus, bool),
     answered: &mut Answered,
 ) -> io::Result<After> {
     let asked = Asked::survey(request_of(head, way), head.headers());
@@ -428,7 +451,10 @@ async fn reply(
             (206, body.slice(at(start)..at(end)))
         }
     };
-    let after = client.discard_body(head);
+    let after = match client.discard_body(head) {
+        After::Keep if closes => After::Close,
+        after => after,
+    };
     let secured = client.secured().cloned();
     let id = answered.id_sent();
     let beside = Beside::of(secured.as_deref(), id.as_ref());
