@@ -398,6 +398,7 @@ pub async fn run_script<C: HttpClient>(
         sent,
         begun,
     } = attempt(&mut steadfast, &mut tee, thread.number, &run, request).await;
+    answered.cache = tee.fill.as_ref().map(|fill| fill.word());
     let (has_gone, form) = (steadfast.has_gone, tee.form);
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script) = (sent.queued, sent.script);
