@@ -24,7 +24,7 @@ pub const JSON: &str = "{\"time\":$msec,\"request_id\":\"$request_id\",\
                         \"target\":\"$request_uri\",\"protocol\":\"$server_protocol\",\
                         \"status\":$status,\"bytes\":$body_bytes_sent,\
                         \"referer\":\"$http_referer\",\"user_agent\":\"$http_user_agent\",\
-                        \"pool\":\"$pool\",\"request_time\":$request_time,\
+                        \"pool\":\"$pool\",\"cache\":\"$upstream_cache_status\",\"request_time\":$request_time,\
                         \"queue_time\":$queue_time,\"script_time\":$script_time}";
 
 /// A checked format. It is sent as its text.
@@ -108,6 +108,9 @@ pub enum Variable {
     RequestId,
     /// `$pool`: the pool that ran its script.
     Pool,
+    /// `$upstream_cache_status`: what the page cache has done, in nginx's words: `HIT`, `MISS`,
+    /// `EXPIRED`, `BYPASS`, `STALE`, `UPDATING`, `REVALIDATED`.
+    CacheStatus,
     /// `$ssl_protocol`, such as `TLSv1.3`.
     SslProtocol,
     /// `$ssl_cipher`, by OpenSSL's name.
@@ -128,7 +131,7 @@ pub enum Unit {
 }
 
 /// The variables without those of header fields, and whether each is a number.
-const VARIABLES: [(&str, Variable, bool); 31] = [
+const VARIABLES: [(&str, Variable, bool); 32] = [
     ("remote_addr", Variable::RemoteAddr, false),
     ("remote_user", Variable::RemoteUser, false),
     ("time_local", Variable::TimeLocal, false),
@@ -162,6 +165,7 @@ const VARIABLES: [(&str, Variable, bool); 31] = [
     ("upstream_response_time", Variable::UpstreamTime, true),
     ("request_id", Variable::RequestId, false),
     ("pool", Variable::Pool, false),
+    ("upstream_cache_status", Variable::CacheStatus, false),
     ("ssl_protocol", Variable::SslProtocol, false),
     ("ssl_cipher", Variable::SslCipher, false),
 ];

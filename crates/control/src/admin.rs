@@ -90,9 +90,69 @@ pub struct ServerStatus {
     pub front_pid: Option<i32>,
     /// The pools, sorted by name.
     pub pools: Vec<PoolStatus>,
+    /// The page cache, if a site has one and the front has told of it.
+    #[serde(default)]
+    pub page_cache: Option<PageCache>,
     /// The hosts whose certificates are got by ACME, sorted by name.
     #[serde(default)]
     pub certificates: Vec<CertificateStatus>,
+}
+
+/// The page cache. Its counters begin anew with each front.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PageCache {
+    /// Pages in memory.
+    pub memory: PageTier,
+    /// Pages on disk, if there may be any. After a start those are not all known at once.
+    pub disk: Option<PageTier>,
+    /// Files that were damaged, and were taken away.
+    pub damaged_files: u64,
+    /// Pages that could not be written to the disk: it is full, or read-only.
+    pub write_errors: u64,
+    /// Purges that are remembered until nothing is left of what they were about.
+    pub purges_remembered: u64,
+    /// Pages that are being made for all who wait for them.
+    pub filling: u64,
+    /// Requests that wait for such a page.
+    pub waiting: u64,
+    /// The sites that have a cache, sorted by name.
+    pub sites: Vec<CachedSite>,
+}
+
+/// A place where pages are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageTier {
+    /// How many there are, in all forms in which they are kept.
+    pub pages: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Bytes that they may take.
+    pub limit_bytes: u64,
+    /// Those that had to make room for others.
+    pub evicted: u64,
+}
+
+/// What is counted of a site's cache.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CachedSite {
+    /// The site, by its first host.
+    pub site: String,
+    /// Requests for scripts, each once: `hit`, `updating` and `stale` were answered with a kept page,
+    /// `revalidated` after the script said that it is still good; `miss`, `vary_miss`, `expired` and
+    /// `bypass` with what a script said.
+    pub requests: BTreeMap<String, u64>,
+    /// Those that were none of the cache's, by reason.
+    pub bypasses: BTreeMap<String, u64>,
+    /// Answers that were kept.
+    pub stored: u64,
+    /// Answers that were not kept, by reason; those of `bypasses` are not counted again.
+    pub not_stored: BTreeMap<String, u64>,
+    /// Purges.
+    pub purges: u64,
+    /// Bytes of bodies that were sent without a script.
+    pub saved_bytes: u64,
+    /// Time that workers would have needed for them: what each page took when it was made.
+    pub saved_script_seconds: f64,
 }
 
 /// A host whose certificate is got by ACME.

@@ -108,6 +108,10 @@ pub enum ToFront {
         /// Number of this order, for the report.
         mark: u64,
     },
+    /// Tell how the page cache is doing; answered by [`FromFront::CacheFigures`]. Descriptor: an
+    /// anonymous file, whose contents are replaced by an [`admin::PageCache`] as JSON, or by `null` if
+    /// there is none.
+    CacheFigures,
     /// Everything has been said: accept clients.
     Begin,
     /// Sites, hosts and limits to use from now on; answered by [`FromFront::Reconfigured`].
@@ -251,6 +255,8 @@ pub enum FromFront {
         /// The number of that order.
         mark: u64,
     },
+    /// The answer to [`ToFront::CacheFigures`], in any case.
+    CacheFigures,
     /// Somebody asks for metrics: the pools' memory is to be measured and shown on their
     /// scoreboards.
     MemoryAsked,

@@ -100,6 +100,8 @@ pub struct Answered {
     pub id: Option<RequestId>,
     /// The answer carries it.
     pub sends_id: bool,
+    /// What the page cache has done for it, in a word.
+    pub cache: Option<&'static str>,
     /// Where the request is logged.
     pub log: SiteLog,
 }
@@ -261,13 +263,14 @@ impl AccessLog {
                 let head = line.head;
                 let answered = line.answered;
                 let (id, pool) = (answered.id.as_ref(), answered.pool.as_ref());
-                let all: [(&str, Option<&[u8]>); 7] = [
+                let all: [(&str, Option<&[u8]>); 8] = [
                     ("MAITRED_REMOTE_ADDR", Some(peer.as_bytes())),
                     ("MAITRED_STATUS", Some(status.as_bytes())),
                     ("MAITRED_HOST", head.map(|head| head.host().as_bytes())),
                     ("MAITRED_METHOD", head.map(|head| head.method().as_bytes())),
                     ("MAITRED_URI", head.map(|head| head.path().as_bytes())),
                     ("MAITRED_POOL", pool.map(|pool| pool.name.as_bytes())),
+                    ("MAITRED_CACHE", answered.cache.map(str::as_bytes)),
                     ("MAITRED_REQUEST_ID", id.map(|id| id.as_str().as_bytes())),
                 ];
                 let fields = all

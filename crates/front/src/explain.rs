@@ -1,6 +1,8 @@
 //! How a request would be answered, rule by rule, without asking it: `maitred explain`. Nothing of a
 //! running server is touched; files and folders are looked at as they are now.
 
+mod cache;
+
 use std::net::IpAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -34,6 +36,8 @@ pub struct Question {
     pub method: String,
     /// The client.
     pub client: IpAddr,
+    /// Header fields that the page cache looks at.
+    pub fields: Vec<(String, String)>,
 }
 
 /// What it comes to.
@@ -209,7 +213,7 @@ fn target(
                     format!("{names}, as the client takes it, if type and length are worth it");
                 said.say("compression", what);
             }
-            script_runs(said, rules, asked, &script, &runs);
+            script_runs(said, (site, rules), asked, &script, &runs);
         }
         Route::RedirectSlash(location) => {
             said.say("answer", format!("301 to {location}: it is a folder"));
@@ -265,7 +269,7 @@ fn file_coding(said: &mut Explanation, site: &Site, resolver: &mut Resolver, ent
 
 fn script_runs(
     said: &mut Explanation,
-    rules: &SiteRules,
+    (site, rules): (&Site, &SiteRules),
     asked: &Question,
     script: &Script,
     runs: &str,
@@ -279,6 +283,7 @@ fn script_runs(
         said.say("deny", "the script is denied (deny, allow_php or deny_php)");
         return refuse(said, rules, refusal.status, refusal.why);
     }
+    cache::cache(said, site, asked);
     said.say("answer", format!("what the script says, run by {runs}"));
 }
 

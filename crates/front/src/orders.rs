@@ -20,7 +20,7 @@ use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
 use crate::pool::{Pool, growth, local, watch};
 use crate::shared::{Shared, Thread};
-use crate::supervisor::read_json;
+use crate::supervisor::{read_json, write_json};
 use crate::tls::Tls;
 
 /// Orders that a thread has not come to yet, before whoever gives them waits.
@@ -270,6 +270,13 @@ impl Hearer {
                 shared
                     .supervisor
                     .report(&FromFront::Reconfigured { refused });
+            }
+            ToFront::CacheFigures => {
+                let figures = shared.cache.as_ref().and_then(|cache| cache.figures());
+                if let Err(error) = write_json(fds.pop(), &figures) {
+                    tracing::warn!("the page cache's figures cannot be told: {error}");
+                }
+                shared.supervisor.report(&FromFront::CacheFigures);
             }
             ToFront::Certificates => self.take_certificates(fds).await,
             ToFront::Proofs { proofs, mark } => {

@@ -410,6 +410,7 @@ pub async fn run_script<C: HttpClient>(
     if let Some(after) = has_answer {
         return Ok(after);
     }
+    answered.cache = tee.fill.as_ref().map(|fill| fill.word());
     let (has_gone, form) = (steadfast.has_gone, tee.form);
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script) = (sent.queued, sent.script);

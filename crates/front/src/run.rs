@@ -101,6 +101,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::ForgetPool { .. }
         | ToFront::Manner { .. }
         | ToFront::Certificates
+        | ToFront::CacheFigures
         | ToFront::Proofs { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
         ToFront::AccessLog => orders.access_log = fds.into_iter().next(),
@@ -149,7 +150,8 @@ fn prepare(
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
     let max_connections = limit.saturating_sub(RESERVED_DESCRIPTORS).max(64);
     let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
-    let cache = Cache::open(&config).map_err(|error| format!("there is no page cache: {error}"))?;
+    let cache = Cache::open(&config, threads)
+        .map_err(|error| format!("there is no page cache: {error}"))?;
     let pools = Pools::new(inboxes.clone(), supervisor.clone(), config.fpm.is_some());
     let shared = Shared::new(
         pools,

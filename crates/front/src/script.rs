@@ -111,6 +111,9 @@ pub trait Form {
         false
     }
 
+    /// The script is through, after so long; all it has said follows.
+    fn took(&mut self, _time: Duration) {}
+
     /// Whether anything can have been sent.
     fn has_begun(&self) -> bool;
 
@@ -441,7 +444,11 @@ impl<'a, F: Form> Answering<'a, F> {
                 Ok(None) => break,
                 Ok(Some(said @ AnswerEvent::End { .. })) => {
                     self.over = true;
-                    self.sent.script_over = Some(Instant::now());
+                    let over = Instant::now();
+                    self.sent.script_over = Some(over);
+                    if let Some(lent) = source.lent_at() {
+                        self.form.took(over - Instant::from_std(lent));
+                    }
                     source.detach();
                     self.form.take(said)?;
                     break;

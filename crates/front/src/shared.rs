@@ -578,7 +578,7 @@ fn open_site(
         settings: settings.clone(),
         spool_dir: config.spool_dir.clone(),
         rules,
-        cache: SiteCache::of(settings),
+        cache: SiteCache::of(settings, shared.cache.as_deref()),
         limits: shared.limits.of(settings),
         access_log: SiteLog::of(&settings.access_log, &shared.door_logs),
         backends: backends.collect::<Result<_, String>>()?,

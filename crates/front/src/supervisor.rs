@@ -1,11 +1,12 @@
 //! The front's side of the control channel.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 
 use maitred_control::{FromFront, Heard, ToFront, hear, say};
 use maitred_os::channel::Channel;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The supervisor, as the front sees it.
@@ -53,4 +54,17 @@ pub fn read_json<T: DeserializeOwned>(file: OwnedFd) -> io::Result<T> {
     let mut bytes = Vec::new();
     File::from(file).read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// Replaces the contents of a file that came by something as JSON.
+///
+/// # Errors
+/// When none came, or it cannot be written.
+pub fn write_json(file: Option<OwnedFd>, what: &impl Serialize) -> io::Result<()> {
+    let file =
+        file.ok_or_else(|| io::Error::other("the front's limit of open files is reached"))?;
+    let mut file = File::from(file);
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(&serde_json::to_vec(what)?)
 }

@@ -227,6 +227,9 @@ pub struct Explain {
     /// The request's method
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     pub method: String,
+    /// A header field that the page cache may look at; may be given more than once
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
 }
 
 #[cfg(test)]

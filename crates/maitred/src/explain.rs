@@ -71,8 +71,15 @@ fn question(asked: &Explain, config: &Config) -> Option<Question> {
         },
         query,
         method: asked.method.to_ascii_uppercase(),
+        fields: asked.headers.iter().map(|field| named(field)).collect(),
         client: asked.client.unwrap_or(IpAddr::from([127, 0, 0, 1])),
     })
+}
+
+/// The name and the value of a field.
+fn named(field: &str) -> (String, String) {
+    let (name, value) = field.split_once(':').unwrap_or((field, ""));
+    (name.trim().to_owned(), value.trim().to_owned())
 }
 
 fn first_host(config: &Config) -> String {

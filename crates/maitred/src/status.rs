@@ -38,6 +38,7 @@ fn text(server: &ServerStatus, in_full: bool) -> String {
     if in_full {
         lines.extend(server.pools.iter().flat_map(view::details));
     }
+    lines.extend(view::page_cache(server));
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_secs();
     lines.extend(view::certificates(server, now));

@@ -91,6 +91,7 @@ impl Watch {
                 let mut lines = view::overview(&server);
                 let rate = self.rate(&server);
                 lines.push(format!("{rate}; q quits, p pauses"));
+                lines.extend(view::page_cache(&server));
                 lines.extend(view::running(&server, MAX_SCRIPTS));
                 Ok(lines)
             }

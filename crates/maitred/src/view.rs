@@ -1,8 +1,12 @@
 //! A server's state as lines for people, at most [`COLUMNS`] wide.
 
+mod cache;
+
 use maitred_control::admin::{
     CertificateStatus, Measured, Opcache, PoolStatus, Quantiles, ServerStatus,
 };
+
+pub use cache::page_cache;
 
 /// Widest line in characters.
 pub const COLUMNS: usize = 100;

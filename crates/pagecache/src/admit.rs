@@ -65,6 +65,31 @@ pub enum NotStored {
 }
 
 impl NotStored {
+    /// All there are but [`NotStored::Bypassed`], whose reasons are its own.
+    pub const ALL: [NotStored; 21] = [
+        NotStored::Head,
+        NotStored::UnkeyedField,
+        NotStored::Rule,
+        NotStored::RequestNoStore,
+        NotStored::NoStore,
+        NotStored::Private,
+        NotStored::NoCache,
+        NotStored::SetCookie,
+        NotStored::Authorization,
+        NotStored::VaryStar,
+        NotStored::VaryTooMuch,
+        NotStored::Status,
+        NotStored::NoLifetime,
+        NotStored::Stale,
+        NotStored::TooLarge,
+        NotStored::TooManyTags,
+        NotStored::MinUses,
+        NotStored::Incomplete,
+        NotStored::LockTimeout,
+        NotStored::Purged,
+        NotStored::Fault,
+    ];
+
     /// Its name, in `Cache-Status` and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -4,6 +4,7 @@
 //!            join                    finish(Stored)            forgotten
 //!  (nothing) ────▶ filling, waiters ───────────────▶ (nothing; waiters look again)
 //!                    │ finish(Failed): the first waiter fills, the others wait on
+//!                    │ finish(StoodIn): waiters get the stale page; the next who comes fills
 //!                    │ finish(NotKept): waiters go through, and for a while nobody waits
 //!                    ╰ the filler is older than `age`: the next who joins fills beside it
 //! ```
@@ -52,6 +53,8 @@ pub enum Finished {
     NotKept,
     /// There is none.
     Failed,
+    /// There is none, and a stale one will do, for all who wait as well.
+    StoodIn,
 }
 
 /// What one who waits is told.
@@ -63,6 +66,8 @@ pub enum Told {
     Through,
     /// Have the answer made for all who wait.
     Fill(Ticket),
+    /// Nobody could make it just now: the stale one will do, for who has one.
+    StandIn,
 }
 
 /// All answers that are being made. `W` is how one who waits is woken.
@@ -122,7 +127,7 @@ impl<W> Fills<W> {
                 return Joined::Through;
             }
             if let Some(filling) = shard.filling.get_mut(key) {
-                if now.saturating_sub(filling.since) < age {
+                if now.abs_diff(filling.since) < age {
                     if filling.waiters.len() >= MAX_WAITERS {
                         return Joined::Through;
                     }
@@ -142,7 +147,7 @@ impl<W> Fills<W> {
     /// somebody else does already.
     pub fn refresh(&self, key: &Key, (now, age): (Millis, Millis)) -> Option<Ticket> {
         self.with(key, |shard| match shard.filling.get_mut(key) {
-            Some(filling) if now.saturating_sub(filling.since) < age => None,
+            Some(filling) if now.abs_diff(filling.since) < age => None,
             Some(filling) => {
                 shard.next += 1;
                 (filling.ticket, filling.since) = (Ticket(shard.next), now);
@@ -170,7 +175,7 @@ impl<W> Fills<W> {
             match how {
                 Finished::NotKept => shard.remember_unkept(key, now),
                 Finished::Stored => shard.forget_unkept(key),
-                Finished::Failed => {}
+                Finished::Failed | Finished::StoodIn => {}
             }
             Some(filling.waiters)
         });
@@ -178,6 +183,7 @@ impl<W> Fills<W> {
         let told = match how {
             Finished::Stored => Told::Look,
             Finished::NotKept => Told::Through,
+            Finished::StoodIn => Told::StandIn,
             Finished::Failed => return self.pass_on(key, waiters, now, &mut tell),
         };
         for waiter in waiters.drain(..) {
@@ -229,6 +235,16 @@ impl<W> Fills<W> {
     /// Answers that are being made.
     pub fn len(&self) -> usize {
         let count = |shard: &Mutex<Shard<W>>| lock(shard).filling.len();
+        self.shards.iter().map(count).sum()
+    }
+
+    /// Those who wait for one of them; `is_there` says of each whether it still does.
+    pub fn waiting(&self, is_there: impl Fn(&W) -> bool) -> usize {
+        let count = |shard: &Mutex<Shard<W>>| {
+            let shard = lock(shard);
+            let waiters = shard.filling.values().flat_map(|filling| &filling.waiters);
+            waiters.filter(|waiter| is_there(waiter)).count()
+        };
         self.shards.iter().map(count).sum()
     }
 
@@ -380,6 +396,29 @@ mod tests {
             finish(&fills, second, Finished::Stored, AGE),
             [(1, Told::Look)]
         );
+    }
+
+    #[test]
+    fn who_waits_gets_what_the_filler_got_when_nothing_better_could_be_had() {
+        let fills = Fills::default();
+        let ticket = fill(&fills, 0);
+        for who in 1..3 {
+            fills.join(&key("a"), (0, AGE), || who);
+        }
+        assert_eq!(fills.waiting(|who| *who == 1), 1);
+        let told = finish(&fills, ticket, Finished::StoodIn, 1);
+        assert_eq!(told, [(1, Told::StandIn), (2, Told::StandIn)]);
+        assert!(fills.is_empty() && fills.waiting(|_| true) == 0);
+        // It is not taken for one that is never kept.
+        fill(&fills, 2);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_nobody_wait_for_longer() {
+        let fills = Fills::default();
+        let hung = fill(&fills, 100 * AGE);
+        assert_ne!(hung, fill(&fills, 1), "it is not known how old it is");
+        assert!(fills.refresh(&key("a"), (100 * AGE, AGE)).is_some());
     }
 
     #[test]

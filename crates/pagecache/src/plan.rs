@@ -28,6 +28,17 @@ pub enum Bypass {
 }
 
 impl Bypass {
+    /// All there are.
+    pub const ALL: [Bypass; 7] = [
+        Bypass::Method,
+        Bypass::Body,
+        Bypass::Precondition,
+        Bypass::PrivateCookie,
+        Bypass::Rule,
+        Bypass::Wish,
+        Bypass::KeyTooLong,
+    ];
+
     /// Its name, in `Cache-Status` and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,5 +1,7 @@
 //! What a site says about its cache. nginx's names where nginx has the thing.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// A name, or with a `*` in it all that begin and end so.
@@ -29,6 +31,16 @@ impl Pattern {
         match &self.end {
             Some(end) => rest.ends_with(end.as_bytes()),
             None => rest.is_empty(),
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.start)?;
+        match &self.end {
+            Some(end) => write!(f, "*{end}"),
+            None => Ok(()),
         }
     }
 }

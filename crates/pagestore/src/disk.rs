@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use maitred_pagecache::Millis;
 use maitred_pagecache::key::Key;
+use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use crate::index::{Digest, Index};
@@ -51,6 +52,7 @@ pub struct Disk {
     paused_until: AtomicU64,
     damaged: AtomicU64,
     evicted: AtomicU64,
+    failed: AtomicU64,
 }
 
 /// What a sweep found.
@@ -78,6 +80,7 @@ impl Disk {
             paused_until: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
         })
     }
 
@@ -89,6 +92,11 @@ impl Disk {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.index().forget(&digest);
+                return None;
+            }
+            Err(error) if is_no_file(&error) => {
+                self.damaged.fetch_add(1, Ordering::Relaxed);
+                self.remove_file(&digest);
                 return None;
             }
             Err(_) => return None,
@@ -115,7 +123,8 @@ impl Disk {
     /// When it cannot be written; then what was there before is not there any more.
     pub fn write(&self, key: &Key, entry: &Entry, now: Millis) -> io::Result<()> {
         let digest = digest(key);
-        if now < self.paused_until.load(Ordering::Relaxed) {
+        if self.is_paused(now) {
+            self.failed.fetch_add(1, Ordering::Relaxed);
             self.remove_file(&digest);
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -127,13 +136,23 @@ impl Disk {
         }
         if let Err(error) = self.put_in_place(&digest, &[&head, &body]) {
             self.remove_file(&digest);
-            let until = now.saturating_add(PAUSE_MILLIS);
-            self.paused_until.store(until, Ordering::Relaxed);
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            // Somebody's folder in the place of one page says nothing of the others.
+            if error.kind() != io::ErrorKind::IsADirectory {
+                let until = now.saturating_add(PAUSE_MILLIS);
+                self.paused_until.store(until, Ordering::Relaxed);
+            }
             return Err(error);
         }
         self.index().note(digest, size, now);
         self.make_room(&digest);
         Ok(())
+    }
+
+    /// Whether a write has failed just now. A clock that was set back must not make it last longer.
+    fn is_paused(&self, now: Millis) -> bool {
+        let until = self.paused_until.load(Ordering::Relaxed);
+        now < until && until - now <= PAUSE_MILLIS
     }
 
     fn put_in_place(&self, digest: &Digest, pieces: &[&[u8]]) -> io::Result<()> {
@@ -142,7 +161,14 @@ impl Disk {
         let begun = self.limits.dir.join(BEGUN).join(name);
         let path = self.path(digest);
         let write = || {
-            let mut file = File::create(&begun)?;
+            let mut file = match create(&begun) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // Somebody has emptied the folder.
+                    make_dir(begun.parent().unwrap_or(&self.limits.dir))?;
+                    create(&begun)?
+                }
+                other => other?,
+            };
             for piece in pieces {
                 file.write_all(piece)?;
             }
@@ -219,18 +245,23 @@ impl Disk {
     pub fn sweep(&self, now: Millis, mut keep: Option<Wanted<'_>>) -> io::Result<Swept> {
         let mut swept = Swept::default();
         self.clear_begun(now)?;
-        for folder in fs::read_dir(&self.limits.dir)? {
-            let folder = folder?.path();
-            if folder.ends_with(BEGUN) || !folder.is_dir() {
+        for folder in entries(&self.limits.dir)? {
+            let folder = folder?;
+            // No link is followed: what it leads to is somebody else's.
+            let is_folder = folder.file_type().is_ok_and(|kind| kind.is_dir());
+            if folder.file_name() == BEGUN || !is_folder {
                 continue;
             }
-            for file in fs::read_dir(folder)? {
+            for file in entries(&folder.path())? {
                 let file = file?;
                 let Some(digest) = file.file_name().to_str().and_then(digest_of_name) else {
                     continue;
                 };
                 // Another may have taken it away just now.
                 let Ok(meta) = file.metadata() else { continue };
+                if meta.is_dir() {
+                    continue;
+                }
                 match self.is_kept(&digest, &file.path(), &meta, now, &mut keep)? {
                     true => swept.kept += 1,
                     false => {
@@ -255,7 +286,8 @@ impl Disk {
         let written = u64::try_from(meta.mtime())
             .unwrap_or(0)
             .saturating_mul(1000);
-        let used = self.index().used(digest).unwrap_or(written);
+        // The clock may have been set back since.
+        let used = self.index().used(digest).unwrap_or(written).min(now);
         // Of one from before the start nobody knows when it was used: it gets its time once more.
         let idle = now.saturating_sub(used.max(self.opened));
         if idle > self.limits.inactive {
@@ -265,7 +297,9 @@ impl Disk {
             match read_first(path, self.era) {
                 Ok(Some((key, entry))) if keep(&key, &entry) => {}
                 Ok(_) => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_file(&error) => {
+                    return Ok(false);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -274,7 +308,7 @@ impl Disk {
     }
 
     fn clear_begun(&self, now: Millis) -> io::Result<()> {
-        for file in fs::read_dir(self.limits.dir.join(BEGUN))? {
+        for file in entries(&self.limits.dir.join(BEGUN))? {
             let file = file?;
             let Ok(meta) = file.metadata() else { continue };
             let begun = u64::try_from(meta.mtime())
@@ -297,6 +331,11 @@ impl Disk {
     /// Files that were damaged.
     pub fn damaged(&self) -> u64 {
         self.damaged.load(Ordering::Relaxed)
+    }
+
+    /// Pages that could not be written.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Files that had to make room for others.
@@ -344,8 +383,56 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
         .create(dir)
 }
 
+/// What is in a folder; nothing if somebody has taken it away.
+fn entries(dir: &Path) -> io::Result<impl Iterator<Item = io::Result<fs::DirEntry>>> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => Some(entries),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    Ok(entries.into_iter().flatten())
+}
+
+/// Makes a file that was not there, for nobody else to read. What is there can only be left from
+/// somebody who had our process id.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn create(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let open = || rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
+    let opened = match open() {
+        Err(rustix::io::Errno::EXIST) => {
+            fs::remove_file(path)?;
+            open()?
+        }
+        other => other?,
+    };
+    Ok(opened.into())
+}
+
+/// Opens a page's file. Whatever else is in its place is not waited for, and no link is followed.
+///
+/// # Errors
+/// When there is none; [`is_no_file`] if there is something else.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Whether there is something else in a file's place: a link, a pipe, a socket.
+pub fn is_no_file(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let of_others = [Errno::LOOP, Errno::NXIO].map(|errno| Some(errno.raw_os_error()));
+    error.kind() == io::ErrorKind::InvalidData || of_others.contains(&error.raw_os_error())
+}
+
 fn read_file(path: &Path) -> io::Result<Bytes> {
-    let file = File::open(path)?;
+    let file = open_file(path)?;
     let size = file.metadata()?.len().min(MAX_FILE_BYTES);
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
@@ -354,7 +441,7 @@ fn read_file(path: &Path) -> io::Result<Bytes> {
 
 /// What is in a file, without the body; nothing if it is damaged or of another era.
 fn read_first(path: &Path, era: u64) -> io::Result<Option<(Key, Entry)>> {
-    let mut file = File::open(path)?;
+    let mut file = open_file(path)?;
     let mut bytes = vec![0; FIRST_BYTES];
     let read = file.read_exact(&mut bytes);
     let Ok(length) = read
@@ -371,139 +458,5 @@ fn read_first(path: &Path, era: u64) -> io::Result<Option<(Key, Entry)>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::object::tests::{key, page};
-
-    fn open(dir: &Path, max_size: u64) -> Disk {
-        let limits = DiskLimits {
-            dir: dir.join("pages"),
-            max_size,
-            inactive: 600_000,
-        };
-        Disk::open(limits, 7, now()).unwrap()
-    }
-
-    fn now() -> Millis {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        u64::try_from(since.unwrap().as_millis()).unwrap()
-    }
-
-    fn put(disk: &Disk, name: &str, body: &[u8]) {
-        let entry = Entry::Page(Arc::new(page(name, &[name], 0, body)));
-        disk.write(&key(name), &entry, now()).unwrap();
-    }
-
-    fn body(disk: &Disk, name: &str) -> Option<Bytes> {
-        match disk.read(&key(name), now())? {
-            Entry::Page(page) => Some(page.body.clone()),
-            Entry::Varies(_) => None,
-        }
-    }
-
-    #[test]
-    fn who_is_started_anew_finds_what_was_kept_without_looking_for_it_first() {
-        let dir = tempfile::tempdir().unwrap();
-        put(&open(dir.path(), 1 << 20), "a", b"body");
-        let again = open(dir.path(), 1 << 20);
-        assert_eq!(again.size(), (0, 0));
-        assert_eq!(body(&again, "a").unwrap(), "body");
-        assert_eq!(again.size().1, 1);
-        assert_eq!(body(&again, "b"), None);
-    }
-
-    #[test]
-    fn a_damaged_file_is_as_if_it_were_not_there_and_goes() {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = open(dir.path(), 1 << 20);
-        put(&disk, "a", b"body");
-        let path = disk.path(&digest(&key("a")));
-        let mut bytes = fs::read(&path).unwrap();
-        *bytes.last_mut().unwrap() ^= 1;
-        fs::write(&path, bytes).unwrap();
-        assert_eq!(body(&disk, "a"), None);
-        assert!(!path.exists());
-        assert_eq!((disk.damaged(), disk.size()), (1, (0, 0)));
-    }
-
-    #[test]
-    fn a_file_of_another_key_is_none_of_ours() {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = open(dir.path(), 1 << 20);
-        put(&disk, "a", b"body");
-        put(&disk, "b", b"other");
-        fs::copy(disk.path(&digest(&key("b"))), disk.path(&digest(&key("a")))).unwrap();
-        assert_eq!(body(&disk, "a"), None);
-    }
-
-    #[test]
-    fn there_is_never_more_than_there_may_be() {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = open(dir.path(), 100_000);
-        for number in 0..100 {
-            put(&disk, &number.to_string(), &[0; 5000]);
-            assert!(disk.size().0 <= 100_000);
-        }
-        assert!(disk.evicted() > 70 && body(&disk, "99").is_some());
-        let entry = Entry::Page(Arc::new(page("x", &[], 0, &[0; 200_000])));
-        assert!(disk.write(&key("99"), &entry, now()).is_err());
-        // What was there is out of date.
-        assert_eq!(body(&disk, "99"), None);
-    }
-
-    #[test]
-    fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = open(dir.path(), 1 << 20);
-        for name in ["a", "b", "c"] {
-            put(&disk, name, b"body");
-        }
-        let path = disk.path(&digest(&key("c")));
-        fs::write(&path, b"short").unwrap();
-        let begun = disk.limits.dir.join(BEGUN).join("1-1");
-        fs::write(&begun, b"x").unwrap();
-        let again = open(dir.path(), 1 << 20);
-        let mut keep = |found: &Key, _: &Entry| *found != key("a");
-        let swept = again.sweep(now(), Some(&mut keep)).unwrap();
-        assert_eq!(
-            swept,
-            Swept {
-                kept: 1,
-                removed: 2
-            }
-        );
-        assert_eq!(again.size().1, 1);
-        assert!(begun.exists());
-        let later = now() + 2 * ABANDONED_MILLIS;
-        assert_eq!(
-            again.sweep(later, None).unwrap(),
-            Swept {
-                kept: 0,
-                removed: 1
-            }
-        );
-        assert!(!begun.exists());
-    }
-
-    #[test]
-    fn a_folder_that_cannot_be_written_is_let_alone_for_a_while() {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = open(dir.path(), 1 << 20);
-        put(&disk, "a", b"old");
-        // A file where the folder should be: this fails for root, too.
-        let begun = disk.limits.dir.join(BEGUN);
-        fs::remove_dir(&begun).unwrap();
-        fs::write(&begun, b"").unwrap();
-        let entry = Entry::Page(Arc::new(page("a", &[], 0, b"new")));
-        let start = now();
-        assert!(disk.write(&key("a"), &entry, start).is_err());
-        assert_eq!(body(&disk, "a"), None);
-        fs::remove_file(&begun).unwrap();
-        fs::create_dir(&begun).unwrap();
-        assert!(disk.write(&key("a"), &entry, start + 1).is_err());
-        assert!(disk.write(&key("a"), &entry, start + PAUSE_MILLIS).is_ok());
-        assert_eq!(body(&disk, "a").unwrap(), "new");
-    }
-}
+#[path = "disk_tests.rs"]
+mod tests;

@@ -7,13 +7,14 @@
 //! no journal or a damaged one, what was kept is not to be trusted any more: a new era begins, and
 //! files of another era are nobody's.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use maitred_pagecache::purge::{Purge, Thoroughness};
 
+use crate::disk::{create, is_no_file, make_dir, open_file};
 use crate::purges::Purges;
 
 /// What the file begins with.
@@ -40,6 +41,8 @@ pub struct Journal {
     boot: String,
     /// Names the time since which every purge is known; files have it, too.
     pub era: u64,
+    /// A purge is not in it: what is in the folder is to be written anew, or taken away.
+    pub lacks_some: bool,
 }
 
 /// What was found when a journal was opened.
@@ -61,9 +64,11 @@ impl Journal {
     pub fn open(dir: &Path, boot: &str, purges: &Purges) -> io::Result<(Journal, Opened)> {
         let path = dir.join("purges");
         let mut bytes = Vec::new();
-        match File::open(&path) {
+        match open_file(&path) {
             Ok(file) => _ = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A link, a pipe: no journal begins so.
+            Err(error) if is_no_file(&error) => bytes.push(0),
             Err(error) => return Err(error),
         }
         let era = read(&bytes, boot, purges);
@@ -81,6 +86,7 @@ impl Journal {
                 path,
                 boot,
                 era,
+                lacks_some: false,
             },
             opened,
         ))
@@ -113,7 +119,12 @@ impl Journal {
     /// # Errors
     /// When it cannot be taken away.
     pub fn discard(&mut self) -> io::Result<()> {
-        std::fs::remove_file(&self.path)
+        let removed = match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+        self.lacks_some = true;
+        removed
     }
 
     /// Writes it anew, without what `purges` has forgotten.
@@ -122,6 +133,7 @@ impl Journal {
     /// When it cannot be written; the old one is then still there.
     pub fn compact(&mut self, purges: &Purges) -> io::Result<()> {
         self.file = rewrite(&self.path, &self.boot, self.era, purges)?;
+        self.lacks_some = false;
         Ok(())
     }
 
@@ -129,7 +141,10 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be written, or forced to the disk.
-    pub fn close(&mut self) -> io::Result<()> {
+    pub fn close(&mut self, purges: &Purges) -> io::Result<()> {
+        if self.lacks_some {
+            self.compact(purges)?;
+        }
         self.file.write_all(&entry(CLOSED, &[]))?;
         self.file.sync_all()
     }
@@ -149,9 +164,19 @@ fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<Fil
     purges.each(|site, purge, how, number| {
         bytes.extend_from_slice(&entry(PURGE, &purge_bytes(site, purge, how, number)));
     });
-    std::fs::write(&beside, &bytes)?;
+    let mut file = match create(&beside) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Somebody has taken the folder away.
+            make_dir(path.parent().unwrap_or(path))?;
+            create(&beside)?
+        }
+        other => other?,
+    };
+    file.write_all(&bytes)?;
     std::fs::rename(&beside, path)?;
-    OpenOptions::new().append(true).open(path)
+    // It goes on being written to the file that it is, whatever takes its name.
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
+    Ok(file)
 }
 
 /// Reads all that was ever written, and says of which era it is; nothing if that cannot be relied on.
@@ -348,11 +373,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (_, journal, _) = open(dir.path(), "one");
         let first = journal.era;
-        let (_, mut journal, opened) = open(dir.path(), "two");
+        let (purges, mut journal, opened) = open(dir.path(), "two");
         assert_eq!(opened, Opened::Distrusted);
         assert_ne!(journal.era, first);
         let second = journal.era;
-        journal.close().unwrap();
+        journal.close(&purges).unwrap();
         let (_, mut journal, opened) = open(dir.path(), "three");
         assert_eq!((opened, journal.era), (Opened::Continued, second));
         journal.discard().unwrap();

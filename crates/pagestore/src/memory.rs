@@ -31,31 +31,32 @@ impl Weighter<Key, Entry> for Weight {
     }
 }
 
+/// Collects the keys of what has to go, that of what is replaced included.
 #[derive(Debug, Clone, Default)]
-struct Evicted(Arc<AtomicU64>);
+struct Gone;
 
-impl Lifecycle<Key, Entry> for Evicted {
-    type RequestState = ();
+impl Lifecycle<Key, Entry> for Gone {
+    type RequestState = Vec<Key>;
 
-    fn begin_request(&self) {}
+    fn begin_request(&self) -> Vec<Key> {
+        Vec::new()
+    }
 
-    fn on_evict(&self, (): &mut (), _: Key, _: Entry) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    fn on_evict(&self, gone: &mut Vec<Key>, key: Key, _: Entry) {
+        gone.push(key);
     }
 }
 
 /// Pages in memory.
 #[derive(Debug)]
 pub struct Memory {
-    cache: Cache<Key, Entry, Weight, RandomState, Evicted>,
-    evicted: Arc<AtomicU64>,
+    cache: Cache<Key, Entry, Weight, RandomState, Gone>,
+    evicted: AtomicU64,
 }
 
 impl Memory {
     /// Room for so many bytes.
     pub fn new(bytes: u64) -> Memory {
-        let evicted = Evicted::default();
-        let counter = evicted.0.clone();
         let expected = usize::try_from(bytes / EXPECTED_BYTES).unwrap_or(usize::MAX);
         let options = OptionsBuilder::new()
             .shards(SHARDS)
@@ -63,18 +64,18 @@ impl Memory {
             .weight_capacity(bytes)
             .build();
         let cache = match options {
-            Ok(options) => Cache::with_options(options, Weight, RandomState::new(), evicted),
+            Ok(options) => Cache::with_options(options, Weight, RandomState::new(), Gone),
             Err(_) => Cache::with(
                 expected.max(SHARDS),
                 bytes,
                 Weight,
                 RandomState::new(),
-                evicted,
+                Gone,
             ),
         };
         Memory {
             cache,
-            evicted: counter,
+            evicted: AtomicU64::new(0),
         }
     }
 
@@ -86,9 +87,12 @@ impl Memory {
     /// Puts something under a key, if it is not too large for the room there is.
     pub fn put(&self, key: Key, entry: Entry) -> bool {
         let fits = Weight.weight(&key, &entry) <= self.largest();
-        match fits {
-            true => self.cache.insert(key, entry),
-            false => _ = self.cache.remove(&key),
+        if fits {
+            let gone = self.cache.insert_with_lifecycle(key.clone(), entry);
+            let others = gone.iter().filter(|gone| **gone != key).count();
+            self.evicted.fetch_add(others as u64, Ordering::Relaxed);
+        } else {
+            self.cache.remove(&key);
         }
         fits
     }
@@ -178,5 +182,6 @@ mod tests {
         put(&memory, "a", 20);
         memory.remove(&key("a"), &old);
         assert!(memory.holds(&key("a")));
+        assert_eq!(memory.evicted(), 0, "it was replaced");
     }
 }

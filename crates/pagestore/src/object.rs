@@ -1,6 +1,7 @@
 //! A kept page, and how it is written to a file.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use maitred_pagecache::key::Key;
@@ -27,6 +28,8 @@ pub struct Object {
     pub stored: Stored,
     /// Its body.
     pub body: Bytes,
+    /// How long a worker had to do with it.
+    pub cost: Duration,
     /// Until which purge it is known what they made of it, and whether that was to make it stale: the
     /// purge's number times two, plus one if so.
     checked: AtomicU64,
@@ -40,8 +43,14 @@ impl Object {
             subject,
             stored,
             body,
+            cost: Duration::ZERO,
             checked,
         }
+    }
+
+    /// The same, which a worker had to do with for so long.
+    pub fn of_cost(self, cost: Duration) -> Object {
+        Object { cost, ..self }
     }
 
     /// Whether purges have made it stale, if it is known up to the one with this number.
@@ -74,7 +83,7 @@ pub enum Entry {
 }
 
 /// What a file begins with; its last bytes are the version of all that follows.
-const MAGIC: &[u8; 8] = b"maitred\x01";
+const MAGIC: &[u8; 8] = b"maitred\x02";
 /// Bytes before what the file is about: magic, era, length of the head, length of the body, checksums
 /// of both, kind.
 const PREFIX_BYTES: usize = 8 + 8 + 4 + 8 + 4 + 4 + 1;
@@ -99,6 +108,8 @@ impl Entry {
                 for part in [site, host, target] {
                     write_part(&mut head, part.as_bytes());
                 }
+                let cost = u64::try_from(object.cost.as_micros()).unwrap_or(u64::MAX);
+                head.extend_from_slice(&cost.to_le_bytes());
                 object.stored.write(&mut head);
                 (PAGE, object.body.clone())
             }
@@ -172,8 +183,10 @@ impl Entry {
                     host: part()?,
                     target: part()?,
                 };
+                let cost = take_micros(&mut rest)?;
                 let stored = Stored::read(&rest).map_err(|_| Damaged)?;
-                Entry::Page(std::sync::Arc::new(Object::new(subject, stored, body)))
+                let object = Object::new(subject, stored, body).of_cost(cost);
+                Entry::Page(std::sync::Arc::new(object))
             }
             VARIES => {
                 let mut names = Vec::new();
@@ -272,6 +285,12 @@ fn take_part(rest: &mut Bytes) -> Result<Bytes, Damaged> {
     Ok(part)
 }
 
+fn take_micros(rest: &mut Bytes) -> Result<Duration, Damaged> {
+    let micros = *rest.first_chunk().ok_or(Damaged)?;
+    *rest = rest.slice(8..);
+    Ok(Duration::from_micros(u64::from_le_bytes(micros)))
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use maitred_pagecache::freshness::Lifetimes;
@@ -315,11 +334,13 @@ pub(crate) mod tests {
 
     #[test]
     fn a_page_is_read_as_it_was_written() {
-        let bytes = file(&Entry::Page(page("/a", &["t"], 5, b"body").into()));
+        let page = page("/a", &["t"], 5, b"body").of_cost(Duration::from_micros(70_001));
+        let bytes = file(&Entry::Page(page.into()));
         let (read_key, entry) = Entry::read(&bytes, 7).unwrap();
         let Entry::Page(object) = entry else { panic!() };
         assert_eq!(read_key, key("k"));
         assert_eq!(object.subject.target.as_ref(), "/a");
+        assert_eq!(object.cost.as_micros(), 70_001);
         assert_eq!((&object.body[..], object.stored.stamp), (&b"body"[..], 5));
         let first = bytes.slice(..head_bytes(&bytes).unwrap());
         let (_, Entry::Page(object)) = Entry::read_first(&first, 7).unwrap() else {

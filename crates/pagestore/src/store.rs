@@ -58,6 +58,8 @@ pub struct Figures {
     pub evicted: (u64, u64),
     /// Files that were damaged.
     pub damaged: u64,
+    /// Pages that could not be written to the disk.
+    pub failed: u64,
     /// Purges that are remembered.
     pub purges: usize,
 }
@@ -277,6 +279,9 @@ impl Store {
         let written = journal.add(site, purge, how, number);
         if written.is_err() {
             journal.discard()?;
+        } else if journal.lacks_some {
+            // It can be written again: what it lacks is said before anybody relies on it.
+            journal.compact(&self.purges)?;
         }
         written
     }
@@ -321,7 +326,20 @@ impl Store {
                 journal.compact(&self.purges)?;
             }
         }
+        self.mend_journal()?;
         Ok(swept)
+    }
+
+    /// Writes down what the journal lacks, if it can be written again.
+    fn mend_journal(&self) -> io::Result<()> {
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+        match journal.lacks_some {
+            true => journal.compact(&self.purges),
+            false => Ok(()),
+        }
     }
 
     /// Says on disk that all is in order. Nothing must be kept or purged afterwards.
@@ -333,7 +351,7 @@ impl Store {
             Some(journal) => journal
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .close(),
+                .close(&self.purges),
             None => Ok(()),
         }
     }
@@ -347,6 +365,7 @@ impl Store {
             disk: (files, bytes),
             evicted: (self.memory.evicted(), disk.map_or(0, Disk::evicted)),
             damaged: disk.map_or(0, Disk::damaged),
+            failed: disk.map_or(0, Disk::failed),
             purges: self.purges.len(),
         }
     }

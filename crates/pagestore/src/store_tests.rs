@@ -157,6 +157,50 @@ fn a_purge_that_cannot_be_written_down_is_done_and_nothing_is_trusted_afterwards
 }
 
 #[test]
+fn a_purge_that_could_not_be_written_down_is_as_soon_as_it_can_be() {
+    for mend in [0, 1, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = on_disk(dir.path(), 1 << 20);
+        keep(&store, "/a", &["t"], b"a").unwrap();
+        keep(&store, "/b", &["u"], b"b").unwrap();
+        let journal = store.journal.as_ref().unwrap();
+        journal.lock().unwrap().break_for_test();
+        assert!(store.purge("site", &tag("t"), Thoroughness::Hard).is_err());
+        assert!(journal.lock().unwrap().lacks_some);
+        match mend {
+            0 => _ = store.sweep(1).unwrap(),
+            1 => store.close().unwrap(),
+            _ => {
+                journal.lock().unwrap().compact(&store.purges).unwrap();
+                store.purge("site", &tag("u"), Thoroughness::Hard).unwrap();
+            }
+        }
+        drop(store);
+        let (store, opened) = on_disk(dir.path(), 1 << 20);
+        assert_eq!(opened, Opened::Continued, "{mend}");
+        assert_eq!(load(&store, "/a"), None, "{mend}");
+        assert_eq!(load(&store, "/b").is_some(), mend != 2, "{mend}");
+    }
+}
+
+#[test]
+fn what_is_no_journal_is_neither_followed_nor_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    keep(&store, "/a", &["t"], b"a").unwrap();
+    store.close().unwrap();
+    let journal = dir.path().join("purges");
+    let aside = dir.path().join("aside");
+    std::fs::rename(&journal, &aside).unwrap();
+    std::os::unix::fs::symlink(&aside, &journal).unwrap();
+    let before = std::fs::read(&aside).unwrap();
+    let (store, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!(opened, Opened::Distrusted);
+    assert_eq!(load(&store, "/a"), None);
+    assert_eq!(std::fs::read(&aside).unwrap(), before);
+}
+
+#[test]
 fn a_page_too_large_for_memory_is_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = on_disk(dir.path(), 1 << 20);

@@ -380,6 +380,11 @@ int maitred_php_response_status(void)
 	return maitred_engine.request ? SG(sapi_headers).http_response_code : 0;
 }
 
+int maitred_php_exit_status(void)
+{
+	return maitred_engine.request ? EG(exit_status) : 0;
+}
+
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served)
 {
 	memset(served, 0, sizeof(*served));

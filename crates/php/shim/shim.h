@@ -260,6 +260,9 @@ size_t maitred_php_peak_memory(void);
 /* The status of its answer so far; 0 when there is none. */
 int maitred_php_response_status(void);
 
+/* What a program would have exited with: 255 after a fatal error; 0 when there is no request. */
+int maitred_php_exit_status(void);
+
 /* Serves one request. All bailouts are caught inside. */
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served);
 

@@ -27,7 +27,7 @@ pub use exchange::{Exchange, Level, PoolStatus, ProcessStatus, Verdict};
 pub use foreign::{Admission, Foreign, Paths};
 pub use names::Name;
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};
-pub use raw::present::{peak_memory, response_status};
+pub use raw::present::{exit_status, peak_memory, response_status};
 pub use settings::{IniValue, Settings};
 pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};
 pub use version::{PhpVersion, is_fixed};

@@ -218,6 +218,7 @@ impl Supervisor {
             FromFront::Settled { mark } if line == self.front.line => self.settled(mark),
             FromFront::Settled { .. } => {}
             FromFront::ProofsTaken { mark } => self.proofs_taken(mark),
+            FromFront::CacheFigures => self.page_cache_told(line),
             FromFront::MemoryAsked => {
                 self.look_at_caches();
                 self.measure();

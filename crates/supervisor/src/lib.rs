@@ -30,6 +30,7 @@ mod listen;
 mod logs;
 mod obituary;
 mod output;
+mod page_cache;
 mod peer;
 mod phase;
 mod plan;

@@ -22,6 +22,7 @@ use crate::life::Life;
 use crate::limits::{FRONT_START, MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
 use crate::obituary::Obituaries;
 use crate::output::Outputs;
+use crate::page_cache::PageCacheLook;
 use crate::peer::Peer;
 use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
@@ -72,6 +73,7 @@ pub struct Supervisor {
     pub(crate) emergency: Emergency,
     pub(crate) traces: Traces<About>,
     pub(crate) acme: Acme,
+    pub(crate) page_cache: PageCacheLook,
     pub(crate) admin: Admin,
     pub(crate) scores: Scores,
     pub(crate) systemd: Systemd,
@@ -278,6 +280,7 @@ impl Supervisor {
             emergency: Emergency::default(),
             traces: Traces::default(),
             acme: Acme::default(),
+            page_cache: PageCacheLook::default(),
             admin,
             scores,
             systemd: Systemd::found(plan.config.fpm.as_ref()),

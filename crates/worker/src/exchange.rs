@@ -129,10 +129,15 @@ impl<'a> WorkerExchange<'a> {
             if let Some(report) = &self.report {
                 report.write(&mut record);
             }
+            // php-fpm tells web servers nothing of it.
+            let app_status = match self.foreign {
+                true => 0,
+                false => maitred_php::exit_status(),
+            };
             write_end(
                 &mut record,
                 self.request_id,
-                0,
+                app_status,
                 ProtocolStatus::RequestComplete,
             );
             self.end.write(&record);

@@ -112,6 +112,7 @@ impl Line<'_> {
             }
             Variable::RequestId => text(answered.id.as_ref().map(|id| id.as_str())),
             Variable::Pool => text(answered.pool.as_ref().map(|pool| pool.name.as_str())),
+            Variable::CacheStatus => text(answered.cache),
             Variable::SslProtocol => text(self.secured.map(|secured| secured.protocol)),
             Variable::SslCipher => text(self.secured.map(|secured| secured.cipher)),
             Variable::Pid => return number(out, place, Some(digits.format(std::process::id()))),

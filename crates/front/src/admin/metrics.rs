@@ -1,11 +1,13 @@
 //! `/metrics`: every figure of every pool for Prometheus, in its text format or in OpenMetrics.
 //! The names keep to <https://prometheus.io/docs/practices/naming/>.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::time::Duration;
 
+use maitred_control::admin::PageCache;
 use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
 
+use super::cache_metrics;
 use crate::shared::Shared;
 use crate::status::Page;
 
@@ -57,10 +59,11 @@ pub fn page(shared: &Shared, accept: &[u8]) -> Page {
         ),
         false => (Form::Prometheus, "text/plain; version=0.0.4; charset=utf-8"),
     };
-    Page::new(kind, all(&pools, form))
+    let cache = shared.cache.as_ref().and_then(|cache| cache.figures());
+    Page::new(kind, all(&pools, cache.as_ref(), form))
 }
 
-fn all(pools: &[Pool], form: Form) -> String {
+fn all(pools: &[Pool], cache: Option<&PageCache>, form: Form) -> String {
     let mut out = Text {
         form,
         text: String::new(),
@@ -73,6 +76,9 @@ fn all(pools: &[Pool], form: Form) -> String {
     workers(&mut out, pools);
     memory(&mut out, pools);
     opcache(&mut out, pools);
+    if let Some(cache) = cache {
+        cache_metrics::write(&mut out, cache);
+    }
     if form == Form::OpenMetrics {
         out.text.push_str("# EOF\n");
     }
@@ -288,18 +294,30 @@ fn opcache(out: &mut Text, pools: &[Pool]) {
 
 /// A page being written. Names of pools are letters, digits, `_` and `-`, so labels need no
 /// escapes.
-struct Text {
+pub struct Text {
     form: Form,
     text: String,
 }
 
 impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    /// Begins a family.
+    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         let name = match self.form {
             Form::Prometheus => name,
             Form::OpenMetrics => name.strip_suffix("_total").unwrap_or(name),
         };
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// Writes a sample of the family that was begun last.
+    pub fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(name);
+        for (at, (label, of)) in labels.iter().enumerate() {
+            let before = if at == 0 { '{' } else { ',' };
+            let _ = write!(self.text, "{before}{label}=\"{of}\"");
+        }
+        let after = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.text, "{after} {value}");
     }
 
     fn sample(&mut self, name: &str, pool: &str, label: Option<(&str, &str)>, value: u64) {
@@ -364,6 +382,8 @@ impl Text {
 
 #[cfg(test)]
 mod tests {
+    use maitred_control::admin::{CachedSite, PageTier};
+
     use super::*;
 
     fn pool(name: &str) -> Pool {
@@ -383,10 +403,26 @@ mod tests {
         }
     }
 
+    fn cache() -> PageCache {
+        let count = |name: &str, count| [(name.to_owned(), count)].into();
+        PageCache {
+            disk: Some(PageTier::default()),
+            filling: 2,
+            sites: vec![CachedSite {
+                site: "*.a.example".to_owned(),
+                requests: count("hit", 3),
+                not_stored: count("set-cookie", 0),
+                saved_script_seconds: 1.5,
+                ..CachedSite::default()
+            }],
+            ..PageCache::default()
+        }
+    }
+
     #[test]
     fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
         for form in [Form::Prometheus, Form::OpenMetrics] {
-            let text = all(&[pool("a"), pool("b")], form);
+            let text = all(&[pool("a"), pool("b")], Some(&cache()), form);
             let mut declared: Vec<&str> = Vec::new();
             for line in text.lines().filter(|line| *line != "# EOF") {
                 if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -404,6 +440,15 @@ mod tests {
             assert!(text.contains("maitred_pool_worker_crashes_total{pool=\"a\",signal=\"11\"} 1"));
             assert!(text.contains("opcache_restarts_total{pool=\"b\",reason=\"hash\"} 0\n"));
             assert!(!text.contains("opcache_scripts{pool=\"a\""), "not known");
+            for line in [
+                "maitred_cache_requests_total{site=\"*.a.example\",result=\"hit\"} 3\n",
+                "maitred_cache_saved_script_seconds_total{site=\"*.a.example\"} 1.5\n",
+                "maitred_cache_pages{tier=\"disk\"} 0\n",
+                "maitred_cache_filling 2\n",
+            ] {
+                assert!(text.contains(line), "{line} in\n{text}");
+            }
+            assert!(!text.contains("set-cookie"), "it never came");
             assert_eq!(text.ends_with("# EOF\n"), form == Form::OpenMetrics);
         }
     }

@@ -1,6 +1,7 @@
 //! The admin door: metrics, status pages and pings over HTTP. The front answers all of it itself,
 //! so none of it waits for a worker.
 
+mod cache_metrics;
 mod metrics;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -48,7 +48,8 @@ pub fn coded(
         lines: lines.into(),
         ..page.stored.clone()
     };
-    let made = Arc::new(Object::new(page.subject.clone(), stored, body));
+    let made = Object::new(page.subject.clone(), stored, body).of_cost(page.cost);
+    let made = Arc::new(made);
     store.keep_beside(beside, made.clone());
     made
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use maitred_fastcgi::cgi::AnswerHead;
@@ -58,6 +59,12 @@ pub struct Fill<'a> {
     /// Bytes of body that the answer is to have, if it says so.
     announced: Option<u64>,
     body: Vec<u8>,
+    /// How long the worker had to do with it.
+    cost: Duration,
+    /// What has become of the answer, if there is one.
+    kept: Option<Result<(), NotStored>>,
+    /// The request has gone on to a script, and was not answered with what is kept.
+    counts: bool,
     /// What the kept page has become with a 304.
     merged: Option<(Stored, Bytes)>,
 }
@@ -93,6 +100,9 @@ impl<'a> Fill<'a> {
             admitted: None,
             announced: None,
             body: Vec::new(),
+            cost: Duration::ZERO,
+            kept: None,
+            counts: false,
             merged: None,
         }
     }
@@ -100,6 +110,7 @@ impl<'a> Fill<'a> {
     /// It is not answered from the cache.
     pub fn bypass(&mut self, plan: Plan, why: Bypass) {
         (self.plan, self.why) = (plan, Forward::Bypass(why));
+        self.counts = true;
     }
 
     /// The script sees this query in place of the client's, if its answer may be kept.
@@ -128,7 +139,27 @@ impl<'a> Fill<'a> {
     /// The script is asked now.
     pub fn go_on(&mut self, plan: Plan, primary: Key) {
         (self.plan, self.primary) = (plan, Some(primary));
+        self.counts = true;
         (self.begun, self.stamp) = (now(), self.cache.store.stamp());
+    }
+
+    /// The worker is through with it, after so long.
+    pub fn took(&mut self, time: Duration) {
+        self.cost = time;
+    }
+
+    /// What has been done for the request, in a word.
+    pub fn word(&self) -> &'static str {
+        self.status(None, Err(NotStored::Incomplete)).word()
+    }
+
+    fn status(&self, status: Option<u16>, stored: Result<u64, NotStored>) -> CacheStatus {
+        CacheStatus::Forwarded {
+            why: self.why,
+            status,
+            stored,
+            is_collapsed: self.is_collapsed,
+        }
     }
 
     /// Whether the answer is wanted when the client has gone.
@@ -179,6 +210,7 @@ impl<'a> Fill<'a> {
                 match merged.kept {
                     Ok(admitted) => {
                         self.merged = Some((admitted.stored.clone(), body.clone()));
+                        self.cost = page.cost;
                         (self.admitted, self.body) = (Some(admitted), body.to_vec());
                         self.end();
                     }
@@ -220,17 +252,13 @@ impl<'a> Fill<'a> {
                 false => kept.lifetimes.fresh.saturating_sub(age / 1000),
             }
         });
+        // Until it has come to its end.
+        self.kept = Some(stored.and(Err(NotStored::Incomplete)));
         self.admitted = admitted.ok();
         if self.admitted.is_none() {
             self.finish(Finished::NotKept);
         }
-        let told = CacheStatus::Forwarded {
-            why: self.why,
-            status: Some(status),
-            stored,
-            is_collapsed: self.is_collapsed,
-        };
-        Ok(told.to_string())
+        Ok(self.status(Some(status), stored).to_string())
     }
 
     /// What the answer has made out of date is gone before anybody sees the answer.
@@ -256,10 +284,19 @@ impl<'a> Fill<'a> {
         let length = (self.body.len() + content.len()) as u64;
         if length > self.of.settings.max_object_size {
             (self.admitted, self.body) = (None, Vec::new());
+            self.kept = Some(Err(NotStored::TooLarge));
             self.finish(Finished::NotKept);
             return;
         }
         self.body.extend_from_slice(content);
+    }
+
+    /// The script has ended before it was through: nobody knows what is missing.
+    pub fn cut_short(&mut self) {
+        if self.admitted.take().is_some() {
+            self.body = Vec::new();
+            self.finish(Finished::NotKept);
+        }
     }
 
     /// All of the answer has come.
@@ -279,10 +316,13 @@ impl<'a> Fill<'a> {
             host: request.host.to_ascii_lowercase().into(),
             target: invalidate::target(&self.of.settings.key, request.path, request.query).into(),
         };
-        let page = Object::new(subject, admitted.stored, body);
+        let page = Object::new(subject, admitted.stored, body).of_cost(self.cost);
         let (store, fields) = (&self.cache.store, self.head.headers());
-        let finished = match store.keep(primary, &admitted.vary, fields, page, now()) {
-            Ok(_) => {
+        let kept = store.keep(primary, &admitted.vary, fields, page, now());
+        let kept = kept.map(drop);
+        self.kept = Some(kept);
+        let finished = match kept {
+            Ok(()) => {
                 self.cache.changed.notify_one();
                 Finished::Stored
             }
@@ -296,8 +336,7 @@ impl<'a> Fill<'a> {
     fn finish(&mut self, how: Finished) {
         self.wanted.store(false, Ordering::Relaxed);
         if let Some((key, ticket)) = self.ticket.take() {
-            let tell = |waiter: tokio::sync::oneshot::Sender<_>, told| waiter.send(told).is_ok();
-            self.cache.fills.finish(&key, ticket, (how, now()), tell);
+            self.cache.finish(&key, ticket, how);
         }
     }
 
@@ -318,8 +357,10 @@ impl<'a> Fill<'a> {
                 ttl,
                 detail: Some(REVALIDATED),
             };
+            self.counts = false;
+            let kept = (&stored, &body, Duration::ZERO);
             let how = (0, status, false);
-            return Some(reply(client, request, (&stored, &body), how, answered).await);
+            return Some(reply(client, request, kept, how, answered).await);
         }
         if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
             return None;
@@ -329,7 +370,9 @@ impl<'a> Fill<'a> {
             ttl: -whole(stale.by),
             detail: Some(ON_ERROR),
         };
-        let kept = (&page.stored, &page.body);
+        self.counts = false;
+        self.finish(Finished::StoodIn);
+        let kept = (&page.stored, &page.body, Duration::ZERO);
         let how = (stale.age, status, false);
         Some(reply(client, request, kept, how, answered).await)
     }
@@ -339,5 +382,8 @@ impl Drop for Fill<'_> {
     /// Whoever waits is told, whatever has happened to this request.
     fn drop(&mut self) {
         self.finish(Finished::Failed);
+        if self.counts {
+            self.of.board().forwarded(self.why, self.kept);
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 mod client;
 mod coded;
+mod figures;
 mod fill;
 mod tee;
 
@@ -16,7 +17,7 @@ use maitred_http1::{Framing, Head, Version, carries_body};
 use maitred_pagecache::Millis;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::asked::{Asked, Request};
-use maitred_pagecache::fills::{Fills, Joined, Told};
+use maitred_pagecache::fills::{Fills, Finished, Joined, Ticket, Told};
 use maitred_pagecache::invalidate;
 use maitred_pagecache::key::{Key, Primary};
 use maitred_pagecache::plan::{Bypass, Plan};
@@ -24,7 +25,7 @@ use maitred_pagecache::purge::{Purge, Thoroughness};
 use maitred_pagecache::reuse::{Judged, judge};
 use maitred_pagecache::select::{Selected, content_range, not_modified_lines, select};
 use maitred_pagecache::settings::Settings;
-use maitred_pagecache::status::{CacheStatus, Forward, UPDATING};
+use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, UPDATING};
 use maitred_pagecache::stored::Stored;
 use maitred_pagecache::tags;
 use maitred_pagestore::disk::DiskLimits;
@@ -36,10 +37,12 @@ use tokio::sync::{Notify, oneshot};
 use crate::access::Answered;
 use crate::clock::since_1970;
 use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::pool::local;
 use crate::request::{self, Beside, Header, Way};
 use crate::shared::Thread;
 
 use coded::coded;
+use figures::{AllFigures, Board, SiteFigures};
 
 pub use client::Steadfast;
 pub use fill::Fill;
@@ -55,6 +58,11 @@ const SWEEP: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Cache {
     store: Store,
+    figures: AllFigures,
+    threads: u32,
+    /// Bytes that there may be in memory, and on disk.
+    memory_limit: u64,
+    disk_limit: Option<u64>,
     fills: Fills<oneshot::Sender<Told>>,
     /// Told when something is kept or purged, so that there is something to look through.
     changed: Notify,
@@ -66,18 +74,19 @@ fn now() -> Millis {
 }
 
 impl Cache {
-    /// The cache that a configuration asks for. Without its folder it is in memory alone, which is
+    /// The cache that a configuration asks for, for a front with so many threads. Without its folder it is in memory alone, which is
     /// told.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn open(config: &Config) -> io::Result<Cache> {
+    pub fn open(config: &Config, threads: u32) -> io::Result<Cache> {
         let disk = config.cache_dir.as_ref().map(|dir| DiskLimits {
             dir: dir.clone(),
             max_size: config.cache_max_size,
             inactive: u64::try_from(config.cache_inactive.as_millis()).unwrap_or(u64::MAX),
         });
         let memory = config.cache_memory;
+        let disk_limit = disk.as_ref().map(|disk| disk.max_size);
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let opened = Store::open(Limits { memory, disk }, boot.trim(), now());
         let store = match opened {
@@ -107,7 +116,11 @@ impl Cache {
         let fills = Fills::default();
         let changed = Notify::new();
         Ok(Cache {
+            disk_limit: disk_limit.filter(|_| store.has_disk()),
             store,
+            figures: AllFigures::default(),
+            threads,
+            memory_limit: memory,
             fills,
             changed,
         })
@@ -116,11 +129,18 @@ impl Cache {
     /// Takes away what is not wanted any more: at the start, and then once in [`SWEEP`] as long as
     /// there are files, or else when something has changed.
     pub async fn sweep(self: Arc<Cache>) {
+        let mut told = 0;
         loop {
             let cache = self.clone();
             let swept = tokio::task::spawn_blocking(move || cache.store.sweep(now())).await;
             if let Ok(Err(error)) = swept {
                 tracing::warn!("cache_dir cannot be looked through: {error}");
+            }
+            let failed = self.store.figures().failed;
+            if failed > told {
+                let pages = failed - told;
+                tracing::warn!("{pages} pages could not be written to cache_dir; is it full?");
+                told = failed;
             }
             tokio::time::sleep(SWEEP).await;
             if self.store.figures().disk.0 == 0 {
@@ -136,9 +156,16 @@ impl Cache {
         }
     }
 
+    /// The page under a key is not being made any more, and all who wait are told.
+    fn finish(&self, key: &Key, ticket: Ticket, how: Finished) {
+        let tell = |waiter: oneshot::Sender<_>, told| waiter.send(told).is_ok();
+        self.fills.finish(key, ticket, (how, now()), tell);
+    }
+
     /// Purges pages of a site.
     fn purge(&self, site: &str, purge: &Purge, how: Thoroughness) {
         self.changed.notify_one();
+        self.figures.purged(site);
         if let Err(error) = self.store.purge(site, purge, how) {
             tracing::error!(
                 "site {site}: the purge of {purge} is done but could not be written to cache_dir: \
@@ -156,29 +183,44 @@ pub struct SiteCache {
     pub site: String,
     /// Who may drop pages with PURGE.
     purge_from: Networks,
+    figures: Arc<SiteFigures>,
+    /// The thread whose site this is.
+    thread: u32,
 }
 
 impl SiteCache {
-    /// Of a site that has a cache.
-    pub fn of(site: &maitred_config::Site) -> Option<SiteCache> {
-        let cache = site.cache.as_ref()?;
+    /// Of a site that has a cache, as this thread sees it.
+    pub fn of(site: &maitred_config::Site, all: Option<&Cache>) -> Option<SiteCache> {
+        let (cache, all) = site.cache.as_ref().zip(all)?;
         let name = site.hosts.first().map(ToString::to_string);
+        let site = name.unwrap_or_default();
         Some(SiteCache {
             settings: cache.rules.clone(),
-            site: name.unwrap_or_default(),
+            figures: all.figures.of(&site, all.threads),
+            site,
             purge_from: Networks::new(&cache.purge_from),
+            thread: local::thread(),
         })
     }
+
+    /// Where this thread counts.
+    fn board(&self) -> &Board {
+        self.figures.board(self.thread)
+    }
+}
+
+/// The host as keys have it: without the port that belongs to the scheme.
+pub fn key_host(host: &str, is_https: bool) -> &str {
+    let own = if is_https { ":443" } else { ":80" };
+    host.strip_suffix(own).unwrap_or(host)
 }
 
 /// The request as the cache sees it.
 fn request_of<'h>(head: &'h Head, way: &'h Way<'_>) -> Request<'h> {
-    let host = way.host(head);
-    let own = if way.is_https { ":443" } else { ":80" };
     Request {
         method: head.method(),
         is_https: way.is_https,
-        host: host.strip_suffix(own).unwrap_or(host),
+        host: key_host(way.host(head), way.is_https),
         path: head.path(),
         query: head.query(),
         has_body: head.body != Framing::None,
@@ -301,7 +343,7 @@ pub async fn look<'a>(
                             true => page,
                             false => coded(&cache.store, (head, way), (&key, page)),
                         };
-                        let kept = (&page.stored, &page.body);
+                        let kept = (&page.stored, &page.body, page.cost);
                         let how = (age, status, false);
                         let after = reply(client, (head, way), kept, how, answered);
                         return after.await.map(Looked::Answered);
@@ -366,7 +408,7 @@ pub async fn look<'a>(
             // The connection would have nobody read what comes next before there is a new page.
             let closes = is_first && head.version() != Version::Http2;
             let how = (stale.age, status, closes);
-            let kept = (&page.stored, &page.body);
+            let kept = (&page.stored, &page.body, page.cost);
             let after = reply(client, (head, way), kept, how, answered).await?;
             if !is_first {
                 return Ok(Looked::Answered(after));
@@ -385,18 +427,39 @@ pub async fn look<'a>(
         }
         fill.is_collapsed = true;
         let patience = Duration::from_secs(of.settings.lock_timeout);
+        let mut place = Place {
+            cache,
+            key: &key,
+            receiver,
+        };
         let told = tokio::select! {
-            told = tokio::time::timeout(patience, receiver) => told,
+            told = tokio::time::timeout(patience, &mut place.receiver) => told,
             () = client.gone() => {
                 answered.status = CLIENT_LEFT;
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
         };
+        drop(place);
         match told {
             Ok(Ok(Told::Look)) => {}
             Ok(Ok(Told::Fill(ticket))) => {
                 fill.begin(key, ticket);
                 break;
+            }
+            Ok(Ok(Told::StandIn)) => {
+                let Some((page, stale)) = fill.stale.take().filter(|(_, stale)| stale.if_error)
+                else {
+                    break;
+                };
+                let detail = Some(ON_ERROR);
+                let status = CacheStatus::Hit {
+                    ttl: -whole(stale.by),
+                    detail,
+                };
+                let kept = (&page.stored, &page.body, Duration::ZERO);
+                let how = (stale.age, status, false);
+                let after = reply(client, (head, way), kept, how, answered);
+                return after.await.map(Looked::Answered);
             }
             Ok(Ok(Told::Through) | Err(_)) => break,
             Err(_) => {
@@ -407,6 +470,23 @@ pub async fn look<'a>(
     }
     fill.go_on(plan, primary);
     Ok(Looked::Forward(Box::new(fill)))
+}
+
+/// The place of one who waits for a page.
+struct Place<'a> {
+    cache: &'a Cache,
+    key: &'a Key,
+    receiver: oneshot::Receiver<Told>,
+}
+
+impl Drop for Place<'_> {
+    /// Whoever leaves just when the page was to be made by him leaves that to the next.
+    fn drop(&mut self) {
+        self.receiver.close();
+        if let Ok(Told::Fill(ticket)) = self.receiver.try_recv() {
+            self.cache.finish(self.key, ticket, Finished::Failed);
+        }
+    }
 }
 
 /// A client that has gone, as nginx logs it.
@@ -426,11 +506,12 @@ fn find(cache: &Cache, primary: &Key, head: &Head, now: Millis) -> pagestore::Lo
     }
 }
 
-/// Answers with what is kept, which has this age; `closes`: and this is the connection's last answer.
+/// Answers with what is kept, which has this age and saves a worker so much time; `closes`: and this is
+/// the connection's last answer.
 async fn reply(
     client: &mut impl HttpClient,
     (head, way): (&Head, &Way<'_>),
-    (stored, body): (&Stored, &Bytes),
+    (stored, body, saved): (&Stored, &Bytes, Duration),
     (age, status, closes): (u64, CacheStatus, bool),
     answered: &mut Answered,
 ) -> io::Result<After> {
@@ -451,6 +532,11 @@ async fn reply(
             (206, body.slice(at(start)..at(end)))
         }
     };
+    answered.cache = Some(status.word());
+    if let (Some(of), CacheStatus::Hit { detail, .. }) = (&way.site.cache, status) {
+        let bytes = if asked.is_head() { 0 } else { part.len() };
+        of.board().answered(detail, bytes as u64, saved);
+    }
     let after = match client.discard_body(head) {
         After::Keep if closes => After::Close,
         after => after,

@@ -1,11 +1,16 @@
 //! A script's answer on its way to the client, at which the cache looks as it passes.
 
+use std::time::Duration;
+
 use maitred_fastcgi::AnswerEvent;
 use maitred_fastcgi::cgi::HeadReader;
 
 use super::fill::Fill;
 use crate::http_form::{HttpForm, Wire};
 use crate::script::{Failure, Form};
+
+/// What a script ends with that had a fatal error: what it has said may be half of it.
+const FATAL: u32 = 255;
 
 /// An answer that goes to the client, and to the cache if its site has one.
 pub struct Tee<'a, W: Wire> {
@@ -42,6 +47,7 @@ impl<'a, W: Wire> Tee<'a, W> {
                     fill.take_body(&content[used..]);
                 }
             }
+            AnswerEvent::End { app_status, .. } if *app_status == FATAL => fill.cut_short(),
             AnswerEvent::End { .. } => fill.end(),
             _ => {}
         }
@@ -67,6 +73,12 @@ impl<W: Wire> Form for Tee<'_, W> {
 
     fn has_begun(&self) -> bool {
         self.form.has_begun()
+    }
+
+    fn took(&mut self, time: Duration) {
+        if let Some(fill) = &mut self.fill {
+            fill.took(time);
+        }
     }
 
     fn restart(&mut self) {

@@ -110,6 +110,13 @@ pub fn remove(number: Number) {
     });
 }
 
+/// The number of this thread, from 0. 0 on one that was not set up.
+pub fn thread() -> u32 {
+    let mut thread = 0;
+    with(|local| thread = local.thread);
+    thread
+}
+
 /// A number that changes whenever this thread has waited for events, and before its tasks have
 /// been polled [`POLLS_BETWEEN_LOOKS`] times. 0 on a thread that was not set up.
 pub fn moment() -> u64 {

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 unsafe extern "C" {
     fn maitred_php_peak_memory() -> usize;
     fn maitred_php_response_status() -> c_int;
+    fn maitred_php_exit_status() -> c_int;
 }
 
 /// The most memory that PHP's allocator has taken from the system for the request in hand, in bytes;
@@ -20,4 +21,11 @@ pub fn response_status() -> u16 {
     // SAFETY: as for `peak_memory`.
     let status = unsafe { maitred_php_response_status() };
     u16::try_from(status).unwrap_or(0)
+}
+
+/// What a program would have exited with: 255 after a fatal error.
+pub fn exit_status() -> u32 {
+    // SAFETY: as for `peak_memory`.
+    let status = unsafe { maitred_php_exit_status() };
+    u32::try_from(status).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! What zygotes have to tell for an answer to `maitred status`: stacks, and how OPcache is doing. The
-//! answer waits for them a little, and goes out without what did not come.
+//! What others have to tell for an answer to `maitred status`: zygotes stacks, and how OPcache is
+//! doing; the front how the page cache is. The answer waits for them a little, and goes out without what did not come.
 
 use std::time::Duration;
 
@@ -68,10 +68,16 @@ impl Draft {
         self.until
     }
 
-    /// Whether there is nothing to wait for.
-    fn is_due(&self, now: Moment, cache_comes: impl Fn(&str) -> bool) -> bool {
-        let mut pools = self.status.pools.iter();
-        now >= self.until || self.missing == 0 && !pools.any(|pool| cache_comes(&pool.name))
+    /// Whether there is nothing to wait for: no pool's OPcache that is about to be told of, and, for
+    /// no pool, no page cache.
+    fn is_due(&self, now: Moment, cache_comes: impl Fn(Option<&str>) -> bool) -> bool {
+        let pools = self
+            .status
+            .pools
+            .iter()
+            .map(|pool| Some(pool.name.as_str()));
+        let all_came = self.missing == 0 && !pools.chain([None]).any(cache_comes);
+        now >= self.until || all_came
     }
 
     fn script(&mut self, place: Place) -> Option<&mut Running> {
@@ -154,11 +160,16 @@ impl Supervisor {
 
     /// Gives a command the answer that it waits for, if it is complete or waited for long enough.
     pub(super) fn tell_drafted(&self, guest: &mut Guest, now: Moment) {
-        let is_due = |draft: &mut Draft| draft.is_due(now, |pool| self.cache_comes(pool));
+        let comes = |pool: Option<&str>| match pool {
+            Some(pool) => self.cache_comes(pool),
+            None => self.page_cache_comes(),
+        };
+        let is_due = |draft: &mut Draft| draft.is_due(now, comes);
         if let Some(mut draft) = guest.draft().take_if(is_due) {
             for pool in &mut draft.status.pools {
                 pool.opcache = self.opcache(&pool.name);
             }
+            draft.status.page_cache = self.page_cache();
             guest.answer(&Answer::Status(draft.status), self.now());
         }
     }
@@ -217,7 +228,7 @@ mod tests {
             missing: 2,
             until: NOW + ZYGOTES,
         };
-        let none = |_: &str| false;
+        let none = |_: Option<&str>| false;
         assert!(!draft.is_due(NOW, none) && draft.is_due(NOW + ZYGOTES, none));
         let place = |script| Place {
             draft: 1,
@@ -239,8 +250,12 @@ mod tests {
         draft.take(place(1), None);
         assert!(draft.is_due(NOW, none));
         assert!(
-            !draft.is_due(NOW, |_| true),
+            !draft.is_due(NOW, |pool| pool.is_some()),
             "its OPcache is still looked at"
+        );
+        assert!(
+            !draft.is_due(NOW, |pool| pool.is_none()),
+            "and so is the page cache"
         );
         draft.take(place(7), Some(&stack));
         let running = &draft.status.pools[0].running;

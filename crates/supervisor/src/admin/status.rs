@@ -33,6 +33,7 @@ impl Supervisor {
             ));
         }
         self.look_at_caches();
+        self.look_at_page_cache();
         self.measure();
         let names = self.names().into_iter();
         let names = names.filter(|name| pool.is_none_or(|pool| pool == *name));
@@ -49,6 +50,7 @@ impl Supervisor {
             front_epoch: self.front.epoch,
             front_pid: self.front.peer.as_ref().map(crate::peer::Peer::pid),
             pools,
+            page_cache: None,
             certificates: self.acme.status(self.now()),
         };
         Ok(self.ask_stacks(status, scripts))

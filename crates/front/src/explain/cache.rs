@@ -1,0 +1,115 @@
+//! What the page cache would do with a request for a script, and with its answer.
+
+use maitred_config::Site;
+use maitred_pagecache::admit::NotStored;
+use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::key::Key;
+use maitred_pagecache::plan::Plan;
+use maitred_pagecache::settings::{Pattern, Settings, Valid};
+
+use super::{Explanation, Question};
+use crate::cache::key_host;
+
+/// Says it, if the site has a cache.
+pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
+    let Some(cache) = &site.cache else {
+        return;
+    };
+    let settings = &cache.rules;
+    let is_https = asked.scheme == "https";
+    let request = Request {
+        method: &asked.method,
+        is_https,
+        host: key_host(&asked.authority, is_https),
+        path: &asked.path,
+        query: asked.query.as_deref(),
+        has_body: false,
+        by_proxy: false,
+    };
+    let fields = asked.fields.iter();
+    let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let surveyed = Asked::survey(request, fields);
+    let plan = Plan::make(settings, &surveyed);
+    let Ok(primary) = Key::primary("", &settings.key, &surveyed) else {
+        said.say("cache", "bypass: the address is too long to be remembered");
+        return;
+    };
+    let query = primary.query.as_deref();
+    match plan.read {
+        Err(why) => said.say("cache", format!("bypass ({why}): the script is asked")),
+        Ok(()) => said.say("cache", format!("looks for {}", address(&request, query))),
+    }
+    key(said, settings);
+    let store = match plan.store {
+        Ok(()) if query != asked.query.as_deref() => Err(NotStored::UnkeyedField),
+        store => store,
+    };
+    match store {
+        Err(why) => said.say("cache", format!("the answer is not kept ({why})")),
+        Ok(()) => kept(said, settings),
+    }
+    let cookies = names(&settings.private_cookies);
+    said.say("private_cookies", format!("with one of {cookies}: bypass"));
+}
+
+fn address(request: &Request<'_>, query: Option<&str>) -> String {
+    let scheme = if request.is_https { "https" } else { "http" };
+    let query = query.map(|query| format!("?{query}"));
+    let host = request.host.to_ascii_lowercase();
+    format!(
+        "{scheme}://{host}{}{}",
+        request.path,
+        query.unwrap_or_default()
+    )
+}
+
+/// What belongs to the key beside the address.
+fn key(said: &mut Explanation, settings: &Settings) {
+    let parts = &settings.key;
+    for (about, names) in [("field", &parts.headers), ("cookie", &parts.cookies)] {
+        for name in names {
+            said.say("cache", format!("tells apart by the {about} {name}"));
+        }
+    }
+}
+
+/// For how long the answer is kept.
+fn kept(said: &mut Explanation, settings: &Settings) {
+    let valid = |valid: &Valid| match valid.status {
+        Some(status) => format!("{} s for {status}", valid.seconds),
+        None => format!("{} s for all others", valid.seconds),
+    };
+    let valid: Vec<String> = settings.valid.iter().map(valid).collect();
+    let otherwise = match valid.is_empty() {
+        true => "what does not say for how long it is good is not kept".to_owned(),
+        false => format!("or else {} (valid)", valid.join(", ")),
+    };
+    said.say(
+        "cache",
+        format!("the answer is kept for as long as it says; {otherwise}"),
+    );
+    for (seconds, when, name) in [
+        (
+            settings.stale_while_revalidate,
+            "while another is made",
+            "stale_while_revalidate",
+        ),
+        (
+            settings.stale_if_error,
+            "when no other can be had",
+            "stale_if_error",
+        ),
+    ] {
+        if seconds > 0 {
+            said.say(
+                "cache",
+                format!("stale, it will do for {seconds} s {when} ({name})"),
+            );
+        }
+    }
+}
+
+fn names(patterns: &[Pattern]) -> String {
+    let names: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    names.join(", ")
+}

@@ -1,0 +1,181 @@
+//! The page cache as lines for people.
+
+use std::collections::BTreeMap;
+
+use maitred_control::admin::{CachedSite, PageCache, PageTier, ServerStatus};
+
+use super::{bytes, cut, duration, number, shorten};
+
+/// Most sites that are shown: those with the most requests.
+const MAX_SITE_LINES: usize = 20;
+
+/// Most characters of a site's name.
+const SITE_COLUMNS: usize = 24;
+
+/// What is kept, and what that does for each site; nothing if no site has a cache.
+pub fn page_cache(server: &ServerStatus) -> Vec<String> {
+    let Some(cache) = &server.page_cache else {
+        return Vec::new();
+    };
+    let mut lines = vec![String::new(), cut(&kept(cache)), String::new()];
+    let mut sites: Vec<&CachedSite> = cache.sites.iter().collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(requests(site)));
+    let names = sites.iter().map(|site| site.site.chars().count());
+    let wide = names.max().unwrap_or(0).clamp(5, SITE_COLUMNS);
+    lines.push(format!(
+        "{:wide$} {:>8} {:>6} {:>8} {:>6} {:>6} {:>6} {:>8} {:>8} {:>9}",
+        "CACHE", "REQUESTS", "RATE", "HITS", "STALE", "MISSED", "BYPASS", "STORED", "SAVED", "PHP"
+    ));
+    for site in sites.iter().take(MAX_SITE_LINES) {
+        lines.push(cut(&row(site, wide)));
+        lines.extend(reasons("bypassed", &site.bypasses));
+        lines.extend(reasons("not stored", &site.not_stored));
+    }
+    match sites.len().saturating_sub(MAX_SITE_LINES) {
+        0 => {}
+        more => lines.push(format!("and {more} more")),
+    }
+    lines
+}
+
+fn kept(cache: &PageCache) -> String {
+    let tier = |name: &str, tier: &PageTier| {
+        let (have, limit) = (bytes(tier.bytes), bytes(tier.limit_bytes));
+        let (pages, evicted) = (number(tier.pages, 8), number(tier.evicted, 8));
+        format!("{name} {pages} pages, {have} of {limit}, {evicted} evicted")
+    };
+    let mut text = format!("page cache: {}", tier("memory", &cache.memory));
+    if let Some(disk) = &cache.disk {
+        text.push_str(&format!("; {}", tier("disk", disk)));
+    }
+    if cache.write_errors > 0 {
+        let errors = number(cache.write_errors, 5);
+        text.push_str(&format!("; {errors} not written"));
+    }
+    if cache.filling > 0 || cache.waiting > 0 {
+        let (filling, waiting) = (number(cache.filling, 5), number(cache.waiting, 5));
+        text.push_str(&format!("; {filling} being made, {waiting} wait"));
+    }
+    text
+}
+
+fn requests(site: &CachedSite) -> u64 {
+    site.requests
+        .values()
+        .fold(0, |sum, count| sum.saturating_add(*count))
+}
+
+fn row(site: &CachedSite, wide: usize) -> String {
+    let of = |names: &[&str]| {
+        let counts = names.iter().filter_map(|name| site.requests.get(*name));
+        counts.fold(0u64, |sum, count| sum.saturating_add(*count))
+    };
+    let all = requests(site);
+    let from_cache = of(&["hit", "updating", "stale", "revalidated"]);
+    let share = 100.0 * from_cache as f64 / all.max(1) as f64;
+    let share = format!("{share:.1}%");
+    format!(
+        "{:wide$} {:>8} {share:>6} {:>8} {:>6} {:>6} {:>6} {:>8} {:>8} {:>9}",
+        shorten(&site.site, wide),
+        number(all, 8),
+        number(of(&["hit"]), 8),
+        number(of(&["updating", "stale", "revalidated"]), 6),
+        number(of(&["miss", "vary_miss", "expired"]), 6),
+        number(of(&["bypass"]), 6),
+        number(site.stored, 8),
+        bytes(site.saved_bytes),
+        duration(site.saved_script_seconds),
+    )
+}
+
+/// Why, the most frequent first.
+fn reasons(about: &str, counts: &BTreeMap<String, u64>) -> Option<String> {
+    let mut some: Vec<_> = counts.iter().filter(|(_, count)| **count > 0).collect();
+    some.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let some: Vec<String> = some
+        .iter()
+        .map(|(reason, count)| format!("{} {reason}", number(**count, 8)))
+        .collect();
+    let line = cut(&format!("  {about}: {}", some.join(", ")));
+    (!some.is_empty()).then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::COLUMNS;
+
+    fn server(site: CachedSite) -> ServerStatus {
+        let memory = PageTier {
+            pages: 1200,
+            bytes: 30 << 20,
+            limit_bytes: 64 << 20,
+            evicted: 3,
+        };
+        ServerStatus {
+            page_cache: Some(PageCache {
+                disk: Some(memory.clone()),
+                memory,
+                sites: vec![site],
+                ..PageCache::default()
+            }),
+            ..ServerStatus::default()
+        }
+    }
+
+    fn counts(all: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        let all = all.iter();
+        all.map(|(name, count)| ((*name).to_owned(), *count))
+            .collect()
+    }
+
+    #[test]
+    fn a_site_is_a_line_with_the_reasons_below() {
+        let site = CachedSite {
+            site: "shop.example".to_owned(),
+            requests: counts(&[("hit", 900), ("stale", 50), ("miss", 40), ("bypass", 10)]),
+            bypasses: counts(&[("method", 2), ("private-cookie", 8), ("rule", 0)]),
+            stored: 30,
+            not_stored: counts(&[("set-cookie", 10)]),
+            purges: 1,
+            saved_bytes: 25 << 20,
+            saved_script_seconds: 75.0,
+        };
+        assert_eq!(
+            page_cache(&server(site)).join("\n"),
+            "\n\
+             page cache: memory 1200 pages, 30 MB of 64 MB, 3 evicted; disk 1200 pages, 30 MB of 64 \
+             MB, 3 evicted\n\
+             \n\
+             CACHE        REQUESTS   RATE     HITS  STALE MISSED BYPASS   STORED    SAVED       PHP\n\
+             shop.example     1000  95.0%      900     50     40     10       30    25 MB  1 m 15 s\n  \
+             bypassed: 8 private-cookie, 2 method\n  \
+             not stored: 10 set-cookie"
+        );
+        assert!(page_cache(&ServerStatus::default()).is_empty());
+    }
+
+    #[test]
+    fn nothing_makes_a_line_too_wide() {
+        let huge = u64::MAX / 16;
+        let many = counts(&[
+            ("hit", huge),
+            ("stale", huge),
+            ("miss", huge),
+            ("bypass", huge),
+        ]);
+        let site = CachedSite {
+            site: "x".repeat(300),
+            requests: many.clone(),
+            bypasses: many.clone(),
+            stored: huge,
+            not_stored: many,
+            purges: huge,
+            saved_bytes: huge,
+            saved_script_seconds: 1e12,
+        };
+        for line in page_cache(&server(site)) {
+            assert!(line.chars().count() <= COLUMNS, "{line}");
+        }
+    }
+}

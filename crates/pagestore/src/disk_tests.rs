@@ -1,0 +1,223 @@
+//! Tests of the disk tier.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::object::tests::{key, page};
+
+fn open(dir: &Path, max_size: u64) -> Disk {
+    let limits = DiskLimits {
+        dir: dir.join("pages"),
+        max_size,
+        inactive: 600_000,
+    };
+    Disk::open(limits, 7, now()).unwrap()
+}
+
+fn now() -> Millis {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::try_from(since.unwrap().as_millis()).unwrap()
+}
+
+fn put(disk: &Disk, name: &str, body: &[u8]) {
+    let entry = Entry::Page(Arc::new(page(name, &[name], 0, body)));
+    disk.write(&key(name), &entry, now()).unwrap();
+}
+
+fn body(disk: &Disk, name: &str) -> Option<Bytes> {
+    match disk.read(&key(name), now())? {
+        Entry::Page(page) => Some(page.body.clone()),
+        Entry::Varies(_) => None,
+    }
+}
+
+#[test]
+fn who_is_started_anew_finds_what_was_kept_without_looking_for_it_first() {
+    let dir = tempfile::tempdir().unwrap();
+    put(&open(dir.path(), 1 << 20), "a", b"body");
+    let again = open(dir.path(), 1 << 20);
+    assert_eq!(again.size(), (0, 0));
+    assert_eq!(body(&again, "a").unwrap(), "body");
+    assert_eq!(again.size().1, 1);
+    assert_eq!(body(&again, "b"), None);
+}
+
+#[test]
+fn a_damaged_file_is_as_if_it_were_not_there_and_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 1 << 20);
+    put(&disk, "a", b"body");
+    let path = disk.path(&digest(&key("a")));
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(body(&disk, "a"), None);
+    assert!(!path.exists());
+    assert_eq!((disk.damaged(), disk.size()), (1, (0, 0)));
+}
+
+#[test]
+fn a_file_of_another_key_is_none_of_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 1 << 20);
+    put(&disk, "a", b"body");
+    put(&disk, "b", b"other");
+    fs::copy(disk.path(&digest(&key("b"))), disk.path(&digest(&key("a")))).unwrap();
+    assert_eq!(body(&disk, "a"), None);
+}
+
+#[test]
+fn there_is_never_more_than_there_may_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 100_000);
+    for number in 0..100 {
+        put(&disk, &number.to_string(), &[0; 5000]);
+        assert!(disk.size().0 <= 100_000);
+    }
+    assert!(disk.evicted() > 70 && body(&disk, "99").is_some());
+    let entry = Entry::Page(Arc::new(page("x", &[], 0, &[0; 200_000])));
+    assert!(disk.write(&key("99"), &entry, now()).is_err());
+    // What was there is out of date.
+    assert_eq!(body(&disk, "99"), None);
+}
+
+#[test]
+fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 1 << 20);
+    for name in ["a", "b", "c"] {
+        put(&disk, name, b"body");
+    }
+    let path = disk.path(&digest(&key("c")));
+    fs::write(&path, b"short").unwrap();
+    let begun = disk.limits.dir.join(BEGUN).join("1-1");
+    fs::write(&begun, b"x").unwrap();
+    let again = open(dir.path(), 1 << 20);
+    let mut keep = |found: &Key, _: &Entry| *found != key("a");
+    let swept = again.sweep(now(), Some(&mut keep)).unwrap();
+    assert_eq!(
+        swept,
+        Swept {
+            kept: 1,
+            removed: 2
+        }
+    );
+    assert_eq!(again.size().1, 1);
+    assert!(begun.exists());
+    let later = now() + 2 * ABANDONED_MILLIS;
+    assert_eq!(
+        again.sweep(later, None).unwrap(),
+        Swept {
+            kept: 0,
+            removed: 1
+        }
+    );
+    assert!(!begun.exists());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_let_alone_for_a_while() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 1 << 20);
+    put(&disk, "a", b"old");
+    // A file where the folder should be: this fails for root, too.
+    let begun = disk.limits.dir.join(BEGUN);
+    fs::remove_dir(&begun).unwrap();
+    fs::write(&begun, b"").unwrap();
+    let entry = Entry::Page(Arc::new(page("a", &[], 0, b"new")));
+    let start = now();
+    assert!(disk.write(&key("a"), &entry, start).is_err());
+    assert_eq!(body(&disk, "a"), None);
+    fs::remove_file(&begun).unwrap();
+    fs::create_dir(&begun).unwrap();
+    assert!(disk.write(&key("a"), &entry, start + 1).is_err());
+    assert!(disk.write(&key("a"), &entry, start + PAUSE_MILLIS).is_ok());
+    assert_eq!(body(&disk, "a").unwrap(), "new");
+}
+
+#[test]
+fn nothing_that_somebody_puts_in_a_pages_place_is_followed_or_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 1 << 20);
+    put(&disk, "a", b"body");
+    let path = disk.path(&digest(&key("a")));
+    let aside = dir.path().join("aside");
+    let replace = |kind: &str| match kind {
+        "link" => std::os::unix::fs::symlink(&aside, &path).unwrap(),
+        "pipe" => {
+            let mode = Mode::RUSR | Mode::WUSR;
+            let kind = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        }
+        "socket" => drop(std::os::unix::net::UnixListener::bind(&path).unwrap()),
+        _ => fs::create_dir(&path).unwrap(),
+    };
+    fs::rename(&path, &aside).unwrap();
+    for kind in ["link", "pipe", "socket"] {
+        replace(kind);
+        assert_eq!(body(&disk, "a"), None, "{kind}");
+        assert!(fs::symlink_metadata(&path).is_err(), "{kind}");
+        replace(kind);
+        let swept = disk.sweep(now(), Some(&mut |_, _| true)).unwrap();
+        assert_eq!((swept.kept, swept.removed), (0, 1), "{kind}");
+    }
+    assert!(aside.exists());
+    replace("folder");
+    assert_eq!(body(&disk, "a"), None);
+    let entry = Entry::Page(Arc::new(page("a", &[], 0, b"new")));
+    assert!(disk.write(&key("a"), &entry, now()).is_err());
+    assert!(disk.sweep(now(), None).is_ok());
+    put(&disk, "b", b"others are kept all the same");
+}
+
+#[test]
+fn who_takes_all_files_away_leaves_an_empty_store_and_no_broken_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 1 << 20);
+    put(&disk, "a", b"body");
+    fs::remove_dir_all(&disk.limits.dir).unwrap();
+    assert_eq!(body(&disk, "a"), None);
+    assert_eq!(disk.size(), (0, 0));
+    assert_eq!(disk.sweep(now(), None).unwrap(), Swept::default());
+    put(&disk, "a", b"again");
+    assert_eq!(body(&disk, "a").unwrap(), "again");
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_pause_last_and_no_file_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 1 << 20);
+    let begun = disk.limits.dir.join(BEGUN);
+    fs::remove_dir(&begun).unwrap();
+    fs::write(&begun, b"").unwrap();
+    let entry = Entry::Page(Arc::new(page("a", &[], 0, b"new")));
+    let (start, day) = (now(), 86_400_000);
+    assert!(disk.write(&key("a"), &entry, start + day).is_err());
+    fs::remove_file(&begun).unwrap();
+    fs::create_dir(&begun).unwrap();
+    assert!(disk.write(&key("a"), &entry, start).is_ok());
+    disk.use_now(&key("a"), start + day);
+    disk.sweep(start, None).unwrap();
+    disk.use_now(&key("a"), start);
+    let later = start + 2 * 600_000;
+    assert_eq!(disk.sweep(later, None).unwrap().removed, 1);
+}
+
+#[test]
+fn what_somebody_left_under_our_process_id_is_in_nobodys_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 1 << 20);
+    let mine = disk
+        .limits
+        .dir
+        .join(BEGUN)
+        .join(format!("{}-0", std::process::id()));
+    let aside = dir.path().join("aside");
+    fs::write(&aside, b"not ours").unwrap();
+    std::os::unix::fs::symlink(&aside, mine).unwrap();
+    put(&disk, "a", b"body");
+    assert_eq!(body(&disk, "a").unwrap(), "body");
+    assert_eq!(fs::read(&aside).unwrap(), b"not ours");
+    let mode = fs::metadata(disk.path(&digest(&key("a")))).unwrap().mode();
+    assert_eq!(mode & 0o077, 0);
+}
