@@ -4,6 +4,10 @@ use maitred_control::admin::{
     CertificateStatus, Measured, Opcache, PoolStatus, Quantiles, ServerStatus,
 };
 
+mod split;
+
+pub use split::split;
+
 /// Widest line in characters.
 pub const COLUMNS: usize = 100;
 
@@ -116,6 +120,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             bytes(memory.shared_bytes)
         ),
     ];
+    lines.extend(split::details(pool));
     lines.extend(pool.opcache.as_ref().map(opcache));
     lines.iter_mut().for_each(|line| *line = cut(line));
     lines
@@ -168,6 +173,7 @@ pub fn running(server: &ServerStatus, most: usize) -> Vec<String> {
             line.push_str(&format!(" ({})", script.script));
         }
         lines.push(cut(&line));
+        lines.extend(split::so_far(script));
         let stack = script.stack.iter();
         lines.extend(stack.map(|frame| cut(&format!("{:17}{frame}", ""))));
     }

@@ -42,6 +42,7 @@ mod run;
 mod scores;
 mod slow;
 mod slowlog;
+mod so_far;
 mod source;
 mod speech;
 mod systemd;
