@@ -69,6 +69,10 @@ impl<W: Wire> Form for Tee<'_, W> {
         self.form.has_begun()
     }
 
+    fn timed(&mut self, value: String) {
+        self.form.timed(value);
+    }
+
     fn restart(&mut self) {
         (self.head_reader, self.has_head) = (HeadReader::default(), false);
         self.form.restart();
