@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use maitred_seat::Spent;
+
 use crate::body::Body;
 use crate::pool::exchange::{Event, Exchange};
 use crate::pool::watch::Refused;
@@ -28,6 +30,8 @@ pub struct Limits {
     pub slow_timeout: Option<Duration>,
     /// Bytes of its answer that are kept for a slow client.
     pub spool: u64,
+    /// Its answer says where its time went.
+    pub tells_timing: bool,
 }
 
 /// Where a site's scripts run.
@@ -56,6 +60,7 @@ impl Backend {
                 terminate_timeout: None,
                 slow_timeout: None,
                 spool: UPSTREAM_SPOOL_BYTES,
+                tells_timing: false,
             };
         };
         let settings = pool.settings();
@@ -65,6 +70,7 @@ impl Backend {
             terminate_timeout: unless_zero(settings.request_terminate_timeout),
             slow_timeout: unless_zero(settings.request_slowlog_timeout),
             spool: settings.spool_limit,
+            tells_timing: settings.server_timing,
         }
     }
 
@@ -149,6 +155,14 @@ impl Source {
     pub fn report_slow(&self) {
         if let Source::Pool(exchange) = self {
             exchange.report_slow();
+        }
+    }
+
+    /// What the request has cost until its answer was complete, if its worker says so.
+    pub fn spent(&self) -> Option<Spent> {
+        match self {
+            Source::Pool(exchange) => exchange.spent(),
+            Source::Foreign(_) => None,
         }
     }
 

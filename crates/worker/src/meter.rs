@@ -1,0 +1,204 @@
+//! What a request costs its worker: processor time, waiting for a processor, children.
+//!
+//! All of it is read once for each request, when its answer is complete, and what has come since the
+//! request before is the request's: a worker without one uses next to nothing. One call tells the
+//! processor time, and whether the worker has left its processor at all; only if it has, the rest can
+//! have changed. That is 0.3 µs for a request that a busy worker runs through, and 0.8 µs for others.
+
+use std::fs::File;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use maitred_os::clock::monotonic_nanos;
+use maitred_os::cpu;
+use maitred_os::fork::OwnProc;
+use maitred_os::schedstat::Schedstat;
+use maitred_seat::Spent;
+use maitred_seat::board::{NOT_KNOWN, SeatBoard};
+
+/// What a worker does between the end of a request and its rest takes no longer, unless it loses its
+/// processor, in nanoseconds.
+const UNDISTURBED_NANOS: u64 = 20_000;
+
+/// Measures this process from one request to the next.
+#[derive(Debug)]
+pub struct Meter {
+    /// Kept open: opening costs more than reading.
+    schedstat: Option<File>,
+    last: Reading,
+}
+
+/// What this process has used since it began.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reading {
+    /// When that was, in nanoseconds on the clock that never goes backwards.
+    at: u64,
+    usage: cpu::Usage,
+    /// How long it was ready to run and had no processor, in nanoseconds, if the kernel tells.
+    core_wait: Option<u64>,
+    /// Processor time of its children, in microseconds.
+    children: u64,
+}
+
+impl Meter {
+    /// One who measures from now on.
+    pub fn new(proc: &OwnProc) -> Meter {
+        let mut meter = Meter {
+            schedstat: proc.file("schedstat").ok(),
+            last: Reading::default(),
+        };
+        meter.last = meter.read(cpu::usage());
+        meter
+    }
+
+    /// What was used since this was asked last, by a request that was given to this worker at
+    /// `lent_at`: nanoseconds on the clock that never goes backwards.
+    pub fn spent(&mut self, lent_at: u64, peak_memory: u64) -> Spent {
+        let usage = cpu::usage();
+        let now = match usage.switches == self.last.usage.switches {
+            true => Reading {
+                at: monotonic_nanos(),
+                usage,
+                ..self.last
+            },
+            false => self.read(usage),
+        };
+        let before = std::mem::replace(&mut self.last, now);
+        Spent {
+            peak_memory,
+            ..between(&before, &now, lent_at)
+        }
+    }
+
+    /// The process has ended a request, and has none or another one, which it was given at `lent_at`.
+    /// How long it has waited for a processor since is not that request's, but for what it waited with
+    /// it. As a rule this costs a look at the clock.
+    pub fn goes_on(&mut self, lent_at: Option<u64>) {
+        let now = monotonic_nanos();
+        if now.saturating_sub(self.last.at) <= UNDISTURBED_NANOS {
+            return;
+        }
+        let waited = self.schedstat.as_ref().and_then(Schedstat::read);
+        let waited = waited.map(|figures| figures.waited);
+        let waits = self.last.core_wait.zip(waited);
+        let with_it = lent_at.map_or(0, |lent_at| now.saturating_sub(lent_at.max(self.last.at)));
+        self.last.core_wait = waits.map(|(before, now)| before_the_next(before, now, with_it));
+    }
+
+    /// Shows what this process has used so far, so that others can tell what it has used since.
+    pub fn show(&self, board: &SeatBoard) {
+        let waited = self.last.core_wait.unwrap_or(NOT_KNOWN);
+        board.used_cpu.store(self.last.usage.micros, Relaxed);
+        board.used_core_wait.store(waited, Relaxed);
+    }
+
+    fn read(&self, usage: cpu::Usage) -> Reading {
+        let schedstat = self.schedstat.as_ref().and_then(Schedstat::read);
+        Reading {
+            at: monotonic_nanos(),
+            usage,
+            core_wait: schedstat.map(|figures| figures.waited),
+            children: cpu::of_children(),
+        }
+    }
+}
+
+/// How long a process had waited for a processor when it was given a request, if that was `before` when
+/// the request before ended, and is `now` when it has had this one for as long as `with_it`.
+fn before_the_next(before: u64, now: u64, with_it: u64) -> u64 {
+    now - now.saturating_sub(before).min(with_it).min(now)
+}
+
+/// What came between two readings, of which a request had all since it was given to the worker.
+fn between(before: &Reading, now: &Reading, lent_at: u64) -> Spent {
+    // It may have waited behind another request.
+    let began = lent_at.clamp(before.at, now.at);
+    let since = |now: u64, before: u64| Duration::from_micros(now.saturating_sub(before));
+    let held = Duration::from_nanos(now.at - began);
+    let cpu = since(now.usage.micros, before.usage.micros);
+    let waited = now.core_wait.zip(before.core_wait).map(|(now, before)| {
+        let waited = Duration::from_nanos(now.saturating_sub(before));
+        // No more than there was time for.
+        waited.min(held.saturating_sub(cpu))
+    });
+    Spent {
+        held,
+        cpu,
+        core_wait: waited,
+        children: since(now.children, before.children),
+        peak_memory: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    fn reading(at_millis: u64, cpu_millis: u64, waited_millis: u64) -> Reading {
+        Reading {
+            at: at_millis * 1_000_000,
+            usage: cpu::Usage {
+                micros: cpu_millis * 1_000,
+                switches: 0,
+            },
+            core_wait: Some(waited_millis * 1_000_000),
+            children: 0,
+        }
+    }
+
+    #[test]
+    fn a_request_has_the_time_since_its_worker_was_given_it() {
+        let (before, now) = (reading(100, 10, 1), reading(200, 13, 3));
+        let spent = between(&before, &now, 150_000_000);
+        assert_eq!(spent.held, 50 * MILLISECOND);
+        assert_eq!(spent.cpu, 3 * MILLISECOND);
+        assert_eq!(spent.core_wait, Some(2 * MILLISECOND));
+        assert_eq!(spent.blocked(), Some(45 * MILLISECOND));
+    }
+
+    #[test]
+    fn one_that_waited_behind_another_has_the_time_since_that_one_ended() {
+        let (before, now) = (reading(100, 10, 1), reading(200, 10, 1));
+        assert_eq!(between(&before, &now, 0).held, 100 * MILLISECOND);
+        let future = between(&before, &now, u64::MAX);
+        assert_eq!(future.held, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_request_has_waited_for_a_processor_no_longer_than_its_worker_had_it() {
+        assert_eq!(before_the_next(10, 10, 0), 10);
+        assert_eq!(before_the_next(10, 90, 0), 90, "all of it came before");
+        assert_eq!(before_the_next(10, 90, 30), 60, "a part did");
+        assert_eq!(before_the_next(10, 90, 500), 10, "none did");
+        let (before, now) = (reading(100, 10, 1), reading(200, 13, 90));
+        let spent = between(&before, &now, 150_000_000);
+        assert_eq!(spent.core_wait, Some(47 * MILLISECOND));
+        assert_eq!(spent.blocked(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_count_is_noticed() {
+        let before = Reading {
+            core_wait: None,
+            ..reading(100, 10, 1)
+        };
+        let spent = between(&before, &reading(200, 13, 3), 0);
+        assert_eq!((spent.core_wait, spent.blocked()), (None, None));
+    }
+
+    #[test]
+    fn who_sleeps_is_blocked_and_who_computes_uses_a_processor() {
+        let mut meter = Meter::new(&OwnProc::open().unwrap());
+        let lent_at = monotonic_nanos();
+        std::thread::sleep(50 * MILLISECOND);
+        let slept = meter.spent(lent_at, 7);
+        assert!(slept.held >= 50 * MILLISECOND && slept.peak_memory == 7);
+        let lent_at = monotonic_nanos();
+        let before = cpu::usage();
+        while cpu::usage().micros < before.micros + 20_000 {}
+        let computed = meter.spent(lent_at, 0);
+        assert!(computed.cpu >= 20 * MILLISECOND);
+    }
+}
