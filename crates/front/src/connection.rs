@@ -364,6 +364,25 @@ impl Connection {
         self.send_all(bytes, true).await
     }
 
+    /// Sends all of `head`, and then of `body`, without copying them into one.
+    ///
+    /// # Errors
+    /// As [`Connection::sendable`].
+    pub async fn send_both(&mut self, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
+        while !head.is_empty() {
+            match self.stream.try_send_both(head, body)? {
+                None => self.sendable().await?,
+                Some(sent) => {
+                    let of_head = sent.min(head.len());
+                    head = &head[of_head..];
+                    body = &body[sent - of_head..];
+                    self.sent += sent as u64;
+                }
+            }
+        }
+        self.send(body).await
+    }
+
     async fn send_all(&mut self, mut bytes: &[u8], more: bool) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.try_send(bytes, more)? {

@@ -18,6 +18,9 @@ use crate::inflow::Inflow;
 use crate::script::Client;
 use crate::tls::Secured;
 
+/// Bytes of a kept body up to which it is copied behind the head: cheaper than to send from two places.
+const COPIED_MOST: usize = 2048;
+
 /// Answers of HTTP/1: heads and bodies are one row of bytes.
 pub struct Http1;
 
@@ -159,12 +162,16 @@ impl HttpClient for Connection {
         content: Content<'_>,
         answered: &mut Answered,
     ) -> io::Result<()> {
-        let at_once = content.at_once();
+        let at_once = match content {
+            Content::Kept(body) if body.len() > COPIED_MOST => &[],
+            _ => content.at_once(),
+        };
         let mut out = Vec::with_capacity(512 + reply.lines.len() + at_once.len());
         write_reply(&mut out, reply);
         (answered.status, answered.head_bytes) = (reply.status, out.len() as u64);
         out.extend_from_slice(at_once);
         match content {
+            Content::Kept(body) if body.len() > COPIED_MOST => self.send_both(&out, body).await,
             Content::Nothing | Content::Made(_) | Content::Kept(_) => self.send(&out).await,
             Content::File(fd, slice) => {
                 self.send_more(&out).await?;

@@ -241,7 +241,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             (true, false) => Some(self.first.len() as u64),
             _ => self.announced,
         };
-        Plan::make(compression, self.request, head, status, length)
+        Plan::make(compression, self.request, head.headers(), status, length)
     }
 
     /// Begins the coding of the body; one that is there already is coded at once.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use maitred_os::sockets::acknowledged::acknowledged;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, sockopt};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sendmsg, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -112,6 +112,18 @@ impl Socket {
         let mut flags = SendFlags::NOSIGNAL;
         flags.set(SendFlags::MORE, more);
         self.attempt(Interest::WRITABLE, |fd| rustix::net::send(fd, bytes, flags))
+    }
+
+    /// Sends what finds room now of these bytes and those that follow them.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    pub fn try_send_both(&self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
+        let parts = [IoSlice::new(first), IoSlice::new(second)];
+        self.attempt(Interest::WRITABLE, |fd| {
+            let mut nothing_else = SendAncillaryBuffer::default();
+            sendmsg(fd, &parts, &mut nothing_else, SendFlags::NOSIGNAL)
+        })
     }
 
     /// Sends a piece of a file as far as there is room, and says how many bytes went.

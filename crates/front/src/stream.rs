@@ -91,6 +91,17 @@ impl Stream {
         }
     }
 
+    /// As [`Stream::try_send`], with bytes that follow these.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    pub fn try_send_both(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
+        match self {
+            Stream::Plain(socket) => socket.try_send_both(first, second),
+            Stream::Tls(stream) => stream.try_send(first, true),
+        }
+    }
+
     /// Sends a piece of a file as far as there is room, and says how many bytes went. After `None`
     /// the next to be sent must be the same piece.
     ///

@@ -76,7 +76,14 @@ pub fn date(value: &[u8]) -> Option<u64> {
 
 /// Lines of a head, each `Name: value` with its CR LF, as fields.
 pub fn of_lines(lines: &[u8]) -> impl Iterator<Item = Field<'_>> + Clone {
-    lines.split(|byte| *byte == b'\n').filter_map(|line| {
+    let mut rest = lines;
+    let all = std::iter::from_fn(move || {
+        let end = memchr::memchr(b'\n', rest)?;
+        let (line, after) = (&rest[..end], &rest[end + 1..]);
+        rest = after;
+        Some(line)
+    });
+    all.filter_map(|line| {
         let line = line.strip_suffix(b"\r")?;
         let colon = memchr::memchr(b':', line)?;
         Some((&line[..colon], line[colon + 1..].trim_ascii()))

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
 use maitred_http1::Head;
 use maitred_pagecache::fields;
 use maitred_pagecache::key::Key;
@@ -37,13 +36,7 @@ pub fn coded(
         Some(Err(_)) => return page,
     };
     let mut lines = Vec::with_capacity(page.stored.lines.len() + 64);
-    let kept = page
-        .stored
-        .fields()
-        .filter(|(name, _)| !plan.replaces(name));
-    for (name, value) in kept.chain(plan.fields()) {
-        fields::write_line(&mut lines, name, value);
-    }
+    write_lines(&mut lines, &page.stored, &plan);
     let stored = Stored {
         lines: lines.into(),
         ..page.stored.clone()
@@ -56,27 +49,32 @@ pub fn coded(
 
 /// What is to be done to a page for a client, if anything is.
 fn plan(head: &Head, way: &Way<'_>, page: &Object) -> Option<Plan> {
-    let compression = way.site.compression.as_deref()?;
-    let content_type = page.stored.first("content-type").unwrap_or_default();
-    let length = page.body.len() as u64;
-    if !compression.suits(content_type, Some(length)) {
-        return None;
-    }
-    let said = said(&page.stored)?;
-    let plan = Plan::make(
-        Some(compression),
-        head,
-        &said,
-        page.stored.status,
-        Some(length),
-    );
+    let plan = plan_of(head, way, &page.stored, page.body.len());
     let changes = plan.fields().next().is_some();
     changes.then_some(plan)
 }
 
-/// The head of a page as its script said it.
-fn said(stored: &Stored) -> Option<AnswerHead> {
-    let lines = [&stored.lines, &b"\r\n"[..]].concat();
-    let (said, _) = HeadReader::default().read(&lines).ok()??;
-    Some(said)
+fn plan_of(head: &Head, way: &Way<'_>, stored: &Stored, length: usize) -> Plan {
+    let compression = way.site.compression.as_deref();
+    let (status, length) = (stored.status, Some(length as u64));
+    Plan::make(compression, head, stored.fields(), status, length)
+}
+
+/// Has a page that is to be kept say that its coding depends on the client, if it does: those who take
+/// it as it is are then answered with it, without another beside it.
+pub fn say_that_it_varies(head: &Head, way: &Way<'_>, stored: &mut Stored, length: usize) {
+    let mut plan = plan_of(head, way, stored, length);
+    plan.give_up();
+    if plan.fields().next().is_some() {
+        let mut lines = Vec::with_capacity(stored.lines.len() + 32);
+        write_lines(&mut lines, stored, &plan);
+        stored.lines = lines.into();
+    }
+}
+
+fn write_lines(lines: &mut Vec<u8>, stored: &Stored, plan: &Plan) {
+    let kept = stored.fields().filter(|(name, _)| !plan.replaces(name));
+    for (name, value) in kept.chain(plan.fields()) {
+        fields::write_line(lines, name, value);
+    }
 }

@@ -23,6 +23,7 @@ use maitred_pagecache::{freshness, invalidate};
 use maitred_pagestore::{Object, Subject};
 
 use super::client::Wanted;
+use super::coded::say_that_it_varies;
 use super::{Cache, SiteCache, now, reply, request_of, whole};
 use crate::access::Answered;
 use crate::http_client::{After, HttpClient};
@@ -316,7 +317,9 @@ impl<'a> Fill<'a> {
             host: request.host.to_ascii_lowercase().into(),
             target: invalidate::target(&self.of.settings.key, request.path, request.query).into(),
         };
-        let page = Object::new(subject, admitted.stored, body).of_cost(self.cost);
+        let mut stored = admitted.stored;
+        say_that_it_varies(self.head, self.way, &mut stored, body.len());
+        let page = Object::new(subject, stored, body).of_cost(self.cost);
         let (store, fields) = (&self.cache.store, self.head.headers());
         let kept = store.keep(primary, &admitted.vary, fields, page, now());
         let kept = kept.map(drop);

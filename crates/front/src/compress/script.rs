@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use maitred_fastcgi::cgi::AnswerHead;
 use maitred_http1::{Head, carries_body};
+use maitred_pagecache::fields::first;
 use maitred_rules::coding::Coding;
 
 use super::{Compression, accepted};
@@ -33,18 +33,18 @@ pub struct Plan {
 impl Plan {
     /// Decides about an answer with this status and length to a request, if its site compresses
     /// something. What is not known yet is `None`.
-    pub fn make(
+    pub fn make<'s>(
         compression: Option<&Compression>,
         request: &Head,
-        said: &AnswerHead,
+        said: impl Iterator<Item = Header<'s>> + Clone,
         status: u16,
         length: Option<u64>,
     ) -> Plan {
         let suits = |compression: &&Compression| {
-            let content_type = said.header("content-type").unwrap_or_default();
+            let content_type = first(said.clone(), "content-type").unwrap_or_default();
             !compression.codings().is_empty() && compression.suits(content_type, length)
         };
-        let is_free = || carries_body(false, status) && status != 206 && may_be_coded(said);
+        let is_free = || carries_body(false, status) && status != 206 && may_be_coded(said.clone());
         let Some(compression) = compression.filter(suits).filter(|_| is_free()) else {
             return Plan::default();
         };
@@ -52,9 +52,8 @@ impl Plan {
         let strong = |etag: &&[u8]| coding.is_some() && etag.starts_with(b"\"");
         Plan {
             coding,
-            vary: vary(said),
-            etag: said
-                .header("etag")
+            vary: vary(said.clone()),
+            etag: first(said, "etag")
                 .filter(strong)
                 .map(|etag| [b"W/", etag].concat()),
         }
@@ -83,9 +82,8 @@ impl Plan {
     }
 }
 
-fn may_be_coded(said: &AnswerHead) -> bool {
-    let mut fields = said.headers();
-    !fields.any(|(name, value)| {
+fn may_be_coded<'s>(mut said: impl Iterator<Item = Header<'s>>) -> bool {
+    !said.any(|(name, value)| {
         let is = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
         // RFC 9111 §5.2.2.6.
         let forbids = is(&"cache-control") && has_item(value, b"no-transform");
@@ -100,10 +98,10 @@ fn has_item(list: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// `Vary` as the script has it and with what the coding depends on; nothing if it says so already.
-fn vary(said: &AnswerHead) -> Option<Cow<'static, [u8]>> {
+fn vary<'s>(said: impl Iterator<Item = Header<'s>>) -> Option<Cow<'static, [u8]>> {
     const OURS: &[u8] = b"Accept-Encoding";
     let mut all = Vec::new();
-    for (name, value) in said.headers() {
+    for (name, value) in said {
         if name.eq_ignore_ascii_case(b"vary") && !value.is_empty() {
             if has_item(value, OURS) || has_item(value, b"*") {
                 return None;
