@@ -80,13 +80,26 @@ fn a_closed_loop_sends_as_many_requests_as_it_is_told() {
     assert_eq!(run.number("connections.made"), 60.0);
 }
 
-fn connections_of(pid: u32) -> usize {
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd"));
-    let descriptors = descriptors.into_iter().flatten().flatten();
-    let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    targets
-        .filter(|target| target.to_string_lossy().starts_with("socket:"))
-        .count()
+#[test]
+fn users_who_wait_long_are_counted_by_whole_rounds() {
+    let slow = Odd::answering(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        answer("200 OK", "hello")
+    });
+    // The first round begins before the time that is measured, and the last ends after it.
+    let load = ["--users=3", "--duration=500ms", "--warm-up=100ms"];
+    let run = bench(&[&[url(&slow, "/").as_str()], &load[..]].concat());
+    let rate = run.number("requests.rate");
+    assert!((12.0..15.01).contains(&rate), "{run:?}");
+}
+
+/// Whether its generator runs: looking whether anybody listens comes before that.
+fn is_sending(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let mut names =
+        threads.filter_map(|entry| std::fs::read_to_string(entry.path().join("comm")).ok());
+    names.any(|name| name.trim() == "bench-0")
 }
 
 #[test]
@@ -126,7 +139,7 @@ fn a_generator_that_is_held_up_says_that_its_figures_are_not_to_be_believed() {
     ])
     .spawn();
     let child = child.expect("maitred bench can be started");
-    wait::until_true("requests", || connections_of(child.id()) > 0);
+    wait::until_true("requests", || is_sending(child.id()));
     let process = Process::read(child.id() as i32).expect("it runs");
     process.signal(Signal::STOP);
     std::thread::sleep(std::time::Duration::from_millis(700));

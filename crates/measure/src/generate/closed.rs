@@ -33,18 +33,53 @@ pub async fn users(thread: &Rc<Thread>, habits: Habits) {
     }
 }
 
+/// How long users were there to be served in the measured time, altogether: each from its first
+/// request in it to the moment at which its next one would be due after it. So whole rounds are counted, of
+/// those who wait long, too, and not only what ends in the measured time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Presence {
+    users: u32,
+    seconds: f64,
+}
+
+impl Presence {
+    /// One more user, who was there for so many nanoseconds.
+    pub fn add(&mut self, nanos: u64) {
+        self.users += 1;
+        self.seconds += clock::seconds(nanos);
+    }
+
+    /// Those of another thread, too.
+    pub fn merge(&mut self, other: Presence) {
+        self.users += other.users;
+        self.seconds += other.seconds;
+    }
+
+    /// How long a user was there on average, in seconds; nothing if there were none.
+    pub fn mean(&self) -> Option<f64> {
+        (self.users > 0).then(|| self.seconds / f64::from(self.users))
+    }
+}
+
 async fn user(thread: Rc<Thread>, number: usize, habits: Habits) {
     let plan = thread.plan();
     let share = number as f64 / habits.users as f64;
     let begins = thread.shared.start + clock::nanos(clock::seconds(habits.ramp) * share);
     tokio::time::sleep_until(thread.instant(begins)).await;
+    let warm = thread.shared.start.saturating_add(plan.warm_up);
+    // Who comes later was missing, and that counts.
+    let mut first = (begins > warm).then_some(warm);
     let mut connections: Vec<_> = plan.doors.iter().map(|_| None).collect();
     let mut jar = plan.cookies.then(Jar::new);
     let mut choice = Choice::new(plan, number);
     loop {
         let due = clock::now();
         if !thread.is_time(due) || habits.counted && !take_one(&thread) {
+            thread.was_present(due.saturating_sub(first.unwrap_or(warm)));
             break;
+        }
+        if due >= warm {
+            first.get_or_insert(due);
         }
         let row = choice.pick(&mut thread.random.borrow_mut());
         let job = Job {

@@ -31,6 +31,7 @@ use closed::Habits;
 use open::Connections;
 use thread::{Interval, Job, MEASURED, Report, Shared, Thread, WARM_UP};
 
+pub use closed::Presence;
 pub use http2::PROTOCOL as HTTP2_PROTOCOL;
 pub use thread::render;
 
@@ -78,6 +79,8 @@ pub struct Measured {
     pub wall: f64,
     /// When the last request ended ([`clock::now`]).
     pub last_end: u64,
+    /// How long users were there.
+    pub presence: Presence,
 }
 
 /// Carries a plan out. `watch` is told after every second; `stop` ends it.
@@ -133,14 +136,15 @@ fn start_thread(
         let before = machine::this_thread();
         let ended = runtime.block_on(send(&shared, number, &say));
         let used = machine::this_thread().since(&before);
-        let (last_end, outcome) = match ended {
-            Ok(last_end) => (last_end, Ok(())),
-            Err(why) => (0, Err(why)),
+        let ((last_end, presence), outcome) = match ended {
+            Ok(ended) => (ended, Ok(())),
+            Err(why) => (Default::default(), Err(why)),
         };
         let over = Report::Over {
             cpu: used.cpu,
             wait: used.wait,
             last_end,
+            presence,
         };
         // Who does not listen any more needs nothing.
         let _ = say.send(over);
@@ -148,8 +152,12 @@ fn start_thread(
     })
 }
 
-/// A thread's work. When its last request ended.
-async fn send(shared: &Arc<Shared>, number: usize, say: &Sender<Report>) -> io::Result<u64> {
+/// A thread's work. When its last request ended, and how long users were there.
+async fn send(
+    shared: &Arc<Shared>,
+    number: usize,
+    say: &Sender<Report>,
+) -> io::Result<(u64, Presence)> {
     let thread = Rc::new(Thread::new(shared.clone(), number));
     let tasks = LocalSet::new();
     let worked = tasks
@@ -162,7 +170,7 @@ async fn send(shared: &Arc<Shared>, number: usize, say: &Sender<Report>) -> io::
         .await;
     let second = clock::now().saturating_sub(shared.start) / SECOND;
     thread.flush(second, say);
-    worked.map(|()| thread.last_end())
+    worked.map(|()| (thread.last_end(), thread.presence()))
 }
 
 async fn work(thread: &Rc<Thread>) -> io::Result<()> {
@@ -254,6 +262,7 @@ fn listen(plan: &Plan, hear: &Receiver<Report>, watch: &mut dyn FnMut(&Progress<
                 cpu,
                 wait,
                 last_end,
+                presence,
             } => {
                 measured.cpu += cpu;
                 measured.run_wait = match (measured.run_wait, wait, over) {
@@ -263,6 +272,7 @@ fn listen(plan: &Plan, hear: &Receiver<Report>, watch: &mut dyn FnMut(&Progress<
                 };
                 over += 1;
                 measured.last_end = measured.last_end.max(last_end);
+                measured.presence.merge(presence);
             }
         }
     }
@@ -300,13 +310,17 @@ impl Measured {
         let plan = &shared.plan;
         let warm = shared.start.saturating_add(plan.warm_up);
         let nominal = shared.start.saturating_add(plan.duration);
-        // An open loop has the time it was given; others last until their last answer.
+        // An open loop has the time it was given; others last until their last answer, or as long as
+        // their users were there.
         let end = match (&plan.load, stopped) {
             (_, true) => now.min(nominal),
             (Load::Open { .. }, false) => nominal,
             (_, false) => self.last_end,
         };
         self.seconds = clock::seconds(end.saturating_sub(warm));
+        if let (Load::Closed { requests: None, .. }, false) = (&plan.load, stopped) {
+            self.seconds = self.presence.mean().unwrap_or(self.seconds);
+        }
         self.partial = stopped;
         let all = self.total.all() + self.warm_up.all();
         self.cut_off = (self.total.sent + self.warm_up.sent).saturating_sub(all);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::closed::Presence;
 use super::connection::{Connection, Counted};
 use super::exchange::{Single, Trouble};
 use super::http2::Trunks;
@@ -73,6 +74,8 @@ pub enum Report {
         wait: Option<f64>,
         /// When the last request ended ([`clock::now`]); 0 if none did.
         last_end: u64,
+        /// How long users were there.
+        presence: Presence,
     },
 }
 
@@ -109,6 +112,7 @@ pub struct Thread {
     /// Those of HTTP/2 to each server.
     trunks: Vec<Trunks>,
     last_end: Cell<u64>,
+    presence: Cell<Presence>,
     /// The same moment on both clocks.
     epoch: (Instant, u64),
 }
@@ -128,6 +132,7 @@ impl Thread {
             waiting: Cell::new(0),
             connections: Rc::default(),
             last_end: Cell::new(0),
+            presence: Cell::default(),
             epoch: (Instant::now(), clock::now()),
         }
     }
@@ -340,6 +345,18 @@ impl Thread {
         };
         // Who does not listen any more needs nothing.
         let _ = to.send(Report::Second(Box::new(interval)));
+    }
+
+    /// A user was there for so many nanoseconds of the measured time.
+    pub fn was_present(&self, nanos: u64) {
+        let mut presence = self.presence.get();
+        presence.add(nanos);
+        self.presence.set(presence);
+    }
+
+    /// How long users were there.
+    pub fn presence(&self) -> Presence {
+        self.presence.get()
     }
 
     /// When the last request ended.
