@@ -1,5 +1,6 @@
 //! `maitred bench` before servers, names, limits and clocks that are not as they should be.
 
+use std::fs;
 use std::io::{BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
@@ -216,6 +217,85 @@ fn a_run_that_is_interrupted_reports_what_it_has_measured() {
     assert_eq!(run.report["partial"], true);
     assert!(run.number("requests.served") > 10.0);
     assert!(run.number("run.seconds") < 60.0);
+}
+
+#[test]
+fn a_server_that_answers_502_to_everything_serves_nothing_however_fast_it_is() {
+    let server = Odd::answering(|_| answer("502 Bad Gateway", "no upstream"));
+    let url = format!("http://{}/", server.address());
+    let run = bench(&[&[url.as_str(), "--slo=p99<1s"], &LOAD[..]].concat());
+    assert_eq!(run.counts(), [0, 0, 50, 0, 0], "{run:?}");
+    assert_eq!(run.causes(), ["502 Bad Gateway"]);
+    assert_eq!(run.number("requests.rate"), 0.0);
+    assert_eq!(
+        run.report["corrected"]["count"], 0,
+        "no failure is a latency"
+    );
+    assert_eq!(run.code, Some(4), "nothing carries the p99: {run:?}");
+    let closed = bench(&[&url, "--users=2", "--requests=10"]);
+    assert_eq!(closed.counts(), [0, 0, 10, 0, 0]);
+    assert_eq!(closed.code, Some(1));
+}
+
+#[test]
+fn users_who_are_interrupted_are_reported_and_so_is_a_comparison() {
+    let server = Odd::answering(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        answer("200 OK", "hello")
+    });
+    let url = format!("http://{}/", server.address());
+    let interrupted = |mut command: Command| {
+        let before = server.accepted();
+        let child = command.spawn().expect("maitred bench can be started");
+        wait::until_true("users", || server.accepted() > before + 2);
+        let process = Process::read(child.id() as i32).expect("it runs");
+        process.signal(Signal::INT);
+        Benched::of(&child.wait_with_output().expect("it ends"))
+    };
+    let load = ["--users=3", "--duration=10m"];
+    let run = interrupted(command(
+        &[&[url.as_str(), "--warm-up=0"], &load[..]].concat(),
+    ));
+    assert_eq!(run.code, Some(130), "{run:?}");
+    assert_eq!(run.report["partial"], true);
+    assert!(run.number("run.seconds") < 60.0, "{run:?}");
+    let mut comparison = Command::new(maitred_program());
+    comparison
+        .args(["bench", "compare", &url, &url, "--json"])
+        .args(load);
+    comparison.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = interrupted(comparison);
+    assert_eq!(run.code, Some(130), "{run:?}");
+    assert_eq!(run.report["pairs"], 0);
+}
+
+#[test]
+fn a_log_of_ten_gigabytes_is_read_as_it_is_needed() {
+    let server = Odd::answering(|_| answer("200 OK", "hello"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("access.log");
+    let mut file = fs::File::create(&log).expect("a file");
+    let mut text = String::new();
+    for number in 0..20_000 {
+        let (minute, second) = (number / 60 % 60, number % 60);
+        let time = format!(
+            "22/Nov/2026:{:02}:{minute:02}:{second:02} +0000",
+            number / 3_600
+        );
+        text += &format!("::1 - - [{time}] \"GET /old?{number} HTTP/1.1\" 200 5\n");
+    }
+    file.write_all(text.as_bytes()).expect("room");
+    // What follows takes no room on the disk, and ten gigabytes wherever it is read to.
+    file.set_len(10 << 30).expect("a hole");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 2000000; exec \"$@\"", "sh"]);
+    command.arg(maitred_program()).args(["bench", "--json"]);
+    command.arg(format!("http://{}/", server.address()));
+    command.arg(format!("--replay={}", log.display()));
+    command.args(["--speed=50", "--duration=1s", "--late-after=2s"]);
+    let run = Benched::of(&command.output().expect("a shell"));
+    assert_eq!(run.counts(), [50, 0, 0, 0, 0], "{run:?}");
+    assert_eq!(run.code, Some(0));
 }
 
 /// A library that lets the wall's clock jump an hour to and fro whenever it is looked at.
