@@ -57,6 +57,17 @@ fn the_warm_up_is_shown_and_in_no_other_figure() {
         .map(|second| second["warm_up"] == true)
         .collect();
     assert_eq!(warm, [true, true, false]);
+    let numbers: Vec<u64> = series
+        .iter()
+        .filter_map(|second| second["number"].as_u64())
+        .collect();
+    assert!(
+        numbers
+            .iter()
+            .zip(0..)
+            .all(|(number, wanted)| *number == wanted),
+        "{numbers:?}"
+    );
 }
 
 #[test]

@@ -270,6 +270,22 @@ fn users_who_are_interrupted_are_reported_and_so_is_a_comparison() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_said_before_the_run() {
+    let server = Odd::answering(|_| answer("200 OK", "hello"));
+    let url = format!("http://{}/", server.address());
+    for flag in ["--html", "--csv", "--json"] {
+        let file = format!("{flag}=/nowhere/report");
+        let mut command = Command::new(maitred_program());
+        command.args(["bench", &url, &file, "--duration=10m"]);
+        let run = Benched::of(&command.output().expect("it runs"));
+        assert_eq!(run.code, Some(1), "{run:?}");
+        let complaint = "/nowhere/report cannot be written: No such file or directory";
+        assert!(run.stderr.contains(complaint), "{run:?}");
+    }
+    assert_eq!(server.accepted(), 0);
+}
+
+#[test]
 fn a_log_of_ten_gigabytes_is_read_as_it_is_needed() {
     let server = Odd::answering(|_| answer("200 OK", "hello"));
     let folder = tempfile::tempdir().expect("a folder");

@@ -59,15 +59,43 @@ fn the_highest_rate_is_found_and_what_comes_beyond_it_is_named() {
         "{found}"
     );
     assert!(found["shape"].is_string(), "{found}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("steps.json");
     let (code, out, _) = run(&[
         &url(&server),
         "--find-capacity=max<1ms",
         "--rate=4",
         "--step=500ms",
         "--late-after=200ms",
+        &format!("--json={}", file.display()),
     ]);
     assert_eq!(code, Some(4), "{out}");
     assert!(out.contains("holds at no rate that was tried"), "{out}");
+    let steps = std::fs::read_to_string(&file).expect("a file beside the table");
+    let steps: Value = serde_json::from_str(&steps).expect("JSON");
+    assert!(
+        steps["capacity"].is_null() && steps["steps"][0]["rate"] == 4.0,
+        "{steps}"
+    );
+    for (arguments, complaint) in [
+        (
+            &["http://127.0.0.1/", "--find-capacity=p50<1s", "--csv=x"][..],
+            "makes many runs",
+        ),
+        (
+            &[
+                "compare",
+                "http://127.0.0.1/",
+                "http://127.0.0.1/",
+                "--find-capacity=p50<1s",
+            ],
+            "one load",
+        ),
+    ] {
+        let (code, _, err) = run(arguments);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains(complaint), "{err}");
+    }
 }
 
 fn verdict(outcome: &Value, figure: &str) -> String {

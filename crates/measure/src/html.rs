@@ -14,14 +14,26 @@ const LEFT: f64 = 70.0;
 const BOTTOM: f64 = 34.0;
 const TOP: f64 = 12.0;
 
-/// How many lines an axis has.
+/// How many lines the upright axis has.
 const TICKS: u32 = 5;
+
+/// Most times that are written below a chart.
+const MOST_TIMES: f64 = 8.0;
+
+/// How far they may lie apart, in seconds.
+const STEPS: [f64; 14] = [
+    1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 21_600.0,
+    86_400.0,
+];
+
+/// The percentiles that are written below a chart.
+const PERCENTILES: [f64; 9] = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999];
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1c2330;--soft:#66708a;--line:#d8dce6;--paper:#fff}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9f0;--soft:#98a2b8;--line:#363d4d;--paper:#151922}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:920px;\
-margin:2rem auto;padding:0 1rem}pre{overflow-x:auto;font-size:13px;line-height:1.35}\
+margin:2rem auto;padding:0 1rem}pre{white-space:pre-wrap;font-size:13px;line-height:1.35}\
 svg{width:100%;height:auto}text{fill:var(--soft);font:11px system-ui,sans-serif}\
 .grid{stroke:var(--line);stroke-width:1}h2{font-size:1.05rem;margin:1.6rem 0 .3rem}\
 .bad{color:#c0392b;font-weight:600}.a{stroke:#2f7ed8;fill:none;stroke-width:1.8}\
@@ -38,6 +50,9 @@ struct Curve<'a> {
 
 /// How a figure is written beside an axis.
 type Label = fn(f64) -> String;
+
+/// What is written below a chart that ends there, and where.
+type Below = fn(f64) -> Vec<(f64, String)>;
 
 /// The page.
 pub fn page(report: &Report) -> String {
@@ -63,9 +78,48 @@ pub fn page(report: &Report) -> String {
     page
 }
 
-/// Percentiles on a scale on which each nine takes the same room.
+/// Where a percentile lies on a scale on which each nine takes the same room.
+fn nines(percentile: f64) -> f64 {
+    -(1.0 - percentile / 100.0).log10()
+}
+
+/// The percentiles up to so many nines.
+fn percentiles(most: f64) -> Vec<(f64, String)> {
+    let within = PERCENTILES.into_iter();
+    let within = within.filter(|percentile| nines(*percentile) <= most + 1e-9);
+    within
+        .map(|percentile| {
+            (
+                nines(percentile),
+                format!("{} %", words::number(percentile)),
+            )
+        })
+        .collect()
+}
+
+/// Round times up to so many seconds.
+fn times(most: f64) -> Vec<(f64, String)> {
+    let mut steps = STEPS.into_iter();
+    let step = steps.find(|step| most / step <= MOST_TIMES);
+    let step = step.unwrap_or(most / MOST_TIMES);
+    // A small number.
+    let count = (most / step) as u32;
+    let times = (0..=count).map(|number| f64::from(number) * step);
+    times
+        .map(|time| (time, at(time, words::duration)))
+        .collect()
+}
+
+/// Nothing has no unit.
+fn at(value: f64, label: Label) -> String {
+    if value == 0.0 {
+        "0".to_owned()
+    } else {
+        label(value)
+    }
+}
+
 fn spectrum(report: &Report) -> String {
-    let nines = |percentile: f64| -(1.0 - percentile / 100.0).log10();
     let points = |of: fn(&crate::report::Point) -> Option<f64>| {
         let points = report.spectrum.iter();
         points
@@ -84,14 +138,10 @@ fn spectrum(report: &Report) -> String {
             points(|point| point.service),
         ),
     ];
-    let percentile = |nines: f64| {
-        let percentile = 100.0 - 100.0 / 10_f64.powf(nines);
-        format!("{} %", words::number((percentile * 1e4).round() / 1e4))
-    };
     chart(
         "Latency by percentile",
         &curves,
-        percentile,
+        percentiles,
         words::duration,
     )
 }
@@ -111,7 +161,7 @@ fn latency_over_time(series: &[Second]) -> String {
     chart(
         "Latency of served requests over time",
         &curves,
-        words::duration,
+        times,
         words::duration,
     )
 }
@@ -132,12 +182,7 @@ fn rate_over_time(series: &[Second]) -> String {
             points(|second| second.ended() - second.served),
         ),
     ];
-    chart(
-        "Requests a second over time",
-        &curves,
-        words::duration,
-        words::digits,
-    )
+    chart("Requests a second over time", &curves, times, words::digits)
 }
 
 fn curve(name: &str, class: char, points: Vec<(f64, f64)>) -> Curve<'_> {
@@ -148,7 +193,7 @@ fn curve(name: &str, class: char, points: Vec<(f64, f64)>) -> Curve<'_> {
     }
 }
 
-fn chart(title: &str, curves: &[Curve<'_>], x_label: Label, y_label: Label) -> String {
+fn chart(title: &str, curves: &[Curve<'_>], below: Below, y_label: Label) -> String {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     if all().count() < 2 {
         return String::new();
@@ -173,18 +218,24 @@ fn chart(title: &str, curves: &[Curve<'_>], x_label: Label, y_label: Label) -> S
     );
     for tick in 0..=TICKS {
         let share = f64::from(tick) / f64::from(TICKS);
-        let (at_x, at_y) = (x(share * x_most), y(share * y_most));
+        let at_y = y(share * y_most);
         let right = WIDTH - 20.0;
         let _ = write!(
             svg,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at_y:.1}\" y2=\"{at_y:.1}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-             <text x=\"{at_x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             LEFT - 8.0,
             at_y + 4.0,
-            escape(&y_label(share * y_most)),
+            escape(&at(share * y_most, y_label)),
+        );
+    }
+    for (value, label) in below(x_most) {
+        let _ = write!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            x(value),
             HEIGHT - 12.0,
-            escape(&x_label(share * x_most)),
+            escape(&label),
         );
     }
     for curve in curves {
@@ -214,11 +265,22 @@ mod tests {
             curve("p50 <b>", 'a', vec![(0.0, 0.1), (9.0, 0.4)]),
             curve("p99", 'b', vec![(3.0, 2.0)]),
         ];
-        let svg = chart("Latency", &curves, words::duration, words::duration);
+        let svg = chart("Latency", &curves, times, words::duration);
         assert!(
             svg.contains("p50 &lt;b&gt;") && svg.contains(">2.1 s<"),
             "{svg}"
         );
+        for label in [">0<", ">2 s<", ">8 s<"] {
+            assert!(svg.contains(label), "{label}: {svg}");
+        }
+        let names = |below: Vec<(f64, String)>| below.into_iter().map(|(_, name)| name).collect();
+        let below: Vec<String> = names(times(100.0));
+        assert_eq!(
+            below.last().map(String::as_str),
+            Some(words::duration(90.0).as_str())
+        );
+        let below: Vec<String> = names(percentiles(nines(99.0)));
+        assert_eq!(below, ["0 %", "50 %", "75 %", "90 %", "95 %", "99 %"]);
         let points = svg.split("points=\"").skip(1);
         for points in points.map(|rest| rest.split('"').next().unwrap_or_default()) {
             for point in points.split(' ') {
@@ -230,6 +292,6 @@ mod tests {
                 );
             }
         }
-        assert_eq!(chart("Nothing", &[], words::duration, words::duration), "");
+        assert_eq!(chart("Nothing", &[], times, words::duration), "");
     }
 }

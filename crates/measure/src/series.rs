@@ -41,6 +41,9 @@ pub struct Second {
     pub p99: Option<f64>,
     #[allow(missing_docs)]
     pub max: Option<f64>,
+    /// Most requests on their way at once.
+    #[serde(skip)]
+    pub most_in_flight: u64,
     /// Latencies of served requests, until [`Second::sum_up`].
     #[serde(skip)]
     pub latencies: Latencies,

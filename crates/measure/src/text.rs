@@ -41,24 +41,19 @@ fn head(report: &Report) -> Vec<String> {
     let mut lines = vec![
         format!("maitred bench {}", run.url),
         format!(
-            "{kind}: {}; {} measured, {}, {} {}",
+            "{kind}: {}; {} measured, {}, {}",
             run.load,
             words::duration(run.seconds),
             protocol(report),
-            run.threads,
-            if run.threads == 1 {
-                "thread"
-            } else {
-                "threads"
-            }
+            words::some(run.threads as u64, "thread"),
         ),
     ];
     let warm_up = &report.warm_up;
     if warm_up.seconds > 0.0 {
         lines.push(format!(
-            "warm-up: {}, {} requests sent, {} served, p50 {}; not counted below",
+            "warm-up: {}, {} sent, {} served, p50 {}; not counted below",
             words::duration(warm_up.seconds),
-            words::count(warm_up.sent),
+            words::some(warm_up.sent, "request"),
             words::count(warm_up.served),
             latency(warm_up.p50),
         ));
@@ -211,7 +206,9 @@ fn histogram(report: &Report) -> Vec<String> {
         return Vec::new();
     }
     let mut lines = vec![String::new(), "SERVED, BY LATENCY (corrected)".to_owned()];
-    lines.extend(ranges.iter().map(|range| {
+    let last = ranges.iter().rposition(|range| range.count > 0);
+    let ranges = ranges.iter().take(last.map_or(0, |last| last + 1));
+    lines.extend(ranges.map(|range| {
         // A share of at most 1 of a small number.
         let bar = (range.count as f64 / most as f64 * BAR as f64).round() as usize;
         format!(
@@ -250,11 +247,11 @@ fn about_the_generator(report: &Report) -> Vec<String> {
             words::count(requests.sent),
         ),
         format!(
-            "connections {} made, connect p50 {}, max {}; at most {} requests on their way; {} read",
+            "connections {} made, connect p50 {}, max {}; at most {} on their way; {} read",
             words::count(report.connections.made),
             latency(report.connections.connect.p50),
             latency(report.connections.connect.max),
-            words::count(report.connections.most_in_flight),
+            words::some(report.connections.most_in_flight, "request"),
             words::bytes(requests.body_bytes as f64),
         ),
     ]
@@ -262,14 +259,16 @@ fn about_the_generator(report: &Report) -> Vec<String> {
 
 fn about_the_server(report: &Report) -> Option<String> {
     let watched = report.server.as_ref()?;
-    let count = |found: Option<u64>| found.map_or("n/a".to_owned(), words::count);
+    let count = |found: Option<u64>, thing: &str| {
+        found.map_or(format!("n/a {thing}s"), |found| words::some(found, thing))
+    };
     let lost = watched.lost.as_ref();
     let lost = lost.map_or(String::new(), |why| format!("; then lost: {why}"));
     let memory = watched.most_private_bytes;
     Some(format!(
-        "server      at most {} workers busy and {} requests waiting; CPU {}, private memory {}{lost}",
-        count(watched.most_busy),
-        count(watched.most_queue),
+        "server      at most {} busy and {} waiting; CPU {}, private memory {}{lost}",
+        count(watched.most_busy, "worker"),
+        count(watched.most_queue, "request"),
         latency(watched.cpu),
         memory.map_or("n/a".to_owned(), |bytes| words::bytes(bytes as f64)),
     ))

@@ -27,6 +27,12 @@ pub fn read_duration(text: &str) -> Result<f64, String> {
     fits.ok_or_else(|| format!("'{text}' is no time; expected one such as 500ms, 30s, 5m or 1h"))
 }
 
+/// So many of something: `1 worker`, `2 workers`.
+pub fn some(number: u64, thing: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{s}", count(number))
+}
+
 /// Reads `0.1%`, or the same without its sign.
 ///
 /// # Errors

@@ -102,6 +102,17 @@ struct Prober<'a> {
 /// # Errors
 /// One sentence.
 pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
+    let output = &run.output;
+    let page = output.html.is_some() || output.csv.is_some();
+    if page || output.slo.is_some() || output.watch.is_some() {
+        return Err(
+            "--find-capacity makes many runs: --html, --csv, --slo and --watch are for one; \
+                    --json lists its steps"
+                .to_owned()
+                .into(),
+        );
+    }
+    super::check_files(output)?;
     let slo = Slo::read(objective)?;
     let plan = setup::plan(run)?;
     let Load::Open { profile, .. } = &plan.load else {
@@ -118,7 +129,7 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Re
         slo,
         stop,
         step,
-        quiet: run.output.json.is_some(),
+        quiet: super::only_json(output),
         steps: Vec::new(),
     };
     prober.say(&heading(&plan, objective));
@@ -138,11 +149,14 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Re
     }
     let found = prober.sum_up(objective, search.highest())?;
     let partial = stop.load(Ordering::Relaxed);
-    if run.output.json.is_some() {
-        let json = serde_json::to_string_pretty(&found).map_err(|why| why.to_string())?;
+    let json = serde_json::to_string_pretty(&found).map_err(|why| why.to_string())?;
+    if super::only_json(output) {
         let _ = writeln!(io::stdout(), "{json}");
     } else {
         let _ = writeln!(io::stdout(), "{}", conclusion(&found));
+        if let Some(file) = &output.json {
+            super::write_file(file, &json)?;
+        }
     }
     Ok(match found.capacity {
         _ if partial => EXIT_PARTIAL,

@@ -91,6 +91,13 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
     if asked.pairs < MIN_PAIRS || asked.max_pairs < asked.pairs {
         return Err(format!("--pairs has to be {MIN_PAIRS} to --max-pairs").into());
     }
+    if asked.load.find_capacity.is_some() {
+        return Err(
+            "compare makes runs of one load: find each one's capacity by itself"
+                .to_owned()
+                .into(),
+        );
+    }
     let (a, b) = (side(asked, &asked.a)?, side(asked, &asked.b)?);
     let contest = Contest { asked, stop };
     contest.say(&format!(

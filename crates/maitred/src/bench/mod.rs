@@ -8,6 +8,7 @@ mod presets;
 mod setup;
 mod watch;
 
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -70,6 +71,7 @@ fn carry_out(bench: &Bench) -> Result<u8, Refusal> {
 /// One run, with another tool's lines, too, if it is as that one would do it.
 fn test(run: &Run, tool: Option<Tool>, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
     let slo = slo(run)?;
+    check_files(&run.output)?;
     let plan = setup::plan(run)?;
     let watching = run.output.watch.as_deref().map(Watch::start).transpose()?;
     let mut report = measure(&plan, &slo, stop)?;
@@ -98,8 +100,7 @@ fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report
 /// Writes the report where it was asked for.
 fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Result<(), Refusal> {
     let to_json = || serde_json::to_string_pretty(report).map_err(|why| why.to_string());
-    let only_json = output.json.as_deref() == Some(Path::new("-"));
-    if only_json {
+    if only_json(output) {
         let _ = writeln!(io::stdout(), "{}", to_json()?);
     } else {
         let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
@@ -120,10 +121,27 @@ fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Resul
     Ok(())
 }
 
+/// Whether JSON is all that is printed.
+fn only_json(output: &OutputOptions) -> bool {
+    output.json.as_deref() == Some(Path::new("-"))
+}
+
+/// Looks whether the files of the report can be written, before an hour is spent on it.
+fn check_files(output: &OutputOptions) -> Result<(), Refusal> {
+    let json = output.json.iter().filter(|_| !only_json(output));
+    for file in json.chain(&output.csv).chain(&output.html) {
+        let opened = OpenOptions::new().create(true).append(true).open(file);
+        opened.map_err(|why| unwritable(file, &why))?;
+    }
+    Ok(())
+}
+
+fn unwritable(file: &Path, why: &io::Error) -> Refusal {
+    Refusal::Now(format!("{} cannot be written: {why}", file.display()))
+}
+
 fn write_file(file: &Path, text: &str) -> Result<(), Refusal> {
-    let shown = file.display();
-    std::fs::write(file, text)
-        .map_err(|why| Refusal::Now(format!("{shown} cannot be written: {why}")))
+    std::fs::write(file, text).map_err(|why| unwritable(file, &why))
 }
 
 fn exit_code(report: &Report) -> u8 {

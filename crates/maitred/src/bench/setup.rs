@@ -58,7 +58,7 @@ pub fn plan(run: &Run) -> Result<Arc<Plan>, Refusal> {
     let wishes = wishes(run)?;
     let first = wishes
         .first()
-        .ok_or_else(|| "name a URL to ask for".to_owned())?;
+        .ok_or_else(|| "name a URL to ask for, such as http://127.0.0.1:8080/".to_owned())?;
     let (load, seconds, warm_up) = load(&run.load, first)?;
     let threads = threads(&run.load, &load)?;
     let mut plan = Plan {

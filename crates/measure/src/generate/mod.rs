@@ -21,7 +21,7 @@ use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
 use crate::arrivals::Arrivals;
-use crate::clock::{self, MILLISECOND, SECOND};
+use crate::clock::{self, MILLISECOND};
 use crate::machine;
 use crate::plan::{Choice, Load, Plan};
 use crate::replay;
@@ -69,7 +69,7 @@ pub struct Measured {
     pub partial: bool,
     /// Requests without an answer when it was ended.
     pub cut_off: u64,
-    /// Most requests on their way at the end of a second.
+    /// Most requests on their way at once; with several threads, the sum of what each had in a second.
     pub most_in_flight: u64,
     /// The generator's processor time, in seconds.
     pub cpu: f64,
@@ -168,8 +168,7 @@ async fn send(
             }
         })
         .await;
-    let second = clock::now().saturating_sub(shared.start) / SECOND;
-    thread.flush(second, say);
+    thread.flush(say);
     worked.map(|()| (thread.last_end(), thread.presence()))
 }
 
@@ -286,6 +285,7 @@ impl Measured {
     fn take(&mut self, interval: Interval, second: &mut Second) {
         second.number = interval.second;
         second.in_flight += interval.in_flight;
+        second.most_in_flight += interval.most_in_flight;
         second.waiting += interval.waiting;
         second.connections += interval.connections;
         self.total.add(&interval.tallies[MEASURED]);
@@ -295,7 +295,7 @@ impl Measured {
 
     fn show(&mut self, mut second: Second, plan: &Plan, watch: &mut dyn FnMut(&Progress<'_>)) {
         second.sum_up(clock::seconds(plan.warm_up));
-        self.most_in_flight = self.most_in_flight.max(second.in_flight);
+        self.most_in_flight = self.most_in_flight.max(second.most_in_flight);
         watch(&Progress {
             second: &second,
             total: &self.total,

@@ -55,6 +55,8 @@ pub struct Interval {
     pub tallies: [Tally; 2],
     /// Requests on their way.
     pub in_flight: u64,
+    /// Most of them at once.
+    pub most_in_flight: u64,
     /// Requests that wait for a connection.
     pub waiting: u64,
     /// Connections that are open.
@@ -106,12 +108,15 @@ pub struct Thread {
     pub random: RefCell<fastrand::Rng>,
     tallies: RefCell<[Tally; 2]>,
     in_flight: Cell<u64>,
+    most_in_flight: Cell<u64>,
     /// Requests that wait for a connection.
     pub waiting: Cell<u64>,
     connections: Rc<Cell<u64>>,
     /// Those of HTTP/2 to each server.
     trunks: Vec<Trunks>,
     last_end: Cell<u64>,
+    /// The second that is to be said next.
+    second: Cell<u64>,
     presence: Cell<Presence>,
     /// The same moment on both clocks.
     epoch: (Instant, u64),
@@ -129,9 +134,11 @@ impl Thread {
             random: RefCell::new(fastrand::Rng::with_seed(seed)),
             tallies: RefCell::default(),
             in_flight: Cell::new(0),
+            most_in_flight: Cell::new(0),
             waiting: Cell::new(0),
             connections: Rc::default(),
             last_end: Cell::new(0),
+            second: Cell::new(0),
             presence: Cell::default(),
             epoch: (Instant::now(), clock::now()),
         }
@@ -176,7 +183,10 @@ impl Thread {
         self.tally(job.due, |tally| {
             tally.sent(lateness, plan.late_after, job.waited);
         });
-        self.in_flight.set(self.in_flight.get() + 1);
+        let in_flight = self.in_flight.get() + 1;
+        self.in_flight.set(in_flight);
+        self.most_in_flight
+            .set(self.most_in_flight.get().max(in_flight));
         let (cause, answer) = self.talk(job, sent, connection, jar).await;
         self.in_flight.set(self.in_flight.get() - 1);
         let done = clock::now();
@@ -320,26 +330,28 @@ impl Thread {
 
     /// Reports every second until all is to stop.
     pub async fn report(&self, to: &Sender<Report>) {
-        let mut second = 0;
         loop {
             tokio::time::sleep(LOOK).await;
             if self.shared.stop.load(Ordering::Relaxed) {
                 return;
             }
             let passed = clock::now().saturating_sub(self.shared.start) / SECOND;
-            while second < passed {
-                self.flush(second, to);
-                second += 1;
+            while self.second.get() < passed {
+                self.flush(to);
             }
         }
     }
 
-    /// Says what was counted since the last time.
-    pub fn flush(&self, second: u64, to: &Sender<Report>) {
+    /// Says what was counted since the last time: in the next second, of which there may be less, or
+    /// up to a look more, at the end.
+    pub fn flush(&self, to: &Sender<Report>) {
+        let second = self.second.get();
+        self.second.set(second + 1);
         let interval = Interval {
             second,
             tallies: self.tallies.take(),
             in_flight: self.in_flight.get(),
+            most_in_flight: self.most_in_flight.replace(self.in_flight.get()),
             waiting: self.waiting.get(),
             connections: self.connections.get(),
         };
