@@ -122,6 +122,8 @@ final class Maitred_Cache {
 			add_filter( $hook, array( __CLASS__, 'see_summary' ) );
 		}
 
+		add_filter( 'rest_post_dispatch', array( __CLASS__, 'mark_answer' ) );
+
 		// What a change touches.
 		add_action( 'transition_post_status', array( __CLASS__, 'status_changed' ), 10, 3 );
 		add_action( 'post_updated', array( __CLASS__, 'post_updated' ), 10, 3 );
@@ -182,6 +184,19 @@ final class Maitred_Cache {
 		}
 		self::send_tags();
 		return $content;
+	}
+
+	/**
+	 * Says that an answer of the REST API's is not to be kept: it has no tags.
+	 *
+	 * @param WP_HTTP_Response $answer The answer.
+	 * @return WP_HTTP_Response The same.
+	 */
+	public static function mark_answer( $answer ) {
+		if ( $answer instanceof WP_HTTP_Response ) {
+			$answer->header( 'CDN-Cache-Control', 'no-store' );
+		}
+		return $answer;
 	}
 
 	/**

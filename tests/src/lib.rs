@@ -18,6 +18,7 @@ pub mod installed;
 pub mod load;
 pub mod log;
 pub mod mariadb;
+pub mod mediawiki;
 pub mod node;
 pub mod odd;
 pub mod outside;

@@ -140,7 +140,8 @@ scripts run; others are never sent as text. Hidden files (`.env`, `.git/`, `.hta
 source under other names are never served, with or without a preset.
 
 Where the site has a [page cache](page-cache.md), `private_cookies` are those by which the application
-knows people, whose pages are theirs alone, and `no_store_paths` are never kept.
+knows people, whose pages are theirs alone. `no_store_paths`, and what is asked for with
+`no_store_parameters`, are never kept.
 
 `maitred explain URL` shows which rule a request meets.
 "#;
@@ -152,7 +153,7 @@ pub fn applications() -> String {
         vec![
             ("private_cookies", cache.cookies),
             ("no_store_paths", cache.paths),
-            ("never kept with parameters", cache.parameters),
+            ("no_store_parameters", cache.parameters),
         ]
     };
     format!("{APPLICATIONS_HEAD}{}", maitred_rules::apps::page(of_cache))

@@ -232,7 +232,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     },
     Directive {
         name: "no_store_parameters",
-        default: Preset::Value("[]"),
+        default: Preset::Words("none, and those of the site's `app`"),
         unit: "",
         takes: PARAMETERS,
         needs: Needs::Live,
