@@ -174,7 +174,7 @@ fn pages_are_kept_for_as_long_as_the_answer_or_the_site_says() {
             "/f",
             "X-Accel-Expires: 9|Cache-Control: no-cache, max-age=7",
             "200",
-            "detail=no-cache",
+            "stored; ttl=9",
         );
         is(
             "times",

@@ -161,7 +161,7 @@ where
     F: Iterator<Item = Field<'f>> + Clone,
 {
     plan.store?;
-    let (control, is_targeted) = control(settings, answer.clone());
+    let (control, is_targeted) = control(settings, answer.clone(), times.came);
     may_be_kept(
         settings,
         asked.has_authorization,
@@ -206,9 +206,21 @@ where
 fn control<'f>(
     settings: &Settings,
     answer: impl Iterator<Item = Field<'f>> + Clone,
+    now: Millis,
 ) -> (Control, bool) {
     if settings.ignore_headers.cache_control {
         return (Control::default(), false);
+    }
+    let of_all = || Control::of(fields::values(answer.clone(), "cache-control"));
+    let told = freshness::told_by_nginx(settings, answer.clone(), now);
+    if told.is_some_and(|seconds| seconds > 0) {
+        // It is said to this cache alone, but for how long and no more.
+        let listed = of_all().listed;
+        let control = Control {
+            listed,
+            ..Control::default()
+        };
+        return (control, true);
     }
     if settings.litespeed {
         let values = fields::values(answer.clone(), "x-litespeed-cache-control");
@@ -219,7 +231,7 @@ fn control<'f>(
     }
     match Control::targeted(answer.clone()) {
         Some(control) => (control, true),
-        None => (Control::of(fields::values(answer, "cache-control")), false),
+        None => (of_all(), false),
     }
 }
 
@@ -286,9 +298,11 @@ fn lifetimes(
         Lifetime::Unknown => return Err(NotStored::NoLifetime),
         known => known.seconds().unwrap_or_default(),
     };
+    // What is good for no time at all is not to be seen again, but where it says so itself.
+    let site = if fresh == 0 { 0 } else { MAX_SECONDS };
     let grace = |said: Option<u64>, otherwise: u64| match forbids_stale(control) {
         true => 0,
-        false => said.unwrap_or(otherwise).min(MAX_SECONDS),
+        false => said.unwrap_or(otherwise.min(site)).min(MAX_SECONDS),
     };
     let lifetimes = Lifetimes {
         fresh,
