@@ -6,7 +6,7 @@ use std::path::Path;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
 use maitred_tests::{http2, wait};
 use tempfile::TempDir;
 
@@ -523,4 +523,47 @@ fn refused_by_the_queue(root: &Path, say: (&str, &str)) {
         }
         fs::write(root.join("go"), "").unwrap();
     });
+}
+
+/// Bytes of all files below a folder, and how many they are.
+fn size_of(folder: &Path) -> (u64, usize) {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    let sizes = entries.filter_map(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => Some(size_of(&entry.path())),
+        Ok(meta) => Some((meta.len(), 1)),
+        // It was renamed just now.
+        Err(_) => None,
+    });
+    sizes.fold((0, 0), |(bytes, files), (more, count)| {
+        (bytes + more, files + count)
+    })
+}
+
+#[test]
+fn the_folder_of_pages_has_no_more_than_it_may_and_what_was_used_last_is_there() {
+    let (root, pages) = (site(), public_folder());
+    give_to_web_user(pages.path());
+    let server = sites(root.path(), &[("a", "valid = \"10m\"")])
+        .top(&format!("cache_dir = {:?}", pages.path()))
+        .top("cache_max_size = \"1M\"")
+        .top("cache_memory = \"1M\"")
+        .start();
+    let [client, _] = Client::both(&server);
+    for page in 0..30 {
+        client.get(("a", &format!("/{page}")), &[("X-More", "100000")]);
+        client.get(("a", "/0"), &[]);
+    }
+    let (bytes, files) = size_of(pages.path());
+    assert!(
+        bytes <= 1 << 20 && files >= 5,
+        "{bytes} bytes in {files} files"
+    );
+    assert!(client.get(("a", "/29"), &[]).verdict().starts_with("hit"));
+    assert!(client.get(("a", "/0"), &[]).verdict().starts_with("hit"));
+    assert!(
+        client
+            .get(("a", "/1"), &[])
+            .verdict()
+            .starts_with("fwd=uri-miss")
+    );
 }
