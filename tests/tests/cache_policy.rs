@@ -370,7 +370,7 @@ fn tags_and_fields_of_others_caches_are_understood_and_no_client_sees_them() {
         root.path(),
         &[(
             "tags",
-            "litespeed = true\ntag_headers = \"Surrogate-Key\"\npurge_from = \"127.0.0.1\"",
+            "key_cookies = \"currency\"\nlitespeed = true\ntag_headers = \"Surrogate-Key\"\npurge_from = \"127.0.0.1\"",
         )],
     )
     .start();
@@ -401,6 +401,14 @@ fn tags_and_fields_of_others_caches_are_understood_and_no_client_sees_them() {
         let change = [("X-Say", "Cache-Group-Invalidation: \"blog\"")];
         client.ask("POST", ("tags", "/change"), &change);
         assert!(get("/a", say).is_run(4));
+        let public = "X-LiteSpeed-Cache-Control: public,max-age=90|X-LiteSpeed-Vary: cookie=";
+        for (path, cookie, end) in [
+            ("/c", "currency", "stored; ttl=90"),
+            ("/d", "a", "vary-star"),
+        ] {
+            let said = get(path, &format!("{public}{cookie}"));
+            assert!(said.verdict().ends_with(end), "{said:?}");
+        }
         let own = get("/b", "X-LiteSpeed-Cache-Control: private,max-age=90");
         assert!(own.verdict().ends_with("detail=private"), "{own:?}");
     }

@@ -179,6 +179,9 @@ where
         true => vary.without("cookie"),
         false => vary,
     };
+    if settings.litespeed && !has_litespeeds_variants(settings, answer.clone()) {
+        return Err(NotStored::VaryStar);
+    }
     let tags = tags::of_answer(settings, answer.clone()).map_err(|_| NotStored::TooManyTags)?;
     let has_validator = has(answer.clone(), "etag") || has(answer.clone(), "last-modified");
     let life = (status, answer.clone());
@@ -233,6 +236,22 @@ fn control<'f>(
         Some(control) => (control, true),
         None => (of_all(), false),
     }
+}
+
+/// Whether the key has all that `X-LiteSpeed-Vary` names: cookies, and nothing else.
+fn has_litespeeds_variants<'f>(
+    settings: &Settings,
+    answer: impl Iterator<Item = Field<'f>>,
+) -> bool {
+    let mut named = fields::values(answer, "x-litespeed-vary").flat_map(fields::members);
+    named.all(|member| {
+        let cookie = member.strip_prefix(b"cookie=");
+        let is_keyed = |cookie: &[u8]| {
+            let mut keyed = settings.key.cookies.iter();
+            keyed.any(|keyed| keyed.as_bytes() == cookie)
+        };
+        cookie.is_some_and(is_keyed)
+    })
 }
 
 fn may_be_kept<'f>(

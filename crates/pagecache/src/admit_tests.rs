@@ -216,6 +216,26 @@ fn caches_are_told_something_else_than_browsers() {
 }
 
 #[test]
+fn what_varies_as_litespeed_has_it_is_kept_only_if_the_key_has_that() {
+    let mut settings = Settings {
+        litespeed: true,
+        ..Settings::default()
+    };
+    settings.key.cookies = vec!["currency".to_owned()];
+    let of = |vary: &str| {
+        let answer = [
+            ("X-LiteSpeed-Cache-Control", "public,max-age=9"),
+            ("X-LiteSpeed-Vary", vary),
+        ];
+        admit_as(&settings, &[], 200, &answer).map(|_| ())
+    };
+    assert_eq!(of("cookie=currency"), Ok(()));
+    for other in ["cookie=currency,cookie=group", "value=mobile", "cookie"] {
+        assert_eq!(of(other), Err(NotStored::VaryStar), "{other}");
+    }
+}
+
+#[test]
 fn what_is_said_as_nginx_wants_it_counts_whatever_is_said_to_all() {
     let of = |accel: &'static str, control: &'static str| {
         let admitted = of(&[("X-Accel-Expires", accel), ("Cache-Control", control)]);

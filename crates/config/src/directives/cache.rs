@@ -472,7 +472,9 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether `X-LiteSpeed-Cache-Control`, `X-LiteSpeed-Tag` and `X-LiteSpeed-Purge` of answers \
-              are listened to, as plugins for LiteSpeed's cache write them.",
+              are listened to, as plugins for LiteSpeed's cache write them. What says with \
+              `X-LiteSpeed-Vary` that it depends on something else than cookies in `key_cookies` is \
+              not kept.",
         example: "true",
         read: |cache, value| {
             cache.rules.litespeed = value.boolean()?;
