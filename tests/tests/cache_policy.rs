@@ -1,5 +1,8 @@
 //! What a site says about its cache, over HTTP/1.1 and HTTP/2, with real PHP.
 
+// Helpers of tests are tests.
+#![allow(clippy::unwrap_used)]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
