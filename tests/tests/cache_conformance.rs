@@ -1,5 +1,8 @@
 //! The page cache under http-cache-tests, beside nginx's and Varnish, each before real PHP.
 
+// Helpers of tests are tests.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;

@@ -1,12 +1,15 @@
 //! What a site says about its cache, over HTTP/1.1 and HTTP/2, with real PHP.
 
+// Helpers of tests are tests.
+#![allow(clippy::unwrap_used)]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
 use maitred_tests::{http2, wait};
 use tempfile::TempDir;
 
@@ -174,7 +177,7 @@ fn pages_are_kept_for_as_long_as_the_answer_or_the_site_says() {
             "/f",
             "X-Accel-Expires: 9|Cache-Control: no-cache, max-age=7",
             "200",
-            "detail=no-cache",
+            "stored; ttl=9",
         );
         is(
             "times",
@@ -370,7 +373,7 @@ fn tags_and_fields_of_others_caches_are_understood_and_no_client_sees_them() {
         root.path(),
         &[(
             "tags",
-            "litespeed = true\ntag_headers = \"Surrogate-Key\"\npurge_from = \"127.0.0.1\"",
+            "key_cookies = \"currency\"\nlitespeed = true\ntag_headers = \"Surrogate-Key\"\npurge_from = \"127.0.0.1\"",
         )],
     )
     .start();
@@ -401,6 +404,14 @@ fn tags_and_fields_of_others_caches_are_understood_and_no_client_sees_them() {
         let change = [("X-Say", "Cache-Group-Invalidation: \"blog\"")];
         client.ask("POST", ("tags", "/change"), &change);
         assert!(get("/a", say).is_run(4));
+        let public = "X-LiteSpeed-Cache-Control: public,max-age=90|X-LiteSpeed-Vary: cookie=";
+        for (path, cookie, end) in [
+            ("/c", "currency", "stored; ttl=90"),
+            ("/d", "a", "vary-star"),
+        ] {
+            let said = get(path, &format!("{public}{cookie}"));
+            assert!(said.verdict().ends_with(end), "{said:?}");
+        }
         let own = get("/b", "X-LiteSpeed-Cache-Control: private,max-age=90");
         assert!(own.verdict().ends_with("detail=private"), "{own:?}");
     }
@@ -523,4 +534,47 @@ fn refused_by_the_queue(root: &Path, say: (&str, &str)) {
         }
         fs::write(root.join("go"), "").unwrap();
     });
+}
+
+/// Bytes of all files below a folder, and how many they are.
+fn size_of(folder: &Path) -> (u64, usize) {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    let sizes = entries.filter_map(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => Some(size_of(&entry.path())),
+        Ok(meta) => Some((meta.len(), 1)),
+        // It was renamed just now.
+        Err(_) => None,
+    });
+    sizes.fold((0, 0), |(bytes, files), (more, count)| {
+        (bytes + more, files + count)
+    })
+}
+
+#[test]
+fn the_folder_of_pages_has_no_more_than_it_may_and_what_was_used_last_is_there() {
+    let (root, pages) = (site(), public_folder());
+    give_to_web_user(pages.path());
+    let server = sites(root.path(), &[("a", "valid = \"10m\"")])
+        .top(&format!("cache_dir = {:?}", pages.path()))
+        .top("cache_max_size = \"1M\"")
+        .top("cache_memory = \"1M\"")
+        .start();
+    let [client, _] = Client::both(&server);
+    for page in 0..30 {
+        client.get(("a", &format!("/{page}")), &[("X-More", "100000")]);
+        client.get(("a", "/0"), &[]);
+    }
+    let (bytes, files) = size_of(pages.path());
+    assert!(
+        bytes <= 1 << 20 && files >= 5,
+        "{bytes} bytes in {files} files"
+    );
+    assert!(client.get(("a", "/29"), &[]).verdict().starts_with("hit"));
+    assert!(client.get(("a", "/0"), &[]).verdict().starts_with("hit"));
+    assert!(
+        client
+            .get(("a", "/1"), &[])
+            .verdict()
+            .starts_with("fwd=uri-miss")
+    );
 }

@@ -161,7 +161,7 @@ where
     F: Iterator<Item = Field<'f>> + Clone,
 {
     plan.store?;
-    let (control, is_targeted) = control(settings, answer.clone());
+    let (control, is_targeted) = control(settings, answer.clone(), times.came);
     may_be_kept(
         settings,
         asked.has_authorization,
@@ -179,6 +179,9 @@ where
         true => vary.without("cookie"),
         false => vary,
     };
+    if settings.litespeed && !has_litespeeds_variants(settings, answer.clone()) {
+        return Err(NotStored::VaryStar);
+    }
     let tags = tags::of_answer(settings, answer.clone()).map_err(|_| NotStored::TooManyTags)?;
     let has_validator = has(answer.clone(), "etag") || has(answer.clone(), "last-modified");
     let life = (status, answer.clone());
@@ -206,9 +209,21 @@ where
 fn control<'f>(
     settings: &Settings,
     answer: impl Iterator<Item = Field<'f>> + Clone,
+    now: Millis,
 ) -> (Control, bool) {
     if settings.ignore_headers.cache_control {
         return (Control::default(), false);
+    }
+    let of_all = || Control::of(fields::values(answer.clone(), "cache-control"));
+    let told = freshness::told_by_nginx(settings, answer.clone(), now);
+    if told.is_some_and(|seconds| seconds > 0) {
+        // It is said to this cache alone, but for how long and no more.
+        let listed = of_all().listed;
+        let control = Control {
+            listed,
+            ..Control::default()
+        };
+        return (control, true);
     }
     if settings.litespeed {
         let values = fields::values(answer.clone(), "x-litespeed-cache-control");
@@ -219,8 +234,24 @@ fn control<'f>(
     }
     match Control::targeted(answer.clone()) {
         Some(control) => (control, true),
-        None => (Control::of(fields::values(answer, "cache-control")), false),
+        None => (of_all(), false),
     }
+}
+
+/// Whether the key has all that `X-LiteSpeed-Vary` names: cookies, and nothing else.
+fn has_litespeeds_variants<'f>(
+    settings: &Settings,
+    answer: impl Iterator<Item = Field<'f>>,
+) -> bool {
+    let mut named = fields::values(answer, "x-litespeed-vary").flat_map(fields::members);
+    named.all(|member| {
+        let cookie = member.strip_prefix(b"cookie=");
+        let is_keyed = |cookie: &[u8]| {
+            let mut keyed = settings.key.cookies.iter();
+            keyed.any(|keyed| keyed.as_bytes() == cookie)
+        };
+        cookie.is_some_and(is_keyed)
+    })
 }
 
 fn may_be_kept<'f>(
@@ -286,9 +317,11 @@ fn lifetimes(
         Lifetime::Unknown => return Err(NotStored::NoLifetime),
         known => known.seconds().unwrap_or_default(),
     };
+    // What is good for no time at all is not to be seen again, but where it says so itself.
+    let site = if fresh == 0 { 0 } else { MAX_SECONDS };
     let grace = |said: Option<u64>, otherwise: u64| match forbids_stale(control) {
         true => 0,
-        false => said.unwrap_or(otherwise).min(MAX_SECONDS),
+        false => said.unwrap_or(otherwise.min(site)).min(MAX_SECONDS),
     };
     let lifetimes = Lifetimes {
         fresh,

@@ -216,6 +216,37 @@ fn caches_are_told_something_else_than_browsers() {
 }
 
 #[test]
+fn what_varies_as_litespeed_has_it_is_kept_only_if_the_key_has_that() {
+    let mut settings = Settings {
+        litespeed: true,
+        ..Settings::default()
+    };
+    settings.key.cookies = vec!["currency".to_owned()];
+    let of = |vary: &str| {
+        let answer = [
+            ("X-LiteSpeed-Cache-Control", "public,max-age=9"),
+            ("X-LiteSpeed-Vary", vary),
+        ];
+        admit_as(&settings, &[], 200, &answer).map(|_| ())
+    };
+    assert_eq!(of("cookie=currency"), Ok(()));
+    for other in ["cookie=currency,cookie=group", "value=mobile", "cookie"] {
+        assert_eq!(of(other), Err(NotStored::VaryStar), "{other}");
+    }
+}
+
+#[test]
+fn what_is_said_as_nginx_wants_it_counts_whatever_is_said_to_all() {
+    let of = |accel: &'static str, control: &'static str| {
+        let admitted = of(&[("X-Accel-Expires", accel), ("Cache-Control", control)]);
+        admitted.map(|admitted| admitted.stored.lifetimes.fresh)
+    };
+    assert_eq!(of("60", "private, no-store, max-age=5"), Ok(60));
+    assert_eq!(of("0", "max-age=5"), Err(NotStored::NoStore));
+    assert_eq!(of("soon", "no-store"), Err(NotStored::NoStore));
+}
+
+#[test]
 fn stale_answers_will_do_only_if_somebody_says_so_and_nobody_forbids_it() {
     let settings = Settings {
         stale_while_revalidate: 10,
@@ -235,6 +266,9 @@ fn stale_answers_will_do_only_if_somebody_says_so_and_nobody_forbids_it() {
         (0, 0)
     );
     assert_eq!(lifetimes("max-age=1, proxy-revalidate"), (0, 0));
+    assert_eq!(lifetimes("max-age=0, stale-while-revalidate=5"), (5, 0));
+    let never = admit_as(&settings, &[], 200, &[("Cache-Control", "max-age=0")]);
+    assert_eq!(never.unwrap_err(), NotStored::Stale);
     let s_maxage = of(&[("Cache-Control", "max-age=2, s-maxage=2")]).unwrap();
     assert_eq!(s_maxage.stored.lifetimes.if_error, 0);
 }

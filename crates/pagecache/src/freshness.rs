@@ -66,14 +66,10 @@ pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
     now: Millis,
 ) -> Lifetime {
     let ignore = &settings.ignore_headers;
-    if !ignore.x_accel_expires {
-        let value = fields::first(fields.clone(), "x-accel-expires");
-        if let Some(seconds) = value.and_then(|value| x_accel_expires(value, now)) {
-            return match seconds {
-                0 => Lifetime::Never,
-                _ => Lifetime::Explicit(seconds),
-            };
-        }
+    match told_by_nginx(settings, fields.clone(), now) {
+        Some(0) => return Lifetime::Never,
+        Some(seconds) => return Lifetime::Explicit(seconds),
+        None => {}
     }
     if let Some(seconds) = control.s_maxage.or(control.max_age) {
         return Lifetime::Explicit(seconds);
@@ -99,6 +95,20 @@ pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
         true => heuristic(control, status, fields, now),
         false => Lifetime::Unknown,
     }
+}
+
+/// What `X-Accel-Expires` says, in seconds from now, if it is there and listened to. As with nginx, any
+/// but 0 counts whatever `Cache-Control` says.
+pub fn told_by_nginx<'a>(
+    settings: &Settings,
+    fields: impl Iterator<Item = Field<'a>>,
+    now: Millis,
+) -> Option<u64> {
+    if settings.ignore_headers.x_accel_expires {
+        return None;
+    }
+    let value = fields::first(fields, "x-accel-expires")?;
+    x_accel_expires(value, now)
 }
 
 /// RFC 9111 §4.2.2: for statuses of which RFC 9110 §15.1 says so, or those said to be public.

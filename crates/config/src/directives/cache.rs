@@ -264,7 +264,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         takes: DURATION,
         needs: Needs::Live,
         doc: "For how long an answer that is not good any more will do while a new one is made, if it \
-              does not say so itself. What says `must-revalidate` or `no-cache` never does.",
+              does not say so itself. What says `must-revalidate`, `no-cache` or `max-age=0` \
+              never does.",
         example: "\"1m\"",
         read: |cache, value| {
             cache.rules.stale_while_revalidate = seconds(value)?;
@@ -295,7 +296,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         needs: Needs::Live,
         doc: "For how long an answer that is not good any more will do when no other can be had: the \
               script answers with 500, 502, 503 or 504, dies, takes too long, or finds no worker. \
-              What says `must-revalidate` or `no-cache` never does.",
+              What says `must-revalidate`, `no-cache` or `max-age=0` never does.",
         example: "\"1d\"",
         read: |cache, value| {
             cache.rules.stale_if_error = seconds(value)?;
@@ -471,7 +472,9 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether `X-LiteSpeed-Cache-Control`, `X-LiteSpeed-Tag` and `X-LiteSpeed-Purge` of answers \
-              are listened to, as plugins for LiteSpeed's cache write them.",
+              are listened to, as plugins for LiteSpeed's cache write them. What says with \
+              `X-LiteSpeed-Vary` that it depends on something else than cookies in `key_cookies` is \
+              not kept.",
         example: "true",
         read: |cache, value| {
             cache.rules.litespeed = value.boolean()?;
