@@ -25,7 +25,11 @@ pub const JSON: &str = "{\"time\":$msec,\"request_id\":\"$request_id\",\
                         \"status\":$status,\"bytes\":$body_bytes_sent,\
                         \"referer\":\"$http_referer\",\"user_agent\":\"$http_user_agent\",\
                         \"pool\":\"$pool\",\"cache\":\"$upstream_cache_status\",\"request_time\":$request_time,\
-                        \"queue_time\":$queue_time,\"script_time\":$script_time}";
+                        \"queue_time\":$queue_time,\"script_time\":$script_time,\
+                        \"cpu_time\":$cpu_time,\"core_wait_time\":$core_wait_time,\
+                        \"blocked_time\":$blocked_time,\
+                        \"children_cpu_time\":$children_cpu_time,\
+                        \"peak_memory\":$peak_memory}";
 
 /// A checked format. It is sent as its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +106,16 @@ pub enum Variable {
     QueueTime(Unit),
     /// `$script_time`, `$script_ms`: how long its script ran.
     ScriptTime(Unit),
+    /// `$cpu_time`, `$cpu_ms`: how long it used a processor, in the worker.
+    CpuTime(Unit),
+    /// `$core_wait_time`, `$core_wait_ms`: how long it was ready to run and had no processor.
+    CoreWaitTime(Unit),
+    /// `$blocked_time`, `$blocked_ms`: how long its script waited for anything else.
+    BlockedTime(Unit),
+    /// `$children_cpu_time`, `$children_cpu_ms`: processor time of processes that its script started.
+    ChildrenCpuTime(Unit),
+    /// `$peak_memory`: the most memory that its script had, in bytes.
+    PeakMemory,
     /// `$upstream_response_time`: both together, which is what nginx sees of a php-fpm.
     UpstreamTime,
     /// `$request_id`.
@@ -131,7 +145,7 @@ pub enum Unit {
 }
 
 /// The variables without those of header fields, and whether each is a number.
-const VARIABLES: [(&str, Variable, bool); 32] = [
+const VARIABLES: [(&str, Variable, bool); 41] = [
     ("remote_addr", Variable::RemoteAddr, false),
     ("remote_user", Variable::RemoteUser, false),
     ("time_local", Variable::TimeLocal, false),
@@ -162,6 +176,35 @@ const VARIABLES: [(&str, Variable, bool); 32] = [
     ("queue_ms", Variable::QueueTime(Unit::Milliseconds), true),
     ("script_time", Variable::ScriptTime(Unit::Seconds), true),
     ("script_ms", Variable::ScriptTime(Unit::Milliseconds), true),
+    ("cpu_time", Variable::CpuTime(Unit::Seconds), true),
+    ("cpu_ms", Variable::CpuTime(Unit::Milliseconds), true),
+    (
+        "core_wait_time",
+        Variable::CoreWaitTime(Unit::Seconds),
+        true,
+    ),
+    (
+        "core_wait_ms",
+        Variable::CoreWaitTime(Unit::Milliseconds),
+        true,
+    ),
+    ("blocked_time", Variable::BlockedTime(Unit::Seconds), true),
+    (
+        "blocked_ms",
+        Variable::BlockedTime(Unit::Milliseconds),
+        true,
+    ),
+    (
+        "children_cpu_time",
+        Variable::ChildrenCpuTime(Unit::Seconds),
+        true,
+    ),
+    (
+        "children_cpu_ms",
+        Variable::ChildrenCpuTime(Unit::Milliseconds),
+        true,
+    ),
+    ("peak_memory", Variable::PeakMemory, true),
     ("upstream_response_time", Variable::UpstreamTime, true),
     ("request_id", Variable::RequestId, false),
     ("pool", Variable::Pool, false),

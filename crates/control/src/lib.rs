@@ -460,6 +460,9 @@ pub struct ZygoteSettings {
     /// The processor time of requests is asked for.
     #[serde(default)]
     pub measures_cpu: bool,
+    /// What each request costs is measured, and told with its answer.
+    #[serde(default)]
+    pub accounts: bool,
     /// No php.ini is read.
     #[serde(default)]
     pub no_php_ini: bool,

@@ -15,6 +15,7 @@ use maitred_config::{self as config, Config, LogFormat, LogTarget, SyslogServer}
 use maitred_http1::Head;
 use maitred_os::collector::{Address, Collector, Field, Form, Severity};
 use maitred_os::stderr;
+use maitred_seat::Spent;
 
 pub use line::Line;
 
@@ -94,6 +95,8 @@ pub struct Answered {
     pub queued: Option<Duration>,
     /// How long its script took.
     pub script: Option<Duration>,
+    /// Where that time went, if its worker has told.
+    pub spent: Option<Spent>,
     /// The pool that ran it.
     pub pool: Option<Arc<Pool>>,
     /// The request's id, if somebody has wanted it.

@@ -413,7 +413,7 @@ pub async fn run_script<C: HttpClient>(
     answered.cache = tee.fill.as_ref().map(|fill| fill.word());
     let (has_gone, form) = (steadfast.has_gone, tee.form);
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
-    (answered.queued, answered.script) = (sent.queued, sent.script);
+    (answered.queued, answered.script, answered.spent) = (sent.queued, sent.script, sent.spent);
     if has_gone {
         answered.status = explain(&Failure::ClientLeft).0;
         return Err(io::ErrorKind::ConnectionAborted.into());

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use maitred_fastcgi::{AnswerEvent, AnswerReader};
+use maitred_seat::Spent;
 use tokio::time::{Instant, sleep_until};
 
 use crate::body::Body;
@@ -163,6 +164,8 @@ pub struct Sent {
     pub queued: Option<Duration>,
     /// How long its script took.
     pub script: Option<Duration>,
+    /// Where that time went, by the word of the worker.
+    pub spent: Option<Spent>,
     /// The request, if its worker died before it said anything.
     pub unanswered: Vec<u8>,
     /// When the script had said everything.
@@ -224,7 +227,9 @@ impl Run<'_> {
         // The client's time is not the script's: what counts is when the script was through.
         let through = sent.script_over.unwrap_or_else(Instant::now);
         let total = through.duration_since(begun);
-        let script = source.script_time().unwrap_or(through - lent).min(total);
+        let held = sent.spent.map(|spent| spent.held);
+        let script = held.or_else(|| source.script_time());
+        let script = script.unwrap_or(through - lent).min(total);
         sent.script = Some(script);
         sent.queued = Some(total - script);
         outcome
@@ -446,6 +451,7 @@ impl<'a, F: Form> Answering<'a, F> {
                     self.over = true;
                     let over = Instant::now();
                     self.sent.script_over = Some(over);
+                    self.sent.spent = source.spent();
                     if let Some(lent) = source.lent_at() {
                         self.form.took(over - Instant::from_std(lent));
                     }

@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use maitred_seat::Spent;
+
 use crate::body::Body;
 use crate::pool::exchange::{Event, Exchange};
 use crate::pool::watch::Refused;
@@ -149,6 +151,14 @@ impl Source {
     pub fn report_slow(&self) {
         if let Source::Pool(exchange) = self {
             exchange.report_slow();
+        }
+    }
+
+    /// What the request has cost until its answer was complete, if its worker says so.
+    pub fn spent(&self) -> Option<Spent> {
+        match self {
+            Source::Pool(exchange) => exchange.spent(),
+            Source::Foreign(_) => None,
         }
     }
 

@@ -3,6 +3,14 @@
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
+/// Nanoseconds on the clock that never goes backwards (`CLOCK_MONOTONIC`): that of all processes of a
+/// machine, and of [`std::time::Instant`].
+pub fn monotonic_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let (seconds, nanos) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
 /// A date and a time of day, in the time zone of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTime {

@@ -38,6 +38,37 @@ pub fn used() -> CpuTime {
     })
 }
 
+/// What this process has used since it began, and how often it has left a processor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time in microseconds, of all its threads.
+    pub micros: u64,
+    /// Times that it gave its processor up, or lost it. As long as this stays the same it has run
+    /// all the time.
+    pub switches: u64,
+}
+
+/// What this process has used now. Unlike `RUSAGE_THREAD`, this takes in what came since the kernel's
+/// last tick. One that cannot be asked for (`getrusage(2)`: never) is nothing.
+pub fn usage() -> Usage {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return Usage::default();
+    };
+    let count = |times: i64| times.unsigned_abs();
+    Usage {
+        micros: micros(usage.user_time()).saturating_add(micros(usage.system_time())),
+        switches: count(usage.voluntary_context_switches())
+            .wrapping_add(count(usage.involuntary_context_switches())),
+    }
+}
+
+/// What those children of this process have used that it has collected, in microseconds.
+pub fn of_children() -> u64 {
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| {
+        micros(usage.user_time()).saturating_add(micros(usage.system_time()))
+    })
+}
+
 fn micros(time: TimeVal) -> u64 {
     let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
     let micros = u64::try_from(time.tv_usec()).unwrap_or(0);
@@ -54,5 +85,14 @@ mod tests {
         while used().since(before).micros() < 1_000 {}
         assert!(used().micros() >= 1_000);
         assert_eq!(before.since(used()), CpuTime::default());
+    }
+
+    #[test]
+    fn who_waits_leaves_its_processor_and_uses_none() {
+        let before = usage();
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        let after = usage();
+        assert!(after.switches > before.switches);
+        assert!(after.micros >= before.micros);
     }
 }

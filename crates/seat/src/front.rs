@@ -3,11 +3,14 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
+use maitred_os::clock::monotonic_nanos;
 use rustix::thread::futex;
 
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{Layout, SLOTS_PER_SEAT};
+use crate::spent::Spent;
 pub use crate::words::State as SlotState;
 
 /// What a slot that is lent to a worker needs kept on the front's side: the counters that the
@@ -20,10 +23,11 @@ pub struct Lent {
     request_head: u32,
     answer_tail: u32,
     long_answer: bool,
+    at: Instant,
 }
 
 impl Lent {
-    fn new(seat: u32, slot: usize, incarnation: u32, request_head: u32) -> Lent {
+    fn new(seat: u32, slot: usize, incarnation: u32, request_head: u32, at: Instant) -> Lent {
         Lent {
             seat,
             slot,
@@ -31,6 +35,7 @@ impl Lent {
             request_head,
             answer_tail: 0,
             long_answer: false,
+            at,
         }
     }
 
@@ -47,6 +52,11 @@ impl Lent {
     /// The worker it was lent to.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
+    }
+
+    /// When it was lent.
+    pub fn at(&self) -> Instant {
+        self.at
     }
 }
 
@@ -76,6 +86,8 @@ pub struct Asleep;
 pub struct FrontEnd {
     layout: Layout,
     epoch: u32,
+    /// A moment, and what workers read on their clock then.
+    moment: (Instant, u64),
 }
 
 impl FrontEnd {
@@ -87,7 +99,11 @@ impl FrontEnd {
     pub fn take_over(file: impl AsFd, threads: u32, epoch: u32) -> io::Result<FrontEnd> {
         let layout = Layout::map(file, threads)?;
         layout.set_epoch(epoch);
-        Ok(FrontEnd { layout, epoch })
+        Ok(FrontEnd {
+            layout,
+            epoch,
+            moment: (Instant::now(), monotonic_nanos()),
+        })
     }
 
     /// Number of seats.
@@ -121,7 +137,7 @@ impl FrontEnd {
             if whose == incarnation && matches!(state, SlotState::Claimed | SlotState::Done) {
                 words.front.thread.store(thread, Ordering::SeqCst);
                 words.front.gone.store(1, Ordering::Release);
-                let mut lent = Lent::new(seat, slot, incarnation, 0);
+                let mut lent = Lent::new(seat, slot, incarnation, 0, Instant::now());
                 // What has been said so far was said to another front.
                 lent.answer_tail = words.worker.answer_head.load(Ordering::Acquire);
                 running.push(lent);
@@ -151,13 +167,33 @@ impl FrontEnd {
         let head = count as u32;
         words.worker.answer_head.store(0, Ordering::Relaxed);
         words.worker.request_tail.store(0, Ordering::Relaxed);
+        words.worker.spent.held.store(0, Ordering::Relaxed);
         words.front.request_head.store(head, Ordering::Relaxed);
         words.front.answer_tail.store(0, Ordering::Relaxed);
         words.front.thread.store(thread, Ordering::Relaxed);
         words.front.epoch.store(self.epoch, Ordering::Relaxed);
         words.front.gone.store(0, Ordering::Relaxed);
+        let now = Instant::now();
+        words
+            .front
+            .lent_at
+            .store(self.nanos(now), Ordering::Relaxed);
         words.state.offer(incarnation);
-        (Lent::new(seat, slot, incarnation, head), count)
+        (Lent::new(seat, slot, incarnation, head, now), count)
+    }
+
+    /// A moment as workers read it on their clock.
+    fn nanos(&self, moment: Instant) -> u64 {
+        let passed = moment.saturating_duration_since(self.moment.0).as_nanos();
+        self.moment
+            .1
+            .saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
+    }
+
+    /// What a request has cost, by the word of its worker, once the end of its answer has been seen;
+    /// nothing if the worker does not say.
+    pub fn spent(&self, lent: &Lent) -> Option<Spent> {
+        Spent::read(&self.layout.slot(lent.seat, lent.slot).worker.spent)
     }
 
     /// Takes a request back that the worker has not begun; then the slot is free. False when it

@@ -31,6 +31,8 @@ mod layout;
 mod ring;
 #[cfg(not(loom))]
 mod snapshot;
+#[cfg(not(loom))]
+mod spent;
 #[cfg_attr(loom, allow(dead_code))]
 mod words;
 #[cfg(not(loom))]
@@ -42,6 +44,7 @@ pub use {
     front::{Asleep, Began, Broken, FrontEnd, Lent, SlotState},
     layout::{ANSWER_RING_BYTES, MAX_THREADS, REQUEST_RING_BYTES, SLOTS_PER_SEAT, create},
     snapshot::{Process, Snapshot},
+    spent::Spent,
     worker::{Verdict, WorkerEnd},
 };
 
@@ -55,4 +58,6 @@ mod tests {
     mod interleavings;
     #[cfg(not(loom))]
     mod link;
+    #[cfg(not(loom))]
+    mod spent;
 }

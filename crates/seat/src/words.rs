@@ -2,9 +2,9 @@
 //! matters. Everything here also runs under loom, which tries every interleaving.
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, Ordering, fence};
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 const FREE: u32 = 0;
 const OFFERED: u32 = 1;
@@ -153,6 +153,9 @@ pub struct FrontWords {
     pub epoch: AtomicU32,
     /// Not 0: nobody wants the answer any more.
     pub gone: AtomicU32,
+    /// When the offer was made, in nanoseconds on the clock that never goes backwards; 0: by a front
+    /// that does not say.
+    pub lent_at: AtomicU64,
 }
 
 /// What the worker writes and the front reads, in a cache line of its own.
@@ -163,6 +166,25 @@ pub struct WorkerWords {
     pub answer_head: AtomicU32,
     /// Bytes taken out of the request ring since the offer.
     pub request_tail: AtomicU32,
+    /// What the request has cost.
+    pub spent: SpentWords,
+}
+
+/// What a request has cost its worker until its answer was complete. Written before the end of the
+/// answer can be seen.
+#[derive(Debug)]
+#[repr(C)]
+pub struct SpentWords {
+    /// How long the worker had it, in microseconds; 0: nothing is said.
+    pub held: AtomicU64,
+    /// Processor time of the worker, in microseconds.
+    pub cpu: AtomicU64,
+    /// How long it waited for a processor, in microseconds, and one more; 0: that is not known.
+    pub core_wait: AtomicU64,
+    /// Processor time of children that it has collected, in microseconds.
+    pub children: AtomicU64,
+    /// The most memory that the script had, in bytes.
+    pub peak_memory: AtomicU64,
 }
 
 /// All words of a slot. All zero is a free slot.

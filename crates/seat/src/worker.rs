@@ -8,6 +8,7 @@ use rustix::thread::futex;
 
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT};
+use crate::spent::Spent;
 use crate::words::SleepWord;
 
 /// Unseen bytes in the answer ring that are shown without being asked: half of it, so that the
@@ -216,6 +217,20 @@ impl WorkerEnd {
             .store(hand.answer_head, Ordering::Release);
         let slot = hand.slot;
         self.wake_front(slot);
+    }
+
+    /// When the front gave the request in hand to this worker, in nanoseconds on the clock that never
+    /// goes backwards; 0 if it does not say.
+    pub fn lent_at(&self) -> u64 {
+        let words = self.layout.slot(self.seat, self.slot_in_hand());
+        words.front.lent_at.load(Ordering::Relaxed)
+    }
+
+    /// Tells the front what the request in hand has cost. It is seen with what is written next.
+    pub fn tell_spent(&self, spent: &Spent) {
+        if let Some(hand) = &self.in_hand {
+            spent.write(&self.layout.slot(self.seat, hand.slot).worker.spent);
+        }
     }
 
     /// Ends the request in hand: everything is shown and the slot is done.

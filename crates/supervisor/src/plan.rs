@@ -282,6 +282,7 @@ fn settings(
             notices: fpm.log_level <= maitred_config::fpm::Level::Notice,
         }),
         measures_cpu: config.fpm.is_some() && shows_cpu(pool),
+        accounts: pool.request_accounting,
         no_php_ini: pool.no_php_ini,
         defines: pool.defines.clone(),
         extensions: pool.extensions.clone(),

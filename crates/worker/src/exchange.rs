@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use maitred_control::ZygoteSettings;
 use maitred_fastcgi::{
@@ -13,9 +14,10 @@ use maitred_os::fork::is_forked_child;
 use maitred_php::{
     Admission, Exchange, Foreign, Level, Params, ParamsError, Paths, PoolStatus, Verdict,
 };
-use maitred_seat::WorkerEnd;
+use maitred_seat::{Spent, WorkerEnd};
 
 use crate::account::Account;
+use crate::meter::Meter;
 use crate::{foreign, status, words};
 
 /// Output collected before it goes into the ring, in bytes: the size of a record.
@@ -39,6 +41,8 @@ pub struct WorkerExchange<'a> {
     has_logged: bool,
     /// What is to be told of the request before its end, if anything is.
     report: Option<Account>,
+    /// Measures what requests cost, if somebody wants to know.
+    meter: Option<Meter>,
     /// What the front has sent and nobody has parsed.
     incoming: Vec<u8>,
     parsed: usize,
@@ -47,12 +51,22 @@ pub struct WorkerExchange<'a> {
     body_ended: bool,
     /// A record of output being filled; its header's place is kept free.
     output: Vec<u8>,
+    /// What is to be said after all output, once the answer is complete.
+    last: Vec<u8>,
+    /// The most memory that the script had by then, in bytes.
+    peak_memory: u64,
+    /// Processor time of the request as far as it was measured, with its children's.
+    cpu: Duration,
     finished: bool,
 }
 
 impl<'a> WorkerExchange<'a> {
     /// An exchange with nothing in hand.
-    pub fn new(end: WorkerEnd, settings: &'a ZygoteSettings) -> WorkerExchange<'a> {
+    pub fn new(
+        end: WorkerEnd,
+        settings: &'a ZygoteSettings,
+        meter: Option<Meter>,
+    ) -> WorkerExchange<'a> {
         WorkerExchange {
             end,
             settings,
@@ -62,11 +76,15 @@ impl<'a> WorkerExchange<'a> {
             role: RESPONDER,
             has_logged: false,
             report: None,
+            meter,
             incoming: Vec::new(),
             parsed: 0,
             body: 0..0,
             body_ended: false,
             output: vec![0; HEADER_LEN],
+            last: Vec::new(),
+            peak_memory: 0,
+            cpu: Duration::ZERO,
             finished: false,
         }
     }
@@ -78,6 +96,8 @@ impl<'a> WorkerExchange<'a> {
         self.incoming.clear();
         (self.parsed, self.body, self.body_ended) = (0, 0..0, false);
         self.output.truncate(HEADER_LEN);
+        self.last.clear();
+        (self.peak_memory, self.cpu) = (0, Duration::ZERO);
         self.finished = false;
         self.foreign = false;
         self.has_logged = false;
@@ -118,30 +138,57 @@ impl<'a> WorkerExchange<'a> {
     /// The request is over; the seat may have its slot.
     pub fn end_request(&mut self) {
         self.complete();
+        if !self.say_last() {
+            // What it has done since its answer was complete is not the next one's.
+            self.measure();
+        }
         self.end.finish();
     }
 
     fn complete(&mut self) {
-        if !self.finished {
-            self.finished = true;
-            self.write_output();
-            let mut record = Vec::with_capacity(2 * HEADER_LEN);
-            if let Some(report) = &self.report {
-                report.write(&mut record);
-            }
-            // php-fpm tells web servers nothing of it.
-            let app_status = match self.foreign {
-                true => 0,
-                false => maitred_php::exit_status(),
-            };
-            write_end(
-                &mut record,
-                self.request_id,
-                app_status,
-                ProtocolStatus::RequestComplete,
-            );
-            self.end.write(&record);
+        if self.finished {
+            return;
         }
+        self.finished = true;
+        self.write_output();
+        if let Some(report) = &self.report {
+            report.write(&mut self.last);
+        }
+        // php-fpm tells web servers nothing of it.
+        let app_status = match self.foreign {
+            true => 0,
+            false => maitred_php::exit_status(),
+        };
+        let complete = ProtocolStatus::RequestComplete;
+        write_end(&mut self.last, self.request_id, app_status, complete);
+        self.peak_memory = maitred_php::peak_memory() as u64;
+    }
+
+    /// Writes what comes after all output, and before it what the request has cost. False when that
+    /// was done before.
+    fn say_last(&mut self) -> bool {
+        if self.last.is_empty() {
+            return false;
+        }
+        if let Some(spent) = self.measure() {
+            self.end.tell_spent(&spent);
+        }
+        self.end.write(&self.last);
+        self.last.clear();
+        true
+    }
+
+    /// What was used since the request before; nothing if nobody wants to know.
+    fn measure(&mut self) -> Option<Spent> {
+        let (meter, lent_at) = (self.meter.as_mut()?, self.end.lent_at());
+        let spent = meter.spent(lent_at, self.peak_memory);
+        self.cpu += spent.cpu + spent.children;
+        if !self.settings.measures_cpu {
+            let micros = u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX);
+            let board = self.end.seat_board(self.end.seat());
+            board.cpu_micros.store(micros, Ordering::Relaxed);
+        }
+        (lent_at > 0).then_some(spent)
     }
 
     fn next_event(&mut self) -> Result<Option<Step>, ()> {
@@ -314,6 +361,7 @@ impl Exchange for WorkerExchange<'_> {
             return Verdict::Continue;
         }
         let said = if self.finished {
+            self.say_last();
             Verdict::Continue
         } else {
             self.write_output()

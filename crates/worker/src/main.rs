@@ -9,6 +9,7 @@ mod figures;
 mod foreign;
 mod info;
 mod memory;
+mod meter;
 mod package;
 mod seat;
 mod sight;

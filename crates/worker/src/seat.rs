@@ -10,6 +10,7 @@ use maitred_php::{Engine, PHP_BRANCH, Params};
 
 use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
+use crate::meter::Meter;
 use crate::words;
 use crate::zygote::Link;
 
@@ -37,7 +38,8 @@ pub fn serve(
             exit_now(exit::START_FAILED)
         }
     };
-    let mut exchange = WorkerExchange::new(end, settings);
+    let meter = settings.accounts.then(|| Meter::new(&proc));
+    let mut exchange = WorkerExchange::new(end, settings, meter);
     let mut params = Params::new();
     let mut memory = Memory::new(
         settings.max_private_memory,

@@ -73,6 +73,7 @@ impl Zygote {
             fpm: false,
             output: None,
             measures_cpu: false,
+            accounts: false,
             no_php_ini: false,
             defines: Vec::new(),
             extensions: Vec::new(),

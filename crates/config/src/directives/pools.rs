@@ -371,6 +371,21 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         },
     },
     Directive {
+        name: "request_accounting",
+        default: Preset::Value("true"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::NewZygote,
+        doc: "Whether it is measured where the time of each request went: processor time, waiting \
+              for a processor, waiting for anything else, and processor time of children. It costs \
+              less than a microsecond for each. See the guide's page on request times.",
+        example: "false",
+        read: |pool, value| {
+            pool.request_accounting = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
         name: "request_queue_timeout",
         default: Preset::Value("\"10s\""),
         unit: "seconds",

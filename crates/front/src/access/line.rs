@@ -105,6 +105,26 @@ impl Line<'_> {
             }
             Variable::QueueTime(unit) => return duration(out, place, answered.queued, *unit),
             Variable::ScriptTime(unit) => return duration(out, place, answered.script, *unit),
+            Variable::CpuTime(unit) => {
+                let time = answered.spent.map(|spent| spent.cpu);
+                return duration(out, place, time, *unit);
+            }
+            Variable::CoreWaitTime(unit) => {
+                let time = answered.spent.and_then(|spent| spent.core_wait);
+                return duration(out, place, time, *unit);
+            }
+            Variable::BlockedTime(unit) => {
+                let time = answered.spent.and_then(|spent| spent.blocked());
+                return duration(out, place, time, *unit);
+            }
+            Variable::ChildrenCpuTime(unit) => {
+                let time = answered.spent.map(|spent| spent.children);
+                return duration(out, place, time, *unit);
+            }
+            Variable::PeakMemory => {
+                let bytes = answered.spent.map(|spent| spent.peak_memory);
+                return number(out, place, bytes.map(|bytes| digits.format(bytes)));
+            }
             Variable::UpstreamTime => {
                 let both = answered.queued.zip(answered.script);
                 let both = both.map(|(queued, script)| queued + script);
@@ -215,6 +235,7 @@ mod tests {
     use crate::request_id::RequestId;
     use bytes::BytesMut;
     use maitred_http1::{HeadParser, Limits};
+    use maitred_seat::Spent;
 
     fn head(text: &str) -> Head {
         let mut bytes = BytesMut::from(text);
@@ -242,6 +263,13 @@ mod tests {
             head_bytes: 100,
             queued: Some(Duration::from_micros(1_234)),
             script: Some(Duration::from_micros(2_000_001)),
+            spent: Some(Spent {
+                held: Duration::from_micros(2_000_001),
+                cpu: Duration::from_micros(300_000),
+                core_wait: Some(Duration::from_micros(1)),
+                children: Duration::from_micros(5),
+                peak_memory: 2 << 20,
+            }),
             ..Answered::default()
         }
     }
@@ -269,6 +297,14 @@ mod tests {
         assert_eq!(
             written("$upstream_response_time $pool $ssl_protocol $ssl_cipher $http_referer"),
             "2.001235 - - - -"
+        );
+        assert_eq!(
+            written("$cpu_time $core_wait_time $blocked_time $children_cpu_time $peak_memory"),
+            "0.300000 0.000001 1.700000 0.000005 2097152"
+        );
+        assert_eq!(
+            written("$cpu_ms $core_wait_ms $blocked_ms $children_cpu_ms"),
+            "300.000 0.001 1700.000 0.005"
         );
         let length = asked.len();
         assert_eq!(written("$request_length"), length.to_string());
@@ -303,6 +339,7 @@ mod tests {
         assert_eq!(whole["request_id"].as_str().unwrap().len(), 32);
         let bare = read(line("json", None, &Answered::default()));
         assert!(bare["target"].is_null() && bare["queue_time"].is_null());
+        assert!(bare["blocked_time"].is_null() && bare["peak_memory"].is_null());
         let own = r#"{"a":"[$host]","b":"$status"}"#;
         assert_eq!(line(own, None, &answered), r#"{"a":"[]","b":"200"}"#);
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use maitred_seat::{Began, FrontEnd, Lent};
+use maitred_seat::{Began, FrontEnd, Lent, Spent};
 
 use super::generation::Generation;
 use super::queue::Place;
@@ -115,6 +115,8 @@ struct State {
     /// It was told that its script is slow.
     told_slow: bool,
     script_micros: u64,
+    /// What it has cost, once it has ended.
+    spent: Option<Spent>,
     waker: Option<Waker>,
 }
 
@@ -193,7 +195,7 @@ impl Exchange {
         );
         state.sent = sent;
         state.was_lent = true;
-        state.lent_at = Some(Instant::now());
+        state.lent_at = Some(lent.at());
         if state.left {
             link.leave(&lent);
         }
@@ -300,6 +302,7 @@ impl Exchange {
             (Ok(Began::Done), Ok(_)) if !link.has_answer(lent) => {
                 let board = link.seat_board(lent.seat());
                 state.script_micros = board.request_took.load(Ordering::Relaxed);
+                state.spent = link.spent(lent);
                 state.ended = Some(Ended::Finished);
                 true
             }
@@ -470,6 +473,17 @@ impl Exchange {
     /// has just ended.
     pub fn script_micros(&self) -> u64 {
         self.lock().script_micros
+    }
+
+    /// What it has cost until its answer was complete, by the word of its worker, once the end of
+    /// the answer is there.
+    pub fn spent(&self) -> Option<Spent> {
+        let state = self.lock();
+        let of_loan = || {
+            let loan = state.loan.as_ref()?;
+            loan.link().spent(&loan.lent)
+        };
+        state.spent.or_else(of_loan)
     }
 
     /// Nobody wants the answer any more.

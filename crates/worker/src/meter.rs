@@ -1,0 +1,180 @@
+//! What a request costs its worker: processor time, waiting for a processor, children.
+//!
+//! All of it is read once for each request, when its answer is complete, and what has come since the
+//! request before is the request's: a worker without one uses next to nothing. One call tells the
+//! processor time, and whether the worker has left its processor at all; only if it has, the rest can
+//! have changed. That is 0.3 µs for a request that a busy worker runs through, and 0.8 µs for others.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use maitred_os::clock::monotonic_nanos;
+use maitred_os::cpu;
+use maitred_os::fork::OwnProc;
+use maitred_seat::Spent;
+
+/// Longest `/proc/self/schedstat` in bytes: three numbers of at most 20 digits.
+const SCHEDSTAT_BYTES: usize = 64;
+
+/// Measures this process from one request to the next.
+#[derive(Debug)]
+pub struct Meter {
+    /// Kept open: opening costs more than reading.
+    schedstat: Option<File>,
+    last: Reading,
+}
+
+/// What this process has used since it began.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reading {
+    /// When that was, in nanoseconds on the clock that never goes backwards.
+    at: u64,
+    usage: cpu::Usage,
+    /// How long it was ready to run and had no processor, in nanoseconds, if the kernel tells.
+    core_wait: Option<u64>,
+    /// Processor time of its children, in microseconds.
+    children: u64,
+}
+
+impl Meter {
+    /// One who measures from now on.
+    pub fn new(proc: &OwnProc) -> Meter {
+        let mut meter = Meter {
+            schedstat: proc.file("schedstat").ok(),
+            last: Reading::default(),
+        };
+        meter.last = meter.read(cpu::usage());
+        meter
+    }
+
+    /// What was used since this was asked last, by a request that was given to this worker at
+    /// `lent_at`: nanoseconds on the clock that never goes backwards.
+    pub fn spent(&mut self, lent_at: u64, peak_memory: u64) -> Spent {
+        let usage = cpu::usage();
+        let now = match usage.switches == self.last.usage.switches {
+            true => Reading {
+                at: monotonic_nanos(),
+                usage,
+                ..self.last
+            },
+            false => self.read(usage),
+        };
+        let before = std::mem::replace(&mut self.last, now);
+        Spent {
+            peak_memory,
+            ..between(&before, &now, lent_at)
+        }
+    }
+
+    fn read(&self, usage: cpu::Usage) -> Reading {
+        Reading {
+            at: monotonic_nanos(),
+            usage,
+            core_wait: self.schedstat.as_ref().and_then(core_wait),
+            children: cpu::of_children(),
+        }
+    }
+}
+
+/// What came between two readings, of which a request had all since it was given to the worker.
+fn between(before: &Reading, now: &Reading, lent_at: u64) -> Spent {
+    let core_wait = now.core_wait.zip(before.core_wait);
+    let core_wait = core_wait.map(|(now, before)| now.saturating_sub(before));
+    // It may have waited behind another request.
+    let began = lent_at.clamp(before.at, now.at);
+    let since = |now: u64, before: u64| Duration::from_micros(now.saturating_sub(before));
+    Spent {
+        held: Duration::from_nanos(now.at - began),
+        cpu: since(now.usage.micros, before.usage.micros),
+        core_wait: core_wait.map(Duration::from_nanos),
+        children: since(now.children, before.children),
+        peak_memory: 0,
+    }
+}
+
+/// How long the process was ready to run and had no processor, in nanoseconds.
+fn core_wait(schedstat: &File) -> Option<u64> {
+    let mut text = [0; SCHEDSTAT_BYTES];
+    let length = schedstat.read_at(&mut text, 0).ok()?;
+    parse(&text[..length])
+}
+
+/// The second number: `run_delay` (Documentation/scheduler/sched-stats.rst). A kernel that does not
+/// count says that the process has never run.
+fn parse(schedstat: &[u8]) -> Option<u64> {
+    let mut numbers = schedstat.split(|byte| *byte == b' ');
+    let mut next = || {
+        std::str::from_utf8(numbers.next()?)
+            .ok()?
+            .parse::<u64>()
+            .ok()
+    };
+    let (ran, waited) = (next()?, next()?);
+    (ran > 0).then_some(waited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    fn reading(at_millis: u64, cpu_millis: u64, waited_millis: u64) -> Reading {
+        Reading {
+            at: at_millis * 1_000_000,
+            usage: cpu::Usage {
+                micros: cpu_millis * 1_000,
+                switches: 0,
+            },
+            core_wait: Some(waited_millis * 1_000_000),
+            children: 0,
+        }
+    }
+
+    #[test]
+    fn a_request_has_the_time_since_its_worker_was_given_it() {
+        let (before, now) = (reading(100, 10, 1), reading(200, 13, 3));
+        let spent = between(&before, &now, 150_000_000);
+        assert_eq!(spent.held, 50 * MILLISECOND);
+        assert_eq!(spent.cpu, 3 * MILLISECOND);
+        assert_eq!(spent.core_wait, Some(2 * MILLISECOND));
+        assert_eq!(spent.blocked(), Some(45 * MILLISECOND));
+    }
+
+    #[test]
+    fn one_that_waited_behind_another_has_the_time_since_that_one_ended() {
+        let (before, now) = (reading(100, 10, 1), reading(200, 10, 1));
+        assert_eq!(between(&before, &now, 0).held, 100 * MILLISECOND);
+        let future = between(&before, &now, u64::MAX);
+        assert_eq!(future.held, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_count_is_noticed() {
+        assert_eq!(parse(b"742622 4923493 3\n"), Some(4_923_493));
+        assert_eq!(parse(b"0 0 0\n"), None);
+        assert_eq!(parse(b"742622"), None);
+        assert_eq!(parse(b""), None);
+        let before = Reading {
+            core_wait: None,
+            ..reading(100, 10, 1)
+        };
+        let spent = between(&before, &reading(200, 13, 3), 0);
+        assert_eq!((spent.core_wait, spent.blocked()), (None, None));
+    }
+
+    #[test]
+    fn who_sleeps_is_blocked_and_who_computes_uses_a_processor() {
+        let mut meter = Meter::new(&OwnProc::open().unwrap());
+        let lent_at = monotonic_nanos();
+        std::thread::sleep(50 * MILLISECOND);
+        let slept = meter.spent(lent_at, 7);
+        assert!(slept.held >= 50 * MILLISECOND && slept.peak_memory == 7);
+        let lent_at = monotonic_nanos();
+        let before = cpu::usage();
+        while cpu::usage().micros < before.micros + 20_000 {}
+        let computed = meter.spent(lent_at, 0);
+        assert!(computed.cpu >= 20 * MILLISECOND);
+    }
+}

@@ -1,0 +1,183 @@
+//! Where the time of a request goes: in a queue, on a processor, waiting for one, or for anything else.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use maitred_tests::http;
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
+use maitred_tests::{Target, wait};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Everything that a line says of a request's time, in milliseconds, and its memory.
+const FORMAT: &str = r#"{"uri":"$uri","args":"$args","status":$status,"queue":$queue_ms,"script":$script_ms,"cpu":$cpu_ms,"core":$core_wait_ms,"blocked":$blocked_ms,"children":$children_cpu_ms,"memory":$peak_memory}"#;
+
+fn site() -> TempDir {
+    let root = document_root(&[
+        ("hello.php", "<?php echo 'hello';"),
+        ("hello.txt", "hello, file"),
+        ("sleeps.php", "<?php usleep(100000); echo 'rested';"),
+        // Processor time, and not time: somebody else may use the processor meanwhile.
+        (
+            "computes.php",
+            "<?php function used() { $used = getrusage();
+             return $used['ru_utime.tv_sec'] * 1e6 + $used['ru_utime.tv_usec']
+                  + $used['ru_stime.tv_sec'] * 1e6 + $used['ru_stime.tv_usec']; }
+             $until = used() + 1000 * $_GET['ms']; while (used() < $until);
+             echo 'computed';",
+        ),
+        (
+            "shells.php",
+            "<?php exec('i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done'); echo 'done';",
+        ),
+        (
+            "eats.php",
+            "<?php $eaten = str_repeat('x', 20 << 20); echo 'eaten';",
+        ),
+        (
+            "goes_on.php",
+            "<?php echo 'answered'; fastcgi_finish_request(); usleep(200000);
+             touch(__DIR__ . '/went_on');",
+        ),
+        ("dies.php", "<?php posix_kill(getmypid(), SIGKILL);"),
+    ]);
+    give_to_web_user(root.path());
+    root
+}
+
+/// A folder that the front may write to.
+fn folder() -> TempDir {
+    let folder = public_folder();
+    give_to_web_user(folder.path());
+    folder
+}
+
+fn setup(root: &Path, log: &Path) -> Setup {
+    Setup::new(root)
+        .top(&format!("access_log = {log:?}"))
+        .top(&format!("access_log_format = '{FORMAT}'"))
+}
+
+/// The first line about a target, once it has been written.
+fn line(log: &Path, uri: &str, args: &str) -> Value {
+    wait::until("the line to be written", || {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        lines.into_iter().find(|line: &Value| {
+            line["uri"] == uri && line["args"].as_str().unwrap_or_default() == args
+        })
+    })
+}
+
+fn ask(server: &Server, log: &Path, uri: &str, args: &str) -> Value {
+    let separator = if args.is_empty() { "" } else { "?" };
+    http::get(server.address(), &format!("{uri}{separator}{args}"));
+    line(log, uri, args)
+}
+
+fn millis(line: &Value, field: &str) -> f64 {
+    let number = line[field].as_f64();
+    number.unwrap_or_else(|| panic!("{field} is a number in {line}"))
+}
+
+#[test]
+fn a_line_says_what_a_script_waited_for_and_what_it_used() {
+    let (root, folder) = (site(), folder());
+    let log = folder.path().join("access.log");
+    let server = setup(root.path(), &log).workers(1).start();
+
+    let slept = ask(&server, &log, "/sleeps.php", "");
+    let (script, blocked) = (millis(&slept, "script"), millis(&slept, "blocked"));
+    assert!(blocked >= 99.0 && blocked <= script, "{slept}");
+    assert!(millis(&slept, "cpu") < 50.0, "{slept}");
+
+    let computed = ask(&server, &log, "/computes.php", "ms=50");
+    let cpu = millis(&computed, "cpu");
+    assert!((50.0..75.0).contains(&cpu), "{computed}");
+    assert!(
+        millis(&computed, "blocked") < millis(&computed, "script") / 2.0,
+        "{computed}"
+    );
+
+    let shelled = ask(&server, &log, "/shells.php", "");
+    let children = millis(&shelled, "children");
+    assert!(children > 5.0, "{shelled}");
+    assert!(
+        millis(&shelled, "blocked") > children / 4.0,
+        "a child is waited for: {shelled}"
+    );
+    let after = ask(&server, &log, "/hello.php", "");
+    assert_eq!(millis(&after, "children"), 0.0, "{after}");
+
+    let eaten = ask(&server, &log, "/eats.php", "");
+    assert!(millis(&eaten, "memory") > f64::from(20 << 20), "{eaten}");
+    assert!(millis(&after, "memory") < f64::from(8 << 20), "{after}");
+
+    // What a script does after its answer is neither that answer's nor the next one's.
+    let early = ask(&server, &log, "/goes_on.php", "");
+    assert!(millis(&early, "script") < 150.0, "{early}");
+    wait::until_true("the script to go on", || {
+        root.path().join("went_on").exists()
+    });
+    let next = ask(&server, &log, "/hello.php", "next");
+    assert!(
+        millis(&next, "script") + millis(&next, "blocked") < 150.0,
+        "{next}"
+    );
+
+    for uri in ["/hello.txt", "/dies.php"] {
+        let nothing = ask(&server, &log, uri, "");
+        for field in ["cpu", "core", "blocked", "children", "memory"] {
+            assert!(nothing[field].is_null(), "{nothing}");
+        }
+    }
+}
+
+#[test]
+fn more_scripts_than_processors_wait_for_one_and_use_no_more() {
+    let (root, folder) = (site(), folder());
+    let log = folder.path().join("access.log");
+    let server = setup(root.path(), &log).workers(8).start();
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let target = format!("/computes.php?ms=40&n={number}");
+            let address = server.address();
+            scope.spawn(move || assert_eq!(http::get(address, &target).text(), "computed"));
+        }
+    });
+    let lines: Vec<Value> = (0..8)
+        .map(|number| line(&log, "/computes.php", &format!("ms=40&n={number}")))
+        .collect();
+    for line in &lines {
+        let cpu = millis(line, "cpu");
+        assert!((40.0..60.0).contains(&cpu), "{line}");
+        let parts = cpu + millis(line, "core") + millis(line, "blocked");
+        let script = millis(line, "script");
+        assert!(
+            (parts - script).abs() < 1.0 + script / 50.0,
+            "the parts are the whole: {line}"
+        );
+    }
+    let processors = thread::available_parallelism().map_or(1, |count| count.get());
+    if processors < 8 {
+        // All together wait for as long as the last one takes less than its own share.
+        let waited: f64 = lines.iter().map(|line| millis(line, "core")).sum();
+        assert!(waited > 40.0, "{lines:?}");
+    }
+}
+
+#[test]
+fn nothing_is_said_of_what_is_not_measured() {
+    let (root, folder) = (site(), folder());
+    let log = folder.path().join("access.log");
+    let setup = setup(root.path(), &log).pool("request_accounting = false");
+    let server = setup.start();
+    let line = ask(&server, &log, "/sleeps.php", "");
+    assert!(millis(&line, "script") >= 99.0, "{line}");
+    for field in ["cpu", "core", "blocked", "children", "memory"] {
+        assert!(line[field].is_null(), "{line}");
+    }
+}
