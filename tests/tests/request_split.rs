@@ -5,8 +5,11 @@ use std::path::Path;
 use std::thread;
 
 use maitred_tests::http;
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
-use maitred_tests::{Target, wait};
+use maitred_tests::outside::{command, pool, text};
+use maitred_tests::server::{
+    Server, Setup, document_root, give_to_web_user, public_folder, write_file,
+};
+use maitred_tests::{Target, ports, wait};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -180,4 +183,104 @@ fn nothing_is_said_of_what_is_not_measured() {
     for field in ["cpu", "core", "blocked", "children", "memory"] {
         assert!(line[field].is_null(), "{line}");
     }
+}
+
+/// A script that runs until the file `go` is there, and uses no processor to speak of.
+const WAITS: &str =
+    "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(20000); }";
+
+#[test]
+fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
+    let root = site();
+    write_file(root.path(), "waits.php", WAITS.as_bytes());
+    let door = ports::free_address();
+    let slow = folder();
+    let slow_log = slow.path().join("slow.log");
+    let server = Setup::new(root.path())
+        .workers(2)
+        .top(&format!("admin = \"{door}\""))
+        .pool(&format!("slowlog = {slow_log:?}"))
+        .pool("request_slowlog_timeout = \"300ms\"")
+        .start();
+    for target in ["/sleeps.php", "/computes.php?ms=50", "/shells.php"] {
+        assert_eq!(http::get(server.address(), target).status, 200);
+    }
+    let address = server.address();
+    thread::scope(|scope| {
+        scope.spawn(move || http::get(address, "/waits.php"));
+        let running = wait::until("a script to have run for a while", || {
+            let running = pool(&server)["running"][0].clone();
+            (running["seconds"].as_f64() > Some(0.3)).then_some(running)
+        });
+        let part = |name: &str| running[name].as_f64().expect("a number");
+        let used = part("cpu_seconds") + part("core_wait_seconds");
+        assert!(part("blocked_seconds") > used, "{running}");
+        assert!(part("blocked_seconds") <= part("seconds"), "{running}");
+
+        let top = text(&command(&server, &["top", "--once"]).stdout);
+        for shown in [" CPU   CORE WAIT     BLOCKED", "cpu 0.", ", blocked 0."] {
+            assert!(top.contains(shown), "{shown} in\n{top}");
+        }
+        let entry = wait::until("an entry of the slow log", || {
+            let entries = fs::read_to_string(&slow_log).unwrap_or_default();
+            entries.contains("waits.php").then_some(entries)
+        });
+        let entry = entry
+            .split("\n\n")
+            .find(|entry| entry.contains("waits.php"));
+        let entry = entry.expect("it is there");
+        let seconds = |name: &str| -> f64 {
+            let line = entry.lines().find_map(|line| line.strip_prefix(name));
+            line.expect(entry)
+                .trim_start_matches(" = ")
+                .parse()
+                .expect(entry)
+        };
+        assert!(seconds("blocked_time") > seconds("cpu_time"), "{entry}");
+        assert!(seconds("core_wait_time") >= 0.0, "{entry}");
+        write_file(root.path(), "go", b"");
+    });
+
+    let metrics = wait::until("all to be counted", || {
+        let metrics = http::get(door, "/metrics").text();
+        (figure(&metrics, "maitred_pool_cpu_seconds_count") == 4.0).then_some(metrics)
+    });
+    let script = figure(&metrics, "maitred_pool_script_seconds_sum");
+    let parts = ["cpu", "core_wait", "blocked"];
+    let parts = parts.map(|part| figure(&metrics, &format!("maitred_pool_{part}_seconds_sum")));
+    let whole: f64 = parts.iter().sum();
+    assert!(
+        (whole - script).abs() < 0.01 * script,
+        "{parts:?} of {script}"
+    );
+    assert!(parts[0] >= 0.05 && parts[2] >= 0.4, "{parts:?}");
+    assert!(figure(&metrics, "maitred_pool_children_cpu_seconds_total") > 0.005);
+    assert_eq!(
+        figure(&metrics, "maitred_pool_peak_memory_bytes_count"),
+        4.0
+    );
+    let status = pool(&server);
+    assert_eq!(status["cpu_time"]["total"]["count"], 4, "{status}");
+    assert!(
+        status["peak_memory"]["p50_bytes"].as_u64() > Some(300_000),
+        "{status}"
+    );
+    let details = text(&command(&server, &["status", "www"]).stdout);
+    for shown in [
+        "  cpu    ",
+        "  core wait  ",
+        "  blocked ",
+        "children  ",
+        "peak memory  ",
+    ] {
+        assert!(details.contains(shown), "{shown} in\n{details}");
+    }
+}
+
+/// The value of the only pool's metric of this name.
+fn figure(metrics: &str, name: &str) -> f64 {
+    let prefix = format!("{name}{{pool=\"www\"}} ");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(&prefix));
+    line.and_then(|value| value.parse().ok())
+        .unwrap_or_else(|| panic!("{name} is in\n{metrics}"))
 }

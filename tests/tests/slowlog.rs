@@ -172,8 +172,12 @@ fn read_entry(text: &str) -> Entry {
             entry.failure = Some(failure.to_owned());
             continue;
         }
-        // php-fpm's entries do not have it.
-        if line.starts_with("request_id = ") {
+        // php-fpm's entries do not have them.
+        let ours = ["request_id", "cpu_time", "core_wait_time", "blocked_time"];
+        if line
+            .split_once(" = ")
+            .is_some_and(|(name, _)| ours.contains(&name))
+        {
             continue;
         }
         let (address, frame) = line.split_once("] ").expect("an address and a call");

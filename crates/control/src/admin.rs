@@ -187,6 +187,21 @@ pub struct PoolStatus {
     pub queue_wait: Times,
     /// How long scripts took.
     pub script_time: Times,
+    /// Of scripts' time: how long they used a processor.
+    #[serde(default)]
+    pub cpu_time: Times,
+    /// How long they were ready to run and had none; without any where the kernel does not tell.
+    #[serde(default)]
+    pub core_wait_time: Times,
+    /// How long they waited for anything else; without any where `core_wait_time` is.
+    #[serde(default)]
+    pub blocked_time: Times,
+    /// Processor time of programs that scripts have started, in seconds.
+    #[serde(default)]
+    pub children_cpu_seconds: f64,
+    /// The most memory that scripts had.
+    #[serde(default)]
+    pub peak_memory: PeakMemory,
     /// Requests that have ended, however that was.
     pub requests: u64,
     /// The same, by how they ended.
@@ -254,6 +269,16 @@ pub struct Quantiles {
     pub p99_seconds: Option<f64>,
 }
 
+/// The most memory that PHP had for each script, in bytes. An eighth too much at most; nothing if
+/// there was no script.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeakMemory {
+    /// Half had no more.
+    pub p50_bytes: Option<u64>,
+    /// 99 of 100 had no more.
+    pub p99_bytes: Option<u64>,
+}
+
 /// Memory of a pool's processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
@@ -308,6 +333,16 @@ pub struct Running {
     pub uri: String,
     /// Its file.
     pub script: String,
+    /// Of that, how long it used a processor, in seconds; nothing, as the next two, where its pool does
+    /// not measure it or the kernel does not tell.
+    #[serde(default)]
+    pub cpu_seconds: Option<f64>,
+    /// How long it was ready to run and had no processor.
+    #[serde(default)]
+    pub core_wait_seconds: Option<f64>,
+    /// How long it waited for anything else.
+    #[serde(default)]
+    pub blocked_seconds: Option<f64>,
     /// Where in the script it is, the innermost call first, each as `function() file:line` with the
     /// place it was called from. Empty when that is not known, or not worth the look: it is told of
     /// the [`MAX_STACKS_SHOWN`] slowest scripts, if they have run for a tenth of a second.

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use maitred_scoreboard::{Outcome, Page, QueueShare};
+use maitred_scoreboard::{Outcome, Page, QueueShare, Took};
 
 use crate::script::{Failure, Run, Sent};
 use crate::source::Backend;
@@ -67,8 +67,22 @@ pub fn count(
         _ => sent.queued,
     };
     if let Some(waited) = waited {
-        board.observe(waited, sent.script, maitred_scoreboard::now());
+        board.observe(&took(waited, sent), maitred_scoreboard::now());
     }
+}
+
+fn took(waited: Duration, sent: &Sent) -> Took {
+    let mut took = Took {
+        waited,
+        script: sent.script,
+        ..Took::default()
+    };
+    if let Some(spent) = &sent.spent {
+        (took.cpu, took.children) = (Some(spent.cpu), spent.children);
+        (took.core_wait, took.blocked) = (spent.core_wait, spent.blocked());
+        took.peak_memory = spent.peak_memory;
+    }
+    took
 }
 
 fn name(outcome: &Result<(), Failure>) -> Outcome {

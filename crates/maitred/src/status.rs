@@ -35,6 +35,7 @@ pub fn status(status: &Status) -> ExitCode {
 
 fn text(server: &ServerStatus, in_full: bool) -> String {
     let mut lines = view::overview(server);
+    lines.extend(view::split(server));
     if in_full {
         lines.extend(server.pools.iter().flat_map(view::details));
     }

@@ -89,6 +89,7 @@ impl Watch {
         match self.client.ask(&Request::Status { pool: None })? {
             Answer::Status(server) => {
                 let mut lines = view::overview(&server);
+                lines.extend(view::split(&server));
                 let rate = self.rate(&server);
                 lines.push(format!("{rate}; q quits, p pauses"));
                 lines.extend(view::page_cache(&server));

@@ -1,12 +1,14 @@
 //! A server's state as lines for people, at most [`COLUMNS`] wide.
 
 mod cache;
+mod split;
 
 use maitred_control::admin::{
     CertificateStatus, Measured, Opcache, PoolStatus, Quantiles, ServerStatus,
 };
 
 pub use cache::page_cache;
+pub use split::split;
 
 /// Widest line in characters.
 pub const COLUMNS: usize = 100;
@@ -120,6 +122,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             bytes(memory.shared_bytes)
         ),
     ];
+    lines.extend(split::details(pool));
     lines.extend(pool.opcache.as_ref().map(opcache));
     lines.iter_mut().for_each(|line| *line = cut(line));
     lines
@@ -172,6 +175,7 @@ pub fn running(server: &ServerStatus, most: usize) -> Vec<String> {
             line.push_str(&format!(" ({})", script.script));
         }
         lines.push(cut(&line));
+        lines.extend(split::so_far(script));
         let stack = script.stack.iter();
         lines.extend(stack.map(|frame| cut(&format!("{:17}{frame}", ""))));
     }

@@ -15,6 +15,7 @@ pub mod fork;
 pub mod limits;
 pub mod memory;
 pub mod roots;
+pub mod schedstat;
 pub mod shared;
 pub mod signals;
 pub mod sockets;

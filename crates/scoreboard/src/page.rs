@@ -11,13 +11,14 @@ use maitred_os::shared::{SharedMap, create_sealed};
 use crate::cache::{CACHE_WORDS, Cache};
 use crate::histogram::{self, Times};
 use crate::names::{Cause, Outcome};
+use crate::took::{TIMES, Took};
 use crate::{RECENT, now};
 
 /// Most threads that a page is made for.
 const MAX_THREADS: usize = 64;
 
 /// What the first word of every page says: ours, and of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"maitred2");
+const MAGIC: u64 = u64::from_le_bytes(*b"maitred3");
 
 /// Most fronts at a time: one that serves, and those before it that finish what they have.
 const MAX_FRONTS: usize = 8;
@@ -57,13 +58,16 @@ const PARTS: usize = 5;
 const PART_SECONDS: u64 = RECENT.as_secs() / PARTS as u64;
 const _: () = assert!(PART_SECONDS * PARTS as u64 == RECENT.as_secs());
 
-// A thread's block: outcomes, which part of time each recent histogram is of, and histograms in
-// pairs: how long requests waited, and how long their scripts took.
+// A thread's block: outcomes, which part of time each recent histogram is of, processor time of
+// programs that scripts have started, histograms in sets (one for each time of `Took`), and one of the
+// memory that scripts had, in kilobytes.
 const STAMPS: usize = 2 * LINE;
+const CHILDREN: usize = STAMPS + PARTS;
 const TOTALS: usize = 3 * LINE;
-const PAIR_WORDS: usize = 2 * histogram::WORDS;
-const BLOCK_WORDS: usize = (TOTALS + (1 + PARTS) * PAIR_WORDS).next_multiple_of(LINE);
-const _: () = assert!(Outcome::ALL.len() <= STAMPS && PARTS <= LINE);
+const SET_WORDS: usize = TIMES * histogram::WORDS;
+const MEMORY: usize = TOTALS + (1 + PARTS) * SET_WORDS;
+const BLOCK_WORDS: usize = (MEMORY + histogram::WORDS).next_multiple_of(LINE);
+const _: () = assert!(Outcome::ALL.len() <= STAMPS && CHILDREN < TOTALS);
 
 /// A pool's page, mapped.
 #[derive(Debug)]
@@ -82,10 +86,26 @@ pub struct Reading {
     pub waits: Times,
     /// How long scripts took.
     pub scripts: Times,
+    /// How long requests used a processor.
+    pub cpu: Times,
+    /// How long they were ready to run and had none.
+    pub core_waits: Times,
+    /// How long their scripts waited for anything else.
+    pub blocked: Times,
     /// How long requests waited that ended within [`RECENT`].
     pub recent_waits: Times,
     /// How long scripts took that ended within [`RECENT`].
     pub recent_scripts: Times,
+    /// How long requests used a processor that ended within [`RECENT`].
+    pub recent_cpu: Times,
+    /// How long those were ready to run and had none.
+    pub recent_core_waits: Times,
+    /// How long the scripts of those waited for anything else.
+    pub recent_blocked: Times,
+    /// Processor time of programs that scripts have started.
+    pub children: Duration,
+    /// The most memory that each script had: kilobytes in place of microseconds.
+    pub peak_memory: Times,
     /// Requests that wait for a worker.
     pub queued: u64,
     /// Most requests that ever waited at once.
@@ -292,28 +312,36 @@ impl ThreadBoard<'_> {
         self.0[outcome as usize].fetch_add(1, Relaxed);
     }
 
-    /// A request waited this long, and if a worker took it, its script took that long.
-    pub fn observe(self, waited: Duration, script: Option<Duration>, now: Duration) {
+    /// A request has ended that took this.
+    pub fn observe(self, took: &Took, now: Duration) {
         let part = part_of(now);
         let place = part as usize % PARTS;
         let stamp = &self.0[STAMPS + place];
-        let recent = self.pair(1 + place);
+        let recent = self.set(1 + place);
         if stamp.load(Relaxed) != part {
             recent.iter().for_each(|word| word.store(0, Relaxed));
             stamp.store(part, Relaxed);
         }
-        for pair in [self.pair(0), recent] {
-            let (waits, scripts) = pair.split_at(histogram::WORDS);
-            histogram::add(waits, waited);
-            if let Some(script) = script {
-                histogram::add(scripts, script);
+        for set in [self.set(0), recent] {
+            for (words, time) in set.chunks_exact(histogram::WORDS).zip(took.times()) {
+                if let Some(time) = time {
+                    histogram::add(words, time);
+                }
             }
+        }
+        if !took.children.is_zero() {
+            let micros = u64::try_from(took.children.as_micros()).unwrap_or(u64::MAX);
+            self.0[CHILDREN].fetch_add(micros, Relaxed);
+        }
+        if took.peak_memory > 0 {
+            let kilobytes = Duration::from_micros(took.peak_memory / 1024);
+            histogram::add(&self.0[MEMORY..MEMORY + histogram::WORDS], kilobytes);
         }
     }
 
-    fn pair(&self, number: usize) -> &[AtomicU64] {
-        let start = TOTALS + number * PAIR_WORDS;
-        &self.0[start..start + PAIR_WORDS]
+    fn set(&self, number: usize) -> &[AtomicU64] {
+        let start = TOTALS + number * SET_WORDS;
+        &self.0[start..start + SET_WORDS]
     }
 
     fn read(self, present: u64, into: &mut Reading) {
@@ -329,16 +357,46 @@ impl ThreadBoard<'_> {
             // Nothing was ever counted, and reading zeroes would cost memory to hold them.
             return;
         }
-        let (waits, scripts) = self.pair(0).split_at(histogram::WORDS);
-        into.waits.read(waits);
-        into.scripts.read(scripts);
+        let children = Duration::from_micros(self.0[CHILDREN].load(Relaxed));
+        into.children = into.children.saturating_add(children);
+        into.peak_memory
+            .read(&self.0[MEMORY..MEMORY + histogram::WORDS]);
+        read_set(self.set(0), into.total());
         for (place, stamp) in stamps().enumerate() {
             if stamp <= present && stamp + PARTS as u64 > present {
-                let (waits, scripts) = self.pair(1 + place).split_at(histogram::WORDS);
-                into.recent_waits.read(waits);
-                into.recent_scripts.read(scripts);
+                read_set(self.set(1 + place), into.recent());
             }
         }
+    }
+}
+
+fn read_set(set: &[AtomicU64], into: [&mut Times; TIMES]) {
+    for (words, times) in set.chunks_exact(histogram::WORDS).zip(into) {
+        times.read(words);
+    }
+}
+
+impl Reading {
+    /// The times of all requests, in the order in which their histograms lie.
+    fn total(&mut self) -> [&mut Times; TIMES] {
+        [
+            &mut self.waits,
+            &mut self.scripts,
+            &mut self.cpu,
+            &mut self.core_waits,
+            &mut self.blocked,
+        ]
+    }
+
+    /// The same of those that ended within [`RECENT`].
+    fn recent(&mut self) -> [&mut Times; TIMES] {
+        [
+            &mut self.recent_waits,
+            &mut self.recent_scripts,
+            &mut self.recent_cpu,
+            &mut self.recent_core_waits,
+            &mut self.recent_blocked,
+        ]
     }
 }
 
@@ -445,6 +503,18 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn took(script: Duration) -> Took {
+        Took {
+            waited: SECOND,
+            script: Some(script),
+            cpu: Some(script / 4),
+            core_wait: Some(script / 8),
+            blocked: Some(script - script / 4 - script / 8),
+            children: SECOND,
+            peak_memory: 2 << 20,
+        }
+    }
+
     fn again(page: &Page) -> Page {
         Page::open(page.as_fd().try_clone_to_owned().unwrap()).unwrap()
     }
@@ -455,7 +525,7 @@ mod tests {
         let first = again(&ours);
         first.thread(0).count(Outcome::Answered);
         first.thread(1).count(Outcome::QueueFull);
-        first.thread(0).observe(SECOND, Some(2 * SECOND), now());
+        first.thread(0).observe(&took(2 * SECOND), now());
         let queues = [QueueShare::new(1), QueueShare::new(1), QueueShare::new(2)];
         queues[0].show(&first, 7, 3);
         queues[1].show(&first, 1, 1);
@@ -469,12 +539,26 @@ mod tests {
         drop(first);
         let second = again(&ours);
         second.thread(0).count(Outcome::Answered);
-        second.thread(9).observe(SECOND, None, now());
+        let waited = Took {
+            waited: SECOND,
+            ..Took::default()
+        };
+        second.thread(9).observe(&waited, now());
         let read = ours.read();
         assert_eq!(read.outcomes[Outcome::Answered as usize], 2);
         assert_eq!(read.outcomes[Outcome::QueueFull as usize], 1);
         assert_eq!((read.waits.count(), read.scripts.count()), (2, 1));
         assert_eq!(read.waits.sum(), 2 * SECOND);
+        let parts = [&read.scripts, &read.cpu, &read.core_waits, &read.blocked];
+        let sums = parts.map(|times| times.sum().as_millis());
+        assert_eq!(sums, [2000, 500, 250, 1250]);
+        let recent = [&read.recent_cpu, &read.recent_blocked];
+        assert_eq!(recent.map(Times::count), [1, 1]);
+        assert_eq!(read.children, SECOND);
+        assert_eq!(
+            (read.peak_memory.count(), read.peak_memory.below_power(12)),
+            (1, 1)
+        );
         assert_eq!((read.queued, read.max_queued), (2, 9));
         assert_eq!((read.busy, read.max_busy, read.limit_reached), (3, 5, 1));
         assert_eq!((read.seated, read.coming), (3, 1));
@@ -506,13 +590,12 @@ mod tests {
             (reading.waits.count(), reading.recent_waits.count())
         };
         for second in 100..130 {
-            page.thread(0)
-                .observe(SECOND, Some(SECOND), second * SECOND);
+            page.thread(0).observe(&took(SECOND), second * SECOND);
         }
         assert_eq!(read(129 * SECOND), (30, 10));
         assert_eq!(read(133 * SECOND), (30, 6));
         assert_eq!(read(140 * SECOND), (30, 0));
-        page.thread(0).observe(SECOND, None, 500 * SECOND);
+        page.thread(0).observe(&Took::default(), 500 * SECOND);
         assert_eq!(read(500 * SECOND), (31, 1));
         assert_eq!(read(100 * SECOND), (31, 0), "what is to come is not recent");
     }

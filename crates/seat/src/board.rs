@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 /// Longest text kept of a request in bytes; more is cut.
 pub const TEXT_BYTES: usize = 256;
 
+/// A figure that cannot be had.
+pub const NOT_KNOWN: u64 = u64::MAX;
+
 /// A pool's figures since it was opened. Written by the front.
 #[derive(Debug)]
 #[repr(C)]
@@ -65,6 +68,12 @@ pub struct SeatBoard {
     pub script: Text<TEXT_BYTES>,
     /// Its authenticated user.
     pub user: Text<64>,
+    /// Processor time of the worker when it was last measured, before the request that runs, in
+    /// microseconds; 0 where nothing is measured.
+    pub used_cpu: AtomicU64,
+    /// How long the worker had waited for a processor by then, in nanoseconds; [`NOT_KNOWN`] where the
+    /// kernel does not tell.
+    pub used_core_wait: AtomicU64,
 }
 
 /// A short text in shared memory: one writer, readers that may see it half changed.

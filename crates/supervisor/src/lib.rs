@@ -43,6 +43,7 @@ mod run;
 mod scores;
 mod slow;
 mod slowlog;
+mod so_far;
 mod source;
 mod speech;
 mod systemd;

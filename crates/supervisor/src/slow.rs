@@ -6,12 +6,14 @@ use maitred_control::stack::Stack;
 use maitred_control::{Incarnation, Overrun, Seat, ToZygote};
 use maitred_os::clock::local_time;
 use maitred_os::users::Identity;
+use maitred_seat::Boards;
 use tracing::warn;
 
 use crate::admin::Place;
 use crate::limits::{Moment, SLOW_EPISODE};
 use crate::run::Supervisor;
 use crate::slowlog::{Slowlog, Subject, entry};
+use crate::so_far::SoFar;
 use crate::words::one_line;
 
 /// What a stack is wanted for.
@@ -122,10 +124,10 @@ impl Supervisor {
         drop(same);
         self.tell_slow(index, pid, &slow);
         let now = self.now();
-        // php-fpm's slow log has no such line.
-        let id = match self.is_fpm() {
-            true => String::new(),
-            false => one_line(&slow.id),
+        // php-fpm's slow log has no such lines.
+        let (id, so_far) = match self.is_fpm() {
+            true => (String::new(), None),
+            false => (one_line(&slow.id), self.so_far(index, pid, &slow)),
         };
         let running = &mut self.pools[index];
         let subject = Subject {
@@ -133,6 +135,7 @@ impl Supervisor {
             pool: running.plan.settings.pool.clone(),
             pid,
             script: one_line(&slow.overrun.script),
+            so_far,
         };
         let about = About::SlowScript(subject);
         let Some(zygote) = &mut running.zygote else {
@@ -151,6 +154,12 @@ impl Supervisor {
             }
             Err(about) => self.use_stack(index, about, Err("too many scripts are slow at once")),
         }
+    }
+
+    fn so_far(&self, index: usize, pid: i32, slow: &SlowScript) -> Option<SoFar> {
+        // Mapped for the moment only: a pool's memory is large, and scripts are rarely slow.
+        let boards = Boards::map(&self.pools[index].plan.memory).ok()?;
+        SoFar::of(pid, boards.seat(slow.seat)?, slow.overrun.ran)
     }
 
     fn tell_slow(&mut self, index: usize, pid: i32, slow: &SlowScript) {

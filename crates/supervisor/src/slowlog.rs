@@ -11,6 +11,7 @@ use maitred_os::stderr;
 use maitred_os::users::Identity;
 
 use crate::logs;
+use crate::so_far::SoFar;
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -27,6 +28,8 @@ pub struct Subject {
     pub script: String,
     /// The request's id in the logs; empty if it has none.
     pub id: String,
+    /// Where its time went so far, if that is known.
+    pub so_far: Option<SoFar>,
 }
 
 /// A slow log. Nobody ever waits for it: an entry that cannot be written at once is lost.
@@ -130,6 +133,7 @@ pub fn entry(
         pid,
         script,
         id,
+        so_far,
     } = subject;
     let script = stack
         .ok()
@@ -143,6 +147,19 @@ pub fn entry(
     );
     if !id.is_empty() {
         let _ = writeln!(entry, "request_id = {id}");
+    }
+    if let Some(so_far) = so_far {
+        let SoFar {
+            cpu,
+            core_wait,
+            blocked,
+        } = so_far;
+        let seconds = [cpu, core_wait, blocked].map(|time| time.as_secs_f64());
+        let [cpu, core_wait, blocked] = seconds;
+        let _ = writeln!(
+            entry,
+            "cpu_time = {cpu:.3}\ncore_wait_time = {core_wait:.3}\nblocked_time = {blocked:.3}"
+        );
     }
     let problem = match stack {
         Ok(stack) => {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 const NOW: Option<LocalTime> = Some(LocalTime {
@@ -15,6 +17,7 @@ fn subject() -> Subject {
         pid: 3527,
         script: "/srv/by-worker.php".to_owned(),
         id: String::new(),
+        so_far: None,
     }
 }
 
@@ -69,6 +72,27 @@ fn a_request_with_an_id_is_named_after_its_script() {
         lines[2..4],
         ["script_filename = /srv/t.php", "request_id = 5d1f"]
     );
+}
+
+#[test]
+fn where_a_scripts_time_went_so_far_is_told_in_seconds() {
+    let subject = Subject {
+        so_far: Some(SoFar {
+            cpu: Duration::from_micros(4_400),
+            core_wait: Duration::ZERO,
+            blocked: Duration::from_millis(1_230),
+        }),
+        ..subject()
+    };
+    let entry = entry(&subject, NOW, Err("no stack"), 20);
+    let lines: Vec<&str> = entry.lines().skip(3).collect();
+    let expected = [
+        "cpu_time = 0.004",
+        "core_wait_time = 0.000",
+        "blocked_time = 1.230",
+        "+++ dump failed: no stack",
+    ];
+    assert_eq!(lines, expected);
 }
 
 #[test]

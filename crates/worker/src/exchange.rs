@@ -142,6 +142,9 @@ impl<'a> WorkerExchange<'a> {
             // What it has done since its answer was complete is not the next one's.
             self.measure();
         }
+        if let Some(meter) = &self.meter {
+            meter.show(self.end.seat_board(self.end.seat()));
+        }
         self.end.finish();
     }
 
@@ -183,9 +186,9 @@ impl<'a> WorkerExchange<'a> {
         let (meter, lent_at) = (self.meter.as_mut()?, self.end.lent_at());
         let spent = meter.spent(lent_at, self.peak_memory);
         self.cpu += spent.cpu + spent.children;
+        let board = self.end.seat_board(self.end.seat());
         if !self.settings.measures_cpu {
             let micros = u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX);
-            let board = self.end.seat_board(self.end.seat());
             board.cpu_micros.store(micros, Ordering::Relaxed);
         }
         (lent_at > 0).then_some(spent)
@@ -267,6 +270,10 @@ impl<'a> WorkerExchange<'a> {
         board.started_at.store(now_seconds, Ordering::Relaxed);
         board.requests.store(0, Ordering::Relaxed);
         board.private_bytes.store(0, Ordering::Relaxed);
+        board.used_cpu.store(0, Ordering::Relaxed);
+        if let Some(meter) = &self.meter {
+            meter.show(board);
+        }
     }
 
     /// Tells the front how much memory this worker has of its own.

@@ -6,16 +6,15 @@
 //! have changed. That is 0.3 µs for a request that a busy worker runs through, and 0.8 µs for others.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use maitred_os::clock::monotonic_nanos;
 use maitred_os::cpu;
 use maitred_os::fork::OwnProc;
+use maitred_os::schedstat::Schedstat;
 use maitred_seat::Spent;
-
-/// Longest `/proc/self/schedstat` in bytes: three numbers of at most 20 digits.
-const SCHEDSTAT_BYTES: usize = 64;
+use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 
 /// Measures this process from one request to the next.
 #[derive(Debug)]
@@ -67,11 +66,19 @@ impl Meter {
         }
     }
 
+    /// Shows what this process has used so far, so that others can tell what it has used since.
+    pub fn show(&self, board: &SeatBoard) {
+        let waited = self.last.core_wait.unwrap_or(NOT_KNOWN);
+        board.used_cpu.store(self.last.usage.micros, Relaxed);
+        board.used_core_wait.store(waited, Relaxed);
+    }
+
     fn read(&self, usage: cpu::Usage) -> Reading {
+        let schedstat = self.schedstat.as_ref().and_then(Schedstat::read);
         Reading {
             at: monotonic_nanos(),
             usage,
-            core_wait: self.schedstat.as_ref().and_then(core_wait),
+            core_wait: schedstat.map(|figures| figures.waited),
             children: cpu::of_children(),
         }
     }
@@ -91,27 +98,6 @@ fn between(before: &Reading, now: &Reading, lent_at: u64) -> Spent {
         children: since(now.children, before.children),
         peak_memory: 0,
     }
-}
-
-/// How long the process was ready to run and had no processor, in nanoseconds.
-fn core_wait(schedstat: &File) -> Option<u64> {
-    let mut text = [0; SCHEDSTAT_BYTES];
-    let length = schedstat.read_at(&mut text, 0).ok()?;
-    parse(&text[..length])
-}
-
-/// The second number: `run_delay` (Documentation/scheduler/sched-stats.rst). A kernel that does not
-/// count says that the process has never run.
-fn parse(schedstat: &[u8]) -> Option<u64> {
-    let mut numbers = schedstat.split(|byte| *byte == b' ');
-    let mut next = || {
-        std::str::from_utf8(numbers.next()?)
-            .ok()?
-            .parse::<u64>()
-            .ok()
-    };
-    let (ran, waited) = (next()?, next()?);
-    (ran > 0).then_some(waited)
 }
 
 #[cfg(test)]
@@ -152,10 +138,6 @@ mod tests {
 
     #[test]
     fn a_kernel_that_does_not_count_is_noticed() {
-        assert_eq!(parse(b"742622 4923493 3\n"), Some(4_923_493));
-        assert_eq!(parse(b"0 0 0\n"), None);
-        assert_eq!(parse(b"742622"), None);
-        assert_eq!(parse(b""), None);
         let before = Reading {
             core_wait: None,
             ..reading(100, 10, 1)

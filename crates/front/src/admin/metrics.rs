@@ -15,6 +15,9 @@ use crate::status::Page;
 /// are exact, since they are bounds of the scoreboard's own buckets.
 const POWERS: std::ops::RangeInclusive<u32> = 7..=26;
 
+/// The same of memory, in kilobytes: 1 MB to 1 GB.
+const MEMORY_POWERS: std::ops::RangeInclusive<u32> = 10..=20;
+
 /// How long figures of OPcache are shown that were not told anew. They are asked for with each page,
 /// so that those of a zygote that hangs are not shown for ever.
 const OPCACHE_KNOWN: Duration = Duration::from_secs(60);
@@ -72,6 +75,7 @@ fn all(pools: &[Pool], cache: Option<&PageCache>, form: Form) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let _ = writeln!(out.text, "maitred_info{{version=\"{version}\"}} 1");
     queue(&mut out, pools);
+    split(&mut out, pools);
     requests(&mut out, pools);
     workers(&mut out, pools);
     memory(&mut out, pools);
@@ -115,6 +119,41 @@ fn queue(out: &mut Text, pools: &[Pool]) {
         "How long scripts took.",
         pools,
         |pool| &pool.reading.scripts,
+    );
+}
+
+/// Where the time of scripts went.
+fn split(out: &mut Text, pools: &[Pool]) {
+    out.histogram(
+        "maitred_pool_cpu_seconds",
+        "How long requests used a processor, in their worker.",
+        pools,
+        |pool| &pool.reading.cpu,
+    );
+    out.histogram(
+        "maitred_pool_core_wait_seconds",
+        "How long requests were ready to run in their worker, and had no processor.",
+        pools,
+        |pool| &pool.reading.core_waits,
+    );
+    out.histogram(
+        "maitred_pool_blocked_seconds",
+        "How long scripts waited for anything else than a processor.",
+        pools,
+        |pool| &pool.reading.blocked,
+    );
+    let name = "maitred_pool_children_cpu_seconds_total";
+    let help = "Processor time of programs that scripts have started and waited for.";
+    out.family(name, "counter", help);
+    for pool in pools {
+        let (pool, seconds) = (&pool.name, pool.reading.children.as_secs_f64());
+        let _ = writeln!(out.text, "{name}{{pool=\"{pool}\"}} {seconds}");
+    }
+    out.memory_histogram(
+        "maitred_pool_peak_memory_bytes",
+        "The most memory that PHP had for each script.",
+        pools,
+        |pool| &pool.reading.peak_memory,
     );
 }
 
@@ -364,19 +403,43 @@ impl Text {
     fn histogram(&mut self, name: &str, help: &str, pools: &[Pool], of: fn(&Pool) -> &Times) {
         self.family(name, "histogram", help);
         for pool in pools {
-            let times = of(pool);
-            let bucket = format!("{name}_bucket");
-            for power in POWERS {
-                let bound = ((1u64 << power) as f64 / 1e6).to_string();
-                let count = times.below_power(power);
-                self.sample(&bucket, &pool.name, Some(("le", &bound)), count);
-            }
-            let count = times.count();
-            self.sample(&bucket, &pool.name, Some(("le", "+Inf")), count);
-            let (pool, sum) = (&pool.name, times.sum().as_secs_f64());
-            let _ = writeln!(self.text, "{name}_sum{{pool=\"{pool}\"}} {sum}");
-            self.sample(&format!("{name}_count"), pool, None, count);
+            self.buckets(name, &pool.name, of(pool), (POWERS, 1e6));
         }
+    }
+
+    /// One of kilobytes.
+    fn memory_histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        pools: &[Pool],
+        of: fn(&Pool) -> &Times,
+    ) {
+        self.family(name, "histogram", help);
+        for pool in pools {
+            self.buckets(name, &pool.name, of(pool), (MEMORY_POWERS, 1.0 / 1024.0));
+        }
+    }
+
+    /// A histogram whose buckets end at these powers of two, divided by `divisor`.
+    fn buckets(
+        &mut self,
+        name: &str,
+        pool: &str,
+        of: &Times,
+        (powers, divisor): (std::ops::RangeInclusive<u32>, f64),
+    ) {
+        let bucket = format!("{name}_bucket");
+        for power in powers {
+            let bound = ((1u64 << power) as f64 / divisor).to_string();
+            let count = of.below_power(power);
+            self.sample(&bucket, pool, Some(("le", &bound)), count);
+        }
+        let count = of.count();
+        self.sample(&bucket, pool, Some(("le", "+Inf")), count);
+        let sum = of.sum().as_micros() as f64 / divisor;
+        let _ = writeln!(self.text, "{name}_sum{{pool=\"{pool}\"}} {sum}");
+        self.sample(&format!("{name}_count"), pool, None, count);
     }
 }
 

@@ -1,16 +1,18 @@
 //! What `maitred status` is told.
 
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{
-    MAX_RUNNING_SHOWN, PoolStatus, Quantiles, Queue, Running, ServerStatus, Times, Workers,
+    MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus, Times,
+    Workers,
 };
 use maitred_scoreboard::{Cause, Outcome, Reading};
 use maitred_seat::{Boards, Process, Snapshot};
 
 use crate::pool::Seated;
 use crate::run::{RunningPool, Supervisor};
+use crate::so_far::SoFar;
 
 use super::stacks::{Draft, Runner};
 
@@ -128,6 +130,11 @@ impl Supervisor {
             },
             queue_wait: times(&reading.waits, &reading.recent_waits),
             script_time: times(&reading.scripts, &reading.recent_scripts),
+            cpu_time: times(&reading.cpu, &reading.recent_cpu),
+            core_wait_time: times(&reading.core_waits, &reading.recent_core_waits),
+            blocked_time: times(&reading.blocked, &reading.recent_blocked),
+            children_cpu_seconds: reading.children.as_secs_f64(),
+            peak_memory: peak_memory(&reading.peak_memory),
             requests: reading.outcomes.iter().sum(),
             outcomes: outcomes(&reading, |_| true),
             refusals: outcomes(&reading, Outcome::is_refusal),
@@ -155,20 +162,26 @@ fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default();
     let running = pool.pool.seated().filter_map(|seated| {
-        let board = std::iter::once(boards.seat(seated.seat)?);
-        let process = Snapshot::take(boards.pool(), board, now).processes.pop()?;
+        let board = boards.seat(seated.seat)?;
+        let snapshot = Snapshot::take(boards.pool(), std::iter::once(board), now);
+        let process = snapshot.processes.into_iter().next()?;
         let runner = Runner {
             generation: pool.generation,
             seat: seated.seat,
             incarnation: seated.incarnation,
             request: process.requests,
         };
-        process.running.then(|| (shown(seated, process), runner))
+        let so_far = || SoFar::of(seated.pid, board, Duration::from_micros(process.duration));
+        let so_far = process.running.then(so_far).flatten();
+        process
+            .running
+            .then(|| (shown(seated, process, so_far), runner))
     });
     running.collect()
 }
 
-fn shown(seated: Seated, process: Process) -> Running {
+fn shown(seated: Seated, process: Process, so_far: Option<SoFar>) -> Running {
+    let seconds = |part: fn(&SoFar) -> Duration| so_far.as_ref().map(part).map(|d| d.as_secs_f64());
     Running {
         pid: seated.pid,
         seat: seated.seat,
@@ -176,6 +189,9 @@ fn shown(seated: Seated, process: Process) -> Running {
         method: plain(&process.method),
         uri: plain(&process.uri),
         script: plain(&process.script),
+        cpu_seconds: seconds(|so_far| so_far.cpu),
+        core_wait_seconds: seconds(|so_far| so_far.core_wait),
+        blocked_seconds: seconds(|so_far| so_far.blocked),
         stack: Vec::new(),
     }
 }
@@ -221,6 +237,18 @@ fn times(total: &maitred_scoreboard::Times, recent: &maitred_scoreboard::Times) 
     Times {
         total: quantiles(total),
         recent: quantiles(recent),
+    }
+}
+
+/// By a histogram of kilobytes.
+fn peak_memory(kilobytes: &maitred_scoreboard::Times) -> PeakMemory {
+    let bytes = |quantile| {
+        let kilobytes = kilobytes.quantile(quantile)?.as_micros();
+        u64::try_from(kilobytes * 1024).ok()
+    };
+    PeakMemory {
+        p50_bytes: bytes(0.5),
+        p99_bytes: bytes(0.99),
     }
 }
 

@@ -1,0 +1,159 @@
+//! Where the time of requests goes, as lines for people.
+
+use maitred_control::admin::{PoolStatus, Running, ServerStatus, Times};
+
+use super::{NAME_COLUMNS, both, bytes, cut, duration, shorten};
+
+/// A table of the pools whose requests were measured lately; nothing if there is none.
+pub fn split(server: &ServerStatus) -> Vec<String> {
+    let is_measured = |pool: &&PoolStatus| pool.cpu_time.recent.count > 0;
+    let pools: Vec<&PoolStatus> = server.pools.iter().filter(is_measured).collect();
+    if pools.is_empty() {
+        return Vec::new();
+    }
+    let names = pools.iter().map(|pool| pool.name.chars().count());
+    let wide = names.max().unwrap_or(0).clamp(4, NAME_COLUMNS);
+    let (cpu, core, blocked) = ("CPU", "CORE WAIT", "BLOCKED");
+    let mut lines = vec![
+        String::new(),
+        format!("{:wide$} {cpu:>11} {core:>11} {blocked:>11}", "POOL"),
+    ];
+    let row = |pool: &&PoolStatus| {
+        format!(
+            "{:wide$} {:>11} {:>11} {:>11}",
+            shorten(&pool.name, wide),
+            both(&pool.cpu_time.recent),
+            both(&pool.core_wait_time.recent),
+            both(&pool.blocked_time.recent),
+        )
+    };
+    lines.extend(pools.iter().map(row));
+    lines.push(String::new());
+    let legend = "of SCRIPT: on a processor, ready and without one, waiting for anything else";
+    lines.push(legend.to_owned());
+    lines
+}
+
+/// What is known of a pool; nothing if nothing is measured.
+pub fn details(pool: &PoolStatus) -> Vec<String> {
+    if pool.cpu_time.total.count == 0 {
+        return Vec::new();
+    }
+    let part = |name: &str, times: &Times| match times.total.count {
+        0 => format!("  {name:13} not known: the kernel does not tell it (schedstat)"),
+        _ => format!("  {name:13} {}", both(&times.total)),
+    };
+    let mut lines = vec![
+        part("cpu", &pool.cpu_time),
+        part("core wait", &pool.core_wait_time),
+        part("blocked", &pool.blocked_time),
+        format!(
+            "children        {:.3} s of processor time since the start",
+            pool.children_cpu_seconds
+        ),
+    ];
+    let peak = &pool.peak_memory;
+    if let (Some(p50), Some(p99)) = (peak.p50_bytes, peak.p99_bytes) {
+        let (p50, p99) = (bytes(p50), bytes(p99));
+        lines.push(format!("peak memory     {p50} p50, {p99} p99 of scripts"));
+    }
+    lines
+}
+
+/// Where the time of a script went that still runs.
+pub fn so_far(script: &Running) -> Option<String> {
+    let (cpu, waited) = (script.cpu_seconds?, script.core_wait_seconds?);
+    let parts = [cpu, waited, script.blocked_seconds?].map(duration);
+    let [cpu, waited, blocked] = parts;
+    Some(cut(&format!(
+        "{:17}cpu {cpu}, core wait {waited}, blocked {blocked}",
+        ""
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maitred_control::admin::{PeakMemory, Quantiles};
+
+    fn times(p50: f64, p99: f64) -> Times {
+        let quantiles = Quantiles {
+            count: 1,
+            p50_seconds: Some(p50),
+            p99_seconds: Some(p99),
+        };
+        Times {
+            total: quantiles.clone(),
+            recent: quantiles,
+        }
+    }
+
+    fn pool() -> PoolStatus {
+        PoolStatus {
+            name: "www".to_owned(),
+            cpu_time: times(0.002, 0.01),
+            core_wait_time: times(0.0, 0.001),
+            blocked_time: times(0.01, 1.2),
+            children_cpu_seconds: 0.0625,
+            peak_memory: PeakMemory {
+                p50_bytes: Some(2 << 20),
+                p99_bytes: Some(4 << 20),
+            },
+            ..PoolStatus::default()
+        }
+    }
+
+    #[test]
+    fn pools_whose_requests_were_measured_are_shown_in_a_table() {
+        let mut server = ServerStatus {
+            pools: vec![PoolStatus::default(), pool()],
+            ..ServerStatus::default()
+        };
+        let expected = [
+            "",
+            "POOL         CPU   CORE WAIT     BLOCKED",
+            "www   2.0ms/10ms   0µs/1.0ms   10ms/1.2s",
+            "",
+            "of SCRIPT: on a processor, ready and without one, waiting for anything else",
+        ];
+        assert_eq!(split(&server), expected);
+        server.pools.pop();
+        assert!(split(&server).is_empty());
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_tell_is_said_to_be_unknown() {
+        let unknown = PoolStatus {
+            core_wait_time: Times::default(),
+            blocked_time: Times::default(),
+            ..pool()
+        };
+        let lines = details(&unknown);
+        assert_eq!(lines[0], "  cpu           2.0ms/10ms");
+        assert!(lines[1].contains("core wait     not known"), "{lines:?}");
+        assert!(lines[2].contains("blocked       not known"), "{lines:?}");
+        assert_eq!(
+            lines[3],
+            "children        0.062 s of processor time since the start"
+        );
+        assert_eq!(
+            lines[4],
+            "peak memory     2.0 MB p50, 4.0 MB p99 of scripts"
+        );
+        assert!(details(&PoolStatus::default()).is_empty());
+    }
+
+    #[test]
+    fn a_script_that_runs_is_shown_with_what_it_is_known_to_have_used() {
+        let mut script = Running {
+            cpu_seconds: Some(0.04),
+            core_wait_seconds: Some(0.0),
+            blocked_seconds: Some(75.0),
+            ..Running::default()
+        };
+        let line = "                 cpu 0.0 s, core wait 0.0 s, blocked 1 m 15 s";
+        assert_eq!(so_far(&script).as_deref(), Some(line));
+        script.blocked_seconds = None;
+        assert_eq!(so_far(&script), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! How long a process has had a processor, and how long it has waited for one: `/proc/PID/schedstat`
+//! (Documentation/scheduler/sched-stats.rst). It is that of the main thread.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Longest such file in bytes: three numbers of at most 20 digits.
+const BYTES: usize = 64;
+
+/// What the kernel has counted since the process began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Schedstat {
+    /// How long it has run, in nanoseconds; up to a tick of the clock (4 ms) may be missing.
+    pub ran: u64,
+    /// How long it was ready to run and had no processor, in nanoseconds.
+    pub waited: u64,
+}
+
+impl Schedstat {
+    /// What an open file says. Nothing where the kernel does not count.
+    pub fn read(file: &File) -> Option<Schedstat> {
+        let mut text = [0; BYTES];
+        let length = file.read_at(&mut text, 0).ok()?;
+        parse(&text[..length])
+    }
+
+    /// The same of a process. Nothing also if there is none of this number.
+    pub fn of(pid: i32) -> Option<Schedstat> {
+        Schedstat::read(&File::open(format!("/proc/{pid}/schedstat")).ok()?)
+    }
+}
+
+/// A kernel that does not count says that the process has never run.
+fn parse(text: &[u8]) -> Option<Schedstat> {
+    let mut numbers = text.split(|byte| *byte == b' ');
+    let mut next = || {
+        std::str::from_utf8(numbers.next()?)
+            .ok()?
+            .parse::<u64>()
+            .ok()
+    };
+    let (ran, waited) = (next()?, next()?);
+    (ran > 0).then_some(Schedstat { ran, waited })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_figures_are_read_and_one_that_does_not_count_is_noticed() {
+        let (ran, waited) = (742_622, 4_923_493);
+        assert_eq!(
+            parse(b"742622 4923493 3\n"),
+            Some(Schedstat { ran, waited })
+        );
+        for other in [&b"0 0 0\n"[..], b"742622", b"742622 x 3\n", b""] {
+            assert_eq!(parse(other), None);
+        }
+    }
+
+    #[test]
+    fn a_process_is_told_of_by_its_number() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        assert!(Schedstat::of(pid).is_some_and(|figures| figures.ran > 0));
+        assert_eq!(Schedstat::of(i32::MAX), None);
+    }
+}

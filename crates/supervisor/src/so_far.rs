@@ -1,0 +1,65 @@
+//! Where the time of a script went that still runs: what its worker had used when it was measured
+//! last, which was before that script, and what it has used by now.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use maitred_os::schedstat::Schedstat;
+use maitred_seat::board::{NOT_KNOWN, SeatBoard};
+
+/// Where the time of a script went so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SoFar {
+    /// How long it used a processor; up to a tick of the clock (4 ms) may be missing.
+    pub cpu: Duration,
+    /// How long it was ready to run and had none.
+    pub core_wait: Duration,
+    /// How long it waited for anything else.
+    pub blocked: Duration,
+}
+
+impl SoFar {
+    /// Of a script that has run for as long as `ran` in the worker `pid`, which shows this board.
+    /// Nothing if its worker or the kernel does not tell.
+    pub fn of(pid: i32, board: &SeatBoard, ran: Duration) -> Option<SoFar> {
+        let (cpu, waited) = (
+            board.used_cpu.load(Relaxed),
+            board.used_core_wait.load(Relaxed),
+        );
+        if cpu == 0 || waited == NOT_KNOWN {
+            return None;
+        }
+        let before = (Duration::from_micros(cpu), Duration::from_nanos(waited));
+        Some(SoFar::between(before, Schedstat::of(pid)?, ran))
+    }
+
+    fn between(before: (Duration, Duration), now: Schedstat, ran: Duration) -> SoFar {
+        let since = |now: u64, before| Duration::from_nanos(now).saturating_sub(before);
+        let (cpu, core_wait) = (since(now.ran, before.0), since(now.waited, before.1));
+        SoFar {
+            cpu,
+            core_wait,
+            blocked: ran.saturating_sub(cpu).saturating_sub(core_wait),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn what_a_script_has_used_is_what_came_since_its_worker_was_measured() {
+        let now = Schedstat {
+            ran: 7_000_000_000,
+            waited: 2_000_000_000,
+        };
+        let so_far = SoFar::between((6 * SECOND, SECOND), now, 5 * SECOND);
+        assert_eq!((so_far.cpu, so_far.core_wait), (SECOND, SECOND));
+        assert_eq!(so_far.blocked, 3 * SECOND);
+        let odd = SoFar::between((9 * SECOND, 9 * SECOND), now, SECOND);
+        assert_eq!((odd.cpu, odd.blocked), (Duration::ZERO, SECOND));
+    }
+}
