@@ -266,6 +266,8 @@ pub struct Pool {
     pub request_slowlog_trace_depth: u32,
     /// What each request costs is measured.
     pub request_accounting: bool,
+    /// Answers have a `Server-Timing` field.
+    pub server_timing: bool,
     /// Where stacks of slow scripts are written, if they are; set if `request_slowlog_timeout` is.
     pub slowlog: Option<LogTarget>,
     /// How long a request may wait for a worker; zero is not at all.
@@ -528,6 +530,7 @@ impl Pool {
             request_slowlog_timeout: Duration::ZERO,
             request_slowlog_trace_depth: DEFAULT_SLOWLOG_TRACE_DEPTH,
             request_accounting: true,
+            server_timing: false,
             slowlog: None,
             request_queue_timeout: DEFAULT_REQUEST_QUEUE_TIMEOUT,
             request_queue_length: DEFAULT_REQUEST_QUEUE_LENGTH,

@@ -20,6 +20,7 @@ use crate::http_client::After;
 use crate::request::{Header, Way};
 use crate::script::{Failure, Form, Run};
 use crate::sendfile::Named;
+use crate::server_timing;
 
 /// How heads look in a version of HTTP.
 pub trait Wire {
@@ -73,6 +74,8 @@ pub struct HttpForm<'a, W: Wire> {
     pub reusable: bool,
     /// What the client is told of the page cache, if the site has one.
     pub cache_status: Option<String>,
+    /// Where the request's time went, if its answer says so.
+    timing: Option<String>,
 }
 
 impl<'a, W: Wire> HttpForm<'a, W> {
@@ -104,6 +107,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             head_bytes: 0,
             reusable: false,
             cache_status: None,
+            timing: None,
         }
     }
 
@@ -176,6 +180,8 @@ impl<'a, W: Wire> HttpForm<'a, W> {
         let for_client = for_client.filter(|(name, _)| !is_for_us(name) && !is_for_cache(name));
         let cache_status = self.cache_status.as_ref();
         let cache_status = cache_status.map(|status| (CACHE_STATUS, status.as_bytes()));
+        let timing = self.timing.as_ref();
+        let timing = timing.map(|value| (server_timing::NAME, value.as_bytes()));
         let is_said = |(name, _): &Header<'_>| {
             let mut said = head.headers().map(|(said, _)| said);
             said.any(|said| said.eq_ignore_ascii_case(name))
@@ -185,7 +191,8 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             .iter()
             .copied()
             .filter(|beside| !is_said(beside))
-            .chain(cache_status);
+            .chain(cache_status)
+            .chain(timing);
         let dressing = self.way.dressing;
         let for_client = for_client.filter(|(name, _)| !plan.replaces(name));
         let (apart, unfit) = match dressing.is_empty() {
@@ -376,6 +383,10 @@ impl<W: Wire> Form for HttpForm<'_, W> {
 
     fn has_begun(&self) -> bool {
         self.framed
+    }
+
+    fn timed(&mut self, value: String) {
+        self.timing = Some(value);
     }
 
     fn restart(&mut self) {

@@ -41,6 +41,7 @@ mod ruled;
 mod run;
 mod script;
 mod sendfile;
+mod server_timing;
 mod shared;
 mod sites;
 mod socket;

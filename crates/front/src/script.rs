@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::body::Body;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
+use crate::server_timing;
 use crate::source::{Backend, Feeder, Limits, Source};
 use crate::spool::{self, Spool};
 use crate::upstream::Foreign;
@@ -118,6 +119,10 @@ pub trait Form {
     /// Whether anything can have been sent.
     fn has_begun(&self) -> bool;
 
+    /// The script has ended, and its time went as this says: a value of `Server-Timing`. Only told
+    /// where answers are to say it.
+    fn timed(&mut self, value: String);
+
     /// The script is run once more: nothing has been said yet.
     fn restart(&mut self);
 }
@@ -172,6 +177,16 @@ pub struct Sent {
     script_over: Option<Instant>,
 }
 
+impl Sent {
+    /// The script was through at `through`, of a request that began at `begun`: says how long it took,
+    /// and takes the rest for the time that the request waited.
+    fn split(&mut self, begun: Instant, through: Instant, script: Duration) {
+        let total = through.duration_since(begun);
+        let script = script.min(total);
+        (self.script, self.queued) = (Some(script), Some(total - script));
+    }
+}
+
 impl Run<'_> {
     /// Runs the script and sends its answer. `thread` is the front's, and what asked for the
     /// script `began` then.
@@ -222,16 +237,14 @@ impl Run<'_> {
         self.wait_in_queue(client, source, deadline).await?;
         let lent = source.lent_at().map_or(begun, Instant::from_std);
         let outcome = self
-            .answer(client, form, source, (lent, limits), sent)
+            .answer(client, form, source, (begun, lent, limits), sent)
             .await;
-        // The client's time is not the script's: what counts is when the script was through.
-        let through = sent.script_over.unwrap_or_else(Instant::now);
-        let total = through.duration_since(begun);
-        let held = sent.spent.map(|spent| spent.held);
-        let script = held.or_else(|| source.script_time());
-        let script = script.unwrap_or(through - lent).min(total);
-        sent.script = Some(script);
-        sent.queued = Some(total - script);
+        if sent.spent.is_none() {
+            // The client's time is not the script's: what counts is when the script was through.
+            let through = sent.script_over.unwrap_or_else(Instant::now);
+            let script = source.script_time().unwrap_or(through - lent);
+            sent.split(begun, through, script);
+        }
         outcome
     }
 
@@ -260,11 +273,11 @@ impl Run<'_> {
         client: &mut C,
         form: &mut impl Form<Head = C::Head>,
         source: &mut Source,
-        (lent, limits): (Instant, &Limits),
+        (begun, lent, limits): (Instant, Instant, &Limits),
         sent: &mut Sent,
     ) -> Result<(), Failure> {
         let spool = Spool::new(self.spool_dir, client.spool_bytes(), limits.spool);
-        let mut answering = Answering::new(self, form, spool, sent);
+        let mut answering = Answering::new(self, form, (begun, limits), spool, sent);
         let mut feeder = Feeder::new(self.body, self.request_id);
         feeder.feed(source).await.map_err(Failure::Body)?;
         let mut due = Due::new(lent, limits);
@@ -401,12 +414,16 @@ struct Answering<'a, F> {
     records: AnswerReader,
     spool: Spool<'a>,
     over: bool,
+    /// When the request began.
+    begun: Instant,
+    tells_timing: bool,
 }
 
 impl<'a, F: Form> Answering<'a, F> {
     fn new(
         run: &'a Run<'a>,
         form: &'a mut F,
+        (begun, limits): (Instant, &Limits),
         spool: Spool<'a>,
         sent: &'a mut Sent,
     ) -> Answering<'a, F> {
@@ -417,6 +434,8 @@ impl<'a, F: Form> Answering<'a, F> {
             records: AnswerReader::new(run.request_id),
             spool,
             over: false,
+            begun,
+            tells_timing: limits.tells_timing,
         }
     }
 
@@ -449,12 +468,7 @@ impl<'a, F: Form> Answering<'a, F> {
                 Ok(None) => break,
                 Ok(Some(said @ AnswerEvent::End { .. })) => {
                     self.over = true;
-                    let over = Instant::now();
-                    self.sent.script_over = Some(over);
-                    self.sent.spent = source.spent();
-                    if let Some(lent) = source.lent_at() {
-                        self.form.took(over - Instant::from_std(lent));
-                    }
+                    self.measured(source);
                     source.detach();
                     self.form.take(said)?;
                     break;
@@ -473,6 +487,22 @@ impl<'a, F: Form> Answering<'a, F> {
             self.tell_unkept(length, &error);
         }
         Ok(())
+    }
+
+    /// The script is through: takes down what it took.
+    fn measured(&mut self, source: &Source) {
+        let through = Instant::now();
+        self.sent.script_over = Some(through);
+        self.sent.spent = source.spent();
+        if let Some(lent) = source.lent_at() {
+            self.form.took(through - Instant::from_std(lent));
+        }
+        let Some(spent) = self.sent.spent else { return };
+        self.sent.split(self.begun, through, spent.held);
+        if self.tells_timing {
+            let queued = self.sent.queued.unwrap_or_default();
+            self.form.timed(server_timing::value(queued, &spent));
+        }
     }
 
     fn tell_unkept(&self, length: usize, error: &io::Error) {

@@ -30,6 +30,8 @@ pub struct Limits {
     pub slow_timeout: Option<Duration>,
     /// Bytes of its answer that are kept for a slow client.
     pub spool: u64,
+    /// Its answer says where its time went.
+    pub tells_timing: bool,
 }
 
 /// Where a site's scripts run.
@@ -58,6 +60,7 @@ impl Backend {
                 terminate_timeout: None,
                 slow_timeout: None,
                 spool: UPSTREAM_SPOOL_BYTES,
+                tells_timing: false,
             };
         };
         let settings = pool.settings();
@@ -67,6 +70,7 @@ impl Backend {
             terminate_timeout: unless_zero(settings.request_terminate_timeout),
             slow_timeout: unless_zero(settings.request_slowlog_timeout),
             spool: settings.spool_limit,
+            tells_timing: settings.server_timing,
         }
     }
 

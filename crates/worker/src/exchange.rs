@@ -91,7 +91,12 @@ impl<'a> WorkerExchange<'a> {
 
     /// Waits for a request and begins it.
     pub fn claim(&mut self) {
-        self.end.claim();
+        if !self.end.try_claim() {
+            if let Some(meter) = &mut self.meter {
+                meter.rests();
+            }
+            self.end.claim();
+        }
         self.reader = RequestReader::new(PARAMS_BYTES);
         self.incoming.clear();
         (self.parsed, self.body, self.body_ended) = (0, 0..0, false);

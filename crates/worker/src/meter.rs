@@ -16,6 +16,10 @@ use maitred_os::schedstat::Schedstat;
 use maitred_seat::Spent;
 use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 
+/// What a worker does between the end of a request and its rest takes no longer, unless it loses its
+/// processor, in nanoseconds.
+const UNDISTURBED_NANOS: u64 = 20_000;
+
 /// Measures this process from one request to the next.
 #[derive(Debug)]
 pub struct Meter {
@@ -63,6 +67,16 @@ impl Meter {
         Spent {
             peak_memory,
             ..between(&before, &now, lent_at)
+        }
+    }
+
+    /// The process has no request and is about to sleep. If it has lost its processor since the last
+    /// one, that is not the next one's; as a rule this costs a look at the clock.
+    pub fn rests(&mut self) {
+        let passed = monotonic_nanos().saturating_sub(self.last.at);
+        if passed > UNDISTURBED_NANOS {
+            let schedstat = self.schedstat.as_ref().and_then(Schedstat::read);
+            self.last.core_wait = schedstat.map(|figures| figures.waited);
         }
     }
 

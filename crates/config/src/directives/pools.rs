@@ -386,6 +386,21 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         },
     },
     Directive {
+        name: "server_timing",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::NewZygote,
+        doc: "Whether answers of scripts have a `Server-Timing` field with what \
+              `request_accounting` measures, which browsers show. Everybody who asks is told. An \
+              answer that begins before its script has ended has none.",
+        example: "true",
+        read: |pool, value| {
+            pool.server_timing = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
         name: "request_queue_timeout",
         default: Preset::Value("\"10s\""),
         unit: "seconds",

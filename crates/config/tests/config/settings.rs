@@ -265,7 +265,7 @@ fn settings_of_a_pool_are_read() {
          php_ini = \"php/shop.ini\"\nphp_ini_scan_dir = \"php/conf.d\"\n\
          max_requests = 500\nmax_private_memory = \"96M\"\nrequest_terminate_timeout = \"30s\"\nrequest_queue_timeout = 2\n\
          request_slowlog_timeout = \"1500ms\"\nslowlog = \"log/slow.log\"\n\
-         request_slowlog_trace_depth = 100\nrequest_accounting = false\n\
+         request_slowlog_trace_depth = 100\nrequest_accounting = false\nserver_timing = true\n\
          request_queue_length = 0\nspool_limit = \"64M\"\n\
          status_path = \"/fpm/status\"\nping_path = \"/ping\"\nping_response = \"I'm here\"",
     );
@@ -292,7 +292,7 @@ fn settings_of_a_pool_are_read() {
         Some(LogTarget::File(folder.path().join("log/slow.log")))
     );
     assert_eq!(pool.request_slowlog_trace_depth, 100);
-    assert!(!pool.request_accounting);
+    assert!(!pool.request_accounting && pool.server_timing);
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(2));
     assert_eq!(pool.request_queue_length, 0);
     assert_eq!(pool.spool_limit, 64 << 20);

@@ -81,6 +81,10 @@ impl<W: Wire> Form for Tee<'_, W> {
         }
     }
 
+    fn timed(&mut self, value: String) {
+        self.form.timed(value);
+    }
+
     fn restart(&mut self) {
         (self.head_reader, self.has_head) = (HeadReader::default(), false);
         self.form.restart();

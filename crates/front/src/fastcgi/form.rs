@@ -6,6 +6,7 @@ use maitred_fastcgi::{AnswerEvent, ProtocolStatus, write_end, write_stderr, writ
 
 use crate::door_log::Entry;
 use crate::script::{Failure, Form};
+use crate::server_timing;
 
 /// Bytes that a short answer's records have beside what is in them: two heads, and the end.
 const FRAME_BYTES: usize = 24;
@@ -99,6 +100,17 @@ impl Form for FastcgiForm<'_> {
 
     fn has_begun(&self) -> bool {
         self.has_said
+    }
+
+    fn timed(&mut self, value: String) {
+        // The first of the script's words are its head's, unless they have gone.
+        if self.has_said && self.framed == 0 {
+            let line = [server_timing::NAME, b": ", value.as_bytes(), b"\r\n"].concat();
+            let mut out = Vec::with_capacity(self.out.len() + line.len() + FRAME_BYTES);
+            write_stdout(&mut out, self.request_id, &line);
+            out.append(&mut self.out);
+            self.out = out;
+        }
     }
 
     fn restart(&mut self) {
