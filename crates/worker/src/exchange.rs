@@ -91,10 +91,11 @@ impl<'a> WorkerExchange<'a> {
 
     /// Waits for a request and begins it.
     pub fn claim(&mut self) {
-        if !self.end.try_claim() {
-            if let Some(meter) = &mut self.meter {
-                meter.rests();
-            }
+        let has_next = self.end.try_claim();
+        if let Some(meter) = &mut self.meter {
+            meter.goes_on(has_next.then(|| self.end.lent_at()));
+        }
+        if !has_next {
             self.end.claim();
         }
         self.reader = RequestReader::new(PARAMS_BYTES);

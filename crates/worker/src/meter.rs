@@ -70,14 +70,19 @@ impl Meter {
         }
     }
 
-    /// The process has no request and is about to sleep. If it has lost its processor since the last
-    /// one, that is not the next one's; as a rule this costs a look at the clock.
-    pub fn rests(&mut self) {
-        let passed = monotonic_nanos().saturating_sub(self.last.at);
-        if passed > UNDISTURBED_NANOS {
-            let schedstat = self.schedstat.as_ref().and_then(Schedstat::read);
-            self.last.core_wait = schedstat.map(|figures| figures.waited);
+    /// The process has ended a request, and has none or another one, which it was given at `lent_at`.
+    /// How long it has waited for a processor since is not that request's, but for what it waited with
+    /// it. As a rule this costs a look at the clock.
+    pub fn goes_on(&mut self, lent_at: Option<u64>) {
+        let now = monotonic_nanos();
+        if now.saturating_sub(self.last.at) <= UNDISTURBED_NANOS {
+            return;
         }
+        let waited = self.schedstat.as_ref().and_then(Schedstat::read);
+        let waited = waited.map(|figures| figures.waited);
+        let waits = self.last.core_wait.zip(waited);
+        let with_it = lent_at.map_or(0, |lent_at| now.saturating_sub(lent_at.max(self.last.at)));
+        self.last.core_wait = waits.map(|(before, now)| before_the_next(before, now, with_it));
     }
 
     /// Shows what this process has used so far, so that others can tell what it has used since.
@@ -98,17 +103,28 @@ impl Meter {
     }
 }
 
+/// How long a process had waited for a processor when it was given a request, if that was `before` when
+/// the request before ended, and is `now` when it has had this one for as long as `with_it`.
+fn before_the_next(before: u64, now: u64, with_it: u64) -> u64 {
+    now - now.saturating_sub(before).min(with_it).min(now)
+}
+
 /// What came between two readings, of which a request had all since it was given to the worker.
 fn between(before: &Reading, now: &Reading, lent_at: u64) -> Spent {
-    let core_wait = now.core_wait.zip(before.core_wait);
-    let core_wait = core_wait.map(|(now, before)| now.saturating_sub(before));
     // It may have waited behind another request.
     let began = lent_at.clamp(before.at, now.at);
     let since = |now: u64, before: u64| Duration::from_micros(now.saturating_sub(before));
+    let held = Duration::from_nanos(now.at - began);
+    let cpu = since(now.usage.micros, before.usage.micros);
+    let waited = now.core_wait.zip(before.core_wait).map(|(now, before)| {
+        let waited = Duration::from_nanos(now.saturating_sub(before));
+        // No more than there was time for.
+        waited.min(held.saturating_sub(cpu))
+    });
     Spent {
-        held: Duration::from_nanos(now.at - began),
-        cpu: since(now.usage.micros, before.usage.micros),
-        core_wait: core_wait.map(Duration::from_nanos),
+        held,
+        cpu,
+        core_wait: waited,
         children: since(now.children, before.children),
         peak_memory: 0,
     }
@@ -148,6 +164,18 @@ mod tests {
         assert_eq!(between(&before, &now, 0).held, 100 * MILLISECOND);
         let future = between(&before, &now, u64::MAX);
         assert_eq!(future.held, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_request_has_waited_for_a_processor_no_longer_than_its_worker_had_it() {
+        assert_eq!(before_the_next(10, 10, 0), 10);
+        assert_eq!(before_the_next(10, 90, 0), 90, "all of it came before");
+        assert_eq!(before_the_next(10, 90, 30), 60, "a part did");
+        assert_eq!(before_the_next(10, 90, 500), 10, "none did");
+        let (before, now) = (reading(100, 10, 1), reading(200, 13, 90));
+        let spent = between(&before, &now, 150_000_000);
+        assert_eq!(spent.core_wait, Some(47 * MILLISECOND));
+        assert_eq!(spent.blocked(), Some(Duration::ZERO));
     }
 
     #[test]
