@@ -205,7 +205,10 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
         .pool(&format!("slowlog = {slow_log:?}"))
         .pool("request_slowlog_timeout = \"300ms\"")
         .start();
-    for target in ["/sleeps.php", "/computes.php?ms=50", "/shells.php"] {
+    // Routes are told apart from when somebody asks on.
+    let metrics = http::get(door, "/metrics").text();
+    assert!(!metrics.contains("route=\""), "{metrics}");
+    for target in ["/sleeps.php/17", "/computes.php?ms=50", "/shells.php"] {
         assert_eq!(http::get(server.address(), target).status, 200);
     }
     let address = server.address();
@@ -262,6 +265,18 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
         figure(&metrics, "maitred_pool_peak_memory_bytes_count"),
         4.0
     );
+    let of_route = |name: &str, route: &str, label: &str| {
+        let labels = format!("{name}{{pool=\"www\",route=\"{route}\"{label}}} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&labels));
+        let value = line.and_then(|value| value.parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("{labels} is in\n{metrics}"))
+    };
+    let route = "maitred_pool_route_seconds_total";
+    assert!(of_route(route, "/computes.php", ",part=\"cpu\"") >= 0.05);
+    assert!(of_route(route, "/sleeps.php/*", ",part=\"blocked\"") >= 0.09);
+    let route = "maitred_pool_route_script_seconds_count";
+    assert_eq!(of_route(route, "/waits.php", ""), 1.0);
+
     let status = pool(&server);
     assert_eq!(status["cpu_time"]["total"]["count"], 4, "{status}");
     assert!(

@@ -37,6 +37,7 @@ mod proxy;
 mod request;
 mod request_id;
 pub mod route;
+mod route_class;
 mod ruled;
 mod run;
 mod script;

@@ -493,10 +493,10 @@ impl<'a, F: Form> Answering<'a, F> {
     fn measured(&mut self, source: &Source) {
         let through = Instant::now();
         self.sent.script_over = Some(through);
+        self.sent.spent = source.spent();
         if let Some(lent) = source.lent_at() {
             self.form.took(through - Instant::from_std(lent));
         }
-        self.sent.spent = source.spent();
         let Some(spent) = self.sent.spent else { return };
         self.sent.split(self.begun, through, spent.held);
         if self.tells_timing {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use maitred_scoreboard::{Outcome, Page, QueueShare, Took};
 
+use crate::route_class::Classes;
 use crate::script::{Failure, Run, Sent};
 use crate::source::Backend;
 
@@ -14,6 +15,8 @@ use crate::source::Backend;
 pub struct Tally {
     page: Page,
     share: QueueShare,
+    /// How long requests took, by what their paths have in common.
+    pub classes: Classes,
 }
 
 impl Tally {
@@ -23,7 +26,12 @@ impl Tally {
     /// When it is none.
     pub fn open(scoreboard: OwnedFd, epoch: u32) -> io::Result<Tally> {
         let (page, share) = (Page::open(scoreboard)?, QueueShare::new(epoch));
-        Ok(Tally { page, share })
+        let classes = Classes::new(page.threads());
+        Ok(Tally {
+            page,
+            share,
+            classes,
+        })
     }
 
     /// The scoreboard.
@@ -67,7 +75,9 @@ pub fn count(
         _ => sent.queued,
     };
     if let Some(waited) = waited {
-        board.observe(&took(waited, sent), maitred_scoreboard::now());
+        let took = took(waited, sent);
+        board.observe(&took, maitred_scoreboard::now());
+        tally.classes.count(thread, run.asked.1, &took);
     }
 }
 

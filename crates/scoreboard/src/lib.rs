@@ -11,6 +11,7 @@ mod cache;
 mod histogram;
 mod names;
 mod page;
+mod reading;
 mod took;
 
 use std::time::Duration;
@@ -18,7 +19,8 @@ use std::time::Duration;
 pub use cache::Cache;
 pub use histogram::{BUCKETS, Times, upper_bound};
 pub use names::{Cause, Outcome};
-pub use page::{Page, QueueShare, Reading, ThreadBoard, WorkerBoard};
+pub use page::{Page, QueueShare, ThreadBoard, WorkerBoard};
+pub use reading::Reading;
 pub use took::Took;
 
 /// How long what is "recent" lies back at most. The last part of it is still being filled, so it

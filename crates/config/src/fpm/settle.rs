@@ -252,6 +252,8 @@ fn pool(from: &PoolDraft, options: &Options, who: Option<Account>, log: &mut Log
         request_terminate_timeout: seconds(from.request_terminate_timeout),
         request_slowlog_timeout: seconds(from.request_slowlog_timeout),
         request_slowlog_trace_depth: count(from.request_slowlog_trace_depth).min(MAX_TRACE_DEPTH),
+        // Nothing of php-fpm's shows it; what `%C` shows is measured apart.
+        request_accounting: false,
         slowlog: match from.request_slowlog_timeout {
             1.. => owned(&from.slowlog).map(|path| log_target(&path)),
             _ => None,

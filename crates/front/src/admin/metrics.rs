@@ -8,6 +8,7 @@ use maitred_control::admin::PageCache;
 use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
 
 use super::cache_metrics;
+use crate::route_class::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
 use crate::shared::Shared;
 use crate::status::Page;
 
@@ -40,17 +41,20 @@ struct Pool {
     queue_limit: u32,
     workers_limit: u32,
     reading: Reading,
+    classes: Vec<(String, Figures)>,
 }
 
 /// The page, in the form that a client with this `Accept` header reads.
 pub fn page(shared: &Shared, accept: &[u8]) -> Page {
     let pools = shared.pools.all().into_iter().filter_map(|pool| {
         let settings = pool.settings();
+        let tally = pool.tally()?;
         Some(Pool {
             name: pool.name.clone(),
             queue_limit: settings.request_queue_length,
             workers_limit: settings.max_children.unwrap_or(0),
-            reading: pool.tally()?.page().read(),
+            reading: tally.page().read(),
+            classes: tally.classes.read(),
         })
     });
     let pools: Vec<Pool> = pools.collect();
@@ -76,6 +80,7 @@ fn all(pools: &[Pool], cache: Option<&PageCache>, form: Form) -> String {
     let _ = writeln!(out.text, "maitred_info{{version=\"{version}\"}} 1");
     queue(&mut out, pools);
     split(&mut out, pools);
+    routes(&mut out, pools);
     requests(&mut out, pools);
     workers(&mut out, pools);
     memory(&mut out, pools);
@@ -155,6 +160,46 @@ fn split(out: &mut Text, pools: &[Pool]) {
         pools,
         |pool| &pool.reading.peak_memory,
     );
+}
+
+/// The same by what the paths of requests have in common. Names of classes need no escapes either.
+fn routes(out: &mut Text, pools: &[Pool]) {
+    let name = "maitred_pool_route_script_seconds";
+    let help = "How long scripts took, by the class of their path.";
+    out.family(name, "histogram", help);
+    let all = || {
+        let of_pool = |pool| {
+            let Pool { name, classes, .. }: &Pool = pool;
+            classes
+                .iter()
+                .map(move |(class, figures)| (name, class, figures))
+        };
+        pools.iter().flat_map(of_pool)
+    };
+    for (pool, class, figures) in all() {
+        let labels = format!("pool=\"{pool}\",route=\"{class}\"");
+        let mut below = 0;
+        for (power, count) in POWERS_OF_ROUTES.iter().zip(figures.below) {
+            below += count;
+            let bound = (1u64 << power) as f64 / 1e6;
+            let _ = writeln!(out.text, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}");
+        }
+        let (count, sum) = (figures.requests, figures.script.as_secs_f64());
+        let _ = writeln!(
+            out.text,
+            "{name}_bucket{{{labels},le=\"+Inf\"}} {count}\n\
+             {name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}"
+        );
+    }
+    let name = "maitred_pool_route_seconds_total";
+    let help = "Where the time of requests went, by the class of their path.";
+    out.family(name, "counter", help);
+    for (pool, class, figures) in all() {
+        for (part, time) in PARTS.iter().zip(figures.parts) {
+            let labels = format!("pool=\"{pool}\",route=\"{class}\",part=\"{part}\"");
+            let _ = writeln!(out.text, "{name}{{{labels}}} {}", time.as_secs_f64());
+        }
+    }
 }
 
 fn requests(out: &mut Text, pools: &[Pool]) {
@@ -463,6 +508,7 @@ mod tests {
             queue_limit: 1000,
             workers_limit: 8,
             reading,
+            classes: vec![("/cart/*".to_owned(), Figures::default())],
         }
     }
 
@@ -501,6 +547,8 @@ mod tests {
             }
             assert!(text.contains("maitred_pool_workers{pool=\"b\",state=\"idle\"} 1\n"));
             assert!(text.contains("maitred_pool_worker_crashes_total{pool=\"a\",signal=\"11\"} 1"));
+            let route = "route_seconds_total{pool=\"b\",route=\"/cart/*\",part=\"cpu\"} 0\n";
+            assert!(text.contains(route));
             assert!(text.contains("opcache_restarts_total{pool=\"b\",reason=\"hash\"} 0\n"));
             assert!(!text.contains("opcache_scripts{pool=\"a\""), "not known");
             for line in [

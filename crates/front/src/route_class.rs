@@ -1,0 +1,316 @@
+//! Requests in classes, by what their paths have in common: `/product/17` and `/product/18` are both
+//! `/product/*`. How long they took is counted for each, in tables that nobody can make long.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use maitred_scoreboard::Took;
+
+/// Most classes of a pool that are told apart.
+pub const MAX_CLASSES: usize = 32;
+
+/// The class of all others.
+pub const OTHERS: &str = "other";
+
+/// Segments of a path that a class tells; what is deeper is `/**`.
+const MAX_DEPTH: usize = 3;
+
+/// Longest segment that is the name of something, in bytes.
+const MAX_SEGMENT_BYTES: usize = 32;
+
+/// A segment with more dashes is a title.
+const MAX_DASHES: usize = 2;
+
+/// After how many classes that had to go all scores are halved, so that the past is forgotten.
+const FORGETS_AFTER: u32 = 1024;
+
+/// The bounds of times that are counted, as powers of two in microseconds: 1 ms to 17 s.
+pub const POWERS: [u32; 8] = [10, 12, 14, 16, 18, 20, 22, 24];
+
+/// The parts of a request's time, by name.
+pub const PARTS: [&str; 5] = ["queue", "cpu", "core_wait", "blocked", "children_cpu"];
+
+/// What is counted of a class.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Requests.
+    pub requests: u64,
+    /// Scripts whose time was below 2 to each of [`POWERS`], and not below the one before.
+    pub below: [u64; POWERS.len()],
+    /// How long all scripts took.
+    pub script: Duration,
+    /// What that was made of, in the order of [`PARTS`].
+    pub parts: [Duration; PARTS.len()],
+}
+
+impl Figures {
+    fn count(&mut self, took: &Took, script: Duration) {
+        let micros = script.as_micros();
+        self.requests += 1;
+        self.script += script;
+        if let Some(place) = POWERS.iter().position(|power| micros < 1 << power) {
+            self.below[place] += 1;
+        }
+        let known = |time: Option<Duration>| time.unwrap_or_default();
+        let (core_wait, blocked) = (known(took.core_wait), known(took.blocked));
+        let parts = [
+            took.waited,
+            known(took.cpu),
+            core_wait,
+            blocked,
+            took.children,
+        ];
+        for (sum, part) in self.parts.iter_mut().zip(parts) {
+            *sum += part;
+        }
+    }
+
+    fn add(&mut self, other: &Figures) {
+        self.requests += other.requests;
+        self.script += other.script;
+        for (sum, more) in self.below.iter_mut().zip(other.below) {
+            *sum += more;
+        }
+        for (sum, more) in self.parts.iter_mut().zip(other.parts) {
+            *sum += more;
+        }
+    }
+}
+
+/// A pool's classes, counted by each thread for itself, once somebody has asked for them.
+#[derive(Debug)]
+pub struct Classes {
+    is_wanted: AtomicBool,
+    tables: Vec<Mutex<Table>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    classes: HashMap<String, Class>,
+    others: Figures,
+    gone: u32,
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    /// How often it was met of late.
+    score: u32,
+    figures: Figures,
+}
+
+thread_local! {
+    /// The class of a request, which is as a rule one that is known.
+    static NAME: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+impl Classes {
+    /// None yet, for a front of `threads` threads.
+    pub fn new(threads: u32) -> Classes {
+        Classes {
+            is_wanted: AtomicBool::new(false),
+            tables: (0..threads).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// Counts a request for `target` that a worker has run, on a thread of the front.
+    pub fn count(&self, thread: u32, target: &str, took: &Took) {
+        if !self.is_wanted.load(Ordering::Relaxed) {
+            return;
+        }
+        let (Some(table), Some(script)) = (self.tables.get(thread as usize), took.script) else {
+            return;
+        };
+        NAME.with_borrow_mut(|name| {
+            name_class(target, name);
+            lock(table).figures(name).count(took, script);
+        });
+    }
+
+    /// What was counted, by class, the busiest first; from now on all is.
+    pub fn read(&self) -> Vec<(String, Figures)> {
+        self.is_wanted.store(true, Ordering::Relaxed);
+        let mut all: HashMap<String, Figures> = HashMap::new();
+        let mut others = Figures::default();
+        for table in &self.tables {
+            let table = lock(table);
+            others.add(&table.others);
+            for (name, class) in &table.classes {
+                all.entry(name.clone()).or_default().add(&class.figures);
+            }
+        }
+        let mut all: Vec<(String, Figures)> = all.into_iter().collect();
+        all.sort_by(|a, b| b.1.requests.cmp(&a.1.requests).then(a.0.cmp(&b.0)));
+        for (_, rest) in all.drain(MAX_CLASSES.min(all.len())..) {
+            others.add(&rest);
+        }
+        if others.requests > 0 {
+            all.push((OTHERS.to_owned(), others));
+        }
+        all
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Table {
+    /// The figures of a class. A new one takes the place of the one that is met least: a flood of
+    /// made-up paths pushes out what nobody asks for, one after the other in the same place.
+    fn figures(&mut self, name: &str) -> &mut Figures {
+        if !self.classes.contains_key(name) {
+            if self.classes.len() == MAX_CLASSES {
+                self.make_room();
+            }
+            self.classes.insert(name.to_owned(), Class::default());
+        }
+        match self.classes.get_mut(name) {
+            Some(class) => {
+                class.score = class.score.saturating_add(1);
+                &mut class.figures
+            }
+            None => &mut self.others,
+        }
+    }
+
+    fn make_room(&mut self) {
+        let least = self.classes.iter().min_by_key(|(_, class)| class.score);
+        let Some(name) = least.map(|(name, _)| name.clone()) else {
+            return;
+        };
+        if let Some(class) = self.classes.remove(&name) {
+            self.others.add(&class.figures);
+        }
+        self.gone += 1;
+        if self.gone.is_multiple_of(FORGETS_AFTER) {
+            self.classes.values_mut().for_each(|class| class.score /= 2);
+        }
+    }
+}
+
+/// Writes the class of a request's target: its path, without what only one page has.
+fn name_class(target: &str, name: &mut String) {
+    name.clear();
+    let path = target.split(['?', '#']).next().unwrap_or(target);
+    // The absolute form names the host first (RFC 9112 §3.2.2).
+    let path = match path.split_once("://") {
+        Some((_, rest)) => rest.find('/').map_or("/", |at| &rest[at..]),
+        None => path,
+    };
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    for segment in segments.by_ref().take(MAX_DEPTH) {
+        name.push('/');
+        name.push_str(if is_name(segment) { segment } else { "*" });
+    }
+    if segments.next().is_some() {
+        name.push_str("/**");
+    } else if name.is_empty() || path.ends_with('/') {
+        name.push('/');
+    }
+}
+
+/// Whether a segment names a part of an application, and not one of many things: no number, no title,
+/// no code. Versions of interfaces (`v2`) are names.
+fn is_name(segment: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
+    let is_version = segment.strip_prefix('v').is_some_and(|number| {
+        (1..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    let has_digit = segment.bytes().any(|byte| byte.is_ascii_digit());
+    let dashes = segment.bytes().filter(|byte| *byte == b'-').count();
+    segment.len() <= MAX_SEGMENT_BYTES
+        && segment.bytes().all(is_plain)
+        && (is_version || !has_digit)
+        && dashes <= MAX_DASHES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    fn class(target: &str) -> String {
+        let mut name = "left over".to_owned();
+        name_class(target, &mut name);
+        name
+    }
+
+    fn took(script: Duration) -> Took {
+        Took {
+            waited: MILLISECOND,
+            script: Some(script),
+            cpu: Some(script / 2),
+            core_wait: Some(Duration::ZERO),
+            blocked: Some(script / 2),
+            ..Took::default()
+        }
+    }
+
+    #[test]
+    fn what_only_one_page_has_is_left_out() {
+        for (target, expected) in [
+            ("/", "/"),
+            ("", "/"),
+            ("*", "/*"),
+            ("/index.php?p=17", "/index.php"),
+            ("/product/17", "/product/*"),
+            ("/product/17/", "/product/*/"),
+            ("/wp-admin/admin-ajax.php", "/wp-admin/admin-ajax.php"),
+            ("/api/v2/users/7/orders", "/api/v2/users/**"),
+            ("/2026/11/how-to-sell-more-books/", "/*/*/*/"),
+            ("/caf%C3%A9", "/*"),
+            ("//a//b", "/a/b"),
+            ("http://shop.example:81/cart?x=http://y/z", "/cart"),
+            ("http://shop.example", "/"),
+            ("/a\"}b\n", "/*"),
+        ] {
+            assert_eq!(class(target), expected, "{target}");
+        }
+        assert_eq!(class(&format!("/{}", "a".repeat(33))), "/*");
+    }
+
+    #[test]
+    fn nothing_is_counted_before_somebody_has_asked() {
+        let classes = Classes::new(2);
+        classes.count(0, "/cart", &took(MILLISECOND));
+        assert!(classes.read().is_empty());
+        classes.count(0, "/cart", &took(MILLISECOND));
+        classes.count(1, "/cart?x", &took(5 * MILLISECOND));
+        classes.count(1, "/cart", &Took::default());
+        classes.count(9, "/cart", &took(MILLISECOND));
+        let read = classes.read();
+        let (name, figures) = &read[0];
+        assert_eq!((read.len(), name.as_str()), (1, "/cart"));
+        assert_eq!((figures.requests, figures.script), (2, 6 * MILLISECOND));
+        assert_eq!(figures.below[..3], [1, 0, 1]);
+        assert_eq!(figures.parts[0], 2 * MILLISECOND);
+        assert_eq!(figures.parts[1], 3 * MILLISECOND);
+    }
+
+    #[test]
+    fn a_flood_of_paths_pushes_nothing_out_that_is_asked_for_and_no_request_is_lost() {
+        let classes = Classes::new(1);
+        classes.read();
+        let letters = |number: u32| {
+            let letter = |digit: u32| char::from(b'a' + (number / 10_u32.pow(digit) % 10) as u8);
+            (0..5).map(letter).collect::<String>()
+        };
+        for number in 0..20_000 {
+            classes.count(0, &format!("/{}", letters(number)), &took(MILLISECOND));
+            if number % 10 == 0 {
+                classes.count(0, "/cart", &took(MILLISECOND));
+            }
+        }
+        let read = classes.read();
+        assert_eq!(read.len(), MAX_CLASSES + 1);
+        assert_eq!((read[0].0.as_str(), read[0].1.requests), ("/cart", 2_000));
+        let (name, _) = read.last().unwrap();
+        assert_eq!(name, OTHERS);
+        let all: u64 = read.iter().map(|(_, figures)| figures.requests).sum();
+        assert_eq!(all, 22_000);
+    }
+}
