@@ -4,7 +4,7 @@ use std::fs;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Request, Response};
-use maitred_tests::outside::{command, status, text};
+use maitred_tests::outside::{command, page_cache, status, text};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
 use maitred_tests::{ports, wait};
 
@@ -68,7 +68,7 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
     fs::remove_file(root.path().join("open/broken")).unwrap();
     with(&server, "PURGE", "/y", &[]);
 
-    let told = status(&server)["page_cache"].clone();
+    let told = page_cache(&server);
     let site = &told["sites"][0];
     assert_eq!(site["site"], "shop.example", "{told}");
     for (result, count) in [
@@ -145,7 +145,7 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
         wait::until_true("the page to be made", || began.exists());
         let second = scope.spawn(asking);
         wait::until_true("the other to wait", || {
-            let told = status(&server)["page_cache"].clone();
+            let told = page_cache(&server);
             (told["filling"].as_u64(), told["waiting"].as_u64()) == (Some(1), Some(1))
         });
         fs::write(root.path().join("open/go"), "").unwrap();
@@ -153,7 +153,7 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
             assert_eq!(asked.join().unwrap().status, 200);
         }
     });
-    assert_eq!(status(&server)["page_cache"]["waiting"], 0);
+    assert_eq!(page_cache(&server)["waiting"], 0);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn explain_says_what_the_cache_would_do() {
         &["/a?utm_source=x"],
         &[
             "looks for http://shop.example/a\n",
-            "the answer is not kept (unkeyed-field)",
+            "the script sees the query \"\" instead",
         ],
     );
     says(
