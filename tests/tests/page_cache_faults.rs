@@ -101,12 +101,12 @@ fn flag(root: &TempDir, name: &str) -> PathBuf {
 
 /// How often the script has run for a path.
 fn runs(root: &TempDir, count: u64) -> bool {
-    let files = fs::read_dir(root.path().join("runs")).unwrap();
+    let files = fs::read_dir(root.path().join("runs")).expect("runs can be listed");
     let counts = files
-        .map(|file| file.unwrap())
+        .map(|file| file.expect("the testbed works"))
         .filter(|file| file.file_name().len() == 32);
     counts
-        .map(|file| file.metadata().unwrap().len())
+        .map(|file| file.metadata().expect("the testbed works").len())
         .sum::<u64>()
         >= count
 }
@@ -461,7 +461,7 @@ fn a_front_that_is_killed_while_pages_are_made_leaves_no_key_stuck_and_no_page_d
 }
 
 fn runs_in_all(root: &TempDir) -> u64 {
-    let files = fs::read_dir(root.path().join("runs")).unwrap();
+    let files = fs::read_dir(root.path().join("runs")).expect("runs can be listed");
     let counts = files.flatten().filter(|file| file.file_name().len() == 32);
     counts
         .map(|file| file.metadata().map_or(0, |meta| meta.len()))
