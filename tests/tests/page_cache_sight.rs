@@ -43,15 +43,15 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
     let logs = public_folder();
     let log = logs.path().join("access.log");
     let door = ports::free_address();
-    let server = Setup::new(root.path())
+    let setup = Setup::new(root.path())
         .hosts(&["shop.example"])
         .top(&format!("admin = \"{door}\""))
         .top(&format!("cache_dir = {:?}", pages.path()))
         .top(&format!("access_log = {log:?}"))
         .top("access_log_format = \"$upstream_cache_status $request_uri\"")
         .site("[sites.cache]\nvalid = \"10m\"\nstale_if_error = \"1h\"\nlock_timeout = \"60s\"")
-        .site("purge_from = \"127.0.0.1\"")
-        .start();
+        .site("purge_from = \"127.0.0.1\"");
+    let server = setup.clone().start();
     let get = |target: &str| with(&server, "GET", target, &[]);
     for _ in 0..3 {
         assert_eq!(get("/a").body.len(), 1000);
@@ -154,6 +154,18 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
         }
     });
     assert_eq!(page_cache(&server)["waiting"], 0);
+
+    // Figures go on when the site's settings change.
+    let before = page_cache(&server)["sites"][0]["requests"].clone();
+    server.configure(&setup.site("max_object_size = \"1M\""));
+    let reloaded = server.reload();
+    assert!(reloaded.contains("reloaded: "), "{reloaded}");
+    assert_eq!(page_cache(&server)["sites"][0]["requests"], before);
+    get("/a");
+    wait::until_true("one hit more", || {
+        let now = page_cache(&server)["sites"][0]["requests"].clone();
+        now["hit"].as_u64() == before["hit"].as_u64().map(|hits| hits + 1)
+    });
 }
 
 #[test]
