@@ -18,8 +18,8 @@ use maitred_tests::server::{
 use maitred_tests::wait;
 use tempfile::TempDir;
 
-/// Counts its runs for a path in `runs/`, and does what the query says. It waits for `runs/go` if the
-/// query or the file `runs/hold` says so.
+/// Counts its runs for a path in `runs/`, and does what the query says. It waits for the file
+/// `runs/goWAIT` if the query has `wait=WAIT`, or for `runs/go` if there is `runs/hold`.
 const PAGE: &str = "<?php
     $runs = __DIR__ . '/runs/';
     $file = $runs . md5(strtok($_SERVER['REQUEST_URI'], '?'));
@@ -27,7 +27,8 @@ const PAGE: &str = "<?php
     clearstatcache();
     $run = filesize($file);
     $wait = isset($_GET['wait']) || file_exists($runs . 'hold');
-    while ($wait && !file_exists($runs . 'go')) { clearstatcache(); usleep(2000); }
+    $go = $runs . 'go' . ($_GET['wait'] ?? '');
+    while ($wait && !file_exists($go)) { clearstatcache(); usleep(2000); }
     foreach ($_GET['h'] ?? [] as $header) header($header, false);
     if (file_exists($runs . 'vary')) header(file_get_contents($runs . 'vary'));
     echo $_GET['body'] ?? \"run $run \";
@@ -431,7 +432,9 @@ fn a_front_that_is_killed_while_pages_are_made_leaves_no_key_stuck_and_no_page_d
         );
     };
     for round in 0..kills() {
-        let target = format!("/{round}?wait");
+        // A script whose front is gone waits on, for a word of its own.
+        let target = format!("/{round}?wait={round}");
+        let go = flag(&root, &format!("go{round}"));
         let before = runs_in_all(&root);
         let mut filling = Connection::open(server.address());
         filling.send(&request(&target, &[]).to_bytes()).unwrap();
@@ -446,11 +449,10 @@ fn a_front_that_is_killed_while_pages_are_made_leaves_no_key_stuck_and_no_page_d
         assert!(filling.read_response(false).is_err(), "it was cut off");
         let again = get(&server, "/kept");
         assert!(is_hit(&again) && again.text() == kept, "{}", status(&again));
-        fs::write(flag(&root, "go"), "").unwrap();
+        fs::write(go, "").unwrap();
         let made = get(&server, &target);
         assert_eq!(made.status, 200, "{round}");
         assert!(is_hit(&get(&server, &target)), "{round}");
-        fs::remove_file(flag(&root, "go")).unwrap();
     }
     for round in 0..kills() {
         expected(round);
