@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::http::{Connection, Request};
 use crate::server::{Server, document_root, give_to_web_user};
-use crate::{Target, maitred_program};
+use crate::{Target, maitred_program, wait};
 
 /// A document root with `hello.php`, with `nap.php`, which is too long for others to be lined up
 /// behind it in its worker, and with scripts that fail, crash, and wait for a file `go`.
@@ -56,6 +56,17 @@ pub fn status(server: &Server) -> Value {
     let output = command(server, &["status", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("status is JSON")
+}
+
+/// What it tells of the page cache: the front is given little time to say it, and more than once.
+///
+/// # Panics
+/// When it never does.
+pub fn page_cache(server: &Server) -> Value {
+    wait::until("the front to tell of the page cache", || {
+        let told = status(server)["page_cache"].clone();
+        told.is_object().then_some(told)
+    })
 }
 
 /// The same of the only pool.

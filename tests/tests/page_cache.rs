@@ -279,8 +279,10 @@ fn many_who_ask_for_one_cold_page_have_it_made_once() {
 fn wait_for_runs(root: &Path, path: &str, count: usize) {
     let folder = root.join("runs");
     let has = || {
-        let files = fs::read_dir(&folder).unwrap();
-        let sizes = files.map(|file| file.unwrap().metadata().unwrap().len());
+        let files = fs::read_dir(&folder).expect("runs can be listed");
+        let sizes = files
+            .flatten()
+            .map(|file| file.metadata().map_or(0, |meta| meta.len()));
         sizes.sum::<u64>() >= count as u64
     };
     wait::until_true(&format!("run {count} for {path}"), has);

@@ -9,7 +9,8 @@ use std::process::Command;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request, Response};
-use maitred_tests::outside::status as told;
+use maitred_tests::http2;
+use maitred_tests::outside::{page_cache, status as told};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{
     Server, Setup, document_root, give_to_web_user, is_root, public_folder,
@@ -17,8 +18,8 @@ use maitred_tests::server::{
 use maitred_tests::wait;
 use tempfile::TempDir;
 
-/// Counts its runs for a path in `runs/`, and does what the query says. It waits for `runs/go` if the
-/// query or the file `runs/hold` says so.
+/// Counts its runs for a path in `runs/`, and does what the query says. It waits for the file
+/// `runs/goWAIT` if the query has `wait=WAIT`, or for `runs/go` if there is `runs/hold`.
 const PAGE: &str = "<?php
     $runs = __DIR__ . '/runs/';
     $file = $runs . md5(strtok($_SERVER['REQUEST_URI'], '?'));
@@ -26,7 +27,8 @@ const PAGE: &str = "<?php
     clearstatcache();
     $run = filesize($file);
     $wait = isset($_GET['wait']) || file_exists($runs . 'hold');
-    while ($wait && !file_exists($runs . 'go')) { clearstatcache(); usleep(2000); }
+    $go = $runs . 'go' . ($_GET['wait'] ?? '');
+    while ($wait && !file_exists($go)) { clearstatcache(); usleep(2000); }
     foreach ($_GET['h'] ?? [] as $header) header($header, false);
     if (file_exists($runs . 'vary')) header(file_get_contents($runs . 'vary'));
     echo $_GET['body'] ?? \"run $run \";
@@ -39,7 +41,11 @@ const PAGE: &str = "<?php
             case 'killed': posix_kill(getmypid(), SIGKILL);
             case 'fatal': no_such_function();
             case 'memory': ini_set('memory_limit', '8M'); str_repeat('x', 1 << 26);
-            case 'cookie': setcookie('late', '1'); header('Cache-Control: private');
+            case 'cookie': setcookie('late', '1'); header('Cache-Control: private'); break;
+            case 'pause':
+                while (!file_exists($runs . 'go')) { clearstatcache(); usleep(2000); }
+                echo 'and its end';
+                break;
             case 'finished': fastcgi_finish_request(); no_such_function();
         }
     }
@@ -96,12 +102,12 @@ fn flag(root: &TempDir, name: &str) -> PathBuf {
 
 /// How often the script has run for a path.
 fn runs(root: &TempDir, count: u64) -> bool {
-    let files = fs::read_dir(root.path().join("runs")).unwrap();
+    let files = fs::read_dir(root.path().join("runs")).expect("runs can be listed");
     let counts = files
-        .map(|file| file.unwrap())
+        .map(|file| file.expect("the testbed works"))
         .filter(|file| file.file_name().len() == 32);
     counts
-        .map(|file| file.metadata().unwrap().len())
+        .map(|file| file.metadata().expect("the testbed works").len())
         .sum::<u64>()
         >= count
 }
@@ -158,16 +164,51 @@ fn what_ends_early_or_lies_about_its_length_is_not_kept() {
             // The client gets what there is, and is told or sees that it is not all.
             let _ = http::try_ask(server.address(), &request(&target, &[]));
         }
-        let kept = told(&server)["page_cache"]["memory"]["pages"].clone();
+        let kept = page_cache(&server)["memory"]["pages"].clone();
         assert_eq!(kept, 0, "{target}");
     }
-    let sites = &told(&server)["page_cache"]["sites"][0];
-    assert_eq!(sites["not_stored"]["incomplete"], 10, "{sites}");
+    wait::until_true("all to be counted", || {
+        page_cache(&server)["sites"][0]["not_stored"]["incomplete"] == 10
+    });
     // What goes wrong when the answer is over does not concern it.
     get(&server, "/finished?end=finished");
     wait::until_true("the page is kept", || {
         is_hit(&get(&server, "/finished?end=finished"))
     });
+}
+
+#[test]
+fn a_page_is_made_to_its_end_however_the_client_leaves_who_asked_for_it() {
+    let root = site();
+    let server = setup(&root, &["lock_timeout = \"60s\""]).start();
+    let target = |name: &str| format!("/{name}?end=pause");
+    let begun = |count| wait::until_true("the script to run", || runs(&root, count));
+    let mut reads = Connection::open(server.address());
+    reads
+        .send(&request(&target("reads"), &[]).to_bytes())
+        .unwrap();
+    reads.read_until(b"run 1 ").unwrap();
+    drop(reads);
+    let mut resets = http2::Connection::open(server.address(), &[]);
+    resets.ask(1, &target("resets"));
+    begun(2);
+    let cancel = http2::frame(3, 0, 1, &8u32.to_be_bytes());
+    resets.send(&cancel).unwrap();
+    fs::write(flag(&root, "go"), "").unwrap();
+    for name in ["reads", "resets"] {
+        assert_eq!(
+            get(&server, &target(name)).text(),
+            "run 1 and its end",
+            "{name}"
+        );
+    }
+    fs::remove_file(flag(&root, "go")).unwrap();
+    let mut goes = http2::Connection::open(server.address(), &[]);
+    goes.ask(1, &target("goes"));
+    begun(3);
+    drop(goes);
+    fs::write(flag(&root, "go"), "").unwrap();
+    assert_eq!(get(&server, &target("goes")).text(), "run 1 and its end");
 }
 
 #[test]
@@ -345,15 +386,13 @@ fn a_thousand_who_ask_for_one_cold_page_have_php_run_once() {
         connection.send(&ask).unwrap();
         clients.push(connection);
     }
-    wait::until_true("999 to wait", || {
-        told(&server)["page_cache"]["waiting"] == 999
-    });
+    wait::until_true("999 to wait", || page_cache(&server)["waiting"] == 999);
     fs::write(flag(&root, "go"), "").unwrap();
     for mut client in clients {
         let answer = client.read_response(false).expect("an answer");
         assert_eq!((answer.status, answer.text().as_str()), (200, "run 1 "));
     }
-    let requests = told(&server)["page_cache"]["sites"][0]["requests"].clone();
+    let requests = page_cache(&server)["sites"][0]["requests"].clone();
     assert_eq!(
         (&requests["miss"], &requests["hit"]),
         (&1.into(), &999.into())
@@ -393,7 +432,9 @@ fn a_front_that_is_killed_while_pages_are_made_leaves_no_key_stuck_and_no_page_d
         );
     };
     for round in 0..kills() {
-        let target = format!("/{round}?wait");
+        // A script whose front is gone waits on, for a word of its own.
+        let target = format!("/{round}?wait={round}");
+        let go = flag(&root, &format!("go{round}"));
         let before = runs_in_all(&root);
         let mut filling = Connection::open(server.address());
         filling.send(&request(&target, &[]).to_bytes()).unwrap();
@@ -408,22 +449,21 @@ fn a_front_that_is_killed_while_pages_are_made_leaves_no_key_stuck_and_no_page_d
         assert!(filling.read_response(false).is_err(), "it was cut off");
         let again = get(&server, "/kept");
         assert!(is_hit(&again) && again.text() == kept, "{}", status(&again));
-        fs::write(flag(&root, "go"), "").unwrap();
+        fs::write(go, "").unwrap();
         let made = get(&server, &target);
         assert_eq!(made.status, 200, "{round}");
         assert!(is_hit(&get(&server, &target)), "{round}");
-        fs::remove_file(flag(&root, "go")).unwrap();
     }
     for round in 0..kills() {
         expected(round);
         expected(round);
     }
-    assert_eq!(told(&server)["page_cache"]["damaged_files"], 0);
+    assert_eq!(page_cache(&server)["damaged_files"], 0);
     drop(dir);
 }
 
 fn runs_in_all(root: &TempDir) -> u64 {
-    let files = fs::read_dir(root.path().join("runs")).unwrap();
+    let files = fs::read_dir(root.path().join("runs")).expect("runs can be listed");
     let counts = files.flatten().filter(|file| file.file_name().len() == 32);
     counts
         .map(|file| file.metadata().map_or(0, |meta| meta.len()))
@@ -554,7 +594,7 @@ fn a_disk_that_is_full_or_read_only_costs_pages_their_place_there_and_nothing_el
         assert_eq!(get(&server, &large(number)).status, 200);
         assert!(is_hit(&get(&server, &large(number))), "in memory at least");
     }
-    let cache = told(&server)["page_cache"].clone();
+    let cache = page_cache(&server);
     assert!(cache["write_errors"].as_u64() > Some(0), "{cache}");
     assert_eq!(cache["sites"][0]["stored"], 11, "{cache}");
     assert_eq!(purge("/a"), 200);
@@ -574,7 +614,7 @@ fn a_disk_that_is_full_or_read_only_costs_pages_their_place_there_and_nothing_el
     let server = start();
     assert!(server.log_text().contains("pages are kept in memory only"));
     assert!(!is_hit(&get(&server, "/c")) && is_hit(&get(&server, "/c")));
-    assert!(told(&server)["page_cache"]["disk"].is_null());
+    assert!(page_cache(&server)["disk"].is_null());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Request, Response};
-use maitred_tests::outside::{command, status, text};
+use maitred_tests::outside::{command, page_cache, status, text};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
 use maitred_tests::{ports, wait};
 
@@ -43,15 +43,15 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
     let logs = public_folder();
     let log = logs.path().join("access.log");
     let door = ports::free_address();
-    let server = Setup::new(root.path())
+    let setup = Setup::new(root.path())
         .hosts(&["shop.example"])
         .top(&format!("admin = \"{door}\""))
         .top(&format!("cache_dir = {:?}", pages.path()))
         .top(&format!("access_log = {log:?}"))
         .top("access_log_format = \"$upstream_cache_status $request_uri\"")
         .site("[sites.cache]\nvalid = \"10m\"\nstale_if_error = \"1h\"\nlock_timeout = \"60s\"")
-        .site("purge_from = \"127.0.0.1\"")
-        .start();
+        .site("purge_from = \"127.0.0.1\"");
+    let server = setup.clone().start();
     let get = |target: &str| with(&server, "GET", target, &[]);
     for _ in 0..3 {
         assert_eq!(get("/a").body.len(), 1000);
@@ -68,7 +68,7 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
     fs::remove_file(root.path().join("open/broken")).unwrap();
     with(&server, "PURGE", "/y", &[]);
 
-    let told = status(&server)["page_cache"].clone();
+    let told = page_cache(&server);
     let site = &told["sites"][0];
     assert_eq!(site["site"], "shop.example", "{told}");
     for (result, count) in [
@@ -145,7 +145,7 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
         wait::until_true("the page to be made", || began.exists());
         let second = scope.spawn(asking);
         wait::until_true("the other to wait", || {
-            let told = status(&server)["page_cache"].clone();
+            let told = page_cache(&server);
             (told["filling"].as_u64(), told["waiting"].as_u64()) == (Some(1), Some(1))
         });
         fs::write(root.path().join("open/go"), "").unwrap();
@@ -153,7 +153,19 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
             assert_eq!(asked.join().unwrap().status, 200);
         }
     });
-    assert_eq!(status(&server)["page_cache"]["waiting"], 0);
+    assert_eq!(page_cache(&server)["waiting"], 0);
+
+    // Figures go on when the site's settings change.
+    let before = page_cache(&server)["sites"][0]["requests"].clone();
+    server.configure(&setup.site("max_object_size = \"1M\""));
+    let reloaded = server.reload();
+    assert!(reloaded.contains("reloaded: "), "{reloaded}");
+    assert_eq!(page_cache(&server)["sites"][0]["requests"], before);
+    get("/a");
+    wait::until_true("one hit more", || {
+        let now = page_cache(&server)["sites"][0]["requests"].clone();
+        now["hit"].as_u64() == before["hit"].as_u64().map(|hits| hits + 1)
+    });
 }
 
 #[test]
@@ -206,7 +218,7 @@ fn explain_says_what_the_cache_would_do() {
         &["/a?utm_source=x"],
         &[
             "looks for http://shop.example/a\n",
-            "the answer is not kept (unkeyed-field)",
+            "the script sees the query \"\" instead",
         ],
     );
     says(

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use crate::index::{Digest, Index};
-use crate::object::{Entry, FIRST_BYTES, head_bytes};
+use crate::object::{Entry, FIRST_BYTES, file_bytes, head_bytes};
 
 /// Largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -88,7 +88,7 @@ impl Disk {
     pub fn read(&self, key: &Key, now: Millis) -> Option<Entry> {
         let digest = digest(key);
         let path = self.path(&digest);
-        let bytes = match read_file(&path) {
+        let bytes = match read_file(&path, self.era) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.index().forget(&digest);
@@ -424,18 +424,27 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether there is something else in a file's place: a link, a pipe, a socket.
+/// Whether there is something else in a file's place: a link, a pipe, a socket, what is no page.
 pub fn is_no_file(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let of_others = [Errno::LOOP, Errno::NXIO].map(|errno| Some(errno.raw_os_error()));
     error.kind() == io::ErrorKind::InvalidData || of_others.contains(&error.raw_os_error())
 }
 
-fn read_file(path: &Path) -> io::Result<Bytes> {
-    let file = open_file(path)?;
-    let size = file.metadata()?.len().min(MAX_FILE_BYTES);
+/// What is in a file, if it is as long as its beginning says. What is not ours may be of any length.
+fn read_file(path: &Path, era: u64) -> io::Result<Bytes> {
+    let mut file = open_file(path)?;
+    let size = file.metadata()?.len();
+    let mut first = [0; FIRST_BYTES];
+    file.read_exact(&mut first)
+        .map_err(|_| io::ErrorKind::InvalidData)?;
+    if size > MAX_FILE_BYTES || file_bytes(&first, era) != Ok(size) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
+    bytes.extend_from_slice(&first);
+    file.take(size - first.len() as u64)
+        .read_to_end(&mut bytes)?;
     Ok(bytes.into())
 }
 

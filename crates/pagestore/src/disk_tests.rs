@@ -221,3 +221,20 @@ fn what_somebody_left_under_our_process_id_is_in_nobodys_way() {
     let mode = fs::metadata(disk.path(&digest(&key("a")))).unwrap().mode();
     assert_eq!(mode & 0o077, 0);
 }
+
+#[test]
+fn what_is_as_long_as_no_page_of_ours_is_not_read_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), 1 << 20);
+    put(&disk, "a", b"body");
+    let path = disk.path(&digest(&key("a")));
+    // Sparse: it would take all the memory there is, and none of the disk.
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(1 << 40).unwrap();
+    assert_eq!(body(&disk, "a"), None);
+    assert!(!path.exists());
+    let other = fs::File::create(&path).unwrap();
+    other.set_len(1 << 29).unwrap();
+    assert_eq!(body(&disk, "a"), None);
+    assert_eq!(disk.damaged(), 2);
+}

@@ -223,7 +223,17 @@ pub fn head_bytes(first: &[u8]) -> Result<usize, Damaged> {
     Ok(PREFIX_BYTES + Prefix::read(first)?.head)
 }
 
-/// Bytes that [`head_bytes`] wants.
+/// How long a file is that begins so, if it is one of this era.
+///
+/// # Errors
+/// When it is no such file.
+pub fn file_bytes(first: &[u8], era: u64) -> Result<u64, Damaged> {
+    let prefix = Prefix::read(first)?.of(era)?;
+    let head = (PREFIX_BYTES + prefix.head) as u64;
+    head.checked_add(prefix.body).ok_or(Damaged)
+}
+
+/// Bytes that [`head_bytes`] and [`file_bytes`] want.
 pub const FIRST_BYTES: usize = PREFIX_BYTES;
 
 struct Prefix {

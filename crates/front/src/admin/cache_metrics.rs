@@ -6,6 +6,9 @@ use maitred_control::admin::{CachedSite, PageCache, PageTier};
 
 use super::metrics::Text;
 
+/// A figure of a site.
+type OfSite = fn(&CachedSite) -> f64;
+
 /// A figure of a tier.
 type OfTier = fn(&PageTier) -> u64;
 
@@ -71,7 +74,7 @@ fn sites(out: &mut Text, sites: &[CachedSite]) {
         "Answers of scripts that were not kept, by reason.",
         (sites, "reason", |site| some(&site.not_stored)),
     );
-    let counters: [(&str, &str, fn(&CachedSite) -> f64); 4] = [
+    let counters: [(&str, &str, OfSite); 4] = [
         (
             "maitred_cache_stored_total",
             "Answers of scripts that were kept.",

@@ -65,20 +65,21 @@ impl Board {
         add(&self.saved_micros, micros);
     }
 
-    /// A request went on to a script; what became of the answer, if there was one.
-    pub fn forwarded(&self, why: Forward, kept: Option<Result<(), NotStored>>) {
-        let result = match why {
-            Forward::UriMiss => 4,
-            Forward::VaryMiss => 5,
-            Forward::Stale => 6,
-            Forward::Bypass(_) => 7,
-        };
-        add(&self.results[result], 1);
-        if let Forward::Bypass(why) = why {
-            add_at(
-                &self.bypasses,
-                Bypass::ALL.iter().position(|one| *one == why),
-            );
+    /// A request went on to a script; what became of the answer, if there was one. Why it did, unless
+    /// it had been answered before.
+    pub fn forwarded(&self, why: Option<Forward>, kept: Option<Result<(), NotStored>>) {
+        if let Some(why) = why {
+            let result = match why {
+                Forward::UriMiss => 4,
+                Forward::VaryMiss => 5,
+                Forward::Stale => 6,
+                Forward::Bypass(_) => 7,
+            };
+            add(&self.results[result], 1);
+        }
+        if let Some(Forward::Bypass(why)) = why {
+            let at = Bypass::ALL.iter().position(|one| *one == why);
+            add_at(&self.bypasses, at);
         }
         match kept {
             Some(Ok(())) => add(&self.stored, 1),
@@ -223,13 +224,14 @@ mod tests {
         site.board(1).answered(Some(UPDATING), 1, Duration::ZERO);
         site.board(1).answered(Some(ON_ERROR), 1, Duration::ZERO);
         site.board(5).answered(Some(REVALIDATED), 1, Duration::ZERO);
-        site.board(0).forwarded(Forward::UriMiss, Some(Ok(())));
         site.board(0)
-            .forwarded(Forward::VaryMiss, Some(Err(NotStored::SetCookie)));
-        site.board(0).forwarded(Forward::Stale, None);
+            .forwarded(Some(Forward::UriMiss), Some(Ok(())));
+        site.board(0)
+            .forwarded(Some(Forward::VaryMiss), Some(Err(NotStored::SetCookie)));
+        site.board(0).forwarded(Some(Forward::Stale), None);
         let why = Bypass::PrivateCookie;
         let kept = Some(Err(NotStored::Bypassed(why)));
-        site.board(0).forwarded(Forward::Bypass(why), kept);
+        site.board(0).forwarded(Some(Forward::Bypass(why)), kept);
         all.purged("a.example");
         all.purged("b.example");
         let read = all.read().remove(0);
@@ -249,7 +251,7 @@ mod tests {
     fn figures_go_on_as_long_as_the_site_is_there() {
         let all = AllFigures::default();
         let before = all.of("a.example", 1);
-        before.board(0).forwarded(Forward::UriMiss, None);
+        before.board(0).forwarded(Some(Forward::UriMiss), None);
         let after = all.of("a.example", 1);
         drop(before);
         assert_eq!(all.read()[0].requests["miss"], 1);

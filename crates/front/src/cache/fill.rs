@@ -300,6 +300,14 @@ impl<'a> Fill<'a> {
         }
     }
 
+    /// How long the worker had to do with it; of a foreign server's, how long that took to answer.
+    fn cost(&self) -> Duration {
+        match self.cost {
+            Duration::ZERO => Duration::from_millis(now().saturating_sub(self.begun)),
+            cost => cost,
+        }
+    }
+
     /// All of the answer has come.
     pub fn end(&mut self) {
         let (Some(admitted), Some(primary)) = (self.admitted.take(), &self.primary) else {
@@ -319,7 +327,7 @@ impl<'a> Fill<'a> {
         };
         let mut stored = admitted.stored;
         say_that_it_varies(self.head, self.way, &mut stored, body.len());
-        let page = Object::new(subject, stored, body).of_cost(self.cost);
+        let page = Object::new(subject, stored, body).of_cost(self.cost());
         let (store, fields) = (&self.cache.store, self.head.headers());
         let kept = store.keep(primary, &admitted.vary, fields, page, now());
         let kept = kept.map(drop);
@@ -386,7 +394,8 @@ impl Drop for Fill<'_> {
     fn drop(&mut self) {
         self.finish(Finished::Failed);
         if self.counts {
-            self.of.board().forwarded(self.why, self.kept);
+            let why = self.answered.is_none().then_some(self.why);
+            self.of.board().forwarded(why, self.kept);
         }
     }
 }

@@ -408,7 +408,8 @@ pub async fn look<'a>(
             // The connection would have nobody read what comes next before there is a new page.
             let closes = is_first && head.version() != Version::Http2;
             let how = (stale.age, status, closes);
-            let kept = (&page.stored, &page.body, page.cost);
+            let saved = if is_first { Duration::ZERO } else { page.cost };
+            let kept = (&page.stored, &page.body, saved);
             let after = reply(client, (head, way), kept, how, answered).await?;
             if !is_first {
                 return Ok(Looked::Answered(after));

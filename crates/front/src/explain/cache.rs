@@ -1,7 +1,6 @@
 //! What the page cache would do with a request for a script, and with its answer.
 
 use maitred_config::Site;
-use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::asked::{Asked, Request};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::plan::Plan;
@@ -40,13 +39,22 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
         Ok(()) => said.say("cache", format!("looks for {}", address(&request, query))),
     }
     key(said, settings);
-    let store = match plan.store {
-        Ok(()) if query != asked.query.as_deref() => Err(NotStored::UnkeyedField),
-        store => store,
-    };
-    match store {
+    match plan.store {
         Err(why) => said.say("cache", format!("the answer is not kept ({why})")),
-        Ok(()) => kept(said, settings),
+        Ok(()) => {
+            if query != asked.query.as_deref() {
+                let query = query.unwrap_or_default();
+                said.say(
+                    "cache",
+                    format!("the script sees the query \"{query}\" instead"),
+                );
+            }
+            kept(said, settings);
+        }
+    }
+    if settings.varies_by_session {
+        let what = "what the answer says of Vary: Cookie is about these alone";
+        said.say("private_cookies", what);
     }
     let cookies = names(&settings.private_cookies);
     said.say("private_cookies", format!("with one of {cookies}: bypass"));
