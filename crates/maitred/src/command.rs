@@ -87,6 +87,15 @@ pub enum Command {
         No more clients are accepted, and running requests finish within process_control_timeout. \
         Unlike `maitred stop`, saying it twice hurries nothing.")]
     Drain(Reach),
+    /// Drop pages that a running server keeps, and wait until nobody gets them any more
+    #[command(after_help = "Examples:\n  \
+        maitred purge https://shop.example/offers   one address, in all its variants\n  \
+        maitred purge --prefix shop.example/news/   all addresses that begin so\n  \
+        maitred purge --tag post-17 --soft          stale: good until there is a new one\n  \
+        maitred purge --everything --site shop.example\n\n\
+        Exit codes: 0 dropped, 1 no server answers or it could not be done, 2 wrong usage or no \
+        site with a cache is meant.")]
+    Purge(Purge),
     /// Send requests to a server and measure how it answers
     #[command(after_help = "Examples:\n  \
         maitred bench http://127.0.0.1:8080/ --rate 200\n  \
@@ -185,6 +194,35 @@ pub struct Reload {
     /// Pools to start anew whether they have changed or not
     #[arg(value_name = "POOL")]
     pub pools: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Arguments of `maitred purge`.
+#[derive(Debug, Args)]
+pub struct Purge {
+    /// Addresses, such as https://example.com/page; with a `*` at its end, all that begin so
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+    /// All addresses that begin so: HOST/PATH, or /PATH of every host
+    #[arg(long, value_name = "PREFIX")]
+    pub prefix: Vec<String>,
+    /// All pages of a host
+    #[arg(long, value_name = "HOST")]
+    pub host: Vec<String>,
+    /// All pages with a tag (Cache-Groups)
+    #[arg(long, value_name = "TAG")]
+    pub tag: Vec<String>,
+    /// All pages
+    #[arg(long)]
+    pub everything: bool,
+    /// Make them stale instead: they are good until there are new ones, as far as the site allows it
+    #[arg(long)]
+    pub soft: bool,
+    /// Only pages of the site that has this host in its configuration
+    #[arg(long, value_name = "HOST")]
+    pub site: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,

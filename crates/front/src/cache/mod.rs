@@ -5,12 +5,14 @@ mod client;
 mod coded;
 mod figures;
 mod fill;
+mod purge;
 mod tee;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use maitred_config::Config;
 use maitred_http1::{Framing, Head, Version, carries_body};
@@ -18,16 +20,13 @@ use maitred_pagecache::Millis;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::asked::{Asked, Request};
 use maitred_pagecache::fills::{Fills, Finished, Joined, Ticket, Told};
-use maitred_pagecache::invalidate;
 use maitred_pagecache::key::{Key, Primary};
 use maitred_pagecache::plan::{Bypass, Plan};
-use maitred_pagecache::purge::{Purge, Thoroughness};
 use maitred_pagecache::reuse::{Judged, judge};
 use maitred_pagecache::select::{Selected, content_range, not_modified_lines, select};
 use maitred_pagecache::settings::Settings;
 use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, UPDATING};
 use maitred_pagecache::stored::Stored;
-use maitred_pagecache::tags;
 use maitred_pagestore::disk::DiskLimits;
 use maitred_pagestore::journal::Opened;
 use maitred_pagestore::{self as pagestore, Limits, Store};
@@ -39,13 +38,15 @@ use crate::clock::since_1970;
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::pool::local;
 use crate::request::{self, Beside, Header, Way};
-use crate::shared::Thread;
+use crate::supervisor::Supervisor;
 
 use coded::coded;
 use figures::{AllFigures, Board, SiteFigures};
+use purge::Known;
 
 pub use client::Steadfast;
 pub use fill::Fill;
+pub use purge::{Others, purge};
 pub use tee::Tee;
 
 /// The field that tells what the cache has done (RFC 9211).
@@ -66,6 +67,10 @@ pub struct Cache {
     fills: Fills<oneshot::Sender<Told>>,
     /// Told when something is kept or purged, so that there is something to look through.
     changed: Notify,
+    /// The sites that have one.
+    known: ArcSwap<Known>,
+    /// Other fronts, which hear of purges.
+    pub others: Others,
 }
 
 /// Now, in milliseconds since 1970.
@@ -79,7 +84,7 @@ impl Cache {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn open(config: &Config, threads: u32) -> io::Result<Cache> {
+    pub fn open(config: &Config, threads: u32, supervisor: Arc<Supervisor>) -> io::Result<Cache> {
         let disk = config.cache_dir.as_ref().map(|dir| DiskLimits {
             dir: dir.clone(),
             max_size: config.cache_max_size,
@@ -123,6 +128,8 @@ impl Cache {
             memory_limit: memory,
             fills,
             changed,
+            known: ArcSwap::from_pointee(Known::of(config)),
+            others: Others::new(supervisor),
         })
     }
 
@@ -149,6 +156,11 @@ impl Cache {
         }
     }
 
+    /// These are the sites from now on.
+    pub fn use_sites(&self, config: &Config) {
+        self.known.store(Arc::new(Known::of(config)));
+    }
+
     /// Says on disk that all is in order.
     pub fn close(&self) {
         if let Err(error) = self.store.close() {
@@ -160,18 +172,6 @@ impl Cache {
     fn finish(&self, key: &Key, ticket: Ticket, how: Finished) {
         let tell = |waiter: oneshot::Sender<_>, told| waiter.send(told).is_ok();
         self.fills.finish(key, ticket, (how, now()), tell);
-    }
-
-    /// Purges pages of a site.
-    fn purge(&self, site: &str, purge: &Purge, how: Thoroughness) {
-        self.changed.notify_one();
-        self.figures.purged(site);
-        if let Err(error) = self.store.purge(site, purge, how) {
-            tracing::error!(
-                "site {site}: the purge of {purge} is done but could not be written to cache_dir: \
-                 {error}; nothing that is kept there will be used after a restart"
-            );
-        }
     }
 }
 
@@ -226,52 +226,6 @@ fn request_of<'h>(head: &'h Head, way: &'h Way<'_>) -> Request<'h> {
         has_body: head.body != Framing::None,
         by_proxy: way.origin.is_some_and(|origin| origin.is_https.is_some()),
     }
-}
-
-/// Does what a request with PURGE asks for, if its client may; nothing if it is another request, or
-/// nobody may purge the site's pages.
-pub async fn purge(
-    client: &mut impl HttpClient,
-    head: &Head,
-    thread: &Thread,
-    way: &Way<'_>,
-    answered: &mut Answered,
-) -> Option<io::Result<After>> {
-    let of = way
-        .site
-        .cache
-        .as_ref()
-        .filter(|of| !of.purge_from.is_empty())?;
-    let cache = thread
-        .shared
-        .cache
-        .as_ref()
-        .filter(|_| head.method() == "PURGE")?;
-    let peer = way
-        .origin
-        .map_or_else(|| client.peer(), |origin| origin.client);
-    if !of.purge_from.contain(peer.ip()) {
-        let why = "This client may not drop pages.";
-        return Some(request::refuse(client, head, answered, 403, why).await);
-    }
-    let asked = request_of(head, way);
-    let how = match request::first_field(head, "soft-purge") {
-        Some("1") => Thoroughness::Soft,
-        _ => Thoroughness::Hard,
-    };
-    let groups = tags::groups(head.headers(), "cache-groups");
-    let purges = match groups {
-        Some(groups) => groups.into_iter().map(Purge::Tag).collect(),
-        None => vec![invalidate::purge_of(&of.settings.key, &asked)],
-    };
-    let mut said = String::new();
-    for purge in purges {
-        cache.purge(&of.site, &purge, how);
-        said.push_str(&format!("dropped: {purge}\n"));
-    }
-    let after = client.discard_body(head);
-    let headers = [request::PLAIN];
-    Some(request::whole(client, head, answered, 200, &headers, &said, after).await)
 }
 
 /// What the cache has to do with a request.
