@@ -2,23 +2,29 @@
 //! be done.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
 
 use maitred_tests::fastcgi::{self, Wire};
-use maitred_tests::http::{self, Request, Response};
+use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
 use maitred_tests::{Target, maitred_program, wait};
 use tempfile::TempDir;
 
 /// Says how often it has run for a path, and is in the groups that it is asked to be in. It purges
-/// what `tags` and `urls` say, and tells what came of it; after its answer if `late` is there.
+/// what `tags` and `urls` say, and tells what came of it; after its answer if `late` is there, and not
+/// before the file `go` is there if `wait` is.
 const PAGE: &str = "<?php
     $file = __DIR__ . '/runs/' . md5(strtok($_SERVER['REQUEST_URI'], '?'));
     file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);
     clearstatcache();
     if (isset($_GET['group'])) { header('Cache-Groups: \"' . $_GET['group'] . '\"'); }
+    if (isset($_GET['wait'])) {
+        file_put_contents(__DIR__ . '/runs/waits', '');
+        while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+    }
     if (isset($_GET['late'])) { echo 'early'; fastcgi_finish_request(); }
     set_error_handler(fn ($level, $text) => print(\"[$text]\"));
     $soft = isset($_GET['soft']);
@@ -292,4 +298,64 @@ fn a_purge_that_comes_while_the_front_is_replaced_is_done_by_the_next_one() {
         http::try_ask(server.address(), &request).is_ok()
     });
     assert_eq!(get(&server, "/a"), "run 2");
+}
+
+fn asks(connection: &mut Connection, target: &str) -> String {
+    let request = Request::new("GET", target).header("Host", "a.example");
+    connection.ask(&request).expect("an answer").text()
+}
+
+fn files(folder: &Path) -> usize {
+    let folders = fs::read_dir(folder).expect("the folder is there");
+    let within = folders.filter_map(|folder| fs::read_dir(folder.ok()?.path()).ok());
+    within.map(Iterator::count).sum()
+}
+
+#[test]
+fn while_two_fronts_serve_a_purge_reaches_both_and_the_files() {
+    let root = site();
+    let pages = public_folder();
+    give_to_web_user(pages.path());
+    let dir = format!("cache_dir = {:?}", pages.path());
+    let server = setup(&root).workers(4).top(&dir).start();
+    let kept = ["/a?group=g", "/b?group=h", "/c?group=i"];
+    let mut old = kept.map(|page| {
+        let mut connection = Connection::open(server.address());
+        assert_eq!(asks(&mut connection, page), "run 1");
+        connection
+    });
+    let mut waits = Connection::open(server.address());
+    let request = Request::new("GET", "/x?wait&tags[]=g").header("Host", "a.example");
+    waits.send(&request.to_bytes()).expect("a request");
+    wait::until_true("the script waits", || {
+        root.path().join("runs/waits").exists()
+    });
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    server.expect_log(mark, "upgraded to maitred");
+    // The new front has the files when the old one has let go of them.
+    let before = files(pages.path());
+    wait::until_true("the new front keeps pages in files", || {
+        get(&server, &format!("/probe/{}", files(root.path())));
+        files(pages.path()) > before
+    });
+    assert_eq!(get(&server, kept[0]), "run 1", "what the old one has kept");
+    fs::write(root.path().join("go"), "").expect("a file can be written");
+    let answer = waits.read_response(false).expect("an answer");
+    assert!(answer.text().starts_with("bool(true)"), "{}", answer.text());
+    assert_eq!(
+        get(&server, kept[0]),
+        "run 2",
+        "purged by a script of the old one"
+    );
+    assert_eq!(get(&server, kept[1]), "run 1");
+    purge(&server, &["--tag", "h"]);
+    assert_eq!(get(&server, kept[1]), "run 2", "purged by a command");
+    assert_eq!(asks(&mut old[1], kept[1]), "run 3", "in the old one, too");
+    assert_eq!(get(&server, "/y?tags[]=i"), "bool(true)\nrun 1");
+    assert_eq!(
+        asks(&mut old[2], kept[2]),
+        "run 2",
+        "purged by a script of the new one"
+    );
 }

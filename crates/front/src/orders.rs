@@ -206,7 +206,12 @@ impl Hearer {
         let shared = &self.shared;
         match order {
             ToFront::Drain => shared.drain(),
-            ToFront::HandOver => shared.hand_over(),
+            ToFront::HandOver => {
+                shared.hand_over();
+                if let Some(cache) = &shared.cache {
+                    cache.leave_folder();
+                }
+            }
             ToFront::Settle { mark } => {
                 // Behind the tasks that earlier orders have begun.
                 let shared = shared.clone();

@@ -275,6 +275,7 @@ fn serve_thread(
             let troubles = shared.troubles.clone();
             tokio::spawn(async move { troubles.tell().await });
             if let Some(cache) = &shared.cache {
+                cache.await_folder();
                 tokio::spawn(cache.clone().sweep());
                 tokio::spawn(cache.clone().hear(unheard));
             }

@@ -96,12 +96,7 @@ impl Cache {
         let opened = Store::open(Limits { memory, disk }, boot.trim(), now());
         let store = match opened {
             Ok((store, opened)) => {
-                if opened == Opened::Distrusted {
-                    tracing::warn!(
-                        "the machine has stopped without warning, or the file `purges` in cache_dir \
-                         is damaged: what was kept may be out of date, and is not used"
-                    );
-                }
+                tell(opened);
                 store
             }
             Err(error) => {
@@ -156,6 +151,39 @@ impl Cache {
         }
     }
 
+    /// If another front has the folder, or another server, it is used as soon as that lets go of it.
+    pub fn await_folder(self: &Arc<Cache>) {
+        if !self.store.awaits_folder() {
+            return;
+        }
+        let cache = self.clone();
+        // A thread of its own, which ends with the process: nobody can say how long it waits.
+        let waits = std::thread::Builder::new().name("cache folder".to_owned());
+        let begun = waits.spawn(move || match cache.store.claim_folder(now) {
+            Ok(opened) => {
+                tell(opened);
+                cache.changed.notify_one();
+            }
+            Err(error) => {
+                tracing::error!("cache_dir cannot be used: {error}; pages are kept in memory only");
+            }
+        });
+        if let Err(error) = begun {
+            tracing::error!("cache_dir is not used: there is no thread to wait for it: {error}");
+        }
+    }
+
+    /// Another front has taken over: the folder is left to it.
+    pub fn leave_folder(self: &Arc<Cache>) {
+        let cache = self.clone();
+        // It may be looked through at the moment.
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = cache.store.leave_folder() {
+                tracing::warn!("cache_dir cannot be written: {error}");
+            }
+        });
+    }
+
     /// These are the sites from now on.
     pub fn use_sites(&self, config: &Config) {
         self.known.store(Arc::new(Known::of(config)));
@@ -172,6 +200,20 @@ impl Cache {
     fn finish(&self, key: &Key, ticket: Ticket, how: Finished) {
         let tell = |waiter: oneshot::Sender<_>, told| waiter.send(told).is_ok();
         self.fills.finish(key, ticket, (how, now()), tell);
+    }
+}
+
+/// Says what was found in the folder, where that is not as usual.
+fn tell(opened: Opened) {
+    match opened {
+        Opened::Distrusted => tracing::warn!(
+            "the machine has stopped without warning, or the file `purges` in cache_dir is damaged: \
+             what was kept may be out of date, and is not used"
+        ),
+        Opened::Taken => tracing::info!(
+            "cache_dir is another process's yet: pages are kept in memory until that has let go of it"
+        ),
+        Opened::New | Opened::Continued => {}
     }
 }
 
