@@ -14,6 +14,7 @@ mod serve;
 mod status;
 mod top;
 mod view;
+mod warm;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Stop(reach) => status::end(&reach, &Request::Stop),
         Command::Drain(reach) => status::end(&reach, &Request::Drain),
         Command::Purge(asked) => purge::purge(&asked),
+        Command::Warm(asked) => warm::warm(&asked),
         Command::Bench(asked) => bench::bench(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Front => front::front(),
