@@ -2,9 +2,12 @@
 //! be done.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use maitred_tests::fastcgi::{self, Wire};
 use maitred_tests::http::{self, Connection, Request, Response};
@@ -358,4 +361,61 @@ fn while_two_fronts_serve_a_purge_reaches_both_and_the_files() {
         "run 2",
         "purged by a script of the new one"
     );
+}
+
+/// Pages of the test below, if it is not said how many (`MAITRED_MANY_PAGES`).
+const MANY_PAGES: usize = 200;
+
+/// Longest that a purge may take, in whatever company the test runs. What it takes on a machine that
+/// does nothing else is told.
+const PURGE_LIMIT: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_tenth_of_many_pages_is_purged_in_no_time_wherever_they_are() {
+    let script = "<?php header('Cache-Groups: \"' . $_GET['group'] . '\"');
+        echo str_repeat('a page ', 100);";
+    let root = document_root(&[("index.php", script)]);
+    let pages = public_folder();
+    give_to_web_user(pages.path());
+    let many = std::env::var("MAITRED_MANY_PAGES").ok();
+    let many = many.map_or(MANY_PAGES, |many| many.parse().expect("a number"));
+    let dir = format!("cache_dir = {:?}", pages.path());
+    // Most are on disk alone.
+    let server = setup(&root).top(&dir).top("cache_memory = \"1M\"").start();
+    let group = |page| if page % 10 == 0 { "tenth" } else { "other" };
+    let urls = (0..many).map(|page| format!("http://a.example/{page}?group={}\n", group(page)));
+    let list = root.path().join("urls.txt");
+    fs::write(&list, urls.collect::<String>()).expect("a file can be written");
+    let warm = || {
+        let output = Command::new(maitred_program())
+            .args(["warm", "--json", "--rate", "100000", "--limit", "1000000"])
+            .arg("--config")
+            .arg(server.configuration())
+            .arg("--urls-file")
+            .arg(&list)
+            .output()
+            .expect("maitred can be run");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        [&json["stored"], &json["there"]].map(|count| count.as_u64().expect("a count") as usize)
+    };
+    assert_eq!(warm(), [many, 0]);
+    let ask = |request: &str| {
+        let mut socket = UnixStream::connect(server.admin_socket()).expect("the socket is there");
+        let begun = Instant::now();
+        socket.write_all(request.as_bytes()).expect("a request");
+        let mut answer = String::new();
+        let read = BufReader::new(&socket).read_line(&mut answer);
+        read.expect("an answer");
+        (begun.elapsed(), answer)
+    };
+    let (took, answer) =
+        ask("{\"do\":\"purge\",\"targets\":[{\"tag\":\"tenth\"}],\"how\":\"hard\"}\n");
+    assert_eq!(
+        answer,
+        "{\"purged\":{\"what\":[\"tag tenth of a.example\"]}}\n"
+    );
+    println!("{many} pages, {} of them purged in {took:?}", many / 10);
+    assert!(took < PURGE_LIMIT, "{took:?}");
+    // Whoever asks for one of them now has it made.
+    assert_eq!(warm(), [many / 10, many - many / 10]);
 }
