@@ -120,7 +120,7 @@ fn a_command_drops_pages_by_every_name_they_have_and_says_so_in_one_line() {
         purge(&server, &["a.example/a", "--soft"]),
         "made stale: a.example/a\n"
     );
-    assert!(status(&server, "/a").contains("fwd=stale"));
+    assert!(status(&server, "/a").contains("detail=updating"));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn what_a_script_purges_is_gone_before_it_goes_on() {
     assert_eq!(get(&server, urls), "bool(true)\nrun 2");
     assert_eq!(now(), ["2", "2", "2"]);
     get(&server, "/x?tags[]=g&soft");
-    assert!(status(&server, pages[0]).contains("fwd=stale"));
+    assert!(status(&server, pages[0]).contains("detail=updating"));
     let said = get(&server, "/x?urls[]=http://b.example/");
     assert!(
         said.contains("An address is none of a site of this pool"),
@@ -266,7 +266,7 @@ fn a_purge_over_http_can_be_a_soft_one_and_one_that_is_no_list_is_refused() {
     assert!(status(&server, "/a?group=g").contains("; hit;"));
     let soft = ask(&[("Cache-Groups", "\"g\""), ("Soft-Purge", "1")]);
     assert_eq!(soft.text(), "stale: tag g\n");
-    assert!(status(&server, "/a?group=g").contains("fwd=stale"));
+    assert!(status(&server, "/a?group=g").contains("detail=updating"));
 }
 
 #[test]

@@ -228,7 +228,7 @@ pub struct Purge {
     /// All pages
     #[arg(long)]
     pub everything: bool,
-    /// Make them stale instead: they are good until there are new ones, as far as the site allows it
+    /// Make them stale instead: whoever asks gets the old page while a new one is made
     #[arg(long)]
     pub soft: bool,
     /// Only pages of the site that has this host in its configuration
