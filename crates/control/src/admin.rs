@@ -10,6 +10,7 @@ use maitred_os::users;
 use serde::{Deserialize, Serialize};
 
 use crate::CacheFigures;
+use crate::purge::Asked;
 
 /// Longest request in bytes, its line's end included.
 pub const MAX_REQUEST_BYTES: usize = 4096;
@@ -46,6 +47,8 @@ pub enum Request {
     Stop,
     /// Take no more clients, finish what runs, and end; asked again, the same.
     Drain,
+    /// Drop pages that are kept. Answered when no request that comes gets one of them any more.
+    Purge(Asked),
 }
 
 /// What the server says.
@@ -63,6 +66,16 @@ pub enum Answer {
     Ending {
         /// Scripts that run now.
         running: u64,
+    },
+    /// Pages have been dropped.
+    Purged {
+        /// Which, each in words.
+        what: Vec<String>,
+    },
+    /// It was to be done, and could not be.
+    Failed {
+        /// One sentence.
+        why: String,
     },
     /// It does not do that.
     Refused {
@@ -366,7 +379,10 @@ pub fn default_socket() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use maitred_pagecache::purge::Thoroughness;
+
     use super::*;
+    use crate::purge::Target;
 
     #[test]
     fn requests_are_as_the_guide_shows_them() {
@@ -377,6 +393,13 @@ mod tests {
         let reload = Request::Reload { pools: Vec::new() };
         assert_eq!(read(r#"{"do":"reload"}"#), reload);
         assert_eq!(read(r#"{"do":"drain"}"#), Request::Drain);
+        let purge = r#"{"do":"purge","targets":[{"tag":"news"},"everything"],"how":"soft"}"#;
+        let asked = Asked {
+            targets: vec![Target::Tag("news".to_owned()), Target::Everything],
+            how: Thoroughness::Soft,
+            site: None,
+        };
+        assert_eq!(read(purge), Request::Purge(asked));
         assert!(serde_json::from_str::<Request>(r#"{"do":"dance"}"#).is_err());
         assert!(serde_json::from_str::<Request>(r#"{"do":"status","pol":"www"}"#).is_err());
     }

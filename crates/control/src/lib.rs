@@ -8,6 +8,7 @@ pub mod acme;
 pub mod admin;
 pub mod episode;
 pub mod exit;
+pub mod purge;
 pub mod scripts;
 pub mod stack;
 
@@ -112,6 +113,18 @@ pub enum ToFront {
     /// anonymous file, whose contents are replaced by an [`admin::PageCache`] as JSON, or by `null` if
     /// there is none.
     CacheFigures,
+    /// What becomes of kept pages; answered by [`FromFront::Purged`].
+    Purge {
+        /// What.
+        order: purge::Order,
+        /// Number of this order, for the report.
+        mark: u64,
+    },
+    /// What a [`FromFront::Purging`] told of is gone in all other fronts, too.
+    PurgedElsewhere {
+        /// The number of that report.
+        mark: u64,
+    },
     /// Everything has been said: accept clients.
     Begin,
     /// Sites, hosts and limits to use from now on; answered by [`FromFront::Reconfigured`].
@@ -257,6 +270,21 @@ pub enum FromFront {
     },
     /// The answer to [`ToFront::CacheFigures`], in any case.
     CacheFigures,
+    /// What came of a [`ToFront::Purge`].
+    Purged {
+        /// The number of the order.
+        mark: u64,
+        /// What is gone, each in words, or one sentence that says why nothing is.
+        outcome: Result<Vec<String>, String>,
+    },
+    /// Pages have been dropped, and others may have them, too; answered by
+    /// [`ToFront::PurgedElsewhere`].
+    Purging {
+        /// Which.
+        dropped: Vec<purge::Dropped>,
+        /// Number of this report, for the answer.
+        mark: u64,
+    },
     /// Somebody asks for metrics: the pools' memory is to be measured and shown on their
     /// scoreboards.
     MemoryAsked,

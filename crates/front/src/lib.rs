@@ -44,7 +44,7 @@ mod script;
 mod sendfile;
 mod server_timing;
 mod shared;
-mod sites;
+pub mod sites;
 mod socket;
 mod source;
 mod spool;

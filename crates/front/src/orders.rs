@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_config::Config;
-use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront};
+use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront, purge};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
@@ -206,7 +206,12 @@ impl Hearer {
         let shared = &self.shared;
         match order {
             ToFront::Drain => shared.drain(),
-            ToFront::HandOver => shared.hand_over(),
+            ToFront::HandOver => {
+                shared.hand_over();
+                if let Some(cache) = &shared.cache {
+                    cache.leave_folder();
+                }
+            }
             ToFront::Settle { mark } => {
                 // Behind the tasks that earlier orders have begun.
                 let shared = shared.clone();
@@ -286,6 +291,12 @@ impl Hearer {
                 }
                 shared.supervisor.report(&FromFront::ProofsTaken { mark });
             }
+            ToFront::Purge { order, mark } => self.purge(&order, mark),
+            ToFront::PurgedElsewhere { mark } => {
+                if let Some(cache) = &shared.cache {
+                    cache.others.done(mark);
+                }
+            }
             ToFront::AccessLog => {
                 if let (Some(log), Some(file)) = (&*shared.access_log.load(), fds.pop()) {
                     log.reopened(file);
@@ -324,6 +335,15 @@ impl Hearer {
     fn use_tls(&self, tls: &Tls) {
         let tls = tls.with_proofs(&self.shared.proofs.certificates());
         self.shared.tls.store(Some(Arc::new(tls)));
+    }
+
+    fn purge(&self, order: &purge::Order, mark: u64) {
+        let outcome = match &self.shared.cache {
+            Some(cache) => cache.obey(order),
+            None => Err("there is no page cache".to_owned()),
+        };
+        let report = FromFront::Purged { mark, outcome };
+        self.shared.supervisor.report(&report);
     }
 
     async fn tell_all(&self, order: impl Fn() -> ThreadOrder) {
@@ -365,6 +385,9 @@ impl Hearer {
         match prepared {
             Ok(()) => {
                 (self.follow)(&config);
+                if let Some(cache) = &self.shared.cache {
+                    cache.use_sites(&config);
+                }
                 self.shared.access_log.store(access_log.map(Arc::new));
                 for thread in &self.threads {
                     let (done, is_done) = oneshot::channel();

@@ -10,6 +10,7 @@ use crate::orders::look_after;
 use crate::pool::Pool;
 use crate::pool::generation::Generation;
 use crate::pool::local::Inbox;
+use crate::pool::wishes::Wishes;
 use crate::supervisor::Supervisor;
 use crate::unaccepted::Unaccepted;
 
@@ -25,6 +26,7 @@ pub struct Pools {
     supervisor: Arc<Supervisor>,
     /// What waits before the doors.
     pub unaccepted: Arc<Unaccepted>,
+    wishes: Wishes,
     is_fpm: bool,
 }
 
@@ -35,13 +37,20 @@ struct Known {
 }
 
 impl Pools {
-    /// None. `is_fpm`: the server was started as php-fpm, and speaks as it does.
-    pub fn new(inboxes: Arc<[Inbox]>, supervisor: Arc<Supervisor>, is_fpm: bool) -> Pools {
+    /// None. `is_fpm`: the server was started as php-fpm, and speaks as it does. What scripts
+    /// wish goes to `wishes`.
+    pub fn new(
+        inboxes: Arc<[Inbox]>,
+        supervisor: Arc<Supervisor>,
+        wishes: Wishes,
+        is_fpm: bool,
+    ) -> Pools {
         Pools {
             known: Mutex::default(),
             inboxes,
             supervisor,
             unaccepted: Arc::default(),
+            wishes,
             is_fpm,
         }
     }
@@ -118,7 +127,7 @@ impl Known {
             settings.clone(),
             inboxes,
             supervisor,
-            unaccepted,
+            (unaccepted, pools.wishes.clone()),
             pools.is_fpm,
         );
         let pool = Arc::new(pool);

@@ -16,6 +16,7 @@ use crate::cache::Cache;
 use crate::door_log::DoorLogs;
 use crate::orders::{self, Hearer, ThreadOrder, follow_thread, take_error_log};
 use crate::pool::local::{self, Inbox};
+use crate::pool::wishes::{Wish, Wishes};
 use crate::pools::Pools;
 use crate::shared::{Shared, Thread};
 use crate::supervisor::{Supervisor, read_json};
@@ -39,6 +40,8 @@ struct Start {
     follow: fn(&Config),
     /// Where to listen, the pools, who sits where.
     early: Vec<(ToFront, Vec<OwnedFd>)>,
+    /// What scripts wish the front to do.
+    unheard: mpsc::Receiver<Wish>,
 }
 
 /// Runs the front until the supervisor lets it end. Returns the exit code. `follow` is told every
@@ -103,6 +106,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::Certificates
         | ToFront::CacheFigures
         | ToFront::Proofs { .. }
+        | ToFront::Purge { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
         ToFront::AccessLog => orders.access_log = fds.into_iter().next(),
         ToFront::DoorLog { path } => {
@@ -115,6 +119,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::Drain
         | ToFront::HandOver
         | ToFront::Settle { .. }
+        | ToFront::PurgedElsewhere { .. }
         | ToFront::Unlisten { .. }
         | ToFront::Reconfigure => return Err(format!("an order came too early: {order:?}")),
     }
@@ -150,9 +155,11 @@ fn prepare(
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
     let max_connections = limit.saturating_sub(RESERVED_DESCRIPTORS).max(64);
     let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
-    let cache = Cache::open(&config, threads)
+    let cache = Cache::open(&config, threads, supervisor.clone())
         .map_err(|error| format!("there is no page cache: {error}"))?;
-    let pools = Pools::new(inboxes.clone(), supervisor.clone(), config.fpm.is_some());
+    let (wishes, unheard) = Wishes::new();
+    let is_fpm = config.fpm.is_some();
+    let pools = Pools::new(inboxes.clone(), supervisor.clone(), wishes, is_fpm);
     let shared = Shared::new(
         pools,
         (access_log, orders.door_logs),
@@ -168,6 +175,7 @@ fn prepare(
         epoch,
         follow,
         early: orders.early,
+        unheard,
     })
 }
 
@@ -203,6 +211,7 @@ fn serve(start: Start) -> Result<(), String> {
         return Err("no thread to serve with".to_owned());
     };
     let hearer = Hearer::new(start.shared.clone(), start.epoch, senders, start.follow);
+    let hears = (hearer, start.early, start.unheard);
     let mut threads = Vec::new();
     for (number, orders) in receivers {
         let shared = (
@@ -219,7 +228,7 @@ fn serve(start: Start) -> Result<(), String> {
         threads.push(thread);
     }
     let shared = (start.shared, start.inboxes, start.config);
-    let outcome = serve_thread(0, shared, first, Some((hearer, start.early)), &ready);
+    let outcome = serve_thread(0, shared, first, Some(hears), &ready);
     for thread in threads {
         thread
             .join()
@@ -230,8 +239,8 @@ fn serve(start: Start) -> Result<(), String> {
 
 /// What each thread is given of what all share.
 type Given = (Arc<Shared>, Arc<[Inbox]>, Arc<Config>);
-/// Whoever hears the supervisor, and what it has said already.
-type Hears = (Hearer, Vec<(ToFront, Vec<OwnedFd>)>);
+/// Whoever hears the supervisor, what it has said already, and what scripts wish.
+type Hears = (Hearer, Vec<(ToFront, Vec<OwnedFd>)>, mpsc::Receiver<Wish>);
 
 fn serve_thread(
     number: u32,
@@ -261,12 +270,14 @@ fn serve_thread(
         tokio::spawn(local::rescue());
         tokio::spawn(beat(thread.clone()));
         tokio::spawn(follow_thread(orders, thread.clone()));
-        if let Some((hearer, early)) = hears {
+        if let Some((hearer, early, unheard)) = hears {
             tokio::spawn(hearer.run(early));
             let troubles = shared.troubles.clone();
             tokio::spawn(async move { troubles.tell().await });
             if let Some(cache) = &shared.cache {
+                cache.await_folder();
                 tokio::spawn(cache.clone().sweep());
+                tokio::spawn(cache.clone().hear(unheard));
             }
         }
         drained(&shared).await;

@@ -99,6 +99,9 @@ pub trait Form {
     /// When it is no answer.
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure>;
 
+    /// Returns when what was said has had all its effects that must come before it is sent.
+    async fn settle(&mut self) {}
+
     /// What can be sent of all that was said; `over`: and it was all.
     ///
     /// # Errors
@@ -477,6 +480,7 @@ impl<'a, F: Form> Answering<'a, F> {
                 Err(error) => return Err(Failure::Invalid(error.to_string())),
             }
         }
+        self.form.settle().await;
         let out = self.form.frame(self.over)?;
         while let Some(head) = self.form.head() {
             self.sent.begun |= self.form.has_begun();

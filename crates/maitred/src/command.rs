@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use maitred_config::{MAX_CHILDREN_PER_POOL, parse_listen};
+use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
 
@@ -87,6 +88,25 @@ pub enum Command {
         No more clients are accepted, and running requests finish within process_control_timeout. \
         Unlike `maitred stop`, saying it twice hurries nothing.")]
     Drain(Reach),
+    /// Drop pages that a running server keeps, and wait until nobody gets them any more
+    #[command(after_help = "Examples:\n  \
+        maitred purge https://shop.example/offers   one address, in all its variants\n  \
+        maitred purge --prefix shop.example/news/   all addresses that begin so\n  \
+        maitred purge --tag post-17 --soft          stale: good until there is a new one\n  \
+        maitred purge --everything --site shop.example\n\n\
+        Exit codes: 0 dropped, 1 no server answers or it could not be done, 2 wrong usage or no \
+        site with a cache is meant.")]
+    Purge(Purge),
+    /// Ask for pages so that the page cache has them: addresses, lists of them, sitemaps
+    #[command(after_help = "Examples:\n  \
+        maitred warm --sitemap https://shop.example/sitemap.xml\n  \
+        maitred warm --urls-file urls.txt --rate 50 --concurrency 8\n  \
+        maitred warm https://shop.example/ --connect 10.0.0.7:443\n\n\
+        This server is asked, wherever the names lead, and only for hosts that have a cache in its \
+        configuration.\n\
+        Exit codes: 0 all pages are kept now, 1 none could be asked for, 2 wrong usage, 3 some are \
+        not kept.")]
+    Warm(Box<Warm>),
     /// Send requests to a server and measure how it answers
     #[command(after_help = "Examples:\n  \
         maitred bench http://127.0.0.1:8080/ --rate 200\n  \
@@ -188,6 +208,93 @@ pub struct Reload {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,
+}
+
+/// Arguments of `maitred purge`.
+#[derive(Debug, Args)]
+pub struct Purge {
+    /// Addresses, such as https://example.com/page; with a `*` at its end, all that begin so
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+    /// All addresses that begin so: HOST/PATH, or /PATH of every host
+    #[arg(long, value_name = "PREFIX")]
+    pub prefix: Vec<String>,
+    /// All pages of a host
+    #[arg(long, value_name = "HOST")]
+    pub host: Vec<String>,
+    /// All pages with a tag (Cache-Groups)
+    #[arg(long, value_name = "TAG")]
+    pub tag: Vec<String>,
+    /// All pages
+    #[arg(long)]
+    pub everything: bool,
+    /// Make them stale instead: whoever asks gets the old page while a new one is made
+    #[arg(long)]
+    pub soft: bool,
+    /// Only pages of the site that has this host in its configuration
+    #[arg(long, value_name = "HOST")]
+    pub site: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Arguments of `maitred warm`.
+#[derive(Debug, Args)]
+pub struct Warm {
+    /// Addresses, such as https://example.com/page
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+    /// A sitemap or an index of sitemaps: a URL or a file; XML or text, also compressed with gzip
+    #[arg(long, value_name = "URL|FILE")]
+    pub sitemap: Vec<String>,
+    /// A file with one address a line; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub urls_file: Option<PathBuf>,
+    /// Requests a second, at most
+    #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = rate)]
+    pub rate: f64,
+    /// Connections, at most
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    pub concurrency: u16,
+    /// Addresses, at most; the rest is left out
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub limit: u32,
+    /// A field to send with each request, such as 'X-Device: phone'
+    #[arg(long, value_name = "FIELD")]
+    pub header: Vec<String>,
+    /// Configuration file: which hosts there are, and where the server listens
+    #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
+    pub config: PathBuf,
+    /// Ask for other hosts, too, wherever their names lead; no configuration is read
+    #[arg(long)]
+    pub any_host: bool,
+    /// Ask the server at this address
+    #[arg(long, value_name = "ADDR")]
+    pub connect: Option<SocketAddr>,
+    /// Trust certificates from this file instead of the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Trust every certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// Say of each page what became of it
+    #[arg(long)]
+    pub verbose: bool,
+    /// JSON for programs, on one line
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let range = MIN_RATE..=MAX_RATE;
+    let rate = text.parse().ok().filter(|rate| range.contains(rate));
+    rate.ok_or_else(|| format!("a number from {MIN_RATE} to {MAX_RATE} is expected"))
 }
 
 /// Arguments of `maitred status`.

@@ -9,10 +9,12 @@ mod explain;
 mod fpm;
 mod front;
 mod log;
+mod purge;
 mod serve;
 mod status;
 mod top;
 mod view;
+mod warm;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -58,6 +60,8 @@ fn main() -> ExitCode {
         Command::Reload(asked) => status::reload(&asked),
         Command::Stop(reach) => status::end(&reach, &Request::Stop),
         Command::Drain(reach) => status::end(&reach, &Request::Drain),
+        Command::Purge(asked) => purge::purge(&asked),
+        Command::Warm(asked) => warm::warm(&asked),
         Command::Bench(asked) => bench::bench(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Front => front::front(),

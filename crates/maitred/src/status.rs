@@ -11,7 +11,7 @@ use crate::command::{Reach, Reload, Status};
 use crate::{EXIT_SUCCESS, fail, refuse, view};
 
 /// What is said of a server that is of another mind than its commands.
-const UNASKED: &str = "the server answers what was not asked; is it of another version?";
+pub const UNASKED: &str = "the server answers what was not asked; is it of another version?";
 
 /// Shows how the server is.
 pub fn status(status: &Status) -> ExitCode {

@@ -75,6 +75,24 @@ pub fn find(
     Ok(Door { address, tls })
 }
 
+/// How to reach a URL's server at an address, whatever its name leads to.
+///
+/// # Errors
+/// One sentence, when TLS cannot be spoken with it.
+pub fn at(
+    address: SocketAddr,
+    place: &Place,
+    trust: &Trust,
+    protocols: &[&[u8]],
+) -> Result<Door, String> {
+    let tls = place
+        .tls
+        .then(|| tls(&place.host, trust, protocols))
+        .transpose()?;
+    let address = Address::Tcp(address);
+    Ok(Door { address, tls })
+}
+
 fn nobody_listens(place: &dyn std::fmt::Display, why: &std::io::Error) -> String {
     format!("no connection to {place}: {why}; is the server running?")
 }

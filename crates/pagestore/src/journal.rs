@@ -17,6 +17,8 @@ use maitred_pagecache::purge::{Purge, Thoroughness};
 use crate::disk::{create, is_no_file, make_dir, open_file};
 use crate::purges::Purges;
 
+/// Name of the file in its folder.
+const NAME: &str = "purges";
 /// What the file begins with.
 const MAGIC: &[u8; 8] = b"mtrdprg\x01";
 /// Longest entry in bytes: the longest address and its host and site.
@@ -54,6 +56,32 @@ pub enum Opened {
     Continued,
     /// One of a machine that stopped without warning, or one that is damaged: all is gone.
     Distrusted,
+    /// One that another process writes: nothing of its folder is used until that lets go of it.
+    Taken,
+}
+
+/// The number of the last purge in a folder that another process has; 0 if that cannot be told.
+///
+/// # Errors
+/// When the journal is there and cannot be read.
+pub fn last_number(dir: &Path) -> io::Result<u64> {
+    let purges = Purges::default();
+    let bytes = read_bytes(&dir.join(NAME))?;
+    // What is damaged is not gone on with.
+    let _ = read(&bytes, "", &purges);
+    Ok(purges.last())
+}
+
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match open_file(path) {
+        Ok(file) => _ = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // A link, a pipe: no journal begins so.
+        Err(error) if is_no_file(&error) => bytes.push(0),
+        Err(error) => return Err(error),
+    }
+    Ok(bytes)
 }
 
 impl Journal {
@@ -62,15 +90,8 @@ impl Journal {
     /// # Errors
     /// When it cannot be read or written.
     pub fn open(dir: &Path, boot: &str, purges: &Purges) -> io::Result<(Journal, Opened)> {
-        let path = dir.join("purges");
-        let mut bytes = Vec::new();
-        match open_file(&path) {
-            Ok(file) => _ = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // A link, a pipe: no journal begins so.
-            Err(error) if is_no_file(&error) => bytes.push(0),
-            Err(error) => return Err(error),
-        }
+        let path = dir.join(NAME);
+        let bytes = read_bytes(&path)?;
         let era = read(&bytes, boot, purges);
         let opened = match era {
             Some(_) => Opened::Continued,
@@ -103,7 +124,6 @@ impl Journal {
         how: Thoroughness,
         number: u64,
     ) -> io::Result<()> {
-        // In one piece: another process may add to the same file.
         self.file
             .write_all(&entry(PURGE, &purge_bytes(site, purge, how, number)))
     }

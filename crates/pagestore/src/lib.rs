@@ -9,6 +9,7 @@
 //! All of it may be used from several threads. What touches the disk blocks; what does, says so.
 
 pub mod disk;
+mod folder;
 pub mod index;
 pub mod journal;
 pub mod memory;

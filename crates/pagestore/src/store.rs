@@ -1,8 +1,10 @@
 //! All that is kept, in both tiers, and what becomes of it.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use arc_swap::ArcSwapOption;
 use maitred_pagecache::Millis;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::fields::Field;
@@ -11,7 +13,8 @@ use maitred_pagecache::purge::{Purge, Thoroughness};
 use maitred_pagecache::vary::Vary;
 
 use crate::disk::{Disk, DiskLimits, Swept, make_dir};
-use crate::journal::{Journal, Opened};
+use crate::folder::FolderLock;
+use crate::journal::{self, Journal, Opened};
 use crate::memory::Memory;
 use crate::object::{Entry, Object};
 use crate::purges::{Fate, Purges};
@@ -64,13 +67,39 @@ pub struct Figures {
     pub purges: usize,
 }
 
+/// How far the numbers of two processes' purges are apart, of which the one waits for the folder of
+/// the other: pages that the other one has written are then older than all purges of this one.
+const APART: u64 = 1 << 32;
+
+/// A folder that is ours as long as this is there.
+#[derive(Debug)]
+struct Folder {
+    journal: Journal,
+    _lock: FolderLock,
+}
+
+/// Where files are to be.
+#[derive(Debug)]
+struct Wanted {
+    limits: DiskLimits,
+    /// The machine's boot.
+    boot: String,
+}
+
 /// All that is kept.
 #[derive(Debug)]
 pub struct Store {
     memory: Memory,
-    disk: Option<Disk>,
+    /// The disk tier, while its folder is ours.
+    disk: ArcSwapOption<Disk>,
     purges: Purges,
-    journal: Option<Mutex<Journal>>,
+    folder: Mutex<Option<Folder>>,
+    wanted: Option<Wanted>,
+    /// Another process has the folder, which will be ours: no purge is forgotten until then, since
+    /// files may be concerned.
+    awaits: AtomicBool,
+    /// The folder is another's, for good.
+    left: AtomicBool,
     /// How often something was asked for that is not kept.
     pub uses: Uses,
     /// Shared while a page is on its way into memory or to the disk, alone while purges are forgotten:
@@ -86,24 +115,98 @@ impl Store {
     /// # Errors
     /// When the folder of the disk tier cannot be used.
     pub fn open(limits: Limits, boot: &str, now: Millis) -> io::Result<(Store, Opened)> {
-        let purges = Purges::default();
-        let (mut disk, mut journal, mut opened) = (None, None, Opened::New);
-        if let Some(limits) = limits.disk {
-            make_dir(&limits.dir)?;
-            let (found, how) = Journal::open(&limits.dir, boot, &purges)?;
-            disk = Some(Disk::open(limits, found.era, now)?);
-            (journal, opened) = (Some(Mutex::new(found)), how);
-        }
+        let wanted = limits.disk.map(|limits| Wanted {
+            limits,
+            boot: boot.to_owned(),
+        });
         let store = Store {
             memory: Memory::new(limits.memory),
-            disk,
-            purges,
-            journal,
+            disk: ArcSwapOption::empty(),
+            purges: Purges::default(),
+            folder: Mutex::default(),
+            wanted,
+            awaits: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             uses: Uses::default(),
             gate: RwLock::default(),
             swept: Mutex::new(None),
         };
+        let Some(wanted) = &store.wanted else {
+            return Ok((store, Opened::New));
+        };
+        let dir = &wanted.limits.dir;
+        make_dir(dir)?;
+        let opened = match FolderLock::open(dir)?.try_lock()? {
+            Some(lock) => store.take(wanted, lock, now)?,
+            None => {
+                let last = journal::last_number(dir)?;
+                store.purges.restore_last(last.saturating_add(APART));
+                store.awaits.store(true, Ordering::Release);
+                Opened::Taken
+            }
+        };
         Ok((store, opened))
+    }
+
+    /// Whether there is a folder that another process has yet.
+    pub fn awaits_folder(&self) -> bool {
+        self.awaits.load(Ordering::Acquire)
+    }
+
+    /// Waits until nobody else has the folder, and takes it. What was purged meanwhile is purged in it,
+    /// too. Blocks for as long as that takes.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn claim_folder(&self, clock: impl Fn() -> Millis) -> io::Result<Opened> {
+        let Some(wanted) = self.wanted.as_ref().filter(|_| self.awaits_folder()) else {
+            return Ok(Opened::New);
+        };
+        let lock = FolderLock::open(&wanted.limits.dir)?.lock()?;
+        self.take(wanted, lock, clock())
+    }
+
+    fn take(&self, wanted: &Wanted, lock: FolderLock, now: Millis) -> io::Result<Opened> {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let mut folder = self.folder();
+        if self.left.load(Ordering::Acquire) {
+            return Ok(Opened::Taken);
+        }
+        let Wanted { limits, boot } = wanted;
+        let (journal, opened) = Journal::open(&limits.dir, boot, &self.purges)?;
+        let disk = Disk::open(limits.clone(), journal.era, now)?;
+        *folder = Some(Folder {
+            journal,
+            _lock: lock,
+        });
+        self.disk.store(Some(Arc::new(disk)));
+        self.awaits.store(false, Ordering::Release);
+        // The next sweep is the first of these files.
+        *swept = None;
+        Ok(opened)
+    }
+
+    /// Leaves the folder to another process: from now on pages are in memory alone. What is purged
+    /// afterwards the other one has to be told. Blocks while files are looked through.
+    ///
+    /// # Errors
+    /// When it cannot be said on disk that all is in order; it is left all the same.
+    pub fn leave_folder(&self) -> io::Result<()> {
+        let _swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let mut folder = self.folder();
+        self.left.store(true, Ordering::Release);
+        self.awaits.store(false, Ordering::Release);
+        self.disk.store(None);
+        match folder.take() {
+            Some(mut folder) => folder.journal.close(&self.purges),
+            None => Ok(()),
+        }
+    }
+
+    fn folder(&self) -> MutexGuard<'_, Option<Folder>> {
+        self.folder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The stamp of what is asked for now.
@@ -113,7 +216,7 @@ impl Store {
 
     /// Whether there is a disk tier, which may hold what memory does not.
     pub fn has_disk(&self) -> bool {
-        self.disk.is_some()
+        self.disk.load().is_some()
     }
 
     /// Looks in memory for what a request with this key and these fields gets.
@@ -143,7 +246,7 @@ impl Store {
         self.find(primary, fields, |key| {
             let in_memory = self.memory.get(key);
             in_memory.or_else(|| {
-                let entry = self.disk.as_ref()?.read(key, now)?;
+                let entry = self.disk.load().as_ref()?.read(key, now)?;
                 // What was kept in the meantime is newer.
                 if !self.memory.holds(key) {
                     self.memory.put(key.clone(), entry.clone());
@@ -223,7 +326,7 @@ impl Store {
         if self.purges.refuses(&page) {
             // It was purged while it was put there.
             self.memory.remove(&key, &page);
-            if let Some(disk) = &self.disk {
+            if let Some(disk) = &*self.disk.load() {
                 disk.remove(&key);
             }
             return Err(NotStored::Purged);
@@ -250,7 +353,7 @@ impl Store {
 
     fn put(&self, key: &Key, entry: Entry, now: Millis) -> Result<(), NotStored> {
         let in_memory = self.memory.put(key.clone(), entry.clone());
-        let on_disk = match &self.disk {
+        let on_disk = match &*self.disk.load() {
             Some(disk) => disk.write(key, &entry, now),
             None => Err(io::ErrorKind::Unsupported.into()),
         };
@@ -270,12 +373,11 @@ impl Store {
     /// When it could not be written down: it is done all the same, and after a restart nothing that
     /// was kept is trusted.
     pub fn purge(&self, site: &str, purge: &Purge, how: Thoroughness) -> io::Result<()> {
-        let Some(journal) = &self.journal else {
-            self.purges.add(site, purge, how);
+        let mut folder = self.folder();
+        let number = self.purges.add(site, purge, how);
+        let Some(Folder { journal, .. }) = &mut *folder else {
             return Ok(());
         };
-        let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = self.purges.add(site, purge, how);
         let written = journal.add(site, purge, how, number);
         if written.is_err() {
             journal.discard()?;
@@ -305,7 +407,7 @@ impl Store {
         };
         self.memory.retain(|entry| !concerned(entry));
         let mut swept = Swept::default();
-        if let Some(disk) = &self.disk {
+        if let Some(disk) = &*self.disk.load() {
             let mut keep = |key: &Key, entry: &Entry| {
                 if self.memory.holds(key) {
                     disk.use_now(key, now);
@@ -316,13 +418,12 @@ impl Store {
             let looks = is_first || !self.purges.is_empty();
             swept = disk.sweep(now, if looks { Some(&mut keep) } else { None })?;
         }
-        if until > self.purges.forgotten() {
+        if until > self.purges.forgotten() && !self.awaits_folder() {
             {
                 let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
                 self.purges.forget_until(until);
             }
-            if let Some(journal) = &self.journal {
-                let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(Folder { journal, .. }) = &mut *self.folder() {
                 journal.compact(&self.purges)?;
             }
         }
@@ -332,13 +433,9 @@ impl Store {
 
     /// Writes down what the journal lacks, if it can be written again.
     fn mend_journal(&self) -> io::Result<()> {
-        let Some(journal) = &self.journal else {
-            return Ok(());
-        };
-        let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-        match journal.lacks_some {
-            true => journal.compact(&self.purges),
-            false => Ok(()),
+        match &mut *self.folder() {
+            Some(Folder { journal, .. }) if journal.lacks_some => journal.compact(&self.purges),
+            _ => Ok(()),
         }
     }
 
@@ -347,18 +444,16 @@ impl Store {
     /// # Errors
     /// When that cannot be written.
     pub fn close(&self) -> io::Result<()> {
-        match &self.journal {
-            Some(journal) => journal
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .close(&self.purges),
+        match &mut *self.folder() {
+            Some(Folder { journal, .. }) => journal.close(&self.purges),
             None => Ok(()),
         }
     }
 
     /// Figures.
     pub fn figures(&self) -> Figures {
-        let disk = self.disk.as_ref();
+        let disk = self.disk.load();
+        let disk = disk.as_deref();
         let (bytes, files) = disk.map_or((0, 0), Disk::size);
         Figures {
             memory: (self.memory.len(), self.memory.bytes()),

@@ -145,8 +145,9 @@ fn a_purge_that_cannot_be_written_down_is_done_and_nothing_is_trusted_afterwards
     let (store, _) = on_disk(dir.path(), 1 << 20);
     keep(&store, "/a", &["t"], b"a").unwrap();
     keep(&store, "/b", &[], b"b").unwrap();
-    let journal = store.journal.as_ref().unwrap();
-    journal.lock().unwrap().break_for_test();
+    let mut folder = store.folder();
+    folder.as_mut().unwrap().journal.break_for_test();
+    drop(folder);
     assert!(store.purge("site", &tag("t"), Thoroughness::Hard).is_err());
     assert_eq!(load(&store, "/a"), None);
     assert_eq!(load(&store, "/b").unwrap(), "b");
@@ -163,15 +164,17 @@ fn a_purge_that_could_not_be_written_down_is_as_soon_as_it_can_be() {
         let (store, _) = on_disk(dir.path(), 1 << 20);
         keep(&store, "/a", &["t"], b"a").unwrap();
         keep(&store, "/b", &["u"], b"b").unwrap();
-        let journal = store.journal.as_ref().unwrap();
-        journal.lock().unwrap().break_for_test();
+        let journal = |act: &mut dyn FnMut(&mut Journal)| {
+            act(&mut store.folder().as_mut().unwrap().journal);
+        };
+        journal(&mut Journal::break_for_test);
         assert!(store.purge("site", &tag("t"), Thoroughness::Hard).is_err());
-        assert!(journal.lock().unwrap().lacks_some);
+        journal(&mut |journal| assert!(journal.lacks_some));
         match mend {
             0 => _ = store.sweep(1).unwrap(),
             1 => store.close().unwrap(),
             _ => {
-                journal.lock().unwrap().compact(&store.purges).unwrap();
+                journal(&mut |journal| journal.compact(&store.purges).unwrap());
                 store.purge("site", &tag("u"), Thoroughness::Hard).unwrap();
             }
         }
@@ -189,6 +192,7 @@ fn what_is_no_journal_is_neither_followed_nor_waited_for() {
     let (store, _) = on_disk(dir.path(), 1 << 20);
     keep(&store, "/a", &["t"], b"a").unwrap();
     store.close().unwrap();
+    drop(store);
     let journal = dir.path().join("purges");
     let aside = dir.path().join("aside");
     std::fs::rename(&journal, &aside).unwrap();
@@ -314,4 +318,63 @@ fn nobody_gets_a_purged_page_however_many_keep_and_purge_at_the_same_time() {
         over.store(true, Ordering::Relaxed);
         assert_eq!(wrong, [], "found after a later purge");
     });
+}
+
+#[test]
+fn one_process_has_the_folder_and_the_next_one_purges_what_the_first_has_kept_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, _) = on_disk(dir.path(), 1 << 20);
+    for name in ["a", "b", "c", "d"] {
+        keep(&old, &format!("/{name}"), &[name], name.as_bytes()).unwrap();
+    }
+    old.purge("site", &tag("a"), Thoroughness::Hard).unwrap();
+    let (new, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!(opened, Opened::Taken);
+    assert!(new.awaits_folder() && !new.has_disk());
+    // Purged while the folder is the other's, and looked through twice before it is ours.
+    new.purge("site", &tag("b"), Thoroughness::Hard).unwrap();
+    assert_eq!(load(&new, "/b"), None);
+    new.sweep(NOW).unwrap();
+    new.sweep(NOW).unwrap();
+    old.purge("site", &tag("c"), Thoroughness::Hard).unwrap();
+    keep(&old, "/a", &["a"], b"again").unwrap();
+    old.leave_folder().unwrap();
+    assert!(!old.has_disk());
+    assert_eq!(new.claim_folder(|| NOW).unwrap(), Opened::Continued);
+    assert!(new.has_disk() && !new.awaits_folder());
+    let now = || ["/a", "/b", "/c", "/d"].map(|page| load(&new, page));
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(now(), [some("again"), None, None, some("d")]);
+    // The old one goes on in memory, and writes nothing any more.
+    keep(&old, "/e", &[], b"e").unwrap();
+    assert_eq!(load(&old, "/e").unwrap(), "e");
+    assert_eq!(load(&new, "/e"), None);
+    new.purge("site", &tag("d"), Thoroughness::Hard).unwrap();
+    drop(new);
+    // All of it was written down, in whichever process it was purged.
+    let (third, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!(opened, Opened::Continued);
+    let now = ["/a", "/b", "/c", "/d"].map(|page| load(&third, page));
+    assert_eq!(now, [some("again"), None, None, None]);
+}
+
+#[test]
+fn who_waits_for_a_folder_gets_it_when_the_other_is_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, _) = on_disk(dir.path(), 1 << 20);
+    keep(&old, "/a", &[], b"a").unwrap();
+    let (new, _) = on_disk(dir.path(), 1 << 20);
+    std::thread::scope(|scope| {
+        let claims = scope.spawn(|| new.claim_folder(|| NOW).unwrap());
+        drop(old);
+        assert_eq!(claims.join().unwrap(), Opened::Continued);
+    });
+    assert_eq!(load(&new, "/a").unwrap(), "a");
+    // One that has handed its own over takes none.
+    let (late, opened) = on_disk(dir.path(), 1 << 20);
+    assert_eq!(opened, Opened::Taken);
+    late.leave_folder().unwrap();
+    assert!(!late.awaits_folder());
+    assert_eq!(late.claim_folder(|| NOW).unwrap(), Opened::New);
+    assert!(!late.has_disk());
 }

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 
 use maitred_php::{
     Admission, Engine, Exchange, Foreign, IniValue, Level, Name, Params, Paths, PoolStatus,
-    ProcessStatus, Settings, Verdict,
+    ProcessStatus, Purge, Purged, Settings, Verdict,
 };
 
 #[derive(Default)]
@@ -152,6 +152,12 @@ impl Exchange for Client<'_> {
     fn hint(&mut self, lines: &[u8]) -> Verdict {
         self.event("hint", lines);
         self.verdict()
+    }
+
+    fn purge(&mut self, asked: &Purge<'_>) -> Purged {
+        let names = asked.names.join(&b" "[..]);
+        self.event("purge", &names);
+        Purged::Dropped
     }
 
     fn finish(&mut self) {

@@ -94,6 +94,62 @@ static PHP_FUNCTION(headers_send)
 	RETURN_LONG(SAPI_HEADER_SENT_SUCCESSFULLY);
 }
 
+/* Has pages dropped by their tags or addresses, and waits until they are. */
+static void purge(INTERNAL_FUNCTION_PARAMETERS, bool urls)
+{
+	static const char *const why[] = {
+		[MAITRED_PURGE_UNHEARD] = "The server has not said that it is done",
+		[MAITRED_PURGE_NO_CACHE] = "No site of this pool has a cache",
+		[MAITRED_PURGE_NOT_ITS] = "An address is none of a site of this pool that has a cache",
+		[MAITRED_PURGE_TOO_LONG] = "A name is too long",
+	};
+	HashTable *names;
+	zval *name;
+	bool soft = false;
+	struct maitred_text *texts;
+	size_t count = 0;
+	int purged;
+
+	ZEND_PARSE_PARAMETERS_START(1, 2)
+		Z_PARAM_ARRAY_HT(names)
+		Z_PARAM_OPTIONAL
+		Z_PARAM_BOOL(soft)
+	ZEND_PARSE_PARAMETERS_END();
+	if (!maitred_engine.request) {
+		RETURN_FALSE;
+	}
+	texts = safe_emalloc(zend_hash_num_elements(names) + 1, sizeof(*texts), 0);
+	ZEND_HASH_FOREACH_VAL(names, name) {
+		ZVAL_DEREF(name);
+		if (Z_TYPE_P(name) != IS_STRING) {
+			efree(texts);
+			zend_argument_type_error(1, "must be an array of strings");
+			RETURN_THROWS();
+		}
+		texts[count].start = Z_STRVAL_P(name);
+		texts[count].length = Z_STRLEN_P(name);
+		count++;
+	} ZEND_HASH_FOREACH_END();
+	purged = maitred_engine.callbacks->purge(
+		maitred_engine.request->exchange, urls, soft, texts, count);
+	efree(texts);
+	if (purged == MAITRED_PURGED) {
+		RETURN_TRUE;
+	}
+	php_error_docref(NULL, E_WARNING, "%s", why[purged]);
+	RETURN_FALSE;
+}
+
+static PHP_FUNCTION(maitred_cache_purge_tags)
+{
+	purge(INTERNAL_FUNCTION_PARAM_PASSTHRU, false);
+}
+
+static PHP_FUNCTION(maitred_cache_purge_urls)
+{
+	purge(INTERNAL_FUNCTION_PARAM_PASSTHRU, true);
+}
+
 static PHP_FUNCTION(apache_request_headers)
 {
 	const struct maitred_request *request = maitred_engine.request;
@@ -180,12 +236,23 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_purge_tags, 0, 1, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, tags, IS_ARRAY, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, soft, _IS_BOOL, 0, "false")
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_purge_urls, 0, 1, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, urls, IS_ARRAY, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, soft, _IS_BOOL, 0, "false")
+ZEND_END_ARG_INFO()
+
 static const zend_function_entry functions[] = {
 	PHP_FE(fastcgi_finish_request, arginfo_bool)
 	PHP_FE(apache_request_headers, arginfo_array)
 	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_array)
 	PHP_FE(fpm_get_status, arginfo_array_or_false)
 	PHP_FE(headers_send, arginfo_headers_send)
+	PHP_FE(maitred_cache_purge_tags, arginfo_purge_tags)
+	PHP_FE(maitred_cache_purge_urls, arginfo_purge_urls)
 	PHP_FE_END
 };
 

@@ -134,6 +134,21 @@ struct maitred_pool_status {
 	size_t process_count;
 };
 
+/* Bytes; `start` is never NULL. */
+struct maitred_text {
+	const char *start;
+	size_t length;
+};
+
+/* What came of a script's wish to have pages dropped. */
+enum maitred_purged {
+	MAITRED_PURGE_UNHEARD = 0,
+	MAITRED_PURGED = 1,
+	MAITRED_PURGE_NO_CACHE = 2,
+	MAITRED_PURGE_NOT_ITS = 3,
+	MAITRED_PURGE_TOO_LONG = 4,
+};
+
 /* Calls from C into Rust. `exchange` is the request's own. Verdicts are enum maitred_verdict. */
 struct maitred_callbacks {
 	int (*send)(void *exchange, const char *bytes, size_t length);
@@ -145,6 +160,9 @@ struct maitred_callbacks {
 	const struct maitred_pool_status *(*status)(void *exchange);
 	/* Early hints: header lines, each with its CR LF, and an empty one. */
 	int (*hint)(void *exchange, const char *lines, size_t length);
+	/* Has pages with these tags, or at these addresses, dropped; enum maitred_purged. */
+	int (*purge)(
+		void *exchange, bool urls, bool soft, const struct maitred_text *names, size_t count);
 };
 
 /* Memory of another process. `read` returns false when not all of it could be read. */

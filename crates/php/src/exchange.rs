@@ -53,8 +53,37 @@ pub trait Exchange {
     /// for the web server as well (`fastcgi.logging`).
     fn log(&mut self, level: Level, to_client: bool, message: &[u8]);
 
+    /// Has pages dropped that the server keeps, and returns when nobody gets them any more.
+    fn purge(&mut self, asked: &Purge<'_>) -> Purged;
+
     /// The pool as `fpm_get_status()` tells it; `None` makes that function return false.
     fn status(&mut self) -> Option<PoolStatus>;
+}
+
+/// What a script has dropped of the pages that the server keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purge<'a> {
+    /// The names are addresses (`maitred_cache_purge_urls`), and not tags.
+    pub are_urls: bool,
+    /// They become stale only.
+    pub soft: bool,
+    /// What is dropped.
+    pub names: Vec<&'a [u8]>,
+}
+
+/// What came of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purged {
+    /// They are gone.
+    Dropped,
+    /// Nobody has heard it.
+    Unheard,
+    /// No site that the script's pool serves has a cache.
+    NoCache,
+    /// An address is none of such a site.
+    NotIts,
+    /// A name is too long.
+    TooLong,
 }
 
 /// What `fpm_get_status()` tells of a pool. Times are Unix seconds, queue lengths are requests.

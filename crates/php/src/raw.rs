@@ -20,7 +20,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::{Outcome, Served, Show, StartError};
-use crate::exchange::{Exchange, Level, Verdict};
+use crate::exchange::{Exchange, Level, Purge, Purged, Verdict};
 use crate::foreign::Paths;
 use crate::names::Name;
 use crate::params::{Params, Text};
@@ -28,6 +28,9 @@ use crate::settings::{IniValue, Settings};
 
 const CONTINUE: c_int = 0;
 const CLIENT_GONE: c_int = 1;
+
+const UNHEARD: c_int = 0;
+const DROPPED: c_int = 1;
 
 #[repr(C)]
 #[derive(Default)]
@@ -63,6 +66,13 @@ struct RawCallbacks {
     log: extern "C" fn(*mut c_void, c_int, bool, *const c_char, usize),
     status: extern "C" fn(*mut c_void) -> *const RawPoolStatus,
     hint: extern "C" fn(*mut c_void, *const c_char, usize) -> c_int,
+    purge: extern "C" fn(*mut c_void, bool, bool, *const RawText, usize) -> c_int,
+}
+
+#[repr(C)]
+struct RawText {
+    start: *const c_char,
+    length: usize,
 }
 
 #[repr(C)]
@@ -118,6 +128,7 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
     log,
     status,
     hint,
+    purge,
 };
 
 /// What a callback finds behind its `exchange` pointer.
@@ -207,6 +218,25 @@ callback! {
         // SAFETY: as in `send`.
         let lines = unsafe { slice::from_raw_parts(lines.cast::<u8>(), length) };
         code(live.exchange.hint(lines))
+    }
+}
+
+callback! {
+    fn purge(live, urls: bool, soft: bool, names: *const RawText, count: usize)
+        -> c_int, else UNHEARD, {
+        // SAFETY: C passes `count` texts, of as many bytes each as it says, that stay as they are
+        // during the call; also where there is none, `names` is not null.
+        let names = unsafe {
+            let names = slice::from_raw_parts(names, count).iter();
+            names.map(|name| slice::from_raw_parts(name.start.cast::<u8>(), name.length)).collect()
+        };
+        match live.exchange.purge(&Purge { are_urls: urls, soft, names }) {
+            Purged::Dropped => DROPPED,
+            Purged::Unheard => UNHEARD,
+            Purged::NoCache => 2,
+            Purged::NotIts => 3,
+            Purged::TooLong => 4,
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Lent {
     answer_tail: u32,
     long_answer: bool,
     at: Instant,
+    /// Number of the last wish that was taken.
+    wish: u32,
 }
 
 impl Lent {
@@ -36,6 +38,7 @@ impl Lent {
             answer_tail: 0,
             long_answer: false,
             at,
+            wish: 0,
         }
     }
 
@@ -140,6 +143,8 @@ impl FrontEnd {
                 let mut lent = Lent::new(seat, slot, incarnation, 0, Instant::now());
                 // What has been said so far was said to another front.
                 lent.answer_tail = words.worker.answer_head.load(Ordering::Acquire);
+                // What it waits for has not been done, as far as is known.
+                lent.wish = words.front.granted.load(Ordering::Relaxed);
                 running.push(lent);
             } else {
                 words.state.reset();
@@ -168,6 +173,8 @@ impl FrontEnd {
         words.worker.answer_head.store(0, Ordering::Relaxed);
         words.worker.request_tail.store(0, Ordering::Relaxed);
         words.worker.spent.held.store(0, Ordering::Relaxed);
+        words.worker.wish.store(0, Ordering::Relaxed);
+        words.front.granted.store(0, Ordering::Relaxed);
         words.front.request_head.store(head, Ordering::Relaxed);
         words.front.answer_tail.store(0, Ordering::Relaxed);
         words.front.thread.store(thread, Ordering::Relaxed);
@@ -284,6 +291,31 @@ impl FrontEnd {
             }
         }
         Ok(count)
+    }
+
+    /// Takes what the script wishes the front to do for it, with the wish's number. It waits for
+    /// [`FrontEnd::grant`].
+    pub fn wish(&self, lent: &mut Lent) -> Option<(u32, Vec<u8>)> {
+        let words = self.layout.slot(lent.seat, lent.slot);
+        let number = words.worker.wish.load(Ordering::Acquire);
+        if number == lent.wish {
+            return None;
+        }
+        lent.wish = number;
+        let length = words.worker.wish_bytes.load(Ordering::Relaxed) as usize;
+        let ring = self.layout.wish(lent.seat);
+        let mut bytes = Vec::new();
+        ring.take(0, length.min(ring.capacity()), &mut bytes);
+        Some((number, bytes))
+    }
+
+    /// A wish has been heard to its end; `verdict` says what came of it. A script that does not wait
+    /// for this one any more takes no notice.
+    pub fn grant(&self, seat: u32, slot: usize, wish: u32, verdict: u32) {
+        let words = self.layout.slot(seat, slot);
+        words.front.verdict.store(verdict, Ordering::Relaxed);
+        words.front.granted.store(wish, Ordering::Release);
+        self.wake(seat);
     }
 
     /// Nobody wants the answer any more: the worker is told at its next write.

@@ -42,7 +42,9 @@ mod worker;
 pub use {
     boards::Boards,
     front::{Asleep, Began, Broken, FrontEnd, Lent, SlotState},
-    layout::{ANSWER_RING_BYTES, MAX_THREADS, REQUEST_RING_BYTES, SLOTS_PER_SEAT, create},
+    layout::{
+        ANSWER_RING_BYTES, MAX_THREADS, REQUEST_RING_BYTES, SLOTS_PER_SEAT, WISH_BYTES, create,
+    },
     snapshot::{Process, Snapshot},
     spent::Spent,
     worker::{Verdict, WorkerEnd},

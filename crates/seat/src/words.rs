@@ -153,6 +153,10 @@ pub struct FrontWords {
     pub epoch: AtomicU32,
     /// Not 0: nobody wants the answer any more.
     pub gone: AtomicU32,
+    /// Number of the last wish that was heard to its end.
+    pub granted: AtomicU32,
+    /// What came of it.
+    pub verdict: AtomicU32,
     /// When the offer was made, in nanoseconds on the clock that never goes backwards; 0: by a front
     /// that does not say.
     pub lent_at: AtomicU64,
@@ -166,6 +170,11 @@ pub struct WorkerWords {
     pub answer_head: AtomicU32,
     /// Bytes taken out of the request ring since the offer.
     pub request_tail: AtomicU32,
+    /// Number of the last wish: something that the front is to do for the script, which waits for
+    /// it. 0: there has been none since the offer.
+    pub wish: AtomicU32,
+    /// How long it is, in bytes.
+    pub wish_bytes: AtomicU32,
     /// What the request has cost.
     pub spent: SpentWords,
 }

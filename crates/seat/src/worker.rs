@@ -3,17 +3,23 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
 
 use rustix::thread::futex;
+use rustix::time::Timespec;
 
 use crate::board::{PoolBoard, SeatBoard};
-use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT};
+use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT, WISH_BYTES};
 use crate::spent::Spent;
 use crate::words::SleepWord;
 
 /// Unseen bytes in the answer ring that are shown without being asked: half of it, so that the
 /// front empties one half while the worker fills the other.
 const SHOW_BYTES: u32 = (ANSWER_RING_BYTES / 2) as u32;
+
+/// How far the first numbers of the wishes of two workers are apart, so that no late word on one is
+/// taken for a word on another.
+const WISHES_APART: u32 = 1 << 16;
 
 /// Whether anybody still wants the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +51,8 @@ pub struct WorkerEnd {
     incarnation: u32,
     next_slot: usize,
     in_hand: Option<InHand>,
+    /// Number of the last wish.
+    last_wish: u32,
 }
 
 impl WorkerEnd {
@@ -74,6 +82,7 @@ impl WorkerEnd {
             incarnation,
             next_slot: 0,
             in_hand: None,
+            last_wish: incarnation.wrapping_mul(WISHES_APART),
         })
     }
 
@@ -233,6 +242,36 @@ impl WorkerEnd {
         }
     }
 
+    /// Has the front do something for the script that runs, and waits until it has: also when the
+    /// client has gone, or has its whole answer. Returns what came of it; nothing if there is no front
+    /// for as long as `patience`, or the wish is longer than [`WISH_BYTES`].
+    pub fn wish(&mut self, wish: &[u8], patience: Duration) -> Option<u32> {
+        if wish.len() > WISH_BYTES {
+            return None;
+        }
+        let slot = self.in_hand.as_ref()?.slot;
+        let deadline = Instant::now() + patience;
+        // 0 is none.
+        self.last_wish = self.last_wish.wrapping_add(1).max(1);
+        let number = self.last_wish;
+        self.layout.wish(self.seat).put(0, wish);
+        let words = self.layout.slot(self.seat, slot);
+        let length = wish.len() as u32;
+        words.worker.wish_bytes.store(length, Ordering::Relaxed);
+        words.worker.wish.store(number, Ordering::Release);
+        self.wake_front(slot);
+        let is_granted = |end: &WorkerEnd| {
+            let words = end.layout.slot(end.seat, slot);
+            words.front.granted.load(Ordering::Acquire) == number
+        };
+        while !is_granted(self) {
+            let left = deadline.checked_duration_since(Instant::now())?;
+            self.sleep_unless_until(is_granted, Some(left));
+        }
+        let words = self.layout.slot(self.seat, slot);
+        Some(words.front.verdict.load(Ordering::Relaxed))
+    }
+
     /// Ends the request in hand: everything is shown and the slot is done.
     pub fn finish(&mut self) {
         let Some(hand) = self.in_hand.take() else {
@@ -310,11 +349,21 @@ impl WorkerEnd {
 
     /// Sleeps until the front wakes this worker, unless there is something to do already.
     fn sleep_unless(&self, something_to_do: impl Fn(&WorkerEnd) -> bool) {
+        self.sleep_unless_until(something_to_do, None);
+    }
+
+    /// The same, for no longer than `limit`.
+    fn sleep_unless_until(
+        &self,
+        something_to_do: impl Fn(&WorkerEnd) -> bool,
+        limit: Option<Duration>,
+    ) {
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let sleep: &SleepWord = self.layout.worker_sleep(self.seat);
         sleep.announce();
         if !something_to_do(self) {
             // A signal or a changed word ends the wait; the caller looks again in either case.
-            let _ = futex::wait(sleep.word(), futex::Flags::empty(), 1, None);
+            let _ = futex::wait(sleep.word(), futex::Flags::empty(), 1, limit.as_ref());
         }
         sleep.awake();
     }

@@ -68,6 +68,9 @@ impl Supervisor {
                     identity: self.plan.front_identity.clone(),
                 };
                 peer.say(order, &[file.as_fd()]);
+                for purge in self.purges_for_new_front() {
+                    peer.say(purge, &[]);
+                }
                 self.introduce(&mut peer);
                 self.front.peer = Some(peer);
             }
@@ -219,6 +222,8 @@ impl Supervisor {
             FromFront::Settled { .. } => {}
             FromFront::ProofsTaken { mark } => self.proofs_taken(mark),
             FromFront::CacheFigures => self.page_cache_told(line),
+            FromFront::Purged { mark, outcome } => self.purged(line, mark, outcome),
+            FromFront::Purging { dropped, mark } => self.purging(line, dropped, mark),
             FromFront::MemoryAsked => {
                 self.look_at_caches();
                 self.measure();
@@ -330,7 +335,7 @@ impl Supervisor {
             old.life.ended(now);
             self.scores.clear_front(old.epoch);
             error!("the front {how}; the one that was to take over is being started");
-            return;
+            return self.front_purges_no_more(line);
         }
         if let Some(index) = self.old_fronts.iter().position(|old| old.line == line) {
             let old = self.old_fronts.remove(index);
@@ -340,6 +345,7 @@ impl Supervisor {
             }
         }
         self.dismiss_workers_of(line);
+        self.front_purges_no_more(line);
         self.see_whether_drained();
     }
 
@@ -347,6 +353,7 @@ impl Supervisor {
         self.front.peer = None;
         self.front.life.ended(self.now());
         self.front_answers_no_more();
+        self.front_purges_no_more(self.front.line);
         self.scores.clear_front(self.front.epoch);
         if self.phase.wants_front() {
             self.fail(&format!("the front {how}"));

@@ -37,6 +37,7 @@ mod plan;
 mod pool;
 mod process_max;
 mod programs;
+mod purges;
 mod reason;
 mod reload;
 mod run;

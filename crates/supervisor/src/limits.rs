@@ -33,6 +33,9 @@ pub const LIST_SCRIPTS: Duration = Duration::from_secs(2);
 /// How long a new zygote may take to fill its OPcache: a little more than it gives itself.
 pub const WARM: Duration = Duration::from_secs(12);
 
+/// Longest that a purge waits for the fronts to say that it is done; a front may be being started.
+pub const PURGE_ANSWER: Duration = Duration::from_secs(10);
+
 /// How long the new program of an upgrade may take to say whether it can take over.
 pub const UPGRADE_TRY: Duration = Duration::from_secs(10);
 

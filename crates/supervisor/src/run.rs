@@ -27,6 +27,7 @@ use crate::peer::Peer;
 use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Pool, Reason};
+use crate::purges::Purges;
 use crate::reload::Reloads;
 use crate::scores::Scores;
 use crate::slow::{About, Slow};
@@ -75,6 +76,7 @@ pub struct Supervisor {
     pub(crate) acme: Acme,
     pub(crate) page_cache: PageCacheLook,
     pub(crate) admin: Admin,
+    pub(crate) purges: Purges,
     pub(crate) scores: Scores,
     pub(crate) systemd: Systemd,
 }
@@ -282,6 +284,7 @@ impl Supervisor {
             acme: Acme::default(),
             page_cache: PageCacheLook::default(),
             admin,
+            purges: Purges::default(),
             scores,
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             plan,
@@ -587,6 +590,7 @@ impl Supervisor {
         self.keep_front();
         self.keep_certificates();
         self.keep_acme();
+        self.end_purges();
         self.phase_event(phase::Event::Tick);
         if self.phase.kills() {
             // Whom a killed process leaves behind becomes our child.

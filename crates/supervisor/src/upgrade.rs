@@ -175,7 +175,8 @@ impl Supervisor {
     /// is handed over has no place for either.
     fn front_is_settled(&self) -> bool {
         let accepts = self.front.peer.is_some() && self.front.life.is_up();
-        accepts && !self.fronts().any(|(_, peer)| peer.is_behind())
+        let is_behind = self.fronts().any(|(_, peer)| peer.is_behind());
+        accepts && !is_behind && self.purges.are_done()
     }
 
     /// What has to be done for an upgrade because time went by or something has happened.
@@ -297,6 +298,7 @@ impl Supervisor {
             until,
             failed: None,
         });
+        self.prepare_company();
         let config = self.plan.config.clone();
         // A pool at rest stays so, or a hundred of them would start PHP at once; but some pool has to
         // show that PHP starts at all.
@@ -344,7 +346,7 @@ impl Supervisor {
             let pool = &pool.pool;
             !pool.is_on_trial() && (pool.wants_none() || pool.seated().next().is_some())
         };
-        if !new().all(ready) {
+        if !new().all(ready) || self.purges.prepares_upgrade() {
             if late {
                 let limit = TRIAL.as_secs();
                 self.take_back(&format!("not every pool had a worker within {limit} s"));
@@ -408,6 +410,7 @@ impl Supervisor {
             }
         }
         self.dismiss_workers_of(new);
+        self.front_purges_no_more(new);
         self.forget_program();
         error!(
             "the new program runs with the front and the workers of the one before: {why}; correct \

@@ -120,6 +120,7 @@ impl Supervisor {
             self.reloads.deadline(),
             self.traces.deadline(),
             self.upgrade_deadline(),
+            self.purges.deadline(),
             self.leaving_deadline(),
             self.systemd.deadline(),
             self.certificates_deadline(),

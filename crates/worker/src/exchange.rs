@@ -12,13 +12,14 @@ use maitred_fastcgi::{
 };
 use maitred_os::fork::is_forked_child;
 use maitred_php::{
-    Admission, Exchange, Foreign, Level, Params, ParamsError, Paths, PoolStatus, Verdict,
+    Admission, Exchange, Foreign, Level, Params, ParamsError, Paths, PoolStatus, Purge, Purged,
+    Verdict,
 };
 use maitred_seat::{Spent, WorkerEnd};
 
 use crate::account::Account;
 use crate::meter::Meter;
-use crate::{foreign, status, words};
+use crate::{foreign, purge, status, words};
 
 /// Output collected before it goes into the ring, in bytes: the size of a record.
 const RECORD_BYTES: usize = 16 * 1024;
@@ -435,6 +436,14 @@ impl Exchange for WorkerExchange<'_> {
             let script = String::from_utf8_lossy(&script);
             let _ = writeln!(std::io::stderr(), "{script}: {text}");
         }
+    }
+
+    fn purge(&mut self, asked: &Purge<'_>) -> Purged {
+        // The seat is its parent's.
+        if is_forked_child() {
+            return Purged::Unheard;
+        }
+        purge::purge(&mut self.end, asked)
     }
 
     fn status(&mut self) -> Option<PoolStatus> {

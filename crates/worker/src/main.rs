@@ -11,6 +11,7 @@ mod info;
 mod memory;
 mod meter;
 mod package;
+mod purge;
 mod seat;
 mod sight;
 mod status;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use maitred_control::purge::Dropped;
 use maitred_fastcgi::cgi::AnswerHead;
 use maitred_http1::Head;
 use maitred_pagecache::Millis;
@@ -24,6 +25,7 @@ use maitred_pagestore::{Object, Subject};
 
 use super::client::Wanted;
 use super::coded::say_that_it_varies;
+use super::purge::Elsewhere;
 use super::{Cache, SiteCache, now, reply, request_of, whole};
 use crate::access::Answered;
 use crate::http_client::{After, HttpClient};
@@ -68,6 +70,8 @@ pub struct Fill<'a> {
     counts: bool,
     /// What the kept page has become with a 304.
     merged: Option<(Stored, Bytes)>,
+    /// Other fronts drop what the answer has made out of date.
+    elsewhere: Option<Elsewhere>,
 }
 
 impl<'a> Fill<'a> {
@@ -105,6 +109,7 @@ impl<'a> Fill<'a> {
             kept: None,
             counts: false,
             merged: None,
+            elsewhere: None,
         }
     }
 
@@ -263,17 +268,28 @@ impl<'a> Fill<'a> {
     }
 
     /// What the answer has made out of date is gone before anybody sees the answer.
-    fn purge(&self, said: &AnswerHead) {
+    fn purge(&mut self, said: &AnswerHead) {
         let request = request_of(self.head, self.way);
-        let (site, settings) = (&self.of.site, &self.of.settings);
-        let hard = Thoroughness::Hard;
-        for purge in invalidate::after(&settings.key, &request, said.status(), said.headers()) {
-            self.cache.purge(site, &purge, hard);
-        }
+        let settings = &self.of.settings;
+        let after = invalidate::after(&settings.key, &request, said.status(), said.headers());
+        let named = |(purge, how)| Dropped {
+            site: self.of.site.clone(),
+            purge,
+            how,
+        };
+        let hard = |purge| named((purge, Thoroughness::Hard));
+        let mut dropped: Vec<Dropped> = after.into_iter().map(hard).collect();
         if settings.litespeed {
-            for (purge, how) in purge::litespeed(said.headers(), request.host) {
-                self.cache.purge(site, &purge, how);
-            }
+            let asked = purge::litespeed(said.headers(), request.host);
+            dropped.extend(asked.into_iter().map(named));
+        }
+        self.elsewhere = self.cache.purge(&dropped);
+    }
+
+    /// Returns when all that the answer has made out of date is gone in other fronts, too.
+    pub async fn settle(&mut self) {
+        if let Some(elsewhere) = self.elsewhere.take() {
+            elsewhere.done().await;
         }
     }
 

@@ -5,12 +5,14 @@ mod client;
 mod coded;
 mod figures;
 mod fill;
+mod purge;
 mod tee;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use maitred_config::Config;
 use maitred_http1::{Framing, Head, Version, carries_body};
@@ -18,16 +20,13 @@ use maitred_pagecache::Millis;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::asked::{Asked, Request};
 use maitred_pagecache::fills::{Fills, Finished, Joined, Ticket, Told};
-use maitred_pagecache::invalidate;
 use maitred_pagecache::key::{Key, Primary};
 use maitred_pagecache::plan::{Bypass, Plan};
-use maitred_pagecache::purge::{Purge, Thoroughness};
 use maitred_pagecache::reuse::{Judged, judge};
 use maitred_pagecache::select::{Selected, content_range, not_modified_lines, select};
 use maitred_pagecache::settings::Settings;
 use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, UPDATING};
 use maitred_pagecache::stored::Stored;
-use maitred_pagecache::tags;
 use maitred_pagestore::disk::DiskLimits;
 use maitred_pagestore::journal::Opened;
 use maitred_pagestore::{self as pagestore, Limits, Store};
@@ -39,13 +38,15 @@ use crate::clock::since_1970;
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::pool::local;
 use crate::request::{self, Beside, Header, Way};
-use crate::shared::Thread;
+use crate::supervisor::Supervisor;
 
 use coded::coded;
 use figures::{AllFigures, Board, SiteFigures};
+use purge::Known;
 
 pub use client::Steadfast;
 pub use fill::Fill;
+pub use purge::{Others, purge};
 pub use tee::Tee;
 
 /// The field that tells what the cache has done (RFC 9211).
@@ -66,6 +67,10 @@ pub struct Cache {
     fills: Fills<oneshot::Sender<Told>>,
     /// Told when something is kept or purged, so that there is something to look through.
     changed: Notify,
+    /// The sites that have one.
+    known: ArcSwap<Known>,
+    /// Other fronts, which hear of purges.
+    pub others: Others,
 }
 
 /// Now, in milliseconds since 1970.
@@ -79,7 +84,7 @@ impl Cache {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn open(config: &Config, threads: u32) -> io::Result<Cache> {
+    pub fn open(config: &Config, threads: u32, supervisor: Arc<Supervisor>) -> io::Result<Cache> {
         let disk = config.cache_dir.as_ref().map(|dir| DiskLimits {
             dir: dir.clone(),
             max_size: config.cache_max_size,
@@ -91,12 +96,7 @@ impl Cache {
         let opened = Store::open(Limits { memory, disk }, boot.trim(), now());
         let store = match opened {
             Ok((store, opened)) => {
-                if opened == Opened::Distrusted {
-                    tracing::warn!(
-                        "the machine has stopped without warning, or the file `purges` in cache_dir \
-                         is damaged: what was kept may be out of date, and is not used"
-                    );
-                }
+                tell(opened);
                 store
             }
             Err(error) => {
@@ -123,6 +123,8 @@ impl Cache {
             memory_limit: memory,
             fills,
             changed,
+            known: ArcSwap::from_pointee(Known::of(config)),
+            others: Others::new(supervisor),
         })
     }
 
@@ -149,6 +151,44 @@ impl Cache {
         }
     }
 
+    /// If another front has the folder, or another server, it is used as soon as that lets go of it.
+    pub fn await_folder(self: &Arc<Cache>) {
+        if !self.store.awaits_folder() {
+            return;
+        }
+        let cache = self.clone();
+        // A thread of its own, which ends with the process: nobody can say how long it waits.
+        let waits = std::thread::Builder::new().name("cache folder".to_owned());
+        let begun = waits.spawn(move || match cache.store.claim_folder(now) {
+            Ok(opened) => {
+                tell(opened);
+                cache.changed.notify_one();
+            }
+            Err(error) => {
+                tracing::error!("cache_dir cannot be used: {error}; pages are kept in memory only");
+            }
+        });
+        if let Err(error) = begun {
+            tracing::error!("cache_dir is not used: there is no thread to wait for it: {error}");
+        }
+    }
+
+    /// Another front has taken over: the folder is left to it.
+    pub fn leave_folder(self: &Arc<Cache>) {
+        let cache = self.clone();
+        // It may be looked through at the moment.
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = cache.store.leave_folder() {
+                tracing::warn!("cache_dir cannot be written: {error}");
+            }
+        });
+    }
+
+    /// These are the sites from now on.
+    pub fn use_sites(&self, config: &Config) {
+        self.known.store(Arc::new(Known::of(config)));
+    }
+
     /// Says on disk that all is in order.
     pub fn close(&self) {
         if let Err(error) = self.store.close() {
@@ -161,17 +201,19 @@ impl Cache {
         let tell = |waiter: oneshot::Sender<_>, told| waiter.send(told).is_ok();
         self.fills.finish(key, ticket, (how, now()), tell);
     }
+}
 
-    /// Purges pages of a site.
-    fn purge(&self, site: &str, purge: &Purge, how: Thoroughness) {
-        self.changed.notify_one();
-        self.figures.purged(site);
-        if let Err(error) = self.store.purge(site, purge, how) {
-            tracing::error!(
-                "site {site}: the purge of {purge} is done but could not be written to cache_dir: \
-                 {error}; nothing that is kept there will be used after a restart"
-            );
-        }
+/// Says what was found in the folder, where that is not as usual.
+fn tell(opened: Opened) {
+    match opened {
+        Opened::Distrusted => tracing::warn!(
+            "the machine has stopped without warning, or the file `purges` in cache_dir is damaged: \
+             what was kept may be out of date, and is not used"
+        ),
+        Opened::Taken => tracing::info!(
+            "cache_dir is another process's yet: pages are kept in memory until that has let go of it"
+        ),
+        Opened::New | Opened::Continued => {}
     }
 }
 
@@ -226,52 +268,6 @@ fn request_of<'h>(head: &'h Head, way: &'h Way<'_>) -> Request<'h> {
         has_body: head.body != Framing::None,
         by_proxy: way.origin.is_some_and(|origin| origin.is_https.is_some()),
     }
-}
-
-/// Does what a request with PURGE asks for, if its client may; nothing if it is another request, or
-/// nobody may purge the site's pages.
-pub async fn purge(
-    client: &mut impl HttpClient,
-    head: &Head,
-    thread: &Thread,
-    way: &Way<'_>,
-    answered: &mut Answered,
-) -> Option<io::Result<After>> {
-    let of = way
-        .site
-        .cache
-        .as_ref()
-        .filter(|of| !of.purge_from.is_empty())?;
-    let cache = thread
-        .shared
-        .cache
-        .as_ref()
-        .filter(|_| head.method() == "PURGE")?;
-    let peer = way
-        .origin
-        .map_or_else(|| client.peer(), |origin| origin.client);
-    if !of.purge_from.contain(peer.ip()) {
-        let why = "This client may not drop pages.";
-        return Some(request::refuse(client, head, answered, 403, why).await);
-    }
-    let asked = request_of(head, way);
-    let how = match request::first_field(head, "soft-purge") {
-        Some("1") => Thoroughness::Soft,
-        _ => Thoroughness::Hard,
-    };
-    let groups = tags::groups(head.headers(), "cache-groups");
-    let purges = match groups {
-        Some(groups) => groups.into_iter().map(Purge::Tag).collect(),
-        None => vec![invalidate::purge_of(&of.settings.key, &asked)],
-    };
-    let mut said = String::new();
-    for purge in purges {
-        cache.purge(&of.site, &purge, how);
-        said.push_str(&format!("dropped: {purge}\n"));
-    }
-    let after = client.discard_body(head);
-    let headers = [request::PLAIN];
-    Some(request::whole(client, head, answered, 200, &headers, &said, after).await)
 }
 
 /// What the cache has to do with a request.

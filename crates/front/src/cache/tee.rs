@@ -63,6 +63,12 @@ impl<W: Wire> Form for Tee<'_, W> {
         self.form.take(said)
     }
 
+    async fn settle(&mut self) {
+        if let Some(fill) = &mut self.fill {
+            fill.settle().await;
+        }
+    }
+
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
         self.form.frame(over)
     }

@@ -278,6 +278,7 @@ impl Exchange {
         else {
             return false;
         };
+        self.pool.wishes.look(&self.pool.name, loan);
         let Loan { generation, lent } = loan;
         let link = generation.link();
         // The state first: what a finished worker has written is then all there.

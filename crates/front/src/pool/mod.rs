@@ -11,6 +11,7 @@ mod slow;
 mod turnover;
 pub mod watch;
 mod wear;
+pub mod wishes;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -32,6 +33,7 @@ use group::Inner;
 use local::Inbox;
 use queue::{Depth, Next, Place, SeatId, Submitted};
 use watch::Watch;
+use wishes::Wishes;
 
 /// Scripts that take less than this on average, in microseconds, let the next request wait in the
 /// spare slots of a busy seat ("well under a millisecond").
@@ -81,6 +83,8 @@ pub struct Pool {
     tally: OnceLock<Arc<Tally>>,
     /// What waits before its door, among others.
     unaccepted: Arc<Unaccepted>,
+    /// Where the wishes of its scripts go.
+    wishes: Wishes,
 }
 
 impl Pool {
@@ -89,7 +93,7 @@ impl Pool {
         settings: Arc<Settings>,
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
-        unaccepted: Arc<Unaccepted>,
+        (unaccepted, wishes): (Arc<Unaccepted>, Wishes),
         is_fpm: bool,
     ) -> Pool {
         Pool {
@@ -105,6 +109,7 @@ impl Pool {
             manner: ArcSwap::default(),
             tally: OnceLock::new(),
             unaccepted,
+            wishes,
         }
     }
 

@@ -218,3 +218,56 @@ fn a_slot_that_a_successor_has_is_not_released_by_its_predecessor() {
     bench.front.release(lent);
     assert!(second.try_claim());
 }
+
+/// Hears a wish the way the front does, and grants it.
+fn hear(bench: &Bench, lent: &mut Lent, verdict: u32) -> Vec<u8> {
+    loop {
+        if let Some((number, wish)) = bench.front.wish(lent) {
+            bench.front.grant(lent.seat(), lent.slot(), number, verdict);
+            return wish;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_script_waits_until_its_wish_is_heard_to_its_end_also_when_its_client_has_gone() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let patience = std::time::Duration::from_secs(60);
+    let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"hello");
+    let thread = std::thread::spawn(move || {
+        worker.claim();
+        let verdicts = [b"one", b"two"].map(|wish| worker.wish(wish, patience));
+        worker.finish();
+        (worker, verdicts)
+    });
+    assert_eq!(hear(&bench, &mut lent, 7), b"one");
+    bench.front.leave(&lent);
+    assert_eq!(hear(&bench, &mut lent, 8), b"two");
+    let (mut worker, verdicts) = thread.join().unwrap();
+    assert_eq!(verdicts, [Some(7), Some(8)]);
+    assert_eq!(bench.front.wish(&mut lent), None, "nothing is heard twice");
+    let soon = std::time::Duration::from_millis(1);
+    assert_eq!(worker.wish(b"three", soon), None, "no request is in hand");
+}
+
+#[test]
+fn a_wish_that_nobody_hears_is_given_up_and_one_that_is_too_long_is_none() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"hello");
+    worker.claim();
+    let soon = std::time::Duration::from_millis(1);
+    assert_eq!(worker.wish(b"one", soon), None);
+    assert_eq!(worker.wish(&vec![0; WISH_BYTES + 1], soon), None);
+    let (late, _) = bench.front.wish(&mut lent).unwrap();
+    bench.front.grant(0, 0, late, 7);
+    let patience = std::time::Duration::from_millis(1);
+    assert_eq!(
+        worker.wish(b"two", patience),
+        None,
+        "that was about another"
+    );
+    assert_eq!(bench.front.wish(&mut lent).unwrap().1, b"two");
+}

@@ -30,6 +30,8 @@ pub struct Guest {
     waits_for_the_end: bool,
     /// The reload whose outcome it waits for.
     awaited_reload: Option<Ticket>,
+    /// The purge whose outcome it waits for.
+    awaited_purge: Option<u64>,
     /// The answer that it gets as soon as that is complete.
     draft: Option<Draft>,
     /// It says nothing more.
@@ -49,6 +51,7 @@ impl Guest {
             deadline: Some(now + PATIENCE),
             waits_for_the_end: false,
             awaited_reload: None,
+            awaited_purge: None,
             draft: None,
             silent: false,
             gone: false,
@@ -67,7 +70,7 @@ impl Guest {
             (false, 0) => PollFlags::empty(),
             (false, _) => PollFlags::IN,
         };
-        let listens = self.draft.is_none();
+        let listens = self.draft.is_none() && self.awaited_purge.is_none();
         listens.then(|| PollFd::new(&self.stream, flags))
     }
 
@@ -81,7 +84,7 @@ impl Guest {
 
     /// Whether what it asked last is answered later.
     pub fn awaits(&self) -> bool {
-        self.awaited_reload.is_some() || self.draft.is_some()
+        self.awaited_reload.is_some() || self.awaited_purge.is_some() || self.draft.is_some()
     }
 
     fn room(&self) -> usize {
@@ -100,7 +103,8 @@ impl Guest {
     pub fn read(&mut self, now: Moment) {
         let mut buffer = [0; MAX_REQUEST_BYTES];
         let room = self.room();
-        if room == 0 || self.has_unsent() || self.silent || self.draft.is_some() {
+        let waits = self.draft.is_some() || self.awaited_purge.is_some();
+        if room == 0 || self.has_unsent() || self.silent || waits {
             return;
         }
         match self.stream.read(&mut buffer[..room]) {
@@ -140,6 +144,7 @@ impl Guest {
         line.push(b'\n');
         self.output = line;
         self.awaited_reload = None;
+        self.awaited_purge = None;
         self.draft = None;
         self.sent = 0;
         self.patience(now);
@@ -160,6 +165,17 @@ impl Guest {
     /// The reload whose outcome it waits for.
     pub fn awaited_reload(&self) -> Option<Ticket> {
         self.awaited_reload
+    }
+
+    /// It gets its answer when the purge with this number is done, for which there is a bound.
+    pub fn wait_for_purge(&mut self, mark: u64) {
+        self.awaited_purge = Some(mark);
+        self.deadline = None;
+    }
+
+    /// The purge whose outcome it waits for.
+    pub fn awaited_purge(&self) -> Option<u64> {
+        self.awaited_purge
     }
 
     /// It gets this answer when that is complete, or time is up.
@@ -198,7 +214,8 @@ impl Guest {
     /// Whether it is to be sent away, after another try to say what it has not heard.
     pub fn is_over(&mut self, now: Moment) -> bool {
         self.flush(now);
-        let done = self.silent && !self.has_unsent() && !self.has_line() && self.draft.is_none();
+        let waits = self.draft.is_some() || self.awaited_purge.is_some();
+        let done = self.silent && !self.has_unsent() && !self.has_line() && !waits;
         self.gone || done || self.deadline.is_some_and(|deadline| deadline <= now)
     }
 }

@@ -115,6 +115,7 @@ impl Supervisor {
         for guest in &mut guests {
             guest.read(now);
             self.tell_reloaded(guest);
+            self.tell_purged(guest);
             self.tell_drafted(guest, now);
             for _ in 0..REQUESTS_PER_TURN {
                 let Some(line) = guest.next_line() else { break };
@@ -159,6 +160,10 @@ impl Supervisor {
                 }
                 Answer::Ending { running }
             }
+            Ok(Request::Purge(asked)) => match self.purge(asked) {
+                Ok(mark) => return guest.wait_for_purge(mark),
+                Err(why) => Answer::Refused { why },
+            },
             Err(why) => Answer::Refused {
                 why: format!("this is no request: {why}"),
             },
@@ -176,6 +181,14 @@ impl Supervisor {
             None => return,
         };
         guest.answer(&answer, self.now());
+    }
+
+    /// Tells a command what became of the purge it asked for.
+    fn tell_purged(&mut self, guest: &mut Guest) {
+        let purge = guest.awaited_purge();
+        if let Some(answer) = purge.and_then(|mark| self.purges.outcome(mark)) {
+            guest.answer(&answer, self.now());
+        }
     }
 
     fn scripts_running(&self) -> u64 {

@@ -1,0 +1,584 @@
+//! Purges: by PURGE, by a command over the supervisor, and by other fronts, which hear of ours.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use maitred_config::Config;
+use maitred_control::FromFront;
+use maitred_control::purge::{Asked, Dropped, Fate, Order, Target};
+use maitred_http1::Head;
+use maitred_pagecache::invalidate;
+use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::settings::KeyParts;
+use maitred_pagecache::tags;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Cache, request_of};
+use crate::access::Answered;
+use crate::http_client::{After, HttpClient};
+use crate::pool::wishes::Wish;
+use crate::request::{self, Way};
+use crate::shared::Thread;
+use crate::sites::Hosts;
+use crate::supervisor::Supervisor;
+
+/// Longest that an answer waits for other fronts to have dropped what it has made out of date.
+const OTHERS_ANSWER: Duration = Duration::from_secs(5);
+
+/// Most that are named of what has been dropped together.
+const MAX_TOLD: usize = 20;
+
+/// About how many bytes of names are told other fronts in one message, which takes 64 KiB.
+const MESSAGE_BYTES: usize = 16 * 1024;
+
+/// The sites that have a cache, for whoever names their pages from outside.
+#[derive(Debug, Default)]
+pub struct Known {
+    sites: Vec<KnownSite>,
+    hosts: Hosts,
+    /// By the number of a site in the configuration: its place in `sites`.
+    places: Vec<Option<usize>>,
+}
+
+#[derive(Debug)]
+struct KnownSite {
+    /// Its first host, by which its pages are known.
+    name: String,
+    hosts: Vec<String>,
+    /// Those that run its scripts.
+    pools: Vec<String>,
+    parts: KeyParts,
+}
+
+impl Known {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Known {
+        let mut sites = Vec::new();
+        let mut places = Vec::new();
+        for site in &config.sites {
+            let hosts: Vec<String> = site.hosts.iter().map(ToString::to_string).collect();
+            places.push(site.cache.as_ref().map(|cache| {
+                sites.push(KnownSite {
+                    name: hosts.first().cloned().unwrap_or_default(),
+                    hosts,
+                    pools: site.pools().map(str::to_owned).collect(),
+                    parts: cache.rules.key.clone(),
+                });
+                sites.len() - 1
+            }));
+        }
+        Known {
+            sites,
+            hosts: Hosts::of(&config.sites),
+            places,
+        }
+    }
+
+    /// What is asked for, as sites name their pages.
+    ///
+    /// # Errors
+    /// One sentence, when something of it cannot be anybody's page.
+    pub fn resolve(&self, asked: &Asked) -> Result<Vec<Dropped>, String> {
+        let is_meant = |site: &&KnownSite| match &asked.site {
+            Some(host) => site.hosts.contains(host),
+            None => true,
+        };
+        let meant: Vec<&KnownSite> = self.sites.iter().filter(is_meant).collect();
+        if meant.is_empty() {
+            return Err(match &asked.site {
+                Some(host) => format!("no site with a cache has the host {host}"),
+                None => "no site has a cache".to_owned(),
+            });
+        }
+        self.resolve_among(&meant, asked)
+    }
+
+    /// What a script of a pool asks for; nothing if no site of that pool has a cache.
+    ///
+    /// # Errors
+    /// As [`Known::resolve`].
+    pub fn resolve_for_pool(
+        &self,
+        pool: &str,
+        asked: &Asked,
+    ) -> Result<Option<Vec<Dropped>>, String> {
+        let is_its = |site: &&KnownSite| site.pools.iter().any(|one| one == pool);
+        let meant: Vec<&KnownSite> = self.sites.iter().filter(is_its).collect();
+        match meant.is_empty() {
+            true => Ok(None),
+            false => self.resolve_among(&meant, asked).map(Some),
+        }
+    }
+
+    fn resolve_among(&self, meant: &[&KnownSite], asked: &Asked) -> Result<Vec<Dropped>, String> {
+        let mut dropped = Vec::new();
+        for target in &asked.targets {
+            let mut add = |site: &KnownSite, purge| {
+                let (site, how) = (site.name.clone(), asked.how);
+                dropped.push(Dropped { site, purge, how });
+            };
+            match target {
+                Target::Everything => meant.iter().for_each(|site| add(site, Purge::All)),
+                Target::Tag(tag) => {
+                    for site in meant {
+                        add(site, Purge::Tag(tag.clone()));
+                    }
+                }
+                Target::Host(host) => {
+                    let host = host.to_ascii_lowercase();
+                    add(self.site_of(meant, &host)?, Purge::Host(host));
+                }
+                Target::Prefix(path) if path.starts_with('/') => {
+                    for site in meant {
+                        let path = path.strip_suffix('*').unwrap_or(path).to_owned();
+                        add(site, Purge::Prefix { host: None, path });
+                    }
+                }
+                Target::Prefix(url) => {
+                    let url = url.strip_suffix('*').unwrap_or(url);
+                    let (site, purge) = self.address(meant, &format!("{url}*"))?;
+                    add(site, purge);
+                }
+                Target::Url(url) => {
+                    let (site, purge) = self.address(meant, url)?;
+                    add(site, purge);
+                }
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Whose page an address is, and which.
+    fn address<'s>(
+        &self,
+        meant: &[&'s KnownSite],
+        url: &str,
+    ) -> Result<(&'s KnownSite, Purge), String> {
+        let wrong = |what: &str| {
+            format!("`{url}` {what}; expected an address such as https://example.com/page")
+        };
+        let text = url.split('#').next().unwrap_or_default();
+        let (own_port, rest) = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (":443", rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (":80", rest),
+            Some(_) => return Err(wrong("is not of HTTP")),
+            None => ("", text),
+        };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (host, target) = match rest.split_at(end) {
+            (host, "") => match host.strip_suffix('*') {
+                Some(host) => (host, "/*"),
+                None => (host, "/"),
+            },
+            split => split,
+        };
+        let host = host.to_ascii_lowercase();
+        let host = host.strip_suffix(own_port).unwrap_or(&host);
+        if host.is_empty() || host.contains('@') {
+            return Err(wrong("names no host"));
+        }
+        let site = self.site_of(meant, host)?;
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        let path = if path.is_empty() { "/" } else { path };
+        let target = invalidate::target(&site.parts, path, query);
+        let host = host.to_owned();
+        let purge = match target.strip_suffix('*') {
+            Some(path) => Purge::Prefix {
+                host: Some(host),
+                path: path.to_owned(),
+            },
+            None => Purge::Url { host, target },
+        };
+        Ok((site, purge))
+    }
+
+    /// Which of these sites answers for a host.
+    fn site_of<'s>(&self, meant: &[&'s KnownSite], host: &str) -> Result<&'s KnownSite, String> {
+        let number = self.hosts.site_for(host);
+        let place = number.and_then(|number| self.places.get(number).copied()?);
+        let site = place.and_then(|place| self.sites.get(place));
+        let found = meant
+            .iter()
+            .find(|one| site.is_some_and(|site| std::ptr::eq(**one, site)));
+        found.copied().ok_or_else(|| {
+            format!("no site with a cache that may be purged here answers for {host}")
+        })
+    }
+}
+
+/// What was dropped, in words.
+pub fn words(dropped: &Dropped) -> String {
+    let site = &dropped.site;
+    match &dropped.purge {
+        Purge::All => format!("everything of {site}"),
+        Purge::Tag(tag) => format!("tag {tag} of {site}"),
+        Purge::Prefix { host: None, path } => format!("{path}* of {site}"),
+        purge @ (Purge::Host(_) | Purge::Url { .. } | Purge::Prefix { .. }) => purge.to_string(),
+    }
+}
+
+/// The fronts beside this one, while there are any, which have to drop what it drops.
+pub struct Others {
+    supervisor: Arc<Supervisor>,
+    any: AtomicBool,
+    last: AtomicU64,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
+}
+
+impl fmt::Debug for Others {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let any = self.any.load(Ordering::Relaxed);
+        out.debug_struct("Others").field("any", &any).finish()
+    }
+}
+
+impl Others {
+    /// None, as far as is known.
+    pub fn new(supervisor: Arc<Supervisor>) -> Others {
+        Others {
+            supervisor,
+            any: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Tells them what has been dropped here.
+    fn tell(&self, dropped: &[Dropped]) -> Option<Elsewhere> {
+        if !self.any.load(Ordering::Acquire) || dropped.is_empty() {
+            return None;
+        }
+        let mut told = Vec::new();
+        for dropped in pieces(dropped) {
+            let mark = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+            let (sender, receiver) = oneshot::channel();
+            {
+                let waiting = self.waiting.lock();
+                let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+                waiting.retain(|_, one| !one.is_closed());
+                waiting.insert(mark, sender);
+            }
+            let dropped = dropped.to_vec();
+            let report = FromFront::Purging { dropped, mark };
+            if self.supervisor.report(&report) {
+                told.push(receiver);
+            }
+        }
+        Some(Elsewhere(told))
+    }
+
+    /// They have dropped what was told under this number.
+    pub fn done(&self, mark: u64) {
+        let waiting = self.waiting.lock();
+        let sender = waiting
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&mark);
+        if let Some(sender) = sender {
+            // Whoever does not wait any more need not be told.
+            let _ = sender.send(());
+        }
+    }
+}
+
+/// As many as fit into a message together.
+fn pieces(dropped: &[Dropped]) -> Vec<&[Dropped]> {
+    let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
+    for (at, one) in dropped.iter().enumerate() {
+        let length = one.site.len() + words(one).len() + 128;
+        if bytes + length > MESSAGE_BYTES && at > start {
+            pieces.push(&dropped[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += length;
+    }
+    pieces.push(&dropped[start..]);
+    pieces
+}
+
+/// A purge that other fronts have been told of.
+#[derive(Debug)]
+pub struct Elsewhere(Vec<oneshot::Receiver<()>>);
+
+impl Elsewhere {
+    /// Returns when they have done it.
+    pub async fn done(self) {
+        let all = async {
+            for one in self.0 {
+                // The one who would tell is gone with the server.
+                let _ = one.await;
+            }
+        };
+        if tokio::time::timeout(OTHERS_ANSWER, all).await.is_err() {
+            let limit = OTHERS_ANSWER.as_secs();
+            tracing::error!(
+                "another front has not said within {limit} s that it has dropped the pages that \
+                 were purged here; its clients may get them until it has ended"
+            );
+        }
+    }
+}
+
+impl Cache {
+    /// Drops pages, here and in other fronts if there are any: it is done when the future is.
+    pub fn purge(&self, dropped: &[Dropped]) -> Option<Elsewhere> {
+        for one in dropped {
+            self.purge_here(one);
+        }
+        self.others.tell(dropped)
+    }
+
+    fn purge_here(&self, dropped: &Dropped) {
+        let Dropped { site, purge, how } = dropped;
+        self.changed.notify_one();
+        self.figures.purged(site);
+        if let Err(error) = self.store.purge(site, purge, *how) {
+            tracing::error!(
+                "site {site}: the purge of {purge} is done but could not be written to cache_dir: \
+                 {error}; nothing that is kept there will be used after a restart"
+            );
+        }
+    }
+
+    /// Does what scripts wish, for as long as the front serves. A script waits until the pages are
+    /// gone in all fronts.
+    pub async fn hear(self: Arc<Cache>, mut wishes: mpsc::Receiver<Wish>) {
+        while let Some(wish) = wishes.recv().await {
+            let (fate, elsewhere) = self.fulfil(&wish);
+            match elsewhere {
+                None => wish.grant(fate as u32),
+                Some(elsewhere) => {
+                    tokio::spawn(async move {
+                        elsewhere.done().await;
+                        wish.grant(fate as u32);
+                    });
+                }
+            }
+        }
+    }
+
+    fn fulfil(&self, wish: &Wish) -> (Fate, Option<Elsewhere>) {
+        let Ok(asked) = serde_json::from_slice::<Asked>(&wish.bytes) else {
+            // A script's worker says nothing else unless it was tampered with.
+            return (Fate::Unheard, None);
+        };
+        match self.known.load().resolve_for_pool(&wish.pool, &asked) {
+            Ok(Some(dropped)) => (Fate::Dropped, self.purge(&dropped)),
+            Ok(None) => (Fate::NoCache, None),
+            Err(_) => (Fate::NotIts, None),
+        }
+    }
+
+    /// Does what the supervisor orders. Returns in words what has been dropped.
+    ///
+    /// # Errors
+    /// One sentence that says why nothing has.
+    pub fn obey(&self, order: &Order) -> Result<Vec<String>, String> {
+        let dropped = match order {
+            Order::Company(any) => {
+                self.others.any.store(*any, Ordering::Release);
+                return Ok(Vec::new());
+            }
+            Order::Dropped(dropped) => dropped,
+            Order::Asked(asked) => &self.known.load().resolve(asked)?,
+        };
+        for one in dropped {
+            self.purge_here(one);
+        }
+        let mut said: Vec<String> = dropped.iter().take(MAX_TOLD).map(words).collect();
+        if dropped.len() > MAX_TOLD {
+            said.push(format!("{} more", dropped.len() - MAX_TOLD));
+        }
+        Ok(said)
+    }
+}
+
+/// Does what a request with PURGE asks for, if its client may; nothing if it is another request, or
+/// nobody may purge the site's pages.
+pub async fn purge(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Thread,
+    way: &Way<'_>,
+    answered: &mut Answered,
+) -> Option<io::Result<After>> {
+    let of = way
+        .site
+        .cache
+        .as_ref()
+        .filter(|of| !of.purge_from.is_empty())?;
+    let cache = thread
+        .shared
+        .cache
+        .as_ref()
+        .filter(|_| head.method() == "PURGE")?;
+    let peer = way
+        .origin
+        .map_or_else(|| client.peer(), |origin| origin.client);
+    if !of.purge_from.contain(peer.ip()) {
+        let why = "This client may not drop pages.";
+        return Some(request::refuse(client, head, answered, 403, why).await);
+    }
+    let asked = request_of(head, way);
+    let how = match request::first_field(head, "soft-purge") {
+        Some("1") => Thoroughness::Soft,
+        _ => Thoroughness::Hard,
+    };
+    let groups = tags::groups(head.headers(), "cache-groups");
+    let purges = match groups {
+        Some(groups) => groups.into_iter().map(Purge::Tag).collect(),
+        None if request::first_field(head, "cache-groups").is_some() => {
+            let why = "Cache-Groups is a list of strings, such as \"news\", \"post-17\".";
+            return Some(request::refuse(client, head, answered, 400, why).await);
+        }
+        None => vec![invalidate::purge_of(&of.settings.key, &asked)],
+    };
+    let named = |purge| Dropped {
+        site: of.site.clone(),
+        purge,
+        how,
+    };
+    let dropped: Vec<Dropped> = purges.into_iter().map(named).collect();
+    if let Some(elsewhere) = cache.purge(&dropped) {
+        elsewhere.done().await;
+    }
+    let done = match how {
+        Thoroughness::Hard => "dropped",
+        Thoroughness::Soft => "stale",
+    };
+    let lines = dropped.iter().map(|one| format!("{done}: {}\n", one.purge));
+    let said: String = lines.collect();
+    let after = client.discard_body(head);
+    let headers = [request::PLAIN];
+    Some(request::whole(client, head, answered, 200, &headers, &said, after).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use maitred_config::{Destination, Host, Site};
+
+    use super::*;
+
+    fn known() -> Known {
+        let site = |hosts: &[Host], pool: &str, cached: bool| Site {
+            hosts: hosts.to_vec(),
+            root: "/".into(),
+            index: Vec::new(),
+            destination: Destination::Pool(pool.to_owned()),
+            front_controller: None,
+            max_body_size: 0,
+            access_log: Default::default(),
+            cache: cached.then(Default::default),
+            rules: Default::default(),
+            output: Default::default(),
+        };
+        let exact = |name: &str| Host::Exact(name.to_owned());
+        let sites = vec![
+            site(&[exact("plain.example")], "www", false),
+            site(&[exact("a.example"), exact("www.a.example")], "www", true),
+            site(&[Host::Below("b.example".to_owned())], "other", true),
+        ];
+        Known::of(&Config {
+            sites,
+            ..Config::default()
+        })
+    }
+
+    fn asked(target: Target, site: Option<&str>) -> Asked {
+        Asked {
+            targets: vec![target],
+            how: Thoroughness::Hard,
+            site: site.map(str::to_owned),
+        }
+    }
+
+    fn said(target: Target, site: Option<&str>) -> Result<Vec<String>, String> {
+        let dropped = known().resolve(&asked(target, site))?;
+        Ok(dropped.iter().map(words).collect())
+    }
+
+    fn url(text: &str) -> Result<Vec<String>, String> {
+        said(Target::Url(text.to_owned()), None)
+    }
+
+    #[test]
+    fn an_address_is_the_page_of_the_site_that_answers_there() {
+        let one = |text: &str| url(text).unwrap().join("|");
+        assert_eq!(one("https://A.example:443/x?y#z"), "a.example/x?y");
+        assert_eq!(one("http://a.example:8080"), "a.example:8080/");
+        assert_eq!(one("x.b.example/p/*"), "x.b.example/p/*");
+        assert_eq!(one("https://www.a.example/*"), "www.a.example/*");
+        assert_eq!(one("https://a.example*"), "a.example/*");
+    }
+
+    #[test]
+    fn what_is_nobodys_page_is_refused() {
+        for text in ["https://plain.example/", "https://c.example/", "c.example"] {
+            assert!(url(text).unwrap_err().contains("no site with a cache"));
+        }
+        for text in [
+            "ftp://a.example/",
+            "/x",
+            "https:///x",
+            "https://u@a.example/",
+        ] {
+            assert!(
+                url(text).unwrap_err().contains("expected an address"),
+                "{text}"
+            );
+        }
+        let other = said(Target::Url("a.example/x".to_owned()), Some("*.b.example"));
+        assert!(other.is_err());
+    }
+
+    #[test]
+    fn tags_paths_and_everything_are_of_all_sites_or_of_one() {
+        let tag = || Target::Tag("t".to_owned());
+        assert_eq!(
+            said(tag(), None).unwrap(),
+            ["tag t of a.example", "tag t of *.b.example"]
+        );
+        assert_eq!(
+            said(tag(), Some("www.a.example")).unwrap(),
+            ["tag t of a.example"]
+        );
+        assert!(said(tag(), Some("plain.example")).is_err());
+        let prefix = Target::Prefix("/news/".to_owned());
+        assert_eq!(
+            said(prefix, None).unwrap(),
+            ["/news/* of a.example", "/news/* of *.b.example"]
+        );
+        let prefix = Target::Prefix("a.example/news/".to_owned());
+        assert_eq!(said(prefix, None).unwrap(), ["a.example/news/*"]);
+    }
+
+    #[test]
+    fn a_pools_scripts_reach_the_sites_of_their_pool_and_no_other() {
+        let of = |pool: &str, target: Target| known().resolve_for_pool(pool, &asked(target, None));
+        let all = of("www", Target::Everything).unwrap().unwrap();
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].site, "a.example");
+        assert_eq!(of("none", Target::Everything), Ok(None));
+        assert!(of("other", Target::Url("a.example/".to_owned())).is_err());
+    }
+
+    #[test]
+    fn messages_to_other_fronts_are_bounded() {
+        let one = Dropped {
+            site: "a.example".to_owned(),
+            purge: Purge::Tag("t".repeat(1000)),
+            how: Thoroughness::Hard,
+        };
+        let many = vec![one; 100];
+        let pieces = pieces(&many);
+        assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), 100);
+        let largest = pieces.iter().map(|piece| piece.len()).max().unwrap();
+        assert!(pieces.len() > 5 && largest < 20, "{largest}");
+    }
+}

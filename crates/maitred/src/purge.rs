@@ -1,0 +1,155 @@
+//! `maitred purge`: having a running server drop pages that it keeps.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use maitred_control::admin::{Answer, MAX_REQUEST_BYTES, Request};
+use maitred_control::purge::{Asked, Target, Thoroughness, TooLong};
+
+use crate::client::Client;
+use crate::command::Purge;
+use crate::{EXIT_SUCCESS, fail, refuse};
+
+/// Most that are named in the line that says what was dropped.
+const MAX_NAMED: usize = 20;
+
+/// Room for what a request has beside what is asked for, in bytes.
+const REQUEST_FRAME_BYTES: usize = 64;
+
+/// Has pages dropped, and says which.
+pub fn purge(asked: &Purge) -> ExitCode {
+    let targets = targets(asked);
+    if targets.is_empty() {
+        return refuse(
+            &"say what is to be dropped: addresses, --prefix, --host, --tag or --everything",
+        );
+    }
+    let requests = match requests(asked, targets) {
+        Ok(requests) => requests,
+        Err(why) => return refuse(&why),
+    };
+    let mut client = match Client::connect(asked.reach.admin_socket.as_deref()) {
+        Ok(client) => client,
+        Err(why) => return fail(&why),
+    };
+    let mut dropped = Vec::new();
+    for request in requests {
+        match client.ask_patiently(&request) {
+            Ok(Answer::Purged { what }) => dropped.extend(what),
+            Ok(Answer::Refused { why }) => return refuse(&why),
+            Ok(Answer::Failed { why }) | Err(why) => return fail(&why),
+            Ok(_) => return fail(&crate::status::UNASKED),
+        }
+    }
+    // That nobody reads it is no error.
+    let _ = writeln!(std::io::stdout(), "{}", line(&dropped, asked.soft));
+    ExitCode::from(EXIT_SUCCESS)
+}
+
+fn targets(asked: &Purge) -> Vec<Target> {
+    let urls = asked.urls.iter().cloned().map(Target::Url);
+    let prefixes = asked.prefix.iter().cloned().map(Target::Prefix);
+    let hosts = asked.host.iter().cloned().map(Target::Host);
+    let tags = asked.tag.iter().cloned().map(Target::Tag);
+    let everything = asked.everything.then_some(Target::Everything);
+    let all = urls.chain(prefixes).chain(hosts).chain(tags);
+    all.chain(everything).collect()
+}
+
+/// As many together as a request has room for.
+fn requests(asked: &Purge, targets: Vec<Target>) -> Result<Vec<Request>, String> {
+    let how = match asked.soft {
+        true => Thoroughness::Soft,
+        false => Thoroughness::Hard,
+    };
+    let all = Asked {
+        targets,
+        how,
+        site: asked.site.as_ref().map(|site| site.to_ascii_lowercase()),
+    };
+    let parts = all.split(MAX_REQUEST_BYTES - REQUEST_FRAME_BYTES);
+    let parts = parts.map_err(|TooLong| {
+        format!(
+            "what is to be dropped is named in fewer than {MAX_REQUEST_BYTES} bytes each; a \
+             --prefix or a --tag may be shorter"
+        )
+    })?;
+    Ok(parts.into_iter().map(Request::Purge).collect())
+}
+
+fn line(dropped: &[String], soft: bool) -> String {
+    let done = if soft { "made stale" } else { "dropped" };
+    let named = dropped.iter().take(MAX_NAMED).map(String::as_str);
+    let mut named: Vec<&str> = named.collect();
+    let more = dropped.len().saturating_sub(MAX_NAMED);
+    let more = format!("{more} more");
+    if dropped.len() > MAX_NAMED {
+        named.push(&more);
+    }
+    format!("{done}: {}", named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::command::{Command, Maitred};
+
+    fn read(arguments: &[&str]) -> Purge {
+        let line = ["maitred", "purge"].iter().chain(arguments);
+        match Maitred::parse_from(line).command {
+            Command::Purge(purge) => purge,
+            other => panic!("purge, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn all_kinds_can_be_asked_for_together() {
+        let asked = read(&[
+            "https://a/x",
+            "b/y",
+            "--tag",
+            "t",
+            "--prefix",
+            "/p",
+            "--host",
+            "h",
+            "--soft",
+            "--site",
+            "S",
+        ]);
+        let requests = requests(&asked, targets(&asked)).unwrap();
+        let Request::Purge(one) = &requests[0] else {
+            panic!("a purge")
+        };
+        assert_eq!((requests.len(), one.targets.len()), (1, 5));
+        assert_eq!(one.how, Thoroughness::Soft);
+        assert_eq!(one.site.as_deref(), Some("s"));
+    }
+
+    #[test]
+    fn many_are_asked_for_in_several_requests_and_one_that_is_too_long_in_none() {
+        let asked = read(&["--everything"]);
+        let many = vec![Target::Tag("t".repeat(100)); 100];
+        let several = requests(&asked, many).unwrap();
+        let mut count = 0;
+        for request in &several {
+            assert!(serde_json::to_vec(request).unwrap().len() < MAX_REQUEST_BYTES);
+            let Request::Purge(one) = request else {
+                panic!("a purge")
+            };
+            count += one.targets.len();
+        }
+        assert_eq!((count, several.len()), (100, 3));
+        let long = vec![Target::Tag("t".repeat(5000))];
+        assert!(requests(&asked, long).is_err());
+    }
+
+    #[test]
+    fn the_line_that_says_what_was_dropped_is_bounded() {
+        let dropped = vec!["a/x".to_owned(); 30];
+        assert!(line(&dropped, true).starts_with("made stale: a/x, "));
+        assert!(line(&dropped, false).ends_with("a/x, 10 more"));
+    }
+}

@@ -1,0 +1,296 @@
+//! `maitred warm`: asking for pages so that the page cache has them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+
+use maitred_config::Config;
+use maitred_front::sites::Hosts;
+use maitred_measure::doors::{self, NotFound, Trust};
+use maitred_measure::place::Place;
+use maitred_measure::plan::Door;
+use maitred_warm::client;
+use maitred_warm::run::{self, Plan, Report};
+use maitred_warm::sitemap::Sitemap;
+use maitred_warm::verdict::Verdict;
+use serde_json::json;
+
+use crate::command::Warm;
+use crate::{EXIT_SUCCESS, fail, refuse};
+
+/// Some of the pages are not kept.
+const EXIT_NOT_ALL: u8 = 3;
+
+/// What is asked for is spoken over HTTP/1.1.
+const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+
+/// How the requests can be told from others in a log.
+const USER_AGENT: &str = concat!("maitred-warm/", env!("CARGO_PKG_VERSION"));
+
+/// Asks for pages, and says what became of them.
+pub fn warm(asked: &Warm) -> ExitCode {
+    let config = match asked.any_host {
+        true => None,
+        false => match maitred_config::load(&asked.config) {
+            Ok(config) => Some(config),
+            Err(mistakes) => return refuse(&mistakes),
+        },
+    };
+    let plan = match plan(asked) {
+        Ok(plan) => plan,
+        Err(why) => return refuse(&why),
+    };
+    let finder = Finder::new(asked, config.as_ref());
+    let report = match run::warm(plan, &|place| finder.find(place)) {
+        Ok(report) => report,
+        Err(why) => return fail(&format!("nothing can be asked for: {why}")),
+    };
+    let text = match asked.json {
+        true => as_json(&report).to_string(),
+        false => as_text(&report, asked.verbose),
+    };
+    // That nobody reads it is no error.
+    let _ = writeln!(std::io::stdout(), "{text}");
+    exit_code(&report)
+}
+
+fn plan(asked: &Warm) -> Result<Plan, String> {
+    let mut plan = Plan {
+        urls: asked.urls.clone(),
+        rate: asked.rate,
+        connections: usize::from(asked.concurrency),
+        limit: usize::try_from(asked.limit).unwrap_or(usize::MAX),
+        ..Plan::default()
+    };
+    for text in [format!("User-Agent: {USER_AGENT}")]
+        .iter()
+        .chain(&asked.header)
+    {
+        let (name, value) = client::header(text)?;
+        plan.headers.append(name, value);
+    }
+    if let Some(file) = &asked.urls_file {
+        let list = read(file).and_then(|bytes| Sitemap::read(&bytes));
+        let list = list.map_err(|why| format!("{}: {why}", file.display()))?;
+        plan.urls.extend(list.pages);
+    }
+    for sitemap in &asked.sitemap {
+        if sitemap.contains("://") {
+            plan.sitemaps.push(sitemap.clone());
+            continue;
+        }
+        let read = read(Path::new(sitemap)).and_then(|bytes| Sitemap::read(&bytes));
+        let read = read.map_err(|why| format!("{sitemap}: {why}"))?;
+        plan.urls.extend(read.pages);
+        plan.sitemaps.extend(read.further);
+    }
+    match plan.urls.is_empty() && plan.sitemaps.is_empty() {
+        true => Err("name addresses, a --sitemap or a --urls-file".to_owned()),
+        false => Ok(plan),
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    let bytes = match file.as_os_str() == "-" {
+        true => {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().read_to_end(&mut bytes);
+            read.map(|_| bytes)
+        }
+        false => fs::read(file),
+    };
+    bytes.map_err(|why| format!("it cannot be read: {why}"))
+}
+
+/// Whom to ask for an address.
+struct Finder<'a> {
+    config: Option<(&'a Config, Hosts)>,
+    connect: Option<SocketAddr>,
+    trust: Trust,
+}
+
+impl<'a> Finder<'a> {
+    fn new(asked: &Warm, config: Option<&'a Config>) -> Finder<'a> {
+        Finder {
+            config: config.map(|config| (config, Hosts::of(&config.sites))),
+            connect: asked.connect,
+            trust: Trust {
+                insecure: asked.insecure,
+                ca: asked.ca.clone(),
+            },
+        }
+    }
+
+    fn find(&self, place: &Place) -> Result<Door, String> {
+        let listens = match &self.config {
+            Some((config, hosts)) => Some(listens(config, hosts, place)?),
+            None => None,
+        };
+        match self.connect.or(listens) {
+            Some(address) => doors::at(address, place, &self.trust, &PROTOCOLS),
+            None => {
+                doors::find(place, None, &self.trust, &PROTOCOLS, true).map_err(|why| match why {
+                    NotFound::Elsewhere(address) => format!("{address} is on another machine"),
+                    NotFound::Because(why) => why,
+                })
+            }
+        }
+    }
+}
+
+/// Where the server of a configuration is reached for an address that it keeps pages of.
+fn listens(config: &Config, hosts: &Hosts, place: &Place) -> Result<SocketAddr, String> {
+    let site = hosts.site_for(&place.host);
+    let site = site.and_then(|number| config.sites.get(number));
+    match site {
+        None => return Err(format!("{} is no host of the configuration", place.host)),
+        Some(site) if site.cache.is_none() => {
+            return Err(format!("the site of {} has no cache", place.host));
+        }
+        Some(_) => {}
+    }
+    let listens = match place.tls {
+        true => config.tls.as_ref().and_then(|tls| tls.listen.first()),
+        false => config.listen.first(),
+    };
+    let mut address = *listens.ok_or_else(|| {
+        let scheme = if place.tls { "https" } else { "http" };
+        format!("the server does not listen for {scheme}")
+    })?;
+    // Where it listens everywhere it listens here.
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(loopback()),
+        _ => {}
+    }
+    Ok(address)
+}
+
+/// `[::]` means IPv4 as well, and a machine may have no IPv6.
+fn loopback() -> IpAddr {
+    match std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)) {
+        Ok(_) => Ipv6Addr::LOCALHOST.into(),
+        Err(_) => Ipv4Addr::LOCALHOST.into(),
+    }
+}
+
+/// Pages that were stored, were there, were not stored, could not be asked for.
+fn counts(report: &Report) -> [usize; 4] {
+    [
+        report.count(|one| *one == Verdict::Stored),
+        report.count(|one| *one == Verdict::There),
+        report.count(|one| matches!(one, Verdict::NotStored(_))),
+        report.count(|one| matches!(one, Verdict::Failed(_))),
+    ]
+}
+
+fn exit_code(report: &Report) -> ExitCode {
+    let [stored, there, not_stored, failed] = counts(report);
+    if stored + there + not_stored == 0 {
+        return fail(&"no page could be asked for");
+    }
+    let is_all = not_stored + failed + report.left_out == 0 && report.troubles.is_empty();
+    ExitCode::from(if is_all { EXIT_SUCCESS } else { EXIT_NOT_ALL })
+}
+
+fn as_text(report: &Report, verbose: bool) -> String {
+    let [stored, there, not_stored, failed] = counts(report);
+    let mut lines = Vec::new();
+    if verbose {
+        for (url, verdict) in &report.pages {
+            lines.push(match verdict {
+                Verdict::Stored => format!("stored      {url}"),
+                Verdict::There => format!("there       {url}"),
+                Verdict::NotStored(why) => format!("not stored  {url}: {why}"),
+                Verdict::Failed(why) => format!("failed      {url}: {why}"),
+            });
+        }
+    }
+    lines.push(format!(
+        "{stored} stored, {there} there already, {not_stored} not stored, {failed} failed"
+    ));
+    for (why, count, url) in report.reasons() {
+        lines.push(format!("{count:>8}  {why}, such as {url}"));
+    }
+    lines.extend(report.troubles.iter().map(|why| format!("          {why}")));
+    if report.left_out > 0 {
+        lines.push(format!("{:>8}  left out (--limit)", report.left_out));
+    }
+    lines.join("\n")
+}
+
+fn as_json(report: &Report) -> serde_json::Value {
+    let [stored, there, not_stored, failed] = counts(report);
+    let reasons = report.reasons().into_iter();
+    let reasons: Vec<_> = reasons
+        .map(|(why, count, url)| {
+            BTreeMap::from([
+                ("why", json!(why)),
+                ("count", json!(count)),
+                ("first", json!(url)),
+            ])
+        })
+        .collect();
+    json!({
+        "stored": stored,
+        "there": there,
+        "not_stored": not_stored,
+        "failed": failed,
+        "left_out": report.left_out,
+        "reasons": reasons,
+        "troubles": report.troubles,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        let text = "listen = \"0.0.0.0:8080\"\n[pools.www]\n[[sites]]\nhosts = [\"a.example\"]\n\
+                    root = \"/\"\npool = \"www\"\n[sites.cache]\n[[sites]]\n\
+                    hosts = [\"b.example\"]\nroot = \"/\"\npool = \"www\"\n";
+        maitred_config::parse(text, Path::new("maitred.toml")).unwrap()
+    }
+
+    #[test]
+    fn only_hosts_with_a_cache_are_asked_for_at_the_servers_own_address() {
+        let config = config();
+        let hosts = Hosts::of(&config.sites);
+        let at = |url: &str| listens(&config, &hosts, &Place::read(url, None).unwrap());
+        assert_eq!(
+            at("http://A.example/x").unwrap().to_string(),
+            "127.0.0.1:8080"
+        );
+        assert!(
+            at("http://b.example/")
+                .unwrap_err()
+                .contains("has no cache")
+        );
+        assert!(at("http://c.example/").unwrap_err().contains("no host"));
+        assert!(at("https://a.example/").unwrap_err().contains("https"));
+    }
+
+    #[test]
+    fn the_report_says_how_many_and_why_not() {
+        let report = Report {
+            pages: vec![
+                ("a".to_owned(), Verdict::Stored),
+                ("b".to_owned(), Verdict::There),
+                ("c".to_owned(), Verdict::NotStored("private".to_owned())),
+            ],
+            troubles: vec!["sitemap x: it was answered with 404".to_owned()],
+            left_out: 2,
+        };
+        assert_eq!(
+            as_text(&report, false),
+            "1 stored, 1 there already, 1 not stored, 0 failed\n       1  private, such as c\n          \
+             sitemap x: it was answered with 404\n       2  left out (--limit)"
+        );
+        assert!(as_text(&report, true).starts_with("stored      a\nthere       b\nnot stored  c"));
+        assert_eq!(as_json(&report)["reasons"][0]["first"], "c");
+    }
+}

@@ -1,0 +1,266 @@
+//! The whole: which addresses there are, and what became of each.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::HeaderMap;
+use maitred_measure::place::Place;
+use maitred_measure::plan::Door;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::client::Asker;
+use crate::sitemap::{self, Sitemap};
+use crate::verdict::{Verdict, verdict};
+
+/// Most sitemaps that are read, those of indexes included.
+const MAX_SITEMAPS: usize = 1000;
+
+/// Fewest requests a second.
+pub const MIN_RATE: f64 = 0.001;
+/// Most requests a second.
+pub const MAX_RATE: f64 = 100_000.0;
+
+/// Whom to ask for an address, or why it is not asked for.
+pub type Find<'a> = &'a dyn Fn(&Place) -> Result<Door, String>;
+
+/// What is asked for, and how.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Addresses.
+    pub urls: Vec<String>,
+    /// Addresses of sitemaps.
+    pub sitemaps: Vec<String>,
+    /// Requests a second, at most.
+    pub rate: f64,
+    /// Connections, at most.
+    pub connections: usize,
+    /// Addresses that are asked for, at most.
+    pub limit: usize,
+    /// Fields that are sent with each request.
+    pub headers: HeaderMap,
+}
+
+/// What became of all addresses.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Each with what became of it, in the order in which they were named.
+    pub pages: Vec<(String, Verdict)>,
+    /// What was wrong with sitemaps, each in a sentence.
+    pub troubles: Vec<String>,
+    /// Addresses that were left out for being too many.
+    pub left_out: usize,
+}
+
+impl Report {
+    /// How many came to something.
+    pub fn count(&self, is_meant: impl Fn(&Verdict) -> bool) -> usize {
+        let verdicts = self.pages.iter().map(|(_, verdict)| verdict);
+        verdicts.filter(|verdict| is_meant(verdict)).count()
+    }
+
+    /// Why pages are not kept now: how many for each reason, and the first of them.
+    pub fn reasons(&self) -> Vec<(&str, usize, &str)> {
+        let mut reasons: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+        for (url, verdict) in &self.pages {
+            if let Verdict::NotStored(why) | Verdict::Failed(why) = verdict {
+                reasons.entry(why).or_insert((0, url)).0 += 1;
+            }
+        }
+        let mut reasons: Vec<_> = reasons
+            .into_iter()
+            .map(|(why, (count, url))| (why, count, url))
+            .collect();
+        reasons.sort_by_key(|(_, count, _)| std::cmp::Reverse(*count));
+        reasons
+    }
+}
+
+/// Asks for everything, and says what became of it. `find` is asked once for each server.
+///
+/// # Errors
+/// When there can be no runtime.
+pub fn warm(plan: Plan, find: Find<'_>) -> std::io::Result<Report> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(async {
+        let mut doors = Doors {
+            find,
+            known: HashMap::new(),
+        };
+        let mut report = Report::default();
+        let mut pages = plan.urls.clone();
+        read_sitemaps(&plan, &mut doors, &mut pages, &mut report).await;
+        let mut seen = HashSet::new();
+        pages.retain(|page| seen.insert(page.clone()));
+        report.left_out = pages.len().saturating_sub(plan.limit);
+        pages.truncate(plan.limit);
+        report.pages = ask_all(&plan, &mut doors, pages).await;
+        report
+    }))
+}
+
+/// The servers that are known already.
+struct Doors<'a> {
+    find: Find<'a>,
+    known: HashMap<(bool, String, u16), Result<Arc<Door>, String>>,
+}
+
+impl Doors<'_> {
+    fn find(&mut self, url: &str) -> Result<(Place, Arc<Door>), String> {
+        let place = Place::read(url, None)?;
+        let server = (place.tls, place.host.clone(), place.port);
+        let found = self.known.entry(server);
+        let found = found.or_insert_with(|| (self.find)(&place).map(Arc::new));
+        found.clone().map(|door| (place, door))
+    }
+}
+
+async fn read_sitemaps(
+    plan: &Plan,
+    doors: &mut Doors<'_>,
+    pages: &mut Vec<String>,
+    report: &mut Report,
+) {
+    let mut asker = Asker::new(plan.headers.clone());
+    let mut list = plan.sitemaps.clone();
+    let mut seen = HashSet::new();
+    let mut next = 0;
+    while let Some(url) = list.get(next).cloned() {
+        next += 1;
+        if !seen.insert(url.clone()) {
+            continue;
+        }
+        if seen.len() > MAX_SITEMAPS {
+            let why = format!("there are more than {MAX_SITEMAPS} sitemaps; the rest is left out");
+            return report.troubles.push(why);
+        }
+        match read_sitemap(&mut asker, doors, &url).await {
+            Ok(sitemap) => {
+                pages.extend(sitemap.pages);
+                list.extend(sitemap.further);
+            }
+            Err(why) => report.troubles.push(format!("sitemap {url}: {why}")),
+        }
+        if pages.len() > plan.limit {
+            return;
+        }
+    }
+}
+
+async fn read_sitemap(
+    asker: &mut Asker,
+    doors: &mut Doors<'_>,
+    url: &str,
+) -> Result<Sitemap, String> {
+    let (place, door) = doors.find(url)?;
+    let answer = asker.ask(&door, &place, sitemap::MAX_BYTES + 1).await?;
+    match answer.status {
+        200 => Sitemap::read(&answer.body),
+        status => Err(format!("it was answered with {status}")),
+    }
+}
+
+/// A page to ask for, by its number.
+type Order = (usize, Place, Arc<Door>);
+
+async fn ask_all(plan: &Plan, doors: &mut Doors<'_>, pages: Vec<String>) -> Vec<(String, Verdict)> {
+    let (orders, taken) = mpsc::channel::<Order>(1);
+    let taken = Arc::new(tokio::sync::Mutex::new(taken));
+    let verdicts = Arc::new(Mutex::new(vec![None; pages.len()]));
+    let mut askers = JoinSet::new();
+    for _ in 0..plan.connections.clamp(1, pages.len().max(1)) {
+        let asker = Asker::new(plan.headers.clone());
+        askers.spawn(ask_some(asker, taken.clone(), verdicts.clone()));
+    }
+    let every = 1.0 / plan.rate.clamp(MIN_RATE, MAX_RATE);
+    let mut clock = tokio::time::interval(Duration::from_secs_f64(every));
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for (number, page) in pages.iter().enumerate() {
+        match doors.find(page) {
+            Ok((place, door)) => {
+                clock.tick().await;
+                if orders.send((number, place, door)).await.is_err() {
+                    break;
+                }
+            }
+            Err(why) => note(&verdicts, number, Verdict::Failed(why)),
+        }
+    }
+    drop(orders);
+    while askers.join_next().await.is_some() {}
+    let verdicts = std::mem::take(&mut *verdicts.lock().unwrap_or_else(PoisonError::into_inner));
+    let unasked = || Verdict::Failed("it was not asked for".to_owned());
+    let verdicts = verdicts
+        .into_iter()
+        .map(|verdict: Option<Verdict>| verdict.unwrap_or_else(unasked));
+    pages.into_iter().zip(verdicts).collect()
+}
+
+async fn ask_some(
+    mut asker: Asker,
+    orders: Arc<tokio::sync::Mutex<mpsc::Receiver<Order>>>,
+    verdicts: Arc<Mutex<Vec<Option<Verdict>>>>,
+) {
+    loop {
+        let order = orders.lock().await.recv().await;
+        let Some((number, place, door)) = order else {
+            return;
+        };
+        let found = match asker.ask(&door, &place, 0).await {
+            Ok(answer) => verdict("maitred", answer.status, answer.cache_status.as_deref()),
+            Err(why) => Verdict::Failed(why),
+        };
+        note(&verdicts, number, found);
+    }
+}
+
+fn note(verdicts: &Mutex<Vec<Option<Verdict>>>, number: usize, verdict: Verdict) {
+    let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(place) = verdicts.get_mut(number) {
+        *place = Some(verdict);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_counted_with_the_first_page_that_has_each() {
+        let refused = |url: &str, why: &str| (url.to_owned(), Verdict::NotStored(why.to_owned()));
+        let report = Report {
+            pages: vec![
+                ("a".to_owned(), Verdict::Stored),
+                refused("b", "private"),
+                refused("c", "set-cookie"),
+                refused("d", "set-cookie"),
+            ],
+            ..Report::default()
+        };
+        assert_eq!(
+            report.reasons(),
+            [("set-cookie", 2, "c"), ("private", 1, "b")]
+        );
+        assert_eq!(report.count(|verdict| *verdict == Verdict::Stored), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_asked_for_is_told_with_the_reason_and_nobody_is_asked() {
+        let plan = Plan {
+            urls: vec!["http://a.example/".to_owned(), "ftp://x".to_owned()],
+            sitemaps: vec!["http://b.example/s.xml".to_owned()],
+            rate: 1000.0,
+            connections: 2,
+            limit: 10,
+            ..Plan::default()
+        };
+        let refuse = |place: &Place| Err(format!("{} is none of ours", place.host));
+        let report = warm(plan, &refuse).unwrap();
+        assert_eq!(report.count(|one| matches!(one, Verdict::Failed(_))), 2);
+        assert!(report.troubles[0].contains("b.example is none of ours"));
+    }
+}
