@@ -11,7 +11,7 @@ const ERA: u64 = 7;
 /// The bytes with a beginning that says the truth about the rest.
 fn sealed(bytes: &[u8], head: usize, kind: u8) -> Vec<u8> {
     let (head, body) = bytes.split_at(head.min(bytes.len()));
-    let mut out = b"maitred\x01".to_vec();
+    let mut out = b"maitred\x02".to_vec();
     out.extend_from_slice(&ERA.to_le_bytes());
     out.extend_from_slice(&(head.len() as u32).to_le_bytes());
     out.extend_from_slice(&(body.len() as u64).to_le_bytes());
