@@ -296,13 +296,13 @@ fn a_commenter_sees_what_waits_and_nobody_else_does(blog: &mut Blog) {
     assert!(!other.text().contains("leek, please") && !other.text().contains("guest@"));
 
     let held = blog.site.rest("GET", "comments&status=hold", None).json();
-    let more = held.as_array().expect("a list").iter();
-    let more = more.filter(|held| {
+    let mut held = held.as_array().expect("a list").iter();
+    let more = held.find(|held| {
         held["content"]["rendered"]
             .to_string()
             .contains("More leek")
     });
-    let id = more.last().and_then(|held| held["id"].as_u64());
+    let id = more.and_then(|held| held["id"].as_u64());
     blog.site.approve(id.expect("the comment waits"));
     blog.expect(&[&leek], &[&pea, "/sample-page/"], "a comment was approved");
     assert!(blog.get(&leek).text().contains("More leek"));
