@@ -17,8 +17,9 @@ use crate::object::Entry;
 const OVERHEAD_BYTES: usize = 200;
 /// What a page is taken to weigh when the table is made.
 const EXPECTED_BYTES: u64 = 16 * 1024;
-/// Parts that are locked apart. Each has its share of the room, and no page may be larger than that.
-const SHARDS: usize = 16;
+/// Most parts that are locked apart. Each has its share of the room, and no page may be larger than
+/// that, so there are no more than processors.
+const MAX_SHARDS: usize = 16;
 /// Part of a shard's room that one page may take.
 const LARGEST_PART: u64 = 4;
 
@@ -57,16 +58,18 @@ pub struct Memory {
 impl Memory {
     /// Room for so many bytes.
     pub fn new(bytes: u64) -> Memory {
+        let shards = std::thread::available_parallelism().map_or(1, usize::from);
+        let shards = shards.min(MAX_SHARDS);
         let expected = usize::try_from(bytes / EXPECTED_BYTES).unwrap_or(usize::MAX);
         let options = OptionsBuilder::new()
-            .shards(SHARDS)
-            .estimated_items_capacity(expected.max(SHARDS))
+            .shards(shards)
+            .estimated_items_capacity(expected.max(shards))
             .weight_capacity(bytes)
             .build();
         let cache = match options {
             Ok(options) => Cache::with_options(options, Weight, RandomState::new(), Gone),
             Err(_) => Cache::with(
-                expected.max(SHARDS),
+                expected.max(shards),
                 bytes,
                 Weight,
                 RandomState::new(),

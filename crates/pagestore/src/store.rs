@@ -219,6 +219,14 @@ impl Store {
         self.disk.load().is_some()
     }
 
+    /// Bytes of a body that is too large to be kept, whatever its site says.
+    pub fn largest_body(&self) -> u64 {
+        match self.has_disk() {
+            true => u64::MAX,
+            false => self.memory.largest(),
+        }
+    }
+
     /// Looks in memory for what a request with this key and these fields gets.
     pub fn look<'a>(
         &self,

@@ -265,7 +265,9 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "bytes",
         takes: "a size from 1048576 on such as \"64M\"",
         needs: Needs::Restart,
-        doc: "Memory for the pages that all sites with a `[sites.cache]` keep.",
+        doc: "Memory for the pages that all sites with a `[sites.cache]` keep. It is divided by the number \
+              of processors, 16 at most, and one page may take a quarter of such a part: on four, and \
+              with 64 MB, 4 MB.",
         example: "\"256M\"",
         read: |config, value| {
             config.cache_memory = value.size(1 << 20)?;

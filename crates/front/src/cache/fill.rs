@@ -247,7 +247,7 @@ impl<'a> Fill<'a> {
             .and_then(maitred_pagecache::fields::seconds);
         self.announced = length;
         let admitted = admitted.and_then(|admitted| match length {
-            Some(length) if length > settings.max_object_size => Err(NotStored::TooLarge),
+            Some(length) if length > self.largest() => Err(NotStored::TooLarge),
             _ => Ok(admitted),
         });
         let stored = admitted.as_ref().map_err(|why| *why).map(|admitted| {
@@ -265,6 +265,12 @@ impl<'a> Fill<'a> {
             self.finish(Finished::NotKept);
         }
         Ok(self.status(Some(status), stored).to_string())
+    }
+
+    /// Bytes of the largest body that is kept.
+    fn largest(&self) -> u64 {
+        let largest = self.cache.store.largest_body();
+        largest.min(self.of.settings.max_object_size)
     }
 
     /// What the answer has made out of date is gone before anybody sees the answer.
@@ -299,7 +305,7 @@ impl<'a> Fill<'a> {
             return;
         }
         let length = (self.body.len() + content.len()) as u64;
-        if length > self.of.settings.max_object_size {
+        if length > self.largest() {
             (self.admitted, self.body) = (None, Vec::new());
             self.kept = Some(Err(NotStored::TooLarge));
             self.finish(Finished::NotKept);
