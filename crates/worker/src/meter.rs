@@ -189,6 +189,19 @@ mod tests {
     }
 
     #[test]
+    fn without_the_kernels_word_only_processor_time_is_told() {
+        let mut meter = Meter {
+            schedstat: None,
+            last: Reading::default(),
+        };
+        std::thread::sleep(MILLISECOND);
+        meter.goes_on(None);
+        let spent = meter.spent(1, 0);
+        assert!(spent.cpu > Duration::ZERO && spent.held > spent.cpu);
+        assert_eq!((spent.core_wait, spent.blocked()), (None, None));
+    }
+
+    #[test]
     fn who_sleeps_is_blocked_and_who_computes_uses_a_processor() {
         let mut meter = Meter::new(&OwnProc::open().unwrap());
         let lent_at = monotonic_nanos();
