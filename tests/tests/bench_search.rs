@@ -132,13 +132,24 @@ fn compare(arguments: &[&str]) -> Value {
     panic!("A always differs from itself: {last}");
 }
 
+/// The verdict on requests per second. A machine that does other things may leave it open.
+fn decided(arguments: &[&str]) -> String {
+    let verdicts = (0..4).map(|_| verdict(&compare(arguments), "served/s"));
+    let mut left_open = None;
+    for verdict in verdicts {
+        match verdict.as_str() {
+            "undecided" => left_open = Some(verdict),
+            _ => return verdict,
+        }
+    }
+    left_open.expect("a verdict")
+}
+
 #[test]
 fn two_servers_are_compared_in_both_directions() {
     let (fast, slow) = (slow(5), slow(20));
-    let outcome = compare(&[&url(&fast), &url(&slow)]);
-    assert_eq!(verdict(&outcome, "served/s"), "slower", "{outcome}");
-    let outcome = compare(&[&url(&slow), &url(&fast)]);
-    assert_eq!(verdict(&outcome, "served/s"), "faster", "{outcome}");
+    assert_eq!(decided(&[&url(&fast), &url(&slow)]), "slower");
+    assert_eq!(decided(&[&url(&slow), &url(&fast)]), "faster");
 }
 
 /// Says `hello` after as many milliseconds as `delay` makes of the number of the connections that
