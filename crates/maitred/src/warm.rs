@@ -73,7 +73,7 @@ fn plan(asked: &Warm) -> Result<Plan, String> {
         plan.headers.append(name, value);
     }
     if let Some(file) = &asked.urls_file {
-        let list = read(file).and_then(|bytes| Sitemap::read(&bytes));
+        let list = read(file).and_then(|bytes| Sitemap::list(&bytes));
         let list = list.map_err(|why| format!("{}: {why}", file.display()))?;
         plan.urls.extend(list.pages);
     }

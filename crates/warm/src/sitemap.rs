@@ -13,6 +13,8 @@ use crate::trimmed;
 pub const MAX_BYTES: usize = 50 * 1024 * 1024;
 /// Most addresses in one: what the protocol allows.
 pub const MAX_ADDRESSES: usize = 50_000;
+/// Most addresses in a list that is no sitemap.
+pub const MAX_LISTED: usize = 1_000_000;
 /// Longest address in bytes; the protocol has 2048.
 const MAX_ADDRESS_BYTES: usize = 8 * 1024;
 
@@ -44,11 +46,22 @@ impl Sitemap {
         let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
         match first {
             Some(b'<') => read_xml(bytes),
-            _ => read_text(bytes),
+            _ => read_text(bytes, MAX_ADDRESSES),
         }
     }
 
-    fn add(&mut self, within: Within, address: &str) -> Result<(), String> {
+    /// Reads a list: one address a line; empty lines and those that begin with `#` say nothing.
+    ///
+    /// # Errors
+    /// One sentence about what is wrong with it.
+    pub fn list(bytes: &[u8]) -> Result<Sitemap, String> {
+        read_text(
+            bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes),
+            MAX_LISTED,
+        )
+    }
+
+    fn add(&mut self, within: Within, address: &str, most: usize) -> Result<(), String> {
         let Some(address) = trimmed(address) else {
             return Ok(());
         };
@@ -62,9 +75,9 @@ impl Sitemap {
             Within::Sitemap => &mut self.further,
         };
         list.push(address.to_owned());
-        match list.len() {
-            ..=MAX_ADDRESSES => Ok(()),
-            _ => Err(format!("it lists more than {MAX_ADDRESSES} addresses")),
+        match list.len() > most {
+            true => Err(format!("it lists more than {most} addresses")),
+            false => Ok(()),
         }
     }
 }
@@ -79,15 +92,14 @@ fn unpack(bytes: &[u8]) -> Result<Vec<u8>, String> {
     Ok(unpacked)
 }
 
-/// One address a line; empty lines and those that begin with `#` say nothing.
-fn read_text(bytes: &[u8]) -> Result<Sitemap, String> {
+fn read_text(bytes: &[u8], most: usize) -> Result<Sitemap, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())?;
     let mut sitemap = Sitemap::default();
     for line in text
         .lines()
         .filter(|line| !line.trim_start().starts_with('#'))
     {
-        sitemap.add(Within::Page, line)?;
+        sitemap.add(Within::Page, line, most)?;
     }
     Ok(sitemap)
 }
@@ -118,7 +130,7 @@ fn read_xml(bytes: &[u8]) -> Result<Sitemap, String> {
                 b"url" | b"sitemap" => within = None,
                 b"loc" => {
                     if let (Some(within), Some(address)) = (within, address.take()) {
-                        sitemap.add(within, &address)?;
+                        sitemap.add(within, &address, MAX_ADDRESSES)?;
                     }
                 }
                 _ => {}
@@ -229,6 +241,10 @@ mod tests {
         assert!(wrong(entity).contains("&x;"));
         let many = "a\n".repeat(MAX_ADDRESSES + 1);
         assert!(wrong(many.as_bytes()).contains("more than"));
+        assert_eq!(
+            Sitemap::list(many.as_bytes()).unwrap().pages.len(),
+            MAX_ADDRESSES + 1
+        );
         let long = format!("<urlset><url><loc>{}", "x".repeat(10_000));
         assert!(wrong(long.as_bytes()).contains("longer"));
         assert!(wrong(b"\x1f\x8bnothing").contains("unpacked"));
