@@ -51,7 +51,7 @@ fn site() -> TempDir {
 
 fn setup(root: &TempDir) -> Setup {
     let setup = Setup::new(root.path()).hosts(&["a.example", "www.a.example"]);
-    setup.site("[sites.cache]").site("valid = \"10m\"")
+    setup.site("[sites.cache]").site("valid = \"1d\"")
 }
 
 fn at(server: &Server, method: &str, host: &str, target: &str) -> Response {
