@@ -1,5 +1,6 @@
 //! A private MariaDB that listens on a Unix socket only.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -104,18 +105,31 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("socket")
 }
 
+/// Makes the database's own tables. MariaDB's script failed once in many runs on a busy machine.
 fn install(folder: &Path) {
-    let output = Command::new("mariadb-install-db")
-        .arg("--no-defaults")
-        .args([
-            "--auth-root-authentication-method=normal",
-            "--skip-test-db",
-            "--skip-name-resolve",
-        ])
-        .arg(format!("--datadir={}", data(folder).display()))
-        .args(is_root().then(|| format!("--user={DATABASE_USER}")))
-        .output()
-        .expect("mariadb-install-db can be started (apt install mariadb-server)");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "mariadb-install-db failed: {text}");
+    const ATTEMPTS: usize = 3;
+    for _ in 0..ATTEMPTS {
+        let output = Command::new("mariadb-install-db")
+            .arg("--no-defaults")
+            .args([
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                "--skip-name-resolve",
+            ])
+            .arg(format!("--datadir={}", data(folder).display()))
+            .args(is_root().then(|| format!("--user={DATABASE_USER}")))
+            .output()
+            .expect("mariadb-install-db can be started (apt install mariadb-server)");
+        if output.status.success() {
+            return;
+        }
+        for said in [output.stdout, output.stderr] {
+            eprintln!("mariadb-install-db: {}", String::from_utf8_lossy(&said));
+        }
+        for entry in fs::read_dir(data(folder)).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+        }
+    }
+    panic!("mariadb-install-db failed {ATTEMPTS} times");
 }
