@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ pub const PAGES: [(&str, &str); 2] = [("/hello.txt", "hello, file"), ("/hello.ph
 #[derive(Debug)]
 pub struct Honest {
     stop: Arc<AtomicBool>,
+    answers: Arc<AtomicU32>,
     thread: JoinHandle<(u32, Duration)>,
 }
 
@@ -26,7 +27,8 @@ impl Honest {
     /// Asks for [`PAGES`] one after the other on a kept connection.
     pub fn ask(address: SocketAddr) -> Honest {
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let answers = Arc::new(AtomicU32::new(0));
+        let (stopped, answered) = (stop.clone(), answers.clone());
         let thread = std::thread::spawn(move || {
             let (mut count, mut slowest) = (0, Duration::ZERO);
             let mut client = Connection::open(address);
@@ -37,11 +39,21 @@ impl Honest {
                     assert_eq!(response.text(), expected);
                     slowest = slowest.max(begun.elapsed());
                     count += 1;
+                    answered.store(count, Ordering::Relaxed);
                 }
             }
             (count, slowest)
         });
-        Honest { stop, thread }
+        Honest {
+            stop,
+            answers,
+            thread,
+        }
+    }
+
+    /// How many answers they have had so far.
+    pub fn answers(&self) -> u32 {
+        self.answers.load(Ordering::Relaxed)
     }
 
     /// Ends it, and insists that all were answered in time.

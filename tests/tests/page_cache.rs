@@ -20,6 +20,7 @@ const PAGE: &str = "<?php
     $run = filesize($file);
     $wait = isset($_GET['wait']) || file_exists(__DIR__ . '/wait');
     while ($wait && !file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }
+    if (file_exists(__DIR__ . '/gone')) { http_response_code(404); exit; }
     if (file_exists(__DIR__ . '/broken')) { http_response_code(503); echo 'broken'; exit; }
     foreach ($_GET['h'] ?? [] as $header) header($header, false);
     if (isset($_GET['etag'])) {
@@ -385,6 +386,92 @@ fn parameters_that_make_no_difference_are_seen_by_no_script() {
     assert!(status(&first).ends_with("; stored; ttl=600"));
     assert_eq!(get(&server, "/a").text(), "run 1");
     assert_eq!(get(&server, "/a?utm_source=y").text(), "run 1");
+}
+
+#[test]
+fn a_host_that_is_written_in_another_way_makes_no_page() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\""]);
+    let of = |host: &str| {
+        let request = Request::new("GET", "/a").header("Host", host);
+        http::ask(server.address(), &request.header("Connection", "close"))
+    };
+    for host in ["localhost:80", "LocalHost"] {
+        let answer = of(host);
+        assert!(status(&answer).ends_with("; detail=unkeyed-field"));
+    }
+    assert!(status(&of("localhost")).ends_with("; stored; ttl=600"));
+    for host in ["localhost:80", "LocalHost", "localhost"] {
+        assert_eq!(of(host).text(), "run 3", "{host}");
+    }
+}
+
+#[test]
+fn what_a_trusted_proxy_passes_on_is_part_of_the_key() {
+    let root = site();
+    let server = setup(&root, &["valid = \"10m\""])
+        .top("trusted_proxies = [\"127.0.0.1\"]")
+        .start();
+    const PROTO: (&str, &str) = ("X-Forwarded-Proto", "https");
+    let evil = with(
+        &server,
+        "/a",
+        &[PROTO, ("X-Forwarded-Host", "evil.example")],
+    );
+    assert!(status(&evil).ends_with("; stored; ttl=600"));
+    assert_eq!(with(&server, "/a", &[PROTO]).text(), "run 2");
+    assert_eq!(with(&server, "/a", &[PROTO]).text(), "run 2");
+    let port = with(&server, "/a", &[PROTO, ("X-Forwarded-Port", "444")]);
+    assert_eq!(port.text(), "run 3");
+    let said = with(&server, "/b", &[PROTO, ("Forwarded", "host=evil.example")]);
+    assert!(status(&said).ends_with("; detail=unkeyed-field"));
+}
+
+#[test]
+fn a_cookie_that_php_takes_for_one_of_the_keys_makes_no_page() {
+    let root = site();
+    let lines = ["valid = \"10m\"", "key_cookies = [\"my_lang\"]"];
+    let server = serve(&root, &lines);
+    for cookie in ["my.lang=xx", "my_lang[]=xx", "my lang=xx"] {
+        let answer = with(&server, "/a", &[("Cookie", cookie)]);
+        assert!(
+            status(&answer).ends_with("; detail=unkeyed-field"),
+            "{cookie}"
+        );
+    }
+    let answer = with(&server, "/a", &[("Cookie", "my_lang=de")]);
+    assert!(status(&answer).ends_with("; stored; ttl=600"));
+}
+
+#[test]
+fn no_page_outlives_a_time_without_a_cache() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\""]);
+    assert_eq!(get(&server, "/a").text(), "run 1");
+    assert_eq!(get(&server, "/a").text(), "run 1");
+    server.configure(&Setup::new(root.path()));
+    assert!(server.reload().contains("reloaded"));
+    assert_eq!(get(&server, "/a").text(), "run 2");
+    server.configure(&setup(&root, &["valid = \"10m\""]));
+    assert!(server.reload().contains("reloaded"));
+    assert_eq!(get(&server, "/a").text(), "run 3");
+}
+
+#[test]
+fn a_page_that_is_there_no_more_is_not_shown_in_place_of_its_404() {
+    let root = site();
+    fs::write(root.path().join("404.html"), "not here").unwrap();
+    let server = Setup::new(root.path())
+        .site("error_pages = { \"404\" = \"/404.html\" }")
+        .site("intercept_errors = true")
+        .site("[sites.cache]")
+        .site("stale_if_error = \"1h\"")
+        .start();
+    let target = "/a?h[]=Cache-Control:%20max-age=600&h[]=Age:%20700";
+    assert_eq!(get(&server, target).text(), "run 1");
+    fs::write(root.path().join("gone"), "").unwrap();
+    let answer = get(&server, target);
+    assert_eq!((answer.status, answer.text().as_str()), (404, "not here"));
 }
 
 #[test]

@@ -447,6 +447,39 @@ fn a_client_may_come_without_a_certificate_where_that_is_optional() {
 }
 
 #[test]
+fn what_somebody_with_a_certificate_sees_is_kept_for_nobody() {
+    let lines = [
+        "client_certificates = \"optional\"",
+        "client_ca = \"DIR/ca.pem\"",
+    ];
+    let served = served(&lines);
+    let lines = [
+        format!("certificates = [{}]", served.certificate.toml()),
+        format!("client_ca = {:?}", served.authority.ca()),
+        "client_certificates = \"optional\"".to_owned(),
+    ];
+    let cached = Setup::new(served.root.path())
+        .tls(served.address, &lines)
+        .site("[sites.cache]")
+        .site("valid = \"10m\"");
+    served.server.configure(&cached);
+    assert!(served.server.reload().contains("reloaded"));
+    let client = served.authority.issue("Ann", &[]);
+    let (cert, key) = (client.cert.to_str().unwrap(), client.key.to_str().unwrap());
+    let url = "https://localhost/server.php";
+    let anns = || succeeded(&served.curl(&["-i", url, "--cert", cert, "--key", key]));
+    let others = || succeeded(&served.curl(&["-i", url]));
+    assert!(anns().contains("detail=client-certificate"), "{}", anns());
+    assert!(others().contains("; stored; ttl=600"));
+    let said = others();
+    assert!(
+        said.contains("; hit; ttl=") && said.contains("VERIFY=NONE"),
+        "{said}"
+    );
+    assert!(anns().contains("SSL_CLIENT_S_DN_CN=Ann"));
+}
+
+#[test]
 fn a_ticket_of_before_clients_showed_certificates_lets_nobody_in() {
     let served = served(&[]);
     let ca = served.authority.ca();

@@ -32,6 +32,8 @@ pub struct Origin<'a> {
     pub client: SocketAddr,
     /// Whether the client speaks TLS, if a proxy said so.
     pub is_https: Option<bool>,
+    /// Whether that can be in `Forwarded`.
+    pub by_forwarded: bool,
     /// The authority it asked for.
     pub host: &'a str,
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
 use maitred_rules::SiteRules;
 use maitred_rules::dress::Dressing;
+use maitred_rules::forwarded::Field;
 use maitred_rules::site::Refusal;
 
 use crate::access::{self, AccessLog, Answered};
@@ -108,6 +109,7 @@ async fn answer(
     let origin = Origin {
         client: peer,
         is_https: heard.is_https,
+        by_forwarded: sites.trust.fields.contains(&Field::Forwarded),
         host,
     };
     at_site(client, head, thread, &sites, (host, Some(origin)), answered).await
@@ -140,6 +142,7 @@ async fn at_site(
         let origin = origin.unwrap_or(Origin {
             client: client.peer(),
             is_https: None,
+            by_forwarded: false,
             host,
         });
         let by = (&**site, rules);
@@ -380,6 +383,9 @@ pub async fn run_script<C: HttpClient>(
         id: id.as_str(),
     };
     let Ok(request) = params::encode(&call) else {
+        if let Some(after) = fill.as_ref().and_then(|fill| fill.answered) {
+            return Ok(after);
+        }
         let why = "The request's headers are too large for a script.";
         return refuse_close(client, head, answered, 431, why).await;
     };

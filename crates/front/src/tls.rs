@@ -176,6 +176,15 @@ pub struct Secured {
     pub hsts: Option<Arc<str>>,
 }
 
+impl Secured {
+    /// Whether the client has shown a certificate that counts.
+    pub fn shows_certificate(&self) -> bool {
+        let is_shown =
+            |(name, value): &(_, String)| *name == "SSL_CLIENT_VERIFY" && value == "SUCCESS";
+        self.variables.iter().any(is_shown)
+    }
+}
+
 /// A client's socket under TLS.
 pub struct TlsStream {
     socket: Socket,

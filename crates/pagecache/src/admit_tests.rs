@@ -11,6 +11,7 @@ const GET: Request<'static> = Request {
     query: None,
     has_body: false,
     by_proxy: false,
+    by_forwarded: false,
 };
 
 fn admit_as(

@@ -17,8 +17,10 @@ pub struct Request<'a> {
     pub query: Option<&'a str>,
     /// Whether it has a body.
     pub has_body: bool,
-    /// It comes from a proxy that is believed, so that what that says of host and scheme is in here.
+    /// It comes from a proxy that is believed in what it says of the scheme.
     pub by_proxy: bool,
+    /// That has said it in `Forwarded`, so that what this says is in here.
+    pub by_forwarded: bool,
 }
 
 /// Fields by which a client can have an application believe something that no key has: links to
@@ -38,9 +40,9 @@ const UNKEYED: [&str; 12] = [
     "x-wap-profile",
 ];
 
-/// Of [`UNKEYED`], those that a proxy in front says and whose meaning is in the key then.
-const OF_PROXIES: [&str; 6] = [
-    "forwarded",
+/// Of [`UNKEYED`], those that a trusted proxy in front says or passes on: the key has their values then,
+/// so that whoever makes one up has a page of their own.
+pub const OF_PROXIES: [&str; 5] = [
     "x-forwarded-host",
     "x-forwarded-port",
     "x-forwarded-proto",
@@ -68,6 +70,8 @@ pub struct Asked<'a, H> {
     pub has_wishes: bool,
     /// It has a field that could poison what is kept.
     pub has_unkeyed: bool,
+    /// It has one of [`OF_PROXIES`] by a trusted proxy.
+    pub has_proxied: bool,
 }
 
 impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
@@ -83,6 +87,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
             has_range: false,
             has_wishes: false,
             has_unkeyed: false,
+            has_proxied: false,
         };
         for (name, _) in fields {
             asked.see(name);
@@ -106,9 +111,16 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
         }
         let first = name.first().map(u8::to_ascii_lowercase);
         if !self.has_unkeyed && matches!(first, Some(b'x' | b'f')) {
-            let believed = self.request.by_proxy && OF_PROXIES.iter().any(|name| is(name));
-            self.has_unkeyed = !believed && UNKEYED.iter().any(|name| is(name));
+            if self.request.by_proxy && OF_PROXIES.iter().any(|name| is(name)) {
+                self.has_proxied = true;
+            } else {
+                self.has_unkeyed = !self.is_believed(name) && UNKEYED.iter().any(|name| is(name));
+            }
         }
+    }
+
+    fn is_believed(&self, name: &[u8]) -> bool {
+        self.request.by_forwarded && fields::is(name, "forwarded")
     }
 
     /// Its fields.

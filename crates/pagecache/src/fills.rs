@@ -81,8 +81,9 @@ pub struct Fills<W> {
 struct Shard<W> {
     filling: HashMap<Key, Filling<W>>,
     /// Until when it is known that what a key stands for is not kept; the oldest first in `order`.
-    unkept: HashMap<Key, Millis>,
-    order: VecDeque<Key>,
+    /// By the hashes of keys: two that share one are made by each who asks for a while.
+    unkept: HashMap<u64, Millis>,
+    order: VecDeque<u64>,
     next: u64,
 }
 
@@ -122,8 +123,8 @@ impl<W> Fills<W> {
         (now, age): (Millis, Millis),
         waiter: impl FnOnce() -> W,
     ) -> Joined {
-        self.with(key, |shard| {
-            if shard.is_unkept(key, now) {
+        self.with(key, |shard, hash| {
+            if shard.is_unkept(hash, now) {
                 return Joined::Through;
             }
             if let Some(filling) = shard.filling.get_mut(key) {
@@ -146,7 +147,7 @@ impl<W> Fills<W> {
     /// Somebody wants to have a stale answer made again that will do until then. Nothing if
     /// somebody else does already.
     pub fn refresh(&self, key: &Key, (now, age): (Millis, Millis)) -> Option<Ticket> {
-        self.with(key, |shard| match shard.filling.get_mut(key) {
+        self.with(key, |shard, _| match shard.filling.get_mut(key) {
             Some(filling) if now.abs_diff(filling.since) < age => None,
             Some(filling) => {
                 shard.next += 1;
@@ -166,15 +167,15 @@ impl<W> Fills<W> {
         (how, now): (Finished, Millis),
         mut tell: impl FnMut(W, Told) -> bool,
     ) {
-        let ended = self.with(key, |shard| {
+        let ended = self.with(key, |shard, hash| {
             let is_current = shard
                 .filling
                 .get(key)
                 .is_some_and(|now| now.ticket == ticket);
             let filling = is_current.then(|| shard.filling.remove(key))??;
             match how {
-                Finished::NotKept => shard.remember_unkept(key, now),
-                Finished::Stored => shard.forget_unkept(key),
+                Finished::NotKept => shard.remember_unkept(hash, now),
+                Finished::Stored => shard.forget_unkept(hash),
                 Finished::Failed | Finished::StoodIn => {}
             }
             Some(filling.waiters)
@@ -200,7 +201,7 @@ impl<W> Fills<W> {
         tell: &mut impl FnMut(W, Told) -> bool,
     ) {
         while let Some(next) = waiters.pop_front() {
-            let begun = self.with(key, |shard| match shard.filling.get_mut(key) {
+            let begun = self.with(key, |shard, _| match shard.filling.get_mut(key) {
                 Some(other) => {
                     // Somebody has begun in between: they wait for that one.
                     other.waiters.append(&mut waiters);
@@ -218,7 +219,7 @@ impl<W> Fills<W> {
             if tell(next, Told::Fill(ticket)) {
                 return;
             }
-            let left = self.with(key, |shard| {
+            let left = self.with(key, |shard, _| {
                 let is_current = shard
                     .filling
                     .get(key)
@@ -253,10 +254,10 @@ impl<W> Fills<W> {
         self.len() == 0
     }
 
-    fn with<T>(&self, key: &Key, then: impl FnOnce(&mut Shard<W>) -> T) -> T {
+    fn with<T>(&self, key: &Key, then: impl FnOnce(&mut Shard<W>, u64) -> T) -> T {
         let hash = self.hasher.hash_one(key);
         let at = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
-        then(&mut lock(&self.shards[at]))
+        then(&mut lock(&self.shards[at]), hash)
     }
 }
 
@@ -277,16 +278,16 @@ impl<W> Shard<W> {
         ticket
     }
 
-    fn is_unkept(&self, key: &Key, now: Millis) -> bool {
-        let until = self.unkept.get(key);
+    fn is_unkept(&self, hash: u64, now: Millis) -> bool {
+        let until = self.unkept.get(&hash);
         // A clock that was set back must not make it last for longer.
         until.is_some_and(|until| now < *until && until - now <= UNKEPT_MILLIS)
     }
 
-    fn remember_unkept(&mut self, key: &Key, now: Millis) {
+    fn remember_unkept(&mut self, hash: u64, now: Millis) {
         let until = now.saturating_add(UNKEPT_MILLIS);
-        if self.unkept.insert(key.clone(), until).is_none() {
-            self.order.push_back(key.clone());
+        if self.unkept.insert(hash, until).is_none() {
+            self.order.push_back(hash);
         }
         while self.order.len() > MAX_UNKEPT / SHARDS {
             if let Some(oldest) = self.order.pop_front() {
@@ -295,9 +296,9 @@ impl<W> Shard<W> {
         }
     }
 
-    fn forget_unkept(&mut self, key: &Key) {
-        if self.unkept.remove(key).is_some() {
-            self.order.retain(|other| other != key);
+    fn forget_unkept(&mut self, hash: u64) {
+        if self.unkept.remove(&hash).is_some() {
+            self.order.retain(|other| *other != hash);
         }
     }
 }

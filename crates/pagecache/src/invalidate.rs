@@ -2,7 +2,7 @@
 
 use crate::asked::Request;
 use crate::fields::{self, Field};
-use crate::key::canonical_query;
+use crate::key::{MAX_KEY_BYTES, canonical_query};
 use crate::purge::Purge;
 use crate::settings::KeyParts;
 use crate::tags;
@@ -32,6 +32,8 @@ pub fn after<'f>(
     for name in ["location", "content-location"] {
         let address = fields::first(answer.clone(), name).map(String::from_utf8_lossy);
         let found = address.and_then(|address| resolve(parts, request, &address));
+        // A longer one is nobody's page.
+        let found = found.filter(|target| target.len() <= MAX_KEY_BYTES);
         purges.extend(found.map(|target| of_target(request.host, target)));
     }
     purges.extend(tags::invalidated(answer).into_iter().map(Purge::Tag));
@@ -150,6 +152,7 @@ mod tests {
         query: Some("b=1"),
         has_body: true,
         by_proxy: false,
+        by_forwarded: false,
     };
 
     fn targets(request: &Request<'_>, status: u16, answer: &[(&str, &str)]) -> Vec<String> {

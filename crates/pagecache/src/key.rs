@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::asked::Asked;
+use crate::asked::{Asked, OF_PROXIES};
 use crate::fields::Field;
 use crate::settings::{KeyParts, Pattern};
 use crate::vary::{self, Vary};
@@ -19,6 +19,7 @@ const MAX_PARAMETERS: usize = 256;
 /// Ends of a part's name: what kind of part follows.
 const HTTP: u8 = b'h';
 const HTTPS: u8 = b's';
+const PROXIED: u8 = b'p';
 const FIELD: u8 = b'f';
 const COOKIE: u8 = b'c';
 const ABSENT: u8 = b'-';
@@ -62,6 +63,11 @@ impl Key {
         put_lower(&mut bytes, request.host.as_bytes());
         put(&mut bytes, request.path.as_bytes());
         put_maybe(&mut bytes, query.as_ref().map(|query| query.as_bytes()));
+        let proxied = OF_PROXIES.iter().filter(|_| asked.has_proxied);
+        for name in proxied {
+            bytes.push(PROXIED);
+            put_maybe(&mut bytes, vary::value(asked.fields(), name).as_deref());
+        }
         for name in &parts.headers {
             bytes.push(FIELD);
             put(&mut bytes, name.as_bytes());
@@ -198,6 +204,7 @@ mod tests {
         query: None,
         has_body: false,
         by_proxy: false,
+        by_forwarded: false,
     };
 
     fn key<'a>(parts: &KeyParts, request: Request<'a>, fields: &[Field<'a>]) -> Key {

@@ -54,7 +54,13 @@ where
         fields::write_line(&mut lines, name, value);
     }
     let fields = fields::of_lines(&lines);
-    let kept = admit::admit(settings, asked, plan, (stored.status, fields), times);
+    let mut kept = admit::admit(settings, asked, plan, (stored.status, fields), times);
+    if let Ok(admitted) = &mut kept
+        && admitted.stored.tags.is_empty()
+    {
+        // The fields that name them are not kept, and a 304 need not say them again.
+        admitted.stored.tags.clone_from(&stored.tags);
+    }
     let lines = match &kept {
         Ok(admitted) => admitted.stored.lines.clone(),
         Err(_) => lines.into(),
@@ -82,6 +88,7 @@ mod tests {
             query: None,
             has_body: false,
             by_proxy: false,
+            by_forwarded: false,
         };
         let settings = Settings::default();
         let asked = Asked::survey(request, [].into_iter());

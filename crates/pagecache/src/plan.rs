@@ -19,6 +19,8 @@ pub enum Bypass {
     Precondition,
     /// It has a session's cookie.
     PrivateCookie,
+    /// Its client has shown a certificate, which scripts are told of.
+    Certificate,
     /// A rule of the site's (`bypass`) says so.
     Rule,
     /// It says so itself, and is obeyed.
@@ -29,11 +31,12 @@ pub enum Bypass {
 
 impl Bypass {
     /// All there are.
-    pub const ALL: [Bypass; 7] = [
+    pub const ALL: [Bypass; 8] = [
         Bypass::Method,
         Bypass::Body,
         Bypass::Precondition,
         Bypass::PrivateCookie,
+        Bypass::Certificate,
         Bypass::Rule,
         Bypass::Wish,
         Bypass::KeyTooLong,
@@ -46,6 +49,7 @@ impl Bypass {
             Bypass::Body => "body",
             Bypass::Precondition => "precondition",
             Bypass::PrivateCookie => "private-cookie",
+            Bypass::Certificate => "client-certificate",
             Bypass::Rule => "rule",
             Bypass::Wish => "request",
             Bypass::KeyTooLong => "key-too-long",
@@ -94,7 +98,9 @@ impl Plan {
         plan.store = match plan.wishes.as_ref() {
             Some(wishes) if wishes.no_store => Err(NotStored::RequestNoStore),
             _ if asked.is_head() => Err(NotStored::Head),
-            _ if asked.has_unkeyed => Err(NotStored::UnkeyedField),
+            _ if asked.has_unkeyed || has_odd_cookie(settings, asked) => {
+                Err(NotStored::UnkeyedField)
+            }
             _ if holds(&settings.no_store, asked) => Err(NotStored::Rule),
             _ => Ok(()),
         };
@@ -108,6 +114,29 @@ impl Plan {
     pub fn is_none(&self) -> bool {
         self.read.is_err() && self.store.is_err()
     }
+}
+
+/// Whether a cookie of the key has another name, which PHP takes for the same: the script would see
+/// what the key has not.
+fn has_odd_cookie<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    settings: &Settings,
+    asked: &Asked<'a, H>,
+) -> bool {
+    let is_odd = |(cookie, _): Field<'_>| {
+        let mut names = settings.key.cookies.iter().map(String::as_bytes);
+        names.any(|name| {
+            let is_index = cookie
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(b"["));
+            cookie != name
+                && (is_index
+                    || cookie
+                        .iter()
+                        .map(|byte| mangle(*byte))
+                        .eq(name.iter().copied()))
+        })
+    };
+    asked.has_cookies && !settings.key.cookies.is_empty() && asked.cookies().any(is_odd)
 }
 
 /// Why a request is none of the cache's, if it is none.
@@ -147,8 +176,7 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'
     if asked.has_cookies && asked.cookies().any(cookie) {
         return true;
     }
-    let path = asked.request.path.as_bytes();
-    if when.paths.iter().any(|pattern| pattern.matches(path)) {
+    if is_at_path(when, asked.request.path.as_bytes()) {
         return true;
     }
     let has = |name: &String| {
@@ -158,13 +186,45 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'
     when.headers.iter().any(has) || has_parameter(when, asked.request.query.unwrap_or_default())
 }
 
+/// Whether a path is meant, also if it is written in another way that applications take for the same.
+fn is_at_path(when: &When, path: &[u8]) -> bool {
+    let is_meant = |path: &[u8]| when.paths.iter().any(|pattern| pattern.matches(path));
+    let is_odd = || {
+        let pairs = path.windows(2).any(|pair| matches!(pair, b"//" | b"/."));
+        pairs || path.contains(&b'%')
+    };
+    !when.paths.is_empty() && (is_meant(path) || (is_odd() && is_meant(&plain_path(path))))
+}
+
+/// A path decoded, without empty parts and dots.
+fn plain_path(path: &[u8]) -> Vec<u8> {
+    let decoded = decoded(path, b'+');
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in decoded.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => _ = parts.pop(),
+            part => parts.push(part),
+        }
+    }
+    let mut plain = Vec::with_capacity(decoded.len() + 1);
+    for part in parts {
+        plain.push(b'/');
+        plain.extend_from_slice(part);
+    }
+    if decoded.ends_with(b"/") || plain.is_empty() {
+        plain.push(b'/');
+    }
+    plain
+}
+
 fn has_parameter(when: &When, query: &str) -> bool {
     if when.parameters.is_empty() {
         return false;
     }
     query.split('&').any(|parameter| {
         let name = parameter.split('=').next().unwrap_or_default();
-        let name = decoded(name.as_bytes());
+        let name = decoded(name.as_bytes(), b' ');
         when.parameters.iter().any(|pattern| named(pattern, &name))
     })
 }
@@ -191,15 +251,15 @@ fn mangle(byte: u8) -> u8 {
     }
 }
 
-/// A parameter's name without its encoding.
-fn decoded(name: &[u8]) -> Vec<u8> {
+/// A path or a parameter's name without its encoding; what a `+` stands for differs.
+fn decoded(name: &[u8], plus: u8) -> Vec<u8> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
     let mut out = Vec::with_capacity(name.len());
     let mut at = 0;
     while let Some(byte) = name.get(at) {
         let digits = (digit(name.get(at + 1)), digit(name.get(at + 2)));
         let (decoded, length) = match (byte, digits) {
-            (b'+', _) => (b' ', 1),
+            (b'+', _) => (plus, 1),
             (b'%', (Some(high), Some(low))) => (u8::try_from(high * 16 + low).unwrap_or(0), 3),
             (byte, _) => (*byte, 1),
         };
@@ -227,6 +287,7 @@ mod tests {
             query,
             has_body: false,
             by_proxy: false,
+            by_forwarded: false,
         };
         let fields: Vec<Field<'_>> = fields.to_vec();
         Plan::make(settings, &Asked::survey(request, fields.into_iter()))
@@ -286,6 +347,7 @@ mod tests {
             query: None,
             has_body: false,
             by_proxy: true,
+            by_forwarded: false,
         };
         let of = |name: &'static str| {
             let fields = [(name.as_bytes(), &b"a.example"[..])];
@@ -328,6 +390,41 @@ mod tests {
     }
 
     #[test]
+    fn a_path_is_meant_however_it_is_written() {
+        let settings = Settings {
+            no_store: When {
+                paths: vec![Pattern::new("/account/*"), Pattern::new("/a+b")],
+                ..When::default()
+            },
+            ..Settings::default()
+        };
+        for path in [
+            "/account/",
+            "/%61ccount/x",
+            "//account/x",
+            "/x/..//account/x",
+            "/./account/",
+            "/account%2fx",
+            "/a%2bb",
+        ] {
+            let plan = plan(&settings, "GET", path, &[]);
+            assert_eq!(plan.store, Err(NotStored::Rule), "{path}");
+        }
+        for path in [
+            "/accounts/",
+            "/x/account/",
+            "/account/../x",
+            "/..",
+            "/%",
+            "/a b",
+        ] {
+            let is_account = path.starts_with("/account/");
+            let plan = plan(&settings, "GET", path, &[]);
+            assert_eq!(plan.store.is_err(), is_account, "{path}");
+        }
+    }
+
+    #[test]
     fn a_request_says_something_about_caches_only_where_it_is_obeyed() {
         let fields: [Field<'_>; 1] = [(b"Cache-Control", b"no-store")];
         assert_eq!(get(&fields).store, Ok(()));
@@ -354,6 +451,7 @@ mod tests {
             query: None,
             has_body: true,
             by_proxy: false,
+            by_forwarded: false,
         };
         let asked = Asked::survey(request, [].into_iter());
         assert_eq!(

@@ -160,6 +160,7 @@ mod tests {
             query: None,
             has_body: false,
             by_proxy: false,
+            by_forwarded: false,
         };
         let settings = Settings {
             obey_requests: true,

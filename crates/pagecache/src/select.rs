@@ -217,6 +217,7 @@ mod tests {
             query: None,
             has_body: false,
             by_proxy: false,
+            by_forwarded: false,
         };
         let fields = fields
             .iter()

@@ -18,6 +18,10 @@ pub fn coded(
     (head, way): (&Head, &Way<'_>),
     (key, page): (&Key, Arc<Object>),
 ) -> Arc<Object> {
+    // It says Vary already, if it has to.
+    if head.header("accept-encoding").is_none() {
+        return page;
+    }
     let Some(plan) = plan(head, way, &page) else {
         return page;
     };

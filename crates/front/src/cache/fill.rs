@@ -142,11 +142,16 @@ impl<'a> Fill<'a> {
         self.wanted.store(true, Ordering::Relaxed);
     }
 
+    /// What is purged from now on is not kept of the answer.
+    pub fn look_from_now(&mut self) {
+        self.stamp = self.cache.store.stamp();
+    }
+
     /// The script is asked now.
     pub fn go_on(&mut self, plan: Plan, primary: Key) {
         (self.plan, self.primary) = (plan, Some(primary));
         self.counts = true;
-        (self.begun, self.stamp) = (now(), self.cache.store.stamp());
+        self.begun = now();
     }
 
     /// The worker is through with it, after so long.
@@ -395,7 +400,12 @@ impl<'a> Fill<'a> {
             let how = (0, status, false);
             return Some(reply(client, request, kept, how, answered).await);
         }
-        if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
+        let is_no_error = match failure {
+            Failure::ClientLeft | Failure::LeftQueue | Failure::FileNamed => true,
+            Failure::Intercepted(status) => !is_error(*status),
+            _ => false,
+        };
+        if is_no_error {
             return None;
         }
         let (page, stale) = self.stale.take().filter(|(_, stale)| stale.if_error)?;

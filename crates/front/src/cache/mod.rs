@@ -22,6 +22,7 @@ use maitred_pagecache::asked::{Asked, Request};
 use maitred_pagecache::fills::{Fills, Finished, Joined, Ticket, Told};
 use maitred_pagecache::key::{Key, Primary};
 use maitred_pagecache::plan::{Bypass, Plan};
+use maitred_pagecache::purge::{Purge, Thoroughness};
 use maitred_pagecache::reuse::{Judged, judge};
 use maitred_pagecache::select::{Selected, content_range, not_modified_lines, select};
 use maitred_pagecache::settings::Settings;
@@ -186,7 +187,13 @@ impl Cache {
 
     /// These are the sites from now on.
     pub fn use_sites(&self, config: &Config) {
-        self.known.store(Arc::new(Known::of(config)));
+        let before = self.known.swap(Arc::new(Known::of(config)));
+        // While a site has no cache, nobody tells what changes.
+        for site in before.gone_in(&self.known.load()) {
+            if let Err(error) = self.store.purge(site, &Purge::All, Thoroughness::Hard) {
+                tracing::error!("site {site}: its pages in cache_dir cannot be dropped: {error}");
+            }
+        }
     }
 
     /// Says on disk that all is in order.
@@ -267,6 +274,7 @@ fn request_of<'h>(head: &'h Head, way: &'h Way<'_>) -> Request<'h> {
         query: head.query(),
         has_body: head.body != Framing::None,
         by_proxy: way.origin.is_some_and(|origin| origin.is_https.is_some()),
+        by_forwarded: way.origin.is_some_and(|origin| origin.by_forwarded),
     }
 }
 
@@ -291,6 +299,13 @@ pub async fn look<'a>(
 ) -> io::Result<Looked<'a>> {
     let asked = Asked::survey(request_of(head, way), head.headers());
     let mut plan = Plan::make(&of.settings, &asked);
+    if client
+        .secured()
+        .is_some_and(|secured| secured.shows_certificate())
+    {
+        let why = Bypass::Certificate;
+        (plan.read, plan.store) = (Err(why), Err(NotStored::Bypassed(why)));
+    }
     let mut fill = Fill::new(cache.clone(), of, (head, way));
     let Ok(Primary {
         key: primary,
@@ -316,12 +331,23 @@ pub async fn look<'a>(
             false => plan.store = Err(NotStored::UnkeyedField),
         }
     }
+    let has_capitals = asked
+        .request
+        .host
+        .bytes()
+        .any(|byte| byte.is_ascii_uppercase());
+    if way.host(head) != asked.request.host || has_capitals {
+        // The script would see the host as it was written, and could send everybody there.
+        plan.store = plan.store.and(Err(NotStored::UnkeyedField));
+    }
     if let Err(why) = plan.read {
         fill.primary = Some(primary);
         fill.bypass(plan, why);
         return Ok(Looked::Forward(Box::new(fill)));
     }
     loop {
+        // Before: what is purged from now on must not come back by a 304.
+        fill.look_from_now();
         let found = find(cache, &primary, head, now());
         let key = match found {
             pagestore::Looked::Page {

@@ -78,6 +78,12 @@ impl Known {
         }
     }
 
+    /// The names of sites that have a cache here, and none there.
+    pub fn gone_in<'a>(&'a self, other: &'a Known) -> impl Iterator<Item = &'a str> {
+        let names = self.sites.iter().map(|site| site.name.as_str());
+        names.filter(|name| !other.sites.iter().any(|site| site.name == *name))
+    }
+
     /// What is asked for, as sites name their pages.
     ///
     /// # Errors
@@ -400,7 +406,7 @@ impl Cache {
 }
 
 /// Does what a request with PURGE asks for, if its client may; nothing if it is another request, or
-/// nobody may purge the site's pages.
+/// the site has no cache.
 pub async fn purge(
     client: &mut impl HttpClient,
     head: &Head,
@@ -408,11 +414,7 @@ pub async fn purge(
     way: &Way<'_>,
     answered: &mut Answered,
 ) -> Option<io::Result<After>> {
-    let of = way
-        .site
-        .cache
-        .as_ref()
-        .filter(|of| !of.purge_from.is_empty())?;
+    let of = way.site.cache.as_ref()?;
     let cache = thread
         .shared
         .cache
@@ -422,7 +424,7 @@ pub async fn purge(
         .origin
         .map_or_else(|| client.peer(), |origin| origin.client);
     if !of.purge_from.contain(peer.ip()) {
-        let why = "This client may not drop pages.";
+        let why = "This client may not drop pages: the site's purge_from does not name it.";
         return Some(request::refuse(client, head, answered, 403, why).await);
     }
     let asked = request_of(head, way);

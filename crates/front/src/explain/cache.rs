@@ -24,6 +24,7 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
         query: asked.query.as_deref(),
         has_body: false,
         by_proxy: false,
+        by_forwarded: false,
     };
     let fields = asked.fields.iter();
     let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
