@@ -444,6 +444,20 @@ fn a_cookie_that_php_takes_for_one_of_the_keys_makes_no_page() {
 }
 
 #[test]
+fn purge_is_refused_and_runs_no_script_where_nobody_may() {
+    let root = site();
+    let server = serve(&root, &["valid = \"10m\""]);
+    assert_eq!(get(&server, "/a").text(), "run 1");
+    let request = Request::new("PURGE", "/a").header("Host", "localhost");
+    let refused = http::ask(server.address(), &request.header("Connection", "close"));
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("purge_from"), "{}", refused.text());
+    let kept = get(&server, "/a");
+    assert_eq!(kept.text(), "run 1");
+    assert!(status(&kept).starts_with("maitred; hit; "));
+}
+
+#[test]
 fn no_page_outlives_a_time_without_a_cache() {
     let root = site();
     let server = serve(&root, &["valid = \"10m\""]);
