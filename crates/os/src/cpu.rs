@@ -38,33 +38,20 @@ pub fn used() -> CpuTime {
     })
 }
 
-/// What this process has used since it began, and how often it has left a processor.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Processor time in microseconds, of all its threads.
-    pub micros: u64,
-    /// Times that it gave its processor up, or lost it. As long as this stays the same it has run
-    /// all the time.
-    pub switches: u64,
-}
-
-/// What this process has used now. Unlike `RUSAGE_THREAD`, this takes in what came since the kernel's
-/// last tick. One that cannot be asked for (`getrusage(2)`: never) is nothing.
-pub fn usage() -> Usage {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
-        return Usage::default();
-    };
-    let count = |times: i64| times.unsigned_abs();
-    Usage {
-        micros: micros(usage.user_time()).saturating_add(micros(usage.system_time())),
-        switches: count(usage.voluntary_context_switches())
-            .wrapping_add(count(usage.involuntary_context_switches())),
-    }
+/// What this process has used since it began, in microseconds, with all its threads. Unlike
+/// `RUSAGE_THREAD`, this takes in what came since the kernel's last tick.
+pub fn of_this_process() -> u64 {
+    of(UsageWho::RUSAGE_SELF)
 }
 
 /// What those children of this process have used that it has collected, in microseconds.
 pub fn of_children() -> u64 {
-    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| {
+    of(UsageWho::RUSAGE_CHILDREN)
+}
+
+/// One that cannot be asked for (`getrusage(2)`: never) is nothing.
+fn of(who: UsageWho) -> u64 {
+    getrusage(who).map_or(0, |usage| {
         micros(usage.user_time()).saturating_add(micros(usage.system_time()))
     })
 }
@@ -88,11 +75,10 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_leaves_its_processor_and_uses_none() {
-        let before = usage();
-        std::thread::sleep(std::time::Duration::from_millis(30));
-        let after = usage();
-        assert!(after.switches > before.switches);
-        assert!(after.micros >= before.micros);
+    fn both_ways_to_ask_agree() {
+        let (before, first) = (used(), of_this_process());
+        while of_this_process() < first + 1_000 {}
+        let took = of_this_process() - first;
+        assert!(used().since(before).micros() >= took);
     }
 }

@@ -23,4 +23,5 @@ pub mod spawn;
 pub mod stderr;
 pub mod syslog;
 pub mod title;
+pub mod unbroken;
 pub mod users;
