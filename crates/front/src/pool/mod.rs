@@ -283,10 +283,17 @@ impl Pool {
     }
 
     /// The worker's word on how long its script took, as an average; it decides nothing but how
-    /// this pool's own requests wait.
+    /// this pool's own requests wait. While it waited for a processor, another worker would have had
+    /// none either.
     fn measure(&self, generation: &Generation, lent: &Lent) {
-        let board = generation.link().seat_board(lent.seat());
-        let took = board.request_took.load(Ordering::Relaxed);
+        let link = generation.link();
+        let took = link
+            .seat_board(lent.seat())
+            .request_took
+            .load(Ordering::Relaxed);
+        let waited = link.spent(lent).and_then(|spent| spent.core_wait);
+        let waited = waited.map_or(0, |waited| waited.as_micros());
+        let took = u128::from(took).saturating_sub(waited);
         let took = u32::try_from(took).unwrap_or(u32::MAX);
         let average = self.average_micros.load(Ordering::Relaxed);
         let next = match average {
