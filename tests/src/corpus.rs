@@ -20,7 +20,7 @@ use crate::server::{public_folder, write_file};
 use crate::wait;
 
 /// How long after an answer a line may take to appear in the log.
-const LOG_DEADLINE: Duration = Duration::from_secs(5);
+const LOG_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The host name that the corpus' requests are made for.
 pub const HOST: &str = "corpus.test";

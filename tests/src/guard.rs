@@ -7,9 +7,6 @@ use std::time::Duration;
 use crate::processes::{self, Signal};
 use crate::wait;
 
-/// How long a child may take from a polite signal to its end before it is killed.
-const STOP_DEADLINE: Duration = Duration::from_secs(20);
-
 /// A child process that leads its own process group; the whole group is killed when this is
 /// dropped.
 #[derive(Debug)]
@@ -53,14 +50,14 @@ impl Guarded {
         })
     }
 
-    /// Asks the child to end and waits for it; nothing if it had to be left running.
+    /// Asks the child to end and waits for it until the deadline; nothing if it had to be left running.
     pub fn stop(&mut self) -> Option<ExitStatus> {
         if self.ended().is_none()
             && let Some(process) = processes::Process::read(self.pid())
         {
             process.signal(self.stop_signal);
         }
-        self.wait(STOP_DEADLINE)
+        self.wait(wait::DEADLINE)
     }
 }
 

@@ -63,15 +63,33 @@ pub fn connections(address: SocketAddr) -> usize {
     kept.count()
 }
 
+/// How many connections to the IPv4 port of `address` are made and wait to be accepted.
+pub fn unaccepted(address: SocketAddr) -> u64 {
+    let sockets = sockets(address).into_iter();
+    let listeners = sockets.filter(|(state, _)| state == TCP_LISTEN);
+    listeners.map(|(_, waiting)| waiting).sum()
+}
+
 /// The states of all sockets at the IPv4 port of `address`.
 fn states(address: SocketAddr) -> Vec<String> {
+    let sockets = sockets(address).into_iter();
+    sockets.map(|(state, _)| state).collect()
+}
+
+/// State and length of the receive queue of all sockets at the IPv4 port of `address`. What waits at
+/// one that listens is connections (Linux, net/ipv4/tcp_ipv4.c, `get_tcp4_sock`).
+fn sockets(address: SocketAddr) -> Vec<(String, u64)> {
     let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp can be read");
     let wanted = format!(":{:04X}", address.port());
-    let states = table.lines().skip(1).filter_map(|line| {
+    let sockets = table.lines().skip(1).filter_map(|line| {
         let mut columns = line.split_whitespace().skip(1);
         let local = columns.next()?;
         let state = columns.nth(1)?;
-        local.ends_with(&wanted).then(|| state.to_owned())
+        let (_, waiting) = columns.next()?.split_once(':')?;
+        let waiting = u64::from_str_radix(waiting, 16).ok()?;
+        local
+            .ends_with(&wanted)
+            .then(|| (state.to_owned(), waiting))
     });
-    states.collect()
+    sockets.collect()
 }

@@ -19,7 +19,7 @@ use crate::wait::{self, DEADLINE};
 use crate::{Target, maitred_program, ports};
 
 /// How long the processes of a stopped server may take to disappear after their supervisor.
-const REMAINS_DEADLINE: Duration = Duration::from_secs(5);
+const REMAINS_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Name of the admin socket in a server's folder.
 const ADMIN_SOCKET: &str = "admin.sock";

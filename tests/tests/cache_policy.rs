@@ -469,8 +469,9 @@ fn a_stale_page_stands_in_whatever_keeps_the_script_from_answering() {
         root.path(),
         &[("stale", "stale_if_error = \"1h\""), ("never", "")],
     )
-    .pool("request_terminate_timeout = \"500ms\"")
-    .pool("request_queue_timeout = \"200ms\"")
+    .pool("request_terminate_timeout = \"2s\"")
+    // Longer than workers that die one after the other are waited for.
+    .pool("request_queue_timeout = \"50s\"")
     .start();
     let say = ("X-Say", "Cache-Control: max-age=60|Age: 90|ETag: \"a\"");
     for client in Client::both(&server) {

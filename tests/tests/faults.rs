@@ -17,9 +17,6 @@ use maitred_tests::server::{
 use maitred_tests::{maitred_program, ports, wait};
 use tempfile::TempDir;
 
-/// How long the server may take until all its processes are there again.
-const RECOVERY: Duration = Duration::from_secs(10);
-
 /// How long a script says nothing that has to wait for its client, and how long it takes at least to
 /// go on.
 const STOPPED: Duration = Duration::from_millis(300);
@@ -40,7 +37,7 @@ fn echo_site() -> TempDir {
 fn under_load(harm: impl FnOnce(&Server) -> Vec<Process>) -> (Tally, Server, TempDir) {
     let root = echo_site();
     let server = Setup::new(root.path()).workers(WORKERS as u32).start();
-    server.wait_for_full_strength(WORKERS, RECOVERY);
+    server.wait_for_full_strength(WORKERS, wait::DEADLINE);
     let load = Load::start(server.address(), CONNECTIONS);
     load.wait_for_ok(ENOUGH);
     let victims = harm(&server);
@@ -51,7 +48,7 @@ fn under_load(harm: impl FnOnce(&Server) -> Vec<Process>) -> (Tally, Server, Tem
     wait::until_true("the victims to die", || {
         !victims.iter().any(Process::is_running)
     });
-    server.wait_for_full_strength(WORKERS, RECOVERY);
+    server.wait_for_full_strength(WORKERS, wait::DEADLINE);
     load.wait_for_ok(ENOUGH);
     let tally = load.stop();
     assert_eq!(tally.mixed_up, 0, "nobody got another's answer: {tally:?}");
@@ -87,7 +84,7 @@ fn workers_go_on_serving_while_their_zygote_is_dead() {
     zygote.signal(Signal::KILL);
     wait::until_true("the zygote to die", || !zygote.is_running());
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
-    server.wait_for_full_strength(1, RECOVERY);
+    server.wait_for_full_strength(1, wait::DEADLINE);
     server.stop();
 }
 
@@ -120,7 +117,7 @@ fn everything_killed_but_the_supervisor_comes_back() {
 fn nothing_outlives_a_killed_supervisor() {
     let root = echo_site();
     let server = Setup::new(root.path()).workers(2).start();
-    server.wait_for_full_strength(2, RECOVERY);
+    server.wait_for_full_strength(2, wait::DEADLINE);
     server.processes();
     server.signal(Signal::KILL);
     server.expect_killed();
@@ -195,7 +192,7 @@ fn assert_serves(server: &Server) {
         let response = http::try_ask(server.address(), &Request::get("/hello.php")).ok()?;
         (response.text() == "hello").then_some(())
     };
-    wait::until_within("hello.php to be answered", RECOVERY, answered);
+    wait::until("hello.php to be answered", answered);
 }
 
 #[test]
@@ -241,7 +238,7 @@ fn a_script_that_crashes_every_time_does_not_take_the_site_down() {
         assert!([502, 503].contains(&status), "{status}");
     }
     assert_serves(&server);
-    server.wait_for_full_strength(2, RECOVERY);
+    server.wait_for_full_strength(2, wait::DEADLINE);
 }
 
 #[test]

@@ -11,9 +11,6 @@ use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
-/// How long a server may take to have all its workers again.
-const RECOVERY: Duration = Duration::from_secs(10);
-
 /// How long a server may tolerate a client that does nothing at all.
 const PATIENCE: Duration = Duration::from_secs(150);
 
@@ -162,7 +159,7 @@ fn a_client_that_leaves_while_it_is_answered_disturbs_nobody() {
     }
     answers(server.address());
     // PHP ends such a script by a bailout, after which its worker is replaced.
-    server.wait_for_full_strength(2, RECOVERY);
+    server.wait_for_full_strength(2, wait::DEADLINE);
 }
 
 #[test]

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, WEB_USER, document_root, give_to_web_user, is_root};
-use maitred_tests::wait;
+use maitred_tests::{Target, ports, wait};
 use tempfile::TempDir;
 
-/// How long an episode may take from its last event until its end is said, and some.
-const EPISODE_ENDS: Duration = Duration::from_secs(40);
+/// How long an episode may take from its last event until its end is said, and some: it ends after ten
+/// quiet seconds, and is looked at once a second.
+const EPISODE_ENDS: Duration = Duration::from_secs(90);
 
 /// Open files that the server gets in the tests about them, and the connections that fit: 512 are
 /// kept back for other uses.
@@ -119,12 +119,18 @@ fn a_front_out_of_descriptors_says_so_once_and_recovers() {
     let server = Server::start(root.path());
     let front = server.front().expect("a front");
     let fds = format!("/proc/{}/fd", front.pid);
-    let used = std::fs::read_dir(fds).expect("its descriptors").count() as u64;
-    let lowered = Lowered::new(front, WEB_USER, "Max open files", "--nofile", used + 10);
+    let used = || std::fs::read_dir(&fds).expect("its descriptors").count() as u64;
+    let limit = used() + 10;
+    let lowered = Lowered::new(front, WEB_USER, "Max open files", "--nofile", limit);
     let mut open = open_beginnings(&server, 30);
     let line = server.expect_log(0, "no connection can be accepted for a moment");
     assert!(line.contains("Too many open files"), "{line}");
     drop(open.split_off(5));
+    // Those that still waited take what has become free for as long as it takes to find them gone; an
+    // answer needs a descriptor, too.
+    wait::until_true("those that have left to be let go", || {
+        ports::unaccepted(server.address()) == 0 && used() < limit - 2
+    });
     assert_answered(open.remove(0));
     drop(open);
     drop(lowered);
@@ -340,7 +346,7 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
     let server = Setup::new(root.path())
         .workers(1)
         .pool("request_queue_length = 5")
-        .pool("request_queue_timeout = \"4s\"")
+        .pool("request_queue_timeout = \"12s\"")
         .start();
     let _busy = occupy(&server);
     let mut waiting: Vec<Connection> = (0..5).map(|_| send(&server, "/hello.php?waits")).collect();
@@ -370,7 +376,7 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
     expect_later(&server, "the queue stood for");
     let over = expect_later(&server, "503 was the answer to ");
     assert!(
-        over.contains("5 waited for request_queue_timeout = 4 s"),
+        over.contains("5 waited for request_queue_timeout = 12 s"),
         "{over}"
     );
     assert!(over.contains("request_queue_length = 5"), "{over}");
@@ -423,7 +429,11 @@ fn a_reload_that_the_front_has_no_descriptors_for_comes_to_its_end_when_there_ar
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     let front = server.front().expect("there is a front");
     let mark = server.log().mark();
-    // Enough for the configuration and for a part of what the pool needs.
+    // Enough for the configuration and for a part of what the pool needs. A client's descriptor would be
+    // free a moment later.
+    wait::until_true("the front to have let its client go", || {
+        ports::connections(server.address()) == 0
+    });
     let folder = format!("/proc/{}/fd", front.pid);
     let used: Vec<u64> = std::fs::read_dir(folder)
         .expect("its descriptors")

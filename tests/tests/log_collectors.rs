@@ -5,7 +5,6 @@ use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use maitred_tests::Target;
 use maitred_tests::http;
@@ -13,9 +12,6 @@ use maitred_tests::log::told;
 use maitred_tests::server::{Server, Setup, document_root, is_root, public_folder, set_mode};
 use maitred_tests::wait;
 use tempfile::TempDir;
-
-/// How long a message may be on its way.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn site() -> TempDir {
     document_root(&[
@@ -33,7 +29,7 @@ fn collector(folder: &TempDir) -> (PathBuf, UnixDatagram) {
     let path = folder.path().join("collector");
     let socket = UnixDatagram::bind(&path).expect("a socket can be made");
     socket
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(wait::DEADLINE))
         .expect("a socket can have a timeout");
     set_mode(&path, 0o666);
     (path, socket)
@@ -84,7 +80,7 @@ fn lines_go_to_a_syslog_server_elsewhere_over_udp_with_this_machine_s_name() {
     let root = site();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket can be made");
     socket
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(wait::DEADLINE))
         .expect("a socket can have a timeout");
     let address = socket.local_addr().expect("it has an address");
     let server = Setup::new(root.path())

@@ -3,14 +3,14 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::http2::{Connection as Http2, END_STREAM, curl, curl_with, fields};
 use maitred_tests::node::Node;
 use maitred_tests::server::{Server, Setup, document_root, public_folder};
 use maitred_tests::web::Web;
-use maitred_tests::{Target, maitred_program};
+use maitred_tests::{Target, maitred_program, wait};
 use tempfile::TempDir;
 
 const MIB: usize = 1024 * 1024;
@@ -250,7 +250,7 @@ fn events_come_when_they_happen() {
     client.read_chunk().unwrap();
     let begun = Instant::now();
     server.stop();
-    assert!(begun.elapsed() < Duration::from_secs(15), "{begun:?}");
+    assert!(begun.elapsed() < wait::DEADLINE, "{begun:?}");
     assert_eq!(client.read_chunk().unwrap(), b"");
 }
 

@@ -121,12 +121,12 @@ fn a_side_that_is_done_sending_still_hears_the_other() {
 #[test]
 fn one_that_is_quiet_for_too_long_is_ended_and_a_word_keeps_it() {
     let (root, node) = (site(), Node::start());
-    let server = serve(&root, &node, ", read_timeout = \"1s\"");
+    let server = serve(&root, &node, ", read_timeout = \"4s\"");
     let (_, mut socket) = Socket::open(server.address(), "/app/ws");
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(2) {
+    while begun.elapsed() < Duration::from_secs(6) {
         assert_eq!(socket.exchange("ping"), "ping");
-        wait::poll(Duration::from_millis(200), || None::<()>);
+        wait::poll(Duration::from_millis(500), || None::<()>);
     }
     assert_eq!(socket.read_to_end().unwrap(), "", "the end comes by itself");
 }
@@ -165,11 +165,7 @@ fn a_stop_ends_it_soon() {
     assert_eq!(raw.read(6), "hello ");
     let begun = Instant::now();
     server.stop();
-    assert!(
-        begun.elapsed() < Duration::from_secs(15),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < wait::DEADLINE, "{:?}", begun.elapsed());
     assert!(socket.read_to_end().is_ok());
     assert!(raw.read_to_end().is_ok());
 }

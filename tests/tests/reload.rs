@@ -18,9 +18,6 @@ const CONNECTIONS: usize = 6;
 /// Answers a load must get between two reloads.
 const ENOUGH: u64 = 100;
 
-/// How long the server may take until nothing of an old generation is left.
-const HANDED_OVER: Duration = Duration::from_secs(10);
-
 fn site() -> TempDir {
     document_root(&[
         ECHO_PAGE,
@@ -71,7 +68,7 @@ fn of_pool(server: &Server, kind: &str, pool: &str) -> Vec<Process> {
 
 /// Waits until one zygote and this many workers of pool `www` are left, none of them among `old`.
 fn wait_for_new(server: &Server, old: &[Process], workers: u32) {
-    wait::until_within("the new generation alone", HANDED_OVER, || {
+    wait::until("the new generation alone", || {
         let new = server.workers();
         let none_old = !new.iter().any(|worker| old.contains(worker));
         let zygotes = of_pool(server, "zygote", "www").len();
@@ -137,7 +134,7 @@ fn a_running_script_ends_in_its_old_worker_while_others_are_answered_by_new_ones
     busy.read_head().unwrap();
     server.configure(&version(root.path(), 2));
     server.reload();
-    wait::until_within("all others to be new", HANDED_OVER, || {
+    wait::until("all others to be new", || {
         let left = server.workers();
         let old = left.iter().filter(|worker| old.contains(worker)).count();
         (old == 1 && left.len() >= WORKERS as usize).then_some(())
@@ -319,7 +316,7 @@ fn killing_any_kind_of_process_during_a_reload_leaves_a_whole_server() {
                 false
             }
         });
-        wait::until_within("full strength", HANDED_OVER, || {
+        wait::until("full strength", || {
             let workers = server.workers().len();
             (workers == WORKERS as usize && server.front().is_some()).then_some(())
         });
@@ -345,7 +342,7 @@ fn growing_pools_are_reloaded_too() {
         assert_eq!(version_of(&server), "2");
         let tally = load.stop();
         assert_eq!(tally.failed(), 0, "{pm}: {tally:?}");
-        wait::until_within("the old workers to leave", HANDED_OVER, || {
+        wait::until("the old workers to leave", || {
             let left = server.workers();
             let old = left.iter().any(|worker| old.contains(worker));
             (!old && of_pool(&server, "zygote", "www").len() == 1).then_some(())

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
@@ -432,7 +431,7 @@ fn no_capability_is_needed_although_workers_are_not_dumpable() {
     let dropped = "-sys_ptrace,-sys_admin,-dac_override,-dac_read_search,-perfmon,-bpf";
     let setpriv = ["setpriv", "--bounding-set", dropped];
     let server = slow.setup(root.path(), "500ms").under(&setpriv).start();
-    server.wait_for_full_strength(2, Duration::from_secs(10));
+    server.wait_for_full_strength(2, wait::DEADLINE);
     let workers = server.workers();
     for worker in workers.iter().chain(&server.zygote()) {
         let owner = |name: &str| {
@@ -483,9 +482,9 @@ fn no_worker_can_read_another() {
             .collect::<Vec<_>>()
     };
     // The zygote takes in what workers have sent when it has its next order.
-    server.wait_for_full_strength(4, Duration::from_secs(10));
+    server.wait_for_full_strength(4, wait::DEADLINE);
     server.workers()[0].signal(Signal::KILL);
-    server.wait_for_full_strength(4, Duration::from_secs(10));
+    server.wait_for_full_strength(4, wait::DEADLINE);
     wait::until_true("the zygote alone to see workers", || {
         let holders = holders();
         holders.len() == 1 && holders[0].0.contains("zygote") && holders[0].1 == 4

@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
@@ -157,10 +156,10 @@ fn time_spent_behind_another_script_is_not_the_scripts_own() {
     let root = site();
     let setup = Setup::new(root.path())
         .workers(1)
-        .pool("request_terminate_timeout = \"3s\"");
+        .pool("request_terminate_timeout = \"6s\"");
     let server = taught(setup);
-    let mut first = send(&server, &Request::get("/sleep.php?ms=2000"));
-    let mut second = send(&server, &Request::get("/sleep.php?ms=2000"));
+    let mut first = send(&server, &Request::get("/sleep.php?ms=4000"));
+    let mut second = send(&server, &Request::get("/sleep.php?ms=4000"));
     for answer in [&mut first, &mut second] {
         assert_eq!(
             answer.read_response(false).expect("an answer").text(),
@@ -233,7 +232,7 @@ fn what_a_forked_child_of_a_script_says_is_not_in_the_answer() {
             "from the parent"
         );
     }
-    server.wait_for_full_strength(1, Duration::from_secs(10));
+    server.wait_for_full_strength(1, wait::DEADLINE);
 }
 
 #[test]

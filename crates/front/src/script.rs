@@ -14,10 +14,15 @@ use tokio::time::{Instant, sleep_until};
 use crate::body::Body;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
+use crate::pool::local;
 use crate::server_timing;
 use crate::source::{Backend, Feeder, Limits, Source};
 use crate::spool::{self, Spool};
 use crate::upstream::Foreign;
+
+/// Bytes of an answer after which others have their turn of the thread. To code as many takes br, which
+/// takes longest, a millisecond.
+const TURN_BYTES: usize = 64 * 1024;
 
 /// Why a script gave no (complete) answer.
 #[derive(Debug)]
@@ -111,10 +116,9 @@ pub trait Form {
     /// The next head of what was framed last, if it has one: those of interim answers come first.
     fn head(&mut self) -> Option<Self::Head>;
 
-    /// Whether framing takes so long that others must have their turn after each piece.
-    fn is_laborious(&self) -> bool {
-        false
-    }
+    /// Whether framing takes so long that others must have their turn after each piece. Every form says
+    /// so itself: one around another would otherwise hide what that one needs.
+    fn is_laborious(&self) -> bool;
 
     /// The script is through, after so long; all it has said follows.
     fn took(&mut self, _time: Duration) {}
@@ -295,11 +299,7 @@ impl Run<'_> {
                 biased;
                 event = source.event(), if wants_more => match event {
                     Event::Answer(bytes) => {
-                        answering.take(&bytes, source, client).await?;
-                        if answering.form.is_laborious() {
-                            // A script may say more at once than can be coded in anybody's turn.
-                            tokio::task::yield_now().await;
-                        }
+                        answering.take_in_turns(&bytes, source, client).await?;
                     }
                     Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
                     Event::Ended(ended) => answering.ended(ended)?,
@@ -417,6 +417,8 @@ struct Answering<'a, F> {
     records: AnswerReader,
     spool: Spool<'a>,
     over: bool,
+    /// Bytes taken in this turn of the thread's.
+    of_turn: usize,
     /// When the request began.
     begun: Instant,
     tells_timing: bool,
@@ -437,6 +439,7 @@ impl<'a, F: Form> Answering<'a, F> {
             records: AnswerReader::new(run.request_id),
             spool,
             over: false,
+            of_turn: 0,
             begun,
             tells_timing: limits.tells_timing,
         }
@@ -457,6 +460,39 @@ impl<'a, F: Form> Answering<'a, F> {
 
     fn has_unsent(&self) -> bool {
         !self.spool.is_empty()
+    }
+
+    /// Takes what the script has said, in as many turns of the thread's as it takes: whose client reads
+    /// as fast as it speaks would otherwise keep everybody else from theirs.
+    async fn take_in_turns(
+        &mut self,
+        mut bytes: &[u8],
+        source: &mut Source,
+        client: &mut impl Client<Head = F::Head>,
+    ) -> Result<(), Failure> {
+        loop {
+            let all = bytes.len();
+            let piece = if self.form.is_laborious() {
+                TURN_BYTES
+            } else {
+                all
+            };
+            let (now, later) = bytes.split_at(piece.min(all));
+            self.take(now, source, client).await?;
+            if self.over {
+                return Ok(());
+            }
+            self.of_turn += now.len();
+            if self.form.is_laborious() || self.of_turn >= TURN_BYTES {
+                self.of_turn = 0;
+                local::was_busy();
+                tokio::task::yield_now().await;
+            }
+            bytes = later;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     /// Takes what the script has said, and moves it to the spool in the client's form.

@@ -14,7 +14,7 @@ use crate::server::{give_to_web_user, is_root, set_mode};
 use crate::wait;
 
 /// How long what a request causes may take to appear in a log or a file.
-const TRACE_DEADLINE: Duration = Duration::from_secs(10);
+const TRACE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// With this variable set, what php-fpm does in each step is written to stderr.
 const SHOW: &str = "FPM_SHOW";

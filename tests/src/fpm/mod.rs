@@ -27,7 +27,10 @@ use crate::wait::{self, DEADLINE};
 use crate::{maitred_program, ports};
 
 /// How long the processes of a daemon that has ended may take to disappear.
-const REMAINS_DEADLINE: Duration = Duration::from_secs(5);
+const REMAINS_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long what a daemon said last may take to be read after it has ended.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How many ports a configuration can name, as `@PORT1@` and so on.
 const PORTS: usize = 3;
@@ -308,7 +311,7 @@ impl Daemon {
             let found = self.log.find_since(mark, Duration::ZERO, says);
             if found.is_none() && self.master.ended().is_some() {
                 // What it wrote last may not have been read yet.
-                let last = self.log.find_since(mark, Duration::from_secs(1), says);
+                let last = self.log.find_since(mark, LAST_WORDS, says);
                 assert!(
                     last.is_some(),
                     "{which:?} ended before it said {text:?}:\n{}",

@@ -77,6 +77,10 @@ impl<W: Wire> Form for Tee<'_, W> {
         self.form.head()
     }
 
+    fn is_laborious(&self) -> bool {
+        self.form.is_laborious()
+    }
+
     fn has_begun(&self) -> bool {
         self.form.has_begun()
     }

@@ -98,6 +98,10 @@ impl Form for FastcgiForm<'_> {
         None
     }
 
+    fn is_laborious(&self) -> bool {
+        false
+    }
+
     fn has_begun(&self) -> bool {
         self.has_said
     }

@@ -190,10 +190,15 @@ pub fn before_park() {
 /// The thread has woken.
 pub fn after_unpark() {
     with(|local| {
-        local.moment.set(local.moment.get() + 1);
         local.withdraw();
-        local.look();
+        local.catch_up();
     });
+}
+
+/// A task of this thread has used as much time as many polls of others do: what workers have written
+/// meanwhile is taken.
+pub fn was_busy() {
+    with(Local::catch_up);
 }
 
 fn with(act: impl FnOnce(&Local)) {
@@ -205,6 +210,11 @@ fn with(act: impl FnOnce(&Local)) {
 }
 
 impl Local {
+    fn catch_up(&self) {
+        self.moment.set(self.moment.get() + 1);
+        self.look();
+    }
+
     /// Takes what workers have written. True when that woke a task of this thread, which then
     /// does not sleep.
     fn look(&self) -> bool {
@@ -290,8 +300,7 @@ impl<F: Future> Future for Paced<F> {
             let polls = local.polls.get() + 1;
             local.polls.set(polls % POLLS_BETWEEN_LOOKS);
             if polls == POLLS_BETWEEN_LOOKS {
-                local.moment.set(local.moment.get() + 1);
-                local.look();
+                local.catch_up();
             }
         });
         self.project().task.poll(cx)
