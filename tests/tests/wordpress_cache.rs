@@ -70,13 +70,12 @@ struct Blog {
 
 impl Blog {
     fn open(files: &Files) -> Blog {
-        let plugin = project_root().join("integrations/wordpress/maitred-cache.php");
-        let plugin = fs::read(plugin).expect("the plugin is in the checkout");
-        write_file(
-            &files.root(),
-            &format!("{PLUGINS}/maitred-cache.php"),
-            &plugin,
-        );
+        let folder = project_root().join("integrations/wordpress");
+        for file in ["", "/page", "/changes"] {
+            let name = format!("maitred-cache{file}.php");
+            let plugin = fs::read(folder.join(&name)).expect("the plugin is in the checkout");
+            write_file(&files.root(), &format!("{PLUGINS}/{name}"), &plugin);
+        }
         let server = setup(files).start();
         let own = OWN_PLUGIN.replace("ADDRESS", &server.base_url());
         write_file(

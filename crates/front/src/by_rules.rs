@@ -15,6 +15,7 @@ use maitred_rules::site::{Asked, Refusal, Verdict};
 
 use crate::access::Answered;
 use crate::auth::Outcome;
+use crate::by_script;
 use crate::files::{Body, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::proxy;
@@ -43,7 +44,7 @@ pub async fn answer<C: HttpClient>(
     client: &mut C,
     head: &Head,
     thread: &Arc<Thread>,
-    (site, rules): (&Site, &SiteRules),
+    (site, rules): (&Arc<Site>, &SiteRules),
     (origin, is_https): (Origin<'_>, bool),
     answered: &mut Answered,
 ) -> io::Result<After> {
@@ -311,7 +312,7 @@ async fn send_error_page(
                 status: Some((caught.status, caught.after)),
                 ..*way
             };
-            request::run_script(client, head, thread, &way, &script, answered).await
+            by_script::run_script(client, head, thread, &way, &script, answered).await
         }
         Route::RedirectSlash(_) | Route::Refused(_) => {
             headers.push((b"Content-Type", b"text/plain; charset=utf-8"));
@@ -334,6 +335,13 @@ async fn send_error_page(
 }
 
 impl Way<'_> {
+    /// Whether a page of the site's takes the place of a script's or a server's answer of this status.
+    pub fn intercepts(&self, status: u16) -> bool {
+        let rules = self.rules.filter(|rules| rules.settings().intercept_errors);
+        let has_page = |rules: &SiteRules| rules.error_page(status).is_some();
+        self.status.is_none() && rules.is_some_and(has_page)
+    }
+
     /// The authority that was asked for.
     pub fn host<'h>(&'h self, head: &'h Head) -> &'h str {
         self.origin.map_or(head.host(), |origin| origin.host)

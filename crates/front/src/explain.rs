@@ -180,6 +180,9 @@ fn target(
         own_body_size(said, settings);
         return Ok(());
     }
+    if cache::purge(said, site, asked) {
+        return Ok(());
+    }
     let (mut resolver, inner) = resolver_for(config, site, &clean, said)?;
     if matches!(asked.method.as_str(), "GET" | "HEAD")
         && rules.lists(clean.as_bytes())

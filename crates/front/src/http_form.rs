@@ -9,7 +9,6 @@ use maitred_http1::{
     carries_body, write_chunk_header,
 };
 use maitred_pagecache::admit;
-use maitred_rules::SiteRules;
 use maitred_rules::dress::Expiry;
 
 use crate::cache::CACHE_STATUS;
@@ -121,7 +120,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             match self.head_reader.read(content) {
                 Ok(None) => return Ok(()),
                 Ok(Some((head, used))) => {
-                    if self.is_intercepted(&head) {
+                    if self.way.intercepts(head.status()) {
                         return Err(Failure::Intercepted(head.status()));
                     }
                     let names_file = Named::by(&head).is_some();
@@ -264,16 +263,6 @@ impl<'a, W: Wire> HttpForm<'a, W> {
             }
         }
         self.framing = answer_framing(self.request.version(), is_head, head.status(), length);
-    }
-
-    /// Whether a page of the site's takes the place of this answer.
-    fn is_intercepted(&self, head: &AnswerHead) -> bool {
-        let rules = self
-            .way
-            .rules
-            .filter(|rules| rules.settings().intercept_errors);
-        let has_page = |rules: &SiteRules| rules.error_page(head.status()).is_some();
-        self.way.status.is_none() && rules.is_some_and(has_page)
     }
 
     /// A complete answer has a length of our own counting. One that is sent while it is made has

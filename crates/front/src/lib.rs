@@ -10,6 +10,7 @@ mod attempt;
 pub mod auth;
 mod body;
 mod by_rules;
+mod by_script;
 mod cache;
 mod clock;
 mod compress;

@@ -14,20 +14,16 @@ use maitred_rules::site::Refusal;
 
 use crate::access::{self, AccessLog, Answered};
 use crate::admin;
-use crate::attempt::{Tried, attempt, explain, retry_after};
-use crate::body::{Body, NoBody};
+use crate::body::NoBody;
 use crate::by_rules::{self, Origin};
-use crate::cache::{self, Steadfast, Tee};
+use crate::by_script;
+use crate::cache;
 use crate::clock::http_date;
 use crate::compress;
 use crate::files::{self, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
-use crate::http_form::HttpForm;
-use crate::params::{self, Call, REQUEST_ID, Seen};
 use crate::request_id::{self, RequestId};
-use crate::route::{Route, Script};
-use crate::script::{Failure, Run, Sent};
-use crate::sendfile;
+use crate::route::Route;
 use crate::shared::{Site, Sites, Thread};
 use crate::source::Backend;
 use crate::status;
@@ -145,7 +141,7 @@ async fn at_site(
             by_forwarded: false,
             host,
         });
-        let by = (&**site, rules);
+        let by = (site, rules);
         // Larger than all that a request without rules needs.
         let ruled = by_rules::answer(client, head, thread, by, (origin, is_https), answered);
         return Box::pin(ruled).await;
@@ -169,7 +165,7 @@ async fn at_site(
 #[derive(Clone, Copy)]
 pub struct Way<'a> {
     /// The site.
-    pub site: &'a Site,
+    pub site: &'a Arc<Site>,
     /// Its rules, if it has any.
     pub rules: Option<&'a SiteRules>,
     /// The path, encoded; after rewrites.
@@ -231,7 +227,7 @@ pub async fn serve_path(
                     return Ok(after);
                 }
             }
-            run_script(client, head, thread, way, &script, answered).await
+            by_script::run_script(client, head, thread, way, &script, answered).await
         }
         Route::RedirectSlash(location) => {
             let header = Some((&b"Location"[..], location.as_bytes()));
@@ -324,122 +320,6 @@ async fn send_file(
     Ok(after)
 }
 
-/// Runs a script for a request, or for the page of an error that the request came to.
-pub async fn run_script<C: HttpClient>(
-    client: &mut C,
-    head: &Head,
-    thread: &Arc<Thread>,
-    way: &Way<'_>,
-    script: &Script,
-    answered: &mut Answered,
-) -> io::Result<After> {
-    let spool_dir = &way.site.spool_dir;
-    let mut fill = None;
-    if let (Some(of), Some(cache), None) = (&way.site.cache, &thread.shared.cache, way.status) {
-        // Most requests at such a site end here, and carry no more state than they need.
-        match Box::pin(cache::look(client, head, (cache, of), way, answered)).await? {
-            cache::Looked::Answered(after) => return Ok(after),
-            cache::Looked::Forward(forward) => fill = Some(forward),
-        }
-    }
-    let collected = match way.status {
-        // Its body, if there was one, is no business of the page's.
-        Some(_) => Ok(Body::Memory(Bytes::new().into())),
-        None => client.body(head, way.max_body_size, spool_dir).await,
-    };
-    let body = match collected {
-        Ok(body) => body,
-        Err(no_body) => return refuse_body(client, head, answered, no_body, spool_dir).await,
-    };
-    let local = client.local();
-    let secured = client.secured().cloned();
-    let secured = secured.as_deref();
-    let id = answered.id();
-    answered.body_bytes = body.len();
-    if let Backend::Pool(pool) = way.backend {
-        answered.pool = Some(pool.clone());
-    }
-    let conditions = fill.as_ref().and_then(|fill| fill.conditions());
-    let seen = Seen::of(way, head);
-    let (query, target) = match fill.as_ref().and_then(|fill| fill.seen()) {
-        Some(seen) => seen,
-        None => (seen.query, seen.target),
-    };
-    let call = Call {
-        head,
-        body: &body,
-        script,
-        peer: way
-            .origin
-            .map_or_else(|| client.peer(), |origin| origin.client),
-        local,
-        secured,
-        seen: Seen {
-            query,
-            target,
-            conditions: conditions.as_deref(),
-            ..seen
-        },
-        id: id.as_str(),
-    };
-    let Ok(request) = params::encode(&call) else {
-        if let Some(after) = fill.as_ref().and_then(|fill| fill.answered) {
-            return Ok(after);
-        }
-        let why = "The request's headers are too large for a script.";
-        return refuse_close(client, head, answered, 431, why).await;
-    };
-    let name = String::from_utf8_lossy(&script.script_filename);
-    let run = Run {
-        backend: way.backend,
-        asked: (head.method(), head.target()),
-        is_idempotent: head.kind().is_idempotent(),
-        body: &body,
-        script: &name,
-        request_id: REQUEST_ID,
-        id: id.as_str(),
-        spool_dir,
-    };
-    let id_sent = answered.id_sent();
-    let beside = Beside::of(secured, id_sent.as_ref());
-    let form = HttpForm::<C::Wire>::new(&run, head, way, beside.as_slice());
-    let wanted = fill.as_ref().map(|fill| fill.wanted());
-    // It has its answer: what is made now is for others.
-    let has_answer = fill.as_ref().and_then(|fill| fill.answered);
-    let mut tee = Tee::new(form, fill);
-    let mut steadfast = Steadfast::new(client, wanted, has_answer.is_some());
-    let Tried {
-        outcome,
-        sent,
-        begun,
-    } = attempt(&mut steadfast, &mut tee, thread.number, &run, request).await;
-    if let Some(after) = has_answer {
-        return Ok(after);
-    }
-    answered.cache = tee.fill.as_ref().map(|fill| fill.word());
-    let (has_gone, form) = (steadfast.has_gone, tee.form);
-    (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
-    (answered.queued, answered.script, answered.spent) = (sent.queued, sent.script, sent.spent);
-    if has_gone {
-        answered.status = explain(&Failure::ClientLeft).0;
-        return Err(io::ErrorKind::ConnectionAborted.into());
-    }
-    if let (Err(failure), Some(fill), false) = (&outcome, tee.fill, sent.begun) {
-        if let Some(after) = fill.stand_in(client, failure, answered).await {
-            return after;
-        }
-    }
-    if let (Err(Failure::FileNamed), Some(said)) = (&outcome, form.said()) {
-        return sendfile::answer(client, head, (way, &name), said, answered).await;
-    }
-    match (outcome, way.status) {
-        (Ok(()), Some((_, after))) if form.reusable => Ok(after),
-        (Ok(()), None) if form.reusable => Ok(After::Keep),
-        (Ok(()), _) => Ok(After::Close),
-        (Err(failure), _) => fail(client, head, &failure, begun.elapsed(), &sent, answered).await,
-    }
-}
-
 /// What a client over TLS is told of its next visits (RFC 6797 §6.1).
 fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
     let value = secured?.hsts.as_deref()?;
@@ -473,29 +353,6 @@ impl<'a> Beside<'a> {
     pub fn as_slice(&self) -> &[Header<'a>] {
         self.fields.get(..self.count).unwrap_or_default()
     }
-}
-
-/// Answers in place of a script.
-async fn fail(
-    client: &mut impl HttpClient,
-    head: &Head,
-    failure: &Failure,
-    waited: std::time::Duration,
-    sent: &Sent,
-    answered: &mut Answered,
-) -> io::Result<After> {
-    let (status, why) = explain(failure);
-    if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
-        answered.status = status;
-        return Err(io::ErrorKind::ConnectionAborted.into());
-    }
-    if sent.begun {
-        // Half an answer cannot be mended; the client sees it end too early.
-        return Err(io::ErrorKind::ConnectionAborted.into());
-    }
-    let seconds = retry_after(waited).to_string();
-    let header = (status == 503).then_some((&b"Retry-After"[..], seconds.as_bytes()));
-    plain(client, head, answered, status, header, why, After::Keep).await
 }
 
 pub async fn refuse_body(
@@ -540,7 +397,7 @@ pub async fn refuse(
     plain(client, head, answered, status, None, why, after).await
 }
 
-async fn refuse_close(
+pub async fn refuse_close(
     client: &mut impl HttpClient,
     head: &Head,
     answered: &mut Answered,

@@ -99,6 +99,10 @@ impl<C: HttpClient> Client for Ruled<'_, C> {
 impl<C: HttpClient> HttpClient for Ruled<'_, C> {
     type Wire = C::Wire;
 
+    fn is_answered_by_script(&mut self) {
+        self.pages = self.pages.filter(|rules| rules.settings().intercept_errors);
+    }
+
     fn peer(&self) -> SocketAddr {
         self.peer
     }

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use maitred_control::admin::{Answer, MAX_ANSWER_BYTES, Request, default_socket};
 
+use crate::command::Reach;
+use crate::serve::DEFAULT_CONFIG;
+
 /// Longest that a server may take to say something.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -35,6 +38,25 @@ impl Client {
             }),
             Err(why) => Err(unreachable(&path, &why)),
         }
+    }
+
+    /// Connects to the server that a command means.
+    ///
+    /// # Errors
+    /// As [`Client::connect`], and when its configuration cannot be read.
+    pub fn reach(reach: &Reach) -> Result<Client, String> {
+        let path = match (&reach.admin_socket, &reach.configuration) {
+            (Some(path), _) => Some(path.clone()),
+            (None, Some(file)) => {
+                let config = maitred_config::load(file).map_err(|why| why.to_string())?;
+                config.admin_socket
+            }
+            // Not everybody who may use the socket may read it, and it may be about to be mended.
+            (None, None) => maitred_config::load(Path::new(DEFAULT_CONFIG))
+                .ok()
+                .and_then(|config| config.admin_socket),
+        };
+        Client::connect(path.as_deref())
     }
 
     /// Asks for something.
@@ -96,7 +118,7 @@ fn unreachable(path: &Path, why: &std::io::Error) -> String {
         ),
         _ => format!(
             "no server answers on {path} ({why}); start one with `maitred serve`, or name the \
-             socket of the one that runs with --admin-socket"
+             socket of the one that runs with --admin-socket, or its configuration with --config"
         ),
     }
 }

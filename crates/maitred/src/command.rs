@@ -183,9 +183,12 @@ pub struct Fpm {
 /// How a running server is reached.
 #[derive(Debug, Args)]
 pub struct Reach {
-    /// The server's admin socket [default: as `admin_socket`]
+    /// The server's admin socket [default: the `admin_socket` of its configuration]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
+    /// The server's configuration file [default: /etc/maitred/maitred.toml if it can be read]
+    #[arg(long = "config", value_name = "FILE", conflicts_with = "admin_socket")]
+    pub configuration: Option<PathBuf>,
 }
 
 /// Arguments of `maitred top`.
@@ -214,16 +217,16 @@ pub struct Reload {
 #[derive(Debug, Args)]
 pub struct Purge {
     /// Addresses, such as https://example.com/page; with a `*` at its end, all that begin so
-    #[arg(value_name = "URL")]
+    #[arg(value_name = "URL", value_parser = something)]
     pub urls: Vec<String>,
     /// All addresses that begin so: HOST/PATH, or /PATH of every host
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(long, value_name = "PREFIX", value_parser = something)]
     pub prefix: Vec<String>,
     /// All pages of a host
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = something)]
     pub host: Vec<String>,
     /// All pages with a tag (Cache-Groups)
-    #[arg(long, value_name = "TAG")]
+    #[arg(long, value_name = "TAG", value_parser = something)]
     pub tag: Vec<String>,
     /// All pages
     #[arg(long)]
@@ -232,8 +235,11 @@ pub struct Purge {
     #[arg(long)]
     pub soft: bool,
     /// Only pages of the site that has this host in its configuration
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = something)]
     pub site: Option<String>,
+    /// JSON for programs, on one line
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,
@@ -266,7 +272,7 @@ pub struct Warm {
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub limit: u32,
     /// A field to send with each request, such as 'X-Device: phone'
-    #[arg(long, value_name = "FIELD")]
+    #[arg(long, value_name = "FIELD", value_parser = field)]
     pub header: Vec<String>,
     /// Configuration file: which hosts there are, and where the server listens
     #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
@@ -289,6 +295,19 @@ pub struct Warm {
     /// JSON for programs, on one line
     #[arg(long)]
     pub json: bool,
+}
+
+/// What is named must have a name.
+fn something(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("it is empty; leave it out, or name what is meant".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// A header field as `Name: value`.
+fn field(text: &str) -> Result<String, String> {
+    maitred_warm::client::header(text).map(|_| text.to_owned())
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -335,7 +354,7 @@ pub struct Explain {
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     pub method: String,
     /// A header field that the page cache may look at; may be given more than once
-    #[arg(long = "header", value_name = "NAME: VALUE")]
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = field)]
     pub headers: Vec<String>,
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use maitred_control::admin::{Answer, MAX_REQUEST_BYTES, Request};
 use maitred_control::purge::{Asked, Target, Thoroughness, TooLong};
+use serde_json::json;
 
 use crate::client::Client;
 use crate::command::Purge;
@@ -28,7 +29,7 @@ pub fn purge(asked: &Purge) -> ExitCode {
         Ok(requests) => requests,
         Err(why) => return refuse(&why),
     };
-    let mut client = match Client::connect(asked.reach.admin_socket.as_deref()) {
+    let mut client = match Client::reach(&asked.reach) {
         Ok(client) => client,
         Err(why) => return fail(&why),
     };
@@ -41,8 +42,12 @@ pub fn purge(asked: &Purge) -> ExitCode {
             Ok(_) => return fail(&crate::status::UNASKED),
         }
     }
+    let text = match asked.json {
+        true => json!({ "purged": dropped, "soft": asked.soft }).to_string(),
+        false => line(&dropped, asked.soft),
+    };
     // That nobody reads it is no error.
-    let _ = writeln!(std::io::stdout(), "{}", line(&dropped, asked.soft));
+    let _ = writeln!(std::io::stdout(), "{text}");
     ExitCode::from(EXIT_SUCCESS)
 }
 

@@ -16,8 +16,8 @@ pub const UNASKED: &str = "the server answers what was not asked; is it of anoth
 /// Shows how the server is.
 pub fn status(status: &Status) -> ExitCode {
     let pool = status.pool.clone();
-    let asked = Client::connect(status.reach.admin_socket.as_deref())
-        .and_then(|mut client| client.ask(&Request::Status { pool }));
+    let asked =
+        Client::reach(&status.reach).and_then(|mut client| client.ask(&Request::Status { pool }));
     match asked {
         Ok(Answer::Status(server)) => {
             let text = match status.json {
@@ -50,7 +50,7 @@ fn text(server: &ServerStatus, in_full: bool) -> String {
 /// Has the server read its configuration again, and says what was done.
 pub fn reload(asked: &Reload) -> ExitCode {
     let pools = asked.pools.clone();
-    let answer = Client::connect(asked.reach.admin_socket.as_deref())
+    let answer = Client::reach(&asked.reach)
         .and_then(|mut client| client.ask_patiently(&Request::Reload { pools }));
     match answer {
         Ok(Answer::Reloaded { what }) => {
@@ -64,8 +64,7 @@ pub fn reload(asked: &Reload) -> ExitCode {
 
 /// Has the server end, as `request` says, and waits for it.
 pub fn end(reach: &Reach, request: &Request) -> ExitCode {
-    let asked = Client::connect(reach.admin_socket.as_deref())
-        .and_then(|mut client| Ok((client.ask(request)?, client)));
+    let asked = Client::reach(reach).and_then(|mut client| Ok((client.ask(request)?, client)));
     match asked {
         Ok((Answer::Ending { running: 0 }, client)) => client.wait_for_the_end(),
         Ok((Answer::Ending { running }, client)) => {

@@ -29,7 +29,7 @@ const ENDING: [Signal; 4] = [
 
 /// Shows the server until the key q.
 pub fn top(top: &Top) -> ExitCode {
-    let shown = Client::connect(top.reach.admin_socket.as_deref()).and_then(|client| {
+    let shown = Client::reach(&top.reach).and_then(|client| {
         let mut watch = Watch {
             client,
             before: None,

@@ -114,6 +114,9 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
         ),
         format!("wait            {} since the start", both(&wait.total)),
         format!("script          {} since the start", both(&script.total)),
+    ];
+    lines.extend(split::parts(pool));
+    lines.extend([
         format!("requests        {}", counts(&pool.outcomes)),
         format!(
             "memory          {} private in {} processes ({how}), {} shared",
@@ -121,7 +124,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             memory.processes,
             bytes(memory.shared_bytes)
         ),
-    ];
+    ]);
     lines.extend(split::details(pool));
     lines.extend(pool.opcache.as_ref().map(opcache));
     lines.iter_mut().for_each(|line| *line = cut(line));

@@ -13,7 +13,7 @@ use crate::plan::{Bypass, Plan};
 use crate::settings::Settings;
 use crate::stored::Stored;
 use crate::tags;
-use crate::vary::{Unpredictable, Vary};
+use crate::vary::{self, Unpredictable, Vary};
 
 /// Why an answer is not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,11 +62,13 @@ pub enum NotStored {
     Purged,
     /// It could not be written.
     Fault,
+    /// It is in a coding that its request does not take, so nobody knows who does.
+    Coding,
 }
 
 impl NotStored {
     /// All there are but [`NotStored::Bypassed`], whose reasons are its own.
-    pub const ALL: [NotStored; 21] = [
+    pub const ALL: [NotStored; 22] = [
         NotStored::Head,
         NotStored::UnkeyedField,
         NotStored::Rule,
@@ -88,6 +90,7 @@ impl NotStored {
         NotStored::LockTimeout,
         NotStored::Purged,
         NotStored::Fault,
+        NotStored::Coding,
     ];
 
     /// Its name, in `Cache-Status` and metrics.
@@ -115,6 +118,7 @@ impl NotStored {
             NotStored::LockTimeout => "lock-timeout",
             NotStored::Purged => "purged",
             NotStored::Fault => "fault",
+            NotStored::Coding => "coding",
         }
     }
 }
@@ -179,6 +183,10 @@ where
         true => vary.without("cookie"),
         false => vary,
     };
+    let varies_by_coding = vary.names().iter().any(|name| name == "accept-encoding");
+    if varies_by_coding && !vary::takes(asked.fields(), answer.clone()) {
+        return Err(NotStored::Coding);
+    }
     if settings.litespeed && !has_litespeeds_variants(settings, answer.clone()) {
         return Err(NotStored::VaryStar);
     }

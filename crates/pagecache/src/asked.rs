@@ -23,31 +23,84 @@ pub struct Request<'a> {
     pub by_forwarded: bool,
 }
 
-/// Fields by which a client can have an application believe something that no key has: links to
-/// another host, another path (see "Practical Web Cache Poisoning", J. Kettle 2018).
-const UNKEYED: [&str; 12] = [
+/// Fields by which a client can have an application believe something that no key has: links to another
+/// host or scheme, another path or method. They are those of "Practical Web Cache Poisoning" and "Web
+/// Cache Entanglement" (J. Kettle 2018, 2020), and of the list of Param Miner those that applications and
+/// frameworks in PHP read. Addresses of clients (`X-Forwarded-For`) are none of them: who has no trusted
+/// proxy but some proxy in front would have nothing kept.
+const UNKEYED: [&str; 37] = [
     "forwarded",
+    "forwarded-proto",
+    "front-end-https",
+    "x-arr-ssl",
+    "x-forward-proto",
+    "x-forwarded-host",
+    "x-forwarded-method",
+    "x-forwarded-path",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-protocol",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-forwarded-uri",
+    "x-host",
+    "x-http-destinationurl",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-http-path-override",
+    "x-https",
+    "x-method-override",
+    "x-original-host",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
+    "x-pjax",
+    "x-proxy-url",
+    "x-rewrite-url",
+    "x-scheme",
+    "x-server-name",
+    "x-server-port",
+    "x-ssl",
+    "x-url-scheme",
+    "x-wap-profile",
+];
+
+/// More of [`UNKEYED`], which begin with other letters.
+const UNKEYED_TOO: [&str; 10] = [
+    "base-url",
+    "cf-visitor",
+    "cloudfront-forwarded-proto",
+    "https",
+    "profile",
+    "proxy-host",
+    "proxy-url",
+    "request-uri",
+    "ssl-offloaded",
+    "unencoded-url",
+];
+
+/// Of these, those that a trusted proxy in front says or passes on: the key has their values then, so
+/// that whoever makes one up has a page of their own.
+pub const OF_PROXIES: [&str; 16] = [
+    "cf-visitor",
+    "cloudfront-forwarded-proto",
+    "front-end-https",
+    "x-arr-ssl",
     "x-forwarded-host",
     "x-forwarded-port",
     "x-forwarded-prefix",
     "x-forwarded-proto",
+    "x-forwarded-protocol",
     "x-forwarded-scheme",
     "x-forwarded-server",
-    "x-host",
-    "x-http-method-override",
-    "x-original-url",
-    "x-rewrite-url",
-    "x-wap-profile",
-];
-
-/// Of [`UNKEYED`], those that a trusted proxy in front says or passes on: the key has their values then,
-/// so that whoever makes one up has a page of their own.
-pub const OF_PROXIES: [&str; 5] = [
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-proto",
-    "x-forwarded-scheme",
-    "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-forwarded-uri",
+    "x-original-host",
+    "x-scheme",
+    "x-url-scheme",
 ];
 
 /// A request that was looked at once.
@@ -109,12 +162,10 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
             19 if is("if-unmodified-since") => self.has_precondition = true,
             _ => {}
         }
-        let first = name.first().map(u8::to_ascii_lowercase);
-        if !self.has_unkeyed && matches!(first, Some(b'x' | b'f')) {
-            if self.request.by_proxy && OF_PROXIES.iter().any(|name| is(name)) {
-                self.has_proxied = true;
-            } else {
-                self.has_unkeyed = !self.is_believed(name) && UNKEYED.iter().any(|name| is(name));
+        if !self.has_unkeyed && is_unkeyed(name) {
+            match self.request.by_proxy && OF_PROXIES.iter().any(|name| is(name)) {
+                true => self.has_proxied = true,
+                false => self.has_unkeyed = !self.is_believed(name),
             }
         }
     }
@@ -154,5 +205,54 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
     /// Whether it is HEAD.
     pub fn is_head(&self) -> bool {
         self.request.method == "HEAD"
+    }
+}
+
+fn is_unkeyed(name: &[u8]) -> bool {
+    let is = |wanted: &&str| fields::is(name, wanted);
+    match name.first().map(u8::to_ascii_lowercase) {
+        Some(b'x' | b'f') => UNKEYED.iter().any(is),
+        // So long are none that every browser sends, but `User-Agent` and `Connection`.
+        _ => matches!(name.len(), 5 | 7..=11 | 13 | 26) && UNKEYED_TOO.iter().any(is),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_that_no_key_has_is_seen_however_it_is_written() {
+        let request = |by_proxy| Request {
+            method: "GET",
+            is_https: false,
+            host: "a",
+            path: "/",
+            query: None,
+            has_body: false,
+            by_proxy,
+            by_forwarded: false,
+        };
+        for name in UNKEYED.iter().chain(&UNKEYED_TOO) {
+            let upper = name.to_ascii_uppercase();
+            for name in [*name, &upper] {
+                let fields = [(name.as_bytes(), &b"1"[..])];
+                let asked = Asked::survey(request(false), fields.into_iter());
+                assert!(asked.has_unkeyed && !asked.has_proxied, "{name}");
+                let asked = Asked::survey(request(true), fields.into_iter());
+                assert_ne!(asked.has_unkeyed, asked.has_proxied, "{name}");
+            }
+        }
+        for name in [
+            "Host",
+            "X-Forwarded-For",
+            "User-Agent",
+            "Connection",
+            "Forwarder",
+        ] {
+            let fields = [(name.as_bytes(), &b"1"[..])];
+            let asked = Asked::survey(request(false), fields.into_iter());
+            assert!(!asked.has_unkeyed, "{name}");
+        }
     }
 }

@@ -6,7 +6,8 @@
 //!                    │ finish(Failed): the first waiter fills, the others wait on
 //!                    │ finish(StoodIn): waiters get the stale page; the next who comes fills
 //!                    │ finish(NotKept): waiters go through, and for a while nobody waits
-//!                    ╰ the filler is older than `age`: the next who joins fills beside it
+//!                    ╰ the filler is older than `age`: the next who joins fills beside it; if the
+//!                      old one has stored a page after all, waiters look again at once
 //! ```
 //!
 //! A filler is a ticket; whoever holds it says how it ended, also by dropping it. No key is held by
@@ -172,7 +173,15 @@ impl<W> Fills<W> {
                 .filling
                 .get(key)
                 .is_some_and(|now| now.ticket == ticket);
-            let filling = is_current.then(|| shard.filling.remove(key))??;
+            if !is_current {
+                // Another has overtaken it, and goes on; what is there now will do for who waits.
+                let overtaken = shard.filling.get_mut(key);
+                let overtaken = overtaken.filter(|_| how == Finished::Stored)?;
+                let waiters = std::mem::take(&mut overtaken.waiters);
+                shard.forget_unkept(hash);
+                return Some(waiters);
+            }
+            let filling = shard.filling.remove(key)?;
             match how {
                 Finished::NotKept => shard.remember_unkept(hash, now),
                 Finished::Stored => shard.forget_unkept(hash),
@@ -397,6 +406,24 @@ mod tests {
             finish(&fills, second, Finished::Stored, AGE),
             [(1, Told::Look)]
         );
+    }
+
+    #[test]
+    fn a_page_of_one_who_was_overtaken_is_there_for_those_who_wait() {
+        let fills = Fills::default();
+        let slow = fill(&fills, 0);
+        fills.join(&key("a"), (AGE - 1, AGE), || 1);
+        let second = fill(&fills, AGE);
+        fills.join(&key("a"), (AGE, AGE), || 2);
+        let told = finish(&fills, slow, Finished::Stored, AGE);
+        assert_eq!(told, [(1, Told::Look), (2, Told::Look)]);
+        // The other one goes on, and who comes now waits for that.
+        assert_eq!(fills.join(&key("a"), (AGE, AGE), || 3), Joined::Wait);
+        assert_eq!(
+            finish(&fills, second, Finished::Stored, AGE),
+            [(3, Told::Look)]
+        );
+        assert!(fills.is_empty());
     }
 
     #[test]

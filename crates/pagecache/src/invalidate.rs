@@ -3,6 +3,7 @@
 use crate::asked::Request;
 use crate::fields::{self, Field};
 use crate::key::{MAX_KEY_BYTES, canonical_query};
+use crate::plain;
 use crate::purge::Purge;
 use crate::settings::KeyParts;
 use crate::tags;
@@ -41,29 +42,59 @@ pub fn after<'f>(
 }
 
 fn of_target(host: &str, target: String) -> Purge {
-    let host = host.to_ascii_lowercase();
+    let host = self::host(host);
     Purge::Url { host, target }
 }
 
-/// What a request with PURGE is about: its address, or with a `*` at its end all that begin so.
-pub fn purge_of(parts: &KeyParts, request: &Request<'_>) -> Purge {
-    let target = target(parts, request.path, request.query);
-    match target.strip_suffix('*') {
+/// What somebody is about who names an address to be purged: its page, or with a `*` at its end all
+/// that begin so.
+pub fn purge_of(parts: &KeyParts, host: &str, path: &str, query: Option<&str>) -> Purge {
+    let start = match query {
+        None => path.strip_suffix('*').map(plain::path),
+        Some("*") => Some(format!("{}?", plain::path(path))),
+        Some(query) => {
+            let start = query.strip_suffix('*');
+            start.map(|start| target(parts, path, Some(start)))
+        }
+    };
+    match start {
+        None => of_target(host, target(parts, path, query)),
         Some(path) => Purge::Prefix {
-            host: Some(request.host.to_ascii_lowercase()),
-            path: path.to_owned(),
+            host: Some(self::host(host)),
+            path,
         },
-        None => of_target(request.host, target),
     }
 }
 
-/// A path and its query as a purge names them.
-pub fn target(parts: &KeyParts, path: &str, query: Option<&str>) -> String {
-    let query = query.map(|query| canonical_query(parts, query));
-    match query.filter(|query| !query.is_empty()) {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
+/// The beginning of a path as a purge names it.
+pub fn prefix(path: &str) -> String {
+    match path.split_once('?') {
+        Some((path, query)) => format!("{}?{}", plain::path(path), plain::query(query)),
+        None => plain::path(path),
     }
+}
+
+/// A host as a purge names it: in lower case, without the dot that may be at a name's end.
+pub fn host(host: &str) -> String {
+    let mut host = host.to_ascii_lowercase();
+    let end = host.rfind(':').filter(|_| !host.ends_with(']'));
+    let end = end.unwrap_or(host.len());
+    if host[..end].ends_with('.') {
+        host.remove(end - 1);
+    }
+    host
+}
+
+/// A path and its query as a purge names them: without the parameters that make no difference, and the
+/// same for all ways to write it that an application may take for the same.
+pub fn target(parts: &KeyParts, path: &str, query: Option<&str>) -> String {
+    let mut target = plain::path(path);
+    let query = query.map(|query| canonical_query(parts, query));
+    if let Some(query) = query.filter(|query| !query.is_empty()) {
+        target.push('?');
+        target.push_str(&plain::query(&query));
+    }
+    target
 }
 
 /// What an address means that stands in an answer to a request, if it is of the same origin (RFC
@@ -104,7 +135,7 @@ fn resolve(parts: &KeyParts, request: &Request<'_>, address: &str) -> Option<Str
             format!("{folder}{rest}")
         }
     };
-    Some(target(parts, &without_dots(&path), query))
+    Some(target(parts, &path, query))
 }
 
 /// Hosts are the same with the scheme's own port and without (RFC 3986 §6.2.3).
@@ -116,33 +147,10 @@ fn is_same_host(host: &str, request: &Request<'_>) -> bool {
     bare(host, own).eq_ignore_ascii_case(bare(request.host, own))
 }
 
-/// RFC 3986 §5.2.4.
-fn without_dots(path: &str) -> String {
-    if !path.contains("/.") {
-        return path.to_owned();
-    }
-    let mut kept: Vec<&str> = Vec::new();
-    let mut parts = path.split('/').skip(1).peekable();
-    while let Some(part) = parts.next() {
-        let is_last = parts.peek().is_none();
-        match part {
-            "." | ".." => {
-                if part == ".." {
-                    kept.pop();
-                }
-                if is_last {
-                    kept.push("");
-                }
-            }
-            part => kept.push(part),
-        }
-    }
-    format!("/{}", kept.join("/"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Pattern;
 
     const POST: Request<'static> = Request {
         method: "POST",
@@ -224,5 +232,33 @@ mod tests {
         assert_eq!(location("https://a.example"), Some("a.example/".to_owned()));
         assert_eq!(location("?y"), Some("a.example/dir/page?y".to_owned()));
         assert_eq!(location("/a/../../b/."), Some("a.example/b/".to_owned()));
+    }
+
+    #[test]
+    fn an_address_is_purged_however_it_is_written() {
+        let parts = KeyParts {
+            ignore_parameters: vec![Pattern::new("utm_*")],
+            sort_parameters: true,
+            ..KeyParts::default()
+        };
+        let of = |host: &str, path: &str, query| purge_of(&parts, host, path, query).to_string();
+        let page = of("a.example", "/news/x", Some("a=1&b=2"));
+        assert_eq!(page, "a.example/news/x?a=1&b=2");
+        for (host, path, query) in [
+            ("A.Example.", "/news/x", "a=1&b=2"),
+            ("a.example", "/%6eews//./x", "b=2&a=1"),
+            ("a.example", "/y/../news%2Fx", "utm_source=z&a=%31&b=2"),
+        ] {
+            assert_eq!(of(host, path, Some(query)), page, "{path}?{query}");
+        }
+        assert_eq!(of("a.example:8080", "/é", None), "a.example:8080/%C3%A9");
+        assert_eq!(of("[::1]", "/", None), "[::1]/");
+        assert_eq!(of("a.example", "/%6e*", None), "a.example/n*");
+        assert_eq!(of("a.example", "/n%2a", None), "a.example/n*");
+        let exact = purge_of(&parts, "a.example", "/n%2a", None);
+        assert!(matches!(exact, Purge::Url { .. }), "{exact:?}");
+        assert_eq!(of("a.example", "/n", Some("*")), "a.example/n?*");
+        assert_eq!(of("a.example", "/n", Some("a=%62*")), "a.example/n?a=b*");
+        assert_eq!(prefix("/%6e/?b=%31"), "/n/?b=1");
     }
 }

@@ -6,6 +6,7 @@ use crate::admit::NotStored;
 use crate::asked::Asked;
 use crate::control::Wishes;
 use crate::fields::{self, Field};
+use crate::plain::{decoded, plain_path};
 use crate::settings::{Pattern, Settings, When};
 
 /// Why a request is not answered from the cache.
@@ -196,28 +197,6 @@ fn is_at_path(when: &When, path: &[u8]) -> bool {
     !when.paths.is_empty() && (is_meant(path) || (is_odd() && is_meant(&plain_path(path))))
 }
 
-/// A path decoded, without empty parts and dots.
-fn plain_path(path: &[u8]) -> Vec<u8> {
-    let decoded = decoded(path, b'+');
-    let mut parts: Vec<&[u8]> = Vec::new();
-    for part in decoded.split(|byte| *byte == b'/') {
-        match part {
-            b"" | b"." => {}
-            b".." => _ = parts.pop(),
-            part => parts.push(part),
-        }
-    }
-    let mut plain = Vec::with_capacity(decoded.len() + 1);
-    for part in parts {
-        plain.push(b'/');
-        plain.extend_from_slice(part);
-    }
-    if decoded.ends_with(b"/") || plain.is_empty() {
-        plain.push(b'/');
-    }
-    plain
-}
-
 fn has_parameter(when: &When, query: &str) -> bool {
     if when.parameters.is_empty() {
         return false;
@@ -249,24 +228,6 @@ fn mangle(byte: u8) -> u8 {
         b' ' | b'.' | b'[' => b'_',
         byte => byte,
     }
-}
-
-/// A path or a parameter's name without its encoding; what a `+` stands for differs.
-fn decoded(name: &[u8], plus: u8) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let mut out = Vec::with_capacity(name.len());
-    let mut at = 0;
-    while let Some(byte) = name.get(at) {
-        let digits = (digit(name.get(at + 1)), digit(name.get(at + 2)));
-        let (decoded, length) = match (byte, digits) {
-            (b'+', _) => (plus, 1),
-            (b'%', (Some(high), Some(low))) => (u8::try_from(high * 16 + low).unwrap_or(0), 3),
-            (byte, _) => (*byte, 1),
-        };
-        out.push(decoded);
-        at += length;
-    }
-    out
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::fields::{self, Field};
+use crate::invalidate;
+use crate::settings::KeyParts;
 
 /// What a purge is about. It is about one site's pages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,24 +56,28 @@ impl fmt::Display for Purge {
     }
 }
 
-/// What an answer's `X-LiteSpeed-Purge` asks for; `host` is the request's.
+/// What an answer's `X-LiteSpeed-Purge` asks for at a site with these keys; `host` is the request's.
 ///
 /// `*`, `tag=a, tag=b` (or `tag=a b`), and paths, with `stale,` before them for a soft one. What is
 /// only for private caches, which there are none of here, is passed over.
 pub fn litespeed<'a>(
     fields: impl Iterator<Item = Field<'a>>,
-    host: &str,
+    (parts, host): (&KeyParts, &str),
 ) -> Vec<(Purge, Thoroughness)> {
     let mut purges = Vec::new();
     for value in fields::values(fields, "x-litespeed-purge") {
         for part in value.split(|byte| *byte == b';') {
-            read_litespeed(part, host, &mut purges);
+            read_litespeed(part, (parts, host), &mut purges);
         }
     }
     purges
 }
 
-fn read_litespeed(part: &[u8], host: &str, purges: &mut Vec<(Purge, Thoroughness)>) {
+fn read_litespeed(
+    part: &[u8],
+    (parts, host): (&KeyParts, &str),
+    purges: &mut Vec<(Purge, Thoroughness)>,
+) {
     let mut how = Thoroughness::Hard;
     for (at, word) in fields::members(part).enumerate() {
         let text = String::from_utf8_lossy(word).into_owned();
@@ -86,8 +92,13 @@ fn read_litespeed(part: &[u8], host: &str, purges: &mut Vec<(Purge, Thoroughness
                     purges.extend(tags.map(|tag| (Purge::Tag(tag.to_owned()), how)));
                 }
                 None if text.starts_with('/') => {
-                    let host = host.to_ascii_lowercase();
-                    purges.push((Purge::Url { host, target: text }, how));
+                    let (path, query) = match text.split_once('?') {
+                        Some((path, query)) => (path, Some(query)),
+                        None => (text.as_str(), None),
+                    };
+                    let target = invalidate::target(parts, path, query);
+                    let host = invalidate::host(host);
+                    purges.push((Purge::Url { host, target }, how));
                 }
                 None => {}
             },
@@ -103,7 +114,7 @@ mod tests {
     fn litespeeds_purges_are_read() {
         let of = |value: &'static str| {
             let fields = [(&b"X-LiteSpeed-Purge"[..], value.as_bytes())];
-            litespeed(fields.into_iter(), "A.example")
+            litespeed(fields.into_iter(), (&KeyParts::default(), "A.example"))
         };
         let tag = |tag: &str, how| (Purge::Tag(tag.to_owned()), how);
         assert_eq!(of("*"), [(Purge::All, Thoroughness::Hard)]);

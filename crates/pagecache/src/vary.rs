@@ -103,12 +103,34 @@ pub fn value<'a>(fields: impl Iterator<Item = Field<'a>> + Clone, name: &str) ->
     joined
 }
 
+/// Whether a request takes all codings that an answer is in. Scripts look for the letters `gzip` in
+/// `Accept-Encoding`, and so send it to those who refuse it.
+pub fn takes<'a, 'f>(
+    asked: impl Iterator<Item = Field<'a>>,
+    answer: impl Iterator<Item = Field<'f>>,
+) -> bool {
+    let taken = codings(fields::values(asked, "accept-encoding"));
+    let mut used = fields::values(answer, "content-encoding").flat_map(fields::members);
+    used.all(|coding| {
+        let coding = match fields::is(coding, "x-gzip") {
+            true => b"gzip",
+            false => coding,
+        };
+        let mut taken = taken.split(|byte| *byte == b',');
+        fields::is(coding, "identity") || taken.any(|taken| taken.eq_ignore_ascii_case(coding))
+    })
+}
+
 /// The codings that will do, in the order of [`CODINGS`].
 fn codings<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut will_do = [false; CODINGS.len()];
     for member in values.flat_map(fields::members) {
         let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        let name = parts.next().unwrap_or_default();
+        let name = match parts.next().unwrap_or_default() {
+            // RFC 9110 §8.4.1.3.
+            name if fields::is(name, "x-gzip") => b"gzip",
+            name => name,
+        };
         let is_refused = parts.any(is_zero_weight);
         for (at, coding) in CODINGS.iter().enumerate() {
             if name.eq_ignore_ascii_case(coding) || name == b"*" {
@@ -184,6 +206,18 @@ mod tests {
         );
         assert_eq!(coding(b"gzip;q=0, br"), coding(b"br"));
         assert_eq!(coding(b"identity"), value_of(&[]));
+        assert_eq!(coding(b"X-GZip"), coding(b"gzip"));
         assert_eq!(coding(b"*;q=0.1, gzip;q=0.000"), b"br,zstd,deflate");
+    }
+    #[test]
+    fn what_is_in_a_coding_is_for_those_who_take_it() {
+        let takes = |asked: &'static [u8], used: &'static [u8]| {
+            let asked = [(&b"Accept-Encoding"[..], asked)].into_iter();
+            takes(asked, [(&b"content-encoding"[..], used)].into_iter())
+        };
+        assert!(takes(b"x-gzip", b"gzip") && takes(b"gzip", b"x-gzip"));
+        assert!(takes(b"br, gzip", b"GZIP, br") && takes(b"", b"identity"));
+        assert!(!takes(b"gzip;q=0", b"gzip") && !takes(b"", b"br"));
+        assert!(!takes(b"no-gzip", b"gzip") && !takes(b"gzip", b"gzip, br"));
     }
 }

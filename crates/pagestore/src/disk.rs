@@ -55,6 +55,17 @@ pub struct Disk {
     failed: AtomicU64,
 }
 
+/// What was found under a key.
+#[derive(Debug)]
+pub enum Fetched {
+    /// It.
+    Entry(Entry),
+    /// Nothing that can be used.
+    Nothing,
+    /// A file that is larger than was asked for.
+    Large,
+}
+
 /// What a sweep found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -84,35 +95,37 @@ impl Disk {
         })
     }
 
-    /// What is under a key. A file that is damaged is as if it were not there, and is taken away.
-    pub fn read(&self, key: &Key, now: Millis) -> Option<Entry> {
+    /// What is under a key, if its file has no more than `most` bytes. A file that is damaged is as if
+    /// it were not there, and is taken away.
+    pub fn read(&self, key: &Key, now: Millis, most: u64) -> Fetched {
         let digest = digest(key);
         let path = self.path(&digest);
-        let bytes = match read_file(&path, self.era) {
-            Ok(bytes) => bytes,
+        let bytes = match read_file(&path, self.era, most) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Fetched::Large,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.index().forget(&digest);
-                return None;
+                return Fetched::Nothing;
             }
             Err(error) if is_no_file(&error) => {
                 self.damaged.fetch_add(1, Ordering::Relaxed);
                 self.remove_file(&digest);
-                return None;
+                return Fetched::Nothing;
             }
-            Err(_) => return None,
+            Err(_) => return Fetched::Nothing,
         };
         let size = bytes.len() as u64;
         match Entry::read(&bytes, self.era) {
             Ok((found, entry)) if found == *key => {
                 self.index().note(digest, size, now);
-                Some(entry)
+                Fetched::Entry(entry)
             }
             // Another key with the same name, which nobody can bring about.
-            Ok(_) => None,
+            Ok(_) => Fetched::Nothing,
             Err(_) => {
                 self.damaged.fetch_add(1, Ordering::Relaxed);
                 self.remove_file(&digest);
-                None
+                Fetched::Nothing
             }
         }
     }
@@ -431,8 +444,9 @@ pub fn is_no_file(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidData || of_others.contains(&error.raw_os_error())
 }
 
-/// What is in a file, if it is as long as its beginning says. What is not ours may be of any length.
-fn read_file(path: &Path, era: u64) -> io::Result<Bytes> {
+/// What is in a file, if it is as long as its beginning says; nothing if that is more than `most`. What
+/// is not ours may be of any length.
+fn read_file(path: &Path, era: u64, most: u64) -> io::Result<Option<Bytes>> {
     let mut file = open_file(path)?;
     let size = file.metadata()?.len();
     let mut first = [0; FIRST_BYTES];
@@ -441,11 +455,14 @@ fn read_file(path: &Path, era: u64) -> io::Result<Bytes> {
     if size > MAX_FILE_BYTES || file_bytes(&first, era) != Ok(size) {
         return Err(io::ErrorKind::InvalidData.into());
     }
+    if size > most {
+        return Ok(None);
+    }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     bytes.extend_from_slice(&first);
     file.take(size - first.len() as u64)
         .read_to_end(&mut bytes)?;
-    Ok(bytes.into())
+    Ok(Some(bytes.into()))
 }
 
 /// What is in a file, without the body; nothing if it is damaged or of another era.

@@ -25,7 +25,10 @@ fn put(disk: &Disk, name: &str, body: &[u8]) {
 }
 
 fn body(disk: &Disk, name: &str) -> Option<Bytes> {
-    match disk.read(&key(name), now())? {
+    let Fetched::Entry(entry) = disk.read(&key(name), now(), u64::MAX) else {
+        return None;
+    };
+    match entry {
         Entry::Page(page) => Some(page.body.clone()),
         Entry::Varies(_) => None,
     }

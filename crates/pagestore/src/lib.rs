@@ -19,4 +19,4 @@ pub mod store;
 pub mod uses;
 
 pub use object::{Object, Subject};
-pub use store::{Limits, Looked, Store};
+pub use store::{Limits, Looked, Place, Store};

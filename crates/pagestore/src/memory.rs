@@ -113,6 +113,11 @@ impl Memory {
         });
     }
 
+    /// Takes away what is under a key, if `is_meant` says so of it.
+    pub fn remove_if(&self, key: &Key, is_meant: impl Fn(&Entry) -> bool) {
+        self.cache.remove_if(key, is_meant);
+    }
+
     /// Takes away all of which `keep` says so.
     pub fn retain(&self, keep: impl Fn(&Entry) -> bool) {
         self.cache.retain(|_, entry| keep(entry));

@@ -83,7 +83,7 @@ pub enum Entry {
 }
 
 /// What a file begins with; its last bytes are the version of all that follows.
-const MAGIC: &[u8; 8] = b"maitred\x02";
+const MAGIC: &[u8; 8] = b"maitred\x03";
 /// Bytes before what the file is about: magic, era, length of the head, length of the body, checksums
 /// of both, kind.
 const PREFIX_BYTES: usize = 8 + 8 + 4 + 8 + 4 + 4 + 1;

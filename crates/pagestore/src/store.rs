@@ -1,5 +1,6 @@
 //! All that is kept, in both tiers, and what becomes of it.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -12,7 +13,7 @@ use maitred_pagecache::key::Key;
 use maitred_pagecache::purge::{Purge, Thoroughness};
 use maitred_pagecache::vary::Vary;
 
-use crate::disk::{Disk, DiskLimits, Swept, make_dir};
+use crate::disk::{Disk, DiskLimits, Fetched, Swept, make_dir};
 use crate::folder::FolderLock;
 use crate::journal::{self, Journal, Opened};
 use crate::memory::Memory;
@@ -48,6 +49,40 @@ pub enum Looked {
         /// There are pages for other requests to this address.
         has_variants: bool,
     },
+    /// A page that takes time to read: [`Store::load_large`] does.
+    Large {
+        /// Its key.
+        key: Key,
+        /// There are pages for other requests to this address.
+        has_variants: bool,
+    },
+}
+
+/// Where a page is kept.
+#[derive(Debug, Clone)]
+pub struct Place {
+    primary: Key,
+    /// What its address depends on, and the key of what these requests get.
+    variant: Option<(Vary, Key)>,
+}
+
+impl Place {
+    /// Of an answer to a request with this key and these fields, which depends on some of them.
+    ///
+    /// # Errors
+    /// When their values are too long.
+    pub fn of<'a>(
+        primary: &Key,
+        vary: &Vary,
+        fields: impl Iterator<Item = Field<'a>> + Clone,
+    ) -> Result<Place, NotStored> {
+        let variant = (!vary.is_empty()).then(|| primary.variant(vary, fields));
+        let variant = variant.transpose().map_err(|_| NotStored::VaryTooMuch)?;
+        Ok(Place {
+            primary: primary.clone(),
+            variant: variant.map(|key| (vary.clone(), key)),
+        })
+    }
 }
 
 /// Figures, for whoever looks on.
@@ -227,6 +262,11 @@ impl Store {
         }
     }
 
+    /// Bytes that what is kept in memory may have.
+    pub fn largest_in_memory(&self) -> u64 {
+        self.memory.largest()
+    }
+
     /// Looks in memory for what a request with this key and these fields gets.
     pub fn look<'a>(
         &self,
@@ -243,25 +283,56 @@ impl Store {
         }
     }
 
-    /// As [`Store::look`], on disk as well; what is found there is in memory afterwards. Blocks.
+    /// As [`Store::look`], on disk as well; what is found there is in memory afterwards. Files of more
+    /// than `most` bytes are not read. Blocks.
     pub fn load<'a>(
         &self,
         primary: &Key,
         fields: impl Iterator<Item = Field<'a>> + Clone,
-        now: Millis,
+        (now, most): (Millis, u64),
     ) -> Looked {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        self.find(primary, fields, |key| {
-            let in_memory = self.memory.get(key);
-            in_memory.or_else(|| {
-                let entry = self.disk.load().as_ref()?.read(key, now)?;
-                // What was kept in the meantime is newer.
-                if !self.memory.holds(key) {
-                    self.memory.put(key.clone(), entry.clone());
-                }
-                Some(entry)
-            })
-        })
+        let is_large = Cell::new(false);
+        let looked = self.find(primary, fields, |key| match self.fetch(key, now, most) {
+            Fetched::Entry(entry) => Some(entry),
+            Fetched::Nothing => None,
+            Fetched::Large => {
+                is_large.set(true);
+                None
+            }
+        });
+        match looked {
+            Looked::Nothing { key, has_variants } if is_large.get() => {
+                Looked::Large { key, has_variants }
+            }
+            looked => looked,
+        }
+    }
+
+    /// Reads the page under a key that was said to be large. Blocks for as long as that takes.
+    pub fn load_large(&self, key: Key, has_variants: bool, now: Millis) -> Looked {
+        let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        match self.fetch(&key, now, u64::MAX) {
+            Fetched::Entry(Entry::Page(page)) => self.alive(key, page, has_variants),
+            _ => Looked::Nothing { key, has_variants },
+        }
+    }
+
+    fn fetch(&self, key: &Key, now: Millis, most: u64) -> Fetched {
+        if let Some(entry) = self.memory.get(key) {
+            return Fetched::Entry(entry);
+        }
+        let Some(disk) = &*self.disk.load() else {
+            return Fetched::Nothing;
+        };
+        let read = disk.read(key, now, most);
+        if let Fetched::Entry(entry) = &read
+            // What was kept in the meantime is newer.
+            && !self.memory.holds(key)
+        {
+            self.memory.put(key.clone(), entry.clone());
+        }
+        read
     }
 
     fn find<'a>(
@@ -316,26 +387,38 @@ impl Store {
         page: Object,
         now: Millis,
     ) -> Result<Arc<Object>, NotStored> {
+        let place = Place::of(primary, vary, fields)?;
+        self.keep_at(&place, page, now)
+    }
+
+    /// As [`Store::keep`], in a place that was looked for before.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    pub fn keep_at(
+        &self,
+        place: &Place,
+        page: Object,
+        now: Millis,
+    ) -> Result<Arc<Object>, NotStored> {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         if self.purges.refuses(&page) {
             return Err(NotStored::Purged);
         }
         let page = Arc::new(page);
-        let key = match vary.is_empty() {
-            true => primary.clone(),
-            false => {
-                let key = primary.variant(vary, fields);
-                let key = key.map_err(|_| NotStored::VaryTooMuch)?;
-                self.note_variance(primary, vary, now)?;
+        let key = match &place.variant {
+            None => &place.primary,
+            Some((vary, key)) => {
+                self.note_variance(&place.primary, vary, now)?;
                 key
             }
         };
-        self.put(&key, Entry::Page(page.clone()), now)?;
+        self.put(key, Entry::Page(page.clone()), now)?;
         if self.purges.refuses(&page) {
             // It was purged while it was put there.
-            self.memory.remove(&key, &page);
+            self.memory.remove(key, &page);
             if let Some(disk) = &*self.disk.load() {
-                disk.remove(&key);
+                disk.remove(key);
             }
             return Err(NotStored::Purged);
         }
@@ -347,6 +430,24 @@ impl Store {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         if !self.purges.refuses(&page) {
             self.memory.put(key, Entry::Page(page));
+        }
+    }
+
+    /// Takes a page away that is not what its address gives any more. One that has taken its place
+    /// meanwhile stays. Blocks if there is a disk tier.
+    pub fn drop_page(&self, key: &Key, page: &Object) {
+        let (came, stamp) = (page.stored.came, page.stored.stamp);
+        let is_it = |entry: &Entry| match entry {
+            Entry::Page(found) => (found.stored.came, found.stored.stamp) == (came, stamp),
+            Entry::Varies(_) => false,
+        };
+        self.memory.remove_if(key, is_it);
+        if let Some(disk) = &*self.disk.load()
+            && !self.memory.holds(key)
+        {
+            disk.remove(key);
+            // Somebody may have read it just before.
+            self.memory.remove_if(key, is_it);
         }
     }
 

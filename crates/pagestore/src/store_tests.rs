@@ -41,12 +41,12 @@ fn keep(store: &Store, target: &str, tags: &[&str], body: &[u8]) -> Result<(), N
 fn found(looked: Looked) -> Option<String> {
     match looked {
         Looked::Page { page, .. } => Some(String::from_utf8(page.body.to_vec()).unwrap()),
-        Looked::Nothing { .. } => None,
+        Looked::Nothing { .. } | Looked::Large { .. } => None,
     }
 }
 
 fn load(store: &Store, target: &str) -> Option<String> {
-    found(store.load(&key(target), [].into_iter(), NOW))
+    found(store.load(&key(target), [].into_iter(), (NOW, u64::MAX)))
 }
 
 fn tag(tag: &str) -> Purge {
@@ -379,4 +379,46 @@ fn who_waits_for_a_folder_gets_it_when_the_other_is_no_more() {
     assert!(!late.awaits_folder());
     assert_eq!(late.claim_folder(|| NOW).unwrap(), Opened::New);
     assert!(!late.has_disk());
+}
+
+#[test]
+fn a_page_that_is_dropped_is_gone_wherever_it_is_and_a_newer_one_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    keep(&store, "/a", &[], b"a").unwrap();
+    let old = match store.look(&key("/a"), [].into_iter()) {
+        Looked::Page { page, .. } => page,
+        other => panic!("{other:?}"),
+    };
+    store.drop_page(&key("/a"), &old);
+    assert_eq!(load(&store, "/a"), None);
+    let mut newer = page("/a", &[], store.stamp(), b"new");
+    newer.stored.came += 1;
+    let kept = store.keep(&key("/a"), &Vary::default(), [].into_iter(), newer, NOW);
+    assert!(kept.is_ok());
+    store.drop_page(&key("/a"), &old);
+    assert_eq!(load(&store, "/a").unwrap(), "new");
+    // What is on disk alone is gone, too.
+    drop(store);
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    store.drop_page(&key("/a"), &old);
+    assert_eq!(load(&store, "/a"), None);
+}
+
+#[test]
+fn a_large_page_is_read_by_whoever_may_wait_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    keep(&store, "/a", &[], &[b'a'; 5000]).unwrap();
+    drop(store);
+    let (store, _) = on_disk(dir.path(), 1 << 20);
+    let looked = store.load(&key("/a"), [].into_iter(), (NOW, 5000));
+    let Looked::Large { key, has_variants } = looked else {
+        panic!("{looked:?}")
+    };
+    assert!(!has_variants);
+    let read = found(store.load_large(key, false, NOW));
+    assert_eq!(read.map(|body| body.len()), Some(5000));
+    let looked = store.look(&crate::object::tests::key("/a"), [].into_iter());
+    assert!(matches!(looked, Looked::Page { .. }), "it is in memory now");
 }

@@ -62,10 +62,26 @@ pub fn compare(
     Ok(changes)
 }
 
-/// What is said about the room for pages that are kept.
-fn cache_of(config: &Config) -> (u64, Option<&std::path::Path>, u64, std::time::Duration) {
-    let (memory, dir) = (config.cache_memory, config.cache_dir.as_deref());
-    (memory, dir, config.cache_max_size, config.cache_inactive)
+/// The page cache stays as it is, whose folder is open. Returns the names of what was to change.
+fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
+    let differs = [
+        ("cache_memory", config.cache_memory != old.cache_memory),
+        ("cache_dir", config.cache_dir != old.cache_dir),
+        (
+            "cache_max_size",
+            config.cache_max_size != old.cache_max_size,
+        ),
+        (
+            "cache_inactive",
+            config.cache_inactive != old.cache_inactive,
+        ),
+    ];
+    config.cache_memory = old.cache_memory;
+    config.cache_dir.clone_from(&old.cache_dir);
+    config.cache_max_size = old.cache_max_size;
+    config.cache_inactive = old.cache_inactive;
+    let differs = differs.into_iter().filter(|(_, differs)| *differs);
+    differs.map(|(name, _)| name).collect()
 }
 
 /// What cannot change while the server runs stays as it is in `old`. Returns its names.
@@ -82,13 +98,7 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
         config.front_threads = old.front_threads;
         stays.push("front_threads");
     }
-    if cache_of(config) != cache_of(old) {
-        config.cache_memory = old.cache_memory;
-        config.cache_dir.clone_from(&old.cache_dir);
-        config.cache_max_size = old.cache_max_size;
-        config.cache_inactive = old.cache_inactive;
-        stays.push("cache_memory, cache_dir, cache_max_size or cache_inactive");
-    }
+    stays.extend(keep_cache(old, config));
     let mut moved = false;
     // Workers of two roots know a script by two names, and a site's requests have one.
     for pool in &mut config.pools {

@@ -90,6 +90,8 @@ struct Reload {
     replaced: Vec<String>,
     /// Pools that keep what they had, and why.
     kept: Vec<(String, String)>,
+    /// Settings that were changed and stay as they were until a restart.
+    stays: Vec<&'static str>,
 }
 
 impl Reloads {
@@ -142,10 +144,7 @@ impl Supervisor {
         }
         let stays = changes::keep_what_needs_a_restart(&self.plan.config, &mut config);
         if !stays.is_empty() {
-            warn!(
-                "{} has changed, which needs a restart; it stays as it was",
-                stays.join(" and ")
-            );
+            warn!("{}", outcome::needs_restart(&stays));
         }
         if let Some(why) = config.site_outside_of_chroot() {
             return Err(format!("a chroot that has changed needs a restart: {why}"));
@@ -186,6 +185,7 @@ impl Supervisor {
             asked: None,
             replaced: Vec::new(),
             kept: Vec::new(),
+            stays,
         };
         self.plan.programs = programs;
         self.plan.limit(&reload.config);

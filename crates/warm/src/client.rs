@@ -1,5 +1,6 @@
 //! Asking for an address, over a connection that is kept for the next one.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -119,6 +120,13 @@ async fn connect(door: &Door) -> Result<SendRequest<Empty<Bytes>>, String> {
     let connected = tokio::time::timeout(CONNECT, Stream::connect(door)).await;
     let stream = match connected {
         Ok(Ok(stream)) => stream,
+        // What is wrong with what was said is wrong with the certificate.
+        Ok(Err(why)) if why.kind() == ErrorKind::InvalidData && door.tls.is_some() => {
+            return Err(format!(
+                "there is no connection: {why}; name who has issued the certificate with --ca, or \
+                 trust every one with --insecure"
+            ));
+        }
         Ok(Err(why)) => return Err(format!("there is no connection: {why}")),
         Err(_) => {
             let limit = CONNECT.as_secs();

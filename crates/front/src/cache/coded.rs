@@ -1,20 +1,33 @@
 //! A kept page in the coding that a client takes: made once, and kept beside the page.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use maitred_http1::Head;
 use maitred_pagecache::fields;
 use maitred_pagecache::key::Key;
 use maitred_pagecache::stored::Stored;
-use maitred_pagestore::{Looked, Object, Store};
+use maitred_pagestore::{Looked, Object};
 
-use crate::compress::{Encoder, Plan};
+use super::Cache;
+use crate::compress::{Effort, Encoder, Plan};
 use crate::request::Way;
 
-/// The page under a key as the client takes it; the page itself if nothing is to be coded.
+/// Bytes of a page up to which it is put into a coding while its client waits: brotli takes 2 ms for
+/// as much, and others wait as well.
+const AT_ONCE_BYTES: usize = 128 * 1024;
+
+/// Most pages that are put into a coding at a time while their clients get them as they are.
+const MAX_CODING: usize = 2;
+
+/// Pages that are being put into a coding, by the keys that they will have.
+#[derive(Debug, Default)]
+pub struct Making(Mutex<Vec<Key>>);
+
+/// The page under a key as the client takes it; the page itself if nothing is to be coded, or that takes
+/// so long that it is there for those who ask later.
 pub fn coded(
-    store: &Store,
+    cache: &Arc<Cache>,
     (head, way): (&Head, &Way<'_>),
     (key, page): (&Key, Arc<Object>),
 ) -> Arc<Object> {
@@ -30,25 +43,84 @@ pub fn coded(
     let Ok(beside) = key.coded(&format!("{name} {}", page.stored.came)) else {
         return page;
     };
-    if let Looked::Page { page, .. } = store.look(&beside, [].into_iter()) {
+    if let Looked::Page { page, .. } = cache.store.look(&beside, [].into_iter()) {
         return page;
     }
-    let body = match plan.coding.map(|coding| Encoder::whole(coding, &page.body)) {
+    if plan.coding.is_some() && page.body.len() > AT_ONCE_BYTES {
+        code_later(cache, beside, &page, plan);
+        return page;
+    }
+    let Some(made) = make(&page, &plan, Effort::Passing) else {
+        return page;
+    };
+    cache.store.keep_beside(beside, made.clone());
+    made
+}
+
+/// Puts a page into a coding on another thread, if somebody will find it then.
+fn code_later(cache: &Arc<Cache>, beside: Key, page: &Arc<Object>, plan: Plan) {
+    let fits = page.body.len() as u64 <= cache.store.largest_in_memory();
+    let Some(turn) = Turn::take(cache, &beside).filter(|_| fits) else {
+        return;
+    };
+    let page = page.clone();
+    tokio::task::spawn_blocking(move || {
+        if let Some(made) = make(&page, &plan, Effort::Kept) {
+            turn.cache.store.keep_beside(beside, made);
+        }
+    });
+}
+
+/// The right to make what will be under a key.
+struct Turn {
+    cache: Arc<Cache>,
+    key: Key,
+}
+
+impl Turn {
+    fn take(cache: &Arc<Cache>, key: &Key) -> Option<Turn> {
+        let mut making = lock(&cache.making);
+        if making.len() >= MAX_CODING || making.contains(key) {
+            return None;
+        }
+        making.push(key.clone());
+        let (cache, key) = (cache.clone(), key.clone());
+        Some(Turn { cache, key })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        lock(&self.cache.making).retain(|key| *key != self.key);
+    }
+}
+
+fn lock(making: &Making) -> MutexGuard<'_, Vec<Key>> {
+    making.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What becomes of a page; nothing if there is no memory for it.
+fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Arc<Object>> {
+    let body = match plan.coding {
         None => page.body.clone(),
-        Some(Ok(body)) => Bytes::from(body),
-        // There is no memory for it.
-        Some(Err(_)) => return page,
+        Some(coding) => {
+            let coded = match effort {
+                Effort::Passing => Encoder::whole(coding, &page.body),
+                Effort::Kept => {
+                    Encoder::new(coding, effort).and_then(|encoder| encoder.last(&page.body))
+                }
+            };
+            Bytes::from(coded.ok()?)
+        }
     };
     let mut lines = Vec::with_capacity(page.stored.lines.len() + 64);
-    write_lines(&mut lines, &page.stored, &plan);
+    write_lines(&mut lines, &page.stored, plan);
     let stored = Stored {
         lines: lines.into(),
         ..page.stored.clone()
     };
     let made = Object::new(page.subject.clone(), stored, body).of_cost(page.cost);
-    let made = Arc::new(made);
-    store.keep_beside(beside, made.clone());
-    made
+    Some(Arc::new(made))
 }
 
 /// What is to be done to a page for a client, if anything is.

@@ -21,13 +21,14 @@ use maitred_pagecache::reuse::{Stale, is_error, validators};
 use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
 use maitred_pagecache::stored::Stored;
 use maitred_pagecache::{freshness, invalidate};
-use maitred_pagestore::{Object, Subject};
+use maitred_pagestore::{Object, Place, Subject};
 
 use super::client::Wanted;
 use super::coded::say_that_it_varies;
 use super::purge::Elsewhere;
-use super::{Cache, SiteCache, now, reply, request_of, whole};
+use super::{AT_ONCE_BYTES, Cache, SiteCache, now, reply, request_of, whole};
 use crate::access::Answered;
+use crate::body::blocking;
 use crate::http_client::{After, HttpClient};
 use crate::request::{Header, Way};
 use crate::script::Failure;
@@ -46,10 +47,12 @@ pub struct Fill<'a> {
     ticket: Option<(Key, Ticket)>,
     /// What is kept and not good any more.
     pub stale: Option<(Arc<Object>, Stale)>,
+    /// The key of that.
+    pub stale_key: Option<Key>,
     /// Why the request goes on.
     pub why: Forward,
-    /// The client has got what was kept, and this becomes of its connection.
-    pub answered: Option<After>,
+    /// The request has been answered with what is kept.
+    is_refresh: bool,
     /// The query as the script sees it, and what was asked for with that, if the key has not all of the
     /// client's.
     seen: Option<(Option<String>, String)>,
@@ -62,6 +65,8 @@ pub struct Fill<'a> {
     /// Bytes of body that the answer is to have, if it says so.
     announced: Option<u64>,
     body: Vec<u8>,
+    /// A page that is so large that another thread puts it where it is to be.
+    unwritten: Option<(Place, Object)>,
     /// How long the worker had to do with it.
     cost: Duration,
     /// What has become of the answer, if there is one.
@@ -72,6 +77,50 @@ pub struct Fill<'a> {
     merged: Option<(Stored, Bytes)>,
     /// Other fronts drop what the answer has made out of date.
     elsewhere: Option<Elsewhere>,
+}
+
+/// What is left of a request that was answered with a stale page: the page is to be made again.
+pub struct Left {
+    /// The cache.
+    pub cache: Arc<Cache>,
+    plan: Plan,
+    primary: Option<Key>,
+    ticket: Option<(Key, Ticket)>,
+    stale: Option<(Arc<Object>, Stale)>,
+    stale_key: Option<Key>,
+    seen: Option<(Option<String>, String)>,
+    stamp: u64,
+}
+
+impl Left {
+    /// The script is asked now, with the same request.
+    pub fn resume<'a>(
+        mut self,
+        of: &'a SiteCache,
+        (head, way): (&'a Head, &'a Way<'a>),
+    ) -> Fill<'a> {
+        let mut fill = Fill::new(self.cache.clone(), of, (head, way));
+        fill.why = Forward::Stale;
+        (fill.stale, fill.stale_key) = (self.stale.take(), self.stale_key.take());
+        (fill.seen, fill.stamp) = (self.seen.take(), self.stamp);
+        if let Some((key, ticket)) = self.ticket.take() {
+            fill.begin(key, ticket);
+        }
+        if let Some(primary) = self.primary.take() {
+            fill.go_on(self.plan.clone(), primary);
+        }
+        fill.is_refresh = true;
+        fill
+    }
+}
+
+impl Drop for Left {
+    /// Whoever waits is told if nobody makes it.
+    fn drop(&mut self) {
+        if let Some((key, ticket)) = self.ticket.take() {
+            self.cache.finish(&key, ticket, Finished::Failed);
+        }
+    }
 }
 
 impl<'a> Fill<'a> {
@@ -96,8 +145,9 @@ impl<'a> Fill<'a> {
             primary: None,
             ticket: None,
             stale: None,
+            stale_key: None,
             why: Forward::Bypass(why),
-            answered: None,
+            is_refresh: false,
             seen: None,
             is_collapsed: false,
             wanted: Arc::new(AtomicBool::new(false)),
@@ -105,6 +155,7 @@ impl<'a> Fill<'a> {
             admitted: None,
             announced: None,
             body: Vec::new(),
+            unwritten: None,
             cost: Duration::ZERO,
             kept: None,
             counts: false,
@@ -152,6 +203,21 @@ impl<'a> Fill<'a> {
         (self.plan, self.primary) = (plan, Some(primary));
         self.counts = true;
         self.begun = now();
+    }
+
+    /// Leaves the page to be made when the request is over.
+    pub fn leave(mut self: Box<Self>) -> Left {
+        self.counts = false;
+        Left {
+            cache: self.cache.clone(),
+            plan: self.plan.clone(),
+            primary: self.primary.take(),
+            ticket: self.ticket.take(),
+            stale: self.stale.take(),
+            stale_key: self.stale_key.take(),
+            seen: self.seen.take(),
+            stamp: self.stamp,
+        }
     }
 
     /// The worker is through with it, after so long.
@@ -204,57 +270,19 @@ impl<'a> Fill<'a> {
     pub fn take_head(&mut self, said: &AnswerHead) -> Result<String, Failure> {
         let status = said.status();
         self.purge(said);
-        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
         let times = Times {
             asked: self.begun,
             came: now(),
             stamp: self.stamp,
         };
-        let settings = &self.of.settings;
         if status == 304 && self.validates() {
-            if let Some((page, _)) = &self.stale {
-                let kept = (&page.stored, said.headers());
-                let merged = merge(settings, &asked, &self.plan, kept, times);
-                let mut stored = page.stored.clone();
-                stored.lines = merged.lines;
-                let body = page.body.clone();
-                match merged.kept {
-                    Ok(admitted) => {
-                        self.merged = Some((admitted.stored.clone(), body.clone()));
-                        self.cost = page.cost;
-                        (self.admitted, self.body) = (Some(admitted), body.to_vec());
-                        self.end();
-                    }
-                    Err(_) => {
-                        self.merged = Some((stored, body));
-                        self.finish(Finished::NotKept);
-                    }
-                }
-                return Err(Failure::Intercepted(status));
-            }
+            self.take_validation(said, times);
+            return Err(Failure::Intercepted(status));
         }
         if is_error(status) && self.stale.as_ref().is_some_and(|(_, stale)| stale.if_error) {
             return Err(Failure::Intercepted(status));
         }
-        let admitted = match Named::by(said) {
-            // What it names is sent, and not what it says.
-            Some(_) => Err(NotStored::NoStore),
-            None => admit(
-                settings,
-                &asked,
-                &self.plan,
-                (status, said.headers()),
-                times,
-            ),
-        };
-        let length = said
-            .header("content-length")
-            .and_then(maitred_pagecache::fields::seconds);
-        self.announced = length;
-        let admitted = admitted.and_then(|admitted| match length {
-            Some(length) if length > self.largest() => Err(NotStored::TooLarge),
-            _ => Ok(admitted),
-        });
+        let admitted = self.admit(said, times);
         let stored = admitted.as_ref().map_err(|why| *why).map(|admitted| {
             let kept = &admitted.stored;
             let age = freshness::current_age(kept.initial_age, times.came, times.came);
@@ -263,13 +291,75 @@ impl<'a> Fill<'a> {
                 false => kept.lifetimes.fresh.saturating_sub(age / 1000),
             }
         });
-        // Until it has come to its end.
-        self.kept = Some(stored.and(Err(NotStored::Incomplete)));
-        self.admitted = admitted.ok();
-        if self.admitted.is_none() {
-            self.finish(Finished::NotKept);
+        match admitted {
+            Ok(admitted) => {
+                self.admitted = Some(admitted);
+                // Until it has come to its end.
+                self.kept = Some(Err(NotStored::Incomplete));
+            }
+            Err(why) => {
+                if !is_error(status) {
+                    self.drop_stale(why);
+                }
+                self.kept = Some(Err(why));
+                self.finish(Finished::NotKept);
+            }
         }
         Ok(self.status(Some(status), stored).to_string())
+    }
+
+    /// The script says that what is kept is good.
+    fn take_validation(&mut self, said: &AnswerHead, times: Times) {
+        let Some((page, _)) = self.stale.clone() else {
+            return;
+        };
+        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
+        let kept = (&page.stored, said.headers());
+        let merged = merge(&self.of.settings, &asked, &self.plan, kept, times);
+        match merged.kept {
+            Ok(admitted) => {
+                self.merged = Some((admitted.stored.clone(), page.body.clone()));
+                self.cost = page.cost;
+                self.keep(admitted, page.body.clone());
+            }
+            Err(why) => {
+                let stored = Stored {
+                    lines: merged.lines,
+                    ..page.stored.clone()
+                };
+                self.merged = Some((stored, page.body.clone()));
+                self.drop_stale(why);
+                self.finish(Finished::NotKept);
+            }
+        }
+    }
+
+    /// Whether the answer is kept that has this head.
+    fn admit(&mut self, said: &AnswerHead, times: Times) -> Result<Admitted, NotStored> {
+        let length = said
+            .header("content-length")
+            .and_then(maitred_pagecache::fields::seconds);
+        self.announced = length;
+        if Named::by(said).is_some() {
+            // What it names is sent, and not what it says.
+            return Err(NotStored::NoStore);
+        }
+        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
+        let answer = (said.status(), said.headers());
+        let admitted = admit(&self.of.settings, &asked, &self.plan, answer, times)?;
+        match length {
+            Some(length) if length > self.largest() => Err(NotStored::TooLarge),
+            _ => Ok(admitted),
+        }
+    }
+
+    /// The page of this address is not kept any more: the old one is not to be seen again, either.
+    /// What is not kept because of its request says nothing of the page.
+    fn drop_stale(&mut self, why: NotStored) {
+        let is_of_request = self.plan.store.is_err() || why == NotStored::Authorization;
+        if let (Some((page, _)), Some(key), false) = (&self.stale, &self.stale_key, is_of_request) {
+            self.cache.store.drop_page(key, page);
+        }
     }
 
     /// Bytes of the largest body that is kept.
@@ -291,14 +381,20 @@ impl<'a> Fill<'a> {
         let hard = |purge| named((purge, Thoroughness::Hard));
         let mut dropped: Vec<Dropped> = after.into_iter().map(hard).collect();
         if settings.litespeed {
-            let asked = purge::litespeed(said.headers(), request.host);
+            let asked = purge::litespeed(said.headers(), (&settings.key, request.host));
             dropped.extend(asked.into_iter().map(named));
         }
         self.elsewhere = self.cache.purge(&dropped);
     }
 
-    /// Returns when all that the answer has made out of date is gone in other fronts, too.
+    /// Returns when all that the answer has made out of date is gone in other fronts, too, and a large
+    /// page is where it is to be.
     pub async fn settle(&mut self) {
+        if let Some((place, page)) = self.unwritten.take() {
+            let cache = self.cache.clone();
+            let kept = blocking(move || Ok(cache.store.keep_at(&place, page, now()))).await;
+            self.kept(kept.unwrap_or(Err(NotStored::Fault)).map(drop));
+        }
         if let Some(elsewhere) = self.elsewhere.take() {
             elsewhere.done().await;
         }
@@ -312,9 +408,7 @@ impl<'a> Fill<'a> {
         let length = (self.body.len() + content.len()) as u64;
         if length > self.largest() {
             (self.admitted, self.body) = (None, Vec::new());
-            self.kept = Some(Err(NotStored::TooLarge));
-            self.finish(Finished::NotKept);
-            return;
+            return self.kept(Err(NotStored::TooLarge));
         }
         self.body.extend_from_slice(content);
     }
@@ -337,7 +431,7 @@ impl<'a> Fill<'a> {
 
     /// All of the answer has come.
     pub fn end(&mut self) {
-        let (Some(admitted), Some(primary)) = (self.admitted.take(), &self.primary) else {
+        let Some(admitted) = self.admitted.take() else {
             return;
         };
         let body = Bytes::from(std::mem::take(&mut self.body));
@@ -346,18 +440,39 @@ impl<'a> Fill<'a> {
             // It lies about its length: nobody knows what is missing, or too much.
             return self.finish(Finished::NotKept);
         }
+        self.keep(admitted, body);
+    }
+
+    /// Keeps a page; one that is large once somebody waits for it to be where it is to be.
+    fn keep(&mut self, admitted: Admitted, body: Bytes) {
+        let Some(primary) = &self.primary else {
+            return;
+        };
+        let place = match Place::of(primary, &admitted.vary, self.head.headers()) {
+            Ok(place) => place,
+            Err(why) => return self.kept(Err(why)),
+        };
         let request = request_of(self.head, self.way);
         let subject = Subject {
             site: self.of.site.as_str().into(),
-            host: request.host.to_ascii_lowercase().into(),
+            host: invalidate::host(request.host).into(),
             target: invalidate::target(&self.of.settings.key, request.path, request.query).into(),
         };
         let mut stored = admitted.stored;
         say_that_it_varies(self.head, self.way, &mut stored, body.len());
+        let is_large = body.len() as u64 > AT_ONCE_BYTES;
         let page = Object::new(subject, stored, body).of_cost(self.cost());
-        let (store, fields) = (&self.cache.store, self.head.headers());
-        let kept = store.keep(primary, &admitted.vary, fields, page, now());
-        let kept = kept.map(drop);
+        let store = &self.cache.store;
+        if is_large && store.has_disk() {
+            self.unwritten = Some((place, page));
+            return;
+        }
+        let kept = store.keep_at(&place, page, now());
+        self.kept(kept.map(drop));
+    }
+
+    /// The page is kept, or why not.
+    fn kept(&mut self, kept: Result<(), NotStored>) {
         self.kept = Some(kept);
         let finished = match kept {
             Ok(()) => {
@@ -366,9 +481,19 @@ impl<'a> Fill<'a> {
             }
             // Whoever waits has it made anew.
             Err(NotStored::Purged) => Finished::Failed,
-            Err(_) => Finished::NotKept,
+            Err(why) => {
+                self.drop_stale(why);
+                Finished::NotKept
+            }
         };
         self.finish(finished);
+    }
+
+    /// A page of the site's takes the place of the answer.
+    pub fn replaced(&mut self, status: u16) {
+        if !is_error(status) && self.admitted.take().is_some() {
+            self.kept(Err(NotStored::Status));
+        }
     }
 
     fn finish(&mut self, how: Finished) {
@@ -388,6 +513,7 @@ impl<'a> Fill<'a> {
         failure: &Failure,
         answered: &mut Answered,
     ) -> Option<io::Result<After>> {
+        self.settle().await;
         let request = (self.head, self.way);
         if let Some((stored, body)) = self.merged.take() {
             let ttl = whole(stored.lifetimes.fresh);
@@ -397,7 +523,7 @@ impl<'a> Fill<'a> {
             };
             self.counts = false;
             let kept = (&stored, &body, Duration::ZERO);
-            let how = (0, status, false);
+            let how = (0, status);
             return Some(reply(client, request, kept, how, answered).await);
         }
         let is_no_error = match failure {
@@ -416,7 +542,7 @@ impl<'a> Fill<'a> {
         self.counts = false;
         self.finish(Finished::StoodIn);
         let kept = (&page.stored, &page.body, Duration::ZERO);
-        let how = (stale.age, status, false);
+        let how = (stale.age, status);
         Some(reply(client, request, kept, how, answered).await)
     }
 }
@@ -426,7 +552,7 @@ impl Drop for Fill<'_> {
     fn drop(&mut self) {
         self.finish(Finished::Failed);
         if self.counts {
-            let why = self.answered.is_none().then_some(self.why);
+            let why = (!self.is_refresh).then_some(self.why);
             self.of.board().forwarded(why, self.kept);
         }
     }

@@ -6,16 +6,18 @@ mod coded;
 mod figures;
 mod fill;
 mod purge;
+mod refresh;
 mod tee;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use maitred_config::Config;
-use maitred_http1::{Framing, Head, Version, carries_body};
+use maitred_http1::{Framing, Head, carries_body};
 use maitred_pagecache::Millis;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::asked::{Asked, Request};
@@ -35,19 +37,21 @@ use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
 
 use crate::access::Answered;
+use crate::body::blocking;
 use crate::clock::since_1970;
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::pool::local;
 use crate::request::{self, Beside, Header, Way};
 use crate::supervisor::Supervisor;
 
-use coded::coded;
+use coded::{Making, coded};
 use figures::{AllFigures, Board, SiteFigures};
 use purge::Known;
 
 pub use client::Steadfast;
 pub use fill::Fill;
 pub use purge::{Others, purge};
+pub use refresh::refresh;
 pub use tee::Tee;
 
 /// The field that tells what the cache has done (RFC 9211).
@@ -55,6 +59,10 @@ pub const CACHE_STATUS: &[u8] = b"Cache-Status";
 
 /// How often what is kept is looked through for what is not wanted any more.
 const SWEEP: Duration = Duration::from_secs(60);
+
+/// Bytes of a page up to which it is read and written by whoever has it in hand: from a disk that is not
+/// slow that takes less time than to have another thread do it.
+const AT_ONCE_BYTES: u64 = 64 * 1024;
 
 /// The pages of all sites, and those that are being made.
 #[derive(Debug)]
@@ -66,6 +74,10 @@ pub struct Cache {
     memory_limit: u64,
     disk_limit: Option<u64>,
     fills: Fills<oneshot::Sender<Told>>,
+    /// Pages that are made again for requests that have been answered.
+    refreshes: AtomicUsize,
+    /// Pages that are being put into a coding.
+    making: Making,
     /// Told when something is kept or purged, so that there is something to look through.
     changed: Notify,
     /// The sites that have one.
@@ -123,6 +135,8 @@ impl Cache {
             threads,
             memory_limit: memory,
             fills,
+            refreshes: AtomicUsize::new(0),
+            making: Making::default(),
             changed,
             known: ArcSwap::from_pointee(Known::of(config)),
             others: Others::new(supervisor),
@@ -282,6 +296,8 @@ fn request_of<'h>(head: &'h Head, way: &'h Way<'_>) -> Request<'h> {
 pub enum Looked<'a> {
     /// It has answered it.
     Answered(After),
+    /// It has answered it with a page that is now to be made again.
+    Refresh(After, Box<Fill<'a>>),
     /// The request goes on to a script, whose answer it looks at.
     Forward(Box<Fill<'a>>),
 }
@@ -348,7 +364,15 @@ pub async fn look<'a>(
     loop {
         // Before: what is purged from now on must not come back by a 304.
         fill.look_from_now();
-        let found = find(cache, &primary, head, now());
+        let found = match find(cache, &primary, head, now()) {
+            pagestore::Looked::Large { key, has_variants } => {
+                // Others have their turn while the disk is read.
+                let cache = cache.clone();
+                let load = move || Ok(cache.store.load_large(key, has_variants, now()));
+                blocking(load).await?
+            }
+            found => found,
+        };
         let key = match found {
             pagestore::Looked::Page {
                 page,
@@ -363,15 +387,16 @@ pub async fn look<'a>(
                         };
                         let page = match asked.has_range {
                             true => page,
-                            false => coded(&cache.store, (head, way), (&key, page)),
+                            false => coded(cache, (head, way), (&key, page)),
                         };
                         let kept = (&page.stored, &page.body, page.cost);
-                        let how = (age, status, false);
+                        let how = (age, status);
                         let after = reply(client, (head, way), kept, how, answered);
                         return after.await.map(Looked::Answered);
                     }
                     Judged::Stale(stale) => {
                         fill.why = Forward::Stale;
+                        fill.stale_key = Some(key.clone());
                         fill.stale = Some((page, stale));
                     }
                     Judged::Unfit => {
@@ -381,7 +406,8 @@ pub async fn look<'a>(
                 }
                 key
             }
-            pagestore::Looked::Nothing { key, has_variants } => {
+            pagestore::Looked::Nothing { key, has_variants }
+            | pagestore::Looked::Large { key, has_variants } => {
                 fill.why = if has_variants {
                     Forward::VaryMiss
                 } else {
@@ -427,17 +453,15 @@ pub async fn look<'a>(
                 ttl: -whole(stale.by),
                 detail: Some(UPDATING),
             };
-            // The connection would have nobody read what comes next before there is a new page.
-            let closes = is_first && head.version() != Version::Http2;
-            let how = (stale.age, status, closes);
+            let how = (stale.age, status);
             let saved = if is_first { Duration::ZERO } else { page.cost };
             let kept = (&page.stored, &page.body, saved);
             let after = reply(client, (head, way), kept, how, answered).await?;
             if !is_first {
                 return Ok(Looked::Answered(after));
             }
-            fill.answered = Some(after);
-            break;
+            fill.go_on(plan, primary);
+            return Ok(Looked::Refresh(after, Box::new(fill)));
         }
         let (sender, receiver) = oneshot::channel();
         match cache.fills.join(&key, times, || sender) {
@@ -480,7 +504,7 @@ pub async fn look<'a>(
                     detail,
                 };
                 let kept = (&page.stored, &page.body, Duration::ZERO);
-                let how = (stale.age, status, false);
+                let how = (stale.age, status);
                 let after = reply(client, (head, way), kept, how, answered);
                 return after.await.map(Looked::Answered);
             }
@@ -523,19 +547,20 @@ fn whole(seconds: u64) -> i64 {
 fn find(cache: &Cache, primary: &Key, head: &Head, now: Millis) -> pagestore::Looked {
     match cache.store.look(primary, head.headers()) {
         pagestore::Looked::Nothing { .. } if cache.store.has_disk() => {
-            cache.store.load(primary, head.headers(), now)
+            cache
+                .store
+                .load(primary, head.headers(), (now, AT_ONCE_BYTES))
         }
         looked => looked,
     }
 }
 
-/// Answers with what is kept, which has this age and saves a worker so much time; `closes`: and this is
-/// the connection's last answer.
+/// Answers with what is kept, which has this age and saves a worker so much time.
 async fn reply(
     client: &mut impl HttpClient,
     (head, way): (&Head, &Way<'_>),
     (stored, body, saved): (&Stored, &Bytes, Duration),
-    (age, status, closes): (u64, CacheStatus, bool),
+    (age, status): (u64, CacheStatus),
     answered: &mut Answered,
 ) -> io::Result<After> {
     let asked = Asked::survey(request_of(head, way), head.headers());
@@ -560,10 +585,7 @@ async fn reply(
         let bytes = if asked.is_head() { 0 } else { part.len() };
         of.board().answered(detail, bytes as u64, saved);
     }
-    let after = match client.discard_body(head) {
-        After::Keep if closes => After::Close,
-        after => after,
-    };
+    let after = client.discard_body(head);
     let secured = client.secured().cloned();
     let id = answered.id_sent();
     let beside = Beside::of(secured.as_deref(), id.as_ref());
@@ -580,7 +602,12 @@ async fn reply(
             .as_ref()
             .map(|range| (&b"Content-Range"[..], range.as_bytes())),
     );
-    headers.extend(beside.as_slice());
+    let is_said = |name: &[u8]| {
+        stored
+            .fields()
+            .any(|(said, _)| said.eq_ignore_ascii_case(name))
+    };
+    headers.extend(beside.as_slice().iter().filter(|(name, _)| !is_said(name)));
     let carries_body = carries_body(false, code);
     let reply = Reply {
         request: head,
@@ -594,6 +621,9 @@ async fn reply(
         true => Content::Nothing,
         false => Content::Kept(&part),
     };
+    if code == stored.status {
+        client.is_answered_by_script();
+    }
     client.answer(&reply, content, answered).await?;
     Ok(after)
 }

@@ -17,7 +17,7 @@ use maitred_pagecache::settings::KeyParts;
 use maitred_pagecache::tags;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Cache, request_of};
+use super::{Cache, key_host, request_of};
 use crate::access::Answered;
 use crate::http_client::{After, HttpClient};
 use crate::pool::wishes::Wish;
@@ -135,12 +135,13 @@ impl Known {
                     }
                 }
                 Target::Host(host) => {
-                    let host = host.to_ascii_lowercase();
+                    let host = invalidate::host(without_own_port(host, None));
                     add(self.site_of(meant, &host)?, Purge::Host(host));
                 }
                 Target::Prefix(path) if path.starts_with('/') => {
+                    let path = invalidate::prefix(path.strip_suffix('*').unwrap_or(path));
                     for site in meant {
-                        let path = path.strip_suffix('*').unwrap_or(path).to_owned();
+                        let path = path.clone();
                         add(site, Purge::Prefix { host: None, path });
                     }
                 }
@@ -168,11 +169,11 @@ impl Known {
             format!("`{url}` {what}; expected an address such as https://example.com/page")
         };
         let text = url.split('#').next().unwrap_or_default();
-        let (own_port, rest) = match text.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (":443", rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (":80", rest),
+        let (is_https, rest) = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Some(true), rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Some(false), rest),
             Some(_) => return Err(wrong("is not of HTTP")),
-            None => ("", text),
+            None => (None, text),
         };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (host, target) = match rest.split_at(end) {
@@ -182,26 +183,17 @@ impl Known {
             },
             split => split,
         };
-        let host = host.to_ascii_lowercase();
-        let host = host.strip_suffix(own_port).unwrap_or(&host);
+        let host = invalidate::host(without_own_port(host, is_https));
         if host.is_empty() || host.contains('@') {
             return Err(wrong("names no host"));
         }
-        let site = self.site_of(meant, host)?;
+        let site = self.site_of(meant, &host)?;
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
         };
         let path = if path.is_empty() { "/" } else { path };
-        let target = invalidate::target(&site.parts, path, query);
-        let host = host.to_owned();
-        let purge = match target.strip_suffix('*') {
-            Some(path) => Purge::Prefix {
-                host: Some(host),
-                path: path.to_owned(),
-            },
-            None => Purge::Url { host, target },
-        };
+        let purge = invalidate::purge_of(&site.parts, &host, path, query);
         Ok((site, purge))
     }
 
@@ -216,6 +208,14 @@ impl Known {
         found.copied().ok_or_else(|| {
             format!("no site with a cache that may be purged here answers for {host}")
         })
+    }
+}
+
+/// A host without the port that belongs to its scheme, or if that is not said, to either.
+fn without_own_port(host: &str, is_https: Option<bool>) -> &str {
+    match is_https {
+        Some(is_https) => key_host(host, is_https),
+        None => key_host(key_host(host, true), false),
     }
 }
 
@@ -439,7 +439,11 @@ pub async fn purge(
             let why = "Cache-Groups is a list of strings, such as \"news\", \"post-17\".";
             return Some(request::refuse(client, head, answered, 400, why).await);
         }
-        None => vec![invalidate::purge_of(&of.settings.key, &asked)],
+        None => {
+            let (host, path) = (asked.host, asked.path);
+            let purge = invalidate::purge_of(&of.settings.key, host, path, asked.query);
+            vec![purge]
+        }
     };
     let named = |purge| Dropped {
         site: of.site.clone(),
@@ -513,6 +517,8 @@ mod tests {
     fn an_address_is_the_page_of_the_site_that_answers_there() {
         let one = |text: &str| url(text).unwrap().join("|");
         assert_eq!(one("https://A.example:443/x?y#z"), "a.example/x?y");
+        assert_eq!(one("A.example.:443/%78//?%79"), "a.example/x/?y");
+        assert_eq!(one("HTTP://a.example:443/"), "a.example:443/");
         assert_eq!(one("http://a.example:8080"), "a.example:8080/");
         assert_eq!(one("x.b.example/p/*"), "x.b.example/p/*");
         assert_eq!(one("https://www.a.example/*"), "www.a.example/*");

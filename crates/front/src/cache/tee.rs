@@ -12,30 +12,39 @@ use crate::script::{Failure, Form};
 /// What a script ends with that had a fatal error: what it has said may be half of it.
 const FATAL: u32 = 255;
 
-/// An answer that goes to the client, and to the cache if its site has one.
-pub struct Tee<'a, W: Wire> {
-    /// What goes to the client.
-    pub form: HttpForm<'a, W>,
-    /// What goes to the cache.
+/// What the cache sees of an answer, if its site has one.
+pub struct Watch<'a> {
+    /// What becomes of it there.
     pub fill: Option<Box<Fill<'a>>>,
     head_reader: HeadReader,
     has_head: bool,
 }
 
-impl<'a, W: Wire> Tee<'a, W> {
+/// A head that has come.
+pub struct SeenHead {
+    /// Its status.
+    pub status: u16,
+    /// What the client is told.
+    pub cache_status: String,
+}
+
+impl<'a> Watch<'a> {
     /// An answer of which nothing has been said.
-    pub fn new(form: HttpForm<'a, W>, fill: Option<Box<Fill<'a>>>) -> Tee<'a, W> {
-        Tee {
-            form,
+    pub fn new(fill: Option<Box<Fill<'a>>>) -> Watch<'a> {
+        Watch {
             fill,
             head_reader: HeadReader::default(),
             has_head: false,
         }
     }
 
-    fn look_at(&mut self, said: &AnswerEvent<'_>) -> Result<(), Failure> {
+    /// Looks at what was said. Returns the head when it is there.
+    ///
+    /// # Errors
+    /// When the client gets what is kept in its place.
+    pub fn look_at(&mut self, said: &AnswerEvent<'_>) -> Result<Option<SeenHead>, Failure> {
         let Some(fill) = &mut self.fill else {
-            return Ok(());
+            return Ok(None);
         };
         match said {
             AnswerEvent::Stdout(content) if self.has_head => fill.take_body(content),
@@ -43,15 +52,77 @@ impl<'a, W: Wire> Tee<'a, W> {
                 // What is no head is the form's to complain about.
                 if let Ok(Some((head, used))) = self.head_reader.read(content) {
                     self.has_head = true;
-                    self.form.cache_status = Some(fill.take_head(&head)?);
+                    let cache_status = fill.take_head(&head)?;
                     fill.take_body(&content[used..]);
+                    let status = head.status();
+                    return Ok(Some(SeenHead {
+                        status,
+                        cache_status,
+                    }));
                 }
             }
             AnswerEvent::End { app_status, .. } if *app_status == FATAL => fill.cut_short(),
             AnswerEvent::End { .. } => fill.end(),
             _ => {}
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Something else takes the answer's place.
+    pub fn replaced(&mut self, failure: &Failure) {
+        if let (Failure::Intercepted(status), Some(fill)) = (failure, &mut self.fill) {
+            fill.replaced(*status);
+        }
+    }
+
+    /// Returns when what was said has had all its effects.
+    pub async fn settle(&mut self) {
+        if let Some(fill) = &mut self.fill {
+            fill.settle().await;
+        }
+    }
+
+    /// The script is through, after so long.
+    pub fn took(&mut self, time: Duration) {
+        if let Some(fill) = &mut self.fill {
+            fill.took(time);
+        }
+    }
+
+    /// Whether the head has come.
+    pub fn has_head(&self) -> bool {
+        self.has_head
+    }
+
+    /// Why the answer is none if nothing more comes; nothing if it has its head.
+    pub fn ended_early(&self) -> Option<String> {
+        let why = || self.head_reader.ended_early().to_string();
+        (!self.has_head).then(why)
+    }
+
+    /// The script is run once more: nothing has been said yet.
+    pub fn restart(&mut self) {
+        (self.head_reader, self.has_head) = (HeadReader::default(), false);
+    }
+}
+
+/// An answer that goes to the client, and to the cache if its site has one.
+pub struct Tee<'a, W: Wire> {
+    /// What goes to the client.
+    form: HttpForm<'a, W>,
+    watch: Watch<'a>,
+}
+
+impl<'a, W: Wire> Tee<'a, W> {
+    /// An answer of which nothing has been said.
+    pub fn new(form: HttpForm<'a, W>, fill: Option<Box<Fill<'a>>>) -> Tee<'a, W> {
+        let watch = Watch::new(fill);
+        Tee { form, watch }
+    }
+
+    /// What went to the client, and what the cache has made of it.
+    pub fn into_parts(self) -> (HttpForm<'a, W>, Option<Box<Fill<'a>>>) {
+        (self.form, self.watch.fill)
     }
 }
 
@@ -59,14 +130,18 @@ impl<W: Wire> Form for Tee<'_, W> {
     type Head = W::Head;
 
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
-        self.look_at(&said)?;
-        self.form.take(said)
+        if let Some(seen) = self.watch.look_at(&said)? {
+            self.form.cache_status = Some(seen.cache_status);
+        }
+        let taken = self.form.take(said);
+        if let Err(failure) = &taken {
+            self.watch.replaced(failure);
+        }
+        taken
     }
 
     async fn settle(&mut self) {
-        if let Some(fill) = &mut self.fill {
-            fill.settle().await;
-        }
+        self.watch.settle().await;
     }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
@@ -86,9 +161,7 @@ impl<W: Wire> Form for Tee<'_, W> {
     }
 
     fn took(&mut self, time: Duration) {
-        if let Some(fill) = &mut self.fill {
-            fill.took(time);
-        }
+        self.watch.took(time);
     }
 
     fn timed(&mut self, value: String) {
@@ -96,7 +169,7 @@ impl<W: Wire> Form for Tee<'_, W> {
     }
 
     fn restart(&mut self) {
-        (self.head_reader, self.has_head) = (HeadReader::default(), false);
+        self.watch.restart();
         self.form.restart();
     }
 }

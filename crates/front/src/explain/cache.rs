@@ -2,12 +2,37 @@
 
 use maitred_config::Site;
 use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::invalidate;
 use maitred_pagecache::key::Key;
 use maitred_pagecache::plan::Plan;
 use maitred_pagecache::settings::{Pattern, Settings, Valid};
+use maitred_rules::networks::Networks;
 
 use super::{Explanation, Question};
 use crate::cache::key_host;
+
+/// Says what PURGE does, if that is asked and the site has a cache; false if not.
+pub fn purge(said: &mut Explanation, site: &Site, asked: &Question) -> bool {
+    let Some(cache) = site.cache.as_ref().filter(|_| asked.method == "PURGE") else {
+        return false;
+    };
+    if !Networks::new(&cache.purge_from).contain(asked.client) {
+        let why = "403: purge_from does not name this client, who may not drop pages";
+        said.say("answer", why);
+        return true;
+    }
+    let host = key_host(&asked.authority, asked.scheme == "https");
+    let query = asked.query.as_deref();
+    let purge = invalidate::purge_of(&cache.rules.key, host, &asked.path, query);
+    let mut fields = asked.fields.iter();
+    let has_groups = fields.any(|(name, _)| name.eq_ignore_ascii_case("cache-groups"));
+    match has_groups {
+        true => said.say("cache", "drops the pages in the groups of Cache-Groups"),
+        false => said.say("cache", format!("drops {purge}")),
+    }
+    said.say("answer", "200, and no script is asked");
+    true
+}
 
 /// Says it, if the site has a cache.
 pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
@@ -38,6 +63,10 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
     match plan.read {
         Err(why) => said.say("cache", format!("bypass ({why}): the script is asked")),
         Ok(()) => said.say("cache", format!("looks for {}", address(&request, query))),
+    }
+    if surveyed.has_authorization && (plan.read.is_ok() || plan.store.is_ok()) {
+        let what = "Authorization: what says public, must-revalidate or s-maxage will do, and nothing else";
+        said.say("cache", what);
     }
     key(said, settings);
     match plan.store {

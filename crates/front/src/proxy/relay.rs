@@ -54,7 +54,7 @@ pub async fn relay<C: HttpClient>(
 ) -> Result<bool, Failure> {
     let (parts, mut body) = response.into_parts();
     let status = parts.status.as_u16();
-    if is_intercepted(asking.way, status) {
+    if asking.way.intercepts(status) {
         return Err(Failure::Intercepted(status));
     }
     let secured = client.secured().cloned();
@@ -146,12 +146,6 @@ fn poll_data(
             }
         }
     }
-}
-
-/// Whether a page of the site's takes the place of this answer.
-fn is_intercepted(way: &Way<'_>, status: u16) -> bool {
-    let rules = way.rules.filter(|rules| rules.settings().intercept_errors);
-    rules.is_some_and(|rules| rules.error_page(status).is_some())
 }
 
 /// How long an answer may be kept, unless it says so itself.

@@ -17,7 +17,9 @@ pub fn page_cache(server: &ServerStatus) -> Vec<String> {
     let Some(cache) = &server.page_cache else {
         return Vec::new();
     };
-    let mut lines = vec![String::new(), cut(&kept(cache)), String::new()];
+    let mut lines = vec![String::new()];
+    lines.extend(kept(cache).iter().map(|line| cut(line)));
+    lines.push(String::new());
     let mut sites: Vec<&CachedSite> = cache.sites.iter().collect();
     sites.sort_by_key(|site| std::cmp::Reverse(requests(site)));
     let names = sites.iter().map(|site| site.site.chars().count());
@@ -38,25 +40,26 @@ pub fn page_cache(server: &ServerStatus) -> Vec<String> {
     lines
 }
 
-fn kept(cache: &PageCache) -> String {
+fn kept(cache: &PageCache) -> Vec<String> {
     let tier = |name: &str, tier: &PageTier| {
         let (have, limit) = (bytes(tier.bytes), bytes(tier.limit_bytes));
         let (pages, evicted) = (number(tier.pages, 8), number(tier.evicted, 8));
         format!("{name} {pages} pages, {have} of {limit}, {evicted} evicted")
     };
-    let mut text = format!("page cache: {}", tier("memory", &cache.memory));
+    let mut lines = vec![format!("page cache: {}", tier("memory", &cache.memory))];
+    let mut more = |text: String| lines.push(format!("{:12}{text}", ""));
     if let Some(disk) = &cache.disk {
-        text.push_str(&format!("; {}", tier("disk", disk)));
-    }
-    if cache.write_errors > 0 {
-        let errors = number(cache.write_errors, 5);
-        text.push_str(&format!("; {errors} not written"));
+        let errors = match cache.write_errors {
+            0 => String::new(),
+            errors => format!(", {} not written", number(errors, 5)),
+        };
+        more(tier("disk", disk) + &errors);
     }
     if cache.filling > 0 || cache.waiting > 0 {
         let (filling, waiting) = (number(cache.filling, 5), number(cache.waiting, 5));
-        text.push_str(&format!("; {filling} being made, {waiting} wait"));
+        more(format!("{filling} being made, {waiting} wait"));
     }
-    text
+    lines
 }
 
 fn requests(site: &CachedSite) -> u64 {
@@ -144,8 +147,8 @@ mod tests {
         assert_eq!(
             page_cache(&server(site)).join("\n"),
             "\n\
-             page cache: memory 1200 pages, 30 MB of 64 MB, 3 evicted; disk 1200 pages, 30 MB of 64 \
-             MB, 3 evicted\n\
+             page cache: memory 1200 pages, 30 MB of 64 MB, 3 evicted\n            \
+             disk 1200 pages, 30 MB of 64 MB, 3 evicted\n\
              \n\
              CACHE        REQUESTS   RATE     HITS  STALE MISSED BYPASS   STORED    SAVED       PHP\n\
              shop.example     1000  95.0%      900     50     40     10       30    25 MB  1 m 15 s\n  \

@@ -34,8 +34,8 @@ pub fn split(server: &ServerStatus) -> Vec<String> {
     lines
 }
 
-/// What is known of a pool; nothing if nothing is measured.
-pub fn details(pool: &PoolStatus) -> Vec<String> {
+/// Where the time of a pool's scripts went, for the lines below theirs; nothing if nothing is measured.
+pub fn parts(pool: &PoolStatus) -> Vec<String> {
     if pool.cpu_time.total.count == 0 {
         return Vec::new();
     }
@@ -43,15 +43,22 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
         0 => format!("  {name:13} not known: the kernel does not tell it (schedstat)"),
         _ => format!("  {name:13} {}", both(&times.total)),
     };
-    let mut lines = vec![
+    vec![
         part("cpu", &pool.cpu_time),
         part("core wait", &pool.core_wait_time),
         part("blocked", &pool.blocked_time),
-        format!(
-            "children        {:.3} s of processor time since the start",
-            pool.children_cpu_seconds
-        ),
-    ];
+    ]
+}
+
+/// What else was measured of a pool's scripts.
+pub fn details(pool: &PoolStatus) -> Vec<String> {
+    if pool.cpu_time.total.count == 0 {
+        return Vec::new();
+    }
+    let mut lines = vec![format!(
+        "children        {:.3} s of processor time since the start",
+        pool.children_cpu_seconds
+    )];
     let peak = &pool.peak_memory;
     if let (Some(p50), Some(p99)) = (peak.p50_bytes, peak.p99_bytes) {
         let (p50, p99) = (bytes(p50), bytes(p99));
@@ -128,7 +135,7 @@ mod tests {
             blocked_time: Times::default(),
             ..pool()
         };
-        let lines = details(&unknown);
+        let lines = [parts(&unknown), details(&unknown)].concat();
         assert_eq!(lines[0], "  cpu           2.0ms/10ms");
         assert!(lines[1].contains("core wait     not known"), "{lines:?}");
         assert!(lines[2].contains("blocked       not known"), "{lines:?}");
@@ -140,7 +147,8 @@ mod tests {
             lines[4],
             "peak memory     2.0 MB p50, 4.0 MB p99 of scripts"
         );
-        assert!(details(&PoolStatus::default()).is_empty());
+        let nothing = PoolStatus::default();
+        assert!(parts(&nothing).is_empty() && details(&nothing).is_empty());
     }
 
     #[test]

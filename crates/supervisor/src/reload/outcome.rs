@@ -6,6 +6,16 @@ use maitred_config::Config;
 
 use super::{Anew, Outcome, Reload};
 
+/// Says of settings that only a restart changes them.
+pub(super) fn needs_restart(names: &[&str]) -> String {
+    let (has, it) = match names.len() {
+        1 => ("has", "it stays as it was"),
+        _ => ("have", "they stay as they were"),
+    };
+    let names = names.join(" and ");
+    format!("{names} {has} changed, which needs a restart; {it}")
+}
+
 impl Reload {
     /// What it has done, and which pools go on as they were; `unchanged` pools were not touched, and
     /// `busy` workers of earlier generations still run a script.
@@ -32,6 +42,9 @@ impl Reload {
         }
         for (name, why) in &self.kept {
             said.push_str(&format!("; pool {name} goes on as it was: {why}"));
+        }
+        if !self.stays.is_empty() {
+            said.push_str(&format!("; {}", needs_restart(&self.stays)));
         }
         if self.kept.is_empty() {
             Ok(said)

@@ -1,0 +1,223 @@
+//! A request for a script: answered with what is kept, or else by running the script.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use maitred_http1::Head;
+
+use crate::access::Answered;
+use crate::attempt::{Tried, attempt, explain, retry_after};
+use crate::body::{Body, NoBody};
+use crate::cache::{self, Fill, Steadfast, Tee};
+use crate::http_client::{After, HttpClient};
+use crate::http_form::HttpForm;
+use crate::params::{self, Call, REQUEST_ID, Seen};
+use crate::request::{self, Beside, Way};
+use crate::request_id::RequestId;
+use crate::route::Script;
+use crate::script::{Failure, Run, Sent};
+use crate::sendfile;
+use crate::shared::Thread;
+use crate::source::Backend;
+use crate::tls::Secured;
+
+/// Runs a script for a request, or for the page of an error that the request came to.
+pub async fn run_script<C: HttpClient>(
+    client: &mut C,
+    head: &Head,
+    thread: &Arc<Thread>,
+    way: &Way<'_>,
+    script: &Script,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let mut fill = None;
+    if let (Some(of), Some(cache), None) = (&way.site.cache, &thread.shared.cache, way.status) {
+        // Most requests at such a site end here, and carry no more state than they need.
+        match Box::pin(cache::look(client, head, (cache, of), way, answered)).await? {
+            cache::Looked::Answered(after) => return Ok(after),
+            cache::Looked::Refresh(after, fill) => {
+                let caller = Caller::of(client, way, answered);
+                cache::refresh(fill, (head, way, script), (thread, caller));
+                return Ok(after);
+            }
+            cache::Looked::Forward(forward) => fill = Some(forward),
+        }
+    }
+    let body = match collect(client, head, way).await {
+        Ok(body) => body,
+        Err(no_body) => {
+            let spool_dir = &way.site.spool_dir;
+            return request::refuse_body(client, head, answered, no_body, spool_dir).await;
+        }
+    };
+    let caller = Caller::of(client, way, answered);
+    answered.body_bytes = body.len();
+    if let Backend::Pool(pool) = way.backend {
+        answered.pool = Some(pool.clone());
+    }
+    let Ok(encoded) = caller.encode((head, way, script), &body, fill.as_deref()) else {
+        let why = "The request's headers are too large for a script.";
+        return request::refuse_close(client, head, answered, 431, why).await;
+    };
+    let name = String::from_utf8_lossy(&script.script_filename);
+    let run = run_of((head, way, &name), &body, &caller.id);
+    let id_sent = answered.id_sent();
+    let beside = Beside::of(caller.secured.as_deref(), id_sent.as_ref());
+    let form = HttpForm::<C::Wire>::new(&run, head, way, beside.as_slice());
+    let wanted = fill.as_ref().map(|fill| fill.wanted());
+    let mut tee = Tee::new(form, fill);
+    let mut steadfast = Steadfast::new(client, wanted, false);
+    let tried = attempt(&mut steadfast, &mut tee, thread.number, &run, encoded).await;
+    let has_gone = steadfast.has_gone;
+    end(client, (head, way, &name), (tee, has_gone), tried, answered).await
+}
+
+/// The body of a request.
+async fn collect<C: HttpClient>(
+    client: &mut C,
+    head: &Head,
+    way: &Way<'_>,
+) -> Result<Body, NoBody> {
+    match way.status {
+        // Its body, if there was one, is no business of the page's.
+        Some(_) => Ok(Body::Memory(Bytes::new().into())),
+        None => {
+            let (limit, spool_dir) = (way.max_body_size, &way.site.spool_dir);
+            client.body(head, limit, spool_dir).await
+        }
+    }
+}
+
+/// A run of the script of this name for a request.
+pub fn run_of<'r>(
+    (head, way, name): (&'r Head, &'r Way<'_>, &'r str),
+    body: &'r Body,
+    id: &'r RequestId,
+) -> Run<'r> {
+    Run {
+        backend: way.backend,
+        asked: (head.method(), head.target()),
+        is_idempotent: head.kind().is_idempotent(),
+        body,
+        script: name,
+        request_id: REQUEST_ID,
+        id: id.as_str(),
+        spool_dir: &way.site.spool_dir,
+    }
+}
+
+/// Who asks for a script, as it is told.
+pub struct Caller {
+    peer: SocketAddr,
+    local: SocketAddr,
+    secured: Option<Arc<Secured>>,
+    /// The request's id.
+    pub id: RequestId,
+}
+
+impl Caller {
+    /// The client of a request.
+    pub fn of(client: &mut impl HttpClient, way: &Way<'_>, answered: &mut Answered) -> Caller {
+        let peer = way.origin.map(|origin| origin.client);
+        Caller {
+            peer: peer.unwrap_or_else(|| client.peer()),
+            local: client.local(),
+            secured: client.secured().cloned(),
+            id: answered.id(),
+        }
+    }
+
+    /// The request as its script gets it; `fill` says what that is not to see.
+    ///
+    /// # Errors
+    /// When its fields are too large.
+    pub fn encode(
+        &self,
+        (head, way, script): (&Head, &Way<'_>, &Script),
+        body: &Body,
+        fill: Option<&Fill<'_>>,
+    ) -> Result<Vec<u8>, params::TooLarge> {
+        let conditions = fill.and_then(Fill::conditions);
+        let seen = Seen::of(way, head);
+        let whole = (seen.query, seen.target);
+        let (query, target) = fill.and_then(Fill::seen).unwrap_or(whole);
+        params::encode(&Call {
+            head,
+            body,
+            script,
+            peer: self.peer,
+            local: self.local,
+            secured: self.secured.as_deref(),
+            seen: Seen {
+                query,
+                target,
+                conditions: conditions.as_deref(),
+                ..seen
+            },
+            id: self.id.as_str(),
+        })
+    }
+}
+
+/// What becomes of a request after its last try.
+async fn end<C: HttpClient>(
+    client: &mut C,
+    (head, way, name): (&Head, &Way<'_>, &str),
+    (tee, has_gone): (Tee<'_, C::Wire>, bool),
+    tried: Tried,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let Tried {
+        outcome,
+        sent,
+        begun,
+    } = tried;
+    let (form, fill) = tee.into_parts();
+    answered.cache = fill.as_ref().map(|fill| fill.word());
+    (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
+    (answered.queued, answered.script, answered.spent) = (sent.queued, sent.script, sent.spent);
+    if has_gone {
+        answered.status = explain(&Failure::ClientLeft).0;
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    if let (Err(failure), Some(fill), false) = (&outcome, fill, sent.begun) {
+        if let Some(after) = fill.stand_in(client, failure, answered).await {
+            return after;
+        }
+    }
+    if let (Err(Failure::FileNamed), Some(said)) = (&outcome, form.said()) {
+        return sendfile::answer(client, head, (way, name), said, answered).await;
+    }
+    match (outcome, way.status) {
+        (Ok(()), Some((_, after))) if form.reusable => Ok(after),
+        (Ok(()), None) if form.reusable => Ok(After::Keep),
+        (Ok(()), _) => Ok(After::Close),
+        (Err(failure), _) => fail(client, head, &failure, begun.elapsed(), &sent, answered).await,
+    }
+}
+
+/// Answers in place of a script.
+async fn fail(
+    client: &mut impl HttpClient,
+    head: &Head,
+    failure: &Failure,
+    waited: Duration,
+    sent: &Sent,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let (status, why) = explain(failure);
+    if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
+        answered.status = status;
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    if sent.begun {
+        // Half an answer cannot be mended; the client sees it end too early.
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    let seconds = retry_after(waited).to_string();
+    let header = (status == 503).then_some((&b"Retry-After"[..], seconds.as_bytes()));
+    request::plain(client, head, answered, status, header, why, After::Keep).await
+}

@@ -1,0 +1,220 @@
+//! What is answered from the page cache is what the script has answered, whoever asks in whatever way:
+//! errors for which the site has a page, codings, fields of the server's own, large pages.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Request, Response};
+use maitred_tests::outside::page_cache;
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
+use maitred_tests::wait;
+use tempfile::TempDir;
+
+/// Counts its runs for a path, and says what the query asks for.
+const PAGE: &str = "<?php
+    $file = __DIR__ . '/runs/' . md5(strtok($_SERVER['REQUEST_URI'], '?'));
+    file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);
+    clearstatcache();
+    $run = filesize($file);
+    foreach ($_GET['h'] ?? [] as $header) header($header);
+    http_response_code((int) ($_GET['status'] ?? 200));
+    echo \"run $run \", str_repeat(\"words and more \", (int) ($_GET['words'] ?? 1));";
+
+fn site() -> TempDir {
+    let files = [
+        ("index.php", PAGE),
+        ("runs/.keep", ""),
+        ("lost.html", "lost"),
+    ];
+    let root = document_root(&files);
+    give_to_web_user(&root.path().join("runs"));
+    root
+}
+
+fn setup(root: &Path) -> Setup {
+    Setup::new(root)
+}
+
+fn cached(setup: Setup, lines: &[&str]) -> Setup {
+    let setup = setup.site("[sites.cache]\nvalid = { any = \"1d\" }");
+    lines.iter().fold(setup, |setup, line| setup.site(line))
+}
+
+fn with(server: &Server, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
+    let request = Request::new(method, target).header("Connection", "close");
+    let has_host = fields.iter().any(|(name, _)| *name == "Host");
+    let host = (!has_host).then_some(("Host", "localhost"));
+    let fields = host.iter().chain(fields);
+    let request = fields.fold(request, |request, (name, value)| {
+        request.header(name, value)
+    });
+    http::ask(server.address(), &request)
+}
+
+fn get(server: &Server, target: &str) -> Response {
+    with(server, "GET", target, &[])
+}
+
+fn status(answer: &Response) -> &str {
+    answer.header("Cache-Status").unwrap_or_default()
+}
+
+#[test]
+fn a_kept_error_is_answered_as_the_script_answered_it() {
+    let root = site();
+    let pages = "error_pages = { 404 = \"/lost.html\" }";
+    let server = cached(setup(root.path()).site(pages), &[]).start();
+    for run in ["first", "again"] {
+        let answer = get(&server, "/a?status=404");
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (404, "run 1 words and more "),
+            "{run}"
+        );
+    }
+    assert!(status(&get(&server, "/a?status=404")).contains("; hit;"));
+    server.stop();
+    // Where a page takes its place, it does for all.
+    let intercepts = setup(root.path())
+        .site(pages)
+        .site("intercept_errors = true");
+    let server = cached(intercepts, &[]).start();
+    for run in ["first", "again"] {
+        let answer = get(&server, "/b?status=404");
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (404, "lost"),
+            "{run}"
+        );
+    }
+}
+
+#[test]
+fn a_page_that_php_has_compressed_is_for_those_who_take_it() {
+    let root = site();
+    let compresses = "php_admin_value = { \"zlib.output_compression\" = 1 }";
+    let server = cached(setup(root.path()).pool(compresses), &[]).start();
+    let coding = |fields: &[(&str, &str)]| {
+        let answer = with(&server, "GET", "/a?words=50", fields);
+        let coding = answer.header("Content-Encoding").map(str::to_owned);
+        let body = match coding.as_deref() {
+            None => answer.text(),
+            Some(_) => {
+                let mut text = String::new();
+                let mut decoder = flate2::read::GzDecoder::new(&answer.body[..]);
+                decoder.read_to_string(&mut text).expect("it is in gzip");
+                text
+            }
+        };
+        assert!(body.ends_with("words and more "), "{body}");
+        (coding, status(&answer).to_owned())
+    };
+    let gzip = Some("gzip".to_owned());
+    let refuses = [("Accept-Encoding", "gzip;q=0, br")];
+    let (sent, said) = coding(&refuses);
+    assert!(said.ends_with("detail=coding"), "{said}");
+    assert_eq!(sent, gzip, "PHP looks for the letters and nothing else");
+    let (sent, said) = coding(&[("Accept-Encoding", "x-gzip")]);
+    assert_eq!(
+        (sent, said.contains("; stored;")),
+        (gzip.clone(), true),
+        "{said}"
+    );
+    let (sent, said) = coding(&[("Accept-Encoding", "gzip")]);
+    assert_eq!((sent, said.contains("; hit;")), (gzip, true), "{said}");
+    // PHP does not say that this depends on anything, and so all can have it.
+    let (sent, said) = coding(&[]);
+    assert_eq!((sent, said.contains("; stored;")), (None, true), "{said}");
+    assert_eq!(coding(&[]).0, None);
+}
+
+#[test]
+fn what_the_script_says_of_itself_is_not_said_twice() {
+    let root = site();
+    let server = cached(setup(root.path()).top("send_request_id = true"), &[]).start();
+    for _ in 0..2 {
+        let answer = get(&server, "/a?h[]=X-Request-Id:%20mine");
+        let ids: Vec<&str> = answer.all("X-Request-Id").collect();
+        assert_eq!(ids, ["mine"], "{}", status(&answer));
+        let other = get(&server, "/b");
+        assert_eq!(other.all("X-Request-Id").count(), 1);
+    }
+}
+
+#[test]
+fn a_large_page_is_kept_compressed_and_read_again_like_a_small_one() {
+    let root = site();
+    let pages = public_folder();
+    give_to_web_user(pages.path());
+    let setup = || {
+        let setup = setup(root.path()).top(&format!("cache_dir = {:?}", pages.path()));
+        cached(setup.site("compression = [\"br\"]"), &[])
+    };
+    let server = setup().start();
+    let target = "/a?words=40000";
+    let plain = get(&server, target);
+    assert!(plain.body.len() > 512 * 1024 && status(&plain).contains("; stored;"));
+    let takes = [("Accept-Encoding", "br")];
+    // Those who come while it is compressed get it as it is.
+    let coded = wait::until("the compressed page", || {
+        let answer = with(&server, "GET", target, &takes);
+        assert!(status(&answer).contains("; hit;"), "{}", status(&answer));
+        let is_coded = answer.header("Content-Encoding") == Some("br");
+        assert!(is_coded || answer.body == plain.body);
+        is_coded.then_some(answer)
+    });
+    let mut decoded = Vec::new();
+    let mut decoder = brotli::Decompressor::new(&coded.body[..], 4096);
+    decoder.read_to_end(&mut decoded).expect("it is in br");
+    assert!(decoded == plain.body, "what was compressed is the page");
+    server.stop();
+    let server = setup().start();
+    let again = get(&server, target);
+    assert!(status(&again).contains("; hit;"), "{}", status(&again));
+    assert!(again.body == plain.body, "it was on disk");
+    assert_eq!(page_cache(&server)["damaged_files"], 0);
+}
+
+#[test]
+fn an_address_is_purged_however_it_was_written_by_those_who_asked() {
+    let root = site();
+    let lines = [
+        "purge_from = \"127.0.0.1\"",
+        "ignore_parameters = \"utm_*\"",
+        "sort_parameters = true",
+    ];
+    let server = cached(setup(root.path()).hosts(&["a.example"]), &lines).start();
+    let ways = [
+        ("a.example", "/news/x?a=1&b=2"),
+        ("a.example.", "/news/x?b=2&a=1"),
+        ("a.example", "/%6eews/x?a=1&b=2&utm_source=y"),
+        ("a.example", "/news//x?a=%31&b=2"),
+        ("a.example", "/./news/x?a=1&b=2"),
+    ];
+    let all = |wanted: &str| {
+        for (host, target) in ways {
+            let answer = with(&server, "GET", target, &[("Host", host)]);
+            let said = status(&answer);
+            assert!(said.contains(wanted), "{host}{target}: {said}");
+        }
+    };
+    for (host, purged) in [
+        ("A.Example:80", "/news/x?b=2&a=1"),
+        ("a.example", "/n%65ws/x?utm_medium=z&a=1&b=2"),
+        ("a.example.", "/news/*"),
+    ] {
+        all("; stored;");
+        all("; hit;");
+        let other = with(&server, "GET", "/other", &[("Host", "a.example")]);
+        assert_eq!(other.text(), "run 1 words and more ");
+        let answer = with(&server, "PURGE", purged, &[("Host", host)]);
+        let said = answer.text();
+        assert!(said.starts_with("dropped: a.example/news/"), "{said}");
+        let head = with(&server, "HEAD", ways[0].1, &[("Host", "a.example")]);
+        assert!(status(&head).contains("fwd=uri-miss"), "{}", status(&head));
+    }
+    let files = fs::read_dir(root.path().join("runs")).expect("runs can be listed");
+    assert!(files.count() > ways.len());
+}
