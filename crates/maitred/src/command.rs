@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use maitred_config::{MAX_CHILDREN_PER_POOL, parse_listen};
@@ -118,6 +119,15 @@ pub enum Command {
         Exit codes: 0 success, 1 failure or nothing served, 2 wrong usage, 3 more than 1 % of the \
         requests were not sent in time, 4 --slo missed, 130 ended before its time.")]
     Bench(Box<Bench>),
+    /// Say what is wrong with how PHP is served here: by maitred, php-fpm, nginx, Apache
+    #[command(after_help = "Examples:\n  \
+        maitred doctor                         all that is configured here\n  \
+        maitred doctor --config maitred.toml   one configuration of maitred's\n  \
+        maitred doctor --php-fpm --json        php-fpm, nginx and Apache, for a program\n\n\
+        Nothing is changed, and no right is needed; what this user may not read is said to be \
+        unknown.\n\
+        Exit codes: 0 nothing to complain of, 1 warnings, 2 failures or wrong usage.")]
+    Doctor(Doctor),
     /// Serve web servers over FastCGI in php-fpm's place, with its configuration and its flags
     #[command(
         disable_help_flag = true,
@@ -336,6 +346,42 @@ pub struct Check {
     /// Configuration file
     #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
     pub config: PathBuf,
+}
+
+/// Arguments of `maitred doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Look at this configuration of maitred's, and at no other server
+    #[arg(long, value_name = "FILE", conflicts_with = "php_fpm")]
+    pub config: Option<PathBuf>,
+    /// Look at php-fpm, nginx and Apache only
+    #[arg(long)]
+    pub php_fpm: bool,
+    /// Show all in full, also what is as it should be
+    #[arg(long)]
+    pub all: bool,
+    /// JSON for programs, on one line
+    #[arg(long)]
+    pub json: bool,
+    /// Watch counters for so many seconds [default: 0.3]
+    #[arg(long, value_name = "SECONDS", value_parser = watch)]
+    pub watch: Option<Duration>,
+    /// Read files below this folder: an image, or another disk; no server is asked
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Longest watch of `maitred doctor`, in seconds.
+const MAX_WATCH_SECONDS: f64 = 600.0;
+
+fn watch(text: &str) -> Result<Duration, String> {
+    let range = 0.0..=MAX_WATCH_SECONDS;
+    let seconds: Option<f64> = text.parse().ok().filter(|seconds| range.contains(seconds));
+    let wrong = || format!("seconds from 0 to {MAX_WATCH_SECONDS} are expected");
+    seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
 }
 
 /// Arguments of `maitred explain`.

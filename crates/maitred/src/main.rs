@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod client;
 mod command;
+mod doctor;
 mod explain;
 mod fpm;
 mod front;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Purge(asked) => purge::purge(&asked),
         Command::Warm(asked) => warm::warm(&asked),
         Command::Bench(asked) => bench::bench(&asked),
+        Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Front => front::front(),
         Command::Acme => acme::acme(),

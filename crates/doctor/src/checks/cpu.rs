@@ -1,0 +1,241 @@
+//! D4 and D5: do workers and processors fit each other?
+
+use crate::facts::{Facts, Known, Pool, Service};
+use crate::finding::Sheet;
+use crate::words::{percent, seconds};
+
+/// Scripts that compute for at least this share of their time are bound by processors.
+const BOUND_BY_PROCESSORS: f64 = 0.5;
+
+/// More workers for each processor than this pay only if scripts do nothing but wait.
+const MANY_PER_PROCESSOR: f64 = 20.0;
+
+/// Requests that wait longer than this for a worker, in seconds, notice it.
+const NOTICED_WAIT: f64 = 0.02;
+
+/// Processors that the service may use.
+pub(super) fn cores(facts: &Facts, service: &Service) -> Known<f64> {
+    let allowed = facts
+        .machine
+        .allowed_processors
+        .as_ref()
+        .map_err(Clone::clone)?;
+    let quota = service.group.cores.as_ref().map_err(Clone::clone)?;
+    let allowed = f64::from(*allowed);
+    Ok(quota
+        .as_ref()
+        .map_or(allowed, |(cores, _)| cores.min(allowed)))
+}
+
+/// D4.
+pub(super) fn subscription(facts: &Facts, sheet: &mut Sheet) {
+    for (service, pool) in facts.pools() {
+        match cores(facts, service) {
+            Ok(cores) => pool_for(cores, facts, (service, pool), sheet),
+            Err(why) => sheet.cannot_tell(&pool.name, "how many processors it may use", &why),
+        }
+    }
+}
+
+fn pool_for(cores: f64, facts: &Facts, (service, pool): (&Service, &Pool), sheet: &mut Sheet) {
+    let about = pool.name.as_str();
+    let workers = f64::from(pool.max_children);
+    let share = pool.live.as_ref().map_err(Clone::clone);
+    let share = share.and_then(|live| live.cpu_share.clone());
+    let share = match share {
+        Ok(share) if share > 0.0 => share,
+        Ok(_) => return sheet.ok(about, "its scripts use no processor to speak of"),
+        Err(why) => {
+            if workers > MANY_PER_PROCESSOR * cores {
+                let seen = format!("{workers:.0} workers on {cores:.1} processors; {why}");
+                sheet
+                    .info(about, seen, "more than 20 workers for each processor")
+                    .so("unless scripts wait for 95 % of their time, the workers beyond add no \
+                         throughput, only memory and longer times for everybody")
+                    .fix("measure which part of their time scripts compute: maitred status, or maitred bench")
+                    .rules(&["R24", "R65", "W8", "W15"]);
+            }
+            return sheet.cannot_tell(about, "which part of their time scripts compute", &why);
+        }
+    };
+    let knee = cores / share;
+    let seen = format!(
+        "{workers:.0} workers, {cores:.1} processors, scripts compute for {} of their time: {knee:.0} \
+         workers fill the processors",
+        percent(share)
+    );
+    let contention = pool
+        .live
+        .as_ref()
+        .ok()
+        .and_then(|live| live.contention.clone().ok());
+    let (factor, finding) = match workers / knee {
+        times if share >= BOUND_BY_PROCESSORS && times > 4.0 => (4, sheet.fail(about, seen, "")),
+        times if share >= BOUND_BY_PROCESSORS && times > 2.0 => (2, sheet.warn(about, seen, "")),
+        _ => {
+            let is_contended = contention.filter(|contention| *contention > 0.5);
+            match is_contended {
+                Some(contention) => contended(about, contention, sheet),
+                None if is_starved(facts, (service, pool), knee) => starved(pool, sheet),
+                None => sheet.ok(about, seen),
+            }
+            return;
+        }
+    };
+    finding.condition = format!(
+        "scripts compute for half of their time or more, and workers > {factor} x processors / share"
+    );
+    finding
+        .so("no more throughput, and every request takes longer, since all share the processors")
+        .fix(format!("{:.0} workers are enough", (knee * 1.25).ceil()))
+        .rules(&["R41", "R65", "R189", "W8", "W15"]);
+}
+
+fn contended(about: &str, contention: f64, sheet: &mut Sheet) {
+    let seen = format!("scripts wait {contention:.1} s for a processor for each second on one");
+    sheet
+        .warn(
+            about,
+            seen,
+            "waiting for processors > half of the time on them",
+        )
+        .so("requests take longer than their work")
+        .fix("fewer workers, or more processors")
+        .rules(&["R162", "W15"]);
+}
+
+/// Requests wait for a worker though there are processors and memory for more.
+fn is_starved(facts: &Facts, (service, pool): (&Service, &Pool), knee: f64) -> bool {
+    let Ok(live) = &pool.live else { return false };
+    let waits = live
+        .queue_wait_p99
+        .as_ref()
+        .is_ok_and(|wait| *wait > NOTICED_WAIT);
+    let idle = f64::from(pool.max_children) < 0.6 * knee;
+    let room = facts.machine.memory.as_ref().is_ok_and(|memory| {
+        let more = 0.2 * f64::from(pool.max_children);
+        let one = super::memory::private_p95(pool).unwrap_or(f64::INFINITY);
+        memory.available > (more * one).max(0.05 * memory.total)
+            && service.group.memory.as_ref().is_ok_and(Option::is_none)
+    });
+    waits && idle && room
+}
+
+fn starved(pool: &Pool, sheet: &mut Sheet) {
+    let wait = pool
+        .live
+        .as_ref()
+        .ok()
+        .and_then(|live| live.queue_wait_p99.clone().ok());
+    let seen = format!(
+        "{} workers; one request in a hundred waited {} or longer for one, with processors and memory \
+         left",
+        pool.max_children,
+        seconds(wait.unwrap_or_default())
+    );
+    let condition = "requests wait more than 20 ms, all workers together fill less than 60 % of the \
+                     processors, and memory allows 20 % more of them";
+    sheet
+        .warn(&pool.name, seen, condition)
+        .so("slow answers at peaks on a machine that looks idle")
+        .fix("raise max_children by a fifth, and look again")
+        .rules(&["R49", "R88", "R213"]);
+}
+
+/// D5.
+pub(super) fn throttled(facts: &Facts, sheet: &mut Sheet) {
+    for service in &facts.services {
+        let about = service.name.as_str();
+        let throttled = match &service.group.throttled {
+            Ok(Some(throttled)) if throttled.periods > 0 => throttled,
+            Ok(_) => {
+                sheet.ok(about, "no quota bounds its processor time");
+                continue;
+            }
+            Err(why) => {
+                sheet.cannot_tell(about, "whether its quota is used up", why);
+                continue;
+            }
+        };
+        let share = throttled.throttled as f64 / throttled.periods as f64;
+        let over = match throttled.seconds {
+            Some(over) => format!("in {}", seconds(over)),
+            None => "since its group was made (--watch 60 looks at a minute)".to_owned(),
+        };
+        let seen = format!(
+            "{} of {} periods ({}) {over} used the quota up",
+            throttled.throttled,
+            throttled.periods,
+            percent(share)
+        );
+        let (limit, finding) = match share {
+            share if share > 0.2 => ("20 %", sheet.fail(about, seen, "")),
+            share if share > 0.05 => ("5 %", sheet.warn(about, seen, "")),
+            _ => {
+                sheet.ok(about, seen);
+                continue;
+            }
+        };
+        finding.condition = format!("nr_throttled / nr_periods > {limit}");
+        finding
+            .so("all workers stand still together for tens of milliseconds, again and again")
+            .fix("a higher quota, or fewer workers, which wait in the queue instead of holding locks")
+            .rules(&["R22"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use crate::facts::Throttled;
+    use crate::finding::Severity::*;
+
+    #[test]
+    fn too_many_workers_that_compute_and_too_few_that_wait_are_found() {
+        expect_ok("D4", &php_fpm());
+        let mut facts = php_fpm();
+        pool(&mut facts).max_children = 14;
+        expect("D4", &facts, Warn, "7 workers fill the processors");
+        pool(&mut facts).max_children = 30;
+        expect("D4", &facts, Fail, "scripts compute for 60 %");
+        let mut facts = php_fpm();
+        told(&mut facts).contention = Ok(0.8);
+        expect("D4", &facts, Warn, "wait 0.8 s for a processor");
+        let mut facts = php_fpm();
+        told(&mut facts).cpu_share = Ok(0.1);
+        told(&mut facts).queue_wait_p99 = Ok(0.5);
+        expect("D4", &facts, Warn, "waited 0.5 s or longer");
+    }
+
+    #[test]
+    fn without_the_split_only_absurd_numbers_are_named() {
+        let mut facts = php_fpm();
+        told(&mut facts).cpu_share = unknown();
+        expect("D4", &facts, CannotTell, "nobody said so");
+        pool(&mut facts).max_children = 125;
+        expect("D4", &facts, Info, "125 workers on 4.0 processors");
+        facts.machine.allowed_processors = unknown();
+        expect("D4", &facts, CannotTell, "processors");
+    }
+
+    #[test]
+    fn a_quota_that_is_used_up_is_found() {
+        let mut facts = php_fpm();
+        expect_ok("D5", &facts);
+        let mut throttled = Throttled {
+            periods: 600,
+            throttled: 10,
+            seconds: Some(60.0),
+        };
+        facts.services[0].group.throttled = Ok(Some(throttled));
+        expect_ok("D5", &facts);
+        throttled.throttled = 60;
+        facts.services[0].group.throttled = Ok(Some(throttled));
+        expect("D5", &facts, Warn, "60 of 600 periods (10 %) in 60 s");
+        throttled.throttled = 200;
+        facts.services[0].group.throttled = Ok(Some(throttled));
+        expect("D5", &facts, Fail, "33 %");
+        facts.services[0].group.throttled = unknown();
+        expect("D5", &facts, CannotTell, "nobody said so");
+    }
+}

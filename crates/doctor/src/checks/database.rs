@@ -1,0 +1,128 @@
+//! D20: are there connections enough behind the workers, and workers enough behind connections?
+
+use super::timeouts::passes_to;
+use crate::facts::{Facts, Kind, Pool, Service, Unknown};
+use crate::finding::Sheet;
+
+/// What a database keeps for its administrators and for cron jobs.
+const RESERVE: f64 = 1.1;
+
+/// D20.
+pub(super) fn budget(facts: &Facts, sheet: &mut Sheet) {
+    if facts.pools().next().is_none() {
+        return;
+    }
+    databases(facts, sheet);
+    for (service, pool) in facts.pools() {
+        kept_connections(facts, (service, pool), sheet);
+    }
+}
+
+fn databases(facts: &Facts, sheet: &mut Sheet) {
+    let about = "databases";
+    let databases = match &facts.databases {
+        Ok(databases) => databases,
+        Err(why) => return sheet.cannot_tell(about, "which databases there are", why),
+    };
+    let workers: u64 = facts
+        .pools()
+        .map(|(_, pool)| u64::from(pool.max_children))
+        .sum();
+    if databases.is_empty() {
+        let why = Unknown(
+            "none runs on this machine; its max_connections is to be compared by hand".to_owned(),
+        );
+        return sheet.cannot_tell(
+            about,
+            &format!("whether a database has room for {workers} workers"),
+            &why,
+        );
+    }
+    for database in databases {
+        let seen = format!(
+            "{workers} workers, each with one connection; {} takes {} ({})",
+            database.name, database.max_connections, database.place
+        );
+        if workers as f64 * RESERVE > database.max_connections as f64 {
+            sheet
+                .fail(&database.name, seen, "workers + 10 % > max_connections")
+                .so("at a peak, scripts fail with `Too many connections`")
+                .fix("fewer workers, or a larger max_connections where the database has memory for it")
+                .rules(&["R187", "R209"]);
+        } else {
+            sheet.ok(&database.name, seen);
+        }
+    }
+}
+
+/// A connection that a web server keeps occupies a worker of php-fpm's, which reads from nobody else
+/// meanwhile.
+fn kept_connections(facts: &Facts, (service, pool): (&Service, &Pool), sheet: &mut Sheet) {
+    if service.kind != Kind::PhpFpm {
+        return;
+    }
+    let passes = passes_to(facts, pool);
+    let kept = passes.iter().map(|pass| pass.kept).max().unwrap_or(0);
+    if kept == 0 {
+        return sheet.ok(&pool.name, "no web server here keeps connections to it");
+    }
+    let workers = facts
+        .nginx
+        .as_ref()
+        .and_then(|nginx| nginx.workers.map(u64::from));
+    let workers = match (workers, &facts.machine.processors) {
+        (Some(workers), _) => workers,
+        (None, Ok(processors)) => u64::from(*processors),
+        (None, Err(why)) => {
+            return sheet.cannot_tell(&pool.name, "how many processes nginx has", why);
+        }
+    };
+    let all = kept * workers;
+    let seen = format!(
+        "nginx keeps {kept} connections in each of {workers} processes; {} workers",
+        pool.max_children
+    );
+    if all >= u64::from(pool.max_children) {
+        sheet
+            .fail(&pool.name, seen, "kept connections x processes ≥ max_children")
+            .so("idle connections hold all workers, and requests wait for workers that do nothing")
+            .fix("no fastcgi_keep_conn with php-fpm; maitred's FastCGI door does not tie a worker to a connection")
+            .rules(&["R190"]);
+    } else {
+        sheet.ok(&pool.name, seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use crate::finding::Severity::*;
+
+    #[test]
+    fn more_workers_than_connections_are_found() {
+        expect_ok("D20", &php_fpm());
+        let mut facts = php_fpm();
+        pool(&mut facts).max_children = 140;
+        expect(
+            "D20",
+            &facts,
+            Fail,
+            "140 workers, each with one connection; MariaDB takes 151",
+        );
+        facts.databases = Ok(Vec::new());
+        expect("D20", &facts, CannotTell, "none runs on this machine");
+        facts.databases = unknown();
+        expect("D20", &facts, CannotTell, "which databases");
+    }
+
+    #[test]
+    fn connections_that_hold_all_workers_are_found() {
+        let mut facts = php_fpm();
+        facts.nginx.as_mut().unwrap().passes[0].kept = 1;
+        expect_ok("D20", &facts);
+        facts.nginx.as_mut().unwrap().passes[0].kept = 2;
+        expect("D20", &facts, Fail, "2 connections in each of 4 processes");
+        facts.machine.processors = unknown();
+        expect("D20", &facts, CannotTell, "how many processes nginx has");
+    }
+}

@@ -1,0 +1,435 @@
+//! D1 to D3: is there memory for all workers?
+
+use crate::facts::{Facts, Group, Kind, Known, Machine, Pool, Service, Unknown};
+use crate::finding::Sheet;
+use crate::words::{bytes, ini_size, percent, quantile};
+
+/// PHP's own limit where nobody sets one.
+const DEFAULT_MEMORY_LIMIT: &str = "128M";
+
+/// A worker's memory is that of an application only after some requests.
+const SETTLED_AFTER_REQUESTS: u64 = 20;
+
+/// What the guides leave to the system (R21).
+const GUIDE_RESERVE_BYTES: f64 = 512.0 * 1048576.0;
+
+/// A worker's memory, and how that is known.
+pub(super) struct Cost {
+    pub bytes: f64,
+    pub is_measured: bool,
+}
+
+/// What one more worker costs: measured of workers that have served requests, or PHP's limit.
+pub(super) fn cost(pool: &Pool) -> Known<Cost> {
+    if let Some(bytes) = private_p95(pool) {
+        return Ok(Cost {
+            bytes,
+            is_measured: true,
+        });
+    }
+    let ini = pool.ini.as_ref().map_err(Clone::clone)?;
+    let limit = ini.get("memory_limit", DEFAULT_MEMORY_LIMIT);
+    match ini_size(limit) {
+        Some(bytes) if bytes > 0 => Ok(Cost {
+            bytes: bytes as f64,
+            is_measured: false,
+        }),
+        _ => Unknown::because(format!(
+            "no worker that has served requests was measured, and memory_limit = {limit} bounds none"
+        )),
+    }
+}
+
+/// Private memory that 95 of 100 settled workers do not exceed.
+pub(super) fn private_p95(pool: &Pool) -> Option<f64> {
+    let workers = pool.live.as_ref().ok()?.workers.as_ref().ok()?;
+    let settled = workers.iter().filter(|worker| {
+        let requests = worker.requests.as_ref();
+        requests.is_ok_and(|requests| *requests >= SETTLED_AFTER_REQUESTS)
+    });
+    let private = settled.filter_map(|worker| worker.private.as_ref().ok().copied());
+    quantile(private.collect(), 0.95)
+}
+
+fn resident_mean(pool: &Pool) -> Option<f64> {
+    let workers = pool.live.as_ref().ok()?.workers.as_ref().ok()?;
+    let resident = workers
+        .iter()
+        .filter_map(|worker| worker.resident.as_ref().ok());
+    let resident: Vec<f64> = resident.copied().collect();
+    (!resident.is_empty()).then(|| resident.iter().sum::<f64>() / resident.len() as f64)
+}
+
+/// OPcache's memory, which all workers share: those of a pool with maitred, all with php-fpm.
+fn shared(service: &Service) -> f64 {
+    let of = |pool: &Pool| {
+        let megabytes = pool.ini.as_ref().ok().map(|ini| {
+            let size = ini.get("opcache.memory_consumption", "128");
+            size.trim().parse::<f64>().unwrap_or(128.0)
+        });
+        megabytes.unwrap_or(128.0) * 1048576.0
+    };
+    let all = service.pools.iter().map(of);
+    match service.kind {
+        Kind::Maitred => all.sum(),
+        Kind::PhpFpm | Kind::ModPhp => all.fold(0.0, f64::max),
+    }
+}
+
+/// What everything but the service's workers uses, of the whole machine.
+fn base(machine: &Machine, service: &Service) -> Known<f64> {
+    let memory = machine.memory.as_ref().map_err(Clone::clone)?;
+    let workers = service
+        .pools
+        .iter()
+        .filter_map(|pool| pool.live.as_ref().ok());
+    let workers = workers
+        .filter_map(|live| live.workers.as_ref().ok())
+        .flatten();
+    let own: f64 = workers
+        .filter_map(|worker| worker.private.as_ref().ok())
+        .sum();
+    Ok((memory.total - memory.available - own).max(0.0))
+}
+
+/// All that the service may need, and how that is made up.
+fn need(machine: &Machine, service: &Service) -> Known<(f64, String, bool)> {
+    let mut total = 0.0;
+    let mut is_measured = true;
+    let mut parts = Vec::new();
+    for pool in &service.pools {
+        let cost = cost(pool)?;
+        total += f64::from(pool.max_children) * cost.bytes;
+        is_measured &= cost.is_measured;
+        let how = match cost.is_measured {
+            true => "private, p95",
+            false => "memory_limit: the worst case",
+        };
+        parts.push(format!(
+            "{} workers x {} ({how})",
+            pool.max_children,
+            bytes(cost.bytes)
+        ));
+    }
+    let (shared, base) = (shared(service), base(machine, service)?);
+    let parts = format!(
+        "{} + {} OPcache + {} for everything else",
+        parts.join(" + "),
+        bytes(shared),
+        bytes(base)
+    );
+    Ok((total + shared + base, parts, is_measured))
+}
+
+/// The least of the machine's memory and the groups' limits, and which it is.
+fn budget(machine: &Machine, group: &Group) -> Known<(f64, String)> {
+    let memory = machine.memory.as_ref().map_err(Clone::clone)?;
+    let limit = group.memory.as_ref().map_err(Clone::clone)?;
+    Ok(match limit {
+        Some((limit, place)) if *limit < memory.total => (*limit, place.clone()),
+        _ => (memory.total, "the machine's memory".to_owned()),
+    })
+}
+
+/// What the guides would have said of the pool (R21, R57), beside.
+fn guide(pool: &Pool, total: f64) -> String {
+    let rest = total - GUIDE_RESERVE_BYTES;
+    match (resident_mean(pool), cost(pool)) {
+        (Some(resident), _) if resident > 0.0 => format!(
+            "the guides' rule, by RSS, would say {:.0} workers",
+            (rest / resident).max(0.0).floor()
+        ),
+        (_, Ok(cost)) => format!(
+            "the guides' rule, by memory_limit, would say {:.0} workers",
+            (rest / cost.bytes).max(0.0).floor()
+        ),
+        _ => "the guides' rule needs what is not known either".to_owned(),
+    }
+}
+
+/// D1.
+pub(super) fn overcommit(facts: &Facts, sheet: &mut Sheet) {
+    for service in &facts.services {
+        let Some(first) = service.pools.first() else {
+            continue;
+        };
+        let known = need(&facts.machine, service)
+            .and_then(|need| Ok((need, budget(&facts.machine, &service.group)?)));
+        let ((need, parts, is_measured), (budget, whose)) = match known {
+            Ok(known) => known,
+            Err(why) => {
+                sheet.cannot_tell(&service.name, "what all workers may need", &why);
+                continue;
+            }
+        };
+        let share = need / budget;
+        let seen = format!(
+            "{parts} = {}, {} of {} ({whose}); {}",
+            bytes(need),
+            percent(share),
+            bytes(budget),
+            guide(first, budget)
+        );
+        let (limit, finding) = match share {
+            share if share > 0.95 => ("95 %", sheet.fail(&service.name, seen, "")),
+            share if share > 0.85 => ("85 %", sheet.warn(&service.name, seen, "")),
+            _ => {
+                sheet.ok(&service.name, seen);
+                continue;
+            }
+        };
+        finding.condition =
+            format!("workers x memory + OPcache + the rest > {limit} of the memory");
+        finding
+            .so("when all workers are busy the machine swaps or the kernel kills processes")
+            .fix(advice(service, need, budget, is_measured))
+            .rules(&["R21", "R22", "R56", "R57", "R62", "R64", "R148", "W4", "W5"]);
+    }
+}
+
+fn advice(service: &Service, need: f64, budget: f64, is_measured: bool) -> String {
+    let workers: f64 = service
+        .pools
+        .iter()
+        .filter_map(|pool| Some(f64::from(pool.max_children) * cost(pool).ok()?.bytes))
+        .sum();
+    let left = (0.85 * budget - (need - workers)).max(0.0);
+    let share = left / workers.max(1.0);
+    let name = match service.kind {
+        Kind::Maitred => "max_children",
+        Kind::PhpFpm => "pm.max_children",
+        Kind::ModPhp => "MaxRequestWorkers",
+    };
+    let numbers = service.pools.iter().map(|pool| {
+        let fits = (f64::from(pool.max_children) * share).floor().max(1.0);
+        format!("{name} = {fits:.0} in {}", pool.name)
+    });
+    let numbers = numbers.collect::<Vec<_>>().join(", ");
+    match is_measured {
+        true => format!("set {numbers}"),
+        false => format!(
+            "set {numbers}, or lower memory_limit; measured memory counts for more than this worst \
+             case, so look again while the server works"
+        ),
+    }
+}
+
+/// D2.
+pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
+    for (service, pool) in facts.pools() {
+        let about = pool.name.as_str();
+        let (Some(private), Some(resident)) = (private_p95(pool), resident_mean(pool)) else {
+            let why = Unknown(match &pool.live {
+                Err(why) => why.to_string(),
+                Ok(_) => "no worker that has served 20 requests could be measured".to_owned(),
+            });
+            sheet.cannot_tell(about, "what a worker costs", &why);
+            continue;
+        };
+        let room = base(&facts.machine, service)
+            .and_then(|base| Ok((budget(&facts.machine, &service.group)?.0, base)));
+        let (budget, base) = match room {
+            Ok(room) => room,
+            Err(why) => {
+                sheet.cannot_tell(about, "how many workers memory allows", &why);
+                continue;
+            }
+        };
+        let allowed = ((0.9 * budget - base - shared(service)) / private)
+            .floor()
+            .max(0.0);
+        let is_short = pool.live.as_ref().is_ok_and(|live| {
+            let above_zero = |count: &Known<u64>| count.as_ref().is_ok_and(|count| *count > 0);
+            above_zero(&live.limit_reached) || above_zero(&live.queue_max)
+        });
+        let seen = format!(
+            "{} private (p95) of {} resident; {} workers, and memory allows {allowed:.0}",
+            bytes(private),
+            bytes(resident),
+            pool.max_children
+        );
+        let is_small = f64::from(pool.max_children) < 0.7 * allowed;
+        if private < 0.6 * resident && is_small && is_short {
+            let condition = "private memory < 60 % of RSS, fewer than 70 % of the workers that memory \
+                             allows, and all of them were busy";
+            sheet
+                .warn(about, seen, condition)
+                .so("requests wait though there is memory: RSS counts OPcache once for each worker")
+                .fix(format!(
+                    "raise max_children, up to {allowed:.0} if processors and database allow it"
+                ))
+                .rules(&["R24", "R26", "R59", "R60", "W5", "W8"]);
+        } else {
+            sheet.ok(about, seen);
+        }
+    }
+}
+
+/// D3.
+pub(super) fn wrong_limits(facts: &Facts, sheet: &mut Sheet) {
+    for service in &facts.services {
+        memory_limit(facts, service, sheet);
+        core_limit(facts, service, sheet);
+    }
+}
+
+fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
+    let (about, group) = (service.name.as_str(), &service.group);
+    let limit = match &group.memory {
+        Ok(limit) => limit,
+        Err(why) => {
+            let seen = format!("the control group of {} cannot be read: {why}", group.whose);
+            sheet
+                .warn(about, seen, "a limit's file cannot be read")
+                .so("how much memory there is cannot be known, and nothing that sizes itself may grow")
+                .fix("mount /sys/fs/cgroup in the container, and let the server's user read it");
+            return;
+        }
+    };
+    let Some((limit, place)) = limit else {
+        sheet.ok(about, "no control group limits its memory");
+        return;
+    };
+    let total = match &facts.machine.memory {
+        Ok(memory) => memory.total,
+        Err(why) => return sheet.cannot_tell(about, "how much memory the machine has", why),
+    };
+    let all: Known<f64> = service
+        .pools
+        .iter()
+        .map(|pool| Ok(f64::from(pool.max_children) * cost(pool)?.bytes))
+        .sum();
+    let all = match all {
+        Ok(all) => all + shared(service),
+        Err(why) => return sheet.cannot_tell(about, "what its workers may need", &why),
+    };
+    let seen = format!(
+        "{place} allows {} of {}; its workers may need {}",
+        bytes(*limit),
+        bytes(total),
+        bytes(all)
+    );
+    if *limit < 0.95 * total && all > *limit {
+        let condition =
+            "a group's limit < 95 % of the machine's memory, and workers x memory > limit";
+        sheet
+            .fail(about, seen, condition)
+            .so("the kernel kills workers though the machine has memory left")
+            .fix("fewer workers, or a higher limit of the container or unit")
+            .rules(&["R22", "R64"]);
+    } else {
+        sheet.ok(about, seen);
+    }
+}
+
+fn core_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
+    let about = service.name.as_str();
+    let (processors, quota) = match (&facts.machine.processors, &service.group.cores) {
+        (Ok(processors), Ok(quota)) => (*processors, quota),
+        (Err(why), _) | (_, Err(why)) => {
+            return sheet.cannot_tell(about, "how many processors it may use", why);
+        }
+    };
+    let Some((cores, place)) = quota
+        .as_ref()
+        .filter(|(cores, _)| cores.ceil() < f64::from(processors))
+    else {
+        return sheet.ok(about, format!("all {processors} processors may be used"));
+    };
+    for pool in &service.pools {
+        let n = pool.max_children;
+        let multiples = [
+            processors,
+            2 * processors,
+            4 * processors,
+            2 * processors + 1,
+        ];
+        let seen =
+            format!("{n} workers on {processors} processors, of which {place} leaves {cores:.1}");
+        if multiples.contains(&n) && pool.is_chosen {
+            let condition = "the quota < the processors, and the workers are 1, 2 or 4 for each \
+                             processor, or 2 for each and one";
+            sheet
+                .warn(&pool.name, seen, condition)
+                .so("the number was made of processors that this server may not use")
+                .fix(format!("count {:.0} processors", cores.ceil()))
+                .rules(&["R65", "W15"]);
+        } else {
+            sheet.ok(&pool.name, seen);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use crate::finding::Severity::*;
+
+    #[test]
+    fn more_workers_than_memory_is_a_failure_and_what_cannot_be_known_is_said() {
+        expect_ok("D1", &php_fpm());
+        let mut facts = php_fpm();
+        pool(&mut facts).max_children = 110;
+        expect("D1", &facts, Fail, "110 workers x 30 MB (private, p95)");
+        pool(&mut facts).max_children = 90;
+        expect("D1", &facts, Warn, "by RSS, would say 79 workers");
+        told(&mut facts).workers = unknown();
+        expect(
+            "D1",
+            &facts,
+            Fail,
+            "90 workers x 128 MB (memory_limit: the worst case)",
+        );
+        pool(&mut facts).ini = unknown();
+        expect("D1", &facts, CannotTell, "nobody said so");
+    }
+
+    #[test]
+    fn a_limit_of_the_container_bounds_the_memory() {
+        let mut facts = php_fpm();
+        facts.services[0].group.memory = Ok(Some((GB, "/web memory.max".to_owned())));
+        pool(&mut facts).max_children = 40;
+        expect("D1", &facts, Fail, "/web memory.max");
+        expect(
+            "D3",
+            &facts,
+            Fail,
+            "/web memory.max allows 1.0 GB of 4.0 GB",
+        );
+    }
+
+    #[test]
+    fn few_workers_though_memory_allows_more_were_sized_by_rss() {
+        let mut facts = php_fpm();
+        let workers = told(&mut facts).workers.as_mut().unwrap();
+        workers
+            .iter_mut()
+            .for_each(|worker| worker.private = Ok(20.0 * MB));
+        expect_ok("D2", &facts);
+        told(&mut facts).limit_reached = Ok(3);
+        expect("D2", &facts, Warn, "20 MB private (p95) of 45 MB resident");
+        told(&mut facts).workers = unknown();
+        expect("D2", &facts, CannotTell, "could be measured");
+        pool(&mut facts).live = unknown();
+        expect("D2", &facts, CannotTell, "nobody said so");
+    }
+
+    #[test]
+    fn limits_that_the_workers_were_not_counted_by_are_found() {
+        expect_ok("D3", &php_fpm());
+        let mut facts = php_fpm();
+        facts.services[0].group.cores = Ok(Some((1.5, "/web cpu.max".to_owned())));
+        expect(
+            "D3",
+            &facts,
+            Warn,
+            "8 workers on 4 processors, of which /web cpu.max leaves 1.5",
+        );
+        pool(&mut facts).max_children = 7;
+        expect_ok("D3", &facts);
+        facts.services[0].group.memory = unknown();
+        expect("D3", &facts, Warn, "cannot be read");
+        facts.services[0].group.cores = unknown();
+        expect("D3", &facts, CannotTell, "processors");
+    }
+}

@@ -1,0 +1,190 @@
+//! D18: who dies when memory runs out?
+
+use crate::facts::{Facts, Kind, Service};
+use crate::finding::{Severity, Sheet};
+
+/// D18.
+pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
+    for service in &facts.services {
+        policy(service, sheet);
+        order(facts, service, sheet);
+        killed(service, sheet);
+    }
+    match &facts.machine.oom_kills {
+        Ok(0) => sheet.ok(
+            "the machine",
+            "the kernel has killed nobody since it started",
+        ),
+        Ok(kills) => {
+            let seen = format!(
+                "the kernel has killed {kills} processes for want of memory since it started"
+            );
+            sheet
+                .fail("the machine", seen, "oom_kill > 0")
+                .so("requests, or a database, ended in the middle of their work")
+                .fix("look at `journalctl -k | grep -i oom`: when, and who; then at D1")
+                .rules(&["R2", "R56", "R64", "R171"]);
+        }
+        Err(why) => sheet.cannot_tell("the machine", "whether the kernel has killed somebody", why),
+    }
+}
+
+fn policy(service: &Service, sheet: &mut Sheet) {
+    let about = service.name.as_str();
+    let workers: u32 = service.pools.iter().map(|pool| pool.max_children).sum();
+    let unit = match &service.unit {
+        Ok(Some(unit)) => unit,
+        Ok(None) => return,
+        Err(why) => {
+            return sheet.cannot_tell(about, "what systemd does when a worker is killed", why);
+        }
+    };
+    let policy = unit
+        .settings
+        .get("OOMPolicy")
+        .map_or("stop", String::as_str);
+    let seen = match (policy, service.group.kills_all) {
+        ("continue", false) => {
+            return sheet.ok(
+                &unit.name,
+                "a worker that is killed is replaced, and the rest goes on",
+            );
+        }
+        (_, true) => "memory.oom.group is set".to_owned(),
+        (policy, _) => match unit.settings.contains_key("OOMPolicy") {
+            true => format!("OOMPolicy={policy}"),
+            false => "OOMPolicy is not set, and systemd's default is stop".to_owned(),
+        },
+    };
+    if workers > 1 {
+        sheet
+            .warn(&unit.name, seen, "OOMPolicy other than continue, or a kill of the whole group, with more than one worker")
+            .so(format!("one script with too much memory ends all {workers} workers"))
+            .fix("OOMPolicy=continue in a drop-in (systemctl edit)")
+            .rules(&["R56", "R64"]);
+    }
+}
+
+fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
+    let about = service.name.as_str();
+    let first = service.process.as_ref().map_err(Clone::clone);
+    let first = match first.and_then(|process| process.oom_score_adj.clone()) {
+        Ok(first) => first,
+        Err(why) => return sheet.cannot_tell(about, "whom the kernel would kill first", &why),
+    };
+    let databases = facts.databases.as_ref().ok().into_iter().flatten();
+    let database = databases
+        .filter_map(|database| database.oom_score_adj.clone().ok())
+        .max();
+    // The front and the supervisor of ours are small; what is killed for its size is a worker.
+    let others = match service.kind {
+        Kind::Maitred => database,
+        Kind::PhpFpm | Kind::ModPhp => Some(database.map_or(first, |database| database.max(first))),
+    };
+    for pool in &service.pools {
+        let workers = pool
+            .live
+            .as_ref()
+            .ok()
+            .and_then(|live| live.workers.as_ref().ok());
+        let Some(workers) = workers.filter(|workers| !workers.is_empty()) else {
+            continue;
+        };
+        let least = workers
+            .iter()
+            .filter_map(|worker| worker.oom_score_adj.clone().ok())
+            .min();
+        let (Some(least), Some(others)) = (least, others) else {
+            continue;
+        };
+        if least <= others {
+            let seen =
+                format!("workers have oom_score_adj {least}, the server or a database {others}");
+            // Of equals the kernel takes the largest, and ours has nobody large but workers.
+            let severity = match service.kind {
+                Kind::Maitred => Severity::Info,
+                Kind::PhpFpm | Kind::ModPhp => Severity::Warn,
+            };
+            let condition = "oom_score_adj of workers ≤ that of the server or a database";
+            sheet
+                .say(severity, &pool.name, seen, condition)
+                .so("the kernel may end the database, or all of PHP, instead of one worker")
+                .fix(match service.kind {
+                    Kind::Maitred => "oom_score_adj = 200 in the pool",
+                    _ => {
+                        "OOMScoreAdjust=-500 for the database; php-fpm cannot set its workers' own"
+                    }
+                })
+                .rules(&["R56", "R64"]);
+        } else {
+            sheet.ok(
+                &pool.name,
+                format!("workers go first: oom_score_adj {least}"),
+            );
+        }
+    }
+}
+
+fn killed(service: &Service, sheet: &mut Sheet) {
+    let about = service.name.as_str();
+    match &service.group.oom_kills {
+        Ok(None) => {}
+        Ok(Some(0)) => sheet.ok(about, "none of its processes was killed for want of memory"),
+        Ok(Some(kills)) => {
+            let seen = format!("{kills} processes of its group were killed for want of memory");
+            sheet
+                .fail(about, seen, "oom_kill of the group > 0")
+                .so("their requests ended with 502")
+                .fix("fewer workers, a lower memory_limit, or a higher limit of the group")
+                .rules(&["R2", "R56", "R64"]);
+        }
+        Err(why) => sheet.cannot_tell(about, "whether its group's limit has killed somebody", why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use crate::finding::Severity::*;
+
+    #[test]
+    fn what_would_take_others_along_is_found() {
+        expect_ok("D18", &php_fpm());
+        let mut facts = php_fpm();
+        facts.services[0]
+            .unit
+            .as_mut()
+            .unwrap()
+            .as_mut()
+            .unwrap()
+            .settings
+            .remove("OOMPolicy");
+        expect("D18", &facts, Warn, "OOMPolicy is not set");
+        facts.services[0].group.kills_all = true;
+        expect("D18", &facts, Warn, "memory.oom.group");
+        let workers = told(&mut facts).workers.as_mut().unwrap();
+        workers[3].oom_score_adj = Ok(0);
+        expect("D18", &facts, Warn, "workers have oom_score_adj 0");
+    }
+
+    #[test]
+    fn kills_are_found_and_counts_that_cannot_be_read_are_named() {
+        let mut facts = php_fpm();
+        facts.machine.oom_kills = Ok(2);
+        facts.services[0].group.oom_kills = Ok(Some(1));
+        expect("D18", &facts, Fail, "killed 2 processes");
+        expect("D18", &facts, Fail, "1 processes of its group");
+        facts.machine.oom_kills = unknown();
+        facts.services[0].group.oom_kills = unknown();
+        facts.services[0].unit = unknown();
+        facts.services[0].process = unknown();
+        for what in [
+            "killed somebody",
+            "its group's limit",
+            "what systemd does",
+            "kill first",
+        ] {
+            expect("D18", &facts, CannotTell, what);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! D19: does a page cache keep what is somebody's own?
+
+use crate::facts::{Facts, Kind, Nginx, Pass, PassCache};
+use crate::finding::Sheet;
+
+/// Variables that name the host a page is of.
+const HOST_VARIABLES: [&str; 3] = ["$host", "$http_host", "$server_name"];
+
+/// D19.
+pub(super) fn safety(facts: &Facts, sheet: &mut Sheet) {
+    if let Some(nginx) = &facts.nginx {
+        for pass in &nginx.passes {
+            if let Some(cache) = &pass.cache {
+                place(nginx, pass, cache, sheet);
+            }
+        }
+        inert(nginx, sheet);
+    }
+    // Ours keeps no answer with Set-Cookie and knows sessions, whatever is set (decision 9).
+    let ours = facts
+        .services
+        .iter()
+        .filter(|service| service.kind == Kind::Maitred);
+    for service in ours {
+        sheet.ok(
+            &service.name,
+            "answers with Set-Cookie, and to those with a session, are not kept",
+        );
+    }
+}
+
+fn place(nginx: &Nginx, pass: &Pass, cache: &PassCache, sheet: &mut Sheet) {
+    let before = sheet.findings.len();
+    let about = pass.place.as_str();
+    sessions(about, cache, sheet);
+    if cache
+        .methods
+        .iter()
+        .any(|method| method.eq_ignore_ascii_case("POST"))
+    {
+        sheet
+            .warn(about, "fastcgi_cache_methods has POST", "POST is cached")
+            .so("a form's answer is shown to the next one who sends a form there")
+            .fix("leave fastcgi_cache_methods out")
+            .rules(&["R134"]);
+    }
+    if cache.keeps_any_status {
+        sheet
+            .warn(about, "fastcgi_cache_valid any", "all statuses are cached")
+            .so("an error of a moment is shown for as long as a good page")
+            .fix("fastcgi_cache_valid 200 301 10m;")
+            .rules(&["R128"]);
+    }
+    if !cache.locks || !cache.sends_stale {
+        let seen = match (cache.locks, cache.sends_stale) {
+            (false, false) => "neither fastcgi_cache_lock nor use_stale updating",
+            (false, true) => "no fastcgi_cache_lock",
+            _ => "no fastcgi_cache_use_stale updating",
+        };
+        sheet
+            .warn(
+                about,
+                seen,
+                "nothing keeps many requests from making one page",
+            )
+            .so("when a page runs out, everybody who asks for it starts a script at once")
+            .fix("fastcgi_cache_lock on; fastcgi_cache_use_stale updating error timeout;")
+            .rules(&["R118", "W26"]);
+    }
+    if !HOST_VARIABLES.iter().any(|name| cache.key.contains(name)) && serves_several(nginx, cache) {
+        let seen = format!(
+            "zone {} is used for several hosts, and the key is {}",
+            cache.zone, cache.key
+        );
+        sheet
+            .fail(
+                about,
+                seen,
+                "a zone of several hosts without the host in the key",
+            )
+            .so("one site's pages are shown on another")
+            .fix("fastcgi_cache_key $scheme$request_method$host$request_uri;")
+            .rules(&["R114", "R117"]);
+    }
+    if sheet.findings.len() == before {
+        sheet.ok(about, format!("zone {} keeps sessions apart", cache.zone));
+    }
+}
+
+/// nginx keeps no answer with Set-Cookie by itself; who has it ignore that must tell sessions in
+/// another way.
+fn sessions(about: &str, cache: &PassCache, sheet: &mut Sheet) {
+    let ignores = cache.ignored.iter().any(|name| name == "set-cookie");
+    let knows = |text: &str| {
+        let text = text.to_ascii_lowercase();
+        text.contains("cookie") || text.contains("authorization")
+    };
+    // A variable of another name is made by a map, most likely of a cookie.
+    let is_bypassed = !cache.bypasses.is_empty();
+    if ignores && !is_bypassed && !knows(&cache.key) {
+        let seen = format!(
+            "fastcgi_ignore_headers Set-Cookie; no fastcgi_cache_bypass or fastcgi_no_cache; key {}",
+            cache.key
+        );
+        sheet
+            .fail(about, seen, "Set-Cookie ignored, and neither a bypass nor the key knows of cookies")
+            .so("one user's page, with the cookie of their session, is sent to others")
+            .fix("do not ignore Set-Cookie; or fastcgi_cache_bypass and fastcgi_no_cache for the session's cookie and $http_authorization")
+            .rules(&["R117", "R119", "W26"]);
+    }
+}
+
+fn serves_several(nginx: &Nginx, cache: &PassCache) -> bool {
+    let caches = nginx.passes.iter().filter_map(|pass| pass.cache.as_ref());
+    let same = caches.filter(|other| other.zone == cache.zone);
+    let mut hosts: Vec<&String> = same.flat_map(|other| &other.hosts).collect();
+    hosts.sort();
+    hosts.dedup();
+    hosts.len() > 1
+}
+
+fn inert(nginx: &Nginx, sheet: &mut Sheet) {
+    for place in &nginx.idle_proxy_caches {
+        sheet
+            .info(
+                place,
+                "proxy_cache where nothing is proxied",
+                "proxy_cache without proxy_pass",
+            )
+            .so("it does nothing: files are read from the disk, pages are fastcgi_cache's")
+            .fix("take it out")
+            .rules(&["R115", "W26"]);
+    }
+    for (name, place) in &nginx.foreign {
+        sheet
+            .info(
+                place,
+                format!("{name} is not in the free nginx"),
+                "a directive of the commercial nginx or a module",
+            )
+            .so("nginx refuses it unless a module brings it")
+            .fix("a module, or drop pages by other means")
+            .rules(&["R131", "W26"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use crate::finding::Severity::*;
+
+    #[test]
+    fn a_cache_that_may_show_sessions_to_others_is_a_failure() {
+        expect_ok("D19", &php_fpm());
+        expect_ok("D19", &maitred());
+        let mut facts = php_fpm();
+        let cache = facts.nginx.as_mut().unwrap().passes[0]
+            .cache
+            .as_mut()
+            .unwrap();
+        cache.ignored = vec!["cache-control".to_owned(), "set-cookie".to_owned()];
+        expect_ok("D19", &facts);
+        facts.nginx.as_mut().unwrap().passes[0]
+            .cache
+            .as_mut()
+            .unwrap()
+            .bypasses
+            .clear();
+        expect("D19", &facts, Fail, "fastcgi_ignore_headers Set-Cookie");
+    }
+
+    #[test]
+    fn what_is_kept_without_care_is_found() {
+        let mut facts = php_fpm();
+        let nginx = facts.nginx.as_mut().unwrap();
+        let cache = nginx.passes[0].cache.as_mut().unwrap();
+        cache.methods = vec!["POST".to_owned()];
+        cache.keeps_any_status = true;
+        cache.locks = false;
+        cache.key = "$request_uri".to_owned();
+        cache.hosts.push("b.example".to_owned());
+        nginx.idle_proxy_caches = vec!["site:9".to_owned()];
+        nginx.foreign = vec![("fastcgi_cache_purge".to_owned(), "site:12".to_owned())];
+        expect("D19", &facts, Warn, "has POST");
+        expect("D19", &facts, Warn, "valid any");
+        expect("D19", &facts, Warn, "no fastcgi_cache_lock");
+        expect("D19", &facts, Fail, "is used for several hosts");
+        expect("D19", &facts, Info, "nothing is proxied");
+        expect("D19", &facts, Info, "fastcgi_cache_purge");
+    }
+
+    #[test]
+    fn where_there_is_no_cache_that_is_said() {
+        assert_eq!(
+            look("D19", &nothing())[0].seen,
+            "there is no page cache here"
+        );
+    }
+}

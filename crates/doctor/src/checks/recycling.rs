@@ -1,0 +1,140 @@
+//! D13: are workers replaced for a reason, and not all at once?
+
+use crate::facts::{Facts, Kind, Known, Pool, Unknown};
+use crate::finding::Sheet;
+
+/// Replacing a worker so seldom costs nothing to speak of with the usual boot of an application.
+const SELDOM: u64 = 1000;
+
+/// Workers whose counts lie this close together are replaced at the same time.
+const TOGETHER: f64 = 0.1;
+
+/// D13.
+pub(super) fn recycling(facts: &Facts, sheet: &mut Sheet) {
+    for (service, pool) in facts.pools() {
+        if pool.max_requests == 0 {
+            never(service.kind, pool, sheet);
+        } else {
+            often(service.kind, pool, sheet);
+        }
+    }
+}
+
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Maitred => "max_requests",
+        Kind::PhpFpm => "pm.max_requests",
+        Kind::ModPhp => "MaxConnectionsPerChild",
+    }
+}
+
+fn never(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
+    let seen = format!(
+        "{} = 0, which is the default; whether workers grow was not measured",
+        name(kind)
+    );
+    sheet
+        .info(&pool.name, seen, "workers are never replaced, and their growth is not known")
+        .so("nothing, unless an extension or a long-lived cache leaks")
+        .fix("watch private memory over a day; if it grows, a limit of allowance / growth per request")
+        .rules(&["R66", "R69", "R109", "W17"]);
+}
+
+fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
+    let about = pool.name.as_str();
+    let before = sheet.findings.len();
+    let limit = pool.max_requests;
+    if limit <= SELDOM {
+        let seen = format!(
+            "{} = {limit}; neither growth nor the cost of a start were measured",
+            name(kind)
+        );
+        sheet
+            .info(about, seen, "replaced after 1000 requests or fewer")
+            .so(
+                "at the article's own 80 to 220 MB in 50 000 requests, a worker has grown by 2.9 KB a \
+                 request; each start costs a fork and the first, slow request",
+            )
+            .fix("measure growth first; 20 MB allowed at 2.9 KB a request are 7000 requests")
+            .rules(&["R67", "R68", "R153", "W16"]);
+    }
+    // Ours leave at exactly the limit, too, but each has its replacement before it goes.
+    if kind == Kind::PhpFpm {
+        match counts(pool) {
+            Ok(counts) => together(pool, &counts, sheet),
+            Err(why) => sheet.cannot_tell(about, "whether all workers are replaced at once", &why),
+        }
+    }
+    if sheet.findings.len() == before {
+        sheet.ok(about, format!("{} = {limit}", name(kind)));
+    }
+}
+
+fn counts(pool: &Pool) -> Known<Vec<f64>> {
+    let live = pool.live.as_ref().map_err(Clone::clone)?;
+    let workers = live.workers.as_ref().map_err(Clone::clone)?;
+    let counts = workers.iter().map(|worker| worker.requests.clone());
+    let counts: Known<Vec<u64>> = counts.collect();
+    let counts = counts?;
+    if counts.is_empty() {
+        return Err(Unknown("there are no workers".to_owned()));
+    }
+    Ok(counts.into_iter().map(|count| count as f64).collect())
+}
+
+fn together(pool: &Pool, counts: &[f64], sheet: &mut Sheet) {
+    let least = counts.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = counts.iter().copied().fold(0.0, f64::max);
+    let is_old = most > 0.1 * pool.max_requests as f64;
+    if counts.len() >= 4 && is_old && most - least <= TOGETHER * most {
+        let seen = format!(
+            "{} workers have served {least:.0} to {most:.0} requests each, and go after {}",
+            counts.len(),
+            pool.max_requests
+        );
+        sheet
+            .warn(
+                &pool.name,
+                seen,
+                "all workers within 10 % of the same count, and a fixed limit",
+            )
+            .so("they are replaced together, and meanwhile everybody waits")
+            .fix("a higher limit; php-fpm has no random part")
+            .rules(&["R67", "W16"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use crate::finding::Severity::*;
+
+    #[test]
+    fn what_is_replaced_without_a_reason_is_told() {
+        expect_ok("D13", &php_fpm());
+        let mut facts = php_fpm();
+        pool(&mut facts).max_requests = 500;
+        expect("D13", &facts, Info, "pm.max_requests = 500");
+        pool(&mut facts).max_requests = 0;
+        expect("D13", &facts, Info, "pm.max_requests = 0");
+    }
+
+    #[test]
+    fn workers_that_go_together_are_found() {
+        let mut facts = php_fpm();
+        let workers = told(&mut facts).workers.as_mut().unwrap();
+        workers
+            .iter_mut()
+            .for_each(|worker| worker.requests = Ok(6_900 + worker.pid as u64));
+        expect(
+            "D13",
+            &facts,
+            Warn,
+            "8 workers have served 6901 to 6908 requests",
+        );
+        told(&mut facts).workers.as_mut().unwrap()[0].requests = unknown();
+        expect("D13", &facts, CannotTell, "replaced at once");
+        pool(&mut facts).live = unknown();
+        expect("D13", &facts, CannotTell, "nobody said so");
+    }
+}

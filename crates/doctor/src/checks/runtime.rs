@@ -1,0 +1,316 @@
+//! D15: is PHP itself set up for serving?
+
+use crate::facts::{Facts, Ini, Kind, Opcache, Pool, Service, Unknown};
+use crate::finding::Sheet;
+use crate::words::{bytes, ini_yes, percent};
+
+/// Kinds of file systems whose every look at a file may be a question to somebody else.
+const SLOW_FILE_SYSTEMS: [&str; 12] = [
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "vboxsf",
+    "vmhgfs",
+    "9p",
+    "virtiofs",
+    "ceph",
+    "glusterfs",
+    "fuse",
+];
+
+/// OPcache is PHP's own from this version on.
+const OPCACHE_IS_BUILT_IN: (u32, u32) = (8, 5);
+
+/// D15.
+pub(super) fn hygiene(facts: &Facts, sheet: &mut Sheet) {
+    for (service, pool) in facts.pools() {
+        match &pool.ini {
+            Ok(ini) => by_ini(service, pool, ini, sheet),
+            Err(why) => sheet.cannot_tell(&pool.name, "php.ini", why),
+        }
+        let opcache = pool.live.as_ref().and_then(|live| live.opcache.as_ref());
+        match opcache {
+            Ok(Some(opcache)) => filled(pool, opcache, sheet),
+            Ok(None) => {}
+            Err(why) => sheet.cannot_tell(&pool.name, "how full OPcache is", why),
+        }
+        places(facts, pool, sheet);
+    }
+    for place in facts.nginx.iter().flat_map(|nginx| &nginx.sendfile_off) {
+        sheet
+            .info(place, "sendfile off", "sendfile is switched off")
+            .so("every file is copied through nginx; it was needed for shared folders of virtual machines")
+            .fix("sendfile on, unless files lie on vboxsf")
+            .rules(&["R123"]);
+    }
+}
+
+fn by_ini(service: &Service, pool: &Pool, ini: &Ini, sheet: &mut Sheet) {
+    let about = pool.name.as_str();
+    let is_there = ini
+        .version
+        .is_some_and(|version| version >= OPCACHE_IS_BUILT_IN)
+        || ini
+            .zend_extensions
+            .iter()
+            .any(|name| name.contains("opcache"));
+    let is_on = ini_yes(ini.get("opcache.enable", "1"));
+    if !is_there || !is_on {
+        let seen = match is_there {
+            true => "opcache.enable = 0".to_owned(),
+            false => "no zend_extension = opcache".to_owned(),
+        };
+        sheet
+            .fail(about, seen, "OPcache is off")
+            .so("every request compiles all of its code again")
+            .fix("zend_extension = opcache, opcache.enable = 1")
+            .rules(&["R6", "R196", "R208"]);
+        return;
+    }
+    sheet.ok(about, "OPcache is on");
+    validation(about, ini, sheet);
+    let size = "opcache.memory_consumption";
+    if service.kind != Kind::Maitred && ini.of_pool.iter().any(|name| name == size) {
+        let seen = format!("{size} is set in the pool");
+        sheet
+            .warn(about, seen, "OPcache's size is set for a pool")
+            .so("it has no effect: OPcache's memory is made before pools are")
+            .fix("set it in php.ini")
+            .rules(&[]);
+    }
+    debugging(about, ini, sheet);
+}
+
+fn validation(about: &str, ini: &Ini, sheet: &mut Sheet) {
+    if !ini_yes(ini.get("opcache.validate_timestamps", "1")) {
+        return;
+    }
+    let every = ini.get("opcache.revalidate_freq", "2").trim();
+    if every == "0" {
+        sheet
+            .warn(about, "opcache.revalidate_freq = 0", "every request looks whether each file has changed")
+            .so("a system call for each file of each request")
+            .fix("opcache.revalidate_freq = 2, or opcache.validate_timestamps = 0 and a reload after a deploy")
+            .rules(&["R208"]);
+    } else {
+        let seen = format!("opcache.validate_timestamps = 1, every {every} s");
+        sheet
+            .info(about, seen, "OPcache looks whether files have changed")
+            .so(format!(
+                "a system call for each file every {every} s; a changed file is seen by itself"
+            ))
+            .fix("opcache.validate_timestamps = 0 where every deploy reloads PHP")
+            .rules(&["R208"]);
+    }
+}
+
+fn debugging(about: &str, ini: &Ini, sheet: &mut Sheet) {
+    let debugger = ini
+        .zend_extensions
+        .iter()
+        .find(|name| name.contains("xdebug"));
+    if let Some(debugger) = debugger {
+        sheet
+            .fail(about, format!("zend_extension = {debugger}"), "a debugger is loaded")
+            .so("everything is slower, several times over, and code can be run by whoever reaches its port")
+            .fix("load it on the command line only")
+            .rules(&["R182"]);
+    }
+    if ini_yes(ini.get("display_errors", "0")) {
+        sheet
+            .warn(about, "display_errors is on", "errors are shown to clients")
+            .so("paths and data of the application are shown to everybody")
+            .fix("display_errors = Off, log_errors = On")
+            .rules(&["R182"]);
+    }
+}
+
+fn filled(pool: &Pool, opcache: &Opcache, sheet: &mut Sheet) {
+    let about = pool.name.as_str();
+    let size = opcache.used + opcache.free + opcache.wasted;
+    let (free, wasted) = (opcache.free / size, opcache.wasted / size);
+    let before = sheet.findings.len();
+    let more = "a larger opcache.memory_consumption";
+    if opcache.forced_restarts > 0 {
+        let seen = format!(
+            "OPcache was emptied {} times for want of room",
+            opcache.forced_restarts
+        );
+        sheet
+            .fail(about, seen, "restarts for want of memory or keys")
+            .fix(format!("{more} and opcache.max_accelerated_files"));
+    }
+    if free < 0.05 {
+        let seen = format!("{} of OPcache ({}) is free", percent(free), bytes(size));
+        sheet.fail(about, seen, "less than 5 % free").fix(more);
+    }
+    let full = opcache
+        .keys
+        .filter(|(used, most)| *used as f64 > 0.9 * *most as f64);
+    if let Some((used, most)) = full {
+        let seen = format!("{used} of {most} keys are used");
+        sheet
+            .fail(about, seen, "more than 90 % of the keys")
+            .fix("a larger opcache.max_accelerated_files");
+    }
+    if opcache.free_strings.is_some_and(|free| free <= 0.0) {
+        sheet
+            .warn(
+                about,
+                "OPcache's buffer of strings is full",
+                "no room for strings",
+            )
+            .fix("a larger opcache.interned_strings_buffer");
+    }
+    if wasted > 0.1 {
+        let seen = format!("{} of OPcache is wasted", percent(wasted));
+        sheet
+            .warn(about, seen, "more than 10 % wasted")
+            .fix("reload PHP; a deploy into a new folder for each version wastes less");
+    }
+    let bad = &mut sheet.findings[before..];
+    for finding in &mut *bad {
+        finding
+            .so("code is compiled again and again")
+            .rules(&["R208"]);
+    }
+    if bad.is_empty() {
+        sheet.ok(about, format!("{} of OPcache is free", percent(free)));
+    }
+}
+
+/// Code and sessions on file systems that others answer for.
+fn places(facts: &Facts, pool: &Pool, sheet: &mut Sheet) {
+    let about = pool.name.as_str();
+    let sessions = pool
+        .ini
+        .as_ref()
+        .ok()
+        .filter(|ini| ini.get("session.save_handler", "files") == "files");
+    // `N;MODE;PATH` is allowed there.
+    let sessions = sessions.map(|ini| {
+        ini.get("session.save_path", "/tmp")
+            .rsplit(';')
+            .next()
+            .unwrap_or_default()
+    });
+    let folders = pool.roots.iter().map(String::as_str).chain(sessions);
+    let folders: Vec<&str> = folders.filter(|folder| folder.starts_with('/')).collect();
+    let mounts = match &facts.machine.mounts {
+        Ok(mounts) => mounts,
+        Err(why) => return sheet.cannot_tell(about, "what its folders are mounted from", why),
+    };
+    for folder in folders {
+        let mount = mounts.iter().find(|(at, _)| is_below(folder, at));
+        let Some((at, kind)) = mount.filter(|(_, kind)| is_slow(kind)) else {
+            continue;
+        };
+        let seen = format!("{folder} is on {at}, which is {kind}");
+        sheet
+            .warn(
+                about,
+                seen,
+                "code or sessions on a network or shared file system",
+            )
+            .so("each look at a file asks another machine, or the host of this one")
+            .fix("code on a disk of this machine; sessions in Redis or a database")
+            .rules(&["R100"]);
+    }
+    if pool.roots.is_empty() {
+        let why = Unknown("no web server's configuration here names a folder".to_owned());
+        sheet.cannot_tell(about, "where its code is", &why);
+    }
+}
+
+fn is_below(folder: &str, mount: &str) -> bool {
+    let rest = folder.strip_prefix(mount.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn is_slow(kind: &str) -> bool {
+    kind.starts_with("fuse.") || SLOW_FILE_SYSTEMS.contains(&kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use crate::finding::Severity::*;
+
+    #[test]
+    fn a_missing_opcache_and_a_debugger_are_failures() {
+        expect_ok("D15", &php_fpm());
+        let mut facts = php_fpm();
+        let ini = pool(&mut facts).ini.as_mut().unwrap();
+        ini.zend_extensions.push("xdebug.so".to_owned());
+        ini.entries
+            .insert("display_errors".to_owned(), "On".to_owned());
+        ini.of_pool.push("opcache.memory_consumption".to_owned());
+        expect("D15", &facts, Fail, "xdebug.so");
+        expect("D15", &facts, Warn, "display_errors");
+        expect("D15", &facts, Warn, "is set in the pool");
+        let ini = pool(&mut facts).ini.as_mut().unwrap();
+        ini.zend_extensions.clear();
+        expect("D15", &facts, Fail, "no zend_extension = opcache");
+        pool(&mut facts).ini.as_mut().unwrap().version = Some((8, 5));
+        pool(&mut facts)
+            .ini
+            .as_mut()
+            .unwrap()
+            .entries
+            .insert("opcache.enable".to_owned(), "0".to_owned());
+        expect("D15", &facts, Fail, "opcache.enable = 0");
+        pool(&mut facts).ini = unknown();
+        expect("D15", &facts, CannotTell, "php.ini");
+    }
+
+    #[test]
+    fn looking_at_files_costs_by_how_often() {
+        let mut facts = php_fpm();
+        pool(&mut facts)
+            .ini
+            .as_mut()
+            .unwrap()
+            .entries
+            .remove("opcache.validate_timestamps");
+        expect("D15", &facts, Info, "every 2 s");
+        let ini = pool(&mut facts).ini.as_mut().unwrap();
+        ini.entries
+            .insert("opcache.revalidate_freq".to_owned(), "0".to_owned());
+        expect("D15", &facts, Warn, "revalidate_freq = 0");
+    }
+
+    #[test]
+    fn an_opcache_that_is_full_is_found() {
+        let mut facts = php_fpm();
+        let opcache = told(&mut facts).opcache.as_mut().unwrap().as_mut().unwrap();
+        opcache.free = MB;
+        opcache.wasted = 20.0 * MB;
+        opcache.forced_restarts = 2;
+        opcache.keys = Some((16_000, 16_229));
+        opcache.free_strings = Some(0.0);
+        expect("D15", &facts, Fail, "1.6 % of OPcache (61 MB) is free");
+        expect("D15", &facts, Fail, "emptied 2 times");
+        expect("D15", &facts, Fail, "16000 of 16229 keys");
+        expect("D15", &facts, Warn, "strings is full");
+        expect("D15", &facts, Warn, "33 % of OPcache is wasted");
+        told(&mut facts).opcache = unknown();
+        expect("D15", &facts, CannotTell, "how full OPcache is");
+    }
+
+    #[test]
+    fn code_on_a_shared_folder_is_found() {
+        let mut facts = php_fpm();
+        let mounts = facts.machine.mounts.as_mut().unwrap();
+        mounts.insert(0, ("/srv".to_owned(), "vboxsf".to_owned()));
+        expect("D15", &facts, Warn, "/srv/www is on /srv, which is vboxsf");
+        facts.machine.mounts = unknown();
+        expect("D15", &facts, CannotTell, "mounted from");
+        pool(&mut facts).roots.clear();
+        facts.machine.mounts = Ok(Vec::new());
+        expect("D15", &facts, CannotTell, "where its code is");
+        facts.nginx.as_mut().unwrap().sendfile_off = vec!["site:3".to_owned()];
+        expect("D15", &facts, Info, "sendfile off");
+    }
+}

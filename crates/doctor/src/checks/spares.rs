@@ -1,0 +1,232 @@
+//! D12: do the bounds of a dynamic pool make sense, and how fast does it grow?
+
+use crate::facts::{Facts, Kind, Manager, Pool, Spares};
+use crate::finding::Sheet;
+
+/// Most workers that php-fpm starts in a second (`FPM_MAX_SPAWN_RATE`, fpm_process_ctl.h).
+const MAX_SPAWN_RATE: u32 = 32;
+
+/// `ServerLimit` of Apache's worker and event if nothing is set.
+const DEFAULT_SERVER_LIMIT: u64 = 16;
+
+/// D12.
+pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
+    apache(facts, sheet);
+    for (service, pool) in facts.pools() {
+        if pool.manager != Manager::Dynamic {
+            continue;
+        }
+        let Some(spares) = pool.spares else {
+            let why = crate::facts::Unknown("they are not set".to_owned());
+            sheet.cannot_tell(&pool.name, "min_spare_servers and max_spare_servers", &why);
+            continue;
+        };
+        let before = sheet.findings.len();
+        if order(pool, spares, sheet) {
+            start(pool, spares, sheet);
+            if service.kind == Kind::PhpFpm {
+                ramp(pool, spares, sheet);
+            }
+        }
+        if sheet.findings.len() == before {
+            let Spares { start, min, max } = spares;
+            let seen = format!(
+                "{start} at the start, {min} to {max} idle, at most {}",
+                pool.max_children
+            );
+            sheet.ok(&pool.name, seen);
+        }
+    }
+}
+
+/// Threads of Apache's are counted by children (R160, R161), and some names have changed (W27).
+fn apache(facts: &Facts, sheet: &mut Sheet) {
+    let Some(apache) = &facts.apache else { return };
+    for (old, new, place) in &apache.old_names {
+        sheet
+            .info(
+                place,
+                format!("{old} is called {new} since Apache 2.4"),
+                "an old name",
+            )
+            .so("the old one still works")
+            .rules(&["R148", "W27"]);
+    }
+    let mpm = match &apache.mpm {
+        Ok(mpm) => mpm,
+        Err(why) => return sheet.cannot_tell(&apache.file, "how Apache runs", why),
+    };
+    let children = apache.server_limit.unwrap_or(DEFAULT_SERVER_LIMIT);
+    let most = children.saturating_mul(apache.threads_per_child);
+    let wanted = apache.max_request_workers;
+    if mpm != "prefork" && wanted > most {
+        let seen = format!(
+            "MaxRequestWorkers {wanted}; {children} children of {} threads are {most}",
+            apache.threads_per_child
+        );
+        let condition = "MaxRequestWorkers > ServerLimit x ThreadsPerChild";
+        sheet
+            .warn(&apache.file, seen, condition)
+            .so("Apache lowers it and says so in its log only")
+            .fix(format!(
+                "ServerLimit {}",
+                wanted.div_ceil(apache.threads_per_child.max(1))
+            ))
+            .rules(&["R160", "R161"]);
+    }
+}
+
+fn order(pool: &Pool, spares: Spares, sheet: &mut Sheet) -> bool {
+    let Spares { start, min, max } = spares;
+    let is_right = min >= 1 && min <= start && start <= max && max <= pool.max_children;
+    if !is_right {
+        let seen = format!(
+            "min_spare_servers {min}, start_servers {start}, max_spare_servers {max}, max_children {}",
+            pool.max_children
+        );
+        sheet
+            .fail(
+                &pool.name,
+                seen,
+                "not 1 ≤ min spare ≤ start ≤ max spare ≤ max_children",
+            )
+            .so("php-fpm refuses it or corrects it in silence")
+            .fix("put them in order")
+            .rules(&["R28", "R31", "R42"]);
+    }
+    is_right
+}
+
+fn start(pool: &Pool, spares: Spares, sheet: &mut Sheet) {
+    let Spares { start, min, max } = spares;
+    let middle = (min + max) / 2;
+    if start.abs_diff(middle) > 1 {
+        let seen = format!("start_servers = {start}; the middle of {min} and {max} is {middle}");
+        sheet
+            .info(&pool.name, seen, "start_servers ≠ (min + max) / 2 ± 1")
+            .so("no harm; the guide's 37 for 25 and 75 is a slip of its arithmetic")
+            .fix("leave start_servers out: php-fpm then takes the middle")
+            .rules(&["R32", "R33", "R34", "W3"]);
+    }
+    let n = f64::from(pool.max_children);
+    let is_rule = n >= 10.0
+        && (f64::from(min) - 0.2 * n).abs() < 1.0
+        && (f64::from(max) - 0.6 * n).abs() < 1.0;
+    if is_rule {
+        let seen = format!(
+            "{min} and {max} idle are 20 % and 60 % of {}",
+            pool.max_children
+        );
+        sheet
+            .info(&pool.name, seen, "spares of 20 % and 60 % of max_children")
+            .so(format!(
+                "a rule made of the default's 1, 3 and 5; up to {max} workers sit idle"
+            ))
+            .fix("room for a burst grows with the square root of the load, not with its size")
+            .rules(&["R29", "R30", "W6"]);
+    }
+}
+
+/// Seconds from start to full size, as php-fpm grows: once a second, by the doubled rate, but by no
+/// more than lacks of `min_spare` idle ones (`fpm_pctl_perform_idle_server_maintenance`).
+fn seconds_to_full(pool: &Pool, spares: Spares) -> u32 {
+    let (mut workers, mut rate, mut seconds) = (spares.start, 1, 0);
+    while workers < pool.max_children {
+        workers += rate.min(spares.min).max(1);
+        rate = (rate * 2).min(MAX_SPAWN_RATE);
+        seconds += 1;
+    }
+    seconds
+}
+
+fn ramp(pool: &Pool, spares: Spares, sheet: &mut Sheet) {
+    let seconds = seconds_to_full(pool, spares);
+    if seconds < 2 {
+        return;
+    }
+    let seen = format!(
+        "{seconds} s from {} to {} workers; how fast requests come is not known",
+        spares.start, pool.max_children
+    );
+    sheet
+        .info(
+            &pool.name,
+            seen,
+            "php-fpm adds min_spare_servers a second at most",
+        )
+        .so("a burst waits while the pool grows")
+        .fix("a larger min_spare_servers, or pm = static where memory allows all of them")
+        .rules(&["R45", "R52", "R55", "W32"]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use super::*;
+    use crate::finding::Severity::*;
+
+    fn with(max_children: u32, start: u32, min: u32, max: u32) -> Facts {
+        let mut facts = php_fpm();
+        pool(&mut facts).max_children = max_children;
+        pool(&mut facts).spares = Some(Spares { start, min, max });
+        facts
+    }
+
+    #[test]
+    fn bounds_out_of_order_and_the_guides_slip_are_found() {
+        expect_ok("D12", &with(8, 7, 6, 8));
+        expect("D12", &with(8, 2, 3, 6), Fail, "start_servers 2");
+        expect("D12", &with(8, 4, 3, 9), Fail, "max_spare_servers 9");
+        expect(
+            "D12",
+            &with(125, 37, 25, 75),
+            Info,
+            "the middle of 25 and 75 is 50",
+        );
+        expect("D12", &with(125, 37, 25, 75), Info, "20 % and 60 % of 125");
+    }
+
+    #[test]
+    fn the_time_to_full_size_is_that_of_php_fpm() {
+        expect("D12", &with(125, 37, 25, 75), Info, "8 s from 37 to 125");
+        expect("D12", &with(50, 2, 1, 3), Info, "48 s from 2 to 50");
+    }
+
+    #[test]
+    fn more_clients_than_apaches_children_have_threads_are_found() {
+        let mut facts = nothing();
+        facts.apache = Some(crate::facts::Apache {
+            file: "apache2.conf".to_owned(),
+            mpm: Ok("event".to_owned()),
+            max_request_workers: 500,
+            max_connections_per_child: 0,
+            threads_per_child: 25,
+            server_limit: None,
+            old_names: vec![(
+                "MaxClients".to_owned(),
+                "MaxRequestWorkers".to_owned(),
+                "a:1".to_owned(),
+            )],
+            passes: Vec::new(),
+            roots: Vec::new(),
+        });
+        expect("D12", &facts, Warn, "16 children of 25 threads are 400");
+        expect(
+            "D12",
+            &facts,
+            Info,
+            "MaxClients is called MaxRequestWorkers",
+        );
+        facts.apache.as_mut().unwrap().mpm = unknown();
+        expect("D12", &facts, CannotTell, "how Apache runs");
+    }
+
+    #[test]
+    fn spares_that_nobody_set_cannot_be_judged() {
+        let mut facts = php_fpm();
+        pool(&mut facts).spares = None;
+        expect("D12", &facts, CannotTell, "not set");
+        pool(&mut facts).manager = Manager::Static;
+        expect_ok("D12", &facts);
+    }
+}

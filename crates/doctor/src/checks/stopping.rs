@@ -1,0 +1,192 @@
+//! D17: do requests that run live through a reload and a stop?
+
+use std::time::Duration;
+
+use crate::facts::{Facts, Kind, Service, Unit};
+use crate::finding::Sheet;
+use crate::words::{duration, seconds};
+
+/// systemd's patience where a unit says nothing (`DefaultTimeoutStopSec`, systemd-system.conf(5)).
+const DEFAULT_STOP: Duration = Duration::from_secs(90);
+
+/// What a stop takes beside waiting for requests.
+const LEAST_GRACE: Duration = Duration::from_secs(2);
+
+/// D17.
+pub(super) fn stopping(facts: &Facts, sheet: &mut Sheet) {
+    for service in &facts.services {
+        if service.kind == Kind::ModPhp {
+            continue;
+        }
+        let before = sheet.findings.len();
+        let drain = service.control_timeout;
+        if drain.is_zero() {
+            let seen = "process_control_timeout = 0";
+            sheet
+                .fail(&service.name, seen, "a reload waits for no request")
+                .so("every reload, and every package update with it, ends the requests that run: 502")
+                .fix("process_control_timeout = 30s in php-fpm.conf")
+                .rules(&["R211"]);
+        } else {
+            slowest(service, drain, sheet);
+        }
+        match &service.unit {
+            Ok(Some(unit)) => by_unit(service, unit, sheet),
+            Ok(None) => {
+                sheet
+                    .info(&service.name, "no unit of systemd's starts it", "")
+                    .consequence = "how it is stopped is somebody else's to know".to_owned()
+            }
+            Err(why) => sheet.cannot_tell(&service.name, "how systemd stops it", why),
+        }
+        if sheet.findings.len() == before {
+            sheet.ok(
+                &service.name,
+                format!("a reload and a stop wait {}", duration(drain)),
+            );
+        }
+    }
+}
+
+fn slowest(service: &Service, drain: Duration, sheet: &mut Sheet) {
+    for pool in &service.pools {
+        let slow = pool
+            .live
+            .as_ref()
+            .ok()
+            .and_then(|live| live.script_p99.clone().ok());
+        let Some(slow) = slow.filter(|slow| *slow > drain.as_secs_f64()) else {
+            continue;
+        };
+        let seen = format!(
+            "process_control_timeout = {}, and one script in a hundred takes {} or longer",
+            duration(drain),
+            seconds(slow)
+        );
+        sheet
+            .warn(
+                &pool.name,
+                seen,
+                "process_control_timeout < time of the slowest scripts",
+            )
+            .so("a reload ends them")
+            .fix(format!(
+                "process_control_timeout = {:.0}s",
+                (slow * 1.5).ceil()
+            ));
+    }
+}
+
+fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
+    let about = unit.name.as_str();
+    let get = |name: &str| unit.settings.get(name).map(String::as_str);
+    // php-fpm takes SIGTERM for "at once", and SIGQUIT for "when requests have ended" (fpm_signals.c).
+    // Ours lets requests end with either.
+    let signal = get("KillSignal").unwrap_or("SIGTERM");
+    let is_graceful = signal.trim_start_matches("SIG") == "QUIT" || get("ExecStop").is_some();
+    if service.kind == Kind::PhpFpm && !is_graceful {
+        let seen = format!("systemd stops php-fpm with {signal}");
+        sheet
+            .fail(about, seen, "the stop's signal is the immediate one")
+            .so("a stop or a restart ends the requests that run: 502")
+            .fix("KillSignal=SIGQUIT in a drop-in (systemctl edit)")
+            .rules(&["R211"]);
+    }
+    let grace = match get("TimeoutStopSec").or(get("TimeoutSec")) {
+        None => Some(DEFAULT_STOP),
+        Some("infinity") => None,
+        Some(text) => match time_span(text) {
+            Some(span) => Some(span),
+            None => {
+                let why = crate::facts::Unknown(format!("TimeoutStopSec={text} is not understood"));
+                return sheet.cannot_tell(about, "how long systemd waits", &why);
+            }
+        },
+    };
+    let Some(grace) = grace else { return };
+    if grace < service.control_timeout + LEAST_GRACE {
+        let seen = format!(
+            "systemd kills after {}, and requests may take {} to end",
+            duration(grace),
+            duration(service.control_timeout)
+        );
+        sheet
+            .fail(
+                about,
+                seen,
+                "TimeoutStopSec < process_control_timeout + 2 s",
+            )
+            .so("a stop kills what it should wait for")
+            .fix(format!(
+                "TimeoutStopSec={:.0}",
+                (service.control_timeout + 5 * LEAST_GRACE).as_secs_f64()
+            ));
+    }
+}
+
+/// A time as systemd writes it (systemd.time(7)), as far as units use it: `90`, `1min 30s`, `500ms`.
+fn time_span(text: &str) -> Option<Duration> {
+    text.split_whitespace()
+        .try_fold(Duration::ZERO, |sum, part| {
+            let end = part
+                .find(|c: char| !c.is_ascii_digit() && c != '.')
+                .unwrap_or(part.len());
+            let number: f64 = part[..end].parse().ok()?;
+            let factor = match &part[end..] {
+                "" | "s" | "sec" | "second" | "seconds" => 1.0,
+                "ms" | "msec" => 1e-3,
+                "m" | "min" | "minute" | "minutes" => 60.0,
+                "h" | "hr" | "hour" | "hours" => 3600.0,
+                _ => return None,
+            };
+            Some(sum + Duration::try_from_secs_f64(number * factor).ok()?)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use super::*;
+    use crate::finding::Severity::*;
+
+    fn unit(facts: &mut Facts) -> &mut Unit {
+        facts.services[0].unit.as_mut().unwrap().as_mut().unwrap()
+    }
+
+    #[test]
+    fn a_reload_and_a_stop_that_end_requests_are_found() {
+        expect_ok("D17", &php_fpm());
+        expect_ok("D17", &maitred());
+        let mut facts = php_fpm();
+        told(&mut facts).script_p99 = Ok(45.0);
+        expect("D17", &facts, Warn, "takes 45 s or longer");
+        facts.services[0].control_timeout = Duration::ZERO;
+        expect("D17", &facts, Fail, "process_control_timeout = 0");
+        unit(&mut facts).settings.remove("KillSignal");
+        expect("D17", &facts, Fail, "with SIGTERM");
+        facts.services[0].control_timeout = Duration::from_secs(90);
+        unit(&mut facts).settings.remove("TimeoutStopSec");
+        expect("D17", &facts, Fail, "systemd kills after 90 s");
+    }
+
+    #[test]
+    fn a_unit_that_cannot_be_read_is_named() {
+        let mut facts = php_fpm();
+        facts.services[0].unit = unknown();
+        expect("D17", &facts, CannotTell, "how systemd stops it");
+        let mut facts = php_fpm();
+        unit(&mut facts)
+            .settings
+            .insert("TimeoutStopSec".to_owned(), "a while".to_owned());
+        expect("D17", &facts, CannotTell, "a while");
+        facts.services[0].unit = Ok(None);
+        expect("D17", &facts, Info, "no unit");
+    }
+
+    #[test]
+    fn systemds_times_are_understood() {
+        assert_eq!(time_span("1min 30s"), Some(Duration::from_secs(90)));
+        assert_eq!(time_span("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(time_span("5 apples"), None);
+    }
+}

@@ -1,0 +1,23 @@
+//! What is wrong with a PHP server's settings on this machine: ours, or php-fpm with nginx or Apache.
+//!
+//! [`read`] collects [`facts`], and knows nothing of what is good or bad. [`checks`] looks at facts,
+//! and touches nothing. What could not be found out is a fact, too, with its reason, so that no check
+//! passes because nobody looked.
+
+pub mod checks;
+pub mod facts;
+pub mod finding;
+
+pub mod read;
+pub mod report;
+pub mod rules;
+mod words;
+
+pub use read::{Options, Which, read};
+pub use report::Report;
+
+/// Looks at the machine, and says what was found.
+pub fn examine(options: &Options) -> Report {
+    let facts = read(options);
+    Report::of(&facts)
+}

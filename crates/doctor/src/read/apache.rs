@@ -1,0 +1,313 @@
+//! Apache's configuration, as far as the checks want to know it.
+
+use std::time::Duration;
+
+use super::fpm::address;
+use super::processes::Proc;
+use super::world::World;
+use super::{ini, processes, units};
+use crate::facts::*;
+
+/// Where the distributions have it, and the folder that relative paths start from.
+const PLACES: [(&str, &str); 2] = [
+    ("/etc/apache2/apache2.conf", "/etc/apache2"),
+    ("/etc/httpd/conf/httpd.conf", "/etc/httpd"),
+];
+
+/// Deepest include.
+const MAX_DEPTH: usize = 20;
+
+/// `TimeOut` if nothing is set (core, Apache 2.4).
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Names that have newer ones since 2.3.13.
+const OLD_NAMES: [(&str, &str); 2] = [
+    ("MaxClients", "MaxRequestWorkers"),
+    ("MaxRequestsPerChild", "MaxConnectionsPerChild"),
+];
+
+/// What was read so far.
+#[derive(Debug)]
+struct Reader<'w> {
+    base: &'w str,
+    modules: Vec<String>,
+    /// Of each open `<IfModule>`: whether it holds.
+    holds: Vec<bool>,
+    timeout: Option<Duration>,
+    proxy_timeout: Option<Duration>,
+    numbers: Vec<(String, u64)>,
+    passes: Vec<(String, String)>,
+    old_names: Vec<(String, String, String)>,
+    roots: Vec<String>,
+    broken: &'w mut Vec<(String, Unknown)>,
+}
+
+/// What is configured, and PHP in it, if it has that.
+pub(super) fn apache(
+    world: &World,
+    all: &Known<Vec<Proc>>,
+    broken: &mut Vec<(String, Unknown)>,
+) -> Option<(Apache, Option<Service>)> {
+    let (file, base) = PLACES
+        .into_iter()
+        .find(|(file, _)| !world.glob(file).is_empty())?;
+    let mut reader = Reader {
+        base,
+        modules: Vec::new(),
+        holds: Vec::new(),
+        timeout: None,
+        proxy_timeout: None,
+        numbers: Vec::new(),
+        passes: Vec::new(),
+        old_names: Vec::new(),
+        roots: Vec::new(),
+        broken,
+    };
+    reader.file(world, file, 0);
+    let apache = reader.settled(file);
+    let has_php = reader
+        .modules
+        .iter()
+        .any(|module| module.starts_with("php"));
+    let service = has_php.then(|| service(world, all, &apache));
+    Some((apache, service))
+}
+
+impl Reader<'_> {
+    fn file(&mut self, world: &World, file: &str, depth: usize) {
+        let text = match world.read(file) {
+            Ok(text) => text,
+            Err(why) => return self.broken.push((file.to_owned(), why)),
+        };
+        let mut whole = String::new();
+        for (at, line) in text.lines().enumerate() {
+            if let Some(begun) = line.strip_suffix('\\') {
+                whole.push_str(begun);
+                continue;
+            }
+            whole.push_str(line);
+            let place = format!("{file}:{}", at + 1);
+            self.line(world, whole.trim(), &place, depth);
+            whole.clear();
+        }
+    }
+
+    fn line(&mut self, world: &World, line: &str, place: &str, depth: usize) {
+        if line.is_empty() || line.starts_with('#') {
+            return;
+        }
+        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let (name, rest) = (name.to_ascii_lowercase(), rest.trim());
+        match name.as_str() {
+            "<ifmodule" => {
+                let holds = self.has(rest.trim_end_matches('>'));
+                self.holds.push(holds);
+            }
+            "</ifmodule>" => {
+                self.holds.pop();
+            }
+            _ if self.holds.contains(&false) => {}
+            "include" | "includeoptional" if depth < MAX_DEPTH => {
+                let pattern = match rest.starts_with('/') {
+                    true => unquoted(rest).to_owned(),
+                    false => format!("{}/{}", self.base, unquoted(rest)),
+                };
+                for further in world.glob(&pattern) {
+                    self.file(world, &further, depth + 1);
+                }
+            }
+            _ => self.directive(&name, rest, place),
+        }
+    }
+
+    /// `mpm_prefork_module`, `mod_php.c`, `!…`.
+    fn has(&self, name: &str) -> bool {
+        let (is_absent, name) = match name.strip_prefix('!') {
+            Some(name) => (true, name),
+            None => (false, name),
+        };
+        let plain = name.trim_end_matches(".c").trim_start_matches("mod_");
+        let wanted = plain.strip_suffix("_module").unwrap_or(plain);
+        self.modules.iter().any(|module| module == wanted) != is_absent
+    }
+
+    fn directive(&mut self, name: &str, rest: &str, place: &str) {
+        let first = unquoted(rest.split_whitespace().next().unwrap_or_default());
+        let seconds = || Some(Duration::from_secs(first.parse().ok()?));
+        for (old, new) in OLD_NAMES {
+            if old.eq_ignore_ascii_case(name) {
+                self.old_names
+                    .push((old.to_owned(), new.to_owned(), place.to_owned()));
+                return self.directive(&new.to_ascii_lowercase(), rest, place);
+            }
+        }
+        match name {
+            "loadmodule" => {
+                let module = first.strip_suffix("_module").unwrap_or(first);
+                self.modules.push(module.to_owned());
+            }
+            "timeout" => self.timeout = seconds(),
+            "proxytimeout" => self.proxy_timeout = seconds(),
+            "maxrequestworkers" | "maxconnectionsperchild" | "threadsperchild" | "serverlimit" => {
+                if let Ok(number) = first.parse() {
+                    self.numbers.push((name.to_owned(), number));
+                }
+            }
+            "documentroot" => self.roots.push(first.to_owned()),
+            "sethandler" | "proxypass" | "proxypassmatch" => {
+                let target = rest.split_whitespace().map(unquoted).find_map(fastcgi);
+                self.passes
+                    .extend(target.map(|target| (place.to_owned(), target)));
+            }
+            _ => {}
+        }
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        let mut numbers = self.numbers.iter().rev();
+        numbers
+            .find(|(known, _)| known == name)
+            .map(|(_, number)| *number)
+    }
+
+    fn settled(&mut self, file: &str) -> Apache {
+        let mpm = self
+            .modules
+            .iter()
+            .find_map(|module| module.strip_prefix("mpm_"));
+        let default_workers = if mpm == Some("prefork") { 256 } else { 400 };
+        let timeout = self
+            .proxy_timeout
+            .or(self.timeout)
+            .unwrap_or(DEFAULT_TIMEOUT);
+        let passes = self.passes.iter().map(|(place, target)| Pass {
+            place: place.clone(),
+            to: vec![target.clone()],
+            read_timeout: timeout,
+            kept: 0,
+            location: String::new(),
+            is_restricted: false,
+            cache: None,
+        });
+        let unknown = "no module of processes (mpm_*) is loaded by a line";
+        Apache {
+            file: file.to_owned(),
+            mpm: mpm
+                .map(str::to_owned)
+                .ok_or_else(|| Unknown(unknown.to_owned())),
+            max_request_workers: self.number("maxrequestworkers").unwrap_or(default_workers),
+            max_connections_per_child: self.number("maxconnectionsperchild").unwrap_or(0),
+            threads_per_child: self.number("threadsperchild").unwrap_or(25),
+            server_limit: self.number("serverlimit"),
+            passes: passes.collect(),
+            old_names: std::mem::take(&mut self.old_names),
+            roots: std::mem::take(&mut self.roots),
+        }
+    }
+}
+
+fn unquoted(text: &str) -> &str {
+    text.trim_matches(['"', '\''])
+}
+
+/// `proxy:unix:/run/php/x.sock|fcgi://localhost`, `fcgi://127.0.0.1:9000/srv/…`.
+fn fastcgi(text: &str) -> Option<String> {
+    let text = text.strip_prefix("proxy:").unwrap_or(text);
+    if let Some((socket, _)) = text
+        .strip_prefix("unix:")
+        .and_then(|rest| rest.split_once('|'))
+    {
+        return Some(address(socket));
+    }
+    let rest = text.strip_prefix("fcgi://")?;
+    Some(address(rest.split('/').next().unwrap_or_default()))
+}
+
+/// PHP inside of Apache: its children are the workers.
+fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
+    let name = format!("Apache with mod_php ({})", apache.file);
+    let parent = all.as_ref().map_err(Clone::clone).and_then(|all| {
+        let is_it = |process: &&Proc| matches!(process.name.as_str(), "apache2" | "httpd");
+        let pids: Vec<i32> = all
+            .iter()
+            .filter(is_it)
+            .map(|process| process.pid)
+            .collect();
+        let mut parents = all.iter().filter(is_it);
+        let found = parents.find(|process| !pids.contains(&process.parent));
+        found
+            .map(|process| process.pid)
+            .ok_or_else(|| Unknown("Apache does not run".to_owned()))
+    });
+    let unit = match apache.file.starts_with("/etc/httpd") {
+        true => "httpd.service",
+        false => "apache2.service",
+    };
+    let ini = ini::of_server(world, "apache2", None);
+    let ini = ini.and_then(|(file, beside)| ini::read(world, &file, &beside));
+    let children = u32::try_from(apache.max_request_workers).unwrap_or(u32::MAX);
+    let pool = Pool {
+        name: format!("Apache's children ({})", apache.file),
+        manager: Manager::Auto,
+        max_children: children,
+        is_chosen: true,
+        spares: None,
+        idle_timeout: Duration::ZERO,
+        max_requests: apache.max_connections_per_child,
+        wall_limit: Duration::ZERO,
+        tracks_finished: false,
+        listen: None,
+        queue: None,
+        status_path: None,
+        has_status_listen: false,
+        ini,
+        roots: apache.roots.clone(),
+        live: Unknown::because("Apache's children tell nothing of the scripts they run"),
+    };
+    Service {
+        kind: Kind::ModPhp,
+        control_timeout: Duration::ZERO,
+        unit: units::unit(world, unit),
+        group: super::groups::group(world, &name, parent.as_ref().ok().copied()),
+        process: parent.map(|pid| processes::process(world, pid)),
+        name,
+        connections: Some(u64::from(children)),
+        pools: vec![pool],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_module_that_is_not_loaded_does_not_count() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("etc/apache2");
+        std::fs::create_dir_all(folder.join("mods-enabled")).unwrap();
+        let main = "Timeout 300\nIncludeOptional mods-enabled/*.load\nIncludeOptional mods-enabled/*.conf\n\
+                    <IfModule mpm_event_module>\nMaxRequestWorkers 999\n</IfModule>\n\
+                    DocumentRoot \"/srv/www\"\n<FilesMatch x>\n\
+                    SetHandler \"proxy:unix:/var/run/php/a.sock|fcgi://localhost\"\n</FilesMatch>\n";
+        std::fs::write(folder.join("apache2.conf"), main).unwrap();
+        let load = "LoadModule mpm_prefork_module /x.so\nLoadModule php_module /y.so\n";
+        std::fs::write(folder.join("mods-enabled/a.load"), load).unwrap();
+        let conf = "<IfModule prefork.c>\nMaxClients 1\n</IfModule>\n<IfModule mod_mpm_prefork.c>\n\
+                    MaxClients \\\n 8\nMaxRequestsPerChild 100\n</IfModule>\n";
+        std::fs::write(folder.join("mods-enabled/a.conf"), conf).unwrap();
+        let world = World::new(Some(root.path()), Duration::from_secs(60));
+        let mut broken = Vec::new();
+        let (apache, service) = apache(&world, &Unknown::because("no"), &mut broken).unwrap();
+        assert!(broken.is_empty(), "{broken:?}");
+        assert_eq!(
+            (apache.max_request_workers, apache.mpm.as_deref()),
+            (8, Ok("prefork"))
+        );
+        assert_eq!(apache.passes[0].to, ["/run/php/a.sock"]);
+        assert_eq!(apache.passes[0].read_timeout.as_secs(), 300);
+        assert_eq!(apache.old_names.len(), 2);
+        let service = service.unwrap();
+        assert_eq!(service.pools[0].max_requests, 100);
+        assert_eq!(service.pools[0].roots, ["/srv/www"]);
+    }
+}

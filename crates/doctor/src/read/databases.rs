@@ -1,0 +1,124 @@
+//! Databases that run here, and how many connections they take.
+
+use super::processes::{self, Proc};
+use super::world::World;
+use crate::facts::{Database, Known};
+
+/// MariaDB's and MySQL's default of `max_connections`.
+const MYSQL_DEFAULT: u64 = 151;
+
+/// PostgreSQL's.
+const POSTGRES_DEFAULT: u64 = 100;
+
+/// Where the distributions have MariaDB's and MySQL's settings, the strongest last.
+const MYSQL_FILES: [&str; 6] = [
+    "/etc/my.cnf",
+    "/etc/my.cnf.d/*.cnf",
+    "/etc/mysql/my.cnf",
+    "/etc/mysql/conf.d/*.cnf",
+    "/etc/mysql/mysql.conf.d/*.cnf",
+    "/etc/mysql/mariadb.conf.d/*.cnf",
+];
+
+/// And PostgreSQL's.
+const POSTGRES_FILES: [&str; 2] = [
+    "/etc/postgresql/*/main/postgresql.conf",
+    "/var/lib/pgsql/data/postgresql.conf",
+];
+
+/// All that run.
+pub(super) fn databases(world: &World, all: &Known<Vec<Proc>>) -> Known<Vec<Database>> {
+    let all = all.as_ref().map_err(Clone::clone)?;
+    let mut found: Vec<Database> = Vec::new();
+    for process in all {
+        let (name, default, files): (_, _, &[&str]) = match process.name.as_str() {
+            "mariadbd" => ("MariaDB", MYSQL_DEFAULT, &MYSQL_FILES),
+            "mysqld" => ("MySQL", MYSQL_DEFAULT, &MYSQL_FILES),
+            "postgres" | "postmaster" => ("PostgreSQL", POSTGRES_DEFAULT, &POSTGRES_FILES),
+            _ => continue,
+        };
+        // PostgreSQL has a process for each connection.
+        if all
+            .iter()
+            .any(|other| other.pid == process.parent && other.name == process.name)
+        {
+            continue;
+        }
+        let set =
+            on_command_line(&process.title).map(|number| (number, "its command line".to_owned()));
+        let set = set.or_else(|| in_files(world, files));
+        let (max_connections, place) = set.unwrap_or((default, "its default".to_owned()));
+        found.push(Database {
+            name: format!("{name} (process {})", process.pid),
+            max_connections,
+            place,
+            oom_score_adj: processes::oom_score_adj(world, process.pid),
+        });
+    }
+    Ok(found)
+}
+
+fn on_command_line(line: &str) -> Option<u64> {
+    let mut words = line
+        .split_whitespace()
+        .filter_map(|word| word.split_once('='));
+    let (_, value) = words
+        .find(|(name, _)| name.trim_start_matches('-').replace('-', "_") == "max_connections")?;
+    value.parse().ok()
+}
+
+fn in_files(world: &World, patterns: &[&str]) -> Option<(u64, String)> {
+    let files = patterns.iter().flat_map(|pattern| world.glob(pattern));
+    let settings = files.filter_map(|file| {
+        let text = world.read(&file).ok()?;
+        let lines = text
+            .lines()
+            .filter_map(|line| line.split('#').next()?.split_once('='));
+        let mut set = lines.filter(|(name, _)| name.trim().replace('-', "_") == "max_connections");
+        let value = set.next_back()?.1.trim().parse().ok()?;
+        Some((value, file))
+    });
+    settings.last()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn process(pid: i32, parent: i32, name: &str, title: &str) -> Proc {
+        Proc {
+            pid,
+            parent,
+            name: name.to_owned(),
+            title: title.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_limit_is_that_of_the_command_line_or_the_files_or_the_default() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("etc/mysql/mariadb.conf.d");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(
+            folder.join("50.cnf"),
+            "[mysqld]\n#max_connections = 5\nmax-connections = 60 # x\n",
+        )
+        .unwrap();
+        let world = World::new(Some(root.path()), Duration::from_secs(60));
+        let all = vec![
+            process(1, 0, "mariadbd", "/usr/sbin/mariadbd"),
+            process(2, 0, "mysqld", "mysqld --max-connections=40"),
+            process(3, 0, "postgres", "postgres -D x"),
+            process(4, 3, "postgres", "postgres: writer"),
+            process(5, 0, "bash", "bash"),
+        ];
+        let found = databases(&world, &Ok(all)).unwrap();
+        let numbers: Vec<u64> = found
+            .iter()
+            .map(|database| database.max_connections)
+            .collect();
+        assert_eq!(numbers, [60, 40, 100]);
+        assert_eq!(found[0].place, "/etc/mysql/mariadb.conf.d/50.cnf");
+    }
+}

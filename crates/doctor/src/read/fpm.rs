@@ -1,0 +1,386 @@
+//! php-fpm's configuration, as far as the checks want to know it. It is read with the grammar that
+//! `maitred fpm` uses, but more leniently: what is wrong is told of, and the rest is looked at all the
+//! same. Nothing is created, as `php-fpm -t` would create logs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use maitred_config::fpm::{Statement, read_line};
+
+use super::world::World;
+use super::{ini, processes, status_page, units};
+use crate::facts::*;
+
+/// Where distributions and images have it.
+const PLACES: [&str; 3] = [
+    "/etc/php/*/fpm/php-fpm.conf",
+    "/etc/php-fpm.conf",
+    "/usr/local/etc/php-fpm.conf",
+];
+
+/// Deepest include (`fpm_conf_load_ini_file`).
+const MAX_DEPTH: usize = 5;
+
+/// Most pools that are looked at.
+const MAX_POOLS: usize = 1000;
+
+/// What php-fpm takes for the backlog where nobody sets one (`FPM_BACKLOG_DEFAULT`, Linux).
+const DEFAULT_BACKLOG: i64 = 511;
+
+/// Entries of `[global]` or of a pool, with the items of its arrays as `name[key]`.
+#[derive(Debug, Default, Clone)]
+struct Section {
+    name: String,
+    file: String,
+    entries: BTreeMap<String, String>,
+    items: Vec<(String, String, String)>,
+}
+
+#[derive(Debug, Default)]
+struct Draft {
+    global: Section,
+    pools: Vec<Section>,
+    in_pool: Option<usize>,
+    mistakes: Vec<(String, Unknown)>,
+}
+
+/// All that are configured, and what is wrong with their files.
+pub(super) fn services(
+    world: &World,
+    all: &Known<Vec<processes::Proc>>,
+    broken: &mut Vec<(String, Unknown)>,
+) -> Vec<Service> {
+    let files = PLACES.iter().flat_map(|place| world.glob(place));
+    let files: Vec<String> = files.collect();
+    let mut services = Vec::new();
+    for file in files {
+        let mut draft = Draft::default();
+        read_file(world, &file, &mut draft, 0);
+        broken.append(&mut draft.mistakes);
+        services.push(service(world, &file, draft, all));
+    }
+    services
+}
+
+fn read_file(world: &World, file: &str, draft: &mut Draft, depth: usize) {
+    let text = match world.read(file) {
+        Ok(text) => text,
+        Err(why) => return draft.mistakes.push((file.to_owned(), why)),
+    };
+    for (at, line) in text.lines().enumerate() {
+        let place = || format!("{file}:{}", at + 1);
+        let (statements, unexpected) = read_line(line, &|name| std::env::var(name).ok());
+        for statement in statements {
+            match statement {
+                Statement::Section(name) => enter(draft, file, name),
+                Statement::Entry { name, value } if name == "include" => {
+                    let pattern = value.unwrap_or_default();
+                    if depth + 1 >= MAX_DEPTH {
+                        let why = format!("files are included more than {MAX_DEPTH} deep");
+                        draft.mistakes.push((place(), Unknown(why)));
+                        continue;
+                    }
+                    for further in world.glob(&pattern) {
+                        read_file(world, &further, draft, depth + 1);
+                    }
+                }
+                Statement::Entry { name, value } => {
+                    section(draft)
+                        .entries
+                        .insert(name, value.unwrap_or_default());
+                }
+                Statement::Item { name, key, value } => {
+                    section(draft).items.push((name, key, value))
+                }
+            }
+        }
+        if let Some(found) = unexpected {
+            let why = format!("php-fpm does not start with this: unexpected {found}");
+            draft.mistakes.push((place(), Unknown(why)));
+        }
+    }
+}
+
+fn enter(draft: &mut Draft, file: &str, name: String) {
+    if name.eq_ignore_ascii_case("global") {
+        draft.in_pool = None;
+        return;
+    }
+    let known = draft
+        .pools
+        .iter()
+        .position(|pool| pool.name.eq_ignore_ascii_case(&name));
+    if known.is_none() && draft.pools.len() < MAX_POOLS {
+        draft.pools.push(Section {
+            name,
+            file: file.to_owned(),
+            ..Section::default()
+        });
+        draft.in_pool = Some(draft.pools.len() - 1);
+    } else {
+        draft.in_pool = known;
+    }
+}
+
+fn section(draft: &mut Draft) -> &mut Section {
+    match draft.in_pool {
+        Some(at) => &mut draft.pools[at],
+        None => &mut draft.global,
+    }
+}
+
+impl Section {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.entries
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.trim().parse().ok()
+    }
+
+    fn time(&self, name: &str, default: u64) -> Duration {
+        let time = self.get(name).and_then(time);
+        time.unwrap_or(Duration::from_secs(default))
+    }
+}
+
+/// `30`, `30s`, `5m`, `1h`, `1d` (`fpm_conf_set_time`).
+fn time(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let factor = match &text[end..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86400,
+        _ => return None,
+    };
+    Some(Duration::from_secs(
+        text[..end].parse::<u64>().ok()?.saturating_mul(factor),
+    ))
+}
+
+fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::Proc>>) -> Service {
+    let version = file.split('/').find(|part| {
+        part.split_once('.')
+            .is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok())
+    });
+    let name = match version {
+        Some(version) => format!("php-fpm {version} ({file})"),
+        None => format!("php-fpm ({file})"),
+    };
+    let master = all.as_ref().map_err(Clone::clone).and_then(|all| {
+        let title = format!("php-fpm: master process ({file})");
+        let found = all.iter().find(|process| process.title.trim_end() == title);
+        found
+            .map(|process| process.pid)
+            .ok_or_else(|| Unknown("php-fpm does not run".to_owned()))
+    });
+    let unit = match version {
+        Some(version) => format!("php{version}-fpm.service"),
+        None => "php-fpm.service".to_owned(),
+    };
+    let ini = ini::of_server(world, "fpm", version);
+    let ini = ini.and_then(|(file, beside)| ini::read(world, &file, &beside));
+    let mut pools = Vec::new();
+    for section in &draft.pools {
+        let mut pool = pool(section, &ini);
+        pool.live = match (&master, all) {
+            (Ok(master), Ok(all)) => Ok(live(world, section, *master, all, &pool)),
+            (Err(why), _) | (_, Err(why)) => Err(why.clone()),
+        };
+        pools.push(pool);
+    }
+    Service {
+        kind: Kind::PhpFpm,
+        control_timeout: draft.global.time("process_control_timeout", 0),
+        unit: units::unit(world, &unit),
+        group: super::groups::group(world, &name, master.as_ref().ok().copied()),
+        process: master.map(|pid| processes::process(world, pid)),
+        name,
+        connections: None,
+        pools,
+    }
+}
+
+fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
+    let number = |name: &str| {
+        section
+            .number(name)
+            .and_then(|number| u32::try_from(number).ok())
+    };
+    let manager = match section.get("pm") {
+        Some("dynamic") => Manager::Dynamic,
+        Some("ondemand") => Manager::Ondemand,
+        _ => Manager::Static,
+    };
+    let (min, max) = (
+        number("pm.min_spare_servers"),
+        number("pm.max_spare_servers"),
+    );
+    let spares = min.zip(max).map(|(min, max)| Spares {
+        // As php-fpm does (`fpm_conf_process_all_pools`).
+        start: number("pm.start_servers").unwrap_or(min + max.saturating_sub(min) / 2),
+        min,
+        max,
+    });
+    let ini = ini.clone().map(|mut ini| {
+        let names = ["php_value", "php_flag", "php_admin_value", "php_admin_flag"];
+        let items = section
+            .items
+            .iter()
+            .filter(|(name, ..)| names.contains(&name.as_str()));
+        let items: Vec<_> = items
+            .map(|(_, key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        ini::add_pools(&mut ini, items.into_iter());
+        ini
+    });
+    Pool {
+        name: format!("pool {} ({})", section.name, section.file),
+        manager,
+        max_children: number("pm.max_children").unwrap_or(0),
+        is_chosen: true,
+        spares: spares.filter(|_| manager == Manager::Dynamic),
+        idle_timeout: section.time("pm.process_idle_timeout", 10),
+        max_requests: section.number("pm.max_requests").unwrap_or(0),
+        wall_limit: section.time("request_terminate_timeout", 0),
+        tracks_finished: section
+            .get("request_terminate_timeout_track_finished")
+            .is_some_and(crate::words::ini_yes),
+        listen: section.get("listen").map(|listen| Listen {
+            address: address(listen),
+            backlog: section
+                .get("listen.backlog")
+                .and_then(|text| text.trim().parse().ok())
+                .unwrap_or(DEFAULT_BACKLOG),
+        }),
+        queue: None,
+        status_path: section.get("pm.status_path").map(str::to_owned),
+        has_status_listen: section.get("pm.status_listen").is_some(),
+        ini,
+        roots: Vec::new(),
+        live: Unknown::because("php-fpm does not run"),
+    }
+}
+
+/// An address in the form in which sockets are listed, links of folders not followed.
+pub(super) fn address(text: &str) -> String {
+    let text = text.trim();
+    let text = text.strip_prefix("unix:").unwrap_or(text);
+    if let Some(rest) = text.strip_prefix("/var/run/") {
+        // A link to /run everywhere.
+        return format!("/run/{rest}");
+    }
+    if text.starts_with(['/', '@']) {
+        return text.to_owned();
+    }
+    match text.parse::<u16>() {
+        Ok(port) => format!("0.0.0.0:{port}"),
+        Err(_) => text
+            .replace("localhost:", "127.0.0.1:")
+            .replace("*:", "0.0.0.0:"),
+    }
+}
+
+fn live(
+    world: &World,
+    section: &Section,
+    master: i32,
+    all: &[processes::Proc],
+    pool: &Pool,
+) -> Live {
+    let title = format!("php-fpm: pool {}", section.name);
+    let workers = all
+        .iter()
+        .filter(|process| process.parent == master && process.title == title);
+    let pids: Vec<i32> = workers.map(|process| process.pid).collect();
+    let mut workers = processes::workers(world, &pids);
+    let listen = section.get("pm.status_listen").map(address);
+    let listen = listen.or_else(|| pool.listen.as_ref().map(|listen| listen.address.clone()));
+    let status = match (&pool.status_path, listen) {
+        (Some(path), Some(listen)) => status_page::ask(world, &listen, path),
+        _ => Unknown::because("its status page is off (pm.status_path)"),
+    };
+    if let Ok(status) = &status {
+        for worker in &mut workers {
+            let known = status.workers.iter().find(|known| known.pid == worker.pid);
+            let known = known.map(|known| known.requests);
+            worker.requests = known.ok_or_else(|| Unknown("it has started just now".to_owned()));
+        }
+    }
+    let told = |get: &dyn Fn(&status_page::Status) -> Option<f64>| {
+        let status = status.as_ref().map_err(Clone::clone)?;
+        get(status).ok_or_else(|| Unknown("the status page does not tell".to_owned()))
+    };
+    Live {
+        workers: Ok(workers),
+        script_p50: told(&|status| status.script(0.5)),
+        script_p99: told(&|status| status.script(0.99)),
+        queue_wait_p99: Unknown::because("php-fpm does not know how long requests wait"),
+        cpu_share: Unknown::because(
+            "php-fpm does not tell which part of their time scripts compute",
+        ),
+        contention: Unknown::because("php-fpm does not tell"),
+        limit_reached: status
+            .as_ref()
+            .map_err(Clone::clone)
+            .map(|status| status.limit_reached),
+        queue_max: status
+            .as_ref()
+            .map_err(Clone::clone)
+            .map(|status| status.queue_max),
+        rate: told(&|status| Some(status.accepted as f64 / (status.seconds as f64).max(1.0))),
+        opcache: Unknown::because(
+            "php-fpm tells it to its own scripts only (opcache_get_status())",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_addresses_are_php_fpms() {
+        assert_eq!(time("35s"), Some(Duration::from_secs(35)));
+        assert_eq!(time("2m"), Some(Duration::from_secs(120)));
+        assert_eq!(time("soon"), None);
+        assert_eq!(address("unix:/var/run/php/a.sock"), "/run/php/a.sock");
+        assert_eq!(address("9000"), "0.0.0.0:9000");
+        assert_eq!(address("localhost:9000"), "127.0.0.1:9000");
+    }
+
+    #[test]
+    fn a_broken_file_is_told_of_and_the_rest_of_it_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("etc/php/8.2/fpm");
+        std::fs::create_dir_all(folder.join("pool.d")).unwrap();
+        let main =
+            "[global]\nprocess_control_timeout = 20s\ninclude = /etc/php/8.2/fpm/pool.d/*.conf\n";
+        std::fs::write(folder.join("php-fpm.conf"), main).unwrap();
+        let www = "[www]\nlisten = /run/a.sock\npm = dynamic\npm.max_children = 7\nenv[X = 1\n\
+                   pm.min_spare_servers = 1\npm.max_spare_servers = 3\nphp_admin_value[memory_limit] = 64M\n";
+        std::fs::write(folder.join("pool.d/www.conf"), www).unwrap();
+        std::fs::write(folder.join("php.ini"), "memory_limit = 256M\n").unwrap();
+        let world = World::new(Some(root.path()), Duration::from_secs(60));
+        let mut broken = Vec::new();
+        let none = processes::list(&world);
+        let services = services(&world, &none, &mut broken);
+        assert_eq!(broken.len(), 1);
+        assert_eq!(broken[0].0, "/etc/php/8.2/fpm/pool.d/www.conf:5");
+        let service = &services[0];
+        assert_eq!(service.control_timeout, Duration::from_secs(20));
+        let pool = &service.pools[0];
+        assert_eq!((pool.max_children, pool.manager), (7, Manager::Dynamic));
+        assert_eq!(pool.spares.unwrap().start, 2);
+        assert_eq!(pool.ini.as_ref().unwrap().get("memory_limit", ""), "64M");
+        assert_eq!(pool.listen.as_ref().unwrap().backlog, 511);
+        assert!(pool.live.is_err() && service.process.is_err());
+    }
+}

@@ -1,0 +1,323 @@
+//! The control groups around a process, of either version (cgroups(7)).
+
+use super::world::World;
+use crate::facts::{Group, Known, Throttled, Unknown};
+
+/// Version 1 says so where there is no limit: the largest number of pages, in bytes.
+const NO_LIMIT_BYTES: f64 = 1e18;
+
+/// The group of a process of `whose`; of this one, without.
+pub(super) fn group(world: &World, whose: &str, pid: Option<i32>) -> Group {
+    let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
+    let whose = match pid {
+        Some(_) => whose.to_owned(),
+        None => "this command, since the server does not run".to_owned(),
+    };
+    let memory = around(world, &process, "memory");
+    let cpu = around(world, &process, "cpu");
+    let own = memory.as_ref().map_err(Clone::clone);
+    let own = own.map(|all| all.first());
+    Group {
+        whose,
+        memory: memory
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|all| memory_limit(world, all)),
+        cores: cpu
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|all| quota(world, all)),
+        throttled: cpu.and_then(|all| throttled(world, &all)),
+        kills_all: own.as_ref().is_ok_and(|own| {
+            own.is_some_and(|own| {
+                world.number(&format!("{}/memory.oom.group", own.folder)) == Ok(1)
+            })
+        }),
+        oom_kills: own.and_then(|own| own.map_or(Ok(None), |own| oom_kills(world, own))),
+    }
+}
+
+struct Folder {
+    is_second: bool,
+    folder: String,
+}
+
+/// The folders of the group for `controller` and of those around it, the innermost first. A system
+/// without control groups has none.
+fn around(world: &World, process: &str, controller: &str) -> Known<Vec<Folder>> {
+    let Some(groups) = world.read_or_none(&format!("/proc/{process}/cgroup"))? else {
+        return Ok(Vec::new());
+    };
+    let mounts = world.read("/proc/self/mountinfo")?;
+    let mut all = Vec::new();
+    let mut is_inside = false;
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (_, Some(names), Some(own)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        let is_second = names.is_empty();
+        if !is_second && !names.split(',').any(|name| name == controller) {
+            continue;
+        }
+        is_inside |= own != "/";
+        if let Some((at, below)) = place(&mounts, is_second, controller, own) {
+            let mut below = Some(below.as_str());
+            while let Some(path) = below {
+                let folder = match path {
+                    "" => at.clone(),
+                    path => format!("{at}/{path}"),
+                };
+                all.push(Folder { is_second, folder });
+                below = match path.rsplit_once('/') {
+                    Some((outer, _)) => Some(outer),
+                    None => (!path.is_empty()).then_some(""),
+                };
+            }
+        }
+    }
+    match all.is_empty() && is_inside {
+        true => Unknown::because("its control groups are not mounted here (/sys/fs/cgroup)"),
+        false => Ok(all),
+    }
+}
+
+/// Where a hierarchy is mounted that shows the group `own`, and the group's path below that.
+fn place(mounts: &str, is_second: bool, controller: &str, own: &str) -> Option<(String, String)> {
+    mounts.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let dash = fields.iter().position(|field| *field == "-")?;
+        let kind = *fields.get(dash + 1)?;
+        let is_it = match is_second {
+            true => kind == "cgroup2",
+            false => {
+                let mut options = fields.get(dash + 3)?.split(',');
+                kind == "cgroup" && options.any(|option| option == controller)
+            }
+        };
+        if !is_it {
+            return None;
+        }
+        let (root, at) = (*fields.get(3)?, *fields.get(4)?);
+        // A container may show another's view of the path: then all that is mounted is its own.
+        let below = match own.strip_prefix(root.trim_end_matches('/')) {
+            Some(below) if below.is_empty() || below.starts_with('/') => below,
+            _ => "",
+        };
+        Some((at.to_owned(), below.trim_matches('/').to_owned()))
+    })
+}
+
+/// The smaller of what there is, with the place where it is set.
+fn smaller(least: Option<(f64, String)>, value: f64, file: String) -> Option<(f64, String)> {
+    match least {
+        Some((least, place)) if least <= value => Some((least, place)),
+        _ => Some((value, file)),
+    }
+}
+
+fn memory_limit(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
+    let mut least = None;
+    for group in all {
+        let names: &[&str] = match group.is_second {
+            true => &["memory.max", "memory.high"],
+            false => &["memory.limit_in_bytes"],
+        };
+        for name in names {
+            let file = format!("{}/{name}", group.folder);
+            let text = world.read_or_none(&file)?;
+            let limit = text.and_then(|text| text.trim().parse::<f64>().ok());
+            if let Some(limit) = limit.filter(|limit| *limit < NO_LIMIT_BYTES) {
+                least = smaller(least, limit, file);
+            }
+        }
+    }
+    Ok(least)
+}
+
+/// Processors that a group's quota is worth, and the file that says so.
+fn cores(world: &World, group: &Folder) -> Known<Option<(f64, String)>> {
+    let file = |name: &str| format!("{}/{name}", group.folder);
+    let number = |text: &str| {
+        text.trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|number| *number > 0.0)
+    };
+    let (quota, period, place) = if group.is_second {
+        let place = file("cpu.max");
+        let Some(text) = world.read_or_none(&place)? else {
+            return Ok(None);
+        };
+        let (quota, period) = text
+            .trim()
+            .split_once(' ')
+            .unwrap_or((text.trim(), "100000"));
+        (number(quota), number(period), place)
+    } else {
+        let place = file("cpu.cfs_quota_us");
+        let quota = world.read_or_none(&place)?.and_then(|text| number(&text));
+        let period = world.read_or_none(&file("cpu.cfs_period_us"))?;
+        (quota, period.and_then(|text| number(&text)), place)
+    };
+    Ok(quota
+        .zip(period)
+        .map(|(quota, period)| (quota / period, place)))
+}
+
+fn quota(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
+    let mut least = None;
+    for group in all {
+        if let Some((cores, place)) = cores(world, group)? {
+            least = smaller(least, cores, place);
+        }
+    }
+    Ok(least)
+}
+
+/// Of the innermost group that has a quota.
+fn throttled(world: &World, all: &[Folder]) -> Known<Option<Throttled>> {
+    for group in all {
+        if cores(world, group)?.is_none() {
+            continue;
+        }
+        let stat = world.read(&format!("{}/cpu.stat", group.folder))?;
+        return Ok(Some(Throttled {
+            periods: entry(&stat, "nr_periods").unwrap_or(0),
+            throttled: entry(&stat, "nr_throttled").unwrap_or(0),
+            seconds: None,
+        }));
+    }
+    Ok(None)
+}
+
+fn oom_kills(world: &World, own: &Folder) -> Known<Option<u64>> {
+    let name = match own.is_second {
+        true => "memory.events",
+        false => "memory.oom_control",
+    };
+    let text = world.read_or_none(&format!("{}/{name}", own.folder))?;
+    Ok(text.and_then(|text| entry(&text, "oom_kill")))
+}
+
+/// The number beside a name.
+pub(super) fn entry(text: &str, name: &str) -> Option<u64> {
+    let lines = text
+        .lines()
+        .filter_map(|line| line.split_once([' ', '\t', ':']));
+    let mut found = lines.filter(|(known, _)| *known == name);
+    let value = found.next()?.1.trim_start_matches(':').trim();
+    value.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::time::Duration;
+
+    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    fn read(root: &Path) -> Group {
+        group(&World::new(Some(root), Duration::from_secs(1)), "it", None)
+    }
+
+    const SECOND: (&str, &str) = (
+        "proc/self/mountinfo",
+        "31 25 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+    );
+
+    #[test]
+    fn the_smallest_limit_around_counts() {
+        let root = root(&[
+            SECOND,
+            ("proc/self/cgroup", "0::/system.slice/web.service\n"),
+            ("sys/fs/cgroup/system.slice/web.service/memory.max", "max\n"),
+            (
+                "sys/fs/cgroup/system.slice/web.service/cpu.max",
+                "150000 100000\n",
+            ),
+            (
+                "sys/fs/cgroup/system.slice/web.service/cpu.stat",
+                "nr_periods 10\nnr_throttled 4\n",
+            ),
+            (
+                "sys/fs/cgroup/system.slice/web.service/memory.events",
+                "oom 3\noom_kill 2\n",
+            ),
+            (
+                "sys/fs/cgroup/system.slice/web.service/memory.oom.group",
+                "1\n",
+            ),
+            ("sys/fs/cgroup/system.slice/memory.max", "1073741824\n"),
+            ("sys/fs/cgroup/system.slice/memory.high", "536870912\n"),
+        ]);
+        let group = read(root.path());
+        let place = "/sys/fs/cgroup/system.slice/memory.high".to_owned();
+        assert_eq!(group.memory, Ok(Some((536870912.0, place))));
+        assert_eq!(group.cores.unwrap().unwrap().0, 1.5);
+        assert_eq!(group.throttled.unwrap().unwrap().throttled, 4);
+        assert_eq!(group.oom_kills, Ok(Some(2)));
+        assert!(group.kills_all);
+    }
+
+    #[test]
+    fn the_first_version_is_read_as_well() {
+        let root = root(&[
+            (
+                "proc/self/cgroup",
+                "4:memory:/box\n3:cpu,cpuacct:/box\n0::/\n",
+            ),
+            (
+                "proc/self/mountinfo",
+                "1 0 0:1 / /cg/memory rw - cgroup cgroup rw,memory\n\
+                 2 0 0:2 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n",
+            ),
+            ("cg/memory/box/memory.limit_in_bytes", "268435456\n"),
+            ("cg/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            (
+                "cg/memory/box/memory.oom_control",
+                "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+            ),
+            ("cg/cpu/box/cpu.cfs_quota_us", "-1\n"),
+            ("cg/cpu/box/cpu.cfs_period_us", "100000\n"),
+        ]);
+        let group = read(root.path());
+        assert_eq!(group.memory.unwrap().unwrap().0, 268435456.0);
+        assert_eq!((group.cores, group.throttled), (Ok(None), Ok(None)));
+        assert_eq!(group.oom_kills, Ok(Some(1)));
+    }
+
+    #[test]
+    fn without_groups_there_is_no_limit_and_what_is_not_mounted_is_not_known() {
+        let none = read(root(&[]).path());
+        assert_eq!((none.memory, none.oom_kills), (Ok(None), Ok(None)));
+        let hidden = root(&[
+            ("proc/self/cgroup", "0::/web\n"),
+            ("proc/self/mountinfo", ""),
+        ]);
+        assert!(
+            read(hidden.path())
+                .memory
+                .unwrap_err()
+                .0
+                .contains("not mounted")
+        );
+        let odd = root(&[SECOND, ("proc/self/cgroup", "absurd\n")]);
+        assert_eq!(read(odd.path()).memory, Ok(None));
+        let folder = root(&[
+            SECOND,
+            ("proc/self/cgroup", "0::/web\n"),
+            ("sys/fs/cgroup/web/memory.max/not-a-file", ""),
+        ]);
+        assert!(read(folder.path()).memory.is_err());
+    }
+}

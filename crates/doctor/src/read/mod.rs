@@ -1,0 +1,166 @@
+//! Collects the facts: from files, /proc, servers that run. Nothing is changed, and no right is needed:
+//! what this user may not read is a fact, too.
+
+mod apache;
+mod databases;
+mod fpm;
+mod groups;
+mod ini;
+mod machine;
+mod nginx;
+mod ours;
+mod processes;
+mod status_page;
+mod units;
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::facts::{Facts, Known, Throttled};
+use machine::Counters;
+use world::World;
+
+/// All that takes time, beside what is watched, ends within this.
+const TIME: Duration = Duration::from_millis(1200);
+
+/// For how long counters are watched unless somebody says otherwise.
+pub const DEFAULT_WATCH: Duration = Duration::from_millis(300);
+
+/// From so long a watch on, what a quota did meanwhile says more than what it did since its group was
+/// made.
+const LONG_WATCH: Duration = Duration::from_secs(10);
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Everything that is configured here.
+    Everything,
+    /// maitred with one configuration.
+    Maitred,
+    /// php-fpm, nginx and Apache.
+    PhpFpm,
+}
+
+/// Where and how to look.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What is looked at.
+    pub which: Which,
+    /// maitred's configuration.
+    pub config: PathBuf,
+    /// Where a running maitred answers, if not where its configuration says.
+    pub admin_socket: Option<PathBuf>,
+    /// Another root: an image, or files to test with. No server is asked and no program run then.
+    pub root: Option<PathBuf>,
+    /// For how long counters are watched.
+    pub watch: Duration,
+}
+
+/// Collects all there is to know.
+pub fn read(options: &Options) -> Facts {
+    let began = Instant::now();
+    let world = World::new(options.root.as_deref(), TIME);
+    let before = Counters::read(&world);
+    let all = processes::list(&world);
+    let mut broken = Vec::new();
+    let mut services = Vec::new();
+    if options.which != Which::PhpFpm {
+        let config = below(options.root.as_deref(), &options.config);
+        // Nobody need have it, unless it was asked for.
+        if options.which == Which::Maitred || config.exists() {
+            services.extend(ours::service(&world, options, &config, &all, &mut broken));
+        }
+    }
+    let (mut nginx, mut apache) = (None, None);
+    if options.which != Which::Maitred {
+        services.extend(fpm::services(&world, &all, &mut broken));
+        nginx = nginx::nginx(&world, &all, &mut broken);
+        if let Some((found, with_php)) = apache::apache(&world, &all, &mut broken) {
+            services.extend(with_php);
+            apache = Some(found);
+        }
+    }
+    let mut facts = Facts {
+        databases: databases::databases(&world, &all),
+        services,
+        nginx,
+        apache,
+        broken,
+        machine: machine::machine(&world, before_watch(&options.watch, began, before)),
+    };
+    roots(&mut facts);
+    look_again(&world, options.watch, &mut facts);
+    facts
+}
+
+fn below(root: Option<&Path>, path: &Path) -> PathBuf {
+    match root {
+        Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+        None => path.to_owned(),
+    }
+}
+
+/// Waits until the counters have been watched for long enough.
+fn before_watch(watch: &Duration, began: Instant, before: Counters) -> Counters {
+    std::thread::sleep(watch.saturating_sub(began.elapsed()));
+    before
+}
+
+/// What changed while we looked.
+fn look_again(world: &World, watch: Duration, facts: &mut Facts) {
+    for service in &mut facts.services {
+        let pid = service.process.as_ref().ok().map(|process| process.pid);
+        let now = groups::group(world, &service.name, pid).throttled;
+        service.group.throttled = throttled_since(&service.group.throttled, &now, watch);
+        let live = service
+            .pools
+            .iter_mut()
+            .filter_map(|pool| pool.live.as_mut().ok());
+        for worker in live.filter_map(|live| live.workers.as_mut().ok()).flatten() {
+            processes::look_again(world, worker);
+        }
+    }
+}
+
+fn throttled_since(
+    before: &Known<Option<Throttled>>,
+    now: &Known<Option<Throttled>>,
+    watch: Duration,
+) -> Known<Option<Throttled>> {
+    match (before, now) {
+        (Ok(Some(before)), Ok(Some(now))) if watch >= LONG_WATCH => Ok(Some(Throttled {
+            periods: now.periods.saturating_sub(before.periods),
+            throttled: now.throttled.saturating_sub(before.throttled),
+            seconds: Some(watch.as_secs_f64()),
+        })),
+        (_, now) => now.clone(),
+    }
+}
+
+/// Whose pool is passed requests, has its code where the web server has its roots.
+fn roots(facts: &mut Facts) {
+    let nginx = facts.nginx.as_ref();
+    let passes = nginx.into_iter().flat_map(|nginx| &nginx.passes);
+    let passed: Vec<String> = passes.flat_map(|pass| pass.to.clone()).collect();
+    let apache = facts.apache.as_ref();
+    let passes = apache.into_iter().flat_map(|apache| &apache.passes);
+    let by_apache: Vec<String> = passes.flat_map(|pass| pass.to.clone()).collect();
+    let nginx_roots = nginx.map(|nginx| nginx.roots.clone()).unwrap_or_default();
+    let apache_roots = apache
+        .map(|apache| apache.roots.clone())
+        .unwrap_or_default();
+    for pool in facts
+        .services
+        .iter_mut()
+        .flat_map(|service| &mut service.pools)
+    {
+        let Some(listen) = &pool.listen else { continue };
+        if passed.contains(&listen.address) {
+            pool.roots.extend(nginx_roots.iter().cloned());
+        }
+        if by_apache.contains(&listen.address) {
+            pool.roots.extend(apache_roots.iter().cloned());
+        }
+    }
+}

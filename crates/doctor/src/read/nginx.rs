@@ -1,0 +1,532 @@
+//! nginx's configuration: read as nginx reads it, of which only what the checks want to know is kept.
+
+use std::time::Duration;
+
+use super::fpm::address;
+use super::processes::Proc;
+use super::world::World;
+use super::{processes, units};
+use crate::facts::*;
+
+/// Its first file.
+const FILE: &str = "/etc/nginx/nginx.conf";
+
+/// Deepest include, and deepest block.
+const MAX_DEPTH: usize = 20;
+
+/// Most directives of all files together.
+const MAX_DIRECTIVES: usize = 500_000;
+
+/// What nginx waits for a pool if nothing is set (`ngx_http_fastcgi_module`).
+const DEFAULT_READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// `worker_connections` if nothing is set.
+const DEFAULT_CONNECTIONS: u64 = 512;
+
+/// Directives of the commercial nginx or of modules.
+const FOREIGN: [&str; 2] = ["fastcgi_cache_purge", "proxy_cache_purge"];
+
+/// A directive with what is in its block.
+#[derive(Debug, Clone, PartialEq)]
+struct Directive {
+    name: String,
+    arguments: Vec<String>,
+    place: String,
+    block: Vec<Directive>,
+}
+
+/// What is configured; nothing if nginx is not. `broken` is told what cannot be read.
+pub(super) fn nginx(
+    world: &World,
+    all: &Known<Vec<Proc>>,
+    broken: &mut Vec<(String, Unknown)>,
+) -> Option<Nginx> {
+    let text = match world.read_or_none(FILE) {
+        Ok(text) => text?,
+        Err(why) => {
+            broken.push((FILE.to_owned(), why));
+            return None;
+        }
+    };
+    let mut reader = Reader {
+        world,
+        left: MAX_DIRECTIVES,
+        broken,
+    };
+    let directives = reader.file(FILE, &text, 0);
+    let mut nginx = Nginx {
+        file: FILE.to_owned(),
+        workers: None,
+        connections: DEFAULT_CONNECTIONS,
+        open_files: Unknown::because("nginx does not run, and worker_rlimit_nofile is not set"),
+        passes: Vec::new(),
+        roots: Vec::new(),
+        idle_proxy_caches: Vec::new(),
+        foreign: Vec::new(),
+        sendfile_off: Vec::new(),
+    };
+    let mut upstreams = Vec::new();
+    top(&directives, &mut nginx, &mut upstreams);
+    open_files(world, all, &directives, &mut nginx);
+    for directive in directives
+        .iter()
+        .filter(|directive| directive.name == "http")
+    {
+        walk(&directive.block, &Scope::default(), &upstreams, &mut nginx);
+    }
+    nginx.roots.sort();
+    nginx.roots.dedup();
+    Some(nginx)
+}
+
+struct Reader<'w> {
+    world: &'w World,
+    left: usize,
+    broken: &'w mut Vec<(String, Unknown)>,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, file: &str, text: &str, depth: usize) -> Vec<Directive> {
+        let words = words(text);
+        let mut at = 0;
+        self.block(file, &words, &mut at, depth)
+    }
+
+    fn block(
+        &mut self,
+        file: &str,
+        words: &[Word],
+        at: &mut usize,
+        depth: usize,
+    ) -> Vec<Directive> {
+        let mut found = Vec::new();
+        let mut line: Vec<&Word> = Vec::new();
+        while let Some(word) = words.get(*at) {
+            *at += 1;
+            match word.kind {
+                Kind::Text => {
+                    line.push(word);
+                    continue;
+                }
+                Kind::Close => return found,
+                Kind::End | Kind::Open => {}
+            }
+            let first = line.first().map_or(word, |first| first);
+            let mut directive = Directive {
+                name: first.text.clone(),
+                arguments: line.iter().skip(1).map(|word| word.text.clone()).collect(),
+                place: format!("{file}:{}", first.line),
+                block: Vec::new(),
+            };
+            line.clear();
+            if word.kind == Kind::Open {
+                directive.block = self.block(file, words, at, depth + 1);
+            }
+            if depth > MAX_DEPTH || self.left == 0 {
+                continue;
+            }
+            self.left -= 1;
+            match directive.name.as_str() {
+                "include" => found.extend(self.include(&directive, depth)),
+                _ => found.push(directive),
+            }
+        }
+        found
+    }
+
+    fn include(&mut self, directive: &Directive, depth: usize) -> Vec<Directive> {
+        let Some(pattern) = directive.arguments.first() else {
+            return Vec::new();
+        };
+        let pattern = match pattern.starts_with('/') {
+            true => pattern.clone(),
+            false => format!("/etc/nginx/{pattern}"),
+        };
+        let mut found = Vec::new();
+        for file in self.world.glob(&pattern) {
+            match self.world.read(&file) {
+                Ok(text) => found.extend(self.file(&file, &text, depth + 1)),
+                Err(why) => self.broken.push((file, why)),
+            }
+        }
+        found
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Open,
+    Close,
+    End,
+}
+
+struct Word {
+    kind: Kind,
+    text: String,
+    line: usize,
+}
+
+/// The words of a file: `;`, `{` and `}` end one, quotes and backslashes keep them together.
+fn words(text: &str) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
+    let mut line = 1;
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let sign = match letter {
+            '\n' => {
+                line += 1;
+                continue;
+            }
+            letter if letter.is_whitespace() => continue,
+            '#' => {
+                while letters.next_if(|letter| *letter != '\n').is_some() {}
+                continue;
+            }
+            ';' => Some(Kind::End),
+            '{' => Some(Kind::Open),
+            '}' => Some(Kind::Close),
+            _ => None,
+        };
+        let begins = line;
+        let mut word = String::new();
+        if sign.is_some() {
+            word.push(letter);
+        } else if matches!(letter, '"' | '\'') {
+            while let Some(next) = letters.next_if(|next| *next != letter) {
+                line += usize::from(next == '\n');
+                match next {
+                    '\\' => word.extend(letters.next()),
+                    next => word.push(next),
+                }
+            }
+            letters.next();
+        } else {
+            word.push(letter);
+            let mut before = letter;
+            // `${name}` is part of a word.
+            while let Some(next) = letters.next_if(|next| {
+                let ends = next.is_whitespace() || matches!(next, ';' | '{' | '}');
+                !ends
+                    || (*next == '{' && before == '$')
+                    || (*next == '}' && word.contains("${"))
+                    || (before == '\\' && !next.is_whitespace())
+            }) {
+                word.push(next);
+                before = next;
+            }
+        }
+        words.push(Word {
+            kind: sign.unwrap_or(Kind::Text),
+            text: word,
+            line: begins,
+        });
+    }
+    words
+}
+
+fn top(
+    directives: &[Directive],
+    nginx: &mut Nginx,
+    upstreams: &mut Vec<(String, Vec<String>, u64)>,
+) {
+    for directive in directives {
+        let first = directive
+            .arguments
+            .first()
+            .map(String::as_str)
+            .unwrap_or_default();
+        match directive.name.as_str() {
+            "worker_processes" => nginx.workers = first.parse().ok(),
+            "worker_rlimit_nofile" => {
+                nginx.open_files = first
+                    .parse()
+                    .map_err(|_| Unknown("it is no number".to_owned()));
+            }
+            "events" => {
+                let mut inside = directive.block.iter();
+                let found = inside.find(|inner| inner.name == "worker_connections");
+                let number = found.and_then(|found| found.arguments.first()?.parse().ok());
+                nginx.connections = number.unwrap_or(DEFAULT_CONNECTIONS);
+            }
+            "http" => top(&directive.block, nginx, upstreams),
+            "upstream" => upstreams.push(upstream(first, &directive.block)),
+            _ => {}
+        }
+    }
+}
+
+fn upstream(name: &str, block: &[Directive]) -> (String, Vec<String>, u64) {
+    let first = |directive: &Directive| directive.arguments.first().cloned();
+    let servers = block
+        .iter()
+        .filter(|inner| inner.name == "server")
+        .filter_map(first);
+    let kept = block
+        .iter()
+        .find(|inner| inner.name == "keepalive")
+        .and_then(first);
+    (
+        name.to_owned(),
+        servers.map(|server| address(&server)).collect(),
+        kept.and_then(|kept| kept.parse().ok()).unwrap_or(0),
+    )
+}
+
+/// The limit that is set, or else that of a running worker.
+fn open_files(world: &World, all: &Known<Vec<Proc>>, directives: &[Directive], nginx: &mut Nginx) {
+    if directives
+        .iter()
+        .any(|directive| directive.name == "worker_rlimit_nofile")
+    {
+        return;
+    }
+    let running = all.as_ref().ok().and_then(|all| {
+        let mut all = all.iter();
+        all.find(|process| process.title.starts_with("nginx: worker process"))
+    });
+    if let Some(worker) = running {
+        nginx.open_files = processes::open_files(world, worker.pid);
+        return;
+    }
+    if let Ok(Some(unit)) = units::unit(world, "nginx.service") {
+        let limit = unit
+            .settings
+            .get("LimitNOFILE")
+            .and_then(|text| text.split(':').next()?.parse().ok());
+        if let Some(limit) = limit {
+            nginx.open_files = Ok(limit);
+        }
+    }
+}
+
+/// What holds in a block unless it says otherwise.
+#[derive(Debug, Clone, Default)]
+struct Scope {
+    read_timeout: Option<Duration>,
+    keeps: bool,
+    cache: Option<String>,
+    key: String,
+    ignored: Vec<String>,
+    bypasses: Vec<String>,
+    methods: Vec<String>,
+    any: bool,
+    lock: bool,
+    stale: Vec<String>,
+    proxy_cache: Option<String>,
+    hosts: Vec<String>,
+    location: String,
+    allows: bool,
+    denies: bool,
+}
+
+/// A time as nginx writes it: `60`, `60s`, `1m`, `500ms`, `1h 30m` is not used with time-outs.
+fn time(text: &str) -> Option<Duration> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let number: u64 = text[..end].parse().ok()?;
+    Some(match &text[end..] {
+        "" | "s" => Duration::from_secs(number),
+        "ms" => Duration::from_millis(number),
+        "m" => Duration::from_secs(number.saturating_mul(60)),
+        "h" => Duration::from_secs(number.saturating_mul(3600)),
+        _ => return None,
+    })
+}
+
+impl Scope {
+    /// The scope inside a block: what the block says of itself comes before what is in it.
+    fn inside(&self, block: &[Directive]) -> Scope {
+        let mut scope = self.clone();
+        let is_own = |name: &str| block.iter().any(|directive| directive.name == name);
+        // What may be said more than once holds all together, or that of the block around.
+        if is_own("fastcgi_cache_bypass") || is_own("fastcgi_no_cache") {
+            scope.bypasses.clear();
+        }
+        if is_own("allow") || is_own("deny") {
+            (scope.allows, scope.denies) = (false, false);
+        }
+        for directive in block {
+            scope.take(directive);
+        }
+        scope
+    }
+
+    fn take(&mut self, directive: &Directive) {
+        let all = &directive.arguments;
+        let first = all.first().map(String::as_str).unwrap_or_default();
+        match directive.name.as_str() {
+            "fastcgi_read_timeout" => self.read_timeout = time(first),
+            "fastcgi_keep_conn" => self.keeps = first == "on",
+            "fastcgi_cache" => self.cache = (first != "off").then(|| first.to_owned()),
+            "fastcgi_cache_key" => self.key = all.join(" "),
+            "fastcgi_ignore_headers" => {
+                self.ignored = all.iter().map(|name| name.to_ascii_lowercase()).collect();
+            }
+            "fastcgi_cache_bypass" | "fastcgi_no_cache" => {
+                self.bypasses.extend(all.iter().cloned())
+            }
+            "fastcgi_cache_methods" => self.methods.clone_from(all),
+            "fastcgi_cache_valid" => self.any |= all.iter().any(|word| word == "any"),
+            "fastcgi_cache_lock" => self.lock = first == "on",
+            "fastcgi_cache_use_stale" => self.stale.clone_from(all),
+            "proxy_cache" => self.proxy_cache = (first != "off").then(|| directive.place.clone()),
+            "server_name" => self.hosts.clone_from(all),
+            "allow" => self.allows = true,
+            "deny" => self.denies = true,
+            "auth_basic" => self.denies |= first != "off",
+            "internal" => self.denies = true,
+            _ => {}
+        }
+    }
+
+    fn cached(&self) -> Option<PassCache> {
+        Some(PassCache {
+            zone: self.cache.clone()?,
+            hosts: self.hosts.clone(),
+            key: self.key.clone(),
+            ignored: self.ignored.clone(),
+            bypasses: self.bypasses.clone(),
+            methods: self.methods.clone(),
+            keeps_any_status: self.any,
+            locks: self.lock,
+            sends_stale: self.stale.iter().any(|word| word == "updating"),
+        })
+    }
+}
+
+fn proxies(block: &[Directive]) -> bool {
+    block
+        .iter()
+        .any(|directive| directive.name == "proxy_pass" || proxies(&directive.block))
+}
+
+fn walk(
+    block: &[Directive],
+    around: &Scope,
+    upstreams: &[(String, Vec<String>, u64)],
+    nginx: &mut Nginx,
+) {
+    let scope = around.inside(block);
+    for directive in block {
+        let all = &directive.arguments;
+        let first = all.first().map(String::as_str).unwrap_or_default();
+        match directive.name.as_str() {
+            "fastcgi_pass" => nginx.passes.push(pass(directive, &scope, upstreams)),
+            "root" if first.starts_with('/') => nginx.roots.push(first.to_owned()),
+            "sendfile" if first == "off" => nginx.sendfile_off.push(directive.place.clone()),
+            "proxy_cache" if first != "off" && !proxies(block) => {
+                nginx.idle_proxy_caches.push(directive.place.clone());
+            }
+            name if FOREIGN.contains(&name) => {
+                nginx
+                    .foreign
+                    .push((name.to_owned(), directive.place.clone()));
+            }
+            "location" => {
+                let scope = Scope {
+                    location: all.join(" "),
+                    ..scope.clone()
+                };
+                walk(&directive.block, &scope, upstreams, nginx);
+            }
+            "server" | "if" | "limit_except" => walk(&directive.block, &scope, upstreams, nginx),
+            _ => {}
+        }
+    }
+}
+
+fn pass(directive: &Directive, scope: &Scope, upstreams: &[(String, Vec<String>, u64)]) -> Pass {
+    let target = directive
+        .arguments
+        .first()
+        .map(String::as_str)
+        .unwrap_or_default();
+    let upstream = upstreams.iter().find(|(name, ..)| name == target);
+    let (to, kept) = match upstream {
+        Some((_, servers, kept)) => (servers.clone(), *kept),
+        None => (vec![address(target)], 0),
+    };
+    Pass {
+        place: directive.place.clone(),
+        to,
+        read_timeout: scope.read_timeout.unwrap_or(DEFAULT_READ_TIMEOUT),
+        kept: if scope.keeps { kept } else { 0 },
+        location: scope.location.clone(),
+        is_restricted: scope.denies,
+        cache: scope.cached(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Nginx {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("etc/nginx/conf.d")).unwrap();
+        std::fs::write(root.path().join("etc/nginx/nginx.conf"), text).unwrap();
+        let further = "upstream php { server unix:/var/run/php/a.sock; keepalive 8; }\n";
+        std::fs::write(root.path().join("etc/nginx/conf.d/php.conf"), further).unwrap();
+        let world = World::new(Some(root.path()), Duration::from_secs(60));
+        nginx(&world, &Unknown::because("no"), &mut Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn what_is_set_outside_holds_inside_unless_it_is_set_there() {
+        let nginx = read(
+            "worker_processes 2; events { worker_connections 4096; }\n\
+             http { include conf.d/*.conf; fastcgi_read_timeout 40s; # a comment; with { signs\n\
+             server { server_name a.example; root \"/srv/a b\";\n\
+             location ~ \\.php$ { fastcgi_pass php; fastcgi_keep_conn on; }\n\
+             location = /status { allow 127.0.0.1; deny all; fastcgi_read_timeout 2m;\n\
+               fastcgi_pass 127.0.0.1:9000; } } }",
+        );
+        assert_eq!((nginx.workers, nginx.connections), (Some(2), 4096));
+        assert_eq!(nginx.roots, ["/srv/a b"]);
+        let [first, second] = &nginx.passes[..] else {
+            panic!("{:?}", nginx.passes)
+        };
+        assert_eq!(first.to, ["/run/php/a.sock"]);
+        assert_eq!((first.kept, first.read_timeout.as_secs()), (8, 40));
+        assert!(!first.is_restricted && second.is_restricted);
+        assert_eq!(
+            (second.location.as_str(), second.read_timeout.as_secs()),
+            ("= /status", 120)
+        );
+        assert_eq!(second.place, "/etc/nginx/nginx.conf:6");
+    }
+
+    #[test]
+    fn a_cache_is_read_with_all_that_belongs_to_it() {
+        let nginx = read(
+            "http { fastcgi_cache_key \"$scheme$host\"; fastcgi_ignore_headers Expires Set-Cookie;\n\
+             fastcgi_cache_use_stale error updating; proxy_cache files;\n\
+             server { server_name a b; location / { fastcgi_cache pages; fastcgi_cache_valid any 1m;\n\
+             fastcgi_no_cache $cookie_sid; fastcgi_cache_lock on; fastcgi_pass unix:/run/a.sock; } } }",
+        );
+        let cache = nginx.passes[0].cache.clone().unwrap();
+        assert_eq!(
+            (cache.zone.as_str(), cache.key.as_str()),
+            ("pages", "$scheme$host")
+        );
+        assert_eq!(cache.ignored, ["expires", "set-cookie"]);
+        assert_eq!((cache.bypasses.len(), cache.hosts.len()), (1, 2));
+        assert!(cache.keeps_any_status && cache.locks && cache.sends_stale);
+        assert_eq!(nginx.idle_proxy_caches.len(), 1);
+    }
+
+    #[test]
+    fn signs_within_words_are_no_signs() {
+        let nginx = read(
+            "http { server { location ~ \"^/a{2}$\" { set $x ${y}z; fastcgi_pass unix:/a; } } }",
+        );
+        assert_eq!(nginx.passes[0].location, "~ ^/a{2}$");
+        assert_eq!(
+            read("http { server { root /srv").roots,
+            Vec::<String>::new()
+        );
+        assert_eq!(read("}}}} ;;; {").passes.len(), 0);
+    }
+}

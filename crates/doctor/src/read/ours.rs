@@ -1,0 +1,276 @@
+//! maitred's own configuration, and what a running server tells on its admin socket.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use maitred_config::{Address, Config, ProcessManager};
+use maitred_control::admin::{
+    Answer, MAX_ANSWER_BYTES, Measured, PoolStatus, Quantiles, Request, ServerStatus, Times,
+    default_socket,
+};
+
+use super::processes::{self, Proc};
+use super::world::{World, within};
+use super::{Options, ini, units};
+use crate::facts::*;
+
+/// How long the server may take to answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Recent figures of fewer requests say less than those since the start.
+const ENOUGH_RECENT: u64 = 20;
+
+/// What is configured in a file, and what the server tells if it runs.
+pub(super) fn service(
+    world: &World,
+    options: &Options,
+    file: &Path,
+    all: &Known<Vec<Proc>>,
+    broken: &mut Vec<(String, Unknown)>,
+) -> Option<Service> {
+    let config = match maitred_config::load(file) {
+        Ok(config) => config,
+        Err(mistakes) => {
+            // Each line names its file already.
+            let text = mistakes.to_string();
+            let first = text.lines().next().unwrap_or_default().to_owned();
+            broken.push((file.display().to_string(), Unknown(first)));
+            return None;
+        }
+    };
+    let socket = options.admin_socket.clone();
+    let socket = socket
+        .or_else(|| config.admin_socket.clone())
+        .unwrap_or_else(default_socket);
+    let status = match world.is_here() {
+        true => ask(world, &socket),
+        false => Unknown::because("no server is asked about another root"),
+    };
+    let name = format!("maitred ({})", file.display());
+    let pid = status
+        .as_ref()
+        .map(|status| i32::try_from(status.pid).unwrap_or_default());
+    let front = status.as_ref().ok().and_then(|status| status.front_pid);
+    let process = pid
+        .as_ref()
+        .map_err(|why| (*why).clone())
+        .map(|pid| Process {
+            open_files: processes::open_files(world, front.unwrap_or(*pid)),
+            ..processes::process(world, *pid)
+        });
+    let processors = world.read("/proc/self/status").ok();
+    let processors = processors.and_then(|_| std::thread::available_parallelism().ok());
+    let processors = processors.map_or(1, usize::from);
+    let pools = config.pools.iter().map(|of| {
+        let mut pool = pool(world, &config, of, processors);
+        pool.live = live(world, &status, &of.name, all);
+        if let Ok(status) = &status {
+            let told = status.pools.iter().find(|told| told.name == of.name);
+            let limit = told.and_then(|told| u32::try_from(told.workers.limit).ok());
+            pool.max_children = limit
+                .filter(|limit| *limit > 0)
+                .unwrap_or(pool.max_children);
+        }
+        pool
+    });
+    let pools = pools.collect();
+    Some(Service {
+        kind: Kind::Maitred,
+        control_timeout: config.process_control_timeout,
+        unit: units::unit(world, "maitred.service"),
+        group: super::groups::group(world, &name, pid.ok()),
+        process,
+        name,
+        connections: None,
+        pools,
+    })
+}
+
+fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: usize) -> Pool {
+    let two_each = u32::try_from(2 * processors).unwrap_or(u32::MAX);
+    let spares = match (of.start_servers, of.min_spare_servers, of.max_spare_servers) {
+        (Some(start), Some(min), Some(max)) => Some(Spares { start, min, max }),
+        _ => None,
+    };
+    let sites = config.sites.iter();
+    let roots = sites.filter(|site| site.pools().any(|name| name == of.name));
+    Pool {
+        name: format!("pool {}", of.name),
+        manager: match of.pm {
+            ProcessManager::Static => Manager::Static,
+            ProcessManager::Dynamic => Manager::Dynamic,
+            ProcessManager::Ondemand => Manager::Ondemand,
+        },
+        max_children: of.max_children.unwrap_or(two_each),
+        is_chosen: of.max_children.is_some(),
+        spares,
+        idle_timeout: of.process_idle_timeout,
+        max_requests: of.max_requests,
+        wall_limit: of.request_terminate_timeout,
+        tracks_finished: of.request_terminate_timeout_track_finished,
+        listen: of.door.as_ref().map(|door| Listen {
+            address: match &door.listen {
+                Address::Tcp(address) => address.to_string(),
+                Address::Unix(path) => path.display().to_string(),
+            },
+            backlog: door.backlog.map_or(-1, i64::from),
+        }),
+        queue: Some((u64::from(of.request_queue_length), of.request_queue_timeout)),
+        status_path: of.status_path.clone(),
+        has_status_listen: of.status_door.is_some(),
+        ini: own_ini(world, of),
+        roots: roots.map(|site| site.root.display().to_string()).collect(),
+        live: Unknown::because("the server does not run"),
+    }
+}
+
+fn own_ini(world: &World, of: &maitred_config::Pool) -> Known<Ini> {
+    let found = ini::of_server(world, "fpm", of.php.as_deref());
+    let (file, beside) = match &of.php_ini {
+        Some(file) => {
+            let beside = of
+                .php_ini_scan_dir
+                .as_ref()
+                .map(|folder| folder.display().to_string());
+            (file.display().to_string(), beside.unwrap_or_default())
+        }
+        None => match found {
+            Ok(found) => found,
+            Err(_) => ini::of_server(world, "embed", of.php.as_deref())?,
+        },
+    };
+    let mut ini = ini::read(world, &file, &beside)?;
+    let set = of.php_value.iter().chain(&of.php_admin_value);
+    ini::add_pools(
+        &mut ini,
+        set.map(|(name, value)| (name.as_str(), value.as_str())),
+    );
+    Ok(ini)
+}
+
+/// How the server says it is.
+fn ask(world: &World, socket: &PathBuf) -> Known<ServerStatus> {
+    let patience = world.time(PATIENCE);
+    let place = socket.clone();
+    // The connection itself may wait, where nobody accepts.
+    let told = within(patience, move || talk(&place, patience));
+    let place = socket.display();
+    match told {
+        Some(Ok(status)) => Ok(status),
+        Some(Err(why)) => Unknown::because(format!("no server tells of itself on {place} ({why})")),
+        None => Unknown::because(format!(
+            "the server on {place} said nothing within {} ms",
+            patience.as_millis()
+        )),
+    }
+}
+
+fn talk(socket: &Path, patience: Duration) -> Result<ServerStatus, String> {
+    let said = |why: std::io::Error| why.to_string();
+    let stream = UnixStream::connect(socket).map_err(said)?;
+    stream.set_read_timeout(Some(patience)).map_err(said)?;
+    let mut line =
+        serde_json::to_vec(&Request::Status { pool: None }).map_err(|why| why.to_string())?;
+    line.push(b'\n');
+    (&stream).write_all(&line).map_err(said)?;
+    let mut answer = Vec::new();
+    let mut stream = BufReader::new(stream).take(MAX_ANSWER_BYTES as u64);
+    stream.read_until(b'\n', &mut answer).map_err(said)?;
+    match serde_json::from_slice(&answer) {
+        Ok(Answer::Status(status)) => Ok(*status),
+        Ok(_) => Err("it answers what was not asked".to_owned()),
+        Err(_) if answer.is_empty() => Err("it is for its own user and root".to_owned()),
+        Err(why) => Err(why.to_string()),
+    }
+}
+
+/// Those of the last seconds if they are of enough requests.
+fn of(times: &Times) -> &Quantiles {
+    match times.recent.count {
+        count if count >= ENOUGH_RECENT => &times.recent,
+        _ => &times.total,
+    }
+}
+
+fn half(times: &Times) -> Option<f64> {
+    of(times).p50_seconds
+}
+
+fn live(
+    world: &World,
+    status: &Known<ServerStatus>,
+    name: &str,
+    all: &Known<Vec<Proc>>,
+) -> Known<Live> {
+    let status = status.as_ref().map_err(Clone::clone)?;
+    let mut pools = status.pools.iter();
+    let told = pools.find(|told| told.name == name);
+    let told = told.ok_or_else(|| Unknown("the running server has no such pool".to_owned()))?;
+    let served = || Unknown("no script has run yet".to_owned());
+    let (cpu, blocked, waited) = (
+        half(&told.cpu_time),
+        half(&told.blocked_time),
+        half(&told.core_wait_time),
+    );
+    let unmeasured = || {
+        Unknown(
+            "the kernel does not tell, or request_accounting is off, or no script has run"
+                .to_owned(),
+        )
+    };
+    let share = cpu
+        .zip(blocked)
+        .map(|(cpu, blocked)| cpu / (cpu + blocked).max(f64::MIN_POSITIVE));
+    let contention = cpu
+        .zip(waited)
+        .map(|(cpu, waited)| waited / cpu.max(f64::MIN_POSITIVE));
+    Ok(Live {
+        workers: workers(world, status, told, all),
+        script_p50: half(&told.script_time).ok_or_else(served),
+        script_p99: of(&told.script_time).p99_seconds.ok_or_else(served),
+        queue_wait_p99: of(&told.queue_wait).p99_seconds.ok_or_else(served),
+        cpu_share: share.ok_or_else(unmeasured),
+        contention: contention.ok_or_else(unmeasured),
+        limit_reached: Ok(told.workers.limit_reached),
+        queue_max: Ok(told.queue.max),
+        rate: Ok(told.requests as f64 / status.uptime_seconds.max(1.0)),
+        opcache: Ok(told.opcache.as_ref().map(|cache| {
+            let figures = &cache.figures;
+            Opcache {
+                used: figures.memory_used_bytes as f64,
+                free: figures.memory_free_bytes as f64,
+                wasted: figures.memory_wasted_bytes as f64,
+                forced_restarts: figures.oom_restarts.saturating_add(figures.hash_restarts),
+                keys: None,
+                free_strings: None,
+            }
+        })),
+    })
+}
+
+/// The pool's workers. How many requests each has served is not told; together they are known.
+fn workers(
+    world: &World,
+    status: &ServerStatus,
+    told: &PoolStatus,
+    all: &Known<Vec<Proc>>,
+) -> Known<Vec<Worker>> {
+    let all = all.as_ref().map_err(Clone::clone)?;
+    let title = format!("maitred-php: worker pool {} ", told.name);
+    let supervisor = i32::try_from(status.pid).unwrap_or_default();
+    let own = all
+        .iter()
+        .filter(|one| one.parent == supervisor && one.title.starts_with(&title));
+    let pids: Vec<i32> = own.map(|one| one.pid).collect();
+    if pids.is_empty() && told.memory.measured != Measured::Nothing {
+        return Unknown::because("/proc does not show the server's workers");
+    }
+    let mut workers = processes::workers(world, &pids);
+    let each = told.requests / (pids.len() as u64).max(1);
+    for worker in &mut workers {
+        worker.requests = Ok(each);
+    }
+    Ok(workers)
+}

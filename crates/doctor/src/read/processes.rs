@@ -1,0 +1,160 @@
+//! Processes, as /proc tells of them.
+
+use super::groups::entry;
+use super::world::World;
+use crate::facts::{Known, Process, Unknown, Worker};
+
+/// Most workers of a pool whose memory is measured: each look takes the kernel a walk of its pages.
+const MAX_MEASURED: usize = 200;
+
+/// A process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Proc {
+    pub(super) pid: i32,
+    pub(super) parent: i32,
+    /// Its program's name.
+    pub(super) name: String,
+    /// Its command line, or the title it has given itself.
+    pub(super) title: String,
+}
+
+/// All processes.
+pub(super) fn list(world: &World) -> Known<Vec<Proc>> {
+    let folders = world.glob("/proc/[0-9]*");
+    if folders.is_empty() {
+        return Unknown::because("/proc shows no processes");
+    }
+    Ok(folders
+        .iter()
+        .filter_map(|folder| one(world, folder))
+        .collect())
+}
+
+fn one(world: &World, folder: &str) -> Option<Proc> {
+    let pid = folder.rsplit('/').next()?.parse().ok()?;
+    let status = world.read(&format!("{folder}/status")).ok()?;
+    let line = world.read(&format!("{folder}/cmdline")).unwrap_or_default();
+    Some(Proc {
+        pid,
+        parent: i32::try_from(entry(&status, "PPid")?).ok()?,
+        name: status
+            .lines()
+            .next()?
+            .strip_prefix("Name:")?
+            .trim()
+            .to_owned(),
+        title: line.replace('\0', " ").trim().to_owned(),
+    })
+}
+
+/// What is known of a server's first process.
+pub(super) fn process(world: &World, pid: i32) -> Process {
+    Process {
+        pid,
+        oom_score_adj: oom_score_adj(world, pid),
+        open_files: open_files(world, pid),
+    }
+}
+
+pub(super) fn oom_score_adj(world: &World, pid: i32) -> Known<i64> {
+    let file = format!("/proc/{pid}/oom_score_adj");
+    let text = world.read(&file)?;
+    text.trim()
+        .parse()
+        .map_err(|_| Unknown(format!("{file} holds no number")))
+}
+
+/// The soft limit.
+pub(super) fn open_files(world: &World, pid: i32) -> Known<u64> {
+    let file = format!("/proc/{pid}/limits");
+    let text = world.read(&file)?;
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().next());
+    match soft {
+        Some("unlimited") => Ok(u64::MAX),
+        Some(number) => number
+            .parse()
+            .map_err(|_| Unknown(format!("{file} is odd"))),
+        None => Unknown::because(format!("{file} is odd")),
+    }
+}
+
+/// What is in swap of a process, in bytes.
+fn swapped(world: &World, pid: i32) -> Known<f64> {
+    let file = format!("/proc/{pid}/status");
+    let text = world.read(&file)?;
+    // A kernel without swap has no such line.
+    Ok(entry(&text, "VmSwap").unwrap_or(0) as f64 * 1024.0)
+}
+
+/// The workers among `pids`, before the time in which is watched whether they are swapped out.
+pub(super) fn workers(world: &World, pids: &[i32]) -> Vec<Worker> {
+    let measured = pids.iter().take(MAX_MEASURED);
+    measured.map(|pid| worker(world, *pid)).collect()
+}
+
+fn worker(world: &World, pid: i32) -> Worker {
+    let file = format!("/proc/{pid}/smaps_rollup");
+    let pages = world.read(&file);
+    let sum = |names: &[&str]| {
+        let text = pages.as_ref().map_err(Clone::clone)?;
+        // A kernel thread, or a process that ends, has an empty one.
+        let parts = names.iter().filter_map(|name| entry(text, name));
+        Ok(parts.sum::<u64>() as f64 * 1024.0)
+    };
+    let swapped = swapped(world, pid);
+    Worker {
+        pid,
+        private: sum(&["Private_Clean", "Private_Dirty", "Private_Hugetlb"]),
+        resident: sum(&["Rss"]),
+        swapped: swapped.map(|swapped| (swapped, swapped)),
+        requests: Unknown::because("php-fpm tells it on its status page only"),
+        oom_score_adj: oom_score_adj(world, pid),
+    }
+}
+
+/// Looks again, whether more is swapped out.
+pub(super) fn look_again(world: &World, worker: &mut Worker) {
+    let now = swapped(world, worker.pid);
+    worker.swapped = match (&worker.swapped, now) {
+        (Ok((before, _)), Ok(now)) => Ok((*before, now)),
+        (Err(why), _) => Err(why.clone()),
+        // It has ended meanwhile.
+        (Ok((before, _)), Err(_)) => Ok((*before, *before)),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn this_process_is_found_and_measured() {
+        let world = World::new(None, Duration::from_secs(60));
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let own = list(&world)
+            .unwrap()
+            .into_iter()
+            .find(|one| one.pid == pid)
+            .unwrap();
+        assert!(own.title.contains("doctor"), "{own:?}");
+        let mut worker = workers(&world, &[pid]).remove(0);
+        assert!(worker.private.clone().unwrap() > 0.0);
+        assert!(worker.resident.clone().unwrap() >= worker.private.clone().unwrap());
+        look_again(&world, &mut worker);
+        assert!(worker.swapped.is_ok());
+        assert!(process(&world, pid).open_files.unwrap() > 0);
+        assert!(process(&world, pid).oom_score_adj.is_ok());
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_not_known() {
+        let empty = tempfile::tempdir().unwrap();
+        let world = World::new(Some(empty.path()), Duration::from_secs(60));
+        assert!(list(&world).unwrap_err().0.contains("no processes"));
+        assert!(workers(&world, &[1])[0].private.is_err());
+        assert!(open_files(&world, 1).is_err());
+    }
+}

@@ -1,0 +1,223 @@
+//! Files and programs, below another root if one is given, and never for longer than there is time.
+
+use std::io::{ErrorKind, Read};
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::facts::{Known, Unknown};
+
+/// Most bytes of a file that are read.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Most links of a path that are followed below another root (Linux: 40).
+const MAX_LINKS: usize = 40;
+
+/// The folder of another root that holds what programs would have said there, by their names.
+const SAID: &str = "commands";
+
+/// Where everything is read.
+pub(super) struct World {
+    root: Option<PathBuf>,
+    end: Instant,
+}
+
+impl World {
+    pub(super) fn new(root: Option<&Path>, time: Duration) -> World {
+        World {
+            root: root.map(Path::to_owned),
+            end: Instant::now() + time,
+        }
+    }
+
+    /// Whether this is the machine itself.
+    pub(super) fn is_here(&self) -> bool {
+        self.root.is_none()
+    }
+
+    /// What is left of the time, at most `most`.
+    pub(super) fn time(&self, most: Duration) -> Duration {
+        self.end.saturating_duration_since(Instant::now()).min(most)
+    }
+
+    /// Where a path is really. Links are followed below the other root.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        let Some(root) = &self.root else {
+            return PathBuf::from(path);
+        };
+        let mut rest: Vec<PathBuf> = vec![PathBuf::from(path)];
+        let mut found = root.clone();
+        let mut links = 0;
+        while let Some(part) = rest.pop() {
+            let mut parts = part.components();
+            let Some(first) = parts.next() else { continue };
+            if !parts.as_path().as_os_str().is_empty() {
+                rest.push(parts.as_path().to_owned());
+            }
+            match first {
+                Component::RootDir => found.clone_from(root),
+                Component::ParentDir => {
+                    if found != *root {
+                        found.pop();
+                    }
+                }
+                Component::CurDir | Component::Prefix(_) => {}
+                Component::Normal(name) => {
+                    let next = found.join(name);
+                    match std::fs::read_link(&next) {
+                        Ok(target) if links < MAX_LINKS => {
+                            links += 1;
+                            rest.push(target);
+                        }
+                        _ => found = next,
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The text of a file.
+    pub(super) fn read(&self, path: &str) -> Known<String> {
+        self.read_or_none(path)?
+            .ok_or_else(|| Unknown(format!("{path} is not there")))
+    }
+
+    /// The same; nothing if there is no such file.
+    pub(super) fn read_or_none(&self, path: &str) -> Known<Option<String>> {
+        let file = self.path(path);
+        let mut bytes = Vec::new();
+        let read = std::fs::metadata(&file).and_then(|what| {
+            if !what.is_file() {
+                return Err(std::io::Error::other("it is no file"));
+            }
+            std::fs::File::open(&file)?
+                .take(MAX_FILE_BYTES)
+                .read_to_end(&mut bytes)
+        });
+        match read {
+            Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            // A process that has ended meanwhile says ESRCH.
+            Err(why) if why.kind() == ErrorKind::NotFound => Ok(None),
+            Err(why) => Err(Unknown(format!("{path} cannot be read ({why})"))),
+        }
+    }
+
+    /// A number that is all of a file.
+    pub(super) fn number(&self, path: &str) -> Known<u64> {
+        let text = self.read(path)?;
+        let number = text.trim().parse();
+        number.map_err(|_| Unknown(format!("{path} holds no number")))
+    }
+
+    /// The paths that a pattern means, in their order.
+    pub(super) fn glob(&self, pattern: &str) -> Vec<String> {
+        let below = match &self.root {
+            None => PathBuf::from(pattern),
+            Some(root) => root.join(pattern.trim_start_matches('/')),
+        };
+        let options = glob::MatchOptions {
+            require_literal_separator: true,
+            require_literal_leading_dot: true,
+            ..glob::MatchOptions::default()
+        };
+        let found = glob::glob_with(&below.to_string_lossy(), options);
+        let found = found.into_iter().flatten().filter_map(Result::ok);
+        let named = found.filter_map(|path| match &self.root {
+            None => path.to_str().map(str::to_owned),
+            Some(root) => path
+                .strip_prefix(root)
+                .ok()?
+                .to_str()
+                .map(|rest| format!("/{rest}")),
+        });
+        named.collect()
+    }
+
+    /// What a program prints. Below another root nothing is run: what it would say is read from the
+    /// folder `commands` there.
+    pub(super) fn run(&self, program: &str, arguments: &[&str], most: Duration) -> Known<String> {
+        if !self.is_here() {
+            let said = self.read(&format!("/{SAID}/{program}"));
+            return said
+                .map_err(|_| Unknown(format!("{program} cannot be asked about another root")));
+        }
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut child = child.map_err(|why| Unknown(format!("{program} cannot be run ({why})")))?;
+        let output = child.stdout.take();
+        let said = within(self.time(most), move || {
+            let mut bytes = Vec::new();
+            let output = output.map(|output| output.take(MAX_FILE_BYTES));
+            let read = output.map(|mut output| output.read_to_end(&mut bytes));
+            read.is_some_and(|read| read.is_ok()).then_some(bytes)
+        });
+        let _ = child.kill();
+        let _ = child.wait();
+        match said {
+            Some(Some(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Some(None) => Unknown::because(format!("{program} could not be heard")),
+            None => Unknown::because(format!("{program} took too long")),
+        }
+    }
+}
+
+/// What `work` comes to, unless it takes longer than that; then it is left behind.
+pub(super) fn within<T: Send + 'static>(
+    most: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, wait) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Nobody listens any more when it took too long.
+        let _ = done.send(work());
+    });
+    wait.recv_timeout(most).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_are_followed_below_another_root_and_never_out_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        std::fs::create_dir_all(at("etc/enabled")).unwrap();
+        std::fs::write(at("etc/real"), "inside").unwrap();
+        symlink("/etc/real", at("etc/enabled/site")).unwrap();
+        symlink("../../../../etc/real", at("etc/enabled/up")).unwrap();
+        symlink("loop", at("etc/loop")).unwrap();
+        let world = World::new(Some(root.path()), Duration::from_secs(1));
+        assert_eq!(world.read("/etc/enabled/site").unwrap(), "inside");
+        assert_eq!(world.read("/etc/enabled/up").unwrap(), "inside");
+        assert_eq!(
+            world.glob("/etc/enabled/*"),
+            ["/etc/enabled/site", "/etc/enabled/up"]
+        );
+        assert!(world.read("/etc/loop").is_err());
+        assert_eq!(world.read_or_none("/etc/none").unwrap(), None);
+        assert!(world.read("/etc").unwrap_err().0.contains("no file"));
+    }
+
+    #[test]
+    fn a_program_that_takes_too_long_is_left() {
+        let world = World::new(None, Duration::from_secs(60));
+        let slow = world.run("sleep", &["600"], Duration::from_millis(50));
+        assert_eq!(slow.unwrap_err().0, "sleep took too long");
+        let none = world.run("no-such-program-here", &[], Duration::from_secs(1));
+        assert!(none.unwrap_err().0.contains("cannot be run"));
+        assert_eq!(
+            world
+                .run("echo", &["here"], Duration::from_secs(60))
+                .unwrap(),
+            "here\n"
+        );
+    }
+}

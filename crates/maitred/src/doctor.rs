@@ -1,0 +1,40 @@
+//! `maitred doctor`: what is wrong with how PHP is served here?
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use maitred_doctor::{Options, Which, examine};
+
+use crate::command::Doctor;
+use crate::refuse;
+use crate::serve::DEFAULT_CONFIG;
+
+/// Looks, and says what was found.
+pub fn doctor(asked: &Doctor) -> ExitCode {
+    if let Some(root) = asked.root.as_ref().filter(|root| !root.is_dir()) {
+        return refuse(&format!("--root: {} is no folder", root.display()));
+    }
+    let which = match (&asked.config, asked.php_fpm) {
+        (Some(_), _) => Which::Maitred,
+        (None, true) => Which::PhpFpm,
+        (None, false) => Which::Everything,
+    };
+    let config = asked.config.clone();
+    let report = examine(&Options {
+        which,
+        config: config.unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG)),
+        admin_socket: asked.reach.admin_socket.clone(),
+        root: asked.root.clone(),
+        watch: asked.watch.unwrap_or(maitred_doctor::read::DEFAULT_WATCH),
+    });
+    let mut out = std::io::stdout();
+    let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let text = match asked.json {
+        true => report.json(),
+        false => report.text(asked.all, colours),
+    };
+    // That nobody reads it is no error.
+    let _ = writeln!(out, "{text}");
+    ExitCode::from(report.exit_code())
+}
