@@ -14,7 +14,7 @@ use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
 
 use crate::apparmor::Hat;
 use crate::sight::Sight;
-use crate::{confine, figures, package, seat, warm, words};
+use crate::{booted, confine, figures, package, seat, warm, words};
 
 /// A pool's descriptors: its shared memory, and one event per front thread.
 pub struct Link {
@@ -196,7 +196,6 @@ fn obey(control: Channel, started: Started) -> ExitCode {
                 match fork_worker(&control, &proc, seat, incarnation) {
                     Ok(Side::Parent) => {}
                     Ok(Side::Orphan) => {
-                        drop(control);
                         words::speak_into(output);
                         signals::reset(&[]);
                         fork::die_with_parent(settings.supervisor);
@@ -206,8 +205,16 @@ fn obey(control: Channel, started: Started) -> ExitCode {
                         if settings.dumpable {
                             let _ = fork::allow_inspection();
                         }
+                        let Some(script) = &settings.worker_script else {
+                            drop(control);
+                            engine.after_fork();
+                            seat::serve(&settings, (link, proc), &mut engine, seat, incarnation)
+                        };
+                        // Without, it is killed when it is to leave.
+                        let _ = booted::heed_sigterm(&link, seat);
                         engine.after_fork();
-                        seat::serve(&settings, (link, proc), &mut engine, seat, incarnation)
+                        let (own, place) = ((link, proc, control), (seat, incarnation));
+                        booted::serve(&settings, script, own, engine, place)
                     }
                     Err(error) => {
                         let why = error.to_string();
