@@ -570,4 +570,6 @@ impl Pool {
 }
 
 #[cfg(test)]
+mod boot_tests;
+#[cfg(test)]
 mod tests;
