@@ -362,3 +362,16 @@ fn a_boot_that_takes_too_long_is_ended() {
     assert_eq!(ask(&server, "/state").status, 503);
     server.stop();
 }
+
+#[test]
+fn opcache_is_not_emptied_under_workers_and_the_script_is_told_what_to_do() {
+    let root = application(&[(
+        "reset",
+        "<?php $reset = opcache_reset(); echo json_encode([$reset, error_get_last()['message']]);",
+    )]);
+    let server = setup(root.path()).start();
+    let answer = ask(&server, "/reset").json();
+    assert_eq!(answer[0], false);
+    assert!(answer[1].as_str().unwrap().contains("maitred reload"), "{answer}");
+    server.stop();
+}

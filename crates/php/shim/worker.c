@@ -183,7 +183,6 @@ static int close_request(void)
 
 	maitred_add_error_header();
 	php_output_end_all();
-	zend_unset_timeout();
 	end_modules();
 	php_output_deactivate();
 	body = SG(request_info).request_body;
@@ -240,11 +239,33 @@ bool maitred_worker_is_booted(void)
 	return worker.booted;
 }
 
+/*
+ * OPcache forgets nothing while anybody uses it, which a worker does for as long as it lives, and would
+ * cache nothing more until then.
+ */
+static ZEND_FUNCTION(keep_cache)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	php_error_docref(NULL, E_WARNING,
+		"A worker keeps its code; have the pool reloaded (maitred reload) for new code");
+	RETURN_FALSE;
+}
+
+static void keep_cache(void)
+{
+	zend_function *reset = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("opcache_reset"));
+
+	if (reset && reset->type == ZEND_INTERNAL_FUNCTION) {
+		reset->internal_function.handler = ZEND_FN(keep_cache);
+	}
+}
+
 /* After the boot's start-up: a client that leaves is no reason to end the worker. */
 void maitred_worker_starts(void)
 {
 	zend_string *name = zend_string_init(ZEND_STRL("ignore_user_abort"), 0);
 
+	keep_cache();
 	zend_alter_ini_entry_chars(name, "1", 1, PHP_INI_USER, PHP_INI_STAGE_RUNTIME);
 	zend_string_release(name);
 }
@@ -296,9 +317,12 @@ static PHP_FUNCTION(frankenphp_handle_request)
 		close_request();
 		rest();
 	}
+	/* Waiting is not limited; what a script does after an answer belongs to the request before. */
 	zend_unset_timeout();
 	request = maitred_engine.callbacks->next(worker.boot->exchange);
 	if (!request) {
+		/* What the script does to come to its end may take as long as a request. */
+		zend_set_timeout(INI_INT("max_execution_time"), 0);
 		RETURN_FALSE;
 	}
 	worker.in_request = true;

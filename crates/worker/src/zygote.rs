@@ -163,11 +163,16 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     };
     let mut all = values(&settings.php_values, false);
     all.extend(values(&settings.php_admin_values, true));
+    let mut defines = settings.defines.clone();
+    if settings.worker_script.is_some() {
+        // OPcache would kill whoever has used it for so long when it is to be emptied.
+        defines.push(("opcache.force_restart_timeout".to_owned(), "0".to_owned()));
+    }
     let fpm = fpm_folder().filter(|_| !settings.no_php_ini);
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
     Settings {
         no_ini_files: settings.no_php_ini,
-        defines: settings.defines.clone(),
+        defines,
         extensions: settings.extensions.clone(),
         fpm: settings.fpm,
         ini_path: settings.php_ini.clone().or_else(|| beside("php.ini")),
