@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 14] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -24,6 +24,7 @@ const SOURCES: [&str; 13] = [
     "interposed.c",
     "timers.c",
     "trace.c",
+    "worker.c",
 ];
 
 /// Symbols of the C library that the shim stands in front of; programs must export them to libphp.

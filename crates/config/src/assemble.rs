@@ -21,6 +21,7 @@ use crate::directives::{cache, doors, output, pools, rules, sites, tls, top};
 use crate::doors::{refuse_shared_addresses, settle_door};
 use crate::host::Host;
 use crate::mistakes::{Fault, quoted};
+use crate::mode::check_mode;
 use crate::settings::{Cache, Config, Destination, IMPLICIT_POOL, Pool, Site};
 use crate::slowlog::check_slowlog;
 use crate::spares::settle_spares;
@@ -198,6 +199,7 @@ fn read_pools(value: &Spanned<DeValue<'_>>, base: &Path, faults: &mut Vec<Fault>
         faults.extend(settle_door(&mut pool, door, settings));
         faults.extend(settle_spares(&mut pool, settings));
         faults.extend(check_slowlog(&pool, settings));
+        faults.extend(check_mode(&pool, settings));
         faults.extend(settle_confinement(&pool, settings));
         pools.push(pool);
     }
@@ -436,6 +438,10 @@ fn settle_rules(
         }
     }
     site.rules = draft.rules;
+    // They come before the other paths, since the first that matches holds.
+    site.rules
+        .paths
+        .splice(0..0, draft.classic.into_settings(pools, faults));
     let added = match draft.app {
         Some(app) => app.add_to(&mut site.rules).map_err(|why| ("app", why)),
         None => Ok(()),

@@ -19,6 +19,7 @@ mod host;
 mod listen;
 pub mod log_format;
 mod mistakes;
+mod mode;
 mod output;
 mod reference;
 mod settings;
@@ -43,6 +44,7 @@ pub use host::Host;
 pub use listen::parse_listen;
 pub use log_format::LogFormat;
 pub use mistakes::{Mistake, Mistakes, Place};
+pub use mode::Mode;
 pub use output::{Output, SendfileRoot};
 pub use reference::{applications, reference};
 pub use settings::{

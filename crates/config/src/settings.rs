@@ -19,6 +19,7 @@ use crate::fpm::Fpm;
 use crate::host::Host;
 use crate::log_format::LogFormat;
 use crate::mistakes::Mistakes;
+use crate::mode::{DEFAULT_BOOT_TIMEOUT, Mode, default_boot_timeout};
 use crate::output::Output;
 use crate::tls::Tls;
 use crate::value::directory_problem;
@@ -224,6 +225,15 @@ pub struct Pool {
     pub name: String,
     /// How the number of workers is decided.
     pub pm: ProcessManager,
+    /// How its workers run an application.
+    #[serde(default)]
+    pub mode: Mode,
+    /// The script that is booted: an absolute path; set unless `mode` is classic.
+    #[serde(default)]
+    pub script: Option<PathBuf>,
+    /// Longest that booting it may take.
+    #[serde(default = "default_boot_timeout")]
+    pub boot_timeout: Duration,
     /// Most workers; `None` is two per core.
     pub max_children: Option<u32>,
     /// Workers of a dynamic pool at its start; always set once a dynamic pool has been checked.
@@ -509,6 +519,9 @@ impl Pool {
         Pool {
             name: name.to_owned(),
             pm: ProcessManager::Static,
+            mode: Mode::Classic,
+            script: None,
+            boot_timeout: DEFAULT_BOOT_TIMEOUT,
             max_children: None,
             start_servers: None,
             min_spare_servers: None,

@@ -11,6 +11,9 @@ pub const START_FAILED: i32 = 70;
 /// with a reason of its own, never a failure. `EX_TEMPFAIL` of sysexits.h.
 pub const BAILOUT: i32 = 75;
 
+/// A worker's script did not come as far as to ask for a request. `EX_CONFIG` of sysexits.h.
+pub const NOT_BOOTED: i32 = 78;
+
 /// Whether a worker that exited with `code` failed.
 pub fn is_failure(code: i32) -> bool {
     !matches!(code, RECYCLED | BAILOUT)

@@ -391,6 +391,13 @@ pub enum FromZygote {
         /// Its process id.
         pid: i32,
     },
+    /// A worker that was forked says itself that its script has booted, and waits for requests.
+    Booted {
+        /// Its seat.
+        seat: Seat,
+        /// Which worker of that seat it is.
+        incarnation: Incarnation,
+    },
     /// What a [`ToZygote::Trace`] came to.
     Traced {
         /// The number of the order.
@@ -509,6 +516,9 @@ pub struct ZygoteSettings {
     /// The AppArmor profile of workers.
     #[serde(default)]
     pub apparmor_hat: Option<String>,
+    /// The script that each worker boots and that asks for requests; none: each request has its own.
+    #[serde(default)]
+    pub worker_script: Option<PathBuf>,
 }
 
 /// php-fpm's `catch_workers_output`, and how PHP's messages are written.

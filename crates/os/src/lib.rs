@@ -12,6 +12,7 @@ pub mod cpu;
 pub mod environment;
 pub mod errand;
 pub mod fork;
+pub mod leave;
 pub mod limits;
 pub mod memory;
 pub mod roots;

@@ -36,6 +36,7 @@ struct maitred_engine {
 	bool client_gone;
 	bool spent;             /* see struct maitred_served */
 	bool fpm;               /* see struct maitred_settings */
+	bool works;             /* a worker script is run */
 	struct maitred_directives directives;
 };
 
@@ -47,6 +48,24 @@ void maitred_obey(int verdict);
 
 /* Ends the answer once; later output is dropped. */
 void maitred_finish(void);
+
+/* The request that begins now is the one in hand. */
+void maitred_begin(const struct maitred_request *request);
+
+void maitred_fill_request_info(const struct maitred_request *request);
+void maitred_add_error_header(void);
+
+/* Runs a request to its end. All bailouts are caught inside. */
+void maitred_run(const struct maitred_request *request, struct maitred_served *served);
+
+/* worker.c */
+bool maitred_worker_is_booted(void);
+void maitred_worker_starts(void);
+void maitred_register_worker_functions(int module_number);
+
+/* functions.c */
+PHP_FUNCTION(fastcgi_finish_request);
+PHP_FUNCTION(apache_request_headers);
 
 /* response.c */
 size_t maitred_write(const char *bytes, size_t length);

@@ -26,6 +26,10 @@ static PHP_MINIT_FUNCTION(maitred)
 {
 	(void) type;
 	REGISTER_INI_ENTRIES();
+	/* php-fpm has none of them. */
+	if (!maitred_engine.fpm) {
+		maitred_register_worker_functions(module_number);
+	}
 	return SUCCESS;
 }
 
@@ -53,7 +57,7 @@ static PHP_MINFO_FUNCTION(maitred)
 	DISPLAY_INI_ENTRIES();
 }
 
-static PHP_FUNCTION(fastcgi_finish_request)
+PHP_FUNCTION(fastcgi_finish_request)
 {
 	if (zend_parse_parameters_none() == FAILURE) {
 		RETURN_THROWS();
@@ -150,7 +154,7 @@ static PHP_FUNCTION(maitred_cache_purge_urls)
 	purge(INTERNAL_FUNCTION_PARAM_PASSTHRU, true);
 }
 
-static PHP_FUNCTION(apache_request_headers)
+PHP_FUNCTION(apache_request_headers)
 {
 	const struct maitred_request *request = maitred_engine.request;
 

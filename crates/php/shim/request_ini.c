@@ -218,7 +218,7 @@ int maitred_activate(void)
 {
 	const struct maitred_request *request = maitred_engine.request;
 
-	if (maitred_cache_activate()) {
+	if (maitred_cache_activate() || maitred_worker_is_booted()) {
 		return SUCCESS;
 	}
 	if (!request || !SG(request_info).path_translated) {

@@ -17,6 +17,10 @@ size_t maitred_write(const char *bytes, size_t length)
 	const struct maitred_request *request = maitred_engine.request;
 
 	if (UNEXPECTED(!request)) {
+		if (maitred_engine.works) {
+			/* Between two requests: nobody gets it. */
+			return length;
+		}
 		/* Preloading prints outside of any request. */
 		ssize_t written = write(STDERR_FILENO, bytes, length);
 		return written < 0 ? 0 : (size_t) written;

@@ -187,7 +187,7 @@ static void fill_paths(const struct maitred_request *request)
 	info->path_translated = script && is_valid_path(script) ? estrdup(script) : NULL;
 }
 
-static void fill_request_info(const struct maitred_request *request)
+void maitred_fill_request_info(const struct maitred_request *request)
 {
 	sapi_request_info *info = &SG(request_info);
 
@@ -283,7 +283,7 @@ static void execute(void)
 	efree(path);
 }
 
-static void add_error_header(void)
+void maitred_add_error_header(void)
 {
 	const char *line = maitred_engine.directives.error_header;
 
@@ -307,15 +307,18 @@ static void answer_startup_failure(const struct maitred_request *request)
 static void run_request(const struct maitred_request *request, struct maitred_served *served)
 {
 	maitred_folder_return();
-	fill_request_info(request);
+	maitred_fill_request_info(request);
 	if (UNEXPECTED(php_request_startup() == FAILURE)) {
 		answer_startup_failure(request);
 		served->outcome = MAITRED_STARTUP_FAILED;
 		served->response_status = 500;
 		return;
 	}
+	if (maitred_engine.works) {
+		maitred_worker_starts();
+	}
 	execute();
-	add_error_header();
+	maitred_add_error_header();
 	if (SG(request_info).path_translated) {
 		efree(SG(request_info).path_translated);
 		SG(request_info).path_translated = NULL;
@@ -326,7 +329,7 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	served->outcome = MAITRED_FINISHED;
 }
 
-static void begin(const struct maitred_request *request)
+void maitred_begin(const struct maitred_request *request)
 {
 	maitred_engine.request = request;
 	maitred_engine.finished = false;
@@ -337,7 +340,7 @@ bool maitred_php_prepare(const struct maitred_request *request)
 {
 	bool done = false;
 
-	begin(request);
+	maitred_begin(request);
 	zend_first_try {
 		maitred_pass_values(request);
 		done = true;
@@ -385,12 +388,11 @@ int maitred_php_exit_status(void)
 	return maitred_engine.request ? EG(exit_status) : 0;
 }
 
-void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served)
+void maitred_run(const struct maitred_request *request, struct maitred_served *served)
 {
 	memset(served, 0, sizeof(*served));
 	served->outcome = MAITRED_BAILOUT_FATAL;
-	begin(request);
-	maitred_engine.requests++;
+	maitred_begin(request);
 	zend_first_try {
 		run_request(request, served);
 	} zend_end_try();
@@ -404,4 +406,10 @@ void maitred_php_serve(const struct maitred_request *request, struct maitred_ser
 	}
 	SG(server_context) = NULL;
 	maitred_engine.request = NULL;
+}
+
+void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served)
+{
+	maitred_engine.requests++;
+	maitred_run(request, served);
 }

@@ -96,6 +96,13 @@ struct maitred_served {
 	size_t peak_memory;     /* bytes the engine's allocator took from the system, at most */
 };
 
+/* What is known of a worker script after it. */
+struct maitred_worked {
+	struct maitred_served last;     /* of the request in hand, or else of the script itself */
+	bool booted;                    /* it has asked for a request */
+	bool in_hand;                   /* it ended while it handled one */
+};
+
 /* fpm_get_status()["procs"][n]; durations in microseconds, CPU in per cent. */
 struct maitred_process_status {
 	int64_t pid;
@@ -163,6 +170,13 @@ struct maitred_callbacks {
 	/* Has pages with these tags, or at these addresses, dropped; enum maitred_purged. */
 	int (*purge)(
 		void *exchange, bool urls, bool soft, const struct maitred_text *names, size_t count);
+	/*
+	 * A worker script asks for a request: waits for one, or returns NULL when the script is to end.
+	 * The request stays as it is until it is answered.
+	 */
+	const struct maitred_request *(*next)(void *exchange);
+	/* It has handled the request; whatever it does until it asks for another, nobody waits for. */
+	void (*answered)(void *exchange, const struct maitred_served *served);
 };
 
 /* Memory of another process. `read` returns false when not all of it could be read. */
@@ -283,6 +297,13 @@ int maitred_php_exit_status(void);
 
 /* Serves one request. All bailouts are caught inside. */
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served);
+
+/*
+ * Runs a worker script, which asks for requests until there are none any more (`next`). `boot` is
+ * what it is to see as its request while it boots; the exchange is the same for all. Once in a
+ * process, which serves nothing else. All bailouts are caught inside.
+ */
+void maitred_php_work(const struct maitred_request *boot, struct maitred_worked *worked);
 
 /* Takes one script: its full path, and how often it was found in the cache. */
 typedef void maitred_script_visitor(

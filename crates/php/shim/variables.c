@@ -82,7 +82,9 @@ static void import_environment(zval *variables)
 	zval *env = &PG(http_globals)[TRACK_VARS_ENV];
 	int kind;
 
-	if (copy_filled(variables, TRACK_VARS_ENV) || copy_filled(variables, TRACK_VARS_SERVER)) {
+	/* A worker script keeps $_ENV from one request to the next. */
+	if (!maitred_engine.works
+		&& (copy_filled(variables, TRACK_VARS_ENV) || copy_filled(variables, TRACK_VARS_SERVER))) {
 		return;
 	}
 	if (Z_TYPE_P(env) == IS_ARRAY && Z_ARR_P(variables) == Z_ARR_P(env)) {
@@ -91,6 +93,9 @@ static void import_environment(zval *variables)
 		kind = PARSE_SERVER;
 	}
 	import_process_environment(variables);
+	if (kind == PARSE_ENV && maitred_engine.works) {
+		return;
+	}
 	for (size_t i = 0; request && i < request->param_count; i++) {
 		const struct maitred_param *param = &request->params[i];
 		register_filtered(kind, param->name, param->value, param->value_length, variables);
@@ -114,6 +119,10 @@ void maitred_register_variables(zval *variables)
 	char *php_self;
 
 	php_import_environment_variables(variables);
+	if (maitred_engine.works) {
+		/* What tells applications where they are run. */
+		php_register_variable("FRANKENPHP_WORKER", "1", variables);
+	}
 	if (maitred_engine.directives.fix_pathinfo && request && request->path_info) {
 		info = request->path_info;
 	}

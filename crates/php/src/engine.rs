@@ -122,6 +122,17 @@ pub struct Served {
     pub peak_memory: usize,
 }
 
+/// What is known of a worker script after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Worked {
+    /// It has asked for a request.
+    pub booted: bool,
+    /// It ended while it handled one, by `exit` or because PHP could not go on.
+    pub in_hand: bool,
+    /// How that request ended, or else the script.
+    pub last: Served,
+}
+
 impl Engine {
     /// Starts PHP: php.ini, extensions, OPcache with its shared memory, preloading. Handlers of
     /// signals other than SIGPROF stay the caller's; SIGPIPE is ignored from here on. Call it
@@ -227,6 +238,17 @@ impl Engine {
     /// As [`serve`](Self::serve).
     pub fn serve_foreign(&mut self, params: &mut Params, exchange: &mut dyn Exchange) -> Served {
         self.raw.serve_foreign(params, exchange)
+    }
+
+    /// Runs a worker script, which is booted once and then asks for one request after the other
+    /// ([`Exchange::next`]), until there are none. `boot` is what it sees as its request until the
+    /// first. This process serves nothing else.
+    ///
+    /// # Panics
+    ///
+    /// As [`serve`](Self::serve).
+    pub fn work(self, boot: &Params, exchange: &mut dyn Exchange) -> Worked {
+        self.raw.work(boot, exchange)
     }
 
     /// Shuts PHP down in the process that started it; in a forked child it does nothing.

@@ -7,6 +7,7 @@ pub enum Verdict {
     ClientGone,
 }
 
+use crate::engine::Served;
 use crate::foreign::{Foreign, Paths};
 use crate::params::Params;
 
@@ -58,6 +59,27 @@ pub trait Exchange {
 
     /// The pool as `fpm_get_status()` tells it; `None` makes that function return false.
     fn status(&mut self) -> Option<PoolStatus>;
+
+    /// A script that [`Engine::work`](crate::Engine::work) runs asks for a request: waits for one, and
+    /// writes its variables into `params`.
+    fn next(&mut self, _params: &mut Params) -> Next {
+        Next::Leave
+    }
+
+    /// Such a script has handled its request, whose answer has been finished. What it does until it
+    /// asks for another one, nobody waits for.
+    fn answered(&mut self, _served: &Served) {}
+}
+
+/// What a worker script is to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Handle a request whose variables are ours.
+    Own,
+    /// Handle a request whose variables are a web server's own.
+    Foreign,
+    /// Come to its end.
+    Leave,
 }
 
 /// What a script has dropped of the pages that the server keeps.

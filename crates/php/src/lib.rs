@@ -22,8 +22,8 @@ mod stack;
 mod version;
 
 pub use cache::{CacheFigures, CachedScript};
-pub use engine::{Engine, Outcome, Served, Show, StartError};
-pub use exchange::{Exchange, Level, PoolStatus, ProcessStatus, Purge, Purged, Verdict};
+pub use engine::{Engine, Outcome, Served, Show, StartError, Worked};
+pub use exchange::{Exchange, Level, Next, PoolStatus, ProcessStatus, Purge, Purged, Verdict};
 pub use foreign::{Admission, Foreign, Paths};
 pub use names::Name;
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};

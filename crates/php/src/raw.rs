@@ -67,6 +67,8 @@ struct RawCallbacks {
     status: extern "C" fn(*mut c_void) -> *const RawPoolStatus,
     hint: extern "C" fn(*mut c_void, *const c_char, usize) -> c_int,
     purge: extern "C" fn(*mut c_void, bool, bool, *const RawText, usize) -> c_int,
+    next: extern "C" fn(*mut c_void) -> *const RawRequest,
+    answered: extern "C" fn(*mut c_void, *const RawServed),
 }
 
 #[repr(C)]
@@ -129,6 +131,8 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
     status,
     hint,
     purge,
+    next: work::next,
+    answered: work::answered,
 };
 
 /// What a callback finds behind its `exchange` pointer.
@@ -136,14 +140,16 @@ struct Live<'a> {
     exchange: &'a mut dyn Exchange,
     panic: Option<Box<dyn Any + Send>>,
     status: Option<StatusTexts>,
+    /// What a worker script handles; none for other scripts.
+    work: Option<work::Work<'a>>,
 }
 
 /// Declares a callback. Its body runs with the request's [`Live`] and cannot unwind into C: a panic
 /// is kept, and from then on every callback returns its default without running.
 macro_rules! callback {
-    (fn $name:ident($live:ident $(, $arg:ident: $type:ty)*)
+    ($vis:vis fn $name:ident($live:ident $(, $arg:ident: $type:ty)*)
         $(-> $result:ty, else $default:expr)?, $body:block) => {
-        extern "C" fn $name(exchange: *mut c_void $(, $arg: $type)*) $(-> $result)? {
+        $vis extern "C" fn $name(exchange: *mut c_void $(, $arg: $type)*) $(-> $result)? {
             // SAFETY: C passes back the pointer that `Engine::serve` gave it, during that call
             // only, on the same thread, and never from within another callback, so this is the
             // one reference to the `Live`.
@@ -165,6 +171,8 @@ macro_rules! callback {
         }
     };
 }
+
+mod work;
 
 callback! {
     fn send(live, bytes: *const c_char, length: usize) -> c_int, else CLIENT_GONE, {
@@ -528,6 +536,7 @@ impl<'a> Live<'a> {
             exchange,
             panic: None,
             status: None,
+            work: None,
         }
     }
 
@@ -536,12 +545,18 @@ impl<'a> Live<'a> {
         if let Some(panic) = self.panic.take() {
             resume_unwind(panic);
         }
+        served.known()
+    }
+}
+
+impl RawServed {
+    fn known(&self) -> Served {
         Served {
-            outcome: outcome(served.outcome),
-            status: u16::try_from(served.response_status).unwrap_or(0),
-            client_gone: served.client_gone,
-            spent: served.spent,
-            peak_memory: served.peak_memory,
+            outcome: outcome(self.outcome),
+            status: u16::try_from(self.response_status).unwrap_or(0),
+            client_gone: self.client_gone,
+            spent: self.spent,
+            peak_memory: self.peak_memory,
         }
     }
 }

@@ -47,7 +47,7 @@ pub use {
     },
     snapshot::{Process, Snapshot},
     spent::Spent,
-    worker::{Verdict, WorkerEnd},
+    worker::{Verdict, WorkerEnd, sleep_word},
 };
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rustix::thread::futex;
@@ -42,6 +42,23 @@ struct InHand {
     gone: bool,
 }
 
+/// The word on which the worker in a seat sleeps, for a handler of signals: it stays mapped for as
+/// long as the process lives.
+///
+/// # Errors
+/// When the file is not a pool's, or the seat does not fit it.
+pub fn sleep_word(file: impl AsFd, seat: u32) -> io::Result<&'static AtomicU32> {
+    let layout: &'static Layout = Box::leak(Box::new(Layout::map(file, 1)?));
+    if seat >= layout.seats() {
+        return Err(no_such_seat());
+    }
+    Ok(layout.worker_sleep(seat).word())
+}
+
+fn no_such_seat() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "no such seat in this pool")
+}
+
 /// One worker in its seat.
 #[derive(Debug)]
 pub struct WorkerEnd {
@@ -69,10 +86,7 @@ impl WorkerEnd {
         let threads = u32::try_from(events.len()).unwrap_or(u32::MAX);
         let layout = Layout::map(file, threads)?;
         if seat >= layout.seats() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "no such seat in this pool",
-            ));
+            return Err(no_such_seat());
         }
         layout.worker_sleep(seat).awake();
         Ok(WorkerEnd {
@@ -88,14 +102,26 @@ impl WorkerEnd {
 
     /// Waits for a request and begins it.
     pub fn claim(&mut self) {
-        while !self.try_claim() {
-            self.sleep_unless(|end| {
-                (0..SLOTS_PER_SEAT).any(|slot| {
-                    let offered = (crate::words::State::Offered, end.incarnation);
-                    end.layout.slot(end.seat, slot).state.get() == offered
-                })
-            });
+        self.claim_unless(|| false);
+    }
+
+    /// As [`claim`](Self::claim), but returns false as soon as `leaves` says so. Whoever changes what
+    /// that says must also set the seat's [`sleep_word`] to 0, or end the sleep with a signal after.
+    pub fn claim_unless(&mut self, leaves: impl Fn() -> bool) -> bool {
+        loop {
+            if leaves() {
+                return false;
+            }
+            if self.try_claim() {
+                return true;
+            }
+            self.sleep_unless(|end| leaves() || end.is_offered_one());
         }
+    }
+
+    fn is_offered_one(&self) -> bool {
+        let offered = (crate::words::State::Offered, self.incarnation);
+        (0..SLOTS_PER_SEAT).any(|slot| self.layout.slot(self.seat, slot).state.get() == offered)
     }
 
     /// Begins a request if one is offered now.
@@ -298,6 +324,11 @@ impl WorkerEnd {
         } else {
             Verdict::Continue
         }
+    }
+
+    /// Whether there is a request in hand.
+    pub fn has_request(&self) -> bool {
+        self.in_hand.is_some()
     }
 
     /// The pool's figures.

@@ -19,7 +19,7 @@ use crate::limits::FIRST_FILL;
 use crate::obituary::Who;
 use crate::peer::Peer;
 use crate::phase;
-use crate::pool::{self, Action, Reason};
+use crate::pool::{self, Action, Boot, Reason};
 use crate::programs::is_version;
 use crate::roomy_name;
 use crate::run::{Supervisor, Zygote};
@@ -175,11 +175,22 @@ impl Supervisor {
                 incarnation,
                 pid,
                 how,
+                boot,
                 retry,
             } => {
                 let who = self.who(index, seat, incarnation);
-                self.obituaries
-                    .died(who, pid, how.to_string(), retry, self.now());
+                let how = match boot {
+                    Boot::Done => how.to_string(),
+                    Boot::Until(_) => format!("{how} before its script had booted"),
+                    Boot::Late => {
+                        let limit = self.pools[index].plan.pool.boot_timeout.as_secs_f64();
+                        format!("was ended, for its script has not booted in {limit} s")
+                    }
+                };
+                self.obituaries.died(who, pid, how, retry, self.now());
+                if boot != Boot::Done {
+                    self.trial_failed(index, "its script does not boot");
+                }
             }
         }
     }

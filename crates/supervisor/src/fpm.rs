@@ -21,10 +21,10 @@ use maitred_scoreboard::Cause;
 use tracing::{debug, error, info, warn};
 
 use crate::fpm_words as words;
-use crate::limits::{DRAIN, TROUBLE_CALM};
+use crate::limits::{DRAIN, FIRST_FILL, TROUBLE_CALM};
 use crate::listen;
 use crate::plan::Plan;
-use crate::pool::{self, Action};
+use crate::pool::{self, Action, Pool};
 use crate::reload::Anew;
 use crate::run::{RunningPool, Supervisor};
 use crate::words::one_line;
@@ -449,7 +449,10 @@ impl Supervisor {
     /// Whether every pool has the workers it starts with. One that cannot start keeps no other
     /// waiting, unless none can.
     pub(crate) fn see_whether_full(&mut self) {
-        let is_ready = |pool: &RunningPool| pool.pool.is_full() || pool.failed;
+        // A script that takes long to boot, or does not, keeps no other pool from serving.
+        let late = self.now() >= FIRST_FILL;
+        let boots = |pool: &Pool| pool.boots_in_vain() || late && pool.is_seated();
+        let is_ready = |pool: &RunningPool| pool.pool.is_full() || pool.failed || boots(&pool.pool);
         if !self.pools.iter().all(is_ready) {
             return;
         }

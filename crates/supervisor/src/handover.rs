@@ -122,6 +122,9 @@ struct WorkerState {
     /// It was asked to leave.
     #[serde(default)]
     sentenced: bool,
+    /// Its script has yet to boot.
+    #[serde(default)]
+    boots: bool,
     pidfd: RawFd,
     /// Where its standard output and error are read, if they are.
     #[serde(default)]
@@ -319,6 +322,7 @@ fn pool_state(running: &RunningPool) -> PoolState {
             pid,
             worn: mark == pool::Mark::Worn,
             sentenced: mark == pool::Mark::Sentenced,
+            boots: mark == pool::Mark::Boots,
             pidfd,
             output: running
                 .outputs
@@ -409,6 +413,7 @@ impl PoolState {
             };
             let mark = match (worker.sentenced, worker.worn) {
                 (true, _) => pool::Mark::Sentenced,
+                (false, _) if worker.boots => pool::Mark::Boots,
                 (false, true) => pool::Mark::Worn,
                 (false, false) => pool::Mark::None,
             };

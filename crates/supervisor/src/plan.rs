@@ -180,6 +180,13 @@ impl PoolPlan {
         Growth::of(&self.pool, self.max_children())
     }
 
+    /// Longest that the script of a worker may take to boot, zero for no limit; nothing if workers
+    /// boot none.
+    pub fn boots_within(&self) -> Option<Duration> {
+        let boots = self.settings.worker_script.is_some();
+        boots.then_some(self.pool.boot_timeout)
+    }
+
     /// Most workers.
     pub fn max_children(&self) -> u32 {
         self.settings.seats.saturating_sub(SPARE_SEATS)
@@ -289,6 +296,7 @@ fn settings(
         limit_extensions: pool.limit_extensions.clone(),
         dumpable: pool.process_dumpable,
         apparmor_hat: pool.apparmor_hat.clone(),
+        worker_script: pool.booted_script(),
     }
 }
 

@@ -16,9 +16,11 @@
 //! A `Pool` is one generation of a pool. On trial it has a zygote that shows whether PHP starts, and
 //! no worker; leaving, it fills no seat any more and is gone when the last one is empty.
 
+mod boot;
 mod ends;
 mod handed;
 mod place;
+mod queries;
 mod waits;
 mod zygote;
 
@@ -33,6 +35,7 @@ use crate::life::Life;
 use crate::limits::{EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
 pub use crate::reason::Reason;
 pub use handed::Mark;
+pub use place::Boot;
 use place::{Place, State};
 
 /// Seats of a pool beyond `max_children`: for workers that are ready and serve nobody before
@@ -58,6 +61,11 @@ pub enum Event {
     },
     /// An announced process has been seen to be our child, of the pool's user.
     Adopted { pid: i32 },
+    /// A worker says that its script has booted.
+    Booted {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
     /// The zygote says that it could not fork.
     ForkFailed {
         seat: Seat,
@@ -131,6 +139,8 @@ pub enum Action {
         incarnation: Incarnation,
         pid: i32,
         how: HowEnded,
+        /// How far it had come.
+        boot: Boot,
         retry: Duration,
     },
 }
@@ -153,6 +163,10 @@ pub struct Pool {
     places: Vec<Place>,
     backoff: Backoff,
     growth: Growth,
+    /// Longest that the script of a worker may take to boot; nothing: workers have none.
+    boots_within: Option<Duration>,
+    /// The last worker that was to boot has not.
+    boots_in_vain: bool,
     /// PHP has yet to show that it starts.
     trial: bool,
     /// No seat is filled any more.
@@ -169,6 +183,8 @@ impl Pool {
             places: (0..seats).map(|_| Place::empty()).collect(),
             backoff: Backoff::default(),
             growth,
+            boots_within: None,
+            boots_in_vain: false,
             trial: false,
             leaving: false,
             unneeded_since: None,
@@ -203,6 +219,7 @@ impl Pool {
                 self.announce(seat, incarnation, pid, now, &mut actions);
             }
             Event::Adopted { pid } => self.adopted(pid, now, &mut actions),
+            Event::Booted { seat, incarnation } => self.booted((seat, incarnation), &mut actions),
             Event::ForkFailed { seat, incarnation } => {
                 self.fork_failed(seat, incarnation, now, &mut actions);
             }
@@ -217,7 +234,7 @@ impl Pool {
             Event::Worn { seat, incarnation } => self.wear(seat, incarnation),
             Event::Allowed { workers } => self.growth.allow(workers),
             Event::Passed => self.trial = false,
-            Event::Leave => self.leave(&mut actions),
+            Event::Leave => self.leave(now, &mut actions),
             Event::Retired { seat, incarnation } => {
                 self.retire(seat, incarnation, now, &mut actions);
             }
@@ -235,8 +252,11 @@ impl Pool {
                 look_at, deadline, ..
             } => Some(look_at.min(deadline)),
             State::Taken {
-                kill_at, gone_by, ..
-            } => kill_at.or(gone_by),
+                kill_at,
+                gone_by,
+                boot,
+                ..
+            } => kill_at.or(gone_by).or(boot.deadline()),
         });
         let zygote = self.zygote.deadline().filter(|_| self.heeds_zygote());
         let rest = self.unneeded_since.zip(self.zygote_rest());
@@ -300,84 +320,6 @@ impl Pool {
         self.growth.wants() == 0
     }
 
-    /// The workers that are known to be our children and stay.
-    pub fn seated(&self) -> impl Iterator<Item = Seated> {
-        (0..)
-            .zip(&self.places)
-            .filter_map(|(seat, place)| match place.state {
-                State::Taken {
-                    pid,
-                    sentenced: false,
-                    ..
-                } => Some(Seated {
-                    seat,
-                    incarnation: place.incarnation,
-                    pid,
-                }),
-                State::Empty { .. }
-                | State::Ordered { .. }
-                | State::Announced { .. }
-                | State::Taken { .. } => None,
-            })
-    }
-
-    /// When the worker with this pid became our child.
-    pub fn born(&self, pid: i32) -> Option<Moment> {
-        self.places.iter().find_map(|place| match place.state {
-            State::Taken { pid: own, born, .. } if own == pid => Some(born),
-            State::Empty { .. }
-            | State::Ordered { .. }
-            | State::Announced { .. }
-            | State::Taken { .. } => None,
-        })
-    }
-
-    /// How many workers are wanted now, whatever others leave to this generation; none for one that
-    /// is leaving.
-    pub fn wants(&self) -> u32 {
-        match self.leaving {
-            true => 0,
-            false => u32::try_from(self.growth.wants()).unwrap_or(u32::MAX),
-        }
-    }
-
-    /// At least as many workers are wanted as another generation of the pool has.
-    pub fn expect(&mut self, workers: u32) {
-        let wants = u32::try_from(self.growth.wants()).unwrap_or(u32::MAX);
-        self.growth.want(workers.max(wants));
-    }
-
-    /// Whether nobody is being forked, and the zygote is either there or not.
-    pub fn is_still(&self) -> bool {
-        let moving =
-            |place: &Place| matches!(place.state, State::Ordered { .. } | State::Announced { .. });
-        let settled = self.zygote.is_up() || self.zygote.is_absent();
-        settled && !self.places.iter().any(moving)
-    }
-
-    /// How many workers were ordered and are not known yet to be our children.
-    pub fn coming(&self) -> usize {
-        let coming =
-            |place: &&Place| matches!(place.state, State::Ordered { .. } | State::Announced { .. });
-        self.places.iter().filter(coming).count()
-    }
-
-    /// The processes that were announced and not yet seen to be our children.
-    pub fn announced(&self) -> Vec<i32> {
-        let pids = self.places.iter().filter_map(|place| match place.state {
-            State::Announced { pid, .. } => Some(pid),
-            State::Empty { .. } | State::Ordered { .. } | State::Taken { .. } => None,
-        });
-        pids.collect()
-    }
-
-    /// Whether this pid sits in a seat, or was announced for one.
-    pub fn knows(&self, pid: i32) -> bool {
-        self.places
-            .iter()
-            .any(|place| place.state.pid() == Some(pid))
-    }
-
     fn announce(
         &mut self,
         seat: Seat,
@@ -398,6 +340,7 @@ impl Pool {
                         since: now,
                         look_at: now,
                         deadline,
+                        booted: false,
                     };
                 } else {
                     self.drop_zygote(Reason::BrokeRules, actions);
@@ -409,10 +352,19 @@ impl Pool {
 
     fn adopted(&mut self, pid: i32, now: Moment, actions: &mut Vec<Action>) {
         for (seat, place) in (0..).zip(&mut self.places) {
-            if matches!(place.state, State::Announced { pid: announced, .. } if announced == pid) {
+            if let State::Announced {
+                pid: announced,
+                booted,
+                ..
+            } = place.state
+                && announced == pid
+            {
+                let within = self.boots_within.filter(|_| !booted);
+                let boot = Boot::begin(within, now);
                 place.state = State::Taken {
                     pid,
                     born: now,
+                    boot,
                     sentenced: self.leaving,
                     worn: false,
                     kill_at: self.leaving.then_some(now + LEAVE),
@@ -420,6 +372,9 @@ impl Pool {
                 };
                 if self.leaving {
                     actions.push(Action::DismissWorker { pid });
+                    continue;
+                }
+                if boot != Boot::Done {
                     continue;
                 }
                 actions.push(Action::Open {
@@ -456,21 +411,28 @@ impl Pool {
             .iter()
             .position(|place| place.state.pid() == Some(pid));
         let Some(index) = found else { return };
-        let (born, sentenced) = match self.places[index].state {
+        let (born, sentenced, boot) = match self.places[index].state {
             State::Taken {
-                born, sentenced, ..
-            } => (born, sentenced),
-            State::Announced { .. } | State::Empty { .. } | State::Ordered { .. } => (now, false),
+                born,
+                sentenced,
+                boot,
+                ..
+            } => (born, sentenced, boot),
+            State::Announced { .. } | State::Empty { .. } | State::Ordered { .. } => {
+                (now, false, Boot::begin(self.boots_within, now))
+            }
         };
         let failed = !sentenced
             && match how {
                 HowEnded::Exited(code) => exit::is_failure(code),
                 HowEnded::Signaled(_) => true,
             };
-        if !failed || now >= born + EARLY_DEATH || self.somebody_lives(now) {
+        // However long it took: a script that has not booted has not lived.
+        let early = failed && (boot != Boot::Done || now < born + EARLY_DEATH);
+        self.boots_in_vain |= failed && boot != Boot::Done;
+        if !early || self.somebody_lives(now) {
             self.backoff.succeeded();
         }
-        let early = failed && now < born + EARLY_DEATH;
         let not_before = if early { self.backoff.failed(now) } else { now };
         let place = &mut self.places[index];
         place.state = State::Empty { not_before };
@@ -482,6 +444,7 @@ impl Pool {
                 incarnation,
                 pid,
                 how,
+                boot,
                 retry,
             });
         }
@@ -494,15 +457,18 @@ impl Pool {
             return true;
         };
         self.places.iter().any(|place| match place.state {
-            State::Taken { born, .. } => born > failed_at && now >= born + EARLY_DEATH,
+            State::Taken { born, boot, .. } => {
+                boot == Boot::Done && born > failed_at && now >= born + EARLY_DEATH
+            }
             State::Empty { .. } | State::Ordered { .. } | State::Announced { .. } => false,
         })
     }
 
     /// No seat is filled any more. Who sits in one stays until the front lets it go; a zygote that
     /// is still starting is of no use.
-    fn leave(&mut self, actions: &mut Vec<Action>) {
+    fn leave(&mut self, now: Moment, actions: &mut Vec<Action>) {
         self.leaving = true;
+        self.end_boots(now, actions);
         self.trial = false;
         if !self.zygote.is_up() && !self.zygote.is_leaving() {
             self.drop_zygote(Reason::NotNeeded, actions);
@@ -557,6 +523,13 @@ impl Pool {
                     *gone_by = None;
                     actions.push(Action::ReportStuck { seat, pid: *pid });
                 }
+                State::Taken {
+                    pid, boot, gone_by, ..
+                } if boot.deadline().is_some_and(|by| by <= now) => {
+                    *boot = Boot::Late;
+                    *gone_by = Some(now + KILLED);
+                    actions.push(Action::KillWorker { pid: *pid });
+                }
                 State::Empty { .. }
                 | State::Ordered { .. }
                 | State::Announced { .. }
@@ -596,5 +569,7 @@ impl Pool {
     }
 }
 
+#[cfg(test)]
+mod boot_tests;
 #[cfg(test)]
 mod tests;

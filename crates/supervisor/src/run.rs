@@ -203,7 +203,7 @@ impl RunningPool {
             to_be_replaced: 0,
             leave_by: None,
             warming: None,
-            pool: Pool::new(plan.settings.seats, plan.growth()),
+            pool: Pool::new(plan.settings.seats, plan.growth()).booting(plan.boots_within()),
             slow: Slow::new(&plan.pool, plan.settings.identity.as_ref()),
             plan,
             zygote: None,
@@ -224,7 +224,8 @@ impl RunningPool {
         plan: PoolPlan,
         workers: u32,
     ) -> RunningPool {
-        let mut pool = Pool::on_trial(plan.settings.seats, plan.growth());
+        let pool = Pool::on_trial(plan.settings.seats, plan.growth());
+        let mut pool = pool.booting(plan.boots_within());
         pool.expect(workers);
         RunningPool {
             introduced: false,
@@ -422,10 +423,10 @@ impl Supervisor {
         }
     }
 
-    /// Hears all that a zygote which keeps to the rules can have said: one report for each seat and
+    /// Hears all that a zygote which keeps to the rules can have said: two reports for each seat, one
     /// for each stack, one of its start and one of its OPcache. No announcement stays behind the death it has to come before.
     fn hear_zygote(&mut self, index: usize) {
-        let reports = self.pools[index].plan.settings.seats as usize + TRACES_MAX + 2;
+        let reports = self.pools[index].plan.settings.seats as usize * 2 + TRACES_MAX + 2;
         for _ in 0..reports {
             let Some(zygote) = &mut self.pools[index].zygote else {
                 return;
@@ -471,6 +472,9 @@ impl Supervisor {
                         },
                     };
                     self.pool_event(index, event);
+                }
+                FromZygote::Booted { seat, incarnation } => {
+                    self.pool_event(index, pool::Event::Booted { seat, incarnation });
                 }
                 FromZygote::Traced { trace, stack } => self.traced(index, trace, &stack),
                 FromZygote::ForkFailed {

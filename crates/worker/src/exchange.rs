@@ -92,12 +92,18 @@ impl<'a> WorkerExchange<'a> {
 
     /// Waits for a request and begins it.
     pub fn claim(&mut self) {
+        self.claim_unless(|| false);
+    }
+
+    /// As [`claim`](Self::claim), but returns false as soon as `leaves` says so; see
+    /// [`WorkerEnd::claim_unless`].
+    pub fn claim_unless(&mut self, leaves: impl Fn() -> bool) -> bool {
         let has_next = self.end.try_claim();
         if let Some(meter) = &mut self.meter {
             meter.goes_on(has_next.then(|| self.end.lent_at()));
         }
-        if !has_next {
-            self.end.claim();
+        if !has_next && !self.end.claim_unless(leaves) {
+            return false;
         }
         self.reader = RequestReader::new(PARAMS_BYTES);
         self.incoming.clear();
@@ -108,6 +114,12 @@ impl<'a> WorkerExchange<'a> {
         self.finished = false;
         self.foreign = false;
         self.has_logged = false;
+        true
+    }
+
+    /// Whether there is a request that has not ended.
+    pub fn has_request(&self) -> bool {
+        self.end.has_request()
     }
 
     /// Whether the request's parameters are a web server's own.

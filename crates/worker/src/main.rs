@@ -3,6 +3,7 @@
 
 mod account;
 mod apparmor;
+mod booted;
 mod confine;
 mod exchange;
 mod figures;

@@ -14,6 +14,9 @@ use crate::meter::Meter;
 use crate::words;
 use crate::zygote::Link;
 
+/// A seat, and which of the workers that have sat in it this is.
+pub type Place = (u32, u32);
+
 /// Serves until this worker's time is over; then the process ends.
 pub fn serve(
     settings: &ZygoteSettings,
@@ -22,36 +25,14 @@ pub fn serve(
     seat: u32,
     incarnation: u32,
 ) -> ! {
-    let pool = &settings.pool;
-    match settings.fpm {
-        true => {
-            let name = format!("php-fpm{PHP_BRANCH}");
-            title::set_with_name(&format!("php-fpm: pool {pool}"), &name);
-        }
-        false => title::set(&format!("maitred-php: worker pool {pool} seat {seat}")),
-    }
-    mark_children();
-    let end = match link.worker_end(seat, incarnation) {
-        Ok(end) => end,
-        Err(error) => {
-            eprintln!("maitred-php: pool {} seat {seat}: {error}", settings.pool);
-            exit_now(exit::START_FAILED)
-        }
-    };
-    let meter = settings.accounts.then(|| Meter::new(&proc));
-    let mut exchange = WorkerExchange::new(end, settings, meter);
+    let mut exchange = sit_down(settings, link, &proc, (seat, incarnation));
     let mut params = Params::new();
-    let mut memory = Memory::new(
-        settings.max_private_memory,
-        maitred_os::shared::page_bytes(),
-        &proc,
-    );
+    let mut memory = memory(settings, &proc);
     // Scripts must find no folder open that may lie outside of their root.
     drop(proc);
     // The front has it replaced before; this is for when it could not.
     let last = last_request(settings.max_requests);
     let mut served = 0;
-    exchange.show_birth(now_micros() / 1_000_000);
     while served < last {
         exchange.claim();
         let begun = now_micros();
@@ -92,15 +73,51 @@ pub fn serve(
     exit_now(exit::RECYCLED)
 }
 
+/// Makes this process a worker of its pool.
+pub fn sit_down<'a>(
+    settings: &'a ZygoteSettings,
+    link: Link,
+    proc: &OwnProc,
+    (seat, incarnation): Place,
+) -> WorkerExchange<'a> {
+    let pool = &settings.pool;
+    match settings.fpm {
+        true => {
+            let name = format!("php-fpm{PHP_BRANCH}");
+            title::set_with_name(&format!("php-fpm: pool {pool}"), &name);
+        }
+        false => title::set(&format!("maitred-php: worker pool {pool} seat {seat}")),
+    }
+    mark_children();
+    let end = match link.worker_end(seat, incarnation) {
+        Ok(end) => end,
+        Err(error) => {
+            eprintln!("maitred-php: pool {} seat {seat}: {error}", settings.pool);
+            exit_now(exit::START_FAILED)
+        }
+    };
+    let meter = settings.accounts.then(|| Meter::new(proc));
+    let exchange = WorkerExchange::new(end, settings, meter);
+    exchange.show_birth(now_micros() / 1_000_000);
+    exchange
+}
+
+/// What measures its memory.
+pub fn memory(settings: &ZygoteSettings, proc: &OwnProc) -> Memory {
+    let page_bytes = maitred_os::shared::page_bytes();
+    Memory::new(settings.max_private_memory, page_bytes, proc)
+}
+
 /// After how many requests this worker leaves.
-fn last_request(max_requests: u64) -> u64 {
+pub fn last_request(max_requests: u64) -> u64 {
     match max_requests {
         0 => u64::MAX,
         limit => limit,
     }
 }
 
-fn now_micros() -> u64 {
+/// Since 1970.
+pub fn now_micros() -> u64 {
     let passed = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

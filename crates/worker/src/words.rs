@@ -34,6 +34,12 @@ pub fn complete(settings: &ZygoteSettings) {
     }
 }
 
+/// Says a line where everybody's messages go.
+pub fn say(line: &str) {
+    // `eprintln!` would panic where nobody reads standard error any more.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// A message as the web server is told it; where output is caught, it is printed, too, unless it is
 /// for those who look for a fault.
 pub fn message<'a>(settings: &ZygoteSettings, level: Level, message: &'a [u8]) -> Cow<'a, [u8]> {

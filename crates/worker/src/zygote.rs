@@ -14,7 +14,7 @@ use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
 
 use crate::apparmor::Hat;
 use crate::sight::Sight;
-use crate::{confine, figures, package, seat, warm, words};
+use crate::{booted, confine, figures, package, seat, warm, words};
 
 /// A pool's descriptors: its shared memory, and one event per front thread.
 pub struct Link {
@@ -163,11 +163,16 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     };
     let mut all = values(&settings.php_values, false);
     all.extend(values(&settings.php_admin_values, true));
+    let mut defines = settings.defines.clone();
+    if settings.worker_script.is_some() {
+        // OPcache would kill whoever has used it for so long when it is to be emptied.
+        defines.push(("opcache.force_restart_timeout".to_owned(), "0".to_owned()));
+    }
     let fpm = fpm_folder().filter(|_| !settings.no_php_ini);
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
     Settings {
         no_ini_files: settings.no_php_ini,
-        defines: settings.defines.clone(),
+        defines,
         extensions: settings.extensions.clone(),
         fpm: settings.fpm,
         ini_path: settings.php_ini.clone().or_else(|| beside("php.ini")),
@@ -196,7 +201,6 @@ fn obey(control: Channel, started: Started) -> ExitCode {
                 match fork_worker(&control, &proc, seat, incarnation) {
                     Ok(Side::Parent) => {}
                     Ok(Side::Orphan) => {
-                        drop(control);
                         words::speak_into(output);
                         signals::reset(&[]);
                         fork::die_with_parent(settings.supervisor);
@@ -206,8 +210,16 @@ fn obey(control: Channel, started: Started) -> ExitCode {
                         if settings.dumpable {
                             let _ = fork::allow_inspection();
                         }
+                        let Some(script) = &settings.worker_script else {
+                            drop(control);
+                            engine.after_fork();
+                            seat::serve(&settings, (link, proc), &mut engine, seat, incarnation)
+                        };
+                        // Without, it is killed when it is to leave.
+                        let _ = booted::heed_sigterm(&link, seat);
                         engine.after_fork();
-                        seat::serve(&settings, (link, proc), &mut engine, seat, incarnation)
+                        let (own, place) = ((link, proc, control), (seat, incarnation));
+                        booted::serve(&settings, script, own, engine, place)
                     }
                     Err(error) => {
                         let why = error.to_string();

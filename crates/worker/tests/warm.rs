@@ -80,6 +80,7 @@ impl Zygote {
             limit_extensions: Vec::new(),
             dumpable: false,
             apparmor_hat: None,
+            worker_script: None,
         }
     }
 

@@ -1,8 +1,10 @@
 //! The tables of directives, one file per group.
 
 pub mod cache;
+pub(crate) mod classic;
 mod confinement;
 pub mod doors;
+mod mode;
 pub mod output;
 pub mod pools;
 mod proxy_item;

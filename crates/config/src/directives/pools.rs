@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::directive::{Directive, Needs, Preset};
-use crate::directives::confinement;
 use crate::directives::top::log_target;
+use crate::directives::{confinement, mode};
 use crate::settings::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::value::{Entry, Value, Wrong, for_each};
 
@@ -51,6 +51,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
             Ok(())
         },
     },
+    mode::MODE,
+    mode::SCRIPT,
+    mode::BOOT_TIMEOUT,
     Directive {
         name: "max_children",
         default: Preset::Words("two for each core"),

@@ -6,6 +6,7 @@ use maitred_rules::Pattern;
 use maitred_rules::apps::App;
 use maitred_rules::settings::{Alias, Rules};
 
+use super::classic::{CLASSIC_PATHS, CLASSIC_POOL, ClassicDraft};
 use super::proxy_item::read_proxy;
 use super::rule_items::{
     NETWORKS, networks, patterns, read_basic_auth, read_deny, read_expires, read_headers,
@@ -20,6 +21,7 @@ pub struct RulesDraft {
     pub(crate) app: Option<App>,
     /// Pools that some paths name.
     pub(crate) pools: Vec<(String, Range<usize>)>,
+    pub(crate) classic: ClassicDraft,
     /// Each setting's place, by its name.
     pub(crate) spans: Vec<(&'static str, Range<usize>)>,
 }
@@ -289,6 +291,8 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
             Ok(())
         },
     },
+    CLASSIC_PATHS,
+    CLASSIC_POOL,
     Directive {
         name: "proxy",
         default: Preset::Words("none; paths are files and scripts"),

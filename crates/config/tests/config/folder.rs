@@ -16,6 +16,7 @@ impl Folder {
         }
         for name in [
             "php/shop.ini",
+            "public/worker.php",
             "site.pem",
             "site.key",
             "clients.pem",

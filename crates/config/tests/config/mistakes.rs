@@ -46,7 +46,7 @@ fn a_name_like_no_other_is_answered_with_all_names() {
         &format!("{SITE}gzip = true"),
         &[
             "3:1: unknown setting `gzip` in [[sites]]; expected one of `hosts`, `root`, `index`, \
-           `pool`, `upstream`, `front_controller`, `max_body_size`, `access_log`, `app`, `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, `headers`, `expires`, `error_pages`, `intercept_errors`, `autoindex`, `aliases`, `paths`, `proxy`, `rate_limit`, `connection_limit`, `compression`, `precompressed`, `compression_min_length`, `compression_types`, `sendfile_roots`, `cache`",
+           `pool`, `upstream`, `front_controller`, `max_body_size`, `access_log`, `app`, `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, `headers`, `expires`, `error_pages`, `intercept_errors`, `autoindex`, `aliases`, `paths`, `classic_paths`, `classic_pool`, `proxy`, `rate_limit`, `connection_limit`, `compression`, `precompressed`, `compression_min_length`, `compression_types`, `sendfile_roots`, `cache`",
         ],
     );
     let endless = "x".repeat(100_000);

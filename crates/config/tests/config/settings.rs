@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::folder::Folder;
 use maitred_config::directives::{cache, output, pools, rules, sites, top};
 use maitred_config::{
-    Address, Config, Confinement, CoreSize, Destination, Host, LogFormat, LogTarget, Pool, Preset,
-    ProcessManager, Site, Together, Upstream,
+    Address, Config, Confinement, CoreSize, Destination, Host, LogFormat, LogTarget, Mode, Pool,
+    Preset, ProcessManager, Site, Together, Upstream,
 };
 
 fn top(folder: &Folder, lines: &str) -> Config {
@@ -125,6 +125,7 @@ fn the_example_in_the_reference_is_taken() {
         // One that cannot stand alone.
         let needed = match directive.name {
             "request_slowlog_timeout" => "slowlog = \"slow.log\"\n",
+            "mode" => "script = \"public/worker.php\"\n",
             _ => "",
         };
         pool(
@@ -139,9 +140,14 @@ fn the_example_in_the_reference_is_taken() {
         );
     }
     for directive in rules::DIRECTIVES {
+        let needed = match directive.name {
+            "classic_paths" => "classic_pool = \"shop\"\n",
+            "classic_pool" => "classic_paths = \"/a\"\n",
+            _ => "",
+        };
         site(
             &folder,
-            &format!("{} = {}", directive.name, directive.example),
+            &format!("{needed}{} = {}", directive.name, directive.example),
         );
     }
     for directive in output::DIRECTIVES {
@@ -647,4 +653,52 @@ fn a_pool_with_a_door_serves_sites_as_well() {
     let door = config.pool("www").unwrap().door.as_ref().unwrap();
     assert_eq!(door.listen.to_string(), "[::]:9000");
     assert_eq!(door.asked, "9000");
+}
+
+#[test]
+fn a_pool_in_worker_mode_boots_its_script_where_its_php_sees_it() {
+    let folder = Folder::new();
+    let script = folder.path().join("public/worker.php");
+    let booted = pool(
+        &folder,
+        "mode = \"worker\"\nscript = \"public/worker.php\"\nboot_timeout = \"2m\"",
+    );
+    assert_eq!(
+        (booted.mode, booted.booted_script()),
+        (Mode::Worker, Some(script))
+    );
+    assert_eq!(booted.boot_timeout, Duration::from_secs(120));
+    let classic = pool(&folder, "script = \"public/worker.php\"");
+    assert_eq!(
+        (classic.mode, classic.booted_script()),
+        (Mode::Classic, None)
+    );
+    let chroot = folder.path().display();
+    let inside = pool(
+        &folder,
+        &format!("mode = \"worker\"\nscript = \"public/worker.php\"\nchroot = \"{chroot}\""),
+    );
+    assert_eq!(inside.booted_script(), Some("/public/worker.php".into()));
+}
+
+#[test]
+fn classic_paths_are_paths_of_another_pool_before_all_others() {
+    let folder = Folder::new();
+    let site = site(
+        &folder,
+        "classic_paths = [\"/xmlrpc.php\", \"/wp-admin/\"]\nclassic_pool = \"shop\"\n\
+         paths = [{ path = \"/wp-admin/*\", max_body_size = \"2G\" }]",
+    );
+    let paths = site.rules.paths.iter();
+    let paths: Vec<_> = paths
+        .map(|one| (one.path.to_string(), one.pool.as_deref()))
+        .collect();
+    assert_eq!(
+        paths,
+        [
+            ("/xmlrpc.php".to_owned(), Some("shop")),
+            ("/wp-admin/*".to_owned(), Some("shop")),
+            ("/wp-admin/*".to_owned(), None),
+        ]
+    );
 }

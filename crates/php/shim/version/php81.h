@@ -25,3 +25,8 @@ static inline void maitred_hook_activation(sapi_module_struct *sapi, int (*activ
 {
 	sapi->activate = activate;
 }
+
+/* 8.1 counts the most memory since the script began. */
+static inline void maitred_reset_peak_memory(void)
+{
+}

@@ -24,3 +24,9 @@ static inline void maitred_hook_activation(sapi_module_struct *sapi, int (*activ
 {
 	sapi->activate = activate;
 }
+
+/* The most memory of a request is that of its own. */
+static inline void maitred_reset_peak_memory(void)
+{
+	zend_memory_reset_peak_usage();
+}

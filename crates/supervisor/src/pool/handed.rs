@@ -2,7 +2,7 @@
 
 use maitred_control::Incarnation;
 
-use super::place::State;
+use super::place::{Boot, State};
 use super::{Pool, Seated};
 use crate::life::Life;
 use crate::limits::{LEAVE, Moment, ZYGOTE_START};
@@ -16,6 +16,8 @@ pub enum Mark {
     Worn,
     /// It was asked to leave.
     Sentenced,
+    /// Its script has yet to boot.
+    Boots,
 }
 
 impl Pool {
@@ -28,10 +30,12 @@ impl Pool {
                     pid,
                     worn,
                     sentenced,
+                    boot,
                     ..
                 } => {
                     let mark = match (sentenced, worn) {
                         (true, _) => Mark::Sentenced,
+                        (false, _) if boot != Boot::Done => Mark::Boots,
                         (false, true) => Mark::Worn,
                         (false, false) => Mark::None,
                     };
@@ -68,6 +72,7 @@ impl Pool {
         leaving: bool,
         now: Moment,
     ) {
+        let within = self.boots_within;
         for &(who, mark) in seated {
             let Some(place) = self.place(who.seat) else {
                 continue;
@@ -76,6 +81,10 @@ impl Pool {
             place.state = State::Taken {
                 pid: who.pid,
                 born: now,
+                boot: match mark {
+                    Mark::Boots => Boot::begin(within, now),
+                    Mark::None | Mark::Worn | Mark::Sentenced => Boot::Done,
+                },
                 sentenced: mark == Mark::Sentenced,
                 worn: mark == Mark::Worn,
                 kill_at: (mark == Mark::Sentenced).then_some(now + LEAVE),

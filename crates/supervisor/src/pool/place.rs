@@ -1,5 +1,7 @@
 //! A seat of a pool, as the supervisor sees it.
 
+use std::time::Duration;
+
 use maitred_control::Incarnation;
 
 use crate::limits::Moment;
@@ -25,10 +27,14 @@ pub(super) enum State {
         since: Moment,
         look_at: Moment,
         deadline: Moment,
+        /// It says that its script has booted.
+        booted: bool,
     },
     Taken {
         pid: i32,
         born: Moment,
+        /// Whether requests can go to it.
+        boot: Boot,
         /// It has to end, and another may be ordered for what it did.
         sentenced: bool,
         /// It has served, or grown, as much as it may.
@@ -38,6 +44,35 @@ pub(super) enum State {
         /// When a killed one should have been gone for long.
         gone_by: Option<Moment>,
     },
+}
+
+/// How far a worker's script has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boot {
+    /// It can take requests, or there is no such script.
+    Done,
+    /// It has yet to boot, until then.
+    Until(Moment),
+    /// It took too long, and is killed.
+    Late,
+}
+
+impl Boot {
+    /// Of a worker that begins now.
+    pub(super) fn begin(within: Option<Duration>, now: Moment) -> Boot {
+        match within {
+            None => Boot::Done,
+            Some(Duration::ZERO) => Boot::Until(Moment::MAX),
+            Some(within) => Boot::Until(now.saturating_add(within)),
+        }
+    }
+
+    pub(super) fn deadline(self) -> Option<Moment> {
+        match self {
+            Boot::Until(by) if by != Moment::MAX => Some(by),
+            Boot::Until(_) | Boot::Done | Boot::Late => None,
+        }
+    }
 }
 
 impl Place {

@@ -1,0 +1,470 @@
+/*
+ * Worker mode: a script is booted once and asks for one request after the other, with the functions
+ * of FrankenPHP. What is reset between two requests is what is made of a request or goes with its
+ * answer; everything else that the script has is kept.
+ *
+ * Between two requests there is an empty one, whose output is dropped: what the script does then
+ * finds PHP as it has to be, and so does what runs when the script has ended.
+ */
+#include "engine.h"
+
+#include <string.h>
+
+#include <ext/json/php_json.h>
+#include <ext/session/php_session.h>
+#include <ext/spl/spl_exceptions.h>
+#include <ext/standard/basic_functions.h>
+#include <ext/standard/php_filestat.h>
+#include <zend_exceptions.h>
+#include <zend_smart_str.h>
+
+/* A PHP that has no sessions lacks these. */
+#pragma weak ps_globals
+#pragma weak php_session_flush
+
+/* frankenphp_log()'s levels, which are those of Go's package slog. */
+#define LEVEL_DEBUG (-4)
+#define LEVEL_INFO 0
+#define LEVEL_WARN 4
+#define LEVEL_ERROR 8
+
+static struct {
+	const struct maitred_request *boot;
+	bool booted;
+	bool in_request;
+} worker;
+
+/* Modules whose variables are made of a request, beside the session's. */
+static const char *const reset_modules[] = { "filter", "zlib" };
+
+static zend_module_entry *module_named(const char *name)
+{
+	return zend_hash_str_find_ptr(&module_registry, name, strlen(name));
+}
+
+static void start_modules(void)
+{
+	zend_module_entry *session = &ps_globals ? module_named("session") : NULL;
+
+	for (size_t i = 0; i < sizeof(reset_modules) / sizeof(*reset_modules); i++) {
+		zend_module_entry *module = module_named(reset_modules[i]);
+		if (module && module->request_startup_func) {
+			module->request_startup_func(module->type, module->module_number);
+		}
+	}
+	/* It may start a session (session.auto_start). */
+	if (session && session->request_startup_func) {
+		session->request_startup_func(session->type, session->module_number);
+	}
+}
+
+/* As the module does it itself, but for the handlers that the script has set, which are kept. */
+static void end_session(void)
+{
+	if (!&ps_globals) {
+		return;
+	}
+	if (PS(session_status) == php_session_active) {
+		php_session_flush(1);
+	}
+	if (!Z_ISUNDEF(PS(http_session_vars))) {
+		zval_ptr_dtor(&PS(http_session_vars));
+		ZVAL_UNDEF(&PS(http_session_vars));
+	}
+	if (PS(mod) && (PS(mod_data) || PS(mod_user_implemented))) {
+		PS(mod)->s_close(&PS(mod_data));
+	}
+	if (PS(id)) {
+		zend_string_release_ex(PS(id), 0);
+		PS(id) = NULL;
+	}
+	if (PS(session_vars)) {
+		zend_string_release_ex(PS(session_vars), 0);
+		PS(session_vars) = NULL;
+	}
+	PS(session_status) = php_session_none;
+	zend_hash_str_del(&EG(symbol_table), ZEND_STRL("_SESSION"));
+}
+
+static void end_modules(void)
+{
+	end_session();
+	for (size_t i = 0; i < sizeof(reset_modules) / sizeof(*reset_modules); i++) {
+		zend_module_entry *module = module_named(reset_modules[i]);
+		if (module && module->request_shutdown_func) {
+			module->request_shutdown_func(module->type, module->module_number);
+		}
+	}
+}
+
+/*
+ * $_ENV is kept. What is only made when it is used ($_REQUEST) is made anew if it has been used; that
+ * of sessions is none of the request's.
+ */
+static void renew_superglobals(void)
+{
+	zval *files = &PG(http_globals)[TRACK_VARS_FILES];
+	zend_auto_global *global;
+
+	zval_ptr_dtor_nogc(files);
+	ZVAL_UNDEF(files);
+	ZEND_HASH_FOREACH_PTR(CG(auto_globals), global) {
+		bool is_server = zend_string_equals(global->name, ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_SERVER));
+		if (!global->auto_global_callback
+			|| zend_string_equals(global->name, ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_ENV))) {
+			continue;
+		}
+		if (is_server || !global->jit || !global->armed) {
+			global->armed = global->auto_global_callback(global->name);
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+static void start_buffers(void)
+{
+	if (PG(output_handler) && PG(output_handler)[0]) {
+		zval handler;
+		ZVAL_STRING(&handler, PG(output_handler));
+		php_output_start_user(&handler, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+		zval_ptr_dtor(&handler);
+	} else if (PG(output_buffering)) {
+		php_output_start_user(NULL, PG(output_buffering) > 1 ? PG(output_buffering) : 0,
+			PHP_OUTPUT_HANDLER_STDFLAGS);
+	} else if (PG(implicit_flush)) {
+		php_output_set_implicit_flush(1);
+	}
+}
+
+/*
+ * The stream that a body was read into would stay until the script ends. Whoever has php://input
+ * open reads from it, and finds that closed.
+ */
+static void release_body(php_stream *body)
+{
+	zend_resource *resource;
+
+	if (EXPECTED(!body)) {
+		return;
+	}
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
+		if (resource->type == php_file_le_stream() && resource->ptr) {
+			php_stream *stream = resource->ptr;
+			if (stream != body && !strcmp(stream->ops->label, "Input")) {
+				zend_list_close(resource);
+			}
+		}
+	} ZEND_HASH_FOREACH_END();
+	php_stream_free(body, PHP_STREAM_FREE_CLOSE | PHP_STREAM_FREE_RSRC_DTOR);
+}
+
+static void forget_request_info(void)
+{
+	sapi_request_info *info = &SG(request_info);
+
+	if (info->path_translated) {
+		efree(info->path_translated);
+	}
+	info->path_translated = NULL;
+	info->request_method = NULL;
+	info->query_string = NULL;
+	info->request_uri = NULL;
+	info->content_type = NULL;
+	info->content_type_dup = NULL;
+	info->cookie_data = NULL;
+	info->content_length = 0;
+	SG(server_context) = NULL;
+}
+
+/* The answer is complete, and what was made of the request is gone. Returns the answer's status. */
+static int close_request(void)
+{
+	php_stream *body;
+	int status;
+
+	maitred_add_error_header();
+	php_output_end_all();
+	end_modules();
+	php_output_deactivate();
+	body = SG(request_info).request_body;
+	status = SG(sapi_headers).http_response_code;
+	/* What nobody has read of the body is not fetched to be dropped. */
+	SG(post_read) = 1;
+	sapi_deactivate();
+	release_body(body);
+	forget_request_info();
+	maitred_engine.request = NULL;
+	zend_set_memory_limit(PG(memory_limit));
+	return status;
+}
+
+/* An empty request, in which output is dropped. */
+static void rest(void)
+{
+	php_output_activate();
+	sapi_activate();
+	/* A header comes too late, whatever has been printed, and does no harm. */
+	SG(request_info).no_headers = 1;
+	SG(sapi_started) = 1;
+}
+
+static void open_request(const struct maitred_request *request)
+{
+	php_output_discard_all();
+	php_output_deactivate();
+	sapi_deactivate();
+	maitred_begin(request);
+	maitred_engine.requests++;
+	maitred_reset_peak_memory();
+	maitred_fill_request_info(request);
+	php_output_activate();
+	PG(in_error_log) = 0;
+	PG(header_is_being_sent) = 0;
+	PG(connection_status) = PHP_CONNECTION_NORMAL;
+	PG(in_user_include) = 0;
+	sapi_activate();
+	if (PG(expose_php)) {
+		sapi_add_header(SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
+	}
+	start_buffers();
+	renew_superglobals();
+	start_modules();
+	php_clear_stat_cache(0, NULL, 0);
+	SG(sapi_started) = 1;
+	zend_set_timeout(INI_INT("max_execution_time"), 0);
+}
+
+/* Also in the empty requests there are none of a request's directives to be set. */
+bool maitred_worker_is_booted(void)
+{
+	return worker.booted;
+}
+
+/*
+ * OPcache forgets nothing while anybody uses it, which a worker does for as long as it lives, and would
+ * cache nothing more until then.
+ */
+static ZEND_FUNCTION(keep_cache)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	php_error_docref(NULL, E_WARNING,
+		"A worker keeps its code; have the pool reloaded (maitred reload) for new code");
+	RETURN_FALSE;
+}
+
+static void keep_cache(void)
+{
+	zend_function *reset = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("opcache_reset"));
+
+	if (reset && reset->type == ZEND_INTERNAL_FUNCTION) {
+		reset->internal_function.handler = ZEND_FN(keep_cache);
+	}
+}
+
+/* After the boot's start-up: a client that leaves is no reason to end the worker. */
+void maitred_worker_starts(void)
+{
+	zend_string *name = zend_string_init(ZEND_STRL("ignore_user_abort"), 0);
+
+	keep_cache();
+	zend_alter_ini_entry_chars(name, "1", 1, PHP_INI_USER, PHP_INI_STAGE_RUNTIME);
+	zend_string_release(name);
+}
+
+/* Whether what the callback has thrown ends the script: exit() and what is like it. */
+static bool ends_script(void)
+{
+	if (EXPECTED(!EG(exception))) {
+		return false;
+	}
+	if (zend_is_unwind_exit(EG(exception)) || zend_is_graceful_exit(EG(exception))) {
+		return true;
+	}
+	zend_exception_error(EG(exception), E_ERROR);
+	return false;
+}
+
+static void answered(int status)
+{
+	struct maitred_served served = {
+		.outcome = MAITRED_FINISHED,
+		.response_status = status,
+		.client_gone = maitred_engine.client_gone,
+		.peak_memory = zend_memory_peak_usage(1),
+	};
+
+	worker.in_request = false;
+	maitred_engine.callbacks->answered(worker.boot->exchange, &served);
+}
+
+static PHP_FUNCTION(frankenphp_handle_request)
+{
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+	const struct maitred_request *request;
+	zval result;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_FUNC(call, cache)
+	ZEND_PARSE_PARAMETERS_END();
+	if (!worker.boot || worker.in_request) {
+		zend_throw_exception(spl_ce_RuntimeException,
+			worker.boot ? "frankenphp_handle_request() called while a request is handled"
+				: "frankenphp_handle_request() called while not in worker mode", 0);
+		RETURN_THROWS();
+	}
+	if (!worker.booted) {
+		worker.booted = true;
+		close_request();
+		rest();
+	}
+	/* Waiting is not limited; what a script does after an answer belongs to the request before. */
+	zend_unset_timeout();
+	request = maitred_engine.callbacks->next(worker.boot->exchange);
+	if (!request) {
+		/* What the script does to come to its end may take as long as a request. */
+		zend_set_timeout(INI_INT("max_execution_time"), 0);
+		RETURN_FALSE;
+	}
+	worker.in_request = true;
+	open_request(request);
+	ZVAL_UNDEF(&result);
+	call.retval = &result;
+	call.params = NULL;
+	call.param_count = 0;
+	zend_call_function(&call, &cache);
+	zval_ptr_dtor(&result);
+	/* With exit() the request ends as any other, when the script has. */
+	if (ends_script()) {
+		return;
+	}
+	int status = close_request();
+	rest();
+	answered(status);
+	if (EG(exception)) {
+		RETURN_THROWS();
+	}
+	RETURN_TRUE;
+}
+
+static void add_response_header(zval *list, const sapi_header_struct *header)
+{
+	const char *colon = memchr(header->header, ':', header->header_len);
+	const char *end = header->header + header->header_len;
+	const char *value;
+	size_t length;
+
+	if (!colon) {
+		return;
+	}
+	length = (size_t) (colon - header->header);
+	while (length > 0 && (header->header[length - 1] == ' ' || header->header[length - 1] == '\t')) {
+		length--;
+	}
+	for (value = colon + 1; value < end && (*value == ' ' || *value == '\t'); value++) {
+	}
+	if (length > 0) {
+		add_assoc_stringl_ex(list, header->header, length, (char *) value, (size_t) (end - value));
+	}
+}
+
+static PHP_FUNCTION(frankenphp_response_headers)
+{
+	zend_llist_position position;
+	zend_llist *headers = &SG(sapi_headers).headers;
+
+	ZEND_PARSE_PARAMETERS_NONE();
+	array_init(return_value);
+	for (sapi_header_struct *header = zend_llist_get_first_ex(headers, &position); header;
+		header = zend_llist_get_next_ex(headers, &position)) {
+		add_response_header(return_value, header);
+	}
+}
+
+static int level_of(zend_long level)
+{
+	if (level >= LEVEL_ERROR) {
+		return MAITRED_ERROR;
+	}
+	if (level >= LEVEL_WARN) {
+		return MAITRED_WARNING;
+	}
+	return level >= LEVEL_INFO ? MAITRED_NOTICE : MAITRED_DEBUG;
+}
+
+/* The context follows the message as JSON. */
+static PHP_FUNCTION(frankenphp_log)
+{
+	zend_string *message;
+	zend_long level = LEVEL_INFO;
+	zval *context = NULL;
+	smart_str line = { 0 };
+
+	ZEND_PARSE_PARAMETERS_START(1, 3)
+		Z_PARAM_STR(message)
+		Z_PARAM_OPTIONAL
+		Z_PARAM_LONG(level)
+		Z_PARAM_ARRAY(context)
+	ZEND_PARSE_PARAMETERS_END();
+	smart_str_append(&line, message);
+	if (context && zend_hash_num_elements(Z_ARRVAL_P(context)) > 0) {
+		smart_str_appendc(&line, ' ');
+		php_json_encode(&line, context, PHP_JSON_UNESCAPED_SLASHES | PHP_JSON_PARTIAL_OUTPUT_ON_ERROR);
+	}
+	smart_str_0(&line);
+	maitred_log(level_of(level), line.s ? ZSTR_VAL(line.s) : "");
+	smart_str_free(&line);
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_handle_request, 0, 1, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, callback, IS_CALLABLE, 0)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_finish_request, 0, 0, _IS_BOOL, 0)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_request_headers, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_response_headers, 0, 0, MAY_BE_ARRAY | MAY_BE_BOOL)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_log, 0, 1, IS_VOID, 0)
+	ZEND_ARG_TYPE_INFO(0, message, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, level, IS_LONG, 0, "0")
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, context, IS_ARRAY, 0, "[]")
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry functions[] = {
+	PHP_FE(frankenphp_handle_request, arginfo_handle_request)
+	ZEND_FALIAS(frankenphp_finish_request, fastcgi_finish_request, arginfo_finish_request)
+	ZEND_FALIAS(frankenphp_request_headers, apache_request_headers, arginfo_request_headers)
+	PHP_FE(frankenphp_response_headers, arginfo_response_headers)
+	PHP_FALIAS(apache_response_headers, frankenphp_response_headers, arginfo_response_headers)
+	PHP_FE(frankenphp_log, arginfo_log)
+	PHP_FE_END
+};
+
+void maitred_register_worker_functions(int module_number)
+{
+	static const struct {
+		const char *name;
+		zend_long level;
+	} levels[] = {
+		{ "FRANKENPHP_LOG_LEVEL_DEBUG", LEVEL_DEBUG },
+		{ "FRANKENPHP_LOG_LEVEL_INFO", LEVEL_INFO },
+		{ "FRANKENPHP_LOG_LEVEL_WARN", LEVEL_WARN },
+		{ "FRANKENPHP_LOG_LEVEL_ERROR", LEVEL_ERROR },
+	};
+
+	zend_register_functions(NULL, functions, NULL, MODULE_PERSISTENT);
+	for (size_t i = 0; i < sizeof(levels) / sizeof(*levels); i++) {
+		zend_register_long_constant(levels[i].name, strlen(levels[i].name), levels[i].level,
+			CONST_PERSISTENT, module_number);
+	}
+}
+
+void maitred_php_work(const struct maitred_request *boot, struct maitred_worked *worked)
+{
+	memset(worked, 0, sizeof(*worked));
+	worker.boot = boot;
+	maitred_engine.works = true;
+	maitred_run(boot, &worked->last);
+	worked->booted = worker.booted;
+	worked->in_hand = worker.in_request;
+}

@@ -1,0 +1,91 @@
+//! What others ask about a pool's workers.
+
+use super::place::{Boot, Place, State};
+use super::{Pool, Seated};
+use crate::limits::Moment;
+
+impl Pool {
+    /// The workers that are known to be our children, have booted, and stay.
+    pub fn seated(&self) -> impl Iterator<Item = Seated> {
+        (0..)
+            .zip(&self.places)
+            .filter_map(|(seat, place)| match place.state {
+                State::Taken {
+                    pid,
+                    sentenced: false,
+                    boot: Boot::Done,
+                    ..
+                } => Some(Seated {
+                    seat,
+                    incarnation: place.incarnation,
+                    pid,
+                }),
+                State::Empty { .. }
+                | State::Ordered { .. }
+                | State::Announced { .. }
+                | State::Taken { .. } => None,
+            })
+    }
+
+    /// When the worker with this pid became our child.
+    pub fn born(&self, pid: i32) -> Option<Moment> {
+        self.places.iter().find_map(|place| match place.state {
+            State::Taken { pid: own, born, .. } if own == pid => Some(born),
+            State::Empty { .. }
+            | State::Ordered { .. }
+            | State::Announced { .. }
+            | State::Taken { .. } => None,
+        })
+    }
+
+    /// How many workers are wanted now, whatever others leave to this generation; none for one that
+    /// is leaving.
+    pub fn wants(&self) -> u32 {
+        match self.leaving {
+            true => 0,
+            false => u32::try_from(self.growth.wants()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// At least as many workers are wanted as another generation of the pool has.
+    pub fn expect(&mut self, workers: u32) {
+        let wants = u32::try_from(self.growth.wants()).unwrap_or(u32::MAX);
+        self.growth.want(workers.max(wants));
+    }
+
+    /// Whether nobody is being forked, and the zygote is either there or not.
+    pub fn is_still(&self) -> bool {
+        let moving =
+            |place: &Place| matches!(place.state, State::Ordered { .. } | State::Announced { .. });
+        let settled = self.zygote.is_up() || self.zygote.is_absent();
+        settled && !self.places.iter().any(moving)
+    }
+
+    /// How many workers were ordered and are not known yet to be our children, or have yet to boot.
+    pub fn coming(&self) -> usize {
+        let coming = |place: &&Place| match place.state {
+            State::Ordered { .. } | State::Announced { .. } => true,
+            State::Taken {
+                boot, sentenced, ..
+            } => boot != Boot::Done && !sentenced,
+            State::Empty { .. } => false,
+        };
+        self.places.iter().filter(coming).count()
+    }
+
+    /// The processes that were announced and not yet seen to be our children.
+    pub fn announced(&self) -> Vec<i32> {
+        let pids = self.places.iter().filter_map(|place| match place.state {
+            State::Announced { pid, .. } => Some(pid),
+            State::Empty { .. } | State::Ordered { .. } | State::Taken { .. } => None,
+        });
+        pids.collect()
+    }
+
+    /// Whether this pid sits in a seat, or was announced for one.
+    pub fn knows(&self, pid: i32) -> bool {
+        self.places
+            .iter()
+            .any(|place| place.state.pid() == Some(pid))
+    }
+}
