@@ -184,6 +184,10 @@ impl Form for Unsent<'_> {
         None
     }
 
+    fn is_laborious(&self) -> bool {
+        false
+    }
+
     fn took(&mut self, time: std::time::Duration) {
         self.watch.took(time);
     }
