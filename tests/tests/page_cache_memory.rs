@@ -1,0 +1,138 @@
+//! The memory tier under many more pages than it has room for: the limit holds, also for the front's own
+//! memory, and what is kept is what is asked for.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+
+use maitred_tests::Target;
+use maitred_tests::http::{Connection, Request};
+use maitred_tests::outside::page_cache;
+use maitred_tests::server::{Server, Setup, document_root};
+
+/// What is asked of the server. The bar is 64 MB under a gigabyte: `MAITRED_MEMORY_BAR=1`.
+struct Load {
+    /// Room in megabytes.
+    room: u64,
+    pages: usize,
+    requests: usize,
+}
+
+const SMALL: Load = Load {
+    room: 4,
+    pages: 3300,
+    requests: 5000,
+};
+
+const FULL: Load = Load {
+    room: 64,
+    pages: 52_429,
+    requests: 120_000,
+};
+
+/// Bytes of a page's body.
+const PAGE_BYTES: usize = 20 * 1024;
+
+/// Bytes of memory that the front may need beside its pages: tables, buffers, what the allocator holds.
+const BESIDE_BYTES: u64 = 32 << 20;
+
+/// How often pages are asked for: the n-th as often as this power of n says.
+const ZIPF: f64 = 0.9;
+
+/// The pages that are asked for, one after the other; the same in each run.
+fn asked(load: &Load) -> Vec<usize> {
+    let mut sum = 0.0;
+    let mut reach = |page: usize| {
+        sum += 1.0 / (page as f64).powf(ZIPF);
+        sum
+    };
+    let reached: Vec<f64> = (1..=load.pages).map(&mut reach).collect();
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut draw = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let part = (state >> 11) as f64 / (1u64 << 53) as f64;
+        reached.partition_point(|reached| *reached < part * sum)
+    };
+    (0..load.requests)
+        .map(|_| draw().min(load.pages - 1))
+        .collect()
+}
+
+/// Which of these are hits in a cache that has room for so many and drops what was not used for longest.
+fn of_lru(asked: &[usize], room: usize) -> Vec<bool> {
+    let (mut used, mut oldest) = (HashMap::new(), BTreeSet::new());
+    let ask = |(now, page): (usize, &usize)| {
+        let before = used.insert(*page, now);
+        if let Some(before) = before {
+            oldest.remove(&(before, *page));
+        }
+        oldest.insert((now, *page));
+        if oldest.len() > room
+            && let Some((_, gone)) = oldest.pop_first()
+        {
+            used.remove(&gone);
+        }
+        before.is_some()
+    };
+    asked.iter().enumerate().map(ask).collect()
+}
+
+/// The part of hits in the second half, when all room is used.
+fn rate(hits: &[bool]) -> f64 {
+    let later = &hits[hits.len() / 2..];
+    later.iter().filter(|hit| **hit).count() as f64 / later.len() as f64
+}
+
+/// Bytes of memory that are the front's alone.
+fn private_bytes(server: &Server) -> Option<u64> {
+    let front = server.front().expect("there is a front");
+    let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", front.pid)).ok()?;
+    let lines = rollup.lines().filter(|line| line.starts_with("Private"));
+    let sizes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    Some(sizes.sum::<u64>() * 1024)
+}
+
+#[test]
+fn memory_has_no_more_than_it_may_and_what_is_asked_for_most() {
+    let is_full = std::env::var_os("MAITRED_MEMORY_BAR").is_some();
+    let load = if is_full { FULL } else { SMALL };
+    let script = format!("<?php echo str_repeat('0123456789abcdef', {PAGE_BYTES} / 16);");
+    let root = document_root(&[("index.php", &script)]);
+    let server = Setup::new(root.path())
+        .top(&format!("cache_memory = \"{}M\"", load.room))
+        .site("[sites.cache]\nvalid = \"1d\"")
+        .start();
+    let asked = asked(&load);
+    let mut connection = Connection::open(server.address());
+    let mut ask = |page: usize| {
+        let request = Request::get(&format!("/{page}"));
+        let answer = connection.ask(&request).expect("an answer");
+        assert_eq!(answer.body.len(), PAGE_BYTES);
+        let said = answer.header("Cache-Status").unwrap_or_default();
+        said.contains("; hit;")
+    };
+    ask(load.pages);
+    let before = private_bytes(&server);
+    let hits: Vec<bool> = asked.iter().map(|page| ask(*page)).collect();
+    let after = private_bytes(&server);
+    let memory = page_cache(&server)["memory"].clone();
+    let told = |name: &str| memory[name].as_u64().expect("a figure");
+    assert!(told("bytes") <= load.room << 20, "{memory}");
+    assert!(told("evicted") > 0, "{memory}");
+    let room =
+        usize::try_from((load.room << 20) / (told("bytes") / told("pages"))).expect("a count");
+    let (own, lru) = (rate(&hits), rate(&of_lru(&asked, room)));
+    let grown = before
+        .zip(after)
+        .map(|(before, after)| after.saturating_sub(before));
+    println!(
+        "{} requests for {} pages, room for {room}: {own:.3} are hits, {lru:.3} of an LRU's; private bytes \
+         of the front {before:?}, then {after:?}",
+        load.requests, load.pages
+    );
+    assert!(own > 0.95 * lru, "{own} of {lru}");
+    if let Some(grown) = grown {
+        assert!(grown < (load.room << 20) + BESIDE_BYTES, "{grown}");
+    }
+}
