@@ -372,6 +372,9 @@ fn opcache_is_not_emptied_under_workers_and_the_script_is_told_what_to_do() {
     let server = setup(root.path()).start();
     let answer = ask(&server, "/reset").json();
     assert_eq!(answer[0], false);
-    assert!(answer[1].as_str().unwrap().contains("maitred reload"), "{answer}");
+    assert!(
+        answer[1].as_str().unwrap().contains("maitred reload"),
+        "{answer}"
+    );
     server.stop();
 }

@@ -193,6 +193,12 @@ impl<'a> Fill<'a> {
         self.wanted.store(true, Ordering::Relaxed);
     }
 
+    /// What is stale and will do while another is made.
+    pub fn will_do_meanwhile(&self) -> Option<(Arc<Object>, Stale)> {
+        let stale = self.stale.as_ref();
+        stale.filter(|(_, stale)| stale.while_revalidate).cloned()
+    }
+
     /// What is purged from now on is not kept of the answer.
     pub fn look_from_now(&mut self) {
         self.stamp = self.cache.store.stamp();

@@ -5,6 +5,7 @@ mod client;
 mod coded;
 mod figures;
 mod fill;
+mod look;
 mod purge;
 mod refresh;
 mod tee;
@@ -19,37 +20,34 @@ use bytes::Bytes;
 use maitred_config::Config;
 use maitred_http1::{Framing, Head, carries_body};
 use maitred_pagecache::Millis;
-use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::asked::{Asked, Request};
-use maitred_pagecache::fills::{Fills, Finished, Joined, Ticket, Told};
-use maitred_pagecache::key::{Key, Primary};
-use maitred_pagecache::plan::{Bypass, Plan};
+use maitred_pagecache::fills::{Fills, Finished, Ticket, Told};
+use maitred_pagecache::key::Key;
 use maitred_pagecache::purge::{Purge, Thoroughness};
-use maitred_pagecache::reuse::{Judged, judge};
 use maitred_pagecache::select::{Selected, content_range, not_modified_lines, select};
 use maitred_pagecache::settings::Settings;
-use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, UPDATING};
+use maitred_pagecache::status::CacheStatus;
 use maitred_pagecache::stored::Stored;
 use maitred_pagestore::disk::DiskLimits;
 use maitred_pagestore::journal::Opened;
-use maitred_pagestore::{self as pagestore, Limits, Store};
+use maitred_pagestore::{Limits, Store};
 use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
 
 use crate::access::Answered;
-use crate::body::blocking;
 use crate::clock::since_1970;
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::pool::local;
-use crate::request::{self, Beside, Header, Way};
+use crate::request::{Beside, Header, Way};
 use crate::supervisor::Supervisor;
 
-use coded::{Making, coded};
+use coded::Making;
 use figures::{AllFigures, Board, SiteFigures};
 use purge::Known;
 
 pub use client::Steadfast;
 pub use fill::Fill;
+pub use look::{Looked, look};
 pub use purge::{Others, purge};
 pub use refresh::refresh;
 pub use tee::Tee;
@@ -292,267 +290,8 @@ fn request_of<'h>(head: &'h Head, way: &'h Way<'_>) -> Request<'h> {
     }
 }
 
-/// What the cache has to do with a request.
-pub enum Looked<'a> {
-    /// It has answered it.
-    Answered(After),
-    /// It has answered it with a page that is now to be made again.
-    Refresh(After, Box<Fill<'a>>),
-    /// The request goes on to a script, whose answer it looks at.
-    Forward(Box<Fill<'a>>),
-}
-
-/// Looks for a page, and waits for one that another request has made.
-///
-/// # Errors
-/// When the client has gone.
-pub async fn look<'a>(
-    client: &mut impl HttpClient,
-    head: &'a Head,
-    (cache, of): (&Arc<Cache>, &'a SiteCache),
-    way: &'a Way<'a>,
-    answered: &mut Answered,
-) -> io::Result<Looked<'a>> {
-    let asked = Asked::survey(request_of(head, way), head.headers());
-    let mut plan = Plan::make(&of.settings, &asked);
-    if client
-        .secured()
-        .is_some_and(|secured| secured.shows_certificate())
-    {
-        let why = Bypass::Certificate;
-        (plan.read, plan.store) = (Err(why), Err(NotStored::Bypassed(why)));
-    }
-    let mut fill = Fill::new(cache.clone(), of, (head, way));
-    let Ok(Primary {
-        key: primary,
-        query,
-    }) = Key::primary(&of.site, &of.settings.key, &asked)
-    else {
-        let why = Bypass::KeyTooLong;
-        fill.bypass(
-            Plan {
-                read: Err(why),
-                store: Err(NotStored::Bypassed(why)),
-                wishes: None,
-            },
-            why,
-        );
-        return Ok(Looked::Forward(Box::new(fill)));
-    };
-    if plan.store.is_ok() && query.as_deref() != head.query() {
-        // The script would see what the key has not, and could show it to everybody.
-        match (way.path, way.query) == (head.path(), head.query()) {
-            true => fill.see(query.as_deref()),
-            // Nobody knows what a rewrite has made of it.
-            false => plan.store = Err(NotStored::UnkeyedField),
-        }
-    }
-    let has_capitals = asked
-        .request
-        .host
-        .bytes()
-        .any(|byte| byte.is_ascii_uppercase());
-    if way.host(head) != asked.request.host || has_capitals {
-        // The script would see the host as it was written, and could send everybody there.
-        plan.store = plan.store.and(Err(NotStored::UnkeyedField));
-    }
-    if let Err(why) = plan.read {
-        fill.primary = Some(primary);
-        fill.bypass(plan, why);
-        return Ok(Looked::Forward(Box::new(fill)));
-    }
-    loop {
-        // Before: what is purged from now on must not come back by a 304.
-        fill.look_from_now();
-        let found = match find(cache, &primary, head, now()) {
-            pagestore::Looked::Large { key, has_variants } => {
-                // Others have their turn while the disk is read.
-                let cache = cache.clone();
-                let load = move || Ok(cache.store.load_large(key, has_variants, now()));
-                blocking(load).await?
-            }
-            found => found,
-        };
-        let key = match found {
-            pagestore::Looked::Page {
-                page,
-                key,
-                is_stale,
-            } => {
-                match judge(&page.stored, &asked, &plan, is_stale, now()) {
-                    Judged::Fresh { age, ttl } => {
-                        let status = CacheStatus::Hit {
-                            ttl: whole(ttl),
-                            detail: None,
-                        };
-                        let page = match asked.has_range {
-                            true => page,
-                            false => coded(cache, (head, way), (&key, page)),
-                        };
-                        let kept = (&page.stored, &page.body, page.cost);
-                        let how = (age, status);
-                        let after = reply(client, (head, way), kept, how, answered);
-                        return after.await.map(Looked::Answered);
-                    }
-                    Judged::Stale(stale) => {
-                        fill.why = Forward::Stale;
-                        fill.stale_key = Some(key.clone());
-                        fill.stale = Some((page, stale));
-                    }
-                    Judged::Unfit => {
-                        fill.why = Forward::VaryMiss;
-                        plan.store = Err(NotStored::Authorization);
-                    }
-                }
-                key
-            }
-            pagestore::Looked::Nothing { key, has_variants }
-            | pagestore::Looked::Large { key, has_variants } => {
-                fill.why = if has_variants {
-                    Forward::VaryMiss
-                } else {
-                    Forward::UriMiss
-                };
-                fill.stale = None;
-                let uses = of.settings.min_uses;
-                if plan.store.is_ok() && uses > 1 && cache.store.uses.count(&key) < uses {
-                    plan.store = Err(NotStored::MinUses);
-                }
-                key
-            }
-        };
-        if plan
-            .wishes
-            .as_ref()
-            .is_some_and(|wishes| wishes.only_if_cached)
-        {
-            let why = "The page is not kept, and no other is wanted.";
-            let refused = request::refuse(client, head, answered, 504, why);
-            return refused.await.map(Looked::Answered);
-        }
-        if plan.store.is_err() {
-            break;
-        }
-        let times = (now(), of.settings.lock_age.saturating_mul(1000));
-        if let Some((page, stale)) = fill
-            .stale
-            .as_ref()
-            .filter(|(_, stale)| stale.while_revalidate)
-        {
-            // One has it made again; for all others the old one will do until then.
-            let (page, stale) = (page.clone(), *stale);
-            let ticket = cache.fills.refresh(&key, times);
-            let is_first = ticket.is_some();
-            if let Some(ticket) = ticket {
-                fill.begin(key, ticket);
-                if !of.settings.background_update {
-                    break;
-                }
-            }
-            let status = CacheStatus::Hit {
-                ttl: -whole(stale.by),
-                detail: Some(UPDATING),
-            };
-            let how = (stale.age, status);
-            let saved = if is_first { Duration::ZERO } else { page.cost };
-            let kept = (&page.stored, &page.body, saved);
-            let after = reply(client, (head, way), kept, how, answered).await?;
-            if !is_first {
-                return Ok(Looked::Answered(after));
-            }
-            fill.go_on(plan, primary);
-            return Ok(Looked::Refresh(after, Box::new(fill)));
-        }
-        let (sender, receiver) = oneshot::channel();
-        match cache.fills.join(&key, times, || sender) {
-            Joined::Fill(ticket) => {
-                fill.begin(key, ticket);
-                break;
-            }
-            Joined::Through => break,
-            Joined::Wait => {}
-        }
-        fill.is_collapsed = true;
-        let patience = Duration::from_secs(of.settings.lock_timeout);
-        let mut place = Place {
-            cache,
-            key: &key,
-            receiver,
-        };
-        let told = tokio::select! {
-            told = tokio::time::timeout(patience, &mut place.receiver) => told,
-            () = client.gone() => {
-                answered.status = CLIENT_LEFT;
-                return Err(io::ErrorKind::ConnectionAborted.into());
-            }
-        };
-        drop(place);
-        match told {
-            Ok(Ok(Told::Look)) => {}
-            Ok(Ok(Told::Fill(ticket))) => {
-                fill.begin(key, ticket);
-                break;
-            }
-            Ok(Ok(Told::StandIn)) => {
-                let Some((page, stale)) = fill.stale.take().filter(|(_, stale)| stale.if_error)
-                else {
-                    break;
-                };
-                let detail = Some(ON_ERROR);
-                let status = CacheStatus::Hit {
-                    ttl: -whole(stale.by),
-                    detail,
-                };
-                let kept = (&page.stored, &page.body, Duration::ZERO);
-                let how = (stale.age, status);
-                let after = reply(client, (head, way), kept, how, answered);
-                return after.await.map(Looked::Answered);
-            }
-            Ok(Ok(Told::Through) | Err(_)) => break,
-            Err(_) => {
-                plan.store = Err(NotStored::LockTimeout);
-                break;
-            }
-        }
-    }
-    fill.go_on(plan, primary);
-    Ok(Looked::Forward(Box::new(fill)))
-}
-
-/// The place of one who waits for a page.
-struct Place<'a> {
-    cache: &'a Cache,
-    key: &'a Key,
-    receiver: oneshot::Receiver<Told>,
-}
-
-impl Drop for Place<'_> {
-    /// Whoever leaves just when the page was to be made by him leaves that to the next.
-    fn drop(&mut self) {
-        self.receiver.close();
-        if let Ok(Told::Fill(ticket)) = self.receiver.try_recv() {
-            self.cache.finish(self.key, ticket, Finished::Failed);
-        }
-    }
-}
-
-/// A client that has gone, as nginx logs it.
-const CLIENT_LEFT: u16 = 499;
-
 fn whole(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
-}
-
-/// What is kept for a request, in memory or else on disk.
-fn find(cache: &Cache, primary: &Key, head: &Head, now: Millis) -> pagestore::Looked {
-    match cache.store.look(primary, head.headers()) {
-        pagestore::Looked::Nothing { .. } if cache.store.has_disk() => {
-            cache
-                .store
-                .load(primary, head.headers(), (now, AT_ONCE_BYTES))
-        }
-        looked => looked,
-    }
 }
 
 /// Answers with what is kept, which has this age and saves a worker so much time.

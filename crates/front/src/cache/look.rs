@@ -1,0 +1,356 @@
+//! What a request for a script finds in the page cache: a page, one that somebody else makes at the moment,
+//! or nothing, and then the script is asked.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_http1::Head;
+use maitred_pagecache::admit::NotStored;
+use maitred_pagecache::asked::Asked;
+use maitred_pagecache::fields::Field;
+use maitred_pagecache::fills::{Finished, Joined, Ticket, Told};
+use maitred_pagecache::key::{Key, Primary};
+use maitred_pagecache::plan::{Bypass, Plan};
+use maitred_pagecache::reuse::{Judged, Stale, judge};
+use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, UPDATING};
+use maitred_pagestore::{self as pagestore, Object};
+use tokio::sync::oneshot;
+
+use super::coded::coded;
+use super::{AT_ONCE_BYTES, Cache, Fill, SiteCache, now, reply, request_of, whole};
+use crate::access::Answered;
+use crate::body::blocking;
+use crate::http_client::{After, HttpClient};
+use crate::request::{self, Way};
+
+/// A client that has gone, as nginx logs it.
+const CLIENT_LEFT: u16 = 499;
+
+/// What the cache has to do with a request.
+pub enum Looked<'a> {
+    /// It has answered it.
+    Answered(After),
+    /// It has answered it with a page that is now to be made again.
+    Refresh(After, Box<Fill<'a>>),
+    /// The request goes on to a script, whose answer it looks at.
+    Forward(Box<Fill<'a>>),
+}
+
+/// A request, and how it is answered.
+type Of<'a> = (&'a Head, &'a Way<'a>);
+
+/// Looks for a page, and waits for one that another request has made.
+///
+/// # Errors
+/// When the client has gone.
+pub async fn look<'a>(
+    client: &mut impl HttpClient,
+    head: &'a Head,
+    (cache, of): (&Arc<Cache>, &'a SiteCache),
+    way: &'a Way<'a>,
+    answered: &mut Answered,
+) -> io::Result<Looked<'a>> {
+    let asked = Asked::survey(request_of(head, way), head.headers());
+    let secured = client.secured();
+    let shows_certificate = secured.is_some_and(|secured| secured.shows_certificate());
+    let mut fill = Fill::new(cache.clone(), of, (head, way));
+    let begun = begin(&asked, shows_certificate, (of, (head, way)), &mut fill);
+    let Some((mut plan, primary)) = begun else {
+        return Ok(Looked::Forward(Box::new(fill)));
+    };
+    loop {
+        // Before: what is purged from now on must not come back by a 304.
+        fill.look_from_now();
+        let found = find(cache, &primary, head).await?;
+        let key = match weigh((cache, of), &asked, found, (&mut plan, &mut fill)) {
+            Weighed::Fresh {
+                page,
+                key,
+                age,
+                ttl,
+            } => {
+                let status = CacheStatus::Hit { ttl, detail: None };
+                let page = match asked.has_range {
+                    true => page,
+                    false => coded(cache, (head, way), (&key, page)),
+                };
+                let kept = (&page.stored, &page.body, page.cost);
+                let after = reply(client, (head, way), kept, (age, status), answered);
+                return after.await.map(Looked::Answered);
+            }
+            Weighed::Other(key) => key,
+        };
+        if wants_nothing_else(&plan) {
+            let why = "The page is not kept, and no other is wanted.";
+            let refused = request::refuse(client, head, answered, 504, why);
+            return refused.await.map(Looked::Answered);
+        }
+        if plan.store.is_err() {
+            break;
+        }
+        let times = (now(), of.settings.lock_age.saturating_mul(1000));
+        if let Some((page, stale)) = fill.will_do_meanwhile() {
+            // One has it made again; for all others the old one will do until then.
+            let ticket = cache.fills.refresh(&key, times);
+            let is_first = ticket.is_some();
+            if let Some(ticket) = ticket {
+                fill.begin(key, ticket);
+                if !of.settings.background_update {
+                    break;
+                }
+            }
+            let saved = if is_first { Duration::ZERO } else { page.cost };
+            let how = (stale, UPDATING, saved);
+            let after = stand_in(client, (head, way), &page, how, answered).await?;
+            if !is_first {
+                return Ok(Looked::Answered(after));
+            }
+            fill.go_on(plan, primary);
+            return Ok(Looked::Refresh(after, Box::new(fill)));
+        }
+        match join(client, (cache, of), (key, times), &mut fill, answered).await? {
+            Next::Look => {}
+            Next::Go => break,
+            Next::TooLate => {
+                plan.store = Err(NotStored::LockTimeout);
+                break;
+            }
+            Next::StandIn => {
+                let stale = fill.stale.take().filter(|(_, stale)| stale.if_error);
+                let Some((page, stale)) = stale else {
+                    break;
+                };
+                let how = (stale, ON_ERROR, Duration::ZERO);
+                let after = stand_in(client, (head, way), &page, how, answered);
+                return after.await.map(Looked::Answered);
+            }
+        }
+    }
+    fill.go_on(plan, primary);
+    Ok(Looked::Forward(Box::new(fill)))
+}
+
+/// What may be done for a request, and its key; nothing if it passes the cache by, which `fill` is told.
+fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    asked: &Asked<'a, H>,
+    shows_certificate: bool,
+    (of, (head, way)): (&SiteCache, Of<'a>),
+    fill: &mut Fill<'_>,
+) -> Option<(Plan, Key)> {
+    let mut plan = Plan::make(&of.settings, asked);
+    if shows_certificate {
+        let why = Bypass::Certificate;
+        (plan.read, plan.store) = (Err(why), Err(NotStored::Bypassed(why)));
+    }
+    let Ok(Primary { key, query }) = Key::primary(&of.site, &of.settings.key, asked) else {
+        let why = Bypass::KeyTooLong;
+        let plan = Plan {
+            read: Err(why),
+            store: Err(NotStored::Bypassed(why)),
+            wishes: None,
+        };
+        fill.bypass(plan, why);
+        return None;
+    };
+    if plan.store.is_ok() && query.as_deref() != head.query() {
+        // The script would see what the key has not, and could show it to everybody.
+        match (way.path, way.query) == (head.path(), head.query()) {
+            true => fill.see(query.as_deref()),
+            // Nobody knows what a rewrite has made of it.
+            false => plan.store = Err(NotStored::UnkeyedField),
+        }
+    }
+    let host = asked.request.host;
+    let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
+    if way.host(head) != host || has_capitals {
+        // The script would see the host as it was written, and could send everybody there.
+        plan.store = plan.store.and(Err(NotStored::UnkeyedField));
+    }
+    if let Err(why) = plan.read {
+        fill.primary = Some(key);
+        fill.bypass(plan, why);
+        return None;
+    }
+    Some((plan, key))
+}
+
+/// What is kept for a request, in memory or else on disk.
+async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<pagestore::Looked> {
+    let store = &cache.store;
+    let found = match store.look(primary, head.headers()) {
+        pagestore::Looked::Nothing { .. } if store.has_disk() => {
+            store.load(primary, head.headers(), (now(), AT_ONCE_BYTES))
+        }
+        looked => return Ok(looked),
+    };
+    let pagestore::Looked::Large { key, has_variants } = found else {
+        return Ok(found);
+    };
+    // Others have their turn while the disk is read.
+    let cache = cache.clone();
+    blocking(move || Ok(cache.store.load_large(key, has_variants, now()))).await
+}
+
+/// What was found is good for.
+enum Weighed {
+    /// The client gets it.
+    Fresh {
+        /// The page.
+        page: Arc<Object>,
+        /// Its key.
+        key: Key,
+        /// Its age in seconds.
+        age: u64,
+        /// Seconds for which it will do.
+        ttl: i64,
+    },
+    /// Nothing yet: the key of what the client is to get.
+    Other(Key),
+}
+
+/// Judges what was found, and notes in `fill` why the request goes on.
+fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    (cache, of): (&Cache, &SiteCache),
+    asked: &Asked<'a, H>,
+    found: pagestore::Looked,
+    (plan, fill): (&mut Plan, &mut Fill<'_>),
+) -> Weighed {
+    match found {
+        pagestore::Looked::Page {
+            page,
+            key,
+            is_stale,
+        } => {
+            match judge(&page.stored, asked, plan, is_stale, now()) {
+                Judged::Fresh { age, ttl } => {
+                    let ttl = whole(ttl);
+                    return Weighed::Fresh {
+                        page,
+                        key,
+                        age,
+                        ttl,
+                    };
+                }
+                Judged::Stale(stale) => {
+                    fill.why = Forward::Stale;
+                    fill.stale_key = Some(key.clone());
+                    fill.stale = Some((page, stale));
+                }
+                Judged::Unfit => {
+                    fill.why = Forward::VaryMiss;
+                    plan.store = Err(NotStored::Authorization);
+                }
+            }
+            Weighed::Other(key)
+        }
+        pagestore::Looked::Nothing { key, has_variants }
+        | pagestore::Looked::Large { key, has_variants } => {
+            fill.why = match has_variants {
+                true => Forward::VaryMiss,
+                false => Forward::UriMiss,
+            };
+            fill.stale = None;
+            let uses = of.settings.min_uses;
+            if plan.store.is_ok() && uses > 1 && cache.store.uses.count(&key) < uses {
+                plan.store = Err(NotStored::MinUses);
+            }
+            Weighed::Other(key)
+        }
+    }
+}
+
+/// Whether the request wants what is kept and nothing else.
+fn wants_nothing_else(plan: &Plan) -> bool {
+    let wishes = plan.wishes.as_ref();
+    wishes.is_some_and(|wishes| wishes.only_if_cached)
+}
+
+/// Answers with a page that is stale, says why, and saves a worker so much time.
+async fn stand_in(
+    client: &mut impl HttpClient,
+    of: (&Head, &Way<'_>),
+    page: &Object,
+    (stale, detail, saved): (Stale, &'static str, Duration),
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let status = CacheStatus::Hit {
+        ttl: -whole(stale.by),
+        detail: Some(detail),
+    };
+    let kept = (&page.stored, &page.body, saved);
+    reply(client, of, kept, (stale.age, status), answered).await
+}
+
+/// What becomes of a request for which there is no page.
+enum Next {
+    /// Another has made it: look again.
+    Look,
+    /// The script is asked.
+    Go,
+    /// The script is asked by one who has waited for too long.
+    TooLate,
+    /// No other page can be had.
+    StandIn,
+}
+
+/// Has the request make the page for all who want it, or wait for whoever does.
+///
+/// # Errors
+/// When the client has gone.
+async fn join(
+    client: &mut impl HttpClient,
+    (cache, of): (&Arc<Cache>, &SiteCache),
+    (key, times): (Key, (u64, u64)),
+    fill: &mut Fill<'_>,
+    answered: &mut Answered,
+) -> io::Result<Next> {
+    let (sender, receiver) = oneshot::channel();
+    let ticket: Ticket = match cache.fills.join(&key, times, || sender) {
+        Joined::Fill(ticket) => ticket,
+        Joined::Through => return Ok(Next::Go),
+        Joined::Wait => {
+            fill.is_collapsed = true;
+            let patience = Duration::from_secs(of.settings.lock_timeout);
+            let mut place = Place {
+                cache,
+                key: &key,
+                receiver,
+            };
+            let told = tokio::select! {
+                told = tokio::time::timeout(patience, &mut place.receiver) => told,
+                () = client.gone() => {
+                    answered.status = CLIENT_LEFT;
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+            };
+            drop(place);
+            match told {
+                Ok(Ok(Told::Look)) => return Ok(Next::Look),
+                Ok(Ok(Told::StandIn)) => return Ok(Next::StandIn),
+                Ok(Ok(Told::Through) | Err(_)) => return Ok(Next::Go),
+                Err(_) => return Ok(Next::TooLate),
+                Ok(Ok(Told::Fill(ticket))) => ticket,
+            }
+        }
+    };
+    fill.begin(key, ticket);
+    Ok(Next::Go)
+}
+
+/// The place of one who waits for a page.
+struct Place<'a> {
+    cache: &'a Cache,
+    key: &'a Key,
+    receiver: oneshot::Receiver<Told>,
+}
+
+impl Drop for Place<'_> {
+    /// Whoever leaves just when the page was to be made by him leaves that to the next.
+    fn drop(&mut self) {
+        self.receiver.close();
+        if let Ok(Told::Fill(ticket)) = self.receiver.try_recv() {
+            self.cache.finish(self.key, ticket, Finished::Failed);
+        }
+    }
+}
