@@ -64,7 +64,7 @@ pub fn command(arguments: &[&str]) -> Command {
         .iter()
         .any(|argument| argument.starts_with("--late-after"))
     {
-        command.arg("--late-after=2s");
+        command.arg("--late-after=30s");
     }
     command
         .stdin(Stdio::null())

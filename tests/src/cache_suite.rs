@@ -57,8 +57,16 @@ pub fn origin() -> TempDir {
 /// # Panics
 /// When they cannot be run.
 pub fn run(cache: &impl Target) -> Vec<Outcome> {
+    run_some(cache, &[])
+}
+
+/// Runs these tests, and those they depend on; all that are required if none is named.
+///
+/// # Panics
+/// When they cannot be run.
+pub fn run_some(cache: &impl Target, ids: &[String]) -> Vec<Outcome> {
     let mut command = Command::new("node");
-    command.arg(file("run.mjs")).arg(cache.base_url());
+    command.arg(file("run.mjs")).arg(cache.base_url()).args(ids);
     let output = command.output().expect("node is installed");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}{}", cache.log_text());

@@ -95,7 +95,8 @@ fn give_tree_to_web_user(path: &Path) {
     }
 }
 
-/// No request leaves the machine: WordPress may only call itself.
+/// No request leaves the machine: WordPress may only call itself. Its answer may take longer on a busy
+/// machine than the 5 s after which it would not use pretty links.
 fn config(socket: &Path) -> String {
     let keys = ["AUTH_KEY", "SECURE_AUTH_KEY", "LOGGED_IN_KEY", "NONCE_KEY"];
     let salts = [
@@ -122,7 +123,11 @@ fn config(socket: &Path) -> String {
          define('FS_METHOD', 'direct');\n\
          $table_prefix = 'wp_';\n\
          if (!defined('ABSPATH')) define('ABSPATH', __DIR__ . '/');\n\
-         require_once ABSPATH . 'wp-settings.php';\n",
+         require_once ABSPATH . 'wp-settings.php';\n\
+         add_filter('http_request_args', function ($asked) {{\n\
+             if ($asked['timeout'] >= 1) $asked['timeout'] = 50;\n\
+             return $asked;\n\
+         }});\n",
         socket.display()
     )
 }

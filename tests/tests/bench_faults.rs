@@ -5,6 +5,8 @@ use std::io::{BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use maitred_tests::bench::{Benched, bench, command};
 use maitred_tests::odd::{Odd, answer, next_request};
@@ -12,16 +14,15 @@ use maitred_tests::processes::{Process, Signal};
 use maitred_tests::wait;
 use maitred_tests::{maitred_program, ports};
 
-const LOAD: [&str; 4] = [
-    "--rate=50",
-    "--duration=1s",
-    "--warm-up=0",
-    "--timeout=300ms",
-];
+const LOAD: [&str; 3] = ["--rate=50", "--duration=1s", "--warm-up=0"];
 
 fn run(server: &Odd) -> Benched {
+    run_with(server, "--timeout=50s")
+}
+
+fn run_with(server: &Odd, flag: &str) -> Benched {
     let url = format!("http://{}/", server.address());
-    bench(&[&[url.as_str()], &LOAD[..]].concat())
+    bench(&[&[url.as_str(), flag], &LOAD[..]].concat())
 }
 
 /// Reads a request, and answers with these bytes before it closes.
@@ -99,7 +100,7 @@ fn a_server_that_hangs_is_given_up_in_time_and_counted_apart() {
         let mut reader = BufReader::new(&stream);
         while next_request(&mut reader).is_some() {}
     });
-    let run = run(&server);
+    let run = run_with(&server, "--timeout=300ms");
     assert_eq!(run.counts(), [0, 0, 0, 50, 0], "{run:?}");
     assert!(
         run.number("not_served.timed_out.service.min") >= 0.299,
@@ -203,12 +204,16 @@ fn more_connections_than_open_files_are_refused_before_the_run() {
 
 #[test]
 fn a_run_that_is_interrupted_reports_what_it_has_measured() {
-    let server = Odd::answering(|_| answer("200 OK", "hello"));
+    let answered = Arc::new(AtomicUsize::new(0));
+    let counted = answered.clone();
+    let server = Odd::answering(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        answer("200 OK", "hello")
+    });
     let url = format!("http://{}/", server.address());
     let child = command(&[&url, "--rate=100", "--duration=10m", "--warm-up=0"]).spawn();
     let child = child.expect("maitred bench can be started");
-    wait::until_true("connections", || server.accepted() > 1);
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    wait::until_true("answers", || answered.load(Ordering::SeqCst) > 30);
     Process::read(child.id() as i32)
         .expect("it runs")
         .signal(Signal::INT);

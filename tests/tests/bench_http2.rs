@@ -133,9 +133,16 @@ fn requests_mean_the_same_as_over_http1() {
 
 /// Ten requests over HTTP/2 to a server that does with each what `serve` does.
 fn ask_odd(serve: impl Fn(&mut Connection, u32) -> bool + Send + Sync + 'static) -> Benched {
+    ask_odd_within("--timeout=50s", serve)
+}
+
+fn ask_odd_within(
+    timeout: &str,
+    serve: impl Fn(&mut Connection, u32) -> bool + Send + Sync + 'static,
+) -> Benched {
     let server = Odd::start(move |stream| answer_streams(stream, &serve));
     let url = format!("http://{}/", server.address());
-    let load = ["--users=1", "--requests=10", "--timeout=300ms"];
+    let load = ["--users=1", "--requests=10", timeout];
     bench(&[&[url.as_str(), "--http2"], &load[..]].concat())
 }
 
@@ -194,7 +201,7 @@ fn streams_that_fail_are_counted_and_named() {
     assert_eq!(run.causes(), ["no HTTP/2 answer (PROTOCOL_ERROR)"]);
     let run = ask_odd(|_, _| false);
     assert_eq!(run.counts(), [0, 0, 10, 0, 0], "{run:?}");
-    let run = ask_odd(|_, _| true);
+    let run = ask_odd_within("--timeout=300ms", |_, _| true);
     assert_eq!(run.counts(), [0, 0, 0, 10, 0], "{run:?}");
     assert_eq!(
         run.number("connections.made"),
@@ -222,7 +229,7 @@ fn endless_fields_are_cut_off_over_http2_too() {
 fn a_server_that_speaks_no_http2_is_named() {
     let plain = Odd::answering(|_| answer("200 OK", "hello"));
     let url = format!("http://{}/", plain.address());
-    let load = ["--http2", "--users=1", "--requests=5", "--timeout=300ms"];
+    let load = ["--http2", "--users=1", "--requests=5", "--timeout=50s"];
     let run = bench(&[&[url.as_str()], &load[..]].concat());
     assert_eq!(run.counts(), [0, 0, 5, 0, 0], "{run:?}");
     assert!(run.causes()[0].starts_with("no HTTP/2 answer"), "{run:?}");

@@ -216,6 +216,65 @@ fn servers_that_are_started_for_it_leave_nothing() {
     assert!(err.contains("ended before it listened"), "{err}");
 }
 
+/// Uses a part of the machine's processors, and is nobody's child.
+struct Stranger(Vec<String>);
+
+impl Stranger {
+    fn start() -> Stranger {
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+        let begin = "timeout 300 sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $!";
+        let one = |_| {
+            let output = Command::new("sh").args(["-c", begin]).output();
+            let pid = output.expect("sh can be started").stdout;
+            String::from_utf8_lossy(&pid).trim().to_owned()
+        };
+        // More than a tenth of them.
+        Stranger((0..processors / 8 + 1).map(one).collect())
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(&self.0).status();
+    }
+}
+
+#[test]
+fn runs_in_which_others_use_the_processors_are_made_again() {
+    let server = Odd::answering(|_| answer("200 OK", "hello"));
+    let url = url(&server);
+    let load = ["--duration=60ms", "--warm-up=0", "--users=1"];
+    let compared = |more: &[&str]| -> Value {
+        let pairs = [
+            "compare",
+            &url,
+            &url,
+            "--pairs=5",
+            "--max-pairs=5",
+            "--json",
+        ];
+        let (_, out, err) = run(&[&pairs[..], &load[..], more].concat());
+        serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"))
+    };
+    let stranger = Stranger::start();
+    let disturbed = &compared(&[])["disturbed"];
+    assert!(disturbed["repeated"].as_u64() >= Some(20), "{disturbed}");
+    assert!(disturbed["counted"].as_u64() >= Some(10), "{disturbed}");
+    assert_eq!(disturbed["unknown"], 0, "{disturbed}");
+    // Whoever is named belongs to the servers.
+    let named: Vec<String> = stranger
+        .0
+        .iter()
+        .map(|pid| format!("--with={pid}"))
+        .collect();
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    let known = &compared(&named)["disturbed"];
+    assert!(
+        known["repeated"].as_u64() < disturbed["repeated"].as_u64(),
+        "{known} {disturbed}"
+    );
+}
+
 #[test]
 fn other_tools_are_taken_at_their_word() {
     let server = Odd::answering(|_| answer("200 OK", "hello"));

@@ -106,20 +106,23 @@ fn saturated_pools_move_over_within_process_max_and_lose_no_request() {
 fn process_control_timeout_cuts_nothing_that_began_after_the_reload() {
     const WORKERS: usize = 8;
     let root = scripts();
-    let lines = format!("pm.max_children = {WORKERS}\n[global]\nprocess_control_timeout = 8s\n");
+    let lines = format!("pm.max_children = {WORKERS}\n[global]\nprocess_control_timeout = 12s\n");
     let daemon = Daemon::start(Which::Maitred, &usual(&lines));
     let ask = |target: &str| -> JoinHandle<io::Result<Answer>> {
         let (door, params) = (daemon.door(), post(&root, target));
         thread::spawn(move || door.ask(&params, b""))
     };
     let old: Vec<_> = (0..WORKERS).map(|_| ask("/wait.php")).collect();
-    let begun = daemon.workers("www");
+    // A worker has its zygote's title at first.
+    let begun = wait::until("all workers", || {
+        Some(daemon.workers("www")).filter(|workers| workers.len() == WORKERS)
+    });
     daemon.signal(Signal::USR2);
     wait::until_true("the new generation", || {
         daemon.workers("www").len() > begun.len()
     });
     // Old workers get free all at once, while there are new ones for two of them.
-    let new: Vec<_> = (0..WORKERS).map(|_| ask("/slow.php?ms=10000")).collect();
+    let new: Vec<_> = (0..WORKERS).map(|_| ask("/slow.php?ms=14000")).collect();
     fs::write(root.path().join("go"), "").expect("a file can be written");
     for asked in old.into_iter().chain(new) {
         let answer = asked.join().expect("the client does not panic");

@@ -346,7 +346,7 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
     let server = Setup::new(root.path())
         .workers(1)
         .pool("request_queue_length = 5")
-        .pool("request_queue_timeout = \"12s\"")
+        .pool("request_queue_timeout = \"8s\"")
         .start();
     let _busy = occupy(&server);
     let mut waiting: Vec<Connection> = (0..5).map(|_| send(&server, "/hello.php?waits")).collect();
@@ -376,7 +376,7 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
     expect_later(&server, "the queue stood for");
     let over = expect_later(&server, "503 was the answer to ");
     assert!(
-        over.contains("5 waited for request_queue_timeout = 12 s"),
+        over.contains("5 waited for request_queue_timeout = 8 s"),
         "{over}"
     );
     assert!(over.contains("request_queue_length = 5"), "{over}");

@@ -382,12 +382,12 @@ fn many_reloads_leave_no_descriptor_mapping_or_thread() {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", front.pid));
         let pools = maps.map_or(0, |maps| maps.matches("memfd:maitred-www").count());
         let supervisor = server.supervisor();
-        (
+        [
             count(&supervisor, "fd"),
             count(&front, "fd"),
             count(&front, "task"),
             pools,
-        )
+        ]
     };
     let reload = |number| {
         let old = server.workers();
@@ -396,14 +396,18 @@ fn many_reloads_leave_no_descriptor_mapping_or_thread() {
         wait_for_new(&server, &old, WORKERS);
     };
     reload(1);
-    let before = wait::until("steady figures", || {
+    let before = wait::until("a single generation", || {
         let figures = figures();
-        (figures.3 == 1).then_some(figures)
+        (figures[3] == 1).then_some(figures)
     });
     for number in 2..20 {
         reload(number);
     }
-    wait::until_true("the same figures as before", || figures() == before);
+    // Before, there may have been something that was about to go, such as a thread that has read a file.
+    wait::until_true("no more than before", || {
+        let now = figures();
+        now.iter().zip(&before).all(|(now, before)| now <= before)
+    });
 }
 
 #[test]

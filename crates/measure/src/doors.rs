@@ -120,6 +120,14 @@ fn first_that_listens(place: &Place, owned: bool) -> Result<SocketAddr, NotFound
     }))
 }
 
+/// Whether a server listens on this machine.
+pub fn is_here(address: &Address) -> bool {
+    match address {
+        Address::Tcp(address) => is_ours(address.ip()),
+        Address::Unix(_) => true,
+    }
+}
+
 /// An address is ours if a socket can have it.
 fn is_ours(ip: IpAddr) -> bool {
     ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()

@@ -20,6 +20,7 @@ pub mod latency;
 pub mod live;
 pub mod machine;
 pub mod outcome;
+pub mod outside;
 pub mod place;
 pub mod plan;
 pub mod replay;

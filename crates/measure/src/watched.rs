@@ -72,50 +72,62 @@ pub struct Family {
 
 /// What a line of `/proc/PID/stat` says here.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Stat {
-    pid: i32,
-    parent: i32,
-    ticks: u64,
+pub(crate) struct Stat {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    /// Its processor time, that of children it has collected included.
+    pub(crate) ticks: u64,
 }
 
 impl Family {
     /// As `/proc` has it now; nothing if the process is not there.
     pub fn of(root: i32) -> Option<Family> {
-        let entries = fs::read_dir("/proc").ok()?.flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        let stats = pids.filter_map(|pid| {
-            // One that has just ended is none.
-            stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-        });
-        let stats: HashMap<i32, Stat> = stats.map(|stat| (stat.pid, stat)).collect();
-        stats
+        let processes = processes()?;
+        processes
             .contains_key(&root)
-            .then(|| Family::among(&stats, root))
+            .then(|| Family::among(&processes, root))
     }
 
-    fn among(stats: &HashMap<i32, Stat>, root: i32) -> Family {
-        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-        for stat in stats.values() {
-            children.entry(stat.parent).or_default().push(stat.pid);
-        }
+    fn among(processes: &HashMap<i32, Stat>, root: i32) -> Family {
         let mut family = Family::default();
-        let mut seen = HashSet::from([root]);
-        let mut next = vec![root];
-        while let Some(pid) = next.pop() {
-            let Some(stat) = stats.get(&pid) else {
-                continue;
-            };
+        for stat in descendants(processes, &[root]) {
             family.processes += 1;
             family.ticks += stat.ticks;
-            let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
+            let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", stat.pid)).ok();
             if let Some(private) = rollup.as_deref().and_then(private) {
                 *family.private_bytes.get_or_insert(0) += private;
             }
-            let of_it = children.remove(&pid).unwrap_or_default();
-            next.extend(of_it.into_iter().filter(|pid| seen.insert(*pid)));
         }
         family
     }
+}
+
+/// All processes, by their ids.
+pub(crate) fn processes() -> Option<HashMap<i32, Stat>> {
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let stats = pids.filter_map(|pid| {
+        // One that has just ended is none.
+        stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    });
+    Some(stats.map(|stat| (stat.pid, stat)).collect())
+}
+
+/// Those of the processes that are roots or that a root has started, each once.
+pub(crate) fn descendants(processes: &HashMap<i32, Stat>, roots: &[i32]) -> Vec<Stat> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for stat in processes.values() {
+        children.entry(stat.parent).or_default().push(stat.pid);
+    }
+    let mut seen: HashSet<i32> = roots.iter().copied().collect();
+    let mut next: Vec<i32> = seen.iter().copied().collect();
+    let mut found = Vec::new();
+    while let Some(pid) = next.pop() {
+        found.extend(processes.get(&pid));
+        let of_it = children.remove(&pid).unwrap_or_default();
+        next.extend(of_it.into_iter().filter(|pid| seen.insert(*pid)));
+    }
+    found
 }
 
 /// The name, in parentheses, may hold anything (proc_pid_stat(5)).

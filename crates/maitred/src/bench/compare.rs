@@ -1,5 +1,6 @@
 //! `maitred bench compare`: two servers, or two commands that start one, in pairs of runs.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use maitred_measure::compare::{Better, Ratio, b_first, verdicts};
+use maitred_measure::outside::Ours;
 use maitred_measure::place::Place;
 use maitred_measure::report::Report;
 use maitred_measure::slo::Slo;
@@ -29,6 +31,12 @@ const MIN_PAIRS: usize = 5;
 
 /// When an interval is as narrow as this, more pairs would say nothing else.
 const NARROW: f64 = 0.03;
+
+/// The share of all processors that others may use in a run. One in which they use more is made again.
+const OUTSIDE: f64 = 0.1;
+
+/// How often a run is made at most until others leave it alone.
+const MAX_TRIES: usize = 3;
 
 /// How long a server that was started may take until it listens.
 const START: Duration = Duration::from_secs(60);
@@ -81,6 +89,18 @@ struct Outcome {
     same_against_itself: Vec<Row>,
     usable: bool,
     b_beside_a: Vec<Row>,
+    disturbed: Disturbed,
+}
+
+/// What became of runs in which others used more than [`OUTSIDE`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+struct Disturbed {
+    /// They were made again, so many times.
+    repeated: usize,
+    /// They are among those that were compared: so were all tries.
+    counted: usize,
+    /// Nobody could say what others use.
+    unknown: usize,
 }
 
 /// Compares, and says what there is to say.
@@ -99,7 +119,12 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
         );
     }
     let (a, b) = (side(asked, &asked.a)?, side(asked, &asked.b)?);
-    let contest = Contest { asked, stop };
+    let disturbed = Cell::default();
+    let contest = Contest {
+        asked,
+        stop,
+        disturbed,
+    };
     contest.say(&format!(
         "A: {}\nB: {}\n\nA against itself",
         asked.a, asked.b
@@ -119,6 +144,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
         same_against_itself: noise,
         usable,
         b_beside_a: Vec::new(),
+        disturbed: Disturbed::default(),
     };
     if !usable {
         contest.say(
@@ -131,6 +157,8 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
         outcome.b_beside_a = rows(&pairs, asked.load.seed);
         contest.table(&outcome.b_beside_a);
     }
+    outcome.disturbed = contest.disturbed.get();
+    contest.say_what_disturbed();
     if asked.json {
         let json = serde_json::to_string_pretty(&outcome).map_err(|why| why.to_string())?;
         let _ = writeln!(io::stdout(), "{json}");
@@ -169,6 +197,7 @@ fn side(asked: &Compare, text: &str) -> Result<Side, String> {
 struct Contest<'a> {
     asked: &'a Compare,
     stop: &'a Arc<AtomicBool>,
+    disturbed: Cell<Disturbed>,
 }
 
 impl Contest<'_> {
@@ -203,15 +232,66 @@ impl Contest<'_> {
         })
     }
 
+    /// A run that others have left alone, or the last that was tried.
     fn block(&self, side: &Side) -> Result<Report, Refusal> {
+        let mut disturbed = self.disturbed.get();
+        let mut tries = 1;
+        let report = loop {
+            let (report, outside) = self.run(side)?;
+            disturbed.unknown += usize::from(outside.is_none());
+            if outside.is_none_or(|share| share <= OUTSIDE) || self.stop.load(Ordering::Relaxed) {
+                break report;
+            }
+            if tries == MAX_TRIES {
+                disturbed.counted += 1;
+                break report;
+            }
+            tries += 1;
+            disturbed.repeated += 1;
+        };
+        self.disturbed.set(disturbed);
+        Ok(report)
+    }
+
+    /// A run, and the share of all processors that others used meanwhile, where it is known.
+    fn run(&self, side: &Side) -> Result<(Report, Option<f64>), Refusal> {
         let server = match &side.command {
             Some(command) => Some(Started::start(command, side, self.stop)?),
             None => None,
         };
         let plan = setup::plan(&side.run)?;
+        let ours = Ours::of(&plan.doors, &self.asked.with);
+        let before = ours.as_ref().and_then(Ours::look);
         let report = measure(&plan, &Slo::default(), self.stop);
+        let outside = ours.zip(before);
+        let outside = outside.and_then(|(ours, before)| ours.outside(&before));
         drop(server);
-        report
+        Ok((report?, outside))
+    }
+
+    fn say_what_disturbed(&self) {
+        let Disturbed {
+            repeated,
+            counted,
+            unknown,
+        } = self.disturbed.get();
+        let percent = OUTSIDE * 100.0;
+        if repeated > 0 {
+            self.say(&format!(
+                "\nothers used more than {percent} % of the processors: {repeated} runs were made again"
+            ));
+        }
+        if counted > 0 {
+            self.say(&format!(
+                "{counted} runs were disturbed {MAX_TRIES} times and count all the same; if it is \
+                 the servers' own databases that use the processors, name them with --with"
+            ));
+        }
+        if unknown > 0 {
+            self.say(
+                "\nwhat others use of the processors is not known: /proc does not say who listens here",
+            );
+        }
     }
 
     fn say(&self, text: &str) {

@@ -48,6 +48,10 @@ pub struct Compare {
     /// Most pairs of runs
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub max_pairs: usize,
+    /// A process that belongs to a server and that it has not started, such as php-fpm or a database;
+    /// may be given several times
+    #[arg(long, value_name = "PID")]
+    pub with: Vec<i32>,
     /// JSON for programs
     #[arg(long)]
     pub json: bool,
