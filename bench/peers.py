@@ -37,6 +37,7 @@ class Place:
     front_controller: bool = False
     tls: bool = False  # speak it instead of plain HTTP
     cached: bool = False  # keep the answers of scripts
+    booted: bool = False  # maitred boots worker.php in each worker
 
     def certificate(self):
         """The paths of a certificate for localhost (ECDSA, P-256) and of its key, made if need be."""
@@ -131,6 +132,9 @@ class Maitred(Peer):
         path = self.installed()
         if self.place.tls:
             command = [path, "serve", "--config", self.place.file("tls.toml", self.tls_config())]
+        elif self.place.booted:
+            config = self.place.file("booted.toml", self.booted_config())
+            command = [path, "serve", "--config", config]
         elif self.place.cached:
             config = self.place.file("cached.toml", self.cached_config())
             command = [path, "serve", "--config", config]
@@ -161,6 +165,16 @@ root = "{self.place.root}"
 valid = "{CACHED_MINUTES}m"
 """
 
+    def booted_config(self):
+        """maitred.toml: the same server, whose workers boot worker.php and stay in it."""
+        return f"""listen = ["127.0.0.1:{self.port}"]
+[pools.www]
+mode = "worker"
+script = "{self.place.root}/worker.php"
+[[sites]]
+root = "{self.place.root}"
+"""
+
     def admin_socket(self):
         """The path of the socket that `maitred status` asks."""
         return self.place.file(f"admin-{self.port}.sock")
@@ -171,6 +185,15 @@ valid = "{CACHED_MINUTES}m"
         if not os.path.exists(path):
             raise CannotStart(f"there is no {path}; make build makes it")
         return path
+
+
+class ClassicMaitred(Maitred):
+    """maitred where every request runs its script from the beginning."""
+
+    name = "maitred, classic"
+
+    def __init__(self, place):
+        super().__init__(dataclasses.replace(place, booted=False))
 
 
 class Nginx(Peer):

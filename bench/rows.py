@@ -99,6 +99,19 @@ def cached():
     return both("cached page of 10 KB", "/page.php", PAGE, True, kept, kept)
 
 
+def booted_hello():
+    """hello through frankenphp_handle_request, beside hello.php."""
+    bar = Bar(peers.ClassicMaitred, 0.8)
+    return both("hello in worker mode", "/hello.php", HELLO, True, [bar], [bar])
+
+
+def booted(name):
+    """A page of an application in worker mode: routing, container, templates, SQLite."""
+    title = f"{name} application in worker mode, 16 keep-alive"
+    bar = Bar(peers.NginxFpm, 0.25)
+    return [Row(title, load.Load("/goods/7", 16), None, (bar,))]
+
+
 def cached_wordpress():
     """WordPress's front page, kept by either server."""
     bar = Bar(peers.NginxFpm, 0.8)

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 
+import booted
 import fpm
 import growth
 import hostile
@@ -148,7 +149,8 @@ class Bench:
     def wants_anything(self):
         """Whether --only names anything at all."""
         every = rows.spine() + rows.http2() + rows.tls() + rows.wordpress()
-        every += rows.cached() + rows.cached_wordpress()
+        every += rows.cached() + rows.cached_wordpress() + rows.booted_hello()
+        every += [row for name in booted.APPLICATIONS.values() for row in rows.booted(name)]
         titles = [row.title for row in every]
         return any(map(self.wants, [*titles, *POOLS, MEMORY, SYSTEM_CALLS]))
 
@@ -195,6 +197,26 @@ class Bench:
             return []
         with self.serving(self.kinds_with_pools(), self.root, cached=True) as servers:
             return self.measure_rows(wanted, servers)
+
+    def booted(self):
+        """What is booted once: a hello, and applications."""
+        if self.options.peers_only:
+            return []
+        measured = []
+        wanted = [row for row in rows.booted_hello() if self.wants(row.title)]
+        if wanted:
+            kinds = (peers.Maitred, peers.ClassicMaitred)
+            with self.serving(kinds, self.root, booted=True) as servers:
+                measured += self.measure_rows(wanted, servers)
+        for name, title in booted.APPLICATIONS.items():
+            wanted = [row for row in rows.booted(title) if self.wants(row.title)]
+            if not wanted:
+                continue
+            root = booted.unpack(self.directory, name)
+            kinds = (peers.Maitred, peers.NginxFpm)
+            with self.serving(kinds, root, booted=True, front_controller=True) as servers:
+                measured += self.measure_rows(wanted, servers)
+        return measured
 
     def kinds_with_pools(self):
         """The servers that run PHP in a pool of workers."""
@@ -275,6 +297,7 @@ def run(options):
             raise peers.CannotStart(f"no row's title has \"{options.only}\"")
         memory, calls = bench.inspect()
         measured = bench.spine() + bench.tls() + bench.cached() + bench.wordpress()
+        measured += bench.booted()
         sections = bench.measure_pools()
     results = report.Results(measured, sections, memory, calls, options)
     report.write(results, HERE)

@@ -378,3 +378,122 @@ fn opcache_is_not_emptied_under_workers_and_the_script_is_told_what_to_do() {
     );
     server.stop();
 }
+
+#[test]
+fn limits_the_slow_log_and_the_status_page_work_as_in_a_classic_pool() {
+    let root = application(&[
+        ("state", STATE),
+        ("sleep", "<?php function naps() { sleep(60); } naps();"),
+        (
+            "doze",
+            "<?php function dozes() { usleep(1_500_000); } dozes(); echo 'awake';",
+        ),
+        (
+            "hoard",
+            "<?php $GLOBALS['kept'][] = str_repeat('x', 8 << 20); echo getmypid();",
+        ),
+    ]);
+    let log = tempfile::tempdir().unwrap();
+    let log = log.path().join("slow.log");
+    let server = setup(root.path())
+        .pool("request_terminate_timeout = \"3s\"")
+        .pool("request_slowlog_timeout = \"300ms\"")
+        .pool(&format!("slowlog = {log:?}"))
+        .pool("status_path = \"/status\"")
+        .pool("max_private_memory = \"64M\"")
+        .start();
+    assert_eq!(ask(&server, "/doze").text(), "awake");
+    let stack = wait::until_within("the slow log", LONG, || {
+        std::fs::read_to_string(&log)
+            .ok()
+            .filter(|text| text.contains("dozes()"))
+    });
+    assert!(stack.contains("frankenphp_handle_request()"), "{stack}");
+    assert!(
+        stack.contains("index.php"),
+        "the script that was asked for: {stack}"
+    );
+    assert_eq!(ask(&server, "/sleep").status, 504);
+    wait::until_within("another worker", LONG, || {
+        (ask(&server, "/state").status == 200).then_some(())
+    });
+    let status = ask(&server, "/status?json&full").json();
+    assert_eq!(status["processes"][0]["request uri"], "/state");
+    let first = ask(&server, "/hoard").text();
+    wait::until_within("the hoarder to be replaced", LONG, || {
+        let answer = ask(&server, "/hoard");
+        assert_eq!(answer.status, 200);
+        (answer.text() != first).then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn what_is_coded_for_one_client_is_not_for_the_next() {
+    let root = application(&[(
+        "coded",
+        "<?php ob_start('ob_gzhandler'); echo str_repeat('plain ', 99);",
+    )]);
+    let server = setup(root.path()).start();
+    let gzip = Request::get("/coded").header("Accept-Encoding", "gzip");
+    let coded = http::ask(server.address(), &gzip);
+    assert_eq!(coded.header("Content-Encoding"), Some("gzip"));
+    let plain = ask(&server, "/coded");
+    assert_eq!(plain.header("Content-Encoding"), None);
+    assert!(plain.text().starts_with("plain plain"));
+    server.stop();
+}
+
+#[test]
+fn classic_paths_start_from_nothing_in_another_pool() {
+    let root = application(&[("state", STATE)]);
+    let classic =
+        "<?php echo 'classic ', isset($_SERVER['FRANKENPHP_WORKER']) ? 'worker' : 'fresh';";
+    write_file(root.path(), "xmlrpc.php", classic.as_bytes());
+    write_file(root.path(), "wp-admin/index.php", classic.as_bytes());
+    let server = setup(root.path())
+        .pool("[pools.classic]")
+        .pool("max_children = 1")
+        .site("classic_paths = [\"/xmlrpc.php\", \"/wp-admin/\"]")
+        .site("classic_pool = \"classic\"")
+        .start();
+    for path in ["/xmlrpc.php", "/wp-admin/", "/wp-admin/index.php"] {
+        assert_eq!(ask(&server, path).text(), "classic fresh", "{path}");
+    }
+    assert_eq!(ask(&server, "/state").json()["count"], 1);
+    let nobody = "<?php try { frankenphp_handle_request(fn () => 1); } \
+        catch (RuntimeException $e) { echo $e->getMessage(); }";
+    write_file(root.path(), "wp-admin/index.php", nobody.as_bytes());
+    wait::until_within("the file to be looked at again", LONG, || {
+        let said = ask(&server, "/wp-admin/").text();
+        said.contains("while not in worker mode").then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn what_the_boot_has_changed_stays_and_what_a_child_does_is_not_its_parents() {
+    let root = application(&[
+        (
+            "changed",
+            "<?php echo ini_get('precision'), ' ', decoct(umask()), ' ', error_reporting();",
+        ),
+        (
+            "fork",
+            "<?php echo 'parent'; if (pcntl_fork() === 0) { echo 'child'; return; } pcntl_wait($status);",
+        ),
+        ("state", STATE),
+    ]);
+    let boot = WORKER.replace(
+        "<?php\n",
+        "<?php ini_set('precision', 5); umask(0027); error_reporting(1);\n",
+    );
+    write_file(root.path(), "worker.php", boot.as_bytes());
+    let server = setup(root.path()).start();
+    for _ in 0..3 {
+        assert_eq!(ask(&server, "/changed").text(), "5 27 1");
+    }
+    assert_eq!(ask(&server, "/fork").text(), "parent");
+    assert_eq!(ask(&server, "/state").json()["count"], 5);
+    server.stop();
+}
