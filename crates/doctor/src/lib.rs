@@ -7,6 +7,7 @@
 pub mod checks;
 pub mod facts;
 pub mod finding;
+pub mod manual;
 
 pub mod read;
 pub mod report;

@@ -354,9 +354,10 @@ pub struct Doctor {
     /// Look at this configuration of maitred's, and at no other server
     #[arg(long, value_name = "FILE", conflicts_with = "php_fpm")]
     pub config: Option<PathBuf>,
-    /// Look at php-fpm, nginx and Apache only
-    #[arg(long)]
-    pub php_fpm: bool,
+    /// Look at php-fpm, nginx and Apache only; with FILE, at the php-fpm of that configuration
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    #[allow(clippy::option_option)]
+    pub php_fpm: Option<Option<PathBuf>>,
     /// Show all in full, also what is as it should be
     #[arg(long)]
     pub all: bool,

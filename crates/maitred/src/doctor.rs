@@ -15,15 +15,16 @@ pub fn doctor(asked: &Doctor) -> ExitCode {
     if let Some(root) = asked.root.as_ref().filter(|root| !root.is_dir()) {
         return refuse(&format!("--root: {} is no folder", root.display()));
     }
-    let which = match (&asked.config, asked.php_fpm) {
+    let which = match (&asked.config, &asked.php_fpm) {
         (Some(_), _) => Which::Maitred,
-        (None, true) => Which::PhpFpm,
-        (None, false) => Which::Everything,
+        (None, Some(_)) => Which::PhpFpm,
+        (None, None) => Which::Everything,
     };
     let config = asked.config.clone();
     let report = examine(&Options {
         which,
         config: config.unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG)),
+        php_fpm: asked.php_fpm.clone().flatten(),
         admin_socket: asked.reach.admin_socket.clone(),
         root: asked.root.clone(),
         watch: asked.watch.unwrap_or(maitred_doctor::read::DEFAULT_WATCH),

@@ -249,7 +249,7 @@ fn clients(pool: &Pool, sheet: &mut Sheet) {
 }
 
 fn finished(service: &Service, pool: &Pool, sheet: &mut Sheet) {
-    if pool.tracks_finished || service.kind == Kind::ModPhp {
+    if pool.tracks_finished || service.kind != Kind::PhpFpm {
         return;
     }
     let seen = "request_terminate_timeout_track_finished = no";
@@ -279,7 +279,7 @@ mod tests {
             "D8",
             &facts,
             Fail,
-            "max_execution_time = 30 s counts processor time",
+            "max_execution_time = 20 s counts processor time",
         );
         expect("D8", &maitred(), Info, "request_terminate_timeout = 0");
     }

@@ -3,6 +3,7 @@
 //! same. Nothing is created, as `php-fpm -t` would create logs.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use maitred_config::fpm::{Statement, read_line};
@@ -24,8 +25,9 @@ const MAX_DEPTH: usize = 5;
 /// Most pools that are looked at.
 const MAX_POOLS: usize = 1000;
 
-/// What php-fpm takes for the backlog where nobody sets one (`FPM_BACKLOG_DEFAULT`, Linux).
-const DEFAULT_BACKLOG: i64 = 511;
+/// What php-fpm asks for where nobody sets a backlog (`FPM_BACKLOG_DEFAULT`, fpm_sockets.h, Linux): as
+/// much as the kernel allows. It was 511 once, as its own comments still say.
+const DEFAULT_BACKLOG: i64 = -1;
 
 /// Entries of `[global]` or of a pool, with the items of its arrays as `name[key]`.
 #[derive(Debug, Default, Clone)]
@@ -44,20 +46,27 @@ struct Draft {
     mistakes: Vec<(String, Unknown)>,
 }
 
-/// All that are configured, and what is wrong with their files.
+/// The configuration that is meant, or all that are where distributions have them.
+pub(super) fn files(world: &World, named: Option<&Path>) -> Vec<String> {
+    match named {
+        Some(named) => vec![named.display().to_string()],
+        None => PLACES.iter().flat_map(|place| world.glob(place)).collect(),
+    }
+}
+
+/// What is configured in these files, and what is wrong with them.
 pub(super) fn services(
     world: &World,
+    files: &[String],
     all: &Known<Vec<processes::Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Vec<Service> {
-    let files = PLACES.iter().flat_map(|place| world.glob(place));
-    let files: Vec<String> = files.collect();
     let mut services = Vec::new();
     for file in files {
         let mut draft = Draft::default();
-        read_file(world, &file, &mut draft, 0);
+        read_file(world, file, &mut draft, 0);
         broken.append(&mut draft.mistakes);
-        services.push(service(world, &file, draft, all));
+        services.push(service(world, file, draft, all));
     }
     services
 }
@@ -371,7 +380,7 @@ mod tests {
         let world = World::new(Some(root.path()), Duration::from_secs(60));
         let mut broken = Vec::new();
         let none = processes::list(&world);
-        let services = services(&world, &none, &mut broken);
+        let services = services(&world, &files(&world, None), &none, &mut broken);
         assert_eq!(broken.len(), 1);
         assert_eq!(broken[0].0, "/etc/php/8.2/fpm/pool.d/www.conf:5");
         let service = &services[0];
@@ -380,7 +389,7 @@ mod tests {
         assert_eq!((pool.max_children, pool.manager), (7, Manager::Dynamic));
         assert_eq!(pool.spares.unwrap().start, 2);
         assert_eq!(pool.ini.as_ref().unwrap().get("memory_limit", ""), "64M");
-        assert_eq!(pool.listen.as_ref().unwrap().backlog, 511);
+        assert_eq!(pool.listen.as_ref().unwrap().backlog, -1);
         assert!(pool.live.is_err() && service.process.is_err());
     }
 }

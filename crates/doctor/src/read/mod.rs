@@ -49,6 +49,8 @@ pub struct Options {
     pub which: Which,
     /// maitred's configuration.
     pub config: PathBuf,
+    /// php-fpm's configuration, if it is not where distributions have it.
+    pub php_fpm: Option<PathBuf>,
     /// Where a running maitred answers, if not where its configuration says.
     pub admin_socket: Option<PathBuf>,
     /// Another root: an image, or files to test with. No server is asked and no program run then.
@@ -74,7 +76,8 @@ pub fn read(options: &Options) -> Facts {
     }
     let (mut nginx, mut apache) = (None, None);
     if options.which != Which::Maitred {
-        services.extend(fpm::services(&world, &all, &mut broken));
+        let files = fpm::files(&world, options.php_fpm.as_deref());
+        services.extend(fpm::services(&world, &files, &all, &mut broken));
         nginx = nginx::nginx(&world, &all, &mut broken);
         if let Some((found, with_php)) = apache::apache(&world, &all, &mut broken) {
             services.extend(with_php);
