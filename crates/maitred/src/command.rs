@@ -370,9 +370,9 @@ pub struct Doctor {
     /// Read files below this folder: an image, or another disk; no server is asked
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub reach: Reach,
+    /// The server's admin socket [default: the `admin_socket` of its configuration]
+    #[arg(long, value_name = "PATH")]
+    pub admin_socket: Option<PathBuf>,
 }
 
 /// Longest watch of `maitred doctor`, in seconds.

@@ -25,7 +25,7 @@ pub fn doctor(asked: &Doctor) -> ExitCode {
         which,
         config: config.unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG)),
         php_fpm: asked.php_fpm.clone().flatten(),
-        admin_socket: asked.reach.admin_socket.clone(),
+        admin_socket: asked.admin_socket.clone(),
         root: asked.root.clone(),
         watch: asked.watch.unwrap_or(maitred_doctor::read::DEFAULT_WATCH),
     });
