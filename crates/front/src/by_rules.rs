@@ -312,7 +312,7 @@ async fn send_error_page(
                 status: Some((caught.status, caught.after)),
                 ..*way
             };
-            by_script::run_script(client, head, thread, &way, &script, answered).await
+            by_script::answer(client, head, thread, &way, &script, answered).await
         }
         Route::RedirectSlash(_) | Route::Refused(_) => {
             headers.push((b"Content-Type", b"text/plain; charset=utf-8"));

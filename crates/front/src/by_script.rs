@@ -24,8 +24,9 @@ use crate::shared::Thread;
 use crate::source::Backend;
 use crate::tls::Secured;
 
-/// Runs a script for a request, or for the page of an error that the request came to.
-pub async fn run_script<C: HttpClient>(
+/// Answers a request for a script, or for the page of an error that the request came to. Files and kept
+/// pages need less state than scripts do, so each way has a box of its own.
+pub async fn answer<C: HttpClient>(
     client: &mut C,
     head: &Head,
     thread: &Arc<Thread>,
@@ -35,7 +36,6 @@ pub async fn run_script<C: HttpClient>(
 ) -> io::Result<After> {
     let mut fill = None;
     if let (Some(of), Some(cache), None) = (&way.site.cache, &thread.shared.cache, way.status) {
-        // Most requests at such a site end here, and carry no more state than they need.
         match Box::pin(cache::look(client, head, (cache, of), way, answered)).await? {
             cache::Looked::Answered(after) => return Ok(after),
             cache::Looked::Refresh(after, fill) => {
@@ -46,11 +46,24 @@ pub async fn run_script<C: HttpClient>(
             cache::Looked::Forward(forward) => fill = Some(forward),
         }
     }
+    Box::pin(run(client, head, (thread, way), script, fill, answered)).await
+}
+
+/// Runs a script.
+async fn run<C: HttpClient>(
+    client: &mut C,
+    head: &Head,
+    (thread, way): (&Thread, &Way<'_>),
+    script: &Script,
+    fill: Option<Box<Fill<'_>>>,
+    answered: &mut Answered,
+) -> io::Result<After> {
     let body = match collect(client, head, way).await {
         Ok(body) => body,
         Err(no_body) => {
             let spool_dir = &way.site.spool_dir;
-            return request::refuse_body(client, head, answered, no_body, spool_dir).await;
+            let refused = request::refuse_body(client, head, answered, no_body, spool_dir);
+            return Box::pin(refused).await;
         }
     };
     let caller = Caller::of(client, way, answered);
@@ -60,7 +73,7 @@ pub async fn run_script<C: HttpClient>(
     }
     let Ok(encoded) = caller.encode((head, way, script), &body, fill.as_deref()) else {
         let why = "The request's headers are too large for a script.";
-        return request::refuse_close(client, head, answered, 431, why).await;
+        return Box::pin(request::refuse_close(client, head, answered, 431, why)).await;
     };
     let name = String::from_utf8_lossy(&script.script_filename);
     let run = run_of((head, way, &name), &body, &caller.id);
@@ -162,7 +175,8 @@ impl Caller {
     }
 }
 
-/// What becomes of a request after its last try.
+/// What becomes of a request after its last try. What seldom happens is in boxes: every request would
+/// hold the room for it.
 async fn end<C: HttpClient>(
     client: &mut C,
     (head, way, name): (&Head, &Way<'_>, &str),
@@ -184,18 +198,21 @@ async fn end<C: HttpClient>(
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     if let (Err(failure), Some(fill), false) = (&outcome, fill, sent.begun) {
-        if let Some(after) = fill.stand_in(client, failure, answered).await {
+        if let Some(after) = Box::pin(fill.stand_in(client, failure, answered)).await {
             return after;
         }
     }
     if let (Err(Failure::FileNamed), Some(said)) = (&outcome, form.said()) {
-        return sendfile::answer(client, head, (way, name), said, answered).await;
+        return Box::pin(sendfile::answer(client, head, (way, name), said, answered)).await;
     }
     match (outcome, way.status) {
         (Ok(()), Some((_, after))) if form.reusable => Ok(after),
         (Ok(()), None) if form.reusable => Ok(After::Keep),
         (Ok(()), _) => Ok(After::Close),
-        (Err(failure), _) => fail(client, head, &failure, begun.elapsed(), &sent, answered).await,
+        (Err(failure), _) => {
+            let failed = fail(client, head, &failure, begun.elapsed(), &sent, answered);
+            Box::pin(failed).await
+        }
     }
 }
 

@@ -314,6 +314,11 @@ impl Connection {
     /// # Errors
     /// When the client has gone or reads too slowly.
     pub async fn sendable(&mut self) -> io::Result<()> {
+        // Few clients keep anybody waiting, and every request would hold the room for it.
+        Box::pin(self.wait_until_sendable()).await
+    }
+
+    async fn wait_until_sendable(&mut self) -> io::Result<()> {
         loop {
             let Connection {
                 stream,

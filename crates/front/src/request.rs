@@ -227,7 +227,7 @@ pub async fn serve_path(
                     return Ok(after);
                 }
             }
-            by_script::run_script(client, head, thread, way, &script, answered).await
+            by_script::answer(client, head, thread, way, &script, answered).await
         }
         Route::RedirectSlash(location) => {
             let header = Some((&b"Location"[..], location.as_bytes()));

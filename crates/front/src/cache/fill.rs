@@ -396,6 +396,12 @@ impl<'a> Fill<'a> {
     /// Returns when all that the answer has made out of date is gone in other fronts, too, and a large
     /// page is where it is to be.
     pub async fn settle(&mut self) {
+        if self.unwritten.is_some() || self.elsewhere.is_some() {
+            Box::pin(self.settle_all()).await;
+        }
+    }
+
+    async fn settle_all(&mut self) {
         if let Some((place, page)) = self.unwritten.take() {
             let cache = self.cache.clone();
             let kept = blocking(move || Ok(cache.store.keep_at(&place, page, now()))).await;

@@ -54,10 +54,10 @@ pub async fn look<'a>(
     let asked = Asked::survey(request_of(head, way), head.headers());
     let secured = client.secured();
     let shows_certificate = secured.is_some_and(|secured| secured.shows_certificate());
-    let mut fill = Fill::new(cache.clone(), of, (head, way));
+    let mut fill = Box::new(Fill::new(cache.clone(), of, (head, way)));
     let begun = begin(&asked, shows_certificate, (of, (head, way)), &mut fill);
     let Some((mut plan, primary)) = begun else {
-        return Ok(Looked::Forward(Box::new(fill)));
+        return Ok(Looked::Forward(fill));
     };
     loop {
         // Before: what is purged from now on must not come back by a 304.
@@ -107,7 +107,7 @@ pub async fn look<'a>(
                 return Ok(Looked::Answered(after));
             }
             fill.go_on(plan, primary);
-            return Ok(Looked::Refresh(after, Box::new(fill)));
+            return Ok(Looked::Refresh(after, fill));
         }
         match join(client, (cache, of), (key, times), &mut fill, answered).await? {
             Next::Look => {}
@@ -128,7 +128,7 @@ pub async fn look<'a>(
         }
     }
     fill.go_on(plan, primary);
-    Ok(Looked::Forward(Box::new(fill)))
+    Ok(Looked::Forward(fill))
 }
 
 /// What may be done for a request, and its key; nothing if it passes the cache by, which `fill` is told.
