@@ -108,6 +108,16 @@ pub enum Command {
         Exit codes: 0 all pages are kept now, 1 none could be asked for, 2 wrong usage, 3 some are \
         not kept.")]
     Warm(Box<Warm>),
+    /// Find out what requests to an application in worker mode leave behind for the next
+    #[command(after_help = "Examples:\n  \
+        maitred leaks https://shop.example/ https://shop.example/cart\n  \
+        maitred leaks --config site.toml --rounds 20 / /goods/7\n\n\
+        A server of its own is started with one worker, and asked for all addresses in turn. What the \
+        first round sets and nobody changes any more is no leak. Databases and files are the \
+        application's real ones.\n\
+        Exit codes: 0 nothing is left behind, 1 it could not be seen, 2 wrong usage or no pool in worker \
+        mode, 3 something is.")]
+    Leaks(Leaks),
     /// Send requests to a server and measure how it answers
     #[command(after_help = "Examples:\n  \
         maitred bench http://127.0.0.1:8080/ --rate 200\n  \
@@ -318,6 +328,28 @@ fn something(text: &str) -> Result<String, String> {
 /// A header field as `Name: value`.
 fn field(text: &str) -> Result<String, String> {
     maitred_warm::client::header(text).map(|_| text.to_owned())
+}
+
+/// Arguments of `maitred leaks`.
+#[derive(Debug, Args)]
+pub struct Leaks {
+    /// Addresses of one site, or paths of the first
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// How often all of them are asked for
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u16).range(2..=1000)
+    )]
+    pub rounds: u16,
+    /// Configuration file
+    #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
+    pub config: PathBuf,
+    /// JSON for programs, on one line
+    #[arg(long)]
+    pub json: bool,
 }
 
 fn rate(text: &str) -> Result<f64, String> {

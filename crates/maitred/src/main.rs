@@ -9,6 +9,7 @@ mod doctor;
 mod explain;
 mod fpm;
 mod front;
+mod leaks;
 mod log;
 mod purge;
 mod serve;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Drain(reach) => status::end(&reach, &Request::Drain),
         Command::Purge(asked) => purge::purge(&asked),
         Command::Warm(asked) => warm::warm(&asked),
+        Command::Leaks(asked) => leaks::leaks(&asked),
         Command::Bench(asked) => bench::bench(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),

@@ -28,8 +28,12 @@
 #define LEVEL_WARN 4
 #define LEVEL_ERROR 8
 
+/* What `maitred leaks` has a pool define before its script, to be called between two requests. */
+#define LOOK "maitred\\leaks\\look"
+
 static struct {
 	const struct maitred_request *boot;
+	zend_function *look;
 	bool booted;
 	bool in_request;
 } worker;
@@ -314,8 +318,13 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	}
 	if (!worker.booted) {
 		worker.booted = true;
+		worker.look = zend_hash_str_find_ptr(EG(function_table), ZEND_STRL(LOOK));
 		close_request();
 		rest();
+	}
+	if (UNEXPECTED(worker.look)) {
+		zend_call_known_function(worker.look, NULL, NULL, &result, 0, NULL, NULL);
+		zval_ptr_dtor(&result);
 	}
 	/* Waiting is not limited; what a script does after an answer belongs to the request before. */
 	zend_unset_timeout();

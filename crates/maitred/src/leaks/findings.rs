@@ -1,0 +1,277 @@
+//! What the looks at a worker come to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Longest example that is shown, in bytes.
+const EXAMPLE_BYTES: usize = 160;
+
+/// What is told of a worker between two requests.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Look {
+    /// It is the first of its worker: there is nothing to compare with.
+    pub first: bool,
+    /// What PHP's allocator has given out, in bytes.
+    pub memory: u64,
+    /// Names, what they stood for, and what they stand for now.
+    pub changes: Vec<(String, Option<String>, Option<String>)>,
+}
+
+/// A request, and the look after it.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// What was asked for.
+    pub target: String,
+    /// The status of its answer.
+    pub status: u16,
+    /// What was seen after it.
+    pub look: Look,
+}
+
+/// Something that requests change.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is, such as `static Cart::$items`.
+    pub what: String,
+    /// It has more with each request that changes it.
+    pub grows: bool,
+    /// After how many requests it was another.
+    pub requests: usize,
+    /// One of the changes.
+    pub example: String,
+    /// After what that was seen.
+    pub after: String,
+}
+
+/// All that was found.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Findings {
+    /// Requests that were looked at; those of the first round warm the application up.
+    pub requests: usize,
+    /// What they change, most often first.
+    pub changes: Vec<Finding>,
+    /// Things that the first round has set, and nobody has changed since.
+    pub settled: usize,
+    /// Bytes by which memory grows with each request.
+    pub growth: u64,
+    /// Requests that ended their worker.
+    pub ended: Vec<String>,
+    /// Requests that were not answered with success.
+    pub failed: Vec<(String, u16)>,
+}
+
+impl Findings {
+    /// Of steps whose first `warm_up` are the first round.
+    pub fn of(steps: &[Step], warm_up: usize) -> Findings {
+        let (first, rest) = steps.split_at(warm_up.min(steps.len()));
+        let mut changes: BTreeMap<&str, Finding> = BTreeMap::new();
+        let mut gains: BTreeMap<&str, i64> = BTreeMap::new();
+        for step in rest {
+            let mut seen: BTreeMap<&str, i64> = BTreeMap::new();
+            for (name, old, new) in &step.look.changes {
+                let root = root_of(name);
+                let finding = changes.entry(root).or_insert_with(|| Finding {
+                    what: root.to_owned(),
+                    grows: false,
+                    requests: 0,
+                    example: example(name, old.as_deref(), new.as_deref()),
+                    after: step.target.clone(),
+                });
+                if !seen.contains_key(root) {
+                    finding.requests += 1;
+                }
+                *seen.entry(root).or_default() +=
+                    i64::from(old.is_none()) - i64::from(new.is_none());
+            }
+            for (root, gain) in seen {
+                *gains.entry(root).or_default() += gain;
+            }
+        }
+        for (root, finding) in &mut changes {
+            let gain = gains.get(root).copied().unwrap_or(0);
+            finding.grows = finding.requests > 1 && gain >= finding.requests as i64;
+        }
+        let settled = first.iter().flat_map(|step| &step.look.changes);
+        let settled: std::collections::BTreeSet<&str> =
+            settled.map(|(name, _, _)| root_of(name)).collect();
+        let settled = settled.iter().filter(|root| !changes.contains_key(*root));
+        let settled = settled.count();
+        let mut changes: Vec<Finding> = changes.into_values().collect();
+        changes.sort_by(|a, b| (b.grows, b.requests).cmp(&(a.grows, a.requests)));
+        let ended = steps.iter().filter(|step| step.look.first);
+        let failed = steps.iter().filter(|step| step.status >= 500);
+        Findings {
+            requests: rest.len(),
+            changes,
+            settled,
+            growth: growth(rest),
+            ended: unique(ended.map(|step| step.target.clone())),
+            failed: unique(failed.map(|step| (step.target.clone(), step.status))),
+        }
+    }
+
+    /// Whether the next request finds what the one before has found.
+    pub fn is_clean(&self) -> bool {
+        self.changes.is_empty() && self.ended.is_empty() && self.failed.is_empty()
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut lines = Vec::new();
+        for one in &self.changes {
+            let how = if one.grows { "grows" } else { "changes" };
+            lines.push(format!(
+                "{} {how} ({} of {} requests), such as {} after {}",
+                one.what, one.requests, self.requests, one.example, one.after
+            ));
+        }
+        for target in &self.ended {
+            lines.push(format!("{target} ends its worker: exit, or a fatal error"));
+        }
+        for (target, status) in &self.failed {
+            lines.push(format!("{target} was answered with {status}"));
+        }
+        if self.growth > 0 {
+            lines.push(format!(
+                "memory grows by {} bytes with each request",
+                self.growth
+            ));
+        }
+        if lines.is_empty() {
+            lines.push(format!(
+                "nothing was seen that {} requests leave behind",
+                self.requests
+            ));
+        }
+        if self.settled > 0 {
+            lines.push(format!(
+                "{} things were set by the first requests and stayed as they were",
+                self.settled
+            ));
+        }
+        lines.join("\n")
+    }
+}
+
+/// What a value belongs to: `global $a` of `global $a->items[3]`.
+fn root_of(name: &str) -> &str {
+    let ends = [name.find("->"), name.find('[')];
+    let end = ends.into_iter().flatten().min().unwrap_or(name.len());
+    &name[..end]
+}
+
+fn example(name: &str, old: Option<&str>, new: Option<&str>) -> String {
+    let word = |text: Option<&str>| text.unwrap_or("nothing").to_owned();
+    let mut text = format!("{name}: {} → {}", word(old), word(new));
+    if text.len() > EXAMPLE_BYTES {
+        let end = (0..=EXAMPLE_BYTES)
+            .rev()
+            .find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+    text
+}
+
+/// By how much memory grows with each step, if it does with most: a cache that fills now and then is none.
+fn growth(steps: &[Step]) -> u64 {
+    let pairs = || steps.windows(2).filter(|pair| !pair[1].look.first);
+    let grown = pairs().filter(|pair| pair[1].look.memory > pair[0].look.memory);
+    if grown.count() * 2 <= pairs().count() {
+        return 0;
+    }
+    let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
+        return 0;
+    };
+    last.look.memory.saturating_sub(first.look.memory) / (steps.len() as u64 - 1).max(1)
+}
+
+fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for one in all {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(target: &str, memory: u64, changes: &[(&str, Option<&str>, Option<&str>)]) -> Step {
+        let owned = |text: &Option<&str>| text.map(str::to_owned);
+        let changes = changes.iter();
+        Step {
+            target: target.to_owned(),
+            status: 200,
+            look: Look {
+                first: false,
+                memory,
+                changes: changes
+                    .map(|(name, old, new)| ((*name).to_owned(), owned(old), owned(new)))
+                    .collect(),
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_set_once_is_no_leak_and_what_is_set_again_is() {
+        let steps = [
+            step(
+                "/a",
+                100,
+                &[
+                    ("static A::$once", None, Some("1")),
+                    ("global $n", None, Some("1")),
+                ],
+            ),
+            step("/a", 150, &[("global $n", Some("1"), Some("2"))]),
+            step("/a", 200, &[("global $n", Some("2"), Some("3"))]),
+        ];
+        let found = Findings::of(&steps, 1);
+        assert_eq!(
+            (found.requests, found.settled, found.changes.len()),
+            (2, 1, 1)
+        );
+        let change = &found.changes[0];
+        assert_eq!(
+            (change.what.as_str(), change.requests, change.grows),
+            ("global $n", 2, false)
+        );
+        assert_eq!(change.example, "global $n: 1 → 2");
+        assert_eq!(found.growth, 50);
+        assert!(!found.is_clean());
+    }
+
+    #[test]
+    fn what_has_more_with_each_request_grows() {
+        let more = |number: usize| format!("static Kept::$seen[{number}]");
+        let names = [more(1), more(2), more(3)];
+        let steps: Vec<Step> = names
+            .iter()
+            .map(|name| step("/b", 100, &[(name, None, Some("string of 1"))]))
+            .collect();
+        let found = Findings::of(&steps, 1);
+        assert_eq!(found.changes.len(), 1);
+        assert!(found.changes[0].grows && found.growth == 0);
+        assert!(
+            found
+                .text()
+                .starts_with("static Kept::$seen grows (2 of 2 requests)")
+        );
+    }
+
+    #[test]
+    fn a_clean_application_is_told_so() {
+        let steps = [step("/", 100, &[]), step("/", 100, &[])];
+        let found = Findings::of(&steps, 1);
+        assert!(found.is_clean());
+        assert_eq!(
+            found.text(),
+            "nothing was seen that 1 requests leave behind"
+        );
+    }
+}

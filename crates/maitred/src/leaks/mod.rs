@@ -1,0 +1,155 @@
+//! `maitred leaks`: what requests to an application in worker mode leave behind for the next.
+//!
+//! A server of its own is started with one worker of the pool, whose script is preceded by one that
+//! looks at the process between two requests (`look.php`).
+
+mod findings;
+mod server;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use maitred_config::{Config, Mode, Pool, Site};
+use maitred_front::sites::Hosts;
+use maitred_measure::place::Place;
+
+use crate::command::Leaks;
+use crate::{EXIT_SUCCESS, fail, refuse};
+use findings::{Findings, Step};
+use server::Watched;
+
+/// Something is left behind.
+const EXIT_LEAKS: u8 = 3;
+
+/// Sends the requests, and says what they leave behind.
+pub fn leaks(asked: &Leaks) -> ExitCode {
+    let config = match maitred_config::load(&asked.config) {
+        Ok(config) => config,
+        Err(mistakes) => return refuse(&mistakes),
+    };
+    let asks: Result<Vec<_>, _> = asked.urls.iter().map(|url| Asked::of(url)).collect();
+    let meant = asks.and_then(|asks| meant(&config, &asks).map(|(site, pool)| (asks, site, pool)));
+    let (asks, site, pool) = match meant {
+        Ok(meant) => meant,
+        Err(why) => return refuse(&why),
+    };
+    let steps = match watch(site, pool, &asks, asked.rounds) {
+        Ok(steps) => steps,
+        Err(why) => return fail(&why),
+    };
+    let found = Findings::of(&steps, asks.len());
+    let text = match asked.json {
+        true => serde_json::to_string(&found).unwrap_or_default(),
+        false => found.text(),
+    };
+    // That nobody reads it is no error.
+    let _ = writeln!(std::io::stdout(), "{text}");
+    ExitCode::from(match found.is_clean() {
+        true => EXIT_SUCCESS,
+        false => EXIT_LEAKS,
+    })
+}
+
+/// A request that is to be sent.
+struct Asked {
+    /// The host; none: that of the first site.
+    host: Option<String>,
+    target: String,
+}
+
+impl Asked {
+    fn of(url: &str) -> Result<Asked, String> {
+        if url.starts_with('/') {
+            return Ok(Asked {
+                host: None,
+                target: url.to_owned(),
+            });
+        }
+        let place = Place::read(url, None)?;
+        Ok(Asked {
+            host: Some(place.host),
+            target: place.path,
+        })
+    }
+}
+
+/// The site of all these requests, and its pool in worker mode.
+fn meant<'a>(config: &'a Config, asks: &[Asked]) -> Result<(&'a Site, &'a Pool), String> {
+    let hosts = Hosts::of(&config.sites);
+    let number = |ask: &Asked| match &ask.host {
+        Some(host) => hosts
+            .site_for(host)
+            .ok_or_else(|| format!("{host} is no host of the configuration")),
+        None => Ok(0),
+    };
+    let numbers: Vec<usize> = asks.iter().map(number).collect::<Result<_, _>>()?;
+    let first = numbers.first().copied().unwrap_or(0);
+    if numbers.iter().any(|number| *number != first) {
+        return Err("the addresses are of several sites; name those of one".to_owned());
+    }
+    let site = config.sites.get(first);
+    let site = site.ok_or("there is no site in the configuration")?;
+    let mut pools = config.pools.iter();
+    let booted =
+        pools.find(|pool| pool.mode == Mode::Worker && site.pools().any(|name| name == pool.name));
+    let pool = booted.ok_or_else(|| {
+        let root = site.root.display();
+        format!(
+            "no pool of the site {root} has mode = \"worker\", and where every request starts from \
+                 nothing, nothing is left behind"
+        )
+    })?;
+    if pool.confinement.chroot.is_some() {
+        return Err(format!(
+            "pool `{}` has a chroot, where maitred leaks cannot look; try it without",
+            pool.name
+        ));
+    }
+    Ok((site, pool))
+}
+
+/// Sends all requests in turn, `rounds` times, and looks after each.
+fn watch(site: &Site, pool: &Pool, asks: &[Asked], rounds: u16) -> Result<Vec<Step>, String> {
+    let mut server = Watched::start(site, pool)?;
+    let mut steps = Vec::new();
+    for _ in 0..rounds {
+        for ask in asks {
+            let host = ask.host.as_deref().unwrap_or("localhost");
+            let status = server.get(host, &ask.target)?;
+            steps.push(Step {
+                target: ask.target.clone(),
+                status,
+                look: server.look()?,
+            });
+        }
+    }
+    Ok(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn config(lines: &str) -> Config {
+        let text = format!(
+            "[pools.www]\n{lines}\n[[sites]]\nhosts = [\"a.example\"]\nroot = \"/\"\npool = \"www\"\n"
+        );
+        maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
+    }
+
+    fn refused(config: &Config, url: &str) -> String {
+        meant(config, &[Asked::of(url).unwrap()]).unwrap_err()
+    }
+
+    #[test]
+    fn only_a_pool_in_worker_mode_is_watched() {
+        let classic = config("");
+        assert!(refused(&classic, "/").contains("nothing is left behind"));
+        assert!(refused(&classic, "http://b.example/").contains("no host"));
+        let worker = config("mode = \"worker\"\nscript = \"/etc/passwd\"");
+        let asks = [Asked::of("http://a.example/x?y").unwrap()];
+        assert_eq!(asks[0].target, "/x?y");
+        assert_eq!(meant(&worker, &asks).unwrap().1.name, "www");
+    }
+}

@@ -1,0 +1,105 @@
+//! `maitred leaks`: what an application in worker mode leaves behind for the next request.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use maitred_tests::maitred_program;
+use maitred_tests::server::{document_root, write_file};
+use tempfile::TempDir;
+
+const WORKER: &str = "<?php
+final class Kept { public static array $seen = []; public static ?string $once = null; }
+function counts() { static $times = 0; $times++; }
+$state = new stdClass();
+$handle = function () use ($state) {
+    require __DIR__ . strtok($_SERVER['REQUEST_URI'], '?') . '.inc';
+};
+while (frankenphp_handle_request($handle)) { }
+";
+
+fn application(handlers: &[(&str, &str)]) -> TempDir {
+    let root = document_root(&[("index.php", "<?php"), ("worker.php", WORKER)]);
+    for (name, source) in handlers {
+        write_file(root.path(), &format!("{name}.inc"), source.as_bytes());
+    }
+    let config = format!(
+        "[pools.www]\nmode = \"worker\"\nscript = \"worker.php\"\n[[sites]]\nroot = {:?}\n",
+        root.path()
+    );
+    write_file(root.path(), "maitred.toml", config.as_bytes());
+    root
+}
+
+fn leaks(root: &Path, words: &[&str]) -> Output {
+    let config = root.join("maitred.toml");
+    let mut command = Command::new(maitred_program());
+    command.arg("leaks").arg("--config").arg(config).args(words);
+    command.output().expect("it can be run")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn what_requests_leave_behind_is_named_and_what_the_first_has_set_is_not() {
+    let root = application(&[
+        ("tidy", "<?php Kept::$once ??= 'cached'; $local = 1; echo 'tidy';"),
+        (
+            "untidy",
+            "<?php Kept::$seen[] = 'secret'; counts(); $GLOBALS['last'] = microtime(true);
+             ini_set('precision', (string) random_int(1, 1000000)); $state->files[] = fopen(__FILE__, 'r');
+             define('ONE_' . random_int(1, PHP_INT_MAX), 1);",
+        ),
+        ("exits", "<?php echo 'bye'; exit;"),
+    ]);
+    let tidy = leaks(root.path(), &["/tidy?a=b", "http://any.example/tidy"]);
+    assert_eq!(tidy.status.code(), Some(0), "{tidy:?}");
+    assert!(
+        said(&tidy).contains("nothing was seen that 8 requests leave behind"),
+        "{tidy:?}"
+    );
+    assert!(
+        said(&tidy).contains("were set by the first requests"),
+        "{tidy:?}"
+    );
+
+    let untidy = leaks(root.path(), &["--rounds", "4", "/untidy"]);
+    assert_eq!(untidy.status.code(), Some(3), "{untidy:?}");
+    let text = said(&untidy);
+    for expected in [
+        "static Kept::$seen grows (3 of 3 requests)",
+        "static $times in counts() changes (3 of 3 requests)",
+        "global $last changes",
+        "ini precision changes",
+        "global $state grows",
+        "open descriptor",
+        "constant ONE_",
+        "after /untidy",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!text.contains("secret"), "{text}");
+    let json = leaks(root.path(), &["--json", "/untidy"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(json["requests"], 4);
+    assert_eq!(json["changes"][0]["grows"], true);
+
+    let exits = leaks(root.path(), &["--rounds", "2", "/exits"]);
+    assert_eq!(exits.status.code(), Some(3), "{exits:?}");
+    assert!(said(&exits).contains("/exits ends its worker"), "{exits:?}");
+}
+
+#[test]
+fn what_cannot_be_watched_is_said() {
+    let root = application(&[]);
+    write_file(root.path(), "worker.php", b"<?php exit('no database');");
+    let broken = leaks(root.path(), &["/"]);
+    assert_eq!(broken.status.code(), Some(1), "{broken:?}");
+    let why = String::from_utf8_lossy(&broken.stderr);
+    assert!(why.contains("it printed: no database"), "{why}");
+    let config = format!("[[sites]]\nroot = {:?}\n", root.path());
+    write_file(root.path(), "maitred.toml", config.as_bytes());
+    let classic = leaks(root.path(), &["/"]);
+    assert_eq!(classic.status.code(), Some(2), "{classic:?}");
+}
