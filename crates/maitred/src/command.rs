@@ -399,6 +399,9 @@ pub struct Doctor {
     /// Watch counters for so many seconds [default: 0.3]
     #[arg(long, value_name = "SECONDS", value_parser = watch)]
     pub watch: Option<Duration>,
+    /// Give up, beside that, on whatever does not answer within so many seconds in all [default: 1.2]
+    #[arg(long, value_name = "SECONDS", value_parser = watch)]
+    pub time: Option<Duration>,
     /// Read files below this folder: an image, or another disk; no server is asked
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,

@@ -28,6 +28,7 @@ pub fn doctor(asked: &Doctor) -> ExitCode {
         admin_socket: asked.admin_socket.clone(),
         root: asked.root.clone(),
         watch: asked.watch.unwrap_or(maitred_doctor::read::DEFAULT_WATCH),
+        time: asked.time.unwrap_or(maitred_doctor::read::DEFAULT_TIME),
     });
     let mut out = std::io::stdout();
     let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();

@@ -1,13 +1,10 @@
 //! The machine: memory, processors, the kernel's settings.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::groups::entry;
 use super::world::World;
 use crate::facts::{Known, Machine, Memory, Pressure, Socket, SwappedIn, Unknown};
-
-/// How long the list of sockets may take.
-const SOCKETS_TIME: Duration = Duration::from_millis(500);
 
 /// Counters that only tell something by how they change.
 pub(super) struct Counters {
@@ -169,7 +166,7 @@ fn files(world: &World) -> Known<(u64, u64)> {
 
 /// By ss, which knows the backlog that is in force.
 fn sockets(world: &World) -> Known<Vec<Socket>> {
-    let text = world.run("ss", &["-Hlntx"], SOCKETS_TIME)?;
+    let text = world.run("ss", &["-Hlntx"])?;
     Ok(text.lines().filter_map(socket).collect())
 }
 
@@ -213,6 +210,7 @@ fn syn_backlog(world: &World) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn lists_of_processors_are_counted() {

@@ -21,8 +21,8 @@ use crate::facts::{Facts, Known, Throttled};
 use machine::Counters;
 use world::World;
 
-/// All that takes time, beside what is watched, ends within this.
-const TIME: Duration = Duration::from_millis(1200);
+/// All that takes time, beside what is watched, ends within this unless somebody says otherwise.
+pub const DEFAULT_TIME: Duration = Duration::from_millis(1200);
 
 /// For how long counters are watched unless somebody says otherwise.
 pub const DEFAULT_WATCH: Duration = Duration::from_millis(300);
@@ -57,12 +57,14 @@ pub struct Options {
     pub root: Option<PathBuf>,
     /// For how long counters are watched.
     pub watch: Duration,
+    /// After how long, beside that, whatever is asked is given up.
+    pub time: Duration,
 }
 
 /// Collects all there is to know.
 pub fn read(options: &Options) -> Facts {
     let began = Instant::now();
-    let world = World::new(options.root.as_deref(), TIME);
+    let world = World::new(options.root.as_deref(), options.time);
     let before = Counters::read(&world);
     let all = processes::list(&world);
     let mut broken = Vec::new();
@@ -92,6 +94,7 @@ pub fn read(options: &Options) -> Facts {
         broken,
         machine: machine::machine(&world, before_watch(&options.watch, began, before)),
     };
+    follow_links(&world, &mut facts);
     roots(&mut facts);
     look_again(&world, options.watch, &mut facts);
     facts
@@ -138,6 +141,22 @@ fn throttled_since(
             seconds: Some(watch.as_secs_f64()),
         })),
         (_, now) => now.clone(),
+    }
+}
+
+/// Debian's nginx passes requests to /run/php/php-fpm.sock, a link to the socket of a version.
+fn follow_links(world: &World, facts: &mut Facts) {
+    let nginx = facts.nginx.iter_mut().flat_map(|nginx| &mut nginx.passes);
+    let apache = facts
+        .apache
+        .iter_mut()
+        .flat_map(|apache| &mut apache.passes);
+    for pass in nginx.chain(apache) {
+        let paths = pass.to.iter().filter(|to| to.starts_with('/'));
+        let real: Vec<String> = paths.filter_map(|path| world.resolved(path)).collect();
+        let new = real.into_iter().filter(|path| !pass.to.contains(path));
+        let new: Vec<String> = new.collect();
+        pass.to.extend(new);
     }
 }
 

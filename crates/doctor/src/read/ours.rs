@@ -16,9 +16,6 @@ use super::world::{World, within};
 use super::{Options, ini, units};
 use crate::facts::*;
 
-/// How long the server may take to answer.
-const PATIENCE: Duration = Duration::from_millis(500);
-
 /// Recent figures of fewer requests say less than those since the start.
 const ENOUGH_RECENT: u64 = 20;
 
@@ -152,7 +149,7 @@ fn own_ini(world: &World, of: &maitred_config::Pool) -> Known<Ini> {
 
 /// How the server says it is.
 fn ask(world: &World, socket: &PathBuf) -> Known<ServerStatus> {
-    let patience = world.time(PATIENCE);
+    let patience = world.patience();
     let place = socket.clone();
     // The connection itself may wait, where nobody accepts.
     let told = within(patience, move || talk(&place, patience));

@@ -12,9 +12,6 @@ use super::world::{World, within};
 use crate::facts::{Known, Unknown};
 use crate::words::quantile;
 
-/// How long the page may take.
-const PATIENCE: Duration = Duration::from_millis(300);
-
 /// Largest answer in bytes: ten thousand workers fit.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
@@ -68,7 +65,7 @@ pub(super) fn ask(world: &World, listen: &str, path: &str) -> Known<Status> {
     if !world.is_here() {
         return Unknown::because("no server is asked about another root");
     }
-    let patience = world.time(PATIENCE);
+    let patience = world.patience();
     let (address, target) = (listen.to_owned(), path.to_owned());
     let told = within(patience, move || talk(&address, &target, patience));
     let late = || {

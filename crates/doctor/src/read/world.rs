@@ -14,6 +14,9 @@ const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Most links of a path that are followed below another root (Linux: 40).
 const MAX_LINKS: usize = 40;
 
+/// What whoever is asked may take, of all the time that there is.
+const ONE_SHARE: f64 = 0.4;
+
 /// The folder of another root that holds what programs would have said there, by their names.
 const SAID: &str = "commands";
 
@@ -21,6 +24,7 @@ const SAID: &str = "commands";
 pub(super) struct World {
     root: Option<PathBuf>,
     end: Instant,
+    patience: Duration,
 }
 
 impl World {
@@ -28,6 +32,7 @@ impl World {
         World {
             root: root.map(Path::to_owned),
             end: Instant::now() + time,
+            patience: time.mul_f64(ONE_SHARE),
         }
     }
 
@@ -36,9 +41,22 @@ impl World {
         self.root.is_none()
     }
 
-    /// What is left of the time, at most `most`.
-    pub(super) fn time(&self, most: Duration) -> Duration {
-        self.end.saturating_duration_since(Instant::now()).min(most)
+    /// How long whoever is asked may take: a part of all the time, of which something must be left.
+    pub(super) fn patience(&self) -> Duration {
+        let left = self.end.saturating_duration_since(Instant::now());
+        left.min(self.patience)
+    }
+
+    /// The path without links, if there is something at it.
+    pub(super) fn resolved(&self, path: &str) -> Option<String> {
+        let found = match &self.root {
+            None => std::fs::canonicalize(path).ok()?,
+            Some(root) => {
+                let found = self.path(path);
+                PathBuf::from("/").join(found.strip_prefix(root).ok()?)
+            }
+        };
+        found.to_str().map(str::to_owned)
     }
 
     /// Where a path is really. Links are followed below the other root.
@@ -137,7 +155,7 @@ impl World {
 
     /// What a program prints. Below another root nothing is run: what it would say is read from the
     /// folder `commands` there.
-    pub(super) fn run(&self, program: &str, arguments: &[&str], most: Duration) -> Known<String> {
+    pub(super) fn run(&self, program: &str, arguments: &[&str]) -> Known<String> {
         if !self.is_here() {
             let said = self.read(&format!("/{SAID}/{program}"));
             return said
@@ -151,7 +169,7 @@ impl World {
             .spawn();
         let mut child = child.map_err(|why| Unknown(format!("{program} cannot be run ({why})")))?;
         let output = child.stdout.take();
-        let said = within(self.time(most), move || {
+        let said = within(self.patience(), move || {
             let mut bytes = Vec::new();
             let output = output.map(|output| output.take(MAX_FILE_BYTES));
             let read = output.map(|mut output| output.read_to_end(&mut bytes));
@@ -208,16 +226,12 @@ mod tests {
 
     #[test]
     fn a_program_that_takes_too_long_is_left() {
-        let world = World::new(None, Duration::from_secs(60));
-        let slow = world.run("sleep", &["600"], Duration::from_millis(50));
+        let hurried = World::new(None, Duration::from_millis(50));
+        let slow = hurried.run("sleep", &["600"]);
         assert_eq!(slow.unwrap_err().0, "sleep took too long");
-        let none = world.run("no-such-program-here", &[], Duration::from_secs(1));
+        let world = World::new(None, Duration::from_secs(60));
+        let none = world.run("no-such-program-here", &[]);
         assert!(none.unwrap_err().0.contains("cannot be run"));
-        assert_eq!(
-            world
-                .run("echo", &["here"], Duration::from_secs(60))
-                .unwrap(),
-            "here\n"
-        );
+        assert_eq!(world.run("echo", &["here"]).unwrap(), "here\n");
     }
 }
