@@ -15,7 +15,7 @@ use std::sync::Arc;
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 
 use crate::accept::{Counted, idle_is_over};
-use crate::attempt::{Tried, attempt, explain, retry_after};
+use crate::attempt::{Tried, attempt, explain};
 use crate::body::{Body, NoBody};
 use crate::door_log::Entry;
 use crate::script::{Failure, Run};
@@ -212,6 +212,7 @@ async fn run_script(
         request_id: call.begun.request_id,
         id: "",
         spool_dir: &site.spool_dir,
+        fields: call,
     };
     let mut form = FastcgiForm::new(call.begun.request_id, log);
     let before = server.sent();
@@ -253,8 +254,8 @@ async fn conclude(
         // Half an answer cannot be mended; the web server sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    let again = (status == 503).then(|| retry_after(tried.begun.elapsed()));
-    server.send(&form::plain(id, status, why, again)).await?;
+    let answer = form::plain(id, status, why, tried.retry_after);
+    server.send(&answer).await?;
     Ok(After::Keep)
 }
 

@@ -13,7 +13,7 @@ use maitred_seat::{Began, FrontEnd, Lent, Spent};
 use super::generation::Generation;
 use super::queue::Place;
 use super::slow;
-use super::{Pool, place_of};
+use super::{NotTaken, Pool, place_of};
 
 /// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
 /// is more stays in the ring, and a worker with more than that to say waits.
@@ -30,8 +30,8 @@ pub enum Ended {
     Broken,
     /// It was taken back before a worker began it.
     TakenBack,
-    /// Its pool has lost all workers, and no more will come.
-    Abandoned,
+    /// It waited in vain.
+    TurnedAway(NotTaken),
     /// A foreign server said nothing for too long.
     Silent,
 }
@@ -95,8 +95,6 @@ struct State {
     loan: Option<Loan>,
     /// Told the task that it was lent.
     lent_told: bool,
-    /// Since when it has waited in the queue.
-    queued_at: Option<Instant>,
     was_lent: bool,
     /// Bytes of the request that are in the ring or have been.
     sent: usize,
@@ -169,17 +167,6 @@ impl Exchange {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// There is no place for it yet.
-    pub fn waits_from_now(&self) {
-        self.lock().queued_at = Some(Instant::now());
-    }
-
-    /// How long ago it began to wait in the queue; nothing if it never did.
-    pub fn waited(&self) -> Duration {
-        let queued_at = self.lock().queued_at;
-        queued_at.map_or(Duration::ZERO, |at| at.elapsed())
     }
 
     /// The queue found a place: writes the request there.
@@ -529,10 +516,10 @@ impl Exchange {
         true
     }
 
-    /// It waits for nobody, and has been taken out of the queue.
-    pub fn abandon(&self) {
+    /// It waits in vain, and has been taken out of the queue.
+    pub fn turn_away(&self, why: NotTaken) {
         let mut state = self.lock();
-        state.ended = Some(Ended::Abandoned);
+        state.ended = Some(Ended::TurnedAway(why));
         wake(&mut state);
     }
 

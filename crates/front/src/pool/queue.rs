@@ -2,7 +2,7 @@
 //! descriptor or lock. Whoever drives it carries its answers out.
 //!
 //! A request goes to the most recently used idle seat, so that few workers stay warm and the rest
-//! may rest. While every seat is busy, requests wait in the order they came. If the pool's scripts
+//! may rest. While every seat is busy, requests wait (`waiting.rs`). If the pool's scripts
 //! are short, requests also wait in the spare slots of busy seats, where a worker finds them
 //! without sleeping; if they are so short that waking another worker takes longer than waiting for
 //! this one, they do so even while others are idle ([`Depth`]). One that was put behind a script
@@ -12,22 +12,23 @@
 //! reload. How seats change hands is in `turnover.rs`.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use maitred_control::{Generation, Incarnation, Wear};
 use maitred_seat::SLOTS_PER_SEAT;
 
+use super::overload::Work;
 use super::seats::{House, Seat, Standing};
 pub use super::seats::{Place, SeatId};
+use super::waiting::{Joined, Waiting};
 
 /// What became of a request that was submitted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Submitted {
     /// It goes here, now.
     Placed(Place),
-    /// It waits.
-    Waiting,
-    /// The queue is as long as it may be.
-    Full,
+    /// No worker has room for it: it is to wait ([`Queue::join`]).
+    Busy,
     /// The pool has no workers and will not get any.
     Nobody,
 }
@@ -67,9 +68,8 @@ pub struct Queue<T> {
     pub(super) current: Generation,
     /// Seats with a worker and nothing to do, the most recently used last.
     pub(super) idle: Vec<SeatId>,
-    waiting: VecDeque<T>,
-    /// Most requests that may wait.
-    pub(super) limit: usize,
+    /// Requests that no seat has.
+    pub waiting: Waiting<T>,
     /// Seats with a worker that may get requests, all generations together.
     pub(super) open: usize,
     /// Most of them.
@@ -105,8 +105,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             houses: Vec::new(),
             current: 0,
             idle: Vec::new(),
-            waiting: VecDeque::new(),
-            limit: 0,
+            waiting: Waiting::new(),
             open: 0,
             max_open: 0,
             handed_over: usize::MAX,
@@ -130,7 +129,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         if self.open > 0 || self.current != 0 {
             return Vec::new();
         }
-        self.waiting.drain(..).collect()
+        self.waiting.drain().collect()
     }
 
     /// How many requests wait that are in no slot.
@@ -169,11 +168,6 @@ impl<T: Clone + PartialEq> Queue<T> {
         let incarnation = place.incarnation;
         self.close(seat, incarnation);
         Some((seat, incarnation))
-    }
-
-    /// The request that has waited for longest, if any waits.
-    pub fn longest_waiting(&self) -> Option<&T> {
-        self.waiting.front()
     }
 
     /// Whether a seat has more than one request.
@@ -219,11 +213,33 @@ impl<T: Clone + PartialEq> Queue<T> {
         if self.open == 0 && self.current == 0 {
             return Submitted::Nobody;
         }
-        if self.waiting.len() >= self.limit {
-            return Submitted::Full;
+        Submitted::Busy
+    }
+
+    /// A request that found no room ([`Submitted::Busy`]) waits from `now` on, for `within` at most,
+    /// unless that is in vain. Scripts take `script`.
+    pub fn join(&mut self, item: T, patience: (Instant, Duration), script: Duration) -> Joined<T> {
+        let work = self.work(script);
+        self.waiting.join(item, patience, &work)
+    }
+
+    /// Before seats get what waits: what that tells of the queue at `now`.
+    pub fn pass_time(&mut self, now: Instant, script: Duration) {
+        let work = self.work(script);
+        self.waiting.pass(now, &work);
+    }
+
+    /// The next request that newer ones have passed for too long.
+    pub fn next_passed(&mut self, now: Instant, script: Duration) -> Option<T> {
+        let work = self.work(script);
+        self.waiting.next_passed(now, &work)
+    }
+
+    fn work(&self, script: Duration) -> Work {
+        Work {
+            script,
+            workers: self.open,
         }
-        self.waiting.push_back(item);
-        Submitted::Waiting
     }
 
     /// A busy seat that may hold another request, one of the current generation first.
@@ -317,8 +333,8 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// A request that was with a worker which died before it began: it is the next to run.
-    pub fn put_back(&mut self, item: T) {
-        self.waiting.push_front(item);
+    pub fn put_back(&mut self, item: T, now: Instant) {
+        self.waiting.put_back(item, now);
     }
 
     /// A slot is free again. Ask [`Queue::next_change`] what becomes of its seat, and
@@ -346,7 +362,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         if place.incarnation == 0 || !room || self.refuses(seat) {
             return Next::Rest;
         }
-        if let Some(item) = self.waiting.pop_front() {
+        if let Some(item) = self.waiting.take() {
             self.wake(seat);
             let place = self.put(seat, item.clone());
             return Next::Run(item, place);
@@ -396,10 +412,7 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Forgets a request that waits. False when it does not wait (any more).
     pub fn cancel(&mut self, item: &T) -> bool {
-        match self.waiting.iter().position(|waiting| waiting == item) {
-            Some(position) => self.waiting.remove(position).is_some(),
-            None => false,
-        }
+        self.waiting.cancel(item)
     }
 
     fn put(&mut self, seat: SeatId, item: T) -> Place {
@@ -429,4 +442,4 @@ impl<T: Clone + PartialEq> Queue<T> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
