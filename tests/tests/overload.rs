@@ -152,6 +152,34 @@ fn while_all_workers_hang_the_queue_stays_in_order_and_who_finds_it_full_is_told
 }
 
 #[test]
+fn urgent_paths_are_answered_while_all_others_wait_and_hang() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .workers(2)
+        .pool("reserved_workers = 1\nrequest_queue_timeout = \"60s\"")
+        .site("paths = [{ path = \"/mark.php\", urgent = true }]")
+        .start();
+    let busy = occupy(&server);
+    let mut usual: Vec<_> = (0..3)
+        .map(|_| send(&server, &Request::get("/hello.php")))
+        .collect();
+    wait::until_true("the others to wait", || waiting(&server) == 3);
+    for _ in 0..10 {
+        assert_eq!(http::get(server.address(), "/mark.php").status, 200);
+        assert_eq!(waiting(&server), 3);
+    }
+    let workers = &pool(&server)["workers"];
+    assert_eq!(workers["idle"], 1, "{workers}");
+    let_go(root.path());
+    drop(busy);
+    for connection in &mut usual {
+        let answer = connection.read_response(false).expect("an answer");
+        assert_eq!(answer.text(), "hello");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_client_that_leaves_the_queue_costs_no_worker() {
     let root = site();
     let server = Setup::new(root.path()).workers(1).start();

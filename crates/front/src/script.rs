@@ -16,6 +16,7 @@ use crate::deadline::Fields;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
 use crate::pool::local;
+use crate::pool::queue::Lane;
 use crate::server_timing;
 use crate::source::{Backend, Feeder, Limits, Source};
 use crate::spool::{self, Spool};
@@ -161,6 +162,8 @@ pub struct Run<'a> {
     pub spool_dir: &'a Path,
     /// Its header.
     pub fields: &'a dyn Fields,
+    /// Whom it waits before.
+    pub lane: Lane,
 }
 
 /// A request as the end of a line that is about it, by its id if it has one.
@@ -224,7 +227,7 @@ impl Run<'_> {
         }
         let mut source = match self.backend {
             Backend::Pool(pool) => {
-                let submitted = pool.submit(thread, request, limits.patience());
+                let submitted = pool.submit(thread, request, (self.lane, limits.patience()));
                 Source::Pool(submitted.map_err(|why| refusal(why, &limits))?)
             }
             Backend::Upstream(upstream) => Source::Foreign(

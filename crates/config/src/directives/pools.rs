@@ -403,6 +403,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     queue::REQUEST_QUEUE_TIMEOUT,
     queue::REQUEST_QUEUE_LENGTH,
     queue::REQUEST_DEADLINE_HEADER,
+    queue::RESERVED_WORKERS,
     Directive {
         name: "spool_limit",
         default: Preset::Value("\"1G\""),

@@ -1,7 +1,7 @@
 //! How requests wait for a pool's workers: those settings of `[pools.NAME]`.
 
 use crate::directive::{Directive, Needs, Preset};
-use crate::settings::Pool;
+use crate::settings::{MAX_CHILDREN_PER_POOL, Pool};
 
 /// Most requests that may wait for the workers of one pool.
 const MAX_REQUEST_QUEUE_LENGTH: u32 = 1_000_000;
@@ -58,6 +58,22 @@ pub(super) const REQUEST_DEADLINE_HEADER: Directive<Pool> = Directive {
             name if is_header_name(name) => Some(name.to_owned()),
             _ => return Err(value.wrong()),
         };
+        Ok(())
+    },
+};
+
+pub(super) const RESERVED_WORKERS: Directive<Pool> = Directive {
+    name: "reserved_workers",
+    default: Preset::Value("0"),
+    unit: "workers",
+    takes: "a whole number from 0 to 10000",
+    needs: Needs::NewZygote,
+    doc: "Workers that are kept for paths with `urgent = true` in `paths`: all other requests together \
+          never have more than `max_children` less these, and at least one. So an administrator's pages \
+          or a health check are answered while all the rest waits or hangs.",
+    example: "1",
+    read: |pool, value| {
+        pool.reserved_workers = value.count(0, MAX_CHILDREN_PER_POOL)?;
         Ok(())
     },
 };

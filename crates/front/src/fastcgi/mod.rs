@@ -18,6 +18,7 @@ use crate::accept::{Counted, idle_is_over};
 use crate::attempt::{Tried, attempt, explain};
 use crate::body::{Body, NoBody};
 use crate::door_log::Entry;
+use crate::pool::queue::Lane;
 use crate::script::{Failure, Run};
 use crate::shared::Thread;
 use crate::status::{self, Part};
@@ -212,6 +213,7 @@ async fn run_script(
         request_id: call.begun.request_id,
         id: "",
         spool_dir: &site.spool_dir,
+        lane: Lane::Usual,
         fields: call,
     };
     let mut form = FastcgiForm::new(call.begun.request_id, log);

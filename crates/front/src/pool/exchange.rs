@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use maitred_seat::{Began, FrontEnd, Lent, Spent};
 
 use super::generation::Generation;
-use super::queue::Place;
+use super::queue::{Lane, Place};
 use super::slow;
 use super::{NotTaken, Pool, place_of};
 
@@ -83,6 +83,8 @@ pub struct Exchange {
     pub pool: Arc<Pool>,
     /// The front thread whose task waits for the answer.
     pub thread: u32,
+    /// Whom it waits before.
+    pub lane: Lane,
     /// The request's first FastCGI records; all of its head, and its body if that is small.
     request: Vec<u8>,
     /// Whether it counts as something its thread waits for.
@@ -135,11 +137,12 @@ impl PartialEq for Exchange {
 
 impl Exchange {
     /// An exchange that nobody has taken yet.
-    pub fn new(pool: Arc<Pool>, thread: u32, request: Vec<u8>) -> Arc<Exchange> {
+    pub fn new(pool: Arc<Pool>, thread: u32, request: Vec<u8>, lane: Lane) -> Arc<Exchange> {
         let (followed, state) = (AtomicBool::new(false), Mutex::default());
         Arc::new(Exchange {
             pool,
             thread,
+            lane,
             request,
             followed,
             state,
@@ -159,6 +162,7 @@ impl Exchange {
         Arc::new(Exchange {
             pool: pool.clone(),
             thread: 0,
+            lane: Lane::Usual,
             request: Vec::new(),
             followed,
             state,

@@ -133,8 +133,9 @@ impl Pool {
         let before = inner.newest().cloned();
         let limit = settings.request_queue_length as usize;
         inner.queue.replace(new, generation.max_open(), limit);
-        let queue = &mut inner.queue.waiting;
-        queue.limit_time(settings.request_queue_timeout);
+        inner.queue.reserve(settings.reserved_workers as usize);
+        let waiting = &mut inner.queue.waiting;
+        waiting.limit_time(settings.request_queue_timeout);
         inner.growth = Growth::of(settings, generation.max_open());
         go_on_counting(&generation, before.as_deref());
         self.settings.store(settings.clone());
@@ -234,7 +235,8 @@ impl Pool {
         for (place, exchange) in had.into_iter().rev() {
             match exchange.worker_died() {
                 Left::Unbegun => {
-                    inner.queue.put_back(exchange, Instant::now());
+                    let lane = exchange.lane;
+                    inner.queue.put_back(exchange, lane, Instant::now());
                     continue;
                 }
                 Left::Cut => self.report_death(inner, place),
@@ -266,7 +268,7 @@ impl Pool {
             self.lose_interest(&exchange);
         }
         self.show_figures(&mut inner);
-        while let (Some(idle), 1..) = (inner.queue.idle_seat(), inner.queue.waiting()) {
+        while let Some(idle) = inner.queue.idle_for_waiting() {
             self.settle(inner, idle);
             inner = self.lock();
         }

@@ -251,7 +251,7 @@ mod tests {
         let mut queue = opened(1);
         let bounds = ondemand(2);
         assert_eq!(look(&mut queue, bounds), None);
-        let Submitted::Placed(place) = queue.submit(1, ONE) else {
+        let Submitted::Placed(place) = come(&mut queue, 1, ONE) else {
             panic!("a seat is idle")
         };
         assert_eq!(look(&mut queue, bounds), None);

@@ -34,7 +34,7 @@ use exchange::{Exchange, Loan};
 use generation::Generation;
 use group::Inner;
 use local::Inbox;
-use queue::{Depth, Next, Place, SeatId, Submitted};
+use queue::{Depth, Lane, Next, Place, SeatId, Submitted};
 use watch::Watch;
 use wishes::Wishes;
 
@@ -154,12 +154,12 @@ impl Pool {
         self: &Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
-        within: Duration,
+        (lane, within): (Lane, Duration),
     ) -> Result<Arc<Exchange>, NotTaken> {
-        let exchange = Exchange::new(self.clone(), thread, request);
+        let exchange = Exchange::new(self.clone(), thread, request, lane);
         self.take_interest(&exchange);
         let mut inner = self.lock();
-        let submitted = inner.queue.submit(exchange.clone(), self.depth());
+        let submitted = inner.queue.submit(exchange.clone(), lane, self.depth());
         let refused = match submitted {
             Submitted::Placed(place) => {
                 let generation = inner.generation(place.seat.generation).cloned();

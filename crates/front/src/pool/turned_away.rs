@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::exchange::Exchange;
 use super::group::Inner;
+use super::queue::Lane;
 use super::waiting::Joined;
 use super::{NotTaken, Pool};
 
@@ -18,10 +19,11 @@ impl Pool {
         within: Duration,
     ) -> Result<(), NotTaken> {
         let now = Instant::now();
-        let patience = (now, within);
-        let joined = inner
-            .queue
-            .join(exchange.clone(), patience, self.script_time());
+        let queue = &mut inner.queue;
+        let joined = match exchange.lane {
+            Lane::Urgent => queue.join_urgent(exchange.clone()),
+            Lane::Usual => queue.join(exchange.clone(), (now, within), self.script_time()),
+        };
         self.count_turned(inner);
         match joined {
             Joined::Waits => {}

@@ -60,6 +60,11 @@ impl<T: PartialEq> Waiting<T> {
         self.limit = most;
     }
 
+    /// Most that may wait.
+    pub fn most(&self) -> usize {
+        self.limit
+    }
+
     /// From now on nobody waits for longer than this.
     pub fn limit_time(&mut self, timeout: Duration) {
         self.timeout = timeout;

@@ -21,7 +21,7 @@ const SCRIPT: Duration = Duration::from_millis(1);
 
 /// A request comes, and waits if it has to ([`Submitted::Busy`]) and may.
 pub fn come(queue: &mut Queue<u32>, item: u32, depth: Depth) -> Submitted {
-    let submitted = queue.submit(item, depth);
+    let submitted = queue.submit(item, Lane::Usual, depth);
     if submitted == Submitted::Busy {
         join(queue, item);
     }
@@ -73,7 +73,7 @@ fn requests_wait_in_order_and_the_queue_has_an_end() {
     for item in 2..=4 {
         assert_eq!(come(&mut queue, item, ONE), Submitted::Busy);
     }
-    assert_eq!(queue.submit(5, ONE), Submitted::Busy);
+    assert_eq!(queue.submit(5, Lane::Usual, ONE), Submitted::Busy);
     assert_eq!(join(&mut queue, 5), Joined::Full);
     queue.free(place(0, 0));
     assert_eq!(queue.next(seat(0), ONE), Next::Run(2, place(0, 0)));
@@ -125,7 +125,7 @@ fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
     let left = queue.close(seat(0), 1);
     assert_eq!(left, vec![(place(0, 0), 1), (place(0, 1), 2)]);
     assert_eq!(come(&mut queue, 3, TWO), Submitted::Busy);
-    queue.put_back(2, Instant::now());
+    queue.put_back(2, Lane::Usual, Instant::now());
     queue.arrive(seat(0), 2, Vec::new());
     let reopened = Place {
         seat: seat(0),
@@ -133,6 +133,62 @@ fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
         incarnation: 2,
     };
     assert_eq!(queue.next(seat(0), ONE), Next::Run(2, reopened));
+}
+
+#[test]
+fn an_urgent_request_comes_before_all_who_wait_and_keeps_seats_for_its_like() {
+    let mut queue = opened(3);
+    queue.reserve(1);
+    let urgent = |queue: &mut Queue<u32>, item| queue.submit(item, Lane::Urgent, ONE);
+    come(&mut queue, 1, ONE);
+    come(&mut queue, 2, ONE);
+    assert_eq!(
+        come(&mut queue, 3, ONE),
+        Submitted::Busy,
+        "the third is kept"
+    );
+    assert_eq!(queue.idle_for_waiting(), None);
+    assert_eq!(queue.idle_place(), None);
+    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
+    assert_eq!(urgent(&mut queue, 10), Submitted::Placed(place(0, 0)));
+    assert_eq!(urgent(&mut queue, 11), Submitted::Busy);
+    assert_eq!(queue.join_urgent(11), Joined::Waits);
+    queue.free(place(2, 0));
+    assert_eq!(queue.next(seat(2), ONE), Next::Run(11, place(2, 0)));
+    // Two seats run urgent requests: the one that gets free next is everybody's.
+    queue.free(place(1, 0));
+    assert_eq!(queue.idle_for_waiting(), Some(seat(1)));
+    assert_eq!(queue.next(seat(1), ONE), Next::Run(3, place(1, 0)));
+    queue.free(place(0, 0));
+    queue.free(place(2, 0));
+    assert_eq!(come(&mut queue, 4, ONE), Submitted::Placed(place(2, 0)));
+    assert_eq!(come(&mut queue, 5, ONE), Submitted::Busy);
+}
+
+#[test]
+fn urgent_requests_that_wait_can_leave_and_have_an_end_and_one_seat_is_always_everybodys() {
+    let mut queue = opened(1);
+    queue.reserve(1);
+    assert_eq!(come(&mut queue, 1, ONE), Submitted::Placed(place(0, 0)));
+    for item in 10..13 {
+        assert_eq!(queue.join_urgent(item), Joined::Waits);
+    }
+    assert_eq!(queue.join_urgent(13), Joined::Full);
+    assert!(queue.cancel(&11) && !queue.cancel(&11));
+    assert_eq!(queue.waiting(), 2);
+    let left = queue.close(seat(0), 1);
+    assert_eq!(left.len(), 1);
+    queue.put_back(14, Lane::Urgent, Instant::now());
+    queue.arrive(seat(0), 2, Vec::new());
+    let second = Place {
+        incarnation: 2,
+        ..place(0, 0)
+    };
+    for item in [14, 10, 12] {
+        assert_eq!(queue.next(seat(0), ONE), Next::Run(item, second));
+        queue.free(second);
+    }
+    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
 }
 
 #[derive(Debug, Clone)]
@@ -200,7 +256,7 @@ proptest! {
             match step {
                 Step::Submit { depth } => {
                     next_item += 1;
-                    match world.queue.submit(next_item, depth) {
+                    match world.queue.submit(next_item, Lane::Usual, depth) {
                         Submitted::Placed(place) => world.placed.push((next_item, place)),
                         Submitted::Busy => match join(&mut world.queue, next_item) {
                             Joined::Waits => world.waiting += 1,
@@ -222,7 +278,7 @@ proptest! {
                     let left = world.queue.close(seat(number), old);
                     world.placed.retain(|(_, place)| place.seat != seat(number));
                     for (_, item) in left.iter().skip(1).rev() {
-                        world.queue.put_back(*item, Instant::now());
+                        world.queue.put_back(*item, Lane::Usual, Instant::now());
                         world.waiting += 1;
                     }
                     world.incarnations[number as usize] += 1;

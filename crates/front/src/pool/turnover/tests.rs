@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 
 use super::super::queue::tests::join;
-use super::super::queue::{Depth, Next, Submitted};
+use super::super::queue::{Depth, Lane, Next, Submitted};
 use super::super::waiting::Joined;
 use super::*;
 
@@ -75,7 +75,7 @@ impl World {
     }
 
     fn submit(&mut self, item: u32, depth: Depth) -> Submitted {
-        let submitted = self.queue.submit(item, depth);
+        let submitted = self.queue.submit(item, Lane::Usual, depth);
         match submitted {
             Submitted::Placed(place) => self.placed.push((item, place)),
             Submitted::Busy => match join(&mut self.queue, item) {
@@ -110,7 +110,8 @@ impl World {
     /// The one that ran is lost, what waited behind it goes back.
     fn lost(&mut self, seat: SeatId, had: &[(Place, u32)]) {
         for (_, item) in had.iter().skip(1).rev() {
-            self.queue.put_back(*item, std::time::Instant::now());
+            self.queue
+                .put_back(*item, Lane::Usual, std::time::Instant::now());
             self.waits.insert(0, *item);
         }
         self.placed.retain(|(_, place)| place.seat != seat);
