@@ -155,3 +155,8 @@ HOSTILE_SECONDS = 0.1
 # Clients that mean harm.
 SLOW_CLIENTS_RATIO = 2  # of an honest request's p99, to that without attackers,
 SLOW_CLIENTS_MS = 5  # or so much
+
+# More requests than can be answered.
+GOODPUT = {3: 0.95, 10: 0.9}  # by capacity, at so many times of it
+REFUSAL_US = 20
+HANGING_RATIO = 3  # of p99, to p50

@@ -23,6 +23,7 @@ import hostile
 import inspect_workers
 import load
 import managed
+import overload
 import peers
 import processes
 import report
@@ -36,7 +37,7 @@ MEASURED_PEERS = (peers.Maitred, peers.NginxFpm, peers.Nginx, peers.ApacheModPhp
 MEMORY = "private memory per idle worker"
 SYSTEM_CALLS = "system calls per hello.php"
 POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS, **standing.MEASUREMENTS,
-         **fpm.MEASUREMENTS, **hostile.MEASUREMENTS}
+         **fpm.MEASUREMENTS, **hostile.MEASUREMENTS, **overload.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,

@@ -19,7 +19,8 @@ use maitred_tests::wait;
 use tempfile::TempDir;
 
 /// Counts its runs for a path in `runs/`, and does what the query says. It waits for the file
-/// `runs/goWAIT` if the query has `wait=WAIT`, or for `runs/go` if there is `runs/hold`.
+/// `runs/goWAIT` if the query has `wait=WAIT`, or for `runs/go` if there is `runs/hold`; and it sleeps for
+/// `ms` milliseconds.
 const PAGE: &str = "<?php
     $runs = __DIR__ . '/runs/';
     $file = $runs . md5(strtok($_SERVER['REQUEST_URI'], '?'));
@@ -28,6 +29,7 @@ const PAGE: &str = "<?php
     $run = filesize($file);
     $wait = isset($_GET['wait']) || file_exists($runs . 'hold');
     $go = $runs . 'go' . ($_GET['wait'] ?? '');
+    usleep(1000 * (int) ($_GET['ms'] ?? 0));
     while ($wait && !file_exists($go)) { clearstatcache(); usleep(2000); }
     foreach ($_GET['h'] ?? [] as $header) header($header, false);
     if (file_exists($runs . 'vary')) header(file_get_contents($runs . 'vary'));
@@ -293,7 +295,8 @@ fn a_page_that_the_queue_refuses_to_make_is_made_when_there_is_room() {
         .workers(1)
         .pool("request_queue_length = 1")
         .start();
-    let stale = "/stale?h[]=Cache-Control:%20max-age=600&h[]=Age:%20700";
+    // So long that nobody waits in the spare slots of a busy worker.
+    let stale = "/stale?ms=20&h[]=Cache-Control:%20max-age=600&h[]=Age:%20700";
     assert_eq!(get(&server, stale).text(), "run 1 ");
     std::thread::scope(|scope| {
         let asking = |target: &'static str| scope.spawn(|| get(&server, target));

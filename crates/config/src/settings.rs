@@ -284,6 +284,10 @@ pub struct Pool {
     pub request_queue_timeout: Duration,
     /// How many requests may wait for a worker.
     pub request_queue_length: u32,
+    /// The header that says how long an answer is waited for, if there is one.
+    pub request_deadline_header: Option<String>,
+    /// Workers that urgent requests alone may have.
+    pub reserved_workers: u32,
     /// Bytes of one answer that are kept for a slow client before the script has to wait.
     pub spool_limit: u64,
     /// The path that answers with the pool's status, if set.
@@ -547,6 +551,8 @@ impl Pool {
             slowlog: None,
             request_queue_timeout: DEFAULT_REQUEST_QUEUE_TIMEOUT,
             request_queue_length: DEFAULT_REQUEST_QUEUE_LENGTH,
+            request_deadline_header: None,
+            reserved_workers: 0,
             spool_limit: DEFAULT_SPOOL_LIMIT_BYTES,
             status_path: None,
             ping_path: None,

@@ -9,6 +9,9 @@ use crate::tally;
 /// twice is as good as once.
 const RETRIES: u32 = 1;
 
+/// Longest time in seconds that a refused client is told to wait: nobody knows what will be then.
+const MOST_RETRY_AFTER: u64 = 30;
+
 /// A request's last try.
 pub struct Tried {
     /// Whether there was a complete answer.
@@ -17,6 +20,8 @@ pub struct Tried {
     pub sent: Sent,
     /// When the first try began.
     pub begun: Instant,
+    /// After how many seconds a refused client may come again, if it was refused.
+    pub retry_after: Option<u64>,
 }
 
 /// Runs a script, and once more if its worker has died and that is as good.
@@ -49,13 +54,18 @@ pub async fn attempt<C: Client>(
             (request, began) = (sent.unanswered, Instant::now());
             continue;
         }
+        let mut again = None;
         if let Err(failure) = &outcome {
-            tell(run, failure, begun.elapsed());
+            let waited = begun.elapsed();
+            tell(run, failure, waited);
+            let is_refused = explain(failure).0 == 503;
+            again = is_refused.then(|| retry_after(run.backend.takes(failure).unwrap_or(waited)));
         }
         return Tried {
             outcome,
             sent,
             begun,
+            retry_after: again,
         };
     }
 }
@@ -72,11 +82,17 @@ fn tell(run: &Run<'_>, failure: &Failure, took: Duration) {
         Failure::ClientLeft | Failure::LeftQueue => {
             tracing::debug!("{backend}: {script}: {why} ({method} {target}){concerned}");
         }
-        Failure::QueueFull | Failure::QueueTimeout | Failure::NoPool => {
-            let after = format!("{status} after {:.3} s", took.as_secs_f64());
-            let words =
-                format!("{script}: {after}: {why} ({method} {target}, {bytes} bytes){concerned}");
-            tracing::debug!("{backend}: {words}");
+        Failure::QueueFull
+        | Failure::QueueTimeout
+        | Failure::Hopeless
+        | Failure::Passed
+        | Failure::Deadline
+        | Failure::NoPool => {
+            let words = || {
+                let after = format!("{status} after {:.3} s", took.as_secs_f64());
+                format!("{script}: {after}: {why} ({method} {target}, {bytes} bytes){concerned}")
+            };
+            tracing::debug!("{}: {}", run.backend.name(), words());
             run.backend.refused(failure, words);
         }
         Failure::Body(error) => {
@@ -105,6 +121,9 @@ pub fn explain(failure: &Failure) -> (u16, &'static str) {
             "The pool of this site has no workers and will not get any.",
         ),
         Failure::QueueTimeout => (503, "No worker became free in time."),
+        Failure::Hopeless => (503, "More requests wait than can be answered in time."),
+        Failure::Passed => (503, "More requests come than can be answered."),
+        Failure::Deadline => (503, "There is no worker for it in the time it was given."),
         Failure::LeftQueue => (499, "The client left before its script began."),
         Failure::ClientLeft => (499, "The client left."),
         Failure::Terminated => (504, "The script ran longer than request_terminate_timeout."),
@@ -118,8 +137,10 @@ pub fn explain(failure: &Failure) -> (u16, &'static str) {
     }
 }
 
-/// How long a refused client should wait before it tries again, in whole seconds: as long as it
-/// has waited already says how much there is to do.
-pub fn retry_after(waited: Duration) -> u64 {
-    waited.as_secs().clamp(1, 60)
+/// How long a refused client should wait before it tries again, in whole seconds: as long as its
+/// request would take if it came now. Up to half as much is added by chance, so that not all come
+/// again at once.
+fn retry_after(takes: Duration) -> u64 {
+    let seconds = takes.as_secs_f64() * (1.0 + fastrand::f64() / 2.0);
+    (seconds.ceil() as u64).clamp(1, MOST_RETRY_AFTER)
 }

@@ -18,6 +18,7 @@ use crate::auth::Outcome;
 use crate::by_script;
 use crate::files::{Body, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::pool::queue::Lane;
 use crate::proxy;
 use crate::request::{self, Way};
 use crate::route::{Route, Script};
@@ -58,6 +59,7 @@ pub async fn answer<C: HttpClient>(
         path: head.path(),
         query: head.query(),
         backend: &site.backend,
+        lane: Lane::Usual,
         max_body_size: site.settings.max_body_size,
         dressing: &dressing,
         origin: Some(origin),
@@ -138,6 +140,9 @@ async fn decide(
         if let Some(settings) = rules.path_settings(path.as_bytes()) {
             way.backend = site.backend_of(settings.pool.as_deref());
             way.max_body_size = settings.max_body_size.unwrap_or(way.max_body_size);
+            if settings.urgent {
+                way.lane = Lane::Urgent;
+            }
         }
         if let Some(server) = rules
             .proxy(path.as_bytes())

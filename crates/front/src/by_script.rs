@@ -3,19 +3,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use maitred_http1::Head;
 
 use crate::access::Answered;
-use crate::attempt::{Tried, attempt, explain, retry_after};
+use crate::attempt::{Tried, attempt, explain};
 use crate::body::{Body, NoBody};
 use crate::cache::{self, Fill, Steadfast, Tee};
 use crate::http_client::{After, HttpClient};
 use crate::http_form::HttpForm;
 use crate::params::{self, Call, REQUEST_ID, Seen};
-use crate::request::{self, Beside, Way};
+use crate::request::{self, Beside, Header, PLAIN, Way};
 use crate::request_id::RequestId;
 use crate::route::Script;
 use crate::script::{Failure, Run, Sent};
@@ -119,6 +118,8 @@ pub fn run_of<'r>(
         request_id: REQUEST_ID,
         id: id.as_str(),
         spool_dir: &way.site.spool_dir,
+        lane: way.lane,
+        fields: head,
     }
 }
 
@@ -187,7 +188,8 @@ async fn end<C: HttpClient>(
     let Tried {
         outcome,
         sent,
-        begun,
+        retry_after,
+        ..
     } = tried;
     let (form, fill) = tee.into_parts();
     answered.cache = fill.as_ref().map(|fill| fill.word());
@@ -210,8 +212,8 @@ async fn end<C: HttpClient>(
         (Ok(()), None) if form.reusable => Ok(After::Keep),
         (Ok(()), _) => Ok(After::Close),
         (Err(failure), _) => {
-            let failed = fail(client, head, &failure, begun.elapsed(), &sent, answered);
-            Box::pin(failed).await
+            let failed = (&failure, retry_after);
+            Box::pin(fail(client, head, failed, &sent, answered)).await
         }
     }
 }
@@ -220,8 +222,7 @@ async fn end<C: HttpClient>(
 async fn fail(
     client: &mut impl HttpClient,
     head: &Head,
-    failure: &Failure,
-    waited: Duration,
+    (failure, retry_after): (&Failure, Option<u64>),
     sent: &Sent,
     answered: &mut Answered,
 ) -> io::Result<After> {
@@ -234,7 +235,11 @@ async fn fail(
         // Half an answer cannot be mended; the client sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    let seconds = retry_after(waited).to_string();
-    let header = (status == 503).then_some((&b"Retry-After"[..], seconds.as_bytes()));
-    request::plain(client, head, answered, status, header, why, After::Keep).await
+    let Some(seconds) = retry_after else {
+        return request::plain(client, head, answered, status, None, why, After::Keep).await;
+    };
+    let (seconds, body) = (seconds.to_string(), request::in_words(status, why));
+    let again: Header<'_> = (b"Retry-After", seconds.as_bytes());
+    let headers = [PLAIN, again, (b"Cache-Control", b"no-store")];
+    request::whole(client, head, answered, status, &headers, &body, After::Keep).await
 }

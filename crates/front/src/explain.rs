@@ -224,6 +224,9 @@ fn target(
         Route::Refused(refused) => refuse(said, rules, refused.status, refused.why),
     }
     own_body_size(said, settings);
+    if settings.is_some_and(|settings| settings.urgent) {
+        said.say("queue", "urgent: before all others (paths)");
+    }
     Ok(())
 }
 

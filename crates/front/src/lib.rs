@@ -15,6 +15,7 @@ mod cache;
 mod clock;
 mod compress;
 mod connection;
+mod deadline;
 mod door_log;
 pub mod explain;
 mod fastcgi;

@@ -22,6 +22,7 @@ use crate::clock::http_date;
 use crate::compress;
 use crate::files::{self, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::pool::queue::Lane;
 use crate::request_id::{self, RequestId};
 use crate::route::Route;
 use crate::shared::{Site, Sites, Thread};
@@ -152,6 +153,7 @@ async fn at_site(
         path: head.path(),
         query: head.query(),
         backend: &site.backend,
+        lane: Lane::Usual,
         max_body_size: site.settings.max_body_size,
         dressing: by_rules::PLAIN,
         origin,
@@ -174,6 +176,8 @@ pub struct Way<'a> {
     pub query: Option<&'a str>,
     /// Where its scripts run.
     pub backend: &'a Backend,
+    /// Whom its scripts wait before.
+    pub lane: Lane,
     /// Largest request body in bytes.
     pub max_body_size: u64,
     /// What becomes of the answer's header.

@@ -12,9 +12,11 @@ use maitred_seat::Spent;
 use tokio::time::{Instant, sleep_until};
 
 use crate::body::Body;
+use crate::deadline::Fields;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
 use crate::pool::local;
+use crate::pool::queue::Lane;
 use crate::server_timing;
 use crate::source::{Backend, Feeder, Limits, Source};
 use crate::spool::{self, Spool};
@@ -33,6 +35,12 @@ pub enum Failure {
     NoPool,
     /// It waited for a worker as long as it may.
     QueueTimeout,
+    /// Those who wait before it take longer than it may wait.
+    Hopeless,
+    /// It waited, and newer ones have passed it for too long.
+    Passed,
+    /// There is no worker for it within the time that its client gives it.
+    Deadline,
     /// The client left before the script began.
     LeftQueue,
     /// The client left.
@@ -152,6 +160,10 @@ pub struct Run<'a> {
     pub id: &'a str,
     /// Where answers are kept for slow clients.
     pub spool_dir: &'a Path,
+    /// Its header.
+    pub fields: &'a dyn Fields,
+    /// Whom it waits before.
+    pub lane: Lane,
 }
 
 /// A request as the end of a line that is about it, by its id if it has one.
@@ -209,13 +221,14 @@ impl Run<'_> {
         sent: &mut Sent,
     ) -> Result<(), Failure> {
         let begun = Instant::from_std(began);
-        let limits = self.backend.limits();
+        let limits = self.backend.limits(self.fields);
+        if limits.are_over() {
+            return Err(Failure::Deadline);
+        }
         let mut source = match self.backend {
             Backend::Pool(pool) => {
-                Source::Pool(pool.submit(thread, request).map_err(|why| match why {
-                    NotTaken::QueueFull => Failure::QueueFull,
-                    NotTaken::NoPool => Failure::NoPool,
-                })?)
+                let submitted = pool.submit(thread, request, (self.lane, limits.patience()));
+                Source::Pool(submitted.map_err(|why| refusal(why, &limits))?)
             }
             Backend::Upstream(upstream) => Source::Foreign(
                 Foreign::connect(upstream, request)
@@ -240,8 +253,9 @@ impl Run<'_> {
         (begun, limits): (Instant, &Limits),
         sent: &mut Sent,
     ) -> Result<(), Failure> {
-        let deadline = begun.checked_add(limits.queue_timeout);
-        self.wait_in_queue(client, source, deadline).await?;
+        let deadline = begun.checked_add(limits.patience());
+        self.wait_in_queue(client, source, (deadline, limits))
+            .await?;
         let lent = source.lent_at().map_or(begun, Instant::from_std);
         let outcome = self
             .answer(client, form, source, (begun, lent, limits), sent)
@@ -259,19 +273,19 @@ impl Run<'_> {
         &self,
         client: &mut impl Client,
         source: &mut Source,
-        deadline: Option<Instant>,
+        (deadline, limits): (Option<Instant>, &Limits),
     ) -> Result<(), Failure> {
         // A waiting request is told of its worker before anything else can happen to it.
         tokio::select! {
             biased;
             event = source.event() => match event {
                 Event::Ended(Ended::TakenBack) => Err(Failure::QueueTimeout),
-                Event::Ended(Ended::Abandoned) => Err(Failure::NoPool),
+                Event::Ended(Ended::TurnedAway(why)) => Err(refusal(why, limits)),
                 Event::Ended(_) => Err(Failure::WorkerDied { silent: true }),
                 _ => Ok(()),
             },
             () = client.gone() => Err(Failure::LeftQueue),
-            () = until(deadline) => Err(Failure::QueueTimeout),
+            () = until(deadline) => Err(limits.failure(Failure::QueueTimeout)),
         }
     }
 
@@ -337,6 +351,15 @@ impl Run<'_> {
     /// How a line of the log ends that is about this request.
     pub fn concerned(&self) -> Concerned<'_> {
         Concerned(self.id)
+    }
+}
+
+fn refusal(why: NotTaken, limits: &Limits) -> Failure {
+    match why {
+        NotTaken::QueueFull => Failure::QueueFull,
+        NotTaken::NoPool => Failure::NoPool,
+        NotTaken::Passed => Failure::Passed,
+        NotTaken::Hopeless => limits.failure(Failure::Hopeless),
     }
 }
 
@@ -562,7 +585,7 @@ impl<'a, F: Form> Answering<'a, F> {
         match ended {
             Ended::Finished => Err(Failure::Invalid("it ended without saying so".to_owned())),
             Ended::TakenBack => Err(Failure::QueueTimeout),
-            Ended::Abandoned => Err(Failure::NoPool),
+            Ended::TurnedAway(_) => Err(Failure::NoPool),
             Ended::Silent => Err(Failure::Silent),
             Ended::Broken => Err(Failure::WorkerDied { silent: false }),
             Ended::WorkerDied => Err(Failure::WorkerDied {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use maitred_seat::Spent;
 
 use crate::body::Body;
+use crate::deadline::{self, Fields};
 use crate::pool::exchange::{Event, Exchange};
 use crate::pool::watch::Refused;
 use crate::script::Failure;
@@ -24,6 +25,8 @@ const UPSTREAM_SPOOL_BYTES: u64 = 1 << 30;
 pub struct Limits {
     /// How long it may wait for a worker.
     pub queue_timeout: Duration,
+    /// How long its client wants the answer, if it says so.
+    pub budget: Option<Duration>,
     /// How long its script may run; none: for ever.
     pub terminate_timeout: Option<Duration>,
     /// How long its script may run before it counts as slow; none: for ever.
@@ -43,6 +46,28 @@ pub enum Backend {
     Upstream(maitred_config::Upstream),
 }
 
+impl Limits {
+    /// How long the request waits for a worker. Half of the time that its client gives it is its
+    /// script's.
+    pub fn patience(&self) -> Duration {
+        let own = self.budget.map_or(Duration::MAX, |budget| budget / 2);
+        own.min(self.queue_timeout)
+    }
+
+    /// Its client does not want the answer any more.
+    pub fn are_over(&self) -> bool {
+        self.budget.is_some_and(|budget| budget.is_zero())
+    }
+
+    /// Why there is no answer if it waits in vain; `or`: if that is not for its client's deadline.
+    pub fn failure(&self, or: Failure) -> Failure {
+        match self.budget {
+            Some(budget) if budget / 2 < self.queue_timeout => Failure::Deadline,
+            _ => or,
+        }
+    }
+}
+
 impl Backend {
     /// Name for log lines.
     pub fn name(&self) -> String {
@@ -52,11 +77,12 @@ impl Backend {
         }
     }
 
-    /// What a request is allowed that begins now.
-    pub fn limits(&self) -> Limits {
+    /// What a request is allowed that begins now and has this header.
+    pub fn limits(&self, fields: &dyn Fields) -> Limits {
         let Backend::Pool(pool) = self else {
             return Limits {
                 queue_timeout: Duration::MAX,
+                budget: None,
                 terminate_timeout: None,
                 slow_timeout: None,
                 spool: UPSTREAM_SPOOL_BYTES,
@@ -65,8 +91,11 @@ impl Backend {
         };
         let settings = pool.settings();
         let unless_zero = |timeout: Duration| Some(timeout).filter(|timeout| !timeout.is_zero());
+        let header = settings.request_deadline_header.as_deref();
+        let budget = header.and_then(|name| deadline::budget(&fields.field(name)?));
         Limits {
             queue_timeout: settings.request_queue_timeout,
+            budget,
             terminate_timeout: unless_zero(settings.request_terminate_timeout),
             slow_timeout: unless_zero(settings.request_slowlog_timeout),
             spool: settings.spool_limit,
@@ -74,15 +103,27 @@ impl Backend {
         }
     }
 
-    /// A request got no worker; `words` say which and why.
-    pub fn refused(&self, failure: &Failure, words: String) {
+    /// A request got no worker; `words` say which and why, if somebody wants to know.
+    pub fn refused(&self, failure: &Failure, words: impl FnOnce() -> String) {
         let why = match failure {
             Failure::QueueFull => Refused::QueueFull,
             Failure::NoPool => Refused::NoPool,
+            Failure::Hopeless => Refused::Hopeless,
+            Failure::Passed => Refused::Passed,
+            Failure::Deadline => Refused::Deadline,
             _ => Refused::TooLong,
         };
         if let Backend::Pool(pool) = self {
             pool.watch.refused(why, words);
+        }
+    }
+
+    /// How long a request takes that comes again to where this one was refused after so long, as far
+    /// as that can be known.
+    pub fn takes(&self, failure: &Failure) -> Option<Duration> {
+        match self {
+            Backend::Pool(pool) => pool.takes(matches!(failure, Failure::QueueTimeout)),
+            Backend::Upstream(_) => None,
         }
     }
 }

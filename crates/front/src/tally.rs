@@ -45,6 +45,11 @@ impl Tally {
         self.share.show(&self.page, short(waiting), short(busy));
     }
 
+    /// For so long newer requests came before older ones.
+    pub fn newest_first(&self, time: Duration) {
+        self.page.newest_first(time);
+    }
+
     /// A request found all workers busy that there may be.
     pub fn limit_reached(&self) {
         self.page.limit_reached();
@@ -71,7 +76,9 @@ pub fn count(
         board.count(name(outcome));
     }
     let waited = match outcome {
-        Err(Failure::QueueTimeout | Failure::LeftQueue) => Some(begun.elapsed()),
+        Err(Failure::QueueTimeout | Failure::LeftQueue | Failure::Passed | Failure::Deadline) => {
+            Some(begun.elapsed())
+        }
         _ => sent.queued,
     };
     if let Some(waited) = waited {
@@ -102,6 +109,9 @@ fn name(outcome: &Result<(), Failure>) -> Outcome {
         Err(Failure::QueueFull) => Outcome::QueueFull,
         Err(Failure::NoPool) => Outcome::NoPool,
         Err(Failure::QueueTimeout) => Outcome::QueueTimeout,
+        Err(Failure::Hopeless) => Outcome::Hopeless,
+        Err(Failure::Passed) => Outcome::Passed,
+        Err(Failure::Deadline) => Outcome::Deadline,
         Err(Failure::LeftQueue) => Outcome::LeftQueue,
         Err(Failure::ClientLeft) => Outcome::ClientLeft,
         Err(Failure::Terminated) => Outcome::Terminated,

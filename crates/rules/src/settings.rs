@@ -142,6 +142,8 @@ pub struct PathSettings {
     pub pool: Option<String>,
     /// Largest request body in bytes, if not the site's.
     pub max_body_size: Option<u64>,
+    /// Its scripts get workers before those of other paths.
+    pub urgent: bool,
 }
 
 /// How often one client may ask.

@@ -24,11 +24,17 @@ pub enum Outcome {
     BodyLost,
     /// The pool had no workers and would not get any.
     NoPool,
+    /// Those that waited before it would have taken longer than `request_queue_timeout`.
+    Hopeless,
+    /// It waited, and newer ones were answered for too long.
+    Passed,
+    /// No worker became free in the time that its client gave it.
+    Deadline,
 }
 
 impl Outcome {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Outcome; 10] = [
+    pub const ALL: [Outcome; 13] = [
         Outcome::Answered,
         Outcome::ClientLeft,
         Outcome::LeftQueue,
@@ -39,6 +45,9 @@ impl Outcome {
         Outcome::InvalidAnswer,
         Outcome::BodyLost,
         Outcome::NoPool,
+        Outcome::Hopeless,
+        Outcome::Passed,
+        Outcome::Deadline,
     ];
 
     /// Its name for programs.
@@ -54,6 +63,9 @@ impl Outcome {
             Outcome::InvalidAnswer => "invalid_answer",
             Outcome::BodyLost => "body_lost",
             Outcome::NoPool => "no_pool",
+            Outcome::Hopeless => "hopeless",
+            Outcome::Passed => "passed",
+            Outcome::Deadline => "deadline",
         }
     }
 

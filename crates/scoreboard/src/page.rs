@@ -35,6 +35,7 @@ const MAGIC_AT: usize = 0;
 const MAX_QUEUED: usize = LINE;
 const MAX_BUSY: usize = MAX_QUEUED + 1;
 const LIMIT_REACHED: usize = MAX_QUEUED + 2;
+const NEWEST_FIRST: usize = MAX_QUEUED + 3;
 const SEATED: usize = 2 * LINE;
 const COMING: usize = SEATED + 1;
 const SPAWNED: usize = SEATED + 2;
@@ -49,7 +50,7 @@ const CACHE: usize = 16 * LINE;
 const CACHE_AT: usize = CACHE + CACHE_WORDS;
 const CACHE_ASKED_AT: usize = CACHE_AT + 1;
 const HEAD_WORDS: usize = 18 * LINE;
-const _: () = assert!(LIMIT_REACHED < SEATED && MEASURED_AT < ENDED);
+const _: () = assert!(NEWEST_FIRST < SEATED && MEASURED_AT < ENDED);
 const _: () = assert!(Cause::ALL.len() <= 2 * LINE && SIGNALS + MAX_SIGNAL < FRONTS);
 const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= CACHE && CACHE_ASKED_AT < HEAD_WORDS);
 
@@ -158,6 +159,12 @@ impl Page {
         self.word(LIMIT_REACHED).fetch_add(1, Relaxed);
     }
 
+    /// For so long newer requests came before older ones.
+    pub fn newest_first(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.word(NEWEST_FIRST).fetch_add(micros, Relaxed);
+    }
+
     /// Front number `epoch` begins, or has gone: nothing waits there, and nothing runs for it.
     pub fn clear_front(&self, epoch: u32) {
         for figure in 0..2 {
@@ -191,6 +198,7 @@ impl Page {
             busy: self.of_fronts(1),
             max_busy: get(MAX_BUSY),
             limit_reached: get(LIMIT_REACHED),
+            newest_first: Duration::from_micros(get(NEWEST_FIRST)),
             seated: get(SEATED),
             coming: get(COMING),
             spawned: get(SPAWNED),
@@ -448,6 +456,8 @@ mod tests {
         queues[2].show(&ours, 1, 1);
         queues[0].show(&first, 0, 1);
         first.limit_reached();
+        first.newest_first(SECOND);
+        first.newest_first(SECOND);
         ours.workers().show((0, 0), (4, 0));
         ours.workers().show((4, 0), (3, 1));
         ours.workers().spawned();
@@ -477,6 +487,7 @@ mod tests {
         );
         assert_eq!((read.queued, read.max_queued), (2, 9));
         assert_eq!((read.busy, read.max_busy, read.limit_reached), (3, 5, 1));
+        assert_eq!(read.newest_first, 2 * SECOND);
         assert_eq!((read.seated, read.coming), (3, 1));
         assert_eq!((read.spawned, read.ended[Cause::Signal as usize]), (1, 1));
         assert_eq!(read.signals, [(11, 1)]);

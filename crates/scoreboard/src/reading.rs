@@ -46,6 +46,8 @@ pub struct Reading {
     pub max_busy: u64,
     /// Times that a request found all workers busy and no further one allowed.
     pub limit_reached: u64,
+    /// How long newer requests have come before older ones, because there were too many.
+    pub newest_first: Duration,
     /// Workers that can take requests, or run one.
     pub seated: u64,
     /// Workers that were ordered and are not there yet.

@@ -8,6 +8,7 @@ mod mode;
 pub mod output;
 pub mod pools;
 mod proxy_item;
+mod queue;
 mod rule_items;
 pub mod rules;
 pub mod sites;

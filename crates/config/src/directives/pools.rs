@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use crate::directive::{Directive, Needs, Preset};
 use crate::directives::top::log_target;
-use crate::directives::{confinement, mode};
+use crate::directives::{confinement, mode, queue};
 use crate::settings::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::value::{Entry, Value, Wrong, for_each};
-
-/// Most requests that may wait for the workers of one pool.
-const MAX_REQUEST_QUEUE_LENGTH: u32 = 1_000_000;
 
 /// Most calls of a stack in a slow log; a stack travels in one message.
 const MAX_SLOWLOG_TRACE_DEPTH: u32 = 100;
@@ -403,33 +400,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
             Ok(())
         },
     },
-    Directive {
-        name: "request_queue_timeout",
-        default: Preset::Value("\"10s\""),
-        unit: "seconds",
-        takes: "a duration of at most 366 days such as \"30s\"",
-        needs: Needs::NewZygote,
-        doc: "How long a request may wait for a worker before the client gets a 503. 0 means that \
-              it does not wait at all.",
-        example: "\"2s\"",
-        read: |pool, value| {
-            pool.request_queue_timeout = value.duration()?;
-            Ok(())
-        },
-    },
-    Directive {
-        name: "request_queue_length",
-        default: Preset::Value("1000"),
-        unit: "requests",
-        takes: "a whole number from 0 to 1000000",
-        needs: Needs::NewZygote,
-        doc: "How many requests may wait for a worker; those beyond get a 503 at once.",
-        example: "200",
-        read: |pool, value| {
-            pool.request_queue_length = value.count(0, MAX_REQUEST_QUEUE_LENGTH)?;
-            Ok(())
-        },
-    },
+    queue::REQUEST_QUEUE_TIMEOUT,
+    queue::REQUEST_QUEUE_LENGTH,
+    queue::REQUEST_DEADLINE_HEADER,
+    queue::RESERVED_WORKERS,
     Directive {
         name: "spool_limit",
         default: Preset::Value("\"1G\""),

@@ -246,6 +246,7 @@ pub(super) fn read_path(item: &Value<'_>) -> Result<Placed, Wrong> {
         ("path", PATTERN),
         ("pool", "the name of a pool"),
         ("max_body_size", "a size from 1 on such as \"64M\""),
+        ("urgent", "true or false"),
     ])?;
     let pool = record.get("pool");
     let settings = PathSettings {
@@ -257,9 +258,10 @@ pub(super) fn read_path(item: &Value<'_>) -> Result<Placed, Wrong> {
             .get("max_body_size")
             .map(|value| value.size(1))
             .transpose()?,
+        urgent: record.get("urgent").map_or(Ok(false), Value::boolean)?,
     };
-    if settings.pool.is_none() && settings.max_body_size.is_none() {
-        return Err(item.refused("says nothing; add `pool` or `max_body_size`"));
+    if settings.pool.is_none() && settings.max_body_size.is_none() && !settings.urgent {
+        return Err(item.refused("says nothing; add `pool`, `max_body_size` or `urgent = true`"));
     }
     Ok((settings, pool.map(Value::span)))
 }

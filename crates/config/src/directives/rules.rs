@@ -277,7 +277,8 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         takes: "an array of tables such as { path = \"/api/*\", pool = \"api\" }",
         needs: Needs::Live,
         doc: "Settings that hold for some paths in place of the site's: `pool` and \
-              `max_body_size`. The first whose `path` matches holds.",
+              `max_body_size`; with `urgent = true` their scripts get workers before those of other \
+              paths (see `reserved_workers`). The first whose `path` matches holds.",
         example: "[{ path = \"/import/*\", pool = \"shop\", max_body_size = \"2G\" }]",
         read: |site, value| {
             let read = value.each(read_path)?;

@@ -69,6 +69,7 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
     );
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(10));
     assert_eq!(pool.request_queue_length, 1000);
+    assert_eq!(pool.request_deadline_header, None);
     assert_eq!(pool.spool_limit, 1 << 30);
     assert_eq!((&pool.status_path, &pool.ping_path), (&None, &None));
     assert_eq!(pool.ping_response, "pong");
@@ -272,7 +273,7 @@ fn settings_of_a_pool_are_read() {
          max_requests = 500\nmax_private_memory = \"96M\"\nrequest_terminate_timeout = \"30s\"\nrequest_queue_timeout = 2\n\
          request_slowlog_timeout = \"1500ms\"\nslowlog = \"log/slow.log\"\n\
          request_slowlog_trace_depth = 100\nrequest_accounting = false\nserver_timing = true\n\
-         request_queue_length = 0\nspool_limit = \"64M\"\n\
+         request_queue_length = 0\nrequest_deadline_header = \"X-Timeout\"\nreserved_workers = 2\nspool_limit = \"64M\"\n\
          status_path = \"/fpm/status\"\nping_path = \"/ping\"\nping_response = \"I'm here\"",
     );
     assert_eq!(
@@ -301,6 +302,8 @@ fn settings_of_a_pool_are_read() {
     assert!(!pool.request_accounting && pool.server_timing);
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(2));
     assert_eq!(pool.request_queue_length, 0);
+    assert_eq!(pool.request_deadline_header.as_deref(), Some("X-Timeout"));
+    assert_eq!(pool.reserved_workers, 2);
     assert_eq!(pool.spool_limit, 64 << 20);
     assert_eq!(pool.status_path.as_deref(), Some("/fpm/status"));
     assert_eq!(pool.ping_path.as_deref(), Some("/ping"));

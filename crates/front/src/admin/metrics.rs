@@ -227,6 +227,13 @@ fn requests(out: &mut Text, pools: &[Pool]) {
         pools,
         |pool| pool.reading.limit_reached,
     );
+    let name = "maitred_pool_newest_first_seconds_total";
+    let help = "How long newer requests came before older ones, because there were too many.";
+    out.family(name, "counter", help);
+    for pool in pools {
+        let seconds = pool.reading.newest_first.as_secs_f64();
+        out.value(name, &[("pool", &pool.name)], seconds);
+    }
 }
 
 fn workers(out: &mut Text, pools: &[Pool]) {

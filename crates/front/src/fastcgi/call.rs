@@ -11,6 +11,7 @@ use maitred_fastcgi::{
 
 use super::web_server::Begun;
 use crate::body::Body;
+use crate::deadline::Fields;
 
 /// Bytes that a request's records have beside what is in them.
 const FRAME_BYTES: usize = 128;
@@ -165,5 +166,26 @@ impl Call {
             write_stdin_end(&mut out, id);
         }
         out
+    }
+}
+
+/// What the client's header says is in parameters (RFC 3875 §4.1.18); the last of a name counts.
+impl Fields for Call {
+    fn field(&self, name: &str) -> Option<String> {
+        let is_named = |param: &[u8]| {
+            let rest = param.strip_prefix(b"HTTP_");
+            rest.is_some_and(|rest| {
+                rest.iter()
+                    .zip(name.bytes())
+                    .all(|(param, byte)| match byte {
+                        b'-' => *param == b'_',
+                        _ => param.eq_ignore_ascii_case(&byte),
+                    })
+                    && rest.len() == name.len()
+            })
+        };
+        let pairs = params(&self.params).filter_map(Result::ok);
+        let (_, value) = pairs.filter(|(name, _)| is_named(name)).last()?;
+        std::str::from_utf8(value).ok().map(str::to_owned)
     }
 }

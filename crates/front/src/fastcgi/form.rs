@@ -139,7 +139,9 @@ pub fn whole(request_id: u16, headers: &str, body: Option<&str>) -> Vec<u8> {
 /// wait before another try.
 pub fn plain(request_id: u16, status: u16, why: &str, retry_after: Option<u64>) -> Vec<u8> {
     let reason = maitred_http1::reason_phrase(status);
-    let again = retry_after.map_or_else(String::new, |s| format!("Retry-After: {s}\r\n"));
+    let again = retry_after.map_or_else(String::new, |s| {
+        format!("Retry-After: {s}\r\nCache-Control: no-store\r\n")
+    });
     let headers =
         format!("Status: {status} {reason}\r\n{again}Content-type: text/plain; charset=utf-8\r\n");
     whole(

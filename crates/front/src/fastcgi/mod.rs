@@ -15,9 +15,10 @@ use std::sync::Arc;
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 
 use crate::accept::{Counted, idle_is_over};
-use crate::attempt::{Tried, attempt, explain, retry_after};
+use crate::attempt::{Tried, attempt, explain};
 use crate::body::{Body, NoBody};
 use crate::door_log::Entry;
+use crate::pool::queue::Lane;
 use crate::script::{Failure, Run};
 use crate::shared::Thread;
 use crate::status::{self, Part};
@@ -212,6 +213,8 @@ async fn run_script(
         request_id: call.begun.request_id,
         id: "",
         spool_dir: &site.spool_dir,
+        lane: Lane::Usual,
+        fields: call,
     };
     let mut form = FastcgiForm::new(call.begun.request_id, log);
     let before = server.sent();
@@ -253,8 +256,8 @@ async fn conclude(
         // Half an answer cannot be mended; the web server sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    let again = (status == 503).then(|| retry_after(tried.begun.elapsed()));
-    server.send(&form::plain(id, status, why, again)).await?;
+    let answer = form::plain(id, status, why, tried.retry_after);
+    server.send(&answer).await?;
     Ok(After::Keep)
 }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use maitred_seat::{Began, FrontEnd, Lent, Spent};
 
 use super::generation::Generation;
-use super::queue::Place;
+use super::queue::{Lane, Place};
 use super::slow;
-use super::{Pool, place_of};
+use super::{NotTaken, Pool, place_of};
 
 /// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
 /// is more stays in the ring, and a worker with more than that to say waits.
@@ -30,8 +30,8 @@ pub enum Ended {
     Broken,
     /// It was taken back before a worker began it.
     TakenBack,
-    /// Its pool has lost all workers, and no more will come.
-    Abandoned,
+    /// It waited in vain.
+    TurnedAway(NotTaken),
     /// A foreign server said nothing for too long.
     Silent,
 }
@@ -83,6 +83,8 @@ pub struct Exchange {
     pub pool: Arc<Pool>,
     /// The front thread whose task waits for the answer.
     pub thread: u32,
+    /// Whom it waits before.
+    pub lane: Lane,
     /// The request's first FastCGI records; all of its head, and its body if that is small.
     request: Vec<u8>,
     /// Whether it counts as something its thread waits for.
@@ -95,8 +97,6 @@ struct State {
     loan: Option<Loan>,
     /// Told the task that it was lent.
     lent_told: bool,
-    /// Since when it has waited in the queue.
-    queued_at: Option<Instant>,
     was_lent: bool,
     /// Bytes of the request that are in the ring or have been.
     sent: usize,
@@ -137,11 +137,12 @@ impl PartialEq for Exchange {
 
 impl Exchange {
     /// An exchange that nobody has taken yet.
-    pub fn new(pool: Arc<Pool>, thread: u32, request: Vec<u8>) -> Arc<Exchange> {
+    pub fn new(pool: Arc<Pool>, thread: u32, request: Vec<u8>, lane: Lane) -> Arc<Exchange> {
         let (followed, state) = (AtomicBool::new(false), Mutex::default());
         Arc::new(Exchange {
             pool,
             thread,
+            lane,
             request,
             followed,
             state,
@@ -161,6 +162,7 @@ impl Exchange {
         Arc::new(Exchange {
             pool: pool.clone(),
             thread: 0,
+            lane: Lane::Usual,
             request: Vec::new(),
             followed,
             state,
@@ -169,17 +171,6 @@ impl Exchange {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// There is no place for it yet.
-    pub fn waits_from_now(&self) {
-        self.lock().queued_at = Some(Instant::now());
-    }
-
-    /// How long ago it began to wait in the queue; nothing if it never did.
-    pub fn waited(&self) -> Duration {
-        let queued_at = self.lock().queued_at;
-        queued_at.map_or(Duration::ZERO, |at| at.elapsed())
     }
 
     /// The queue found a place: writes the request there.
@@ -529,10 +520,10 @@ impl Exchange {
         true
     }
 
-    /// It waits for nobody, and has been taken out of the queue.
-    pub fn abandon(&self) {
+    /// It waits in vain, and has been taken out of the queue.
+    pub fn turn_away(&self, why: NotTaken) {
         let mut state = self.lock();
-        state.ended = Some(Ended::Abandoned);
+        state.ended = Some(Ended::TurnedAway(why));
         wake(&mut state);
     }
 

@@ -3,15 +3,16 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
 
 use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
 
-use super::Pool;
 use super::exchange::{Exchange, Left};
 use super::generation::Generation;
 use super::growth::Growth;
 use super::queue::{Place, Queue, SeatId};
 use super::turnover::Change;
+use super::{NotTaken, Pool};
 use crate::clock;
 
 /// What a pool's lock guards.
@@ -132,6 +133,9 @@ impl Pool {
         let before = inner.newest().cloned();
         let limit = settings.request_queue_length as usize;
         inner.queue.replace(new, generation.max_open(), limit);
+        inner.queue.reserve(settings.reserved_workers as usize);
+        let waiting = &mut inner.queue.waiting;
+        waiting.limit_time(settings.request_queue_timeout);
         inner.growth = Growth::of(settings, generation.max_open());
         go_on_counting(&generation, before.as_deref());
         self.settings.store(settings.clone());
@@ -231,7 +235,8 @@ impl Pool {
         for (place, exchange) in had.into_iter().rev() {
             match exchange.worker_died() {
                 Left::Unbegun => {
-                    inner.queue.put_back(exchange);
+                    let lane = exchange.lane;
+                    inner.queue.put_back(exchange, lane, Instant::now());
                     continue;
                 }
                 Left::Cut => self.report_death(inner, place),
@@ -259,11 +264,11 @@ impl Pool {
     fn settle_all<'p>(self: &'p Arc<Pool>, mut inner: MutexGuard<'p, Inner>) {
         self.turn_over(&mut inner);
         for exchange in inner.queue.abandon() {
-            exchange.abandon();
+            exchange.turn_away(NotTaken::NoPool);
             self.lose_interest(&exchange);
         }
         self.show_figures(&mut inner);
-        while let (Some(idle), 1..) = (inner.queue.idle_seat(), inner.queue.waiting()) {
+        while let Some(idle) = inner.queue.idle_for_waiting() {
             self.settle(inner, idle);
             inner = self.lock();
         }

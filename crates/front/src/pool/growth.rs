@@ -174,6 +174,7 @@ pub async fn tend(pool: Weak<Pool>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::queue::tests::come;
     use super::super::queue::{Depth, Next, Place, Queue, SeatId, Submitted};
     use super::*;
     use proptest::prelude::*;
@@ -228,7 +229,7 @@ mod tests {
     fn the_worker_that_was_idle_for_longest_goes_first_and_one_at_a_time() {
         let mut queue = opened(3);
         for item in 0..3 {
-            queue.submit(item, ONE);
+            come(&mut queue, item, ONE);
         }
         for seat in [1, 0, 2] {
             queue.free(Place {
@@ -250,7 +251,7 @@ mod tests {
         let mut queue = opened(1);
         let bounds = ondemand(2);
         assert_eq!(look(&mut queue, bounds), None);
-        let Submitted::Placed(place) = queue.submit(1, ONE) else {
+        let Submitted::Placed(place) = come(&mut queue, 1, ONE) else {
             panic!("a seat is idle")
         };
         assert_eq!(look(&mut queue, bounds), None);
@@ -272,7 +273,7 @@ mod tests {
         let (mut queue, bounds) = (opened(0), ondemand(2));
         let (mut told, mut asked) = (0, Vec::new());
         for item in 0..20 {
-            queue.submit(item, ONE);
+            come(&mut queue, item, ONE);
             let needs = bounds.needs(queue.busy(), queue.waiting());
             if bounds.asks(needs, queue.open_seats(), told) {
                 told = needs;
@@ -320,7 +321,7 @@ mod tests {
                     }
                     Step::Submit => {
                         next_item += 1;
-                        if let Submitted::Placed(place) = queue.submit(next_item, ONE) {
+                        if let Submitted::Placed(place) = come(&mut queue, next_item, ONE) {
                             placed.push(place);
                         }
                     }

@@ -5,10 +5,13 @@ pub mod generation;
 mod group;
 pub mod growth;
 pub mod local;
+mod overload;
 pub mod queue;
 mod seats;
 mod slow;
+mod turned_away;
 mod turnover;
+mod waiting;
 pub mod watch;
 mod wear;
 pub mod wishes;
@@ -31,7 +34,7 @@ use exchange::{Exchange, Loan};
 use generation::Generation;
 use group::Inner;
 use local::Inbox;
-use queue::{Depth, Next, Place, SeatId, Submitted};
+use queue::{Depth, Lane, Next, Place, SeatId, Submitted};
 use watch::Watch;
 use wishes::Wishes;
 
@@ -51,11 +54,15 @@ const WAKES_WITHIN: Duration = Duration::from_millis(100);
 /// trip time (RFC 6298 §2).
 const AVERAGE_SHIFT: u32 = 3;
 
-/// Why a request is not taken.
+/// Why a request is not taken, or not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTaken {
     /// As many wait as may.
     QueueFull,
+    /// Those who wait take longer than it may wait.
+    Hopeless,
+    /// Newer ones have passed it for too long.
+    Passed,
     /// The pool has no workers and will not get any.
     NoPool,
 }
@@ -138,20 +145,21 @@ impl Pool {
         }
     }
 
-    /// Gives a request to an idle worker or lets it wait. Call it on the thread that waits for
-    /// the answer.
+    /// Gives a request to an idle worker or lets it wait, for `within` at most. Call it on the
+    /// thread that waits for the answer.
     ///
     /// # Errors
-    /// When as many wait as may, or nobody is there to wait for.
+    /// When it would wait in vain, or nobody is there to wait for.
     pub fn submit(
         self: &Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
+        (lane, within): (Lane, Duration),
     ) -> Result<Arc<Exchange>, NotTaken> {
-        let exchange = Exchange::new(self.clone(), thread, request);
+        let exchange = Exchange::new(self.clone(), thread, request, lane);
         self.take_interest(&exchange);
         let mut inner = self.lock();
-        let submitted = inner.queue.submit(exchange.clone(), self.depth());
+        let submitted = inner.queue.submit(exchange.clone(), lane, self.depth());
         let refused = match submitted {
             Submitted::Placed(place) => {
                 let generation = inner.generation(place.seat.generation).cloned();
@@ -168,18 +176,10 @@ impl Pool {
                 local::follow(exchange.clone(), is_behind);
                 return Ok(exchange);
             }
-            Submitted::Waiting => {
-                self.show_figures(&mut inner);
-                exchange.waits_from_now();
-                let at_limit = inner.queue.open_seats() >= inner.queue.max_open();
-                self.watch.waits(at_limit);
-                if at_limit {
-                    inner.count_limit_reached();
-                    self.tally.get().inspect(|tally| tally.limit_reached());
-                }
-                return Ok(exchange);
-            }
-            Submitted::Full => NotTaken::QueueFull,
+            Submitted::Busy => match self.join(&mut inner, &exchange, within) {
+                Ok(()) => return Ok(exchange),
+                Err(refused) => refused,
+            },
             Submitted::Nobody => NotTaken::NoPool,
         };
         drop(inner);
@@ -323,21 +323,23 @@ impl Pool {
     /// Gives a seat what it does next. True when its worker is to be woken.
     fn fill(&self, inner: &mut Inner, seat: SeatId) -> bool {
         let mut placed = false;
+        let now = (inner.queue.waiting() > 0).then(|| self.pass_time(inner));
         loop {
             match inner.queue.next(seat, self.depth()) {
-                Next::Run(exchange, place) => {
-                    self.hand_over(inner, exchange, place);
-                    placed = true;
-                }
+                Next::Run(exchange, place) => self.hand_over(inner, exchange, place),
                 Next::TakeBack { from, to } => {
                     if !self.fetch(inner, from, to) {
-                        return placed;
+                        break;
                     }
-                    placed = true;
                 }
-                Next::Rest => return placed,
+                Next::Rest => break,
             }
+            placed = true;
         }
+        if let Some(now) = now {
+            self.turn_away_passed(inner, now);
+        }
+        placed
     }
 
     fn hand_over(&self, inner: &Inner, exchange: Arc<Exchange>, place: Place) {

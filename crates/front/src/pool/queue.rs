@@ -2,7 +2,7 @@
 //! descriptor or lock. Whoever drives it carries its answers out.
 //!
 //! A request goes to the most recently used idle seat, so that few workers stay warm and the rest
-//! may rest. While every seat is busy, requests wait in the order they came. If the pool's scripts
+//! may rest. While every seat is busy, requests wait (`waiting.rs`). If the pool's scripts
 //! are short, requests also wait in the spare slots of busy seats, where a worker finds them
 //! without sleeping; if they are so short that waking another worker takes longer than waiting for
 //! this one, they do so even while others are idle ([`Depth`]). One that was put behind a script
@@ -12,22 +12,23 @@
 //! reload. How seats change hands is in `turnover.rs`.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use maitred_control::{Generation, Incarnation, Wear};
 use maitred_seat::SLOTS_PER_SEAT;
 
+use super::overload::Work;
 use super::seats::{House, Seat, Standing};
 pub use super::seats::{Place, SeatId};
+use super::waiting::{Joined, Waiting};
 
 /// What became of a request that was submitted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Submitted {
     /// It goes here, now.
     Placed(Place),
-    /// It waits.
-    Waiting,
-    /// The queue is as long as it may be.
-    Full,
+    /// No worker has room for it: it is to wait ([`Queue::join`]).
+    Busy,
     /// The pool has no workers and will not get any.
     Nobody,
 }
@@ -49,6 +50,15 @@ pub enum Next<T> {
     Rest,
 }
 
+/// Who waits before whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Gets a worker before all others, and some may be kept for it alone.
+    Urgent,
+    /// All others.
+    Usual,
+}
+
 /// How many requests one seat may hold, the running one included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
@@ -67,9 +77,14 @@ pub struct Queue<T> {
     pub(super) current: Generation,
     /// Seats with a worker and nothing to do, the most recently used last.
     pub(super) idle: Vec<SeatId>,
-    waiting: VecDeque<T>,
-    /// Most requests that may wait.
-    pub(super) limit: usize,
+    /// Requests that no seat has.
+    pub waiting: Waiting<T>,
+    /// Of those the urgent ones, in order. They are not among the others.
+    urgent: VecDeque<T>,
+    /// As many seats are kept for urgent requests.
+    reserved: usize,
+    /// How many seats run one.
+    urgent_seats: usize,
     /// Seats with a worker that may get requests, all generations together.
     pub(super) open: usize,
     /// Most of them.
@@ -105,8 +120,10 @@ impl<T: Clone + PartialEq> Queue<T> {
             houses: Vec::new(),
             current: 0,
             idle: Vec::new(),
-            waiting: VecDeque::new(),
-            limit: 0,
+            waiting: Waiting::new(),
+            urgent: VecDeque::new(),
+            reserved: 0,
+            urgent_seats: 0,
             open: 0,
             max_open: 0,
             handed_over: usize::MAX,
@@ -130,12 +147,30 @@ impl<T: Clone + PartialEq> Queue<T> {
         if self.open > 0 || self.current != 0 {
             return Vec::new();
         }
-        self.waiting.drain(..).collect()
+        self.urgent.drain(..).chain(self.waiting.drain()).collect()
     }
 
     /// How many requests wait that are in no slot.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.urgent.len()
+    }
+
+    /// From now on so many seats are kept for urgent requests.
+    pub fn reserve(&mut self, seats: usize) {
+        self.reserved = seats;
+    }
+
+    /// Whether a request that is not urgent may have another seat.
+    fn has_usual_room(&self) -> bool {
+        // At least one is everybody's.
+        let most = self.max_open.saturating_sub(self.reserved).max(1);
+        self.reserved == 0 || self.busy().saturating_sub(self.urgent_seats) < most
+    }
+
+    /// An idle seat that could run one of those who wait.
+    pub fn idle_for_waiting(&self) -> Option<SeatId> {
+        let waits = !self.urgent.is_empty() || !self.waiting.is_empty() && self.has_usual_room();
+        self.idle_seat().filter(|_| waits)
     }
 
     /// How many seats have a worker that may get requests.
@@ -171,11 +206,6 @@ impl<T: Clone + PartialEq> Queue<T> {
         Some((seat, incarnation))
     }
 
-    /// The request that has waited for longest, if any waits.
-    pub fn longest_waiting(&self) -> Option<&T> {
-        self.waiting.front()
-    }
-
     /// Whether a seat has more than one request.
     pub fn is_shared(&self, seat: SeatId) -> bool {
         self.seat(seat).is_some_and(|place| place.taken() > 1)
@@ -199,8 +229,9 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// A request has come.
-    pub fn submit(&mut self, item: T, depth: Depth) -> Submitted {
-        let idle = self.idle_seat();
+    pub fn submit(&mut self, item: T, lane: Lane, depth: Depth) -> Submitted {
+        let has_room = lane == Lane::Urgent || self.has_usual_room();
+        let idle = self.idle_seat().filter(|_| has_room);
         let is_better = |idle: SeatId| idle.generation == self.current;
         let stays = self.warm.generation == self.current || !idle.is_some_and(is_better);
         if stays && self.takes_more(self.warm, depth.before_waking) {
@@ -208,10 +239,11 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
         if let Some(seat) = idle {
             self.wake(seat);
+            self.note_lane(seat, lane);
             return Submitted::Placed(self.put(seat, item));
         }
         if depth.when_busy > 1
-            && self.waiting.is_empty()
+            && self.waiting() == 0
             && let Some(seat) = self.roomy_seat(depth.when_busy)
         {
             return Submitted::Placed(self.put(seat, item));
@@ -219,11 +251,42 @@ impl<T: Clone + PartialEq> Queue<T> {
         if self.open == 0 && self.current == 0 {
             return Submitted::Nobody;
         }
-        if self.waiting.len() >= self.limit {
-            return Submitted::Full;
+        Submitted::Busy
+    }
+
+    /// An urgent request that found no room waits, if there are not too many.
+    pub fn join_urgent(&mut self, item: T) -> Joined<T> {
+        if self.urgent.len() >= self.waiting.most() {
+            return Joined::Full;
         }
-        self.waiting.push_back(item);
-        Submitted::Waiting
+        self.urgent.push_back(item);
+        Joined::Waits
+    }
+
+    /// A request that found no room ([`Submitted::Busy`]) waits from `now` on, for `within` at most,
+    /// unless that is in vain. Scripts take `script`.
+    pub fn join(&mut self, item: T, patience: (Instant, Duration), script: Duration) -> Joined<T> {
+        let work = self.work(script);
+        self.waiting.join(item, patience, &work)
+    }
+
+    /// Before seats get what waits: what that tells of the queue at `now`.
+    pub fn pass_time(&mut self, now: Instant, script: Duration) {
+        let work = self.work(script);
+        self.waiting.pass(now, &work);
+    }
+
+    /// The next request that newer ones have passed for too long.
+    pub fn next_passed(&mut self, now: Instant, script: Duration) -> Option<T> {
+        let work = self.work(script);
+        self.waiting.next_passed(now, &work)
+    }
+
+    fn work(&self, script: Duration) -> Work {
+        Work {
+            script,
+            workers: self.open,
+        }
     }
 
     /// A busy seat that may hold another request, one of the current generation first.
@@ -298,6 +361,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         place.incarnation = 0;
         house.open -= 1;
         let was_closing = std::mem::take(&mut place.closing);
+        let was_urgent = std::mem::take(&mut place.urgent);
         let slots = place.slots.iter_mut().enumerate();
         let at = |slot| Place {
             seat,
@@ -309,6 +373,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             .collect();
         self.open -= 1;
         self.closing -= usize::from(was_closing);
+        self.urgent_seats -= usize::from(was_urgent);
         self.idle.retain(|idle| *idle != seat);
         if !self.has_leaving() {
             self.handed_over = usize::MAX;
@@ -317,8 +382,11 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// A request that was with a worker which died before it began: it is the next to run.
-    pub fn put_back(&mut self, item: T) {
-        self.waiting.push_front(item);
+    pub fn put_back(&mut self, item: T, lane: Lane, now: Instant) {
+        match lane {
+            Lane::Urgent => self.urgent.push_front(item),
+            Lane::Usual => self.waiting.put_back(item, now),
+        }
     }
 
     /// A slot is free again. Ask [`Queue::next_change`] what becomes of its seat, and
@@ -332,6 +400,8 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
         if place.taken() == 0 {
             place.rested = 0;
+            let was_urgent = std::mem::take(&mut place.urgent);
+            self.urgent_seats -= usize::from(was_urgent);
             self.idle.push(at.seat);
         }
     }
@@ -346,7 +416,18 @@ impl<T: Clone + PartialEq> Queue<T> {
         if place.incarnation == 0 || !room || self.refuses(seat) {
             return Next::Rest;
         }
-        if let Some(item) = self.waiting.pop_front() {
+        if let Some(item) = self.urgent.pop_front() {
+            self.wake(seat);
+            if taken == 0 {
+                self.note_lane(seat, Lane::Urgent);
+            }
+            let place = self.put(seat, item.clone());
+            return Next::Run(item, place);
+        }
+        if taken == 0 && !self.has_usual_room() {
+            return Next::Rest;
+        }
+        if let Some(item) = self.waiting.take() {
             self.wake(seat);
             let place = self.put(seat, item.clone());
             return Next::Run(item, place);
@@ -382,9 +463,10 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// A place at an idle seat, if there is one.
+    /// A place at an idle seat, if there is one that is kept for nobody.
     pub fn idle_place(&self) -> Option<Place> {
-        self.idle_seat().map(|seat| self.first_slot(seat))
+        let idle = self.idle_seat().filter(|_| self.has_usual_room());
+        idle.map(|seat| self.first_slot(seat))
     }
 
     /// A request was taken back from `from` and runs at `to`, which was idle.
@@ -396,9 +478,20 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Forgets a request that waits. False when it does not wait (any more).
     pub fn cancel(&mut self, item: &T) -> bool {
-        match self.waiting.iter().position(|waiting| waiting == item) {
-            Some(position) => self.waiting.remove(position).is_some(),
-            None => false,
+        let urgent = self.urgent.iter().position(|urgent| urgent == item);
+        match urgent {
+            Some(position) => self.urgent.remove(position).is_some(),
+            None => self.waiting.cancel(item),
+        }
+    }
+
+    /// An idle seat gets a request of this lane.
+    fn note_lane(&mut self, seat: SeatId, lane: Lane) {
+        if lane == Lane::Urgent
+            && let Some(place) = self.seat_mut(seat)
+        {
+            place.urgent = true;
+            self.urgent_seats += 1;
         }
     }
 
@@ -429,4 +522,4 @@ impl<T: Clone + PartialEq> Queue<T> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -53,6 +53,8 @@ pub struct Seat<T> {
     pub worn: bool,
     /// Its replacement serves already: it gets nothing more.
     pub closing: bool,
+    /// What it runs is urgent.
+    pub urgent: bool,
 }
 
 impl<T> Seat<T> {
@@ -65,6 +67,7 @@ impl<T> Seat<T> {
             wears_at: u64::MAX,
             worn: false,
             closing: false,
+            urgent: false,
         }
     }
 

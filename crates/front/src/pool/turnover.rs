@@ -46,7 +46,8 @@ impl<T: Clone + PartialEq> Queue<T> {
                 house.standing = Standing::Current;
             }
         }
-        (self.current, self.max_open, self.limit) = (new, max_open, limit);
+        (self.current, self.max_open) = (new, max_open);
+        self.waiting.limit(limit);
         self.handed_over = match self.has_leaving() {
             true => self.open,
             false => usize::MAX,

@@ -29,19 +29,32 @@ pub enum Refused {
     TooLong,
     /// The pool has no workers and will not get any.
     NoPool,
+    /// Those before it took longer than it may wait.
+    Hopeless,
+    /// Newer ones had passed it for too long.
+    Passed,
+    /// There was no worker in the time its client gave it.
+    Deadline,
 }
+
+/// All causes, in the order of their numbers.
+const ALL_CAUSES: [Refused; 6] = [
+    Refused::QueueFull,
+    Refused::TooLong,
+    Refused::NoPool,
+    Refused::Hopeless,
+    Refused::Passed,
+    Refused::Deadline,
+];
+const CAUSES: usize = ALL_CAUSES.len();
 
 /// What happens in a pool between two looks.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// Requests that found every worker there may be busy, ever.
     met_limit: AtomicU64,
-    /// Requests refused because the queue was full, ever.
-    queue_full: AtomicU64,
-    /// Requests refused because they had waited too long, ever.
-    too_long: AtomicU64,
-    /// Requests refused because there is no worker and none will come, ever.
-    no_pool: AtomicU64,
+    /// Requests refused, ever, by cause.
+    refused: [AtomicU64; CAUSES],
     /// The first request that was refused since the last look, in words.
     first: Mutex<Option<String>>,
     /// Whether the one who looks was told to.
@@ -69,15 +82,10 @@ impl Watch {
     }
 
     /// A request was refused; `words` say which and why.
-    pub fn refused(&self, why: Refused, words: String) {
-        let count = match why {
-            Refused::QueueFull => &self.queue_full,
-            Refused::TooLong => &self.too_long,
-            Refused::NoPool => &self.no_pool,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
+    pub fn refused(&self, why: Refused, words: impl FnOnce() -> String) {
+        self.refused[why as usize].fetch_add(1, Ordering::Relaxed);
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(words);
+        first.get_or_insert_with(words);
         drop(first);
         self.stir();
     }
@@ -103,10 +111,11 @@ struct Sample {
     /// Whether there is no room for a further worker while requests wait.
     at_limit: bool,
     met_limit: u64,
-    queue_full: u64,
-    too_long: u64,
-    no_pool: u64,
+    refused: [u64; CAUSES],
     first_refused: Option<String>,
+    /// How often newer requests have begun to come before older ones.
+    turns: u64,
+    is_newest_first: bool,
 }
 
 /// The numbers behind waiting.
@@ -127,11 +136,7 @@ impl Waits {
 
 /// The numbers behind refusals.
 #[derive(Debug, Clone, Default)]
-struct Refusals {
-    queue_full: u64,
-    too_long: u64,
-    no_pool: u64,
-}
+struct Refusals([u64; CAUSES]);
 
 /// What was seen so far, and is being said. Pure: sample and time in, words out.
 #[derive(Debug)]
@@ -145,6 +150,7 @@ struct Seen {
     at_limit: Episode<Waits>,
     standing: Episode<Waits>,
     refused: Episode<Refusals>,
+    newest_first: Episode<()>,
 }
 
 impl Seen {
@@ -159,6 +165,7 @@ impl Seen {
             at_limit: Episode::new(CALM),
             standing: Episode::new(CALM),
             refused: Episode::new(CALM),
+            newest_first: Episode::new(CALM),
         }
     }
 
@@ -172,7 +179,8 @@ impl Seen {
 
     fn is_quiet(&self) -> bool {
         let all_over = self.at_limit.is_quiet() && self.standing.is_quiet();
-        all_over && self.refused.is_quiet() && self.last.waiting == 0
+        let none_refused = self.refused.is_quiet() && self.newest_first.is_quiet();
+        all_over && none_refused && self.last.waiting == 0
     }
 
     /// What is to be said; `running` says what the busy workers run.
@@ -184,9 +192,11 @@ impl Seen {
     ) -> Vec<String> {
         let limit = self.look_at_limit(&sample, now);
         let standing = self.look_at_waits(&sample, running, now);
+        let turned = self.look_at_order(&sample, now);
         let refused = self.look_at_refusals(&sample, now);
         self.last = sample;
-        [limit, standing, refused].into_iter().flatten().collect()
+        let all = [limit, standing, turned, refused];
+        all.into_iter().flatten().collect()
     }
 
     fn look_at_limit(&mut self, sample: &Sample, now: Duration) -> Option<String> {
@@ -256,15 +266,33 @@ impl Seen {
         })
     }
 
+    fn look_at_order(&mut self, sample: &Sample, now: Duration) -> Option<String> {
+        if sample.turns > self.last.turns || sample.is_newest_first && sample.waiting > 0 {
+            let times = self.newest_first.happened(now, |()| ());
+            if times == 1 {
+                return Some(
+                    "more requests come than can be answered: the newest are answered first, and \
+                     those that they pass for too long are refused"
+                        .to_owned(),
+                );
+            }
+        }
+        let (verb, Account { lasted, .. }) = tense(self.newest_first.due(now)?);
+        let lasted = seconds(lasted);
+        Some(format!(
+            "newest first {verb} the order of the queue for {lasted}, because more requests came \
+             than could be answered"
+        ))
+    }
+
     fn look_at_refusals(&mut self, sample: &Sample, now: Duration) -> Option<String> {
-        let queue_full = sample.queue_full - self.last.queue_full;
-        let too_long = sample.too_long - self.last.too_long;
-        let no_pool = sample.no_pool - self.last.no_pool;
-        if queue_full + too_long + no_pool > 0 {
-            let times = self.refused.happened(now, |refusals| {
-                refusals.queue_full += queue_full;
-                refusals.too_long += too_long;
-                refusals.no_pool += no_pool;
+        let new: [u64; CAUSES] =
+            std::array::from_fn(|cause| sample.refused[cause] - self.last.refused[cause]);
+        if new.iter().any(|count| *count > 0) {
+            let times = self.refused.happened(now, |Refusals(all)| {
+                for (sum, new) in all.iter_mut().zip(new) {
+                    *sum += new;
+                }
             });
             if times == 1 {
                 let first = sample.first_refused.as_deref().unwrap_or_default();
@@ -272,16 +300,25 @@ impl Seen {
             }
         }
         let (verb, Account { lasted, total, .. }) = tense(self.refused.due(now)?);
-        let all = total.queue_full + total.too_long + total.no_pool;
+        let all: u64 = total.0.iter().sum();
+        let (length, timeout) = (self.queue_length, self.queue_timeout.as_secs_f64());
+        let words = |cause: Refused| match cause {
+            Refused::QueueFull => format!("found a queue of request_queue_length = {length}"),
+            Refused::TooLong => format!("waited for request_queue_timeout = {timeout} s in vain"),
+            Refused::NoPool => "found no pool".to_owned(),
+            Refused::Hopeless => format!("would have waited for more than these {timeout} s"),
+            Refused::Passed => "were passed by newer ones".to_owned(),
+            Refused::Deadline => "had no worker before a deadline of their own".to_owned(),
+        };
+        let by_cause = ALL_CAUSES.into_iter().zip(total.0);
+        let told: Vec<String> = by_cause
+            .filter(|(_, count)| *count > 0)
+            .map(|(cause, count)| format!("{count} {}", words(cause)))
+            .collect();
         Some(format!(
-            "503 {verb} the answer to {all} requests in {}: {} found a queue of \
-             request_queue_length = {}, {} waited for request_queue_timeout = {} s in vain, {} found no pool",
+            "503 {verb} the answer to {all} requests in {}: {}",
             seconds(lasted),
-            total.queue_full,
-            self.queue_length,
-            total.too_long,
-            self.queue_timeout.as_secs_f64(),
-            total.no_pool
+            told.join(", ")
         ))
     }
 }
@@ -311,22 +348,22 @@ fn count_scripts(scripts: Vec<String>) -> String {
 impl Pool {
     fn sample(&self) -> (Sample, usize) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (waiting, busy, open, most, oldest) = {
-            let queue = &self.lock().queue;
-            let oldest = queue.longest_waiting().cloned();
-            let (open, most) = (queue.open_seats(), queue.max_open());
-            (queue.waiting(), queue.busy(), open, most, oldest)
-        };
+        let inner = self.lock();
+        let (queue, waiting) = (&inner.queue, inner.queue.waiting());
+        let (busy, open, most) = (queue.busy(), queue.open_seats(), queue.max_open());
+        let oldest = queue.waiting.longest();
+        let (turns, is_newest_first) = (queue.waiting.turns(), queue.waiting.is_newest_first());
+        drop(inner);
         let first = &self.watch.first;
         let sample = Sample {
             waiting,
-            longest: oldest.map_or(Duration::ZERO, |exchange| exchange.waited()),
+            longest: oldest.map_or(Duration::ZERO, |since| since.elapsed()),
             busy,
             at_limit: waiting > 0 && open >= most,
             met_limit: count(&self.watch.met_limit),
-            queue_full: count(&self.watch.queue_full),
-            too_long: count(&self.watch.too_long),
-            no_pool: count(&self.watch.no_pool),
+            refused: std::array::from_fn(|cause| count(&self.watch.refused[cause])),
+            turns,
+            is_newest_first,
             first_refused: first.lock().unwrap_or_else(PoisonError::into_inner).take(),
         };
         (sample, most)
@@ -489,8 +526,7 @@ mod tests {
         let mut lines = Vec::new();
         for second in 1..=50 {
             let sample = Sample {
-                queue_full: u64::from(second) * 15,
-                too_long: u64::from(second) * 5,
+                refused: [15, 5, 0, 0, 0, 0].map(|count| u64::from(second) * count),
                 first_refused: Some(format!("/srv/a.php: 503 for {second}")),
                 ..Sample::default()
             };
@@ -505,9 +541,44 @@ mod tests {
             look(&mut seen, &sample, 60),
             [
                 "503 was the answer to 1000 requests in 49.0 s: 750 found a queue of \
-              request_queue_length = 1000, 250 waited for request_queue_timeout = 10 s in vain, 0 found no pool"
+              request_queue_length = 1000, 250 waited for request_queue_timeout = 10 s in vain"
             ]
         );
+    }
+
+    #[test]
+    fn a_queue_that_answers_the_newest_first_is_two_lines() {
+        let mut seen = seen(ProcessManager::Static);
+        let mut lines = Vec::new();
+        for second in 1..=20 {
+            let sample = Sample {
+                turns: 1 + u64::from(second > 10),
+                is_newest_first: second != 10,
+                waiting: 30,
+                ..Sample::default()
+            };
+            lines.extend(look(&mut seen, &sample, second));
+        }
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].starts_with("more requests come than can be answered"));
+        let calm = Sample {
+            turns: 2,
+            ..Sample::default()
+        };
+        assert_eq!(
+            look(&mut seen, &calm, 31),
+            [
+                "newest first was the order of the queue for 19.0 s, because more requests came than \
+              could be answered"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_list_of_causes_is_in_the_order_of_their_numbers() {
+        for (number, cause) in ALL_CAUSES.into_iter().enumerate() {
+            assert_eq!(cause as usize, number);
+        }
     }
 
     #[test]

@@ -16,6 +16,22 @@ const DEEP: Depth = Depth {
     when_busy: 4,
 };
 
+/// A script's time.
+const SCRIPT: Duration = Duration::from_millis(1);
+
+/// A request comes, and waits if it has to ([`Submitted::Busy`]) and may.
+pub fn come(queue: &mut Queue<u32>, item: u32, depth: Depth) -> Submitted {
+    let submitted = queue.submit(item, Lane::Usual, depth);
+    if submitted == Submitted::Busy {
+        join(queue, item);
+    }
+    submitted
+}
+
+pub fn join(queue: &mut Queue<u32>, item: u32) -> Joined<u32> {
+    queue.join(item, (Instant::now(), Duration::MAX), SCRIPT)
+}
+
 fn seat(number: u32) -> SeatId {
     SeatId {
         generation: 1,
@@ -44,20 +60,21 @@ fn place(number: u32, slot: usize) -> Place {
 #[test]
 fn the_most_recently_used_seat_is_taken_first() {
     let mut queue = opened(3);
-    assert_eq!(queue.submit(1, ONE), Submitted::Placed(place(2, 0)));
-    assert_eq!(queue.submit(2, ONE), Submitted::Placed(place(1, 0)));
+    assert_eq!(come(&mut queue, 1, ONE), Submitted::Placed(place(2, 0)));
+    assert_eq!(come(&mut queue, 2, ONE), Submitted::Placed(place(1, 0)));
     queue.free(place(2, 0));
-    assert_eq!(queue.submit(3, ONE), Submitted::Placed(place(2, 0)));
+    assert_eq!(come(&mut queue, 3, ONE), Submitted::Placed(place(2, 0)));
 }
 
 #[test]
 fn requests_wait_in_order_and_the_queue_has_an_end() {
     let mut queue = opened(1);
-    queue.submit(1, ONE);
+    come(&mut queue, 1, ONE);
     for item in 2..=4 {
-        assert_eq!(queue.submit(item, ONE), Submitted::Waiting);
+        assert_eq!(come(&mut queue, item, ONE), Submitted::Busy);
     }
-    assert_eq!(queue.submit(5, ONE), Submitted::Full);
+    assert_eq!(queue.submit(5, Lane::Usual, ONE), Submitted::Busy);
+    assert_eq!(join(&mut queue, 5), Joined::Full);
     queue.free(place(0, 0));
     assert_eq!(queue.next(seat(0), ONE), Next::Run(2, place(0, 0)));
     assert_eq!(queue.next(seat(0), ONE), Next::Rest);
@@ -66,11 +83,11 @@ fn requests_wait_in_order_and_the_queue_has_an_end() {
 #[test]
 fn short_scripts_use_the_second_slot_and_long_ones_do_not() {
     let mut queue = opened(1);
-    queue.submit(1, TWO);
-    assert_eq!(queue.submit(2, ONE), Submitted::Waiting);
+    come(&mut queue, 1, TWO);
+    assert_eq!(come(&mut queue, 2, ONE), Submitted::Busy);
     let mut queue = opened(1);
-    queue.submit(1, TWO);
-    assert_eq!(queue.submit(2, TWO), Submitted::Placed(place(0, 1)));
+    come(&mut queue, 1, TWO);
+    assert_eq!(come(&mut queue, 2, TWO), Submitted::Placed(place(0, 1)));
 }
 
 #[test]
@@ -78,37 +95,37 @@ fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
     let mut queue = opened(2);
     for slot in 0..3 {
         assert_eq!(
-            queue.submit(slot as u32, DEEP),
+            come(&mut queue, slot as u32, DEEP),
             Submitted::Placed(place(1, slot))
         );
     }
-    assert_eq!(queue.submit(3, DEEP), Submitted::Placed(place(0, 0)));
+    assert_eq!(come(&mut queue, 3, DEEP), Submitted::Placed(place(0, 0)));
     assert_eq!(queue.idle_place(), None);
 }
 
 #[test]
 fn an_idle_seat_fetches_what_waits_behind_another() {
     let mut queue = opened(2);
-    queue.submit(1, TWO);
-    queue.submit(2, TWO);
-    assert_eq!(queue.submit(3, TWO), Submitted::Placed(place(0, 1)));
+    come(&mut queue, 1, TWO);
+    come(&mut queue, 2, TWO);
+    assert_eq!(come(&mut queue, 3, TWO), Submitted::Placed(place(0, 1)));
     queue.free(place(1, 0));
     let to = place(1, 0);
     let from = vec![(3, place(0, 1)), (2, place(0, 0))];
     assert_eq!(queue.next(seat(1), TWO), Next::TakeBack { from, to });
     queue.moved(3, place(0, 1), to);
-    assert_eq!(queue.submit(4, ONE), Submitted::Waiting);
+    assert_eq!(come(&mut queue, 4, ONE), Submitted::Busy);
 }
 
 #[test]
 fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
     let mut queue = opened(1);
-    queue.submit(1, TWO);
-    queue.submit(2, TWO);
+    come(&mut queue, 1, TWO);
+    come(&mut queue, 2, TWO);
     let left = queue.close(seat(0), 1);
     assert_eq!(left, vec![(place(0, 0), 1), (place(0, 1), 2)]);
-    assert_eq!(queue.submit(3, TWO), Submitted::Waiting);
-    queue.put_back(2);
+    assert_eq!(come(&mut queue, 3, TWO), Submitted::Busy);
+    queue.put_back(2, Lane::Usual, Instant::now());
     queue.arrive(seat(0), 2, Vec::new());
     let reopened = Place {
         seat: seat(0),
@@ -116,6 +133,62 @@ fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
         incarnation: 2,
     };
     assert_eq!(queue.next(seat(0), ONE), Next::Run(2, reopened));
+}
+
+#[test]
+fn an_urgent_request_comes_before_all_who_wait_and_keeps_seats_for_its_like() {
+    let mut queue = opened(3);
+    queue.reserve(1);
+    let urgent = |queue: &mut Queue<u32>, item| queue.submit(item, Lane::Urgent, ONE);
+    come(&mut queue, 1, ONE);
+    come(&mut queue, 2, ONE);
+    assert_eq!(
+        come(&mut queue, 3, ONE),
+        Submitted::Busy,
+        "the third is kept"
+    );
+    assert_eq!(queue.idle_for_waiting(), None);
+    assert_eq!(queue.idle_place(), None);
+    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
+    assert_eq!(urgent(&mut queue, 10), Submitted::Placed(place(0, 0)));
+    assert_eq!(urgent(&mut queue, 11), Submitted::Busy);
+    assert_eq!(queue.join_urgent(11), Joined::Waits);
+    queue.free(place(2, 0));
+    assert_eq!(queue.next(seat(2), ONE), Next::Run(11, place(2, 0)));
+    // Two seats run urgent requests: the one that gets free next is everybody's.
+    queue.free(place(1, 0));
+    assert_eq!(queue.idle_for_waiting(), Some(seat(1)));
+    assert_eq!(queue.next(seat(1), ONE), Next::Run(3, place(1, 0)));
+    queue.free(place(0, 0));
+    queue.free(place(2, 0));
+    assert_eq!(come(&mut queue, 4, ONE), Submitted::Placed(place(2, 0)));
+    assert_eq!(come(&mut queue, 5, ONE), Submitted::Busy);
+}
+
+#[test]
+fn urgent_requests_that_wait_can_leave_and_have_an_end_and_one_seat_is_always_everybodys() {
+    let mut queue = opened(1);
+    queue.reserve(1);
+    assert_eq!(come(&mut queue, 1, ONE), Submitted::Placed(place(0, 0)));
+    for item in 10..13 {
+        assert_eq!(queue.join_urgent(item), Joined::Waits);
+    }
+    assert_eq!(queue.join_urgent(13), Joined::Full);
+    assert!(queue.cancel(&11) && !queue.cancel(&11));
+    assert_eq!(queue.waiting(), 2);
+    let left = queue.close(seat(0), 1);
+    assert_eq!(left.len(), 1);
+    queue.put_back(14, Lane::Urgent, Instant::now());
+    queue.arrive(seat(0), 2, Vec::new());
+    let second = Place {
+        incarnation: 2,
+        ..place(0, 0)
+    };
+    for item in [14, 10, 12] {
+        assert_eq!(queue.next(seat(0), ONE), Next::Run(item, second));
+        queue.free(second);
+    }
+    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
 }
 
 #[derive(Debug, Clone)]
@@ -183,10 +256,15 @@ proptest! {
             match step {
                 Step::Submit { depth } => {
                     next_item += 1;
-                    match world.queue.submit(next_item, depth) {
+                    match world.queue.submit(next_item, Lane::Usual, depth) {
                         Submitted::Placed(place) => world.placed.push((next_item, place)),
-                        Submitted::Waiting => world.waiting += 1,
-                        Submitted::Full => prop_assert!(world.waiting >= 3),
+                        Submitted::Busy => match join(&mut world.queue, next_item) {
+                            Joined::Waits => world.waiting += 1,
+                            refused => {
+                                prop_assert_eq!(refused, Joined::Full);
+                                prop_assert!(world.waiting >= 3);
+                            }
+                        },
                         Submitted::Nobody => prop_assert!(false, "there is a generation"),
                     }
                 }
@@ -200,7 +278,7 @@ proptest! {
                     let left = world.queue.close(seat(number), old);
                     world.placed.retain(|(_, place)| place.seat != seat(number));
                     for (_, item) in left.iter().skip(1).rev() {
-                        world.queue.put_back(*item);
+                        world.queue.put_back(*item, Lane::Usual, Instant::now());
                         world.waiting += 1;
                     }
                     world.incarnations[number as usize] += 1;

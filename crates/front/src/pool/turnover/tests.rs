@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 
-use super::super::queue::{Depth, Next, Submitted};
+use super::super::queue::tests::join;
+use super::super::queue::{Depth, Lane, Next, Submitted};
+use super::super::waiting::Joined;
 use super::*;
 
 const ONE: Depth = Depth {
@@ -73,11 +75,14 @@ impl World {
     }
 
     fn submit(&mut self, item: u32, depth: Depth) -> Submitted {
-        let submitted = self.queue.submit(item, depth);
+        let submitted = self.queue.submit(item, Lane::Usual, depth);
         match submitted {
             Submitted::Placed(place) => self.placed.push((item, place)),
-            Submitted::Waiting => self.waits.push(item),
-            Submitted::Full | Submitted::Nobody => {}
+            Submitted::Busy => match join(&mut self.queue, item) {
+                Joined::Waits => self.waits.push(item),
+                refused => assert_eq!(refused, Joined::Full),
+            },
+            Submitted::Nobody => {}
         }
         self.settle();
         submitted
@@ -105,7 +110,8 @@ impl World {
     /// The one that ran is lost, what waited behind it goes back.
     fn lost(&mut self, seat: SeatId, had: &[(Place, u32)]) {
         for (_, item) in had.iter().skip(1).rev() {
-            self.queue.put_back(*item);
+            self.queue
+                .put_back(*item, Lane::Usual, std::time::Instant::now());
             self.waits.insert(0, *item);
         }
         self.placed.retain(|(_, place)| place.seat != seat);
@@ -215,7 +221,7 @@ fn while_the_new_generation_has_no_worker_the_old_one_serves() {
     let mut world = World::with_generation(1, 1);
     world.begin(2, MAX_OPEN);
     assert!(matches!(world.submit(1, ONE), Submitted::Placed(place) if place.seat == at(1, 0)));
-    assert_eq!(world.submit(2, ONE), Submitted::Waiting);
+    assert_eq!(world.submit(2, ONE), Submitted::Busy);
     world.finish(0);
     assert_eq!(
         world.placed[0].1.seat,
@@ -254,7 +260,7 @@ fn who_is_to_go_takes_nothing_into_spare_slots_while_somebody_waits_for_its_plac
     }
     world.begin(2, MAX_OPEN);
     world.arrive(at(2, 0), 1);
-    assert_eq!(world.submit(4, TWO), Submitted::Waiting);
+    assert_eq!(world.submit(4, TWO), Submitted::Busy);
 }
 
 #[test]
@@ -351,7 +357,7 @@ fn a_closed_pool_serves_what_waits_and_then_nobody() {
 #[test]
 fn what_waits_for_a_pool_that_is_no_more_is_told_so() {
     let mut world = World::with_generation(1, 0);
-    assert_eq!(world.submit(1, ONE), Submitted::Waiting);
+    assert_eq!(world.submit(1, ONE), Submitted::Busy);
     world.queue.leave(1);
     assert_eq!(world.queue.abandon(), [1]);
 }

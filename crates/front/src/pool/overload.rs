@@ -1,0 +1,197 @@
+//! Whether a queue holds more than can be answered, and how fast it moves. Pure: moments in,
+//! decisions out; whoever asks reads the clock, and only while something waits.
+//!
+//! A queue that empties again and again absorbs bursts, and is served in order. One that never
+//! empties, and that some have to be turned away from, makes everybody wait for as long as the last
+//! one it answers can: whoever is answered has waited in vain for most of it. So from then on the
+//! newest request comes first ([`Overload::is_newest_first`]), and those that have been passed by for
+//! too long are told so ([`Overload::patience`]). That a queue stands is seen as controlled delay
+//! sees it (CoDel, RFC 8289 §3), with bounds for work that takes milliseconds: by the least time for
+//! which its first has waited within an interval.
+//!
+//! A queue that stands and turns nobody away stays in order: its clients wait for their own answers
+//! before they ask again, so it does not grow. So does one of which nobody gets a worker, since all
+//! hang: whoever comes then is better told at once.
+
+use std::time::{Duration, Instant};
+
+/// A wait that is never taken for a standing queue, however short scripts are.
+const LEAST_TARGET: Duration = Duration::from_millis(5);
+
+/// The shortest interval in which the queue has to have been short once.
+const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+
+/// An interval by the target: long enough for several scripts to end.
+const INTERVAL_TARGETS: u32 = 10;
+
+/// Intervals in a row that have to be calm before requests are answered in order again.
+const CALM_INTERVALS: u32 = 2;
+
+/// How long a request may be passed by newer ones at least, if it may wait that long at all: a burst
+/// is over by then, and a person has not yet given up.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How fast a queue moves is taken over this time at least,
+const RATE_OVER: Duration = Duration::from_millis(250);
+
+/// and over so many requests.
+const RATE_OF: u32 = 16;
+
+/// What a queue is measured by.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    /// How long a script takes, smoothed.
+    pub script: Duration,
+    /// How many workers there are.
+    pub workers: usize,
+}
+
+impl Work {
+    /// A queue whose first never waits for less than this stands.
+    fn target(&self) -> Duration {
+        let workers = u32::try_from(self.workers.max(1)).unwrap_or(u32::MAX);
+        let between = self.script.saturating_mul(2) / workers;
+        between.max(self.script / 10).max(LEAST_TARGET)
+    }
+
+    /// How long a request is let be passed by newer ones that may wait for `timeout`.
+    pub fn patience(&self, timeout: Duration) -> Duration {
+        PATIENCE.min(timeout).max(self.target().saturating_mul(2))
+    }
+
+    fn interval(&self) -> Duration {
+        let several = self.target().saturating_mul(INTERVAL_TARGETS);
+        several.max(LEAST_INTERVAL)
+    }
+}
+
+/// What is known of a queue's recent past.
+#[derive(Debug, Default)]
+pub struct Overload {
+    newest_first: bool,
+    /// The interval that runs.
+    since: Option<Instant>,
+    /// The least time for which its first had waited, in this interval; none: nobody has looked.
+    least: Option<Duration>,
+    /// Somebody was turned away in this interval, and somebody got a worker.
+    refused: bool,
+    served: bool,
+    calm: u32,
+    rate: Rate,
+}
+
+/// What a look at the queue has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing.
+    Stays,
+    /// From now on the newest comes first.
+    NewestFirst,
+    /// From now on requests are answered in order.
+    InOrder,
+}
+
+impl Overload {
+    /// Whether the newest request comes first.
+    pub fn is_newest_first(&self) -> bool {
+        self.newest_first
+    }
+
+    /// Nothing waits.
+    pub fn is_empty_now(&mut self) {
+        self.least = Some(Duration::ZERO);
+        self.rate.since = None;
+    }
+
+    /// Somebody is turned away for want of time or room.
+    pub fn refuses(&mut self) {
+        self.refused = true;
+    }
+
+    /// A request has left the queue for a worker.
+    pub fn serves(&mut self) {
+        self.served = true;
+        self.rate.count = self.rate.count.saturating_add(1);
+    }
+
+    /// The longest-waiting request has waited for `oldest`.
+    pub fn look(&mut self, now: Instant, oldest: Duration, work: &Work) -> Turn {
+        self.rate.look(now);
+        let since = *self.since.get_or_insert(now);
+        let least = self.least.map_or(oldest, |least| least.min(oldest));
+        self.least = Some(least);
+        let lasted = now.saturating_duration_since(since);
+        let interval = work.interval();
+        if lasted < interval {
+            return Turn::Stays;
+        }
+        let (refused, served) = (self.refused, self.served);
+        (self.refused, self.served) = (false, false);
+        (self.since, self.least) = (Some(now), None);
+        if !self.newest_first {
+            if least > work.target() && refused && served {
+                (self.newest_first, self.calm) = (true, 0);
+                return Turn::NewestFirst;
+            }
+            return Turn::Stays;
+        }
+        if least >= work.target() / 2 {
+            self.calm = 0;
+            return Turn::Stays;
+        }
+        // After a time in which nothing came there are several at once.
+        let calm = lasted.as_nanos() / interval.as_nanos().max(1);
+        self.calm = self
+            .calm
+            .saturating_add(u32::try_from(calm).unwrap_or(u32::MAX));
+        if self.calm < CALM_INTERVALS {
+            return Turn::Stays;
+        }
+        self.newest_first = false;
+        Turn::InOrder
+    }
+
+    /// How long `waiting` requests take to get a worker, as far as that can be known.
+    pub fn takes(&self, waiting: usize, now: Instant) -> Option<Duration> {
+        let per_second = self.rate.per_second(now)?;
+        Duration::try_from_secs_f64(waiting as f64 / per_second).ok()
+    }
+}
+
+/// How many requests a second leave a queue in which there are always some.
+#[derive(Debug, Default)]
+struct Rate {
+    since: Option<Instant>,
+    count: u32,
+    /// Over the stretch before.
+    before: Option<f64>,
+}
+
+impl Rate {
+    fn look(&mut self, now: Instant) {
+        let Some(since) = self.since else {
+            // What was true of an earlier crowd need not be true of this one.
+            (self.since, self.count, self.before) = (Some(now), 0, None);
+            return;
+        };
+        let lasted = now.saturating_duration_since(since);
+        if self.count >= RATE_OF && lasted >= RATE_OVER {
+            self.before = Some(f64::from(self.count) / lasted.as_secs_f64());
+            (self.since, self.count) = (Some(now), 0);
+        }
+    }
+
+    fn per_second(&self, now: Instant) -> Option<f64> {
+        let (before, since) = (self.before?, self.since?);
+        let lasted = now.saturating_duration_since(since);
+        if lasted < RATE_OVER {
+            return Some(before);
+        }
+        // It may have come to a standstill.
+        let present = f64::from(self.count.saturating_add(1)) / lasted.as_secs_f64();
+        Some(before.min(present))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+const WORK: Work = Work {
+    script: Duration::from_millis(5),
+    workers: 4,
+};
+
+/// Looks every 10 ms for `times` times, in which the first in the queue has waited for `oldest`.
+fn looks(overload: &mut Overload, now: &mut Instant, times: u32, oldest: Duration) -> Vec<Turn> {
+    let turns = (0..times).map(|_| {
+        *now += 10 * MS;
+        overload.look(*now, oldest, &WORK)
+    });
+    turns.filter(|turn| *turn != Turn::Stays).collect()
+}
+
+#[test]
+fn a_queue_that_stands_is_turned_round_only_if_some_are_refused_and_some_are_not() {
+    let (mut overload, mut now) = (Overload::default(), Instant::now());
+    overload.serves();
+    assert_eq!(looks(&mut overload, &mut now, 100, 2000 * MS), []);
+    overload.refuses();
+    assert_eq!(
+        looks(&mut overload, &mut now, 20, 2000 * MS),
+        [],
+        "and nothing moves"
+    );
+    overload.refuses();
+    overload.serves();
+    let turns = looks(&mut overload, &mut now, 20, 2000 * MS);
+    assert_eq!(turns, [Turn::NewestFirst]);
+    assert!(overload.is_newest_first());
+}
+
+#[test]
+fn a_queue_that_refuses_some_and_was_short_once_stays_in_order() {
+    let (mut overload, mut now) = (Overload::default(), Instant::now());
+    for _ in 0..20 {
+        overload.refuses();
+        overload.serves();
+        assert_eq!(looks(&mut overload, &mut now, 9, 300 * MS), []);
+        overload.is_empty_now();
+    }
+}
+
+#[test]
+fn order_comes_back_after_two_calm_intervals_and_not_after_one() {
+    let (mut overload, mut now) = (Overload::default(), Instant::now());
+    overload.refuses();
+    overload.serves();
+    looks(&mut overload, &mut now, 12, 300 * MS);
+    assert!(overload.is_newest_first());
+    assert_eq!(looks(&mut overload, &mut now, 9, MS), []);
+    assert_eq!(looks(&mut overload, &mut now, 10, 300 * MS), []);
+    assert_eq!(looks(&mut overload, &mut now, 20, MS), [Turn::InOrder]);
+}
+
+#[test]
+fn order_has_come_back_when_somebody_waits_after_a_long_rest() {
+    let (mut overload, mut now) = (Overload::default(), Instant::now());
+    overload.refuses();
+    overload.serves();
+    looks(&mut overload, &mut now, 12, 300 * MS);
+    overload.is_empty_now();
+    now += Duration::from_secs(60);
+    assert_eq!(overload.look(now, Duration::ZERO, &WORK), Turn::InOrder);
+}
+
+#[test]
+fn how_long_a_queue_takes_is_known_from_what_leaves_it() {
+    let (mut overload, mut now) = (Overload::default(), Instant::now());
+    overload.look(now, Duration::ZERO, &WORK);
+    assert_eq!(overload.takes(100, now), None, "nothing has left it yet");
+    for _ in 0..60 {
+        now += 5 * MS;
+        overload.serves();
+        overload.look(now, 50 * MS, &WORK);
+    }
+    let takes = overload.takes(100, now).expect("a rate");
+    assert!(takes > 490 * MS && takes < 510 * MS, "{takes:?}");
+    // All workers hang.
+    now += 1000 * MS;
+    let takes = overload.takes(100, now).expect("a rate");
+    assert!(takes > 5000 * MS, "{takes:?}");
+    overload.is_empty_now();
+    assert_eq!(
+        overload.takes(1, now),
+        None,
+        "what comes next is another crowd"
+    );
+}
+
+#[test]
+fn scripts_that_take_long_are_given_time() {
+    let slow = Work {
+        script: Duration::from_secs(2),
+        workers: 4,
+    };
+    assert_eq!(slow.target(), Duration::from_secs(1));
+    assert_eq!(slow.interval(), Duration::from_secs(10));
+    assert_eq!(
+        slow.patience(Duration::from_secs(10)),
+        Duration::from_secs(2)
+    );
+    assert_eq!(WORK.target(), LEAST_TARGET);
+    assert_eq!(WORK.interval(), LEAST_INTERVAL);
+    assert_eq!(WORK.patience(Duration::from_secs(10)), PATIENCE);
+    assert_eq!(WORK.patience(200 * MS), 200 * MS);
+    let nobody = Work { workers: 0, ..slow };
+    assert_eq!(nobody.target(), Duration::from_secs(4));
+}

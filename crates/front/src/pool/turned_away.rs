@@ -1,0 +1,89 @@
+//! Requests that wait in vain: they are told so at once, or as soon as it is known.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::exchange::Exchange;
+use super::group::Inner;
+use super::queue::Lane;
+use super::waiting::Joined;
+use super::{NotTaken, Pool};
+
+impl Pool {
+    /// A request finds no worker free and waits, unless that is in vain.
+    pub(super) fn join(
+        &self,
+        inner: &mut Inner,
+        exchange: &Arc<Exchange>,
+        within: Duration,
+    ) -> Result<(), NotTaken> {
+        let now = Instant::now();
+        let queue = &mut inner.queue;
+        let joined = match exchange.lane {
+            Lane::Urgent => queue.join_urgent(exchange.clone()),
+            Lane::Usual => queue.join(exchange.clone(), (now, within), self.script_time()),
+        };
+        self.count_turned(inner);
+        match joined {
+            Joined::Waits => {}
+            Joined::Replaces(oldest) => self.turn_away(&oldest, NotTaken::QueueFull),
+            Joined::Full => return Err(NotTaken::QueueFull),
+            Joined::Hopeless => return Err(NotTaken::Hopeless),
+        }
+        self.show_figures(inner);
+        let at_limit = inner.queue.open_seats() >= inner.queue.max_open();
+        self.watch.waits(at_limit);
+        if at_limit {
+            inner.count_limit_reached();
+            self.tally().inspect(|tally| tally.limit_reached());
+        }
+        Ok(())
+    }
+
+    /// Some wait, and a seat is about to be given what it does next.
+    pub(super) fn pass_time(&self, inner: &mut Inner) -> Instant {
+        let now = Instant::now();
+        inner.queue.pass_time(now, self.script_time());
+        self.count_turned(inner);
+        now
+    }
+
+    /// Turns away those whom newer ones have passed for too long.
+    pub(super) fn turn_away_passed(&self, inner: &mut Inner, now: Instant) {
+        while let Some(passed) = inner.queue.next_passed(now, self.script_time()) {
+            self.turn_away(&passed, NotTaken::Passed);
+        }
+    }
+
+    fn turn_away(&self, exchange: &Exchange, why: NotTaken) {
+        exchange.turn_away(why);
+        self.lose_interest(exchange);
+    }
+
+    fn count_turned(&self, inner: &mut Inner) {
+        let turned = inner.queue.waiting.take_turned();
+        if !turned.is_zero() {
+            self.tally().inspect(|tally| tally.newest_first(turned));
+        }
+    }
+
+    /// How long a request takes from now on that comes to the end of the queue, as far as that can be
+    /// known. Somebody is told who was turned away; `in_vain`: after all the time that it could wait.
+    pub fn takes(&self, in_vain: bool) -> Option<Duration> {
+        let mut inner = self.lock();
+        if in_vain {
+            inner.queue.waiting.gave_up();
+        }
+        let takes = inner.queue.waiting.takes(Instant::now())?;
+        Some(takes + self.script_time())
+    }
+
+    /// How long scripts take, smoothed; nothing while that is not known.
+    fn script_time(&self) -> Duration {
+        match self.average_micros.load(Ordering::Relaxed) {
+            u32::MAX => Duration::ZERO,
+            micros => Duration::from_micros(micros.into()),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Those who wait for a worker: who comes next, who is turned away, and who has waited for long
+//! enough. Part of the queue's state machine; `overload.rs` says when it holds too much.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::overload::{Overload, Turn, Work};
+
+/// What becomes of a request that comes to wait.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Joined<T> {
+    /// It waits.
+    Waits,
+    /// It waits in the place of this one, which has waited for longest.
+    Replaces(T),
+    /// As many wait as may.
+    Full,
+    /// Those before it take longer than it may wait.
+    Hopeless,
+}
+
+/// The requests that wait, the one that came first at the front.
+#[derive(Debug)]
+pub struct Waiting<T> {
+    entries: VecDeque<Entry<T>>,
+    /// Most of them.
+    limit: usize,
+    /// How long one may wait.
+    timeout: Duration,
+    overload: Overload,
+    /// For how long newer requests have come before older ones, since somebody asked.
+    turned: Duration,
+    turned_at: Option<Instant>,
+    /// How often that has begun.
+    turns: u64,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    item: T,
+    since: Instant,
+}
+
+impl<T: PartialEq> Waiting<T> {
+    /// Nobody, and nobody may.
+    pub fn new() -> Waiting<T> {
+        Waiting {
+            entries: VecDeque::new(),
+            limit: 0,
+            timeout: Duration::MAX,
+            overload: Overload::default(),
+            turned: Duration::ZERO,
+            turned_at: None,
+            turns: 0,
+        }
+    }
+
+    /// From now on at most `most` wait.
+    pub fn limit(&mut self, most: usize) {
+        self.limit = most;
+    }
+
+    /// Most that may wait.
+    pub fn most(&self) -> usize {
+        self.limit
+    }
+
+    /// From now on nobody waits for longer than this.
+    pub fn limit_time(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nobody does.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether the newest comes first.
+    pub fn is_newest_first(&self) -> bool {
+        self.overload.is_newest_first()
+    }
+
+    /// How often the newest have begun to come first.
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// A request comes at `now` that may wait for `within`.
+    pub fn join(&mut self, item: T, (now, within): (Instant, Duration), work: &Work) -> Joined<T> {
+        self.look(now, work);
+        if !self.is_newest_first() {
+            if self.len() >= self.limit {
+                self.overload.refuses();
+                return Joined::Full;
+            }
+            let before = self.overload.takes(self.len() + 1, now);
+            if before.is_some_and(|before| before > within) {
+                // Who is in more of a hurry than others says nothing about the queue.
+                if within >= self.timeout {
+                    self.overload.refuses();
+                }
+                return Joined::Hopeless;
+            }
+        }
+        let replaced = match self.len() >= self.limit {
+            true => match self.entries.pop_front() {
+                None => return Joined::Full,
+                replaced => replaced,
+            },
+            false => None,
+        };
+        self.entries.push_back(Entry { item, since: now });
+        replaced.map_or(Joined::Waits, |entry| {
+            self.overload.refuses();
+            Joined::Replaces(entry.item)
+        })
+    }
+
+    /// One that was with a worker comes back: it is the next.
+    pub fn put_back(&mut self, item: T, now: Instant) {
+        let entry = Entry { item, since: now };
+        match self.is_newest_first() {
+            true => self.entries.push_back(entry),
+            false => self.entries.push_front(entry),
+        }
+    }
+
+    /// The next that gets a worker.
+    pub fn take(&mut self) -> Option<T> {
+        let entry = match self.is_newest_first() {
+            true => self.entries.pop_back(),
+            false => self.entries.pop_front(),
+        };
+        match entry {
+            Some(entry) => {
+                self.overload.serves();
+                Some(entry.item)
+            }
+            None => {
+                self.overload.is_empty_now();
+                self.turned_at = None;
+                None
+            }
+        }
+    }
+
+    /// Time has passed. Call it before anybody is given a worker while some wait.
+    pub fn pass(&mut self, now: Instant, work: &Work) {
+        self.look(now, work);
+    }
+
+    /// The next that newer ones have passed for too long.
+    pub fn next_passed(&mut self, now: Instant, work: &Work) -> Option<T> {
+        let oldest = self.entries.front().filter(|_| self.is_newest_first())?;
+        let waited = now.saturating_duration_since(oldest.since);
+        let is_passed = waited > work.patience(self.timeout);
+        let entry = is_passed.then(|| self.entries.pop_front()).flatten()?;
+        Some(entry.item)
+    }
+
+    /// Forgets one. False when it does not wait.
+    pub fn cancel(&mut self, item: &T) -> bool {
+        let found = self.entries.iter().position(|entry| entry.item == *item);
+        found.is_some_and(|position| self.entries.remove(position).is_some())
+    }
+
+    /// One has waited as long as it may, in vain.
+    pub fn gave_up(&mut self) {
+        self.overload.refuses();
+    }
+
+    /// Everybody, who wait no more.
+    pub fn drain(&mut self) -> impl Iterator<Item = T> {
+        self.entries.drain(..).map(|entry| entry.item)
+    }
+
+    /// Since when the one that came first has waited.
+    pub fn longest(&self) -> Option<Instant> {
+        self.entries.front().map(|entry| entry.since)
+    }
+
+    /// How long those who wait now take to get a worker, as far as that can be known.
+    pub fn takes(&self, now: Instant) -> Option<Duration> {
+        self.overload.takes(self.len(), now)
+    }
+
+    /// For how long newer requests came before older ones, since this was asked last.
+    pub fn take_turned(&mut self) -> Duration {
+        std::mem::take(&mut self.turned)
+    }
+
+    fn look(&mut self, now: Instant, work: &Work) {
+        let since = self.longest();
+        let oldest = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        if let Some(before) = self
+            .turned_at
+            .replace(now)
+            .filter(|_| self.is_newest_first())
+        {
+            self.turned += now.saturating_duration_since(before);
+        }
+        if self.overload.look(now, oldest, work) == Turn::NewestFirst {
+            self.turns += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

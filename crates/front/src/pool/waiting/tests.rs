@@ -1,0 +1,267 @@
+//! The order of those who wait, by itself and as workers in virtual time see it.
+
+use super::*;
+use proptest::prelude::*;
+
+const MS: Duration = Duration::from_millis(1);
+const FOREVER: Duration = Duration::MAX;
+const WORK: Work = Work {
+    script: Duration::from_millis(5),
+    workers: 2,
+};
+
+fn waiting(limit: usize, timeout: Duration) -> Waiting<u32> {
+    let mut waiting = Waiting::new();
+    waiting.limit(limit);
+    waiting.limit_time(timeout);
+    waiting
+}
+
+/// A pool in virtual time, asked for more than it can do.
+struct World {
+    waiting: Waiting<u32>,
+    began: Instant,
+    now: Instant,
+    /// When each worker is free again.
+    free: Vec<Instant>,
+    came: Vec<Instant>,
+    /// How long each that was answered had waited, and which it was.
+    served: Vec<(Duration, u32)>,
+    refused: Vec<(Joined<u32>, Duration)>,
+    busy: Duration,
+}
+
+impl World {
+    fn new(limit: usize, timeout: Duration) -> World {
+        let now = Instant::now();
+        World {
+            waiting: waiting(limit, timeout),
+            began: now,
+            now,
+            free: vec![now; WORK.workers],
+            came: Vec::new(),
+            served: Vec::new(),
+            refused: Vec::new(),
+            busy: Duration::ZERO,
+        }
+    }
+
+    fn waited(&self, item: u32) -> Duration {
+        self.now - self.came[item as usize]
+    }
+
+    /// Requests come every `pause`, for `time`; each may wait for `within`.
+    fn run(&mut self, time: Duration, pause: Duration, within: Duration) {
+        let end = self.now + time;
+        let mut next = self.now;
+        while self.now < end {
+            let free = *self.free.iter().min().expect("there are workers");
+            if free <= next && !self.waiting.is_empty() {
+                self.now = self.now.max(free);
+                self.serve();
+                continue;
+            }
+            self.now = next;
+            next += pause;
+            let item = self.came.len() as u32;
+            self.came.push(self.now);
+            if let Some(worker) = self.free.iter_mut().find(|free| **free <= self.now) {
+                *worker = self.now + WORK.script;
+                self.busy += WORK.script;
+                self.served.push((Duration::ZERO, item));
+                // Before it got free, the worker had asked for more.
+                assert_eq!(self.waiting.take(), None);
+                continue;
+            }
+            let joined = self.waiting.join(item, (self.now, within), &WORK);
+            match joined {
+                Joined::Waits => {}
+                Joined::Replaces(oldest) => {
+                    let waited = self.waited(oldest);
+                    self.refused.push((joined, waited));
+                }
+                _ => self.refused.push((joined, Duration::ZERO)),
+            }
+        }
+    }
+
+    fn serve(&mut self) {
+        self.waiting.pass(self.now, &WORK);
+        let item = self.waiting.take().expect("somebody waits");
+        self.served.push((self.waited(item), item));
+        let now = self.now;
+        let worker = self.free.iter_mut().find(|free| **free <= now);
+        *worker.expect("a free worker") = now + WORK.script;
+        self.busy += WORK.script;
+        while let Some(passed) = self.waiting.next_passed(self.now, &WORK) {
+            let waited = self.waited(passed);
+            self.refused.push((Joined::Waits, waited));
+        }
+    }
+
+    /// The share of the workers' time in which they ran a script.
+    fn share_busy(&self) -> f64 {
+        let time = (self.now - self.began) * WORK.workers as u32;
+        self.busy.as_secs_f64() / time.as_secs_f64()
+    }
+
+    fn waited_most(&self, from: usize) -> Duration {
+        let served = self.served[from..].iter().map(|(waited, _)| *waited);
+        served.max().expect("some were answered")
+    }
+}
+
+#[test]
+fn three_and_ten_times_too_much_keep_all_workers_busy_and_those_answered_hardly_wait() {
+    for times in [3, 10] {
+        for (limit, timeout) in [(1000, 10_000 * MS), (1000, 500 * MS), (50, 10_000 * MS)] {
+            let mut world = World::new(limit, timeout);
+            let pause = WORK.script / WORK.workers as u32 / times;
+            world.run(5000 * MS, pause, timeout);
+            let begun = world.served.len();
+            world.run(10_000 * MS, pause, timeout);
+            assert!(world.share_busy() > 0.99, "{}", world.share_busy());
+            assert!(world.waiting.is_newest_first());
+            let most = world.waited_most(begun);
+            assert!(
+                most <= 10 * MS,
+                "{times} times, {limit}, {timeout:?}: {most:?}"
+            );
+            let refused = world.refused.iter();
+            let latest = refused.map(|(_, waited)| *waited).max();
+            assert!(latest <= Some(PATIENT), "{latest:?}");
+        }
+    }
+}
+
+/// The longest that somebody is let be passed by others, with the last step of the clock.
+const PATIENT: Duration = Duration::from_millis(1010);
+
+#[test]
+fn order_comes_back_when_the_crowd_has_gone() {
+    let mut world = World::new(1000, 10_000 * MS);
+    world.run(3000 * MS, WORK.script / 6, FOREVER);
+    assert!(world.waiting.is_newest_first());
+    world.run(5000 * MS, WORK.script, FOREVER);
+    assert!(world.waiting.is_empty());
+    let refused = world.refused.len();
+    world.run(MS, MS / 20, FOREVER);
+    assert!(!world.waiting.is_newest_first());
+    world.run(5000 * MS, WORK.script, FOREVER);
+    assert_eq!(world.refused.len(), refused);
+}
+
+#[test]
+fn a_burst_within_bounds_is_answered_in_full_and_in_order() {
+    let mut world = World::new(1000, 10_000 * MS);
+    world.run(MS, MS / 500, FOREVER);
+    world.run(5000 * MS, 100 * MS, FOREVER);
+    assert!(world.refused.is_empty());
+    assert!(world.served.iter().map(|(_, item)| item).is_sorted());
+    assert!(world.served.len() > 500);
+}
+
+#[test]
+fn who_would_wait_for_too_long_is_refused_at_once_when_the_pace_is_known() {
+    let mut world = World::new(1000, 500 * MS);
+    // 500 come at once, of which 200 can be answered in time; the rest of the time half as many.
+    world.run(MS, MS / 500, 500 * MS);
+    world.run(400 * MS, WORK.script, 500 * MS);
+    let hopeless = world.refused.iter();
+    let hopeless = hopeless.filter(|(why, _)| *why == Joined::Hopeless).count();
+    assert!(hopeless > 5, "{hopeless} of {}", world.came.len());
+    // Who is more patient, or comes when there are fewer, waits.
+    let joined = world.waiting.join(u32::MAX, (world.now, FOREVER), &WORK);
+    assert_eq!(joined, Joined::Waits);
+}
+
+#[test]
+fn in_order_the_newest_is_refused_and_otherwise_the_oldest() {
+    let now = Instant::now();
+    let mut line = waiting(2, FOREVER);
+    let join = |line: &mut Waiting<u32>, item, at| line.join(item, (now + at, FOREVER), &WORK);
+    assert_eq!(join(&mut line, 0, MS), Joined::Waits);
+    assert_eq!(join(&mut line, 1, MS), Joined::Waits);
+    assert_eq!(line.take(), Some(0));
+    assert_eq!(join(&mut line, 2, 2 * MS), Joined::Waits);
+    assert_eq!(join(&mut line, 3, 3 * MS), Joined::Full);
+    // It was empty at first, and has stood for the whole of the next interval.
+    assert_eq!(join(&mut line, 3, 110 * MS), Joined::Full);
+    assert_eq!(line.take(), Some(1));
+    assert_eq!(join(&mut line, 3, 120 * MS), Joined::Waits);
+    assert_eq!(join(&mut line, 4, 130 * MS), Joined::Full);
+    assert_eq!(join(&mut line, 4, 220 * MS), Joined::Replaces(2));
+    assert_eq!(join(&mut line, 5, 230 * MS), Joined::Replaces(3));
+    assert_eq!(line.turns(), 1);
+    assert_eq!(line.take(), Some(5));
+    line.put_back(5, now + 230 * MS);
+    assert_eq!(
+        (line.take(), line.take(), line.take()),
+        (Some(5), Some(4), None)
+    );
+    assert_eq!(line.take_turned(), 10 * MS);
+}
+
+#[test]
+fn nobody_waits_where_nobody_may() {
+    let mut line = waiting(0, FOREVER);
+    for at in 0..50 {
+        let joined = line.join(at, (Instant::now() + 50 * at * MS, FOREVER), &WORK);
+        assert_eq!(joined, Joined::Full);
+    }
+}
+
+proptest! {
+    #[test]
+    fn everybody_is_answered_refused_or_waits_and_nobody_twice(
+        steps in prop::collection::vec((0u8..6, 0u32..400), 1..300),
+    ) {
+        let mut line = waiting(5, 300 * MS);
+        let (mut now, mut present, mut next) = (Instant::now(), Vec::new(), 0);
+        for (step, pause) in steps {
+            now += MS * pause;
+            let mut gone = Vec::new();
+            match step {
+                0..3 => {
+                    next += 1;
+                    match line.join(next, (now, 300 * MS), &WORK) {
+                        Joined::Waits => present.push(next),
+                        Joined::Replaces(oldest) => {
+                            present.push(next);
+                            gone.push(oldest);
+                        }
+                        Joined::Full | Joined::Hopeless => {}
+                    }
+                }
+                3 => {
+                    line.pass(now, &WORK);
+                    gone.extend(line.take());
+                    while let Some(passed) = line.next_passed(now, &WORK) {
+                        gone.push(passed);
+                    }
+                }
+                4 if !present.is_empty() => {
+                    let item = present[pause as usize % present.len()];
+                    prop_assert!(line.cancel(&item));
+                    prop_assert!(!line.cancel(&item));
+                    gone.push(item);
+                }
+                _ => {
+                    if let Some(item) = line.take() {
+                        line.put_back(item, now);
+                    }
+                }
+            }
+            for item in gone {
+                prop_assert!(present.contains(&item), "{item} was here once only");
+                present.retain(|other| *other != item);
+            }
+            prop_assert_eq!(line.len(), present.len());
+            prop_assert!(line.len() <= 5);
+        }
+        let mut left: Vec<u32> = line.drain().collect();
+        left.sort_unstable();
+        present.sort_unstable();
+        prop_assert_eq!(left, present);
+    }
+}
