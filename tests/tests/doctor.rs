@@ -283,10 +283,14 @@ fn the_cache_of_the_third_article_is_told_that_it_shows_sessions_to_others() {
                 fastcgi_ignore_headers Cache-Control Expires Set-Cookie;\nproxy_cache ng_cache;\nsendfile off;";
     let location = "fastcgi_connect_timeout 300;\nfastcgi_send_timeout 300;\nfastcgi_read_timeout 300;\n\
                     fastcgi_cache ngd_cache;\nfastcgi_cache_valid 60m;\nfastcgi_cache_purge $purge_method;";
-    let image = Image::of(2, 4096).fpm(&pool).nginx(http, location).file(
-        "proc/self/mountinfo",
-        "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n3 1 0:9 / /srv rw - vboxsf x rw\n",
-    );
+    let image = Image::of(2, 4096)
+        .fpm(&pool)
+        .nginx(http, location)
+        .file("srv/wp-config.php", "<?php\ndefine( 'WP_DEBUG', true );\n")
+        .file(
+            "proc/self/mountinfo",
+            "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n3 1 0:9 / /srv rw - vboxsf x rw\n",
+        );
     let found = image.examined();
     expect(&found, "fail D19", "fastcgi_ignore_headers Set-Cookie");
     expect(
@@ -301,6 +305,7 @@ fn the_cache_of_the_third_article_is_told_that_it_shows_sessions_to_others() {
         "fastcgi_cache_purge is not in the free nginx",
     );
     expect(&found, "info D15", "sendfile off");
+    expect(&found, "fail D15", "WP_DEBUG is on");
     expect(&found, "warn D15", "/srv/shop is on /srv, which is vboxsf");
     expect(&found, "warn D14", "process_idle_timeout = 5 s");
     expect(&found, "fail D8", "request_terminate_timeout = 0");

@@ -34,6 +34,8 @@ pub struct Facts {
     pub nginx: Option<Nginx>,
     /// Apache, if it is configured here.
     pub apache: Option<Apache>,
+    /// Applications that have a file of their own settings in a document root or beside it.
+    pub applications: Vec<Application>,
     /// The databases that run here.
     pub databases: Known<Vec<Database>>,
     /// Configurations that cannot be read: which, and why.
@@ -457,6 +459,15 @@ pub struct Apache {
     pub passes: Vec<Pass>,
     /// Document roots.
     pub roots: Vec<String>,
+}
+
+/// An application's own settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Application {
+    /// The file.
+    pub file: String,
+    /// It says that errors are shown, with all there is to know of them.
+    pub shows_errors: Known<bool>,
 }
 
 /// A database.

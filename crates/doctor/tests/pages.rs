@@ -26,14 +26,20 @@ fn compare(path: &str, page: &str) {
 
 #[test]
 fn the_pages_are_made_of_the_data() {
-    compare("docs/rules.md", &rules::page().unwrap());
-    compare("docs/guide/doctor.md", &manual::page().unwrap());
+    compare(
+        "docs/rules.md",
+        &rules::page().expect("the project is whole"),
+    );
+    compare(
+        "docs/guide/doctor.md",
+        &manual::page().expect("the project is whole"),
+    );
 }
 
 #[test]
 fn every_check_is_described_by_its_number() {
     let described: Vec<String> = manual::descriptions()
-        .unwrap()
+        .expect("the project is whole")
         .into_iter()
         .map(|one| one.id)
         .collect();
@@ -43,7 +49,7 @@ fn every_check_is_described_by_its_number() {
 
 #[test]
 fn all_219_rules_are_there_each_with_a_place_or_a_reason() {
-    let rules = rules::rules().unwrap();
+    let rules = rules::rules().expect("the project is whole");
     for (at, rule) in rules.iter().enumerate() {
         assert_eq!(rule.id, format!("R{}", at + 1));
         let is_said = match rule.is {
@@ -59,7 +65,7 @@ fn all_219_rules_are_there_each_with_a_place_or_a_reason() {
 /// Names of settings, as the reference has them.
 fn settings() -> BTreeSet<String> {
     let reference = project().join("docs/reference/configuration.md");
-    let reference = std::fs::read_to_string(reference).unwrap();
+    let reference = std::fs::read_to_string(reference).expect("the project is whole");
     let names = reference
         .lines()
         .filter_map(|line| line.strip_prefix("### "));
@@ -70,7 +76,8 @@ fn settings() -> BTreeSet<String> {
 
 /// Names of commands, as the command line has them.
 fn commands() -> BTreeSet<String> {
-    let source = std::fs::read_to_string(project().join("crates/maitred/src/main.rs")).unwrap();
+    let source = std::fs::read_to_string(project().join("crates/maitred/src/main.rs"))
+        .expect("the project is whole");
     let names = source
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Command::"));
@@ -83,7 +90,7 @@ fn commands() -> BTreeSet<String> {
 fn every_place_that_a_rule_names_is_there() {
     let (settings, commands) = (settings(), commands());
     let mut missing = Vec::new();
-    for rule in rules::rules().unwrap() {
+    for rule in rules::rules().expect("the project is whole") {
         for place in &rule.places {
             let is_there = match place.split_once(' ') {
                 Some(("check", id)) => CHECKS.iter().any(|check| check.id == id),
@@ -105,11 +112,14 @@ fn every_place_that_a_rule_names_is_there() {
 fn every_rule_that_is_about_a_check_names_one_that_knows_it() {
     let source = project().join("crates/doctor/src/checks");
     let mut text = String::new();
-    for entry in std::fs::read_dir(source).unwrap() {
-        text.push_str(&std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    for entry in std::fs::read_dir(source).expect("the project is whole") {
+        text.push_str(
+            &std::fs::read_to_string(entry.expect("the project is whole").path())
+                .expect("the project is whole"),
+        );
     }
     let numbers: BTreeSet<String> = rules::rules()
-        .unwrap()
+        .expect("the project is whole")
         .into_iter()
         .map(|rule| rule.id)
         .collect();

@@ -34,6 +34,7 @@ pub fn nothing() -> Facts {
         services: Vec::new(),
         nginx: None,
         apache: None,
+        applications: Vec::new(),
         databases: unknown(),
         broken: Vec::new(),
     }
@@ -186,6 +187,10 @@ pub fn php_fpm() -> Facts {
         services: vec![service],
         nginx: Some(nginx()),
         apache: None,
+        applications: vec![Application {
+            file: "/srv/.env".to_owned(),
+            shows_errors: Ok(false),
+        }],
         databases: Ok(vec![Database {
             name: "MariaDB".to_owned(),
             max_connections: 151,

@@ -38,12 +38,30 @@ pub(super) fn hygiene(facts: &Facts, sheet: &mut Sheet) {
         }
         places(facts, pool, sheet);
     }
+    applications(facts, sheet);
     for place in facts.nginx.iter().flat_map(|nginx| &nginx.sendfile_off) {
         sheet
             .info(place, "sendfile off", "sendfile is switched off")
             .so("every file is copied through nginx; it was needed for shared folders of virtual machines")
             .fix("sendfile on, unless files lie on vboxsf")
             .rules(&["R123"]);
+    }
+}
+
+fn applications(facts: &Facts, sheet: &mut Sheet) {
+    for application in &facts.applications {
+        let about = application.file.as_str();
+        match &application.shows_errors {
+            Ok(true) => {
+                sheet
+                    .fail(about, "APP_DEBUG, APP_ENV=dev or WP_DEBUG is on", "an application's debug mode is on")
+                    .so("errors show code, settings and passwords to everybody, and every request is slower")
+                    .fix("APP_DEBUG=false, APP_ENV=prod, define('WP_DEBUG', false)")
+                    .rules(&["R182"]);
+            }
+            Ok(false) => sheet.ok(about, "its debug mode is off"),
+            Err(why) => sheet.cannot_tell(about, "whether its debug mode is on", why),
+        }
     }
 }
 
@@ -263,6 +281,20 @@ mod tests {
         expect("D15", &facts, Fail, "opcache.enable = 0");
         pool(&mut facts).ini = unknown();
         expect("D15", &facts, CannotTell, "php.ini");
+    }
+
+    #[test]
+    fn an_application_in_debug_mode_is_a_failure() {
+        let mut facts = php_fpm();
+        facts.applications[0].shows_errors = Ok(true);
+        expect(
+            "D15",
+            &facts,
+            Fail,
+            "APP_DEBUG, APP_ENV=dev or WP_DEBUG is on",
+        );
+        facts.applications[0].shows_errors = unknown();
+        expect("D15", &facts, CannotTell, "whether its debug mode is on");
     }
 
     #[test]

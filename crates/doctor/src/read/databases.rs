@@ -69,7 +69,7 @@ fn on_command_line(line: &str) -> Option<u64> {
 
 fn in_files(world: &World, patterns: &[&str]) -> Option<(u64, String)> {
     let files = patterns.iter().flat_map(|pattern| world.glob(pattern));
-    let settings = files.filter_map(|file| {
+    let mut settings = files.filter_map(|file| {
         let text = world.read(&file).ok()?;
         let lines = text
             .lines()
@@ -78,7 +78,7 @@ fn in_files(world: &World, patterns: &[&str]) -> Option<(u64, String)> {
         let value = set.next_back()?.1.trim().parse().ok()?;
         Some((value, file))
     });
-    settings.last()
+    settings.next_back()
 }
 
 #[cfg(test)]

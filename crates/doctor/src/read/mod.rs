@@ -2,6 +2,7 @@
 //! what this user may not read is a fact, too.
 
 mod apache;
+mod applications;
 mod databases;
 mod fpm;
 mod groups;
@@ -87,6 +88,7 @@ pub fn read(options: &Options) -> Facts {
         }
     }
     let mut facts = Facts {
+        applications: Vec::new(),
         databases: databases::databases(&world, &all),
         services,
         nginx,
@@ -96,6 +98,7 @@ pub fn read(options: &Options) -> Facts {
     };
     follow_links(&world, &mut facts);
     roots(&mut facts);
+    facts.applications = applications::applications(&world, &facts);
     look_again(&world, options.watch, &mut facts);
     facts
 }

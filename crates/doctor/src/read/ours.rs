@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use maitred_config::{Address, Config, ProcessManager};
@@ -148,9 +148,9 @@ fn own_ini(world: &World, of: &maitred_config::Pool) -> Known<Ini> {
 }
 
 /// How the server says it is.
-fn ask(world: &World, socket: &PathBuf) -> Known<ServerStatus> {
+fn ask(world: &World, socket: &Path) -> Known<ServerStatus> {
     let patience = world.patience();
-    let place = socket.clone();
+    let place = socket.to_owned();
     // The connection itself may wait, where nobody accepts.
     let told = within(patience, move || talk(&place, patience));
     let place = socket.display();
