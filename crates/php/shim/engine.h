@@ -35,6 +35,9 @@ struct maitred_engine {
 	bool finished;
 	bool client_gone;
 	bool spent;             /* see struct maitred_served */
+	bool renew;             /* see struct maitred_served */
+	bool boots;             /* the script runs until it asks for a request: maitred_freeze() */
+	bool copied;            /* this process is a copy of one that did */
 	bool fpm;               /* see struct maitred_settings */
 	bool works;             /* a worker script is run */
 	struct maitred_directives directives;
@@ -97,6 +100,11 @@ int maitred_activate(void);
 void maitred_pass_values(const struct maitred_request *request);
 void maitred_request_ini_start(void);
 void maitred_request_ini_stop(void);
+
+/* snapshot.c */
+void maitred_snapshot_start(void);
+bool maitred_freeze(void);
+PHP_FUNCTION(maitred_snapshot);
 
 /* cache.c: whether the request is one of its own, whose directives then are set */
 bool maitred_cache_activate(void);

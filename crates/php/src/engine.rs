@@ -118,6 +118,9 @@ pub struct Served {
     /// What the web server passed with it (`disable_functions` or `extension` in
     /// `PHP_ADMIN_VALUE`) has changed the process for good, so that it must serve no other.
     pub spent: bool,
+    /// The script has said that scripts which are in memory are outdated (`opcache_reset`,
+    /// `opcache_invalidate`), in a copy of a process that has booted them.
+    pub renew: bool,
     /// The most memory PHP's allocator took from the system for it, in bytes.
     pub peak_memory: usize,
 }
@@ -228,6 +231,17 @@ impl Engine {
     /// A panic of `exchange` ends the script and is raised again here.
     pub fn serve(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
         self.raw.serve(params, exchange)
+    }
+
+    /// Boots an application: runs a script until it calls `maitred_snapshot()`, when
+    /// [`Exchange::freeze`] is called. Returns in copies of this process when their request is over,
+    /// and in this one if the script has ended without that call.
+    ///
+    /// # Panics
+    ///
+    /// As [`serve`](Self::serve).
+    pub fn boot(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
+        self.raw.boot(params, exchange)
     }
 
     /// Serves one request whose variables are a web server's own:

@@ -39,6 +39,7 @@ struct RawServed {
     response_status: c_int,
     client_gone: bool,
     spent: bool,
+    renew: bool,
     peak_memory: usize,
 }
 
@@ -69,6 +70,7 @@ struct RawCallbacks {
     purge: extern "C" fn(*mut c_void, bool, bool, *const RawText, usize) -> c_int,
     next: extern "C" fn(*mut c_void) -> *const RawRequest,
     answered: extern "C" fn(*mut c_void, *const RawServed),
+    freeze: extern "C" fn(*mut c_void, *const c_char, *mut RawRequest) -> bool,
 }
 
 #[repr(C)]
@@ -111,6 +113,7 @@ unsafe extern "C" {
     fn maitred_php_path_directives(directives: *mut RawPathDirectives);
     fn maitred_php_resolves(path: *const c_char) -> bool;
     fn maitred_php_serve(request: *const RawRequest, served: *mut RawServed);
+    fn maitred_php_boot(request: *const RawRequest, served: *mut RawServed);
     fn maitred_php_interposed() -> bool;
     fn maitred_php_version() -> *const c_char;
     fn maitred_php_show(what: c_int) -> bool;
@@ -133,6 +136,7 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
     purge,
     next: work::next,
     answered: work::answered,
+    freeze,
 };
 
 /// What a callback finds behind its `exchange` pointer.
@@ -142,6 +146,8 @@ struct Live<'a> {
     status: Option<StatusTexts>,
     /// What a worker script handles; none for other scripts.
     work: Option<work::Work<'a>>,
+    /// The request of a copied process, as C reads it until the process ends.
+    copied: Option<(Params, Vec<RawParam>)>,
 }
 
 /// Declares a callback. Its body runs with the request's [`Live`] and cannot unwind into C: a panic
@@ -245,6 +251,23 @@ callback! {
             Purged::NotIts => 3,
             Purged::TooLong => 4,
         }
+    }
+}
+
+callback! {
+    fn freeze(live, why: *const c_char, request: *mut RawRequest) -> bool, else false, {
+        // SAFETY: C passes nothing, or a text with a NUL at its end that stays during the call.
+        let why = (!why.is_null()).then(|| unsafe { CStr::from_ptr(why) });
+        let why = why.map(|why| why.to_string_lossy().into_owned());
+        let Some(params) = live.exchange.freeze(why) else {
+            return false;
+        };
+        let (params, list) = live.copied.insert((params, Vec::new()));
+        let raw = fill_request(params, list);
+        // SAFETY: C passes room for a request. What the request points to is in the `Live`, which
+        // outlives it and changes it no more.
+        unsafe { request.write(raw) };
+        true
     }
 }
 
@@ -438,6 +461,17 @@ impl Engine {
         live.end(served)
     }
 
+    pub(crate) fn boot(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
+        let mut live = Live::new(exchange);
+        let mut request = fill_request(params, &mut self.params);
+        request.exchange = (&raw mut live).cast();
+        let mut served = RawServed::default();
+        // SAFETY: as in `run`.
+        unsafe { maitred_php_boot(&raw const request, &raw mut served) };
+        self.params.clear();
+        live.end(served)
+    }
+
     pub(crate) fn serve_foreign(
         &mut self,
         params: &mut Params,
@@ -537,6 +571,7 @@ impl<'a> Live<'a> {
             panic: None,
             status: None,
             work: None,
+            copied: None,
         }
     }
 
@@ -556,6 +591,7 @@ impl RawServed {
             status: u16::try_from(self.response_status).unwrap_or(0),
             client_gone: self.client_gone,
             spent: self.spent,
+            renew: self.renew,
             peak_memory: self.peak_memory,
         }
     }
