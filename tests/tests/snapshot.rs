@@ -195,3 +195,257 @@ fn what_belongs_to_a_request_is_that_of_the_copy() {
     }
     server.stop();
 }
+
+#[test]
+fn shutdown_functions_and_destructors_of_the_boot_run_in_every_copy_and_not_where_it_booted() {
+    let root = application(
+        "class Held { function __destruct() { note('destructor'); } }
+         function note($what) { file_put_contents(__DIR__ . '/notes', $what . ' ' . getmypid() . \"\\n\", FILE_APPEND); }
+         register_shutdown_function(fn() => note('shutdown'));
+         $held = new Held; $booted_in = getmypid();",
+        "echo json_encode(['pid' => getmypid(), 'boot' => $booted_in]);",
+    );
+    let server = snapshot(root.path()).workers(1).start();
+    let copies: Vec<_> = (0..2).map(|_| get(&server, "/")).collect();
+    server.stop();
+    let notes = fs::read_to_string(root.path().join("notes")).unwrap();
+    for copy in &copies {
+        for what in ["shutdown", "destructor"] {
+            assert!(
+                notes.contains(&format!("{what} {}\n", copy["pid"])),
+                "{notes}"
+            );
+        }
+    }
+    assert_eq!(notes.lines().count(), 4, "{notes}");
+}
+
+/// A pool beside `www` whose `mode` is snapshot.
+fn further_pool(name: &str, script: &Path, line: &str) -> String {
+    format!(
+        "[pools.{name}]\nmax_children = 1\nmode = \"snapshot\"\nscript = {script:?}\n{line}\n\n"
+    )
+}
+
+#[test]
+fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = listener.local_addr().unwrap();
+    let connects = format!("$s = stream_socket_client('tcp://{peer}');");
+    let connected = format!("a connection to {peer} is open");
+    let ffi = "php_admin_value = { \"ffi.enable\" = \"1\", extension = \"ffi\" }";
+    let jit =
+        "php_admin_value = { \"opcache.jit\" = \"tracing\", \"opcache.jit_buffer_size\" = \"8M\" }";
+    let limit = "php_admin_value = { max_execution_time = \"1\" }";
+    let cases = [
+        ("throws", "throw new Exception('no database');", "", "no database"),
+        ("exits", "exit(3);", "", "ended without calling maitred_snapshot()"),
+        ("misspelt", "function (", "", "syntax error"),
+        ("loops", "while (true) {}", limit, "Maximum execution time"),
+        ("connects", &*connects, "", &*connected),
+        ("stores", "$d = new SQLite3(__DIR__ . '/data.db'); $d->exec('create table t (a)');", "",
+            "the SQLite database "),
+        ("reads", "$f = fopen(__FILE__ . '.txt', 'c+');", "", "one position"),
+        ("pipes", "$p = popen('cat', 'w');", "", "pipe:["),
+        ("session", "ini_set('session.save_path', __DIR__); session_start();", "", "a session is open"),
+        ("persists", "$p = pfsockopen('udp://127.0.0.1', 9);", "", "a persistent connection is open"),
+        ("jit", "", jit, "OPcache's JIT is on"),
+        ("threads", "$c = FFI::cdef('typedef void *(*start)(void *); int pthread_create(unsigned long *, void *, start, void *); void *malloc(size_t); unsigned sleep(unsigned);', 'libc.so.6');
+             $id = $c->new('unsigned long'); $seconds = $c->new('unsigned long[1]');
+             $c->pthread_create(FFI::addr($id), null, $c->cast('start', FFI::addr($c->sleep)), $c->cast('void *', 600));",
+            ffi, "has started threads (2 run)"),
+    ];
+    let root = document_root(&[("index.php", "<?php echo 'classic';")]);
+    give_to_web_user(root.path());
+    let mut setup = Setup::new(root.path()).workers(1);
+    for (name, boot, line, _) in &cases {
+        let file = root.path().join(format!("{name}.php"));
+        fs::write(&file, format!("<?php\n{boot}\nmaitred_snapshot();")).unwrap();
+        setup = setup.pool(&further_pool(name, &file, line));
+    }
+    let server = setup.start();
+    for (name, .., reason) in &cases {
+        let line = server.expect_log(0, &format!("PHP could not start for pool `{name}`"));
+        assert!(line.contains(reason), "{name}: {line}");
+        assert!(line.contains(&format!("{name}.php")), "{line}");
+    }
+    assert_eq!(http::get(server.address(), "/index.php").text(), "classic");
+    server.stop();
+}
+
+#[test]
+fn a_first_boot_that_fails_is_said_to_clients_and_tried_again() {
+    let root = application(
+        "if (!file_exists(__DIR__ . '/go')) { throw new Exception('not yet'); }",
+        "echo 'up';",
+    );
+    let server = snapshot(root.path())
+        .workers(1)
+        .pool("request_queue_timeout = \"300ms\"")
+        .start();
+    server.expect_log(0, "not yet");
+    let answer = http::get(server.address(), "/");
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    fs::write(root.path().join("go"), "").unwrap();
+    server.wait_for_full_strength(3, PATIENCE);
+    assert_eq!(http::get(server.address(), "/").text(), "up");
+    server.stop();
+}
+
+#[test]
+fn new_code_comes_with_a_reload_and_a_boot_that_fails_keeps_the_old() {
+    let root = application("define('VERSION', 1);", "echo VERSION;");
+    let server = snapshot(root.path()).workers(2).start();
+    let script = root.path().join("index.php");
+    let deploy = |version: &str| {
+        let text = fs::read_to_string(&script).unwrap();
+        let line = text.lines().find(|line| line.contains("define(")).unwrap();
+        fs::write(
+            &script,
+            text.replace(line, &format!("define('VERSION', {version});")),
+        )
+        .unwrap();
+    };
+    assert_eq!(http::get(server.address(), "/").text(), "1");
+    deploy("2");
+    assert_eq!(http::get(server.address(), "/").text(), "1");
+    let address = server.address();
+    let reloaded = std::thread::scope(|threads| {
+        let clients: Vec<_> = (0..3)
+            .map(|_| {
+                threads.spawn(move || {
+                    let versions = (0..40).map(|_| http::get(address, "/").text());
+                    versions.collect::<HashSet<String>>()
+                })
+            })
+            .collect();
+        let reload = command(&server, &["reload", "www"]);
+        for client in clients {
+            let seen = client.join().unwrap();
+            assert!(
+                seen.iter().all(|text| text == "1" || text == "2"),
+                "{seen:?}"
+            );
+        }
+        reload
+    });
+    assert!(reloaded.contains("reloaded"), "{reloaded}");
+    assert_eq!(http::get(server.address(), "/").text(), "2");
+    deploy("undefined_function()");
+    let refused = command(&server, &["reload", "www"]);
+    assert!(refused.contains("undefined"), "{refused}");
+    assert_eq!(http::get(server.address(), "/").text(), "2");
+    server.stop();
+}
+
+/// What a command says to the server, whether it succeeds or not.
+fn command(server: &Server, words: &[&str]) -> String {
+    let mut command = std::process::Command::new(maitred_tests::maitred_program());
+    command
+        .args(words)
+        .arg("--admin-socket")
+        .arg(server.admin_socket());
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn scripts_that_are_said_to_be_outdated_are_booted_anew() {
+    let root = application(
+        "$boot = file_get_contents(__DIR__ . '/version');",
+        "if (isset($_GET['update'])) { opcache_reset(); opcache_invalidate(__FILE__, true); } echo $boot;",
+    );
+    fs::write(root.path().join("version"), "1").unwrap();
+    let server = snapshot(root.path()).workers(1).start();
+    assert_eq!(http::get(server.address(), "/").text(), "1");
+    fs::write(root.path().join("version"), "2").unwrap();
+    assert_eq!(http::get(server.address(), "/?update").text(), "1");
+    maitred_tests::wait::until_within("the new boot to serve", PATIENCE, || {
+        (http::get(server.address(), "/").text() == "2").then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn whatever_a_copy_dies_of_the_next_request_is_served() {
+    let root = application(
+        "ini_set('memory_limit', '32M');",
+        "switch ($_GET['a'] ?? '') {
+             case 'crash': posix_kill(getmypid(), SIGSEGV); break;
+             case 'memory': str_repeat('x', 64 << 20); break;
+             case 'exit': echo 'left'; exit(9);
+             case 'throw': throw new Exception('thrown');
+             case 'fork': if (pcntl_fork() === 0) { echo 'child'; exit; } pcntl_wait($status); echo 'parent'; exit;
+         }
+         echo 'fine';",
+    );
+    let server = snapshot(root.path()).workers(1).start();
+    for (what, status, text) in [
+        ("crash", 502, None),
+        ("memory", 500, None),
+        ("exit", 200, Some("left")),
+        ("throw", 500, None),
+        ("fork", 200, Some("parent")),
+    ] {
+        // By POST, since a GET that crashed is tried once more.
+        let request = Request::post(&format!("/?a={what}"), "text/plain", b"");
+        let answer = http::ask(server.address(), &request);
+        assert_eq!(answer.status, status, "{what}: {}", answer.text());
+        if let Some(text) = text {
+            assert_eq!(answer.text(), text);
+        }
+        assert_eq!(
+            http::get(server.address(), "/").text(),
+            "fine",
+            "after {what}"
+        );
+    }
+    server
+        .zygote()
+        .unwrap()
+        .signal(maitred_tests::processes::Signal::KILL);
+    for _ in 0..5 {
+        assert_eq!(http::get(server.address(), "/").text(), "fine");
+    }
+    server.wait_for_full_strength(3, PATIENCE);
+    server.stop();
+}
+
+#[test]
+fn a_burst_is_served_by_as_many_copies_as_it_takes_and_what_waits_has_them_coming() {
+    let root = application("", "usleep(20000); echo getmypid();");
+    let server = snapshot(root.path()).workers(4).start();
+    let address = server.address();
+    let pids: HashSet<String> = std::thread::scope(|threads| {
+        let clients: Vec<_> = (0..16)
+            .map(|_| threads.spawn(move || http::get(address, "/").text()))
+            .collect();
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect()
+    });
+    assert_eq!(pids.len(), 16, "{pids:?}");
+    server.wait_for_full_strength(6, PATIENCE);
+    server.stop();
+}
+
+#[test]
+fn what_is_asked_before_clients_are_fills_opcache_and_leaves_no_trace() {
+    let root = application(
+        "$boot = getmypid(); $asked = 0;",
+        "require __DIR__ . '/page.php';
+         file_put_contents(__DIR__ . '/asked', $_SERVER['REQUEST_URI'] . \"\\n\", FILE_APPEND);
+         echo json_encode(['asked' => ++$asked, 'cached' => opcache_is_script_cached(__DIR__ . '/page.php')]);",
+    );
+    fs::write(root.path().join("page.php"), "<?php $cached = 1;").unwrap();
+    let server = snapshot(root.path())
+        .workers(1)
+        .pool("warm_requests = [\"/\", \"/search?q=a\"]")
+        .start();
+    let asked = fs::read_to_string(root.path().join("asked")).unwrap();
+    assert_eq!(asked, "/\n/search?q=a\n");
+    assert_eq!(get(&server, "/")["asked"], 1);
+    server.stop();
+}

@@ -321,11 +321,7 @@ impl Exchange for Script {
             return exchange.log(level, to_client, message);
         }
         let text = String::from_utf8_lossy(message);
-        let _ = writeln!(
-            std::io::stderr(),
-            "pool {}: boot: {text}",
-            self.settings.pool
-        );
+        let _ = writeln!(std::io::stderr(), "boot: {text}");
         if level >= Level::Notice {
             let text = text.strip_prefix("PHP message: ").unwrap_or(&text);
             let mut end = text.len().min(REASON_BYTES);
