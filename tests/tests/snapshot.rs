@@ -239,7 +239,7 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
     let limit = "php_admin_value = { max_execution_time = \"1\" }";
     let cases = [
         ("throws", "throw new Exception('no database');", "", "no database"),
-        ("exits", "exit(3);", "", "ended without calling maitred_snapshot()"),
+        ("exits", "exit(3);", "", "before it called maitred_snapshot()"),
         ("misspelt", "function (", "", "syntax error"),
         ("loops", "while (true) {}", limit, "Maximum execution time"),
         ("connects", &*connects, "", &*connected),
@@ -447,5 +447,84 @@ fn what_is_asked_before_clients_are_fills_opcache_and_leaves_no_trace() {
     let asked = fs::read_to_string(root.path().join("asked")).unwrap();
     assert_eq!(asked, "/\n/search?q=a\n");
     assert_eq!(get(&server, "/")["asked"], 1);
+    server.stop();
+}
+
+#[test]
+fn a_script_that_asks_for_requests_in_a_loop_is_copied_where_it_asks_for_the_first() {
+    let root = application(
+        "$boot = getmypid(); $asked = 0; $marked = !empty($_SERVER['FRANKENPHP_WORKER']);
+         $handler = function () use (&$asked, $boot, $marked) {
+             $asked++;
+             echo json_encode(['asked' => $asked, 'boot' => $boot, 'pid' => getmypid(), 'marked' => $marked,
+                 'path' => $_SERVER['REQUEST_URI'], 'get' => $_GET]);
+         };
+         while (frankenphp_handle_request($handler)) { gc_collect_cycles(); }
+         file_put_contents(__DIR__ . '/ended', $asked . ' ', FILE_APPEND); return;",
+        "",
+    );
+    let server = snapshot(root.path())
+        .workers(1)
+        .pool("requests_per_child = 3")
+        .pool("warm_requests = [\"/first\", \"/second\"]")
+        .start();
+    let mut processes = Vec::new();
+    for n in 0..9 {
+        let seen = get(&server, &format!("/page?n={n}"));
+        // Those that were asked ahead of clients are in every copy.
+        assert_eq!(seen["asked"], 3 + n % 3, "{seen}");
+        assert_eq!(seen["path"], format!("/page?n={n}"));
+        assert_eq!(seen["get"]["n"], n.to_string());
+        assert_eq!(seen["marked"], true);
+        assert_ne!(seen["pid"], seen["boot"]);
+        processes.push(seen["pid"].as_i64());
+    }
+    processes.dedup();
+    assert_eq!(processes.len(), 3);
+    server.stop();
+    let ended = fs::read_to_string(root.path().join("ended")).unwrap();
+    assert_eq!(ended, "5 5 5 ");
+}
+
+#[test]
+fn nothing_of_a_request_is_left_after_many_and_nothing_grows() {
+    let root = application(
+        "class Leak { public static array $seen = []; public static string $waste = ''; }",
+        "if (Leak::$seen !== [] || Leak::$waste !== '' || getenv('SEEN') !== false) { http_response_code(500); }
+         Leak::$seen[] = $_SERVER['REQUEST_URI']; Leak::$waste = str_repeat('x', 1 << 20);
+         putenv('SEEN=1'); echo 'fine';",
+    );
+    let server = snapshot(root.path()).workers(3).start();
+    let rounds: u64 = std::env::var("MAITRED_SNAPSHOT_REQUESTS")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(200);
+    let open = |process: &maitred_tests::processes::Process| {
+        fs::read_dir(format!("/proc/{}/fd", process.pid)).map_or(0, Iterator::count)
+    };
+    let load = |count| {
+        for _ in 0..count {
+            let answer = http::get(server.address(), "/");
+            assert_eq!((answer.status, &*answer.text()), (200, "fine"));
+        }
+    };
+    load(rounds / 4);
+    server.wait_for_full_strength(5, PATIENCE);
+    let all = [
+        server.supervisor(),
+        server.zygote().unwrap(),
+        server.front().unwrap(),
+    ];
+    let before = all.each_ref().map(open);
+    load(rounds);
+    server.wait_for_full_strength(5, PATIENCE);
+    for (process, before) in all.iter().zip(before) {
+        let after = open(process);
+        assert!(
+            after <= before + 8,
+            "{}: {before} to {after}",
+            process.title
+        );
+    }
     server.stop();
 }

@@ -36,7 +36,7 @@ struct maitred_engine {
 	bool client_gone;
 	bool spent;             /* see struct maitred_served */
 	bool renew;             /* see struct maitred_served */
-	bool boots;             /* the script runs until it asks for a request: maitred_freeze() */
+	bool boots;             /* the script runs until it asks for a request: maitred_await_copy() */
 	bool copied;            /* this process is a copy of one that did */
 	bool fpm;               /* see struct maitred_settings */
 	bool works;             /* a worker script is run */
@@ -64,6 +64,10 @@ void maitred_run(const struct maitred_request *request, struct maitred_served *s
 /* worker.c */
 bool maitred_worker_is_booted(void);
 void maitred_worker_starts(void);
+/* The script asks for no further request. */
+void maitred_worker_leaves(void);
+/* What the script asks for requests. */
+void *maitred_worker_exchange(void);
 void maitred_register_worker_functions(int module_number);
 
 /* functions.c */
@@ -103,7 +107,8 @@ void maitred_request_ini_stop(void);
 
 /* snapshot.c */
 void maitred_snapshot_start(void);
-bool maitred_freeze(void);
+/* Returns in copies only, with their first request. May bail out. */
+const struct maitred_request *maitred_await_copy(void);
 PHP_FUNCTION(maitred_snapshot);
 
 /* cache.c: whether the request is one of its own, whose directives then are set */

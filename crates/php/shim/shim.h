@@ -178,10 +178,12 @@ struct maitred_callbacks {
 	const struct maitred_request *(*next)(void *exchange);
 	/* It has handled the request; whatever it does until it asks for another, nobody waits for. */
 	void (*answered)(void *exchange, const struct maitred_served *served);
-	/* The application is booted, and copies of this process may serve it, unless `why` says that
-	   they must not. Returns in a copy, with its request, whose `exchange` is not set; false: there
-	   is none, and the script cannot go on. */
-	bool (*freeze)(void *exchange, const char *why, struct maitred_request *request);
+	/*
+	 * The application is booted, and copies of this process may serve it, unless `why` says that
+	 * they must not. Returns true in a copy, which then asks for its requests (`next`), and false
+	 * where the script cannot go on.
+	 */
+	bool (*freeze)(void *exchange, const char *why);
 };
 
 /* Memory of another process. `read` returns false when not all of it could be read. */
@@ -310,9 +312,12 @@ void maitred_php_serve(const struct maitred_request *request, struct maitred_ser
  */
 void maitred_php_work(const struct maitred_request *boot, struct maitred_worked *worked);
 
-/* The same for the script that boots an application: what it does until it asks for a request. In
-   copies, also the rest, with theirs. */
-void maitred_php_boot(const struct maitred_request *request, struct maitred_served *served);
+/*
+ * Runs a script that boots an application for copies of this process: until it calls
+ * maitred_snapshot(), or there is no request any more that is asked ahead of clients (`next`). Goes
+ * on in the copies.
+ */
+void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked);
 
 /* Takes one script: its full path, and how often it was found in the cache. */
 typedef void maitred_script_visitor(

@@ -13,9 +13,6 @@
 #include <ext/standard/php_filestat.h>
 #include <zend_gc.h>
 
-/* The request of this copy; its strings are Rust's, which keeps them until the process ends. */
-static struct maitred_request copied;
-
 /* Entries of the list of persistent resources when PHP had started. */
 static uint32_t persistent_at_start;
 
@@ -132,19 +129,15 @@ static void renew_if_used(const char *name)
 	zend_string_release(key);
 }
 
-static void begin_copy(void)
+static void begin_copy(const struct maitred_request *request)
 {
 	int status = SG(sapi_headers).http_response_code;
 
-	maitred_timers_after_fork();
-	maitred_child_start();
-	maitred_engine.request = &copied;
-	maitred_engine.requests = 1;
-	maitred_engine.finished = false;
-	maitred_engine.client_gone = false;
+	maitred_begin(request);
+	maitred_engine.requests++;
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
 	PG(header_is_being_sent) = 0;
-	maitred_fill_request_info(&copied);
+	maitred_fill_request_info(request);
 	SG(sapi_headers).http_response_code = status;
 	activate_sapi();
 	zend_set_timeout(EG(timeout_seconds), 1);
@@ -156,41 +149,46 @@ static void begin_copy(void)
 	maitred_reset_peak_memory();
 }
 
-bool maitred_freeze(void)
+const struct maitred_request *maitred_await_copy(void)
 {
-	void *exchange;
+	void *exchange = maitred_worker_exchange();
+	const struct maitred_request *request = NULL;
 	char why[512] = "";
-	bool is_unfit;
-	bool has_request;
+	bool is_unfit = find_obstacle(why, sizeof(why));
 
-	if (!maitred_engine.boots) {
-		return false;
-	}
-	is_unfit = find_obstacle(why, sizeof(why));
 	zend_unset_timeout();
-	drop_output();
 	if (!is_unfit) {
 		zend_gc_collect_cycles();
 	}
-	/* Returns in copies only, once they have a request. */
-	exchange = maitred_engine.request->exchange;
-	has_request = maitred_engine.callbacks->freeze(exchange, is_unfit ? why : NULL, &copied);
-	maitred_engine.boots = false;
-	if (!has_request) {
+	if (maitred_engine.callbacks->freeze(exchange, is_unfit ? why : NULL)) {
+		maitred_engine.boots = false;
+		maitred_engine.copied = true;
+		maitred_timers_after_fork();
+		maitred_child_start();
+		request = maitred_engine.callbacks->next(exchange);
+	}
+	if (!request) {
 		zend_bailout();
 	}
-	copied.exchange = exchange;
-	maitred_engine.copied = true;
-	begin_copy();
-	return true;
+	return request;
 }
 
 PHP_FUNCTION(maitred_snapshot)
 {
+	const struct maitred_request *request;
+
 	if (zend_parse_parameters_none() == FAILURE) {
 		RETURN_THROWS();
 	}
-	RETURN_BOOL(maitred_freeze());
+	if (!maitred_engine.boots) {
+		RETURN_FALSE;
+	}
+	drop_output();
+	request = maitred_await_copy();
+	/* It has its request, and the script runs on as any other does. */
+	maitred_worker_leaves();
+	begin_copy(request);
+	RETURN_TRUE;
 }
 
 /*
@@ -214,11 +212,10 @@ static void take_over(const char *name)
 	}
 }
 
-void maitred_php_boot(const struct maitred_request *request, struct maitred_served *served)
+void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked)
 {
 	maitred_engine.boots = true;
 	take_over("opcache_reset");
 	take_over("opcache_invalidate");
-	maitred_php_serve(request, served);
-	maitred_engine.boots = false;
+	maitred_php_work(boot, worked);
 }

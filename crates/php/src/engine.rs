@@ -233,17 +233,6 @@ impl Engine {
         self.raw.serve(params, exchange)
     }
 
-    /// Boots an application: runs a script until it calls `maitred_snapshot()`, when
-    /// [`Exchange::freeze`] is called. Returns in copies of this process when their request is over,
-    /// and in this one if the script has ended without that call.
-    ///
-    /// # Panics
-    ///
-    /// As [`serve`](Self::serve).
-    pub fn boot(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
-        self.raw.boot(params, exchange)
-    }
-
     /// Serves one request whose variables are a web server's own:
     /// [`Exchange::translate`] finds out what they come to.
     ///
@@ -263,6 +252,18 @@ impl Engine {
     /// As [`serve`](Self::serve).
     pub fn work(self, boot: &Params, exchange: &mut dyn Exchange) -> Worked {
         self.raw.work(boot, exchange)
+    }
+
+    /// Boots an application: runs a script until it calls `maitred_snapshot()`, or asks for a request
+    /// and [`Exchange::next`] has none. There [`Exchange::freeze`] is called, and the script goes on
+    /// in copies of this process. Returns there when the script has ended, and in this process if it
+    /// has before.
+    ///
+    /// # Panics
+    ///
+    /// As [`serve`](Self::serve).
+    pub fn boot(self, boot: &Params, exchange: &mut dyn Exchange) -> Worked {
+        self.raw.boot(boot, exchange)
     }
 
     /// Shuts PHP down in the process that started it; in a forked child it does nothing.

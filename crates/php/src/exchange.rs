@@ -58,11 +58,11 @@ pub trait Exchange {
     fn purge(&mut self, asked: &Purge<'_>) -> Purged;
 
     /// The script of [`Engine::boot`](crate::Engine::boot) is booted: copies of this process may
-    /// serve from here, unless `obstacle` says in one sentence why they must not. Returns in a copy,
-    /// with the variables of its request. Nothing: there is no request, and the script ends.
-    fn freeze(&mut self, obstacle: Option<String>) -> Option<Params> {
+    /// serve from here, unless `obstacle` says in one sentence why they must not. True in a copy,
+    /// which is then asked for its requests ([`next`](Self::next)); false: the script ends.
+    fn freeze(&mut self, obstacle: Option<String>) -> bool {
         let _ = obstacle;
-        None
+        false
     }
 
     /// The pool as `fpm_get_status()` tells it; `None` makes that function return false.

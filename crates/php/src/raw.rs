@@ -70,7 +70,7 @@ struct RawCallbacks {
     purge: extern "C" fn(*mut c_void, bool, bool, *const RawText, usize) -> c_int,
     next: extern "C" fn(*mut c_void) -> *const RawRequest,
     answered: extern "C" fn(*mut c_void, *const RawServed),
-    freeze: extern "C" fn(*mut c_void, *const c_char, *mut RawRequest) -> bool,
+    freeze: extern "C" fn(*mut c_void, *const c_char) -> bool,
 }
 
 #[repr(C)]
@@ -113,7 +113,6 @@ unsafe extern "C" {
     fn maitred_php_path_directives(directives: *mut RawPathDirectives);
     fn maitred_php_resolves(path: *const c_char) -> bool;
     fn maitred_php_serve(request: *const RawRequest, served: *mut RawServed);
-    fn maitred_php_boot(request: *const RawRequest, served: *mut RawServed);
     fn maitred_php_interposed() -> bool;
     fn maitred_php_version() -> *const c_char;
     fn maitred_php_show(what: c_int) -> bool;
@@ -136,7 +135,7 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
     purge,
     next: work::next,
     answered: work::answered,
-    freeze,
+    freeze: work::freeze,
 };
 
 /// What a callback finds behind its `exchange` pointer.
@@ -146,8 +145,6 @@ struct Live<'a> {
     status: Option<StatusTexts>,
     /// What a worker script handles; none for other scripts.
     work: Option<work::Work<'a>>,
-    /// The request of a copied process, as C reads it until the process ends.
-    copied: Option<(Params, Vec<RawParam>)>,
 }
 
 /// Declares a callback. Its body runs with the request's [`Live`] and cannot unwind into C: a panic
@@ -251,23 +248,6 @@ callback! {
             Purged::NotIts => 3,
             Purged::TooLong => 4,
         }
-    }
-}
-
-callback! {
-    fn freeze(live, why: *const c_char, request: *mut RawRequest) -> bool, else false, {
-        // SAFETY: C passes nothing, or a text with a NUL at its end that stays during the call.
-        let why = (!why.is_null()).then(|| unsafe { CStr::from_ptr(why) });
-        let why = why.map(|why| why.to_string_lossy().into_owned());
-        let Some(params) = live.exchange.freeze(why) else {
-            return false;
-        };
-        let (params, list) = live.copied.insert((params, Vec::new()));
-        let raw = fill_request(params, list);
-        // SAFETY: C passes room for a request. What the request points to is in the `Live`, which
-        // outlives it and changes it no more.
-        unsafe { request.write(raw) };
-        true
     }
 }
 
@@ -461,17 +441,6 @@ impl Engine {
         live.end(served)
     }
 
-    pub(crate) fn boot(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
-        let mut live = Live::new(exchange);
-        let mut request = fill_request(params, &mut self.params);
-        request.exchange = (&raw mut live).cast();
-        let mut served = RawServed::default();
-        // SAFETY: as in `run`.
-        unsafe { maitred_php_boot(&raw const request, &raw mut served) };
-        self.params.clear();
-        live.end(served)
-    }
-
     pub(crate) fn serve_foreign(
         &mut self,
         params: &mut Params,
@@ -571,7 +540,6 @@ impl<'a> Live<'a> {
             panic: None,
             status: None,
             work: None,
-            copied: None,
         }
     }
 

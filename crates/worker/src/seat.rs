@@ -43,7 +43,12 @@ pub fn serve(
         } else {
             engine.serve(&params, &mut exchange)
         };
-        end(running, &done, &mut exchange, &mut memory, settings);
+        if is_forked_child() {
+            // A child of the script came back here: the seat is its parent's.
+            exit_now(exit::RECYCLED);
+        }
+        show_end(running, &done, &mut exchange);
+        end_request(&mut exchange, &mut memory, settings);
         served += 1;
         if !done.outcome.process_is_clean() {
             exit_now(exit::BAILOUT);
@@ -82,22 +87,20 @@ pub fn begin(
     })
 }
 
-/// The script of a request is over: tells what is to be told, and gives the slot back.
-pub fn end(
-    running: Running,
-    done: &Served,
-    exchange: &mut WorkerExchange<'_>,
-    memory: &mut Memory,
-    settings: &ZygoteSettings,
-) {
-    if is_forked_child() {
-        // A child of the script came back here: the seat is its parent's.
-        exit_now(exit::RECYCLED);
-    }
+/// Tells what the script of a request has taken.
+pub fn show_end(running: Running, done: &Served, exchange: &mut WorkerExchange<'_>) {
     let took = u64::try_from(running.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
     let used = |before| cpu::used().since(before).micros();
     let cpu = running.cpu.map_or(0, used);
     exchange.show_end(took, cpu, done.peak_memory as u64);
+}
+
+/// The request is over: tells what is to be told then, and gives the slot back.
+pub fn end_request(
+    exchange: &mut WorkerExchange<'_>,
+    memory: &mut Memory,
+    settings: &ZygoteSettings,
+) {
     if let Some(bytes) = memory.measure() {
         exchange.show_private_memory(bytes);
     }

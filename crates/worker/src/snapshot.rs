@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use maitred_control::{FromZygote, Snapshot, ZygoteSettings, exit};
 use maitred_os::descriptors::{self, Descriptor};
-use maitred_os::fork::exit_now;
+use maitred_os::fork::{exit_now, is_forked_child};
 use maitred_php::{
-    Engine, Exchange, Foreign, Level, Params, ParamsError, Paths, PoolStatus, Purge, Purged,
-    Served, Verdict,
+    Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
+    Purge, Purged, Served, Verdict, Worked,
 };
 
 use crate::exchange::WorkerExchange;
@@ -34,7 +34,7 @@ const SQLITE: &[u8] = b"SQLite format 3\0";
 /// Boots the application and forks workers from there. In a forked worker, it does not return.
 pub fn boot(
     zygote: Zygote,
-    mut engine: Engine,
+    engine: Engine,
     started: FromZygote,
     snapshot: &'static Snapshot,
 ) -> ExitCode {
@@ -45,6 +45,12 @@ pub fn boot(
     let mut script = Script {
         settings: zygote.settings,
         snapshot,
+        ahead: snapshot
+            .warm_requests
+            .iter()
+            .rev()
+            .map(String::as_str)
+            .collect(),
         said: None,
         stage: Some(Stage::Booting(Box::new(Booting {
             zygote,
@@ -55,8 +61,8 @@ pub fn boot(
     let Ok(params) = variables(&snapshot.script, "/") else {
         return script.end("the path of its script is too long");
     };
-    let served = engine.boot(&params, &mut script);
-    script.over(&served)
+    let worked = engine.boot(&params, &mut script);
+    script.over(&worked)
 }
 
 /// What a script finds in `$_SERVER` that nobody has asked for.
@@ -93,6 +99,8 @@ fn variables(script: &Path, target: &str) -> Result<Params, ParamsError> {
 struct Script {
     settings: &'static ZygoteSettings,
     snapshot: &'static Snapshot,
+    /// What is still to be asked ahead of clients, the last first.
+    ahead: Vec<&'static str>,
     /// The last message of the boot that tells of a fault.
     said: Option<String>,
     /// Nothing only while it changes.
@@ -102,7 +110,7 @@ struct Script {
 enum Stage {
     Booting(Box<Booting>),
     /// This is a child that is asked before clients are, and whose answer is dropped.
-    Warming,
+    Warming(&'static str),
     Serving(Box<Serving>),
 }
 
@@ -117,60 +125,104 @@ struct Booting {
 struct Serving {
     exchange: WorkerExchange<'static>,
     memory: Memory,
-    /// The request in hand.
-    running: Running,
+    /// How many requests it may still have.
+    left: u64,
+    /// The request in hand, if it has not been answered.
+    running: Option<Running>,
 }
 
 impl Script {
     fn exchange(&mut self) -> Option<&mut WorkerExchange<'static>> {
         match &mut self.stage {
             Some(Stage::Serving(serving)) => Some(&mut serving.exchange),
-            Some(Stage::Booting(_) | Stage::Warming) | None => None,
+            Some(Stage::Booting(_) | Stage::Warming(_)) | None => None,
         }
     }
 
     /// The script has come to its end.
-    fn over(mut self, served: &Served) -> ExitCode {
-        if let Some(Stage::Warming) = self.stage {
-            exit_now(i32::from(!served.outcome.process_is_clean()));
+    fn over(mut self, worked: &Worked) -> ExitCode {
+        if is_forked_child() {
+            // A child of the script came back here: the seat is its parent's.
+            exit_now(exit::RECYCLED);
         }
-        let Some(Stage::Serving(serving)) = self.stage.take_if(|stage| stage.serves()) else {
-            let why = match self.said.take() {
-                Some(said) => format!("its boot failed: {said}"),
-                None => {
-                    "its script ended without calling maitred_snapshot(), or ended itself with \
-                         exit() before"
-                        .to_owned()
-                }
-            };
-            let script = self.snapshot.script.display();
-            return self.end(&format!("{why} ({script})"));
+        let is_clean = worked.last.outcome.process_is_clean();
+        match &mut self.stage {
+            Some(Stage::Warming(_)) => exit_now(i32::from(!is_clean)),
+            Some(Stage::Serving(serving)) => {
+                serving.answered(&worked.last);
+                serving.end_request(self.settings);
+                exit_now(match is_clean {
+                    false => exit::BAILOUT,
+                    true if worked.last.renew => exit::RENEW,
+                    true => exit::RECYCLED,
+                })
+            }
+            Some(Stage::Booting(_)) | None => {}
+        }
+        let why = match self.said.take() {
+            Some(said) => format!("its boot failed: {said}"),
+            None => "its script ended, or ended itself with exit(), before it called \
+                     maitred_snapshot() or frankenphp_handle_request()"
+                .to_owned(),
         };
-        let Serving {
-            mut exchange,
-            mut memory,
-            running,
-        } = *serving;
-        seat::end(running, served, &mut exchange, &mut memory, self.settings);
-        exit_now(match served.outcome.process_is_clean() {
-            false => exit::BAILOUT,
-            true if served.renew => exit::RENEW,
-            true => exit::RECYCLED,
-        })
+        let script = self.snapshot.script.display();
+        self.end(&format!("{why} ({script})"))
     }
 
     /// There will be no copies.
     fn end(self, why: &str) -> ExitCode {
         match self.stage {
             Some(Stage::Booting(booting)) => failed(&booting.zygote, why),
-            Some(Stage::Serving(_) | Stage::Warming) | None => ExitCode::FAILURE,
+            Some(Stage::Serving(_) | Stage::Warming(_)) | None => ExitCode::FAILURE,
+        }
+    }
+
+    fn fill(&self, target: &str, params: &mut Params) -> Next {
+        match variables(&self.snapshot.script, target) {
+            Ok(filled) => {
+                *params = filled;
+                Next::Own
+            }
+            Err(_) => Next::Leave,
         }
     }
 }
 
 impl Stage {
-    fn serves(&self) -> bool {
-        matches!(self, Stage::Serving(_))
+    fn boots(&self) -> bool {
+        matches!(self, Stage::Booting(_))
+    }
+}
+
+impl Serving {
+    fn next(&mut self, params: &mut Params, settings: &ZygoteSettings) -> Next {
+        self.end_request(settings);
+        if self.left == 0 {
+            return Next::Leave;
+        }
+        // Who claims a request is used up by it, also by one that nobody wants any more.
+        self.left -= 1;
+        let Some(running) = seat::begin(&mut self.exchange, params, settings) else {
+            exit_now(exit::RECYCLED)
+        };
+        self.running = Some(running);
+        match self.exchange.is_foreign() {
+            true => Next::Foreign,
+            false => Next::Own,
+        }
+    }
+
+    fn answered(&mut self, served: &Served) {
+        if let Some(running) = self.running.take() {
+            seat::show_end(running, served, &mut self.exchange);
+        }
+    }
+
+    /// The request that was answered, if there is one, is over.
+    fn end_request(&mut self, settings: &ZygoteSettings) {
+        if self.exchange.has_request() {
+            seat::end_request(&mut self.exchange, &mut self.memory, settings);
+        }
     }
 }
 
@@ -203,8 +255,8 @@ impl Booting {
         }
     }
 
-    /// Serves the supervisor, and returns in a copy that has a request.
-    fn stand_still(self, settings: &'static ZygoteSettings) -> (Serving, Params) {
+    /// Serves the supervisor, and returns in a copy that sits in its seat.
+    fn stand_still(self, settings: &'static ZygoteSettings, left: u64) -> Serving {
         let mut zygote = self.zygote;
         zygote.is_frozen = true;
         zygote.say(&self.started);
@@ -215,21 +267,16 @@ impl Booting {
         let (_, (link, proc), control) = zygote.become_worker(&place);
         drop(control);
         let place = (place.seat, place.incarnation);
-        let mut exchange = seat::sit_down(settings, link, &proc, place);
+        let exchange = seat::sit_down(settings, link, &proc, place);
         let memory = seat::memory(settings, &proc);
         // Scripts must find no folder open that may lie outside of their root.
         drop(proc);
-        let mut params = Params::new();
-        // Who claims a request is used up, also by one that nobody wants any more.
-        let Some(running) = seat::begin(&mut exchange, &mut params, settings) else {
-            exit_now(exit::RECYCLED)
-        };
-        let serving = Serving {
+        Serving {
             exchange,
             memory,
-            running,
-        };
-        (serving, params)
+            left,
+            running: None,
+        }
     }
 }
 
@@ -307,12 +354,14 @@ impl Exchange for Script {
         }
     }
 
-    fn translate(&mut self, _: &mut Params, _: &Paths<'_>) -> Foreign {
-        // What a web server's variables come to is asked where it names the script.
-        Foreign {
-            script: None,
-            uri: None,
-            admission: maitred_php::Admission::NoScript,
+    fn translate(&mut self, params: &mut Params, paths: &Paths<'_>) -> Foreign {
+        match self.exchange() {
+            Some(exchange) => exchange.translate(params, paths),
+            None => Foreign {
+                script: None,
+                uri: None,
+                admission: Admission::NoScript,
+            },
         }
     }
 
@@ -337,26 +386,60 @@ impl Exchange for Script {
         exchange.map_or(Purged::Unheard, |exchange| exchange.purge(asked))
     }
 
-    fn freeze(&mut self, obstacle: Option<String>) -> Option<Params> {
-        let Some(Stage::Booting(booting)) = self.stage.take_if(|stage| !stage.serves()) else {
-            return None;
+    fn next(&mut self, params: &mut Params) -> Next {
+        if is_forked_child() {
+            return Next::Leave;
+        }
+        match &mut self.stage {
+            Some(Stage::Serving(serving)) => serving.next(params, self.settings),
+            Some(Stage::Warming(target)) => {
+                let target = std::mem::take(target);
+                match target.is_empty() {
+                    true => Next::Leave,
+                    false => self.fill(target, params),
+                }
+            }
+            // A script that asks for requests in a loop is asked here, and stays warm itself.
+            Some(Stage::Booting(_)) => match self.ahead.pop() {
+                Some(target) => self.fill(target, params),
+                None => Next::Leave,
+            },
+            None => Next::Leave,
+        }
+    }
+
+    fn answered(&mut self, served: &Served) {
+        if is_forked_child() {
+            exit_now(exit::RECYCLED);
+        }
+        if let Some(Stage::Serving(serving)) = &mut self.stage {
+            serving.answered(served);
+            // The client must not wait for what the script does before it asks for another request.
+            let _ = serving.exchange.flush();
+        }
+    }
+
+    fn freeze(&mut self, obstacle: Option<String>) -> bool {
+        let Some(Stage::Booting(booting)) = self.stage.take_if(|stage| stage.boots()) else {
+            return false;
         };
         if let Some(why) = obstacle.or_else(|| booting.obstacle(&self.snapshot.script)) {
             let script = self.snapshot.script.display();
             failed(&booting.zygote, &format!("{why} ({script})"));
             exit_now(exit::START_FAILED)
         }
-        for target in &self.snapshot.warm_requests {
+        while let Some(target) = self.ahead.pop() {
             if booting.zygote.sends_ahead(WARMING) {
                 // What was opened for the supervisor is not a request's to have.
                 drop(booting);
-                self.stage = Some(Stage::Warming);
-                return variables(&self.snapshot.script, target).ok();
+                self.stage = Some(Stage::Warming(target));
+                return true;
             }
         }
-        let (serving, params) = booting.stand_still(self.settings);
+        let left = self.snapshot.requests_per_child;
+        let serving = booting.stand_still(self.settings, left);
         self.stage = Some(Stage::Serving(Box::new(serving)));
-        Some(params)
+        true
     }
 
     fn status(&mut self) -> Option<PoolStatus> {
