@@ -37,7 +37,7 @@ class Place:
     front_controller: bool = False
     tls: bool = False  # speak it instead of plain HTTP
     cached: bool = False  # keep the answers of scripts
-    booted: bool = False  # maitred boots worker.php in each worker
+    booted: str = ""  # the mode in which maitred boots worker.php or snapshot.php
 
     def certificate(self):
         """The paths of a certificate for localhost (ECDSA, P-256) and of its key, made if need be."""
@@ -166,11 +166,14 @@ valid = "{CACHED_MINUTES}m"
 """
 
     def booted_config(self):
-        """maitred.toml: the same server, whose workers boot worker.php and stay in it."""
+        """maitred.toml: the same server, which boots what is named for its mode once."""
+        mode = self.place.booted
+        warm = 'warm_requests = ["/goods/1"]' if mode == "snapshot" else ""
         return f"""listen = ["127.0.0.1:{self.port}"]
 [pools.www]
-mode = "worker"
-script = "{self.place.root}/worker.php"
+mode = "{mode}"
+script = "{self.place.root}/{mode}.php"
+{warm}
 [[sites]]
 root = "{self.place.root}"
 """
@@ -193,7 +196,7 @@ class ClassicMaitred(Maitred):
     name = "maitred, classic"
 
     def __init__(self, place):
-        super().__init__(dataclasses.replace(place, booted=False))
+        super().__init__(dataclasses.replace(place, booted=""))
 
 
 class Nginx(Peer):

@@ -105,10 +105,13 @@ def booted_hello():
     return both("hello in worker mode", "/hello.php", HELLO, True, [bar], [bar])
 
 
-def booted(name):
-    """A page of an application in worker mode: routing, container, templates, SQLite."""
-    title = f"{name} application in worker mode, 16 keep-alive"
-    bar = Bar(peers.NginxFpm, 0.25)
+BOOTED_BARS = {"worker": 0.25, "snapshot": 0.6}
+
+
+def booted(name, mode):
+    """A page of an application that is booted once: routing, container, templates, SQLite."""
+    title = f"{name} application in {mode} mode, 16 keep-alive"
+    bar = Bar(peers.NginxFpm, BOOTED_BARS[mode])
     return [Row(title, load.Load("/goods/7", 16), None, (bar,))]
 
 

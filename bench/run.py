@@ -151,7 +151,12 @@ class Bench:
         """Whether --only names anything at all."""
         every = rows.spine() + rows.http2() + rows.tls() + rows.wordpress()
         every += rows.cached() + rows.cached_wordpress() + rows.booted_hello()
-        every += [row for name in booted.APPLICATIONS.values() for row in rows.booted(name)]
+        every += [
+            row
+            for name in booted.APPLICATIONS.values()
+            for mode in rows.BOOTED_BARS
+            for row in rows.booted(name, mode)
+        ]
         titles = [row.title for row in every]
         return any(map(self.wants, [*titles, *POOLS, MEMORY, SYSTEM_CALLS]))
 
@@ -207,16 +212,18 @@ class Bench:
         wanted = [row for row in rows.booted_hello() if self.wants(row.title)]
         if wanted:
             kinds = (peers.Maitred, peers.ClassicMaitred)
-            with self.serving(kinds, self.root, booted=True) as servers:
+            with self.serving(kinds, self.root, booted="worker") as servers:
                 measured += self.measure_rows(wanted, servers)
         for name, title in booted.APPLICATIONS.items():
-            wanted = [row for row in rows.booted(title) if self.wants(row.title)]
-            if not wanted:
-                continue
-            root = booted.unpack(self.directory, name)
-            kinds = (peers.Maitred, peers.NginxFpm)
-            with self.serving(kinds, root, booted=True, front_controller=True) as servers:
-                measured += self.measure_rows(wanted, servers)
+            root = None
+            for mode in rows.BOOTED_BARS:
+                wanted = [row for row in rows.booted(title, mode) if self.wants(row.title)]
+                if not wanted:
+                    continue
+                root = root or booted.unpack(self.directory, name)
+                kinds = (peers.Maitred, peers.NginxFpm)
+                with self.serving(kinds, root, booted=mode, front_controller=True) as servers:
+                    measured += self.measure_rows(wanted, servers)
         return measured
 
     def kinds_with_pools(self):

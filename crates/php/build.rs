@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -22,6 +22,7 @@ const SOURCES: [&str; 14] = [
     "folder.c",
     "info.c",
     "interposed.c",
+    "snapshot.c",
     "timers.c",
     "trace.c",
     "worker.c",

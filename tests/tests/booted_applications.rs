@@ -1,4 +1,4 @@
-//! Real applications in worker mode: Symfony and Illuminate components from Debian's packages, each
+//! Real applications in worker and snapshot mode: Symfony and Illuminate components from Debian's packages, each
 //! with routing, a container, templates and SQLite, beside the same application in a classic pool.
 
 use std::path::{Path, PathBuf};
@@ -48,8 +48,15 @@ fn classic(public: &Path) -> Server {
 }
 
 fn booted(public: &Path, lines: &[&str]) -> Server {
-    let script = public.join("worker.php").display().to_string();
-    let setup = Setup::new(public).workers(1).pool("mode = \"worker\"");
+    booted_in("worker", public, lines)
+}
+
+/// The application boots once, in the script that is named for the mode.
+fn booted_in(mode: &str, public: &Path, lines: &[&str]) -> Server {
+    let script = public.join(format!("{mode}.php")).display().to_string();
+    let setup = Setup::new(public)
+        .workers(1)
+        .pool(&format!("mode = {mode:?}"));
     let setup = setup.pool(&format!("script = {script:?}"));
     lines
         .iter()
@@ -67,13 +74,17 @@ fn answers_as_in_a_classic_pool(name: &str, targets: &[&str]) {
     let folder = application(name);
     let public = public(&folder);
     let (before, after) = (classic(&public), booted(&public, &[]));
+    let copied = booted_in("snapshot", &public, &["warm_requests = [\"/goods/7\"]"]);
     for round in 0..3 {
         for target in targets {
             let expected = page(&http::get(before.address(), target));
             let found = page(&http::get(after.address(), target));
             assert_eq!(found, expected, "{target}, round {round}");
+            let found = page(&http::get(copied.address(), target));
+            assert_eq!(found, expected, "{target}, copied, round {round}");
         }
     }
+    copied.stop();
     after.stop();
     before.stop();
 }

@@ -25,6 +25,8 @@ pub enum Mode {
     Classic,
     /// Each worker boots one script, which asks for one request after the other.
     Worker,
+    /// One script is booted for all workers, which are copies of that process.
+    Snapshot,
 }
 
 impl Mode {
@@ -33,6 +35,7 @@ impl Mode {
         match self {
             Mode::Classic => "classic",
             Mode::Worker => "worker",
+            Mode::Snapshot => "snapshot",
         }
     }
 }

@@ -218,6 +218,11 @@ impl std::fmt::Display for ProcessManager {
     }
 }
 
+/// For what an older program hands over, which does not know of copies.
+fn default_requests_per_child() -> u32 {
+    1
+}
+
 /// A set of workers with one configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
@@ -264,6 +269,12 @@ pub struct Pool {
     pub env: Vec<(String, String)>,
     /// What it may use and where it lives.
     pub confinement: Confinement,
+    /// Requests that a copy of a booted application serves.
+    #[serde(default = "default_requests_per_child")]
+    pub requests_per_child: u32,
+    /// Paths asked for before a booted application is copied; each begins with a slash.
+    #[serde(default)]
+    pub warm_requests: Vec<String>,
     /// Requests after which a worker is replaced; 0 is never.
     pub max_requests: u64,
     /// Bytes of private memory beyond which a worker is replaced; 0 is never.
@@ -541,6 +552,8 @@ impl Pool {
             php_admin_value: BTreeMap::new(),
             env: Vec::new(),
             confinement: Confinement::default(),
+            requests_per_child: 1,
+            warm_requests: Vec::new(),
             max_requests: 0,
             max_private_memory: 0,
             request_terminate_timeout: Duration::ZERO,

@@ -14,7 +14,11 @@ pub const BAILOUT: i32 = 75;
 /// A worker's script did not come as far as to ask for a request. `EX_CONFIG` of sysexits.h.
 pub const NOT_BOOTED: i32 = 78;
 
+/// A worker left as it should, and its script has said that scripts in memory are outdated: its pool
+/// needs a new generation. Not one of sysexits.h.
+pub const RENEW: i32 = 79;
+
 /// Whether a worker that exited with `code` failed.
 pub fn is_failure(code: i32) -> bool {
-    !matches!(code, RECYCLED | BAILOUT)
+    !matches!(code, RECYCLED | BAILOUT | RENEW)
 }

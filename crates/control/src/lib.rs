@@ -519,6 +519,21 @@ pub struct ZygoteSettings {
     /// The script that each worker boots and that asks for requests; none: each request has its own.
     #[serde(default)]
     pub worker_script: Option<PathBuf>,
+    /// The application that the zygote boots and its workers are copies of; none: they begin with
+    /// nothing.
+    #[serde(default)]
+    pub snapshot: Option<Snapshot>,
+}
+
+/// An application that is booted once and copied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The script that boots it.
+    pub script: PathBuf,
+    /// Requests that each copy serves before it leaves, at least 1.
+    pub requests_per_child: u64,
+    /// Paths that are asked for, and their answers dropped, before there are copies for clients.
+    pub warm_requests: Vec<String>,
 }
 
 /// php-fpm's `catch_workers_output`, and how PHP's messages are written.

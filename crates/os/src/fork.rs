@@ -5,9 +5,11 @@
 //! one fork, but glibc would go on believing the zygote's thread id in the child, and `fork`
 //! handlers would not run (docs/decisions/0001-who-is-the-workers-parent.md).
 
+use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::wait::waitpid;
@@ -82,48 +84,53 @@ impl OwnProc {
     }
 }
 
+unsafe extern "C" {
+    /// `orphan.c`.
+    fn maitred_fork_orphan(
+        announce: extern "C" fn(*mut c_void, c_int),
+        context: *mut c_void,
+        between: *mut c_int,
+    ) -> c_int;
+}
+
+/// What [`maitred_fork_orphan`] returns in the new process.
+const ORPHAN: c_int = 1;
+
 /// Makes an orphan. `announce` runs in the intermediate process with the orphan's pid, before
-/// anybody can collect it, so the subreaper learns of a pid no later than of its death.
+/// anybody can collect it, so the subreaper learns of a pid no later than of its death. The
+/// intermediate process has this one's memory, and this one waits for it.
 ///
 /// # Errors
 /// When a second thread runs here (its locks would be copied in whatever state they are), or when
 /// the system refuses a process.
-pub fn fork_orphan(proc: &OwnProc, announce: impl FnOnce(i32)) -> io::Result<Side> {
+pub fn fork_orphan<A: FnMut(i32)>(proc: &OwnProc, mut announce: A) -> io::Result<Side> {
     if proc.threads()? != 1 {
         return Err(io::Error::other(
             "a process that forks must have one thread",
         ));
     }
-    // SAFETY: this process has one thread (checked above), so the child may run any code.
-    match unsafe { fork() }? {
-        ForkResult::Parent { child } => {
-            let status = waitpid(child, None)?;
-            match status {
-                nix::sys::wait::WaitStatus::Exited(_, 0) => Ok(Side::Parent),
-                nix::sys::wait::WaitStatus::Exited(_, errno) => {
-                    Err(io::Error::from_raw_os_error(errno))
-                }
-                other => Err(io::Error::other(format!(
-                    "the second fork failed: {other:?}"
-                ))),
-            }
+    let mut between = 0;
+    // SAFETY: this process has one thread (checked above), so the orphan may run any code. While
+    // the intermediate process uses this one's memory, this one stands still, and it does nothing
+    // but call `announce`, which `told` finds behind its pointer.
+    let side =
+        unsafe { maitred_fork_orphan(told::<A>, (&raw mut announce).cast(), &raw mut between) };
+    match side {
+        0 => Ok(Side::Parent),
+        ORPHAN => {
+            wait_for_new_parent(Pid::from_raw(between));
+            Ok(Side::Orphan)
         }
-        ForkResult::Child => {
-            let intermediate = Pid::this();
-            // SAFETY: as above; a fork copies only the calling thread.
-            match unsafe { fork() } {
-                Ok(ForkResult::Parent { child }) => {
-                    announce(child.as_raw());
-                    exit_now(0)
-                }
-                Ok(ForkResult::Child) => {
-                    wait_for_new_parent(intermediate);
-                    Ok(Side::Orphan)
-                }
-                // Exit codes have room for it: Linux counts its errors below 134.
-                Err(errno) => exit_now(errno as i32),
-            }
-        }
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+extern "C" fn told<A: FnMut(i32)>(announce: *mut c_void, pid: c_int) {
+    // SAFETY: `fork_orphan` passes its own `announce`, which it touches no more during the call.
+    let announce = unsafe { &mut *announce.cast::<A>() };
+    // A panic must not reach C, and whoever cannot announce its orphan has failed.
+    if catch_unwind(AssertUnwindSafe(|| announce(pid))).is_err() {
+        exit_now(libc::ECANCELED);
     }
 }
 

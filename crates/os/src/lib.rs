@@ -9,6 +9,7 @@ pub mod channel;
 pub mod clock;
 pub mod collector;
 pub mod cpu;
+pub mod descriptors;
 pub mod environment;
 pub mod errand;
 pub mod fork;

@@ -35,6 +35,9 @@ struct maitred_engine {
 	bool finished;
 	bool client_gone;
 	bool spent;             /* see struct maitred_served */
+	bool renew;             /* see struct maitred_served */
+	bool boots;             /* the script runs until it asks for a request: maitred_await_copy() */
+	bool copied;            /* this process is a copy of one that did */
 	bool fpm;               /* see struct maitred_settings */
 	bool works;             /* a worker script is run */
 	struct maitred_directives directives;
@@ -61,6 +64,10 @@ void maitred_run(const struct maitred_request *request, struct maitred_served *s
 /* worker.c */
 bool maitred_worker_is_booted(void);
 void maitred_worker_starts(void);
+/* The script asks for no further request. */
+void maitred_worker_leaves(void);
+/* What the script asks for requests. */
+void *maitred_worker_exchange(void);
 void maitred_register_worker_functions(int module_number);
 
 /* functions.c */
@@ -97,6 +104,12 @@ int maitred_activate(void);
 void maitred_pass_values(const struct maitred_request *request);
 void maitred_request_ini_start(void);
 void maitred_request_ini_stop(void);
+
+/* snapshot.c */
+void maitred_snapshot_start(void);
+/* Returns in copies only, with their first request. May bail out. */
+const struct maitred_request *maitred_await_copy(void);
+PHP_FUNCTION(maitred_snapshot);
 
 /* cache.c: whether the request is one of its own, whose directives then are set */
 bool maitred_cache_activate(void);

@@ -257,6 +257,7 @@ static const zend_function_entry functions[] = {
 	PHP_FE(headers_send, arginfo_headers_send)
 	PHP_FE(maitred_cache_purge_tags, arginfo_purge_tags)
 	PHP_FE(maitred_cache_purge_urls, arginfo_purge_urls)
+	PHP_FE(maitred_snapshot, arginfo_bool)
 	PHP_FE_END
 };
 

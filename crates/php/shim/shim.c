@@ -135,6 +135,7 @@ bool maitred_php_start(
 	maitred_hook_environment();
 	zend_first_try {
 		apply_values(settings);
+		maitred_snapshot_start();
 		started = true;
 	} zend_end_try();
 	return started;
@@ -400,6 +401,7 @@ void maitred_run(const struct maitred_request *request, struct maitred_served *s
 	maitred_finish();
 	served->client_gone = maitred_engine.client_gone;
 	served->spent = maitred_engine.spent;
+	served->renew = maitred_engine.renew;
 	/* The engine clears the flag only when the next request starts. */
 	if (served->outcome == MAITRED_FINISHED && CG(unclean_shutdown)) {
 		served->outcome = served->client_gone ? MAITRED_BAILOUT_CLIENT_GONE : MAITRED_BAILOUT_FATAL;

@@ -93,6 +93,7 @@ struct maitred_served {
 	int response_status;    /* HTTP status of the answer */
 	bool client_gone;       /* a callback said so while the script ran */
 	bool spent;             /* what came with it has changed this process for good */
+	bool renew;             /* the scripts in memory are outdated, the script says */
 	size_t peak_memory;     /* bytes the engine's allocator took from the system, at most */
 };
 
@@ -177,6 +178,12 @@ struct maitred_callbacks {
 	const struct maitred_request *(*next)(void *exchange);
 	/* It has handled the request; whatever it does until it asks for another, nobody waits for. */
 	void (*answered)(void *exchange, const struct maitred_served *served);
+	/*
+	 * The application is booted, and copies of this process may serve it, unless `why` says that
+	 * they must not. Returns true in a copy, which then asks for its requests (`next`), and false
+	 * where the script cannot go on.
+	 */
+	bool (*freeze)(void *exchange, const char *why);
 };
 
 /* Memory of another process. `read` returns false when not all of it could be read. */
@@ -304,6 +311,13 @@ void maitred_php_serve(const struct maitred_request *request, struct maitred_ser
  * process, which serves nothing else. All bailouts are caught inside.
  */
 void maitred_php_work(const struct maitred_request *boot, struct maitred_worked *worked);
+
+/*
+ * Runs a script that boots an application for copies of this process: until it calls
+ * maitred_snapshot(), or there is no request any more that is asked ahead of clients (`next`). Goes
+ * on in the copies.
+ */
+void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked);
 
 /* Takes one script: its full path, and how often it was found in the cache. */
 typedef void maitred_script_visitor(

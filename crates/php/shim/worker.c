@@ -269,9 +269,24 @@ void maitred_worker_starts(void)
 {
 	zend_string *name = zend_string_init(ZEND_STRL("ignore_user_abort"), 0);
 
+	if (maitred_engine.boots) {
+		zend_string_release(name);
+		return;
+	}
 	keep_cache();
 	zend_alter_ini_entry_chars(name, "1", 1, PHP_INI_USER, PHP_INI_STAGE_RUNTIME);
 	zend_string_release(name);
+}
+
+void maitred_worker_leaves(void)
+{
+	worker.boot = NULL;
+	maitred_engine.works = false;
+}
+
+void *maitred_worker_exchange(void)
+{
+	return worker.boot->exchange;
 }
 
 /* Whether what the callback has thrown ends the script: exit() and what is like it. */
@@ -329,6 +344,9 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	/* Waiting is not limited; what a script does after an answer belongs to the request before. */
 	zend_unset_timeout();
 	request = maitred_engine.callbacks->next(worker.boot->exchange);
+	if (!request && maitred_engine.boots) {
+		request = maitred_await_copy();
+	}
 	if (!request) {
 		/* What the script does to come to its end may take as long as a request. */
 		zend_set_timeout(INI_INT("max_execution_time"), 0);

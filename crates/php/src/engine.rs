@@ -118,6 +118,9 @@ pub struct Served {
     /// What the web server passed with it (`disable_functions` or `extension` in
     /// `PHP_ADMIN_VALUE`) has changed the process for good, so that it must serve no other.
     pub spent: bool,
+    /// The script has said that scripts which are in memory are outdated (`opcache_reset`,
+    /// `opcache_invalidate`), in a copy of a process that has booted them.
+    pub renew: bool,
     /// The most memory PHP's allocator took from the system for it, in bytes.
     pub peak_memory: usize,
 }
@@ -249,6 +252,18 @@ impl Engine {
     /// As [`serve`](Self::serve).
     pub fn work(self, boot: &Params, exchange: &mut dyn Exchange) -> Worked {
         self.raw.work(boot, exchange)
+    }
+
+    /// Boots an application: runs a script until it calls `maitred_snapshot()`, or asks for a request
+    /// and [`Exchange::next`] has none. There [`Exchange::freeze`] is called, and the script goes on
+    /// in copies of this process. Returns there when the script has ended, and in this process if it
+    /// has before.
+    ///
+    /// # Panics
+    ///
+    /// As [`serve`](Self::serve).
+    pub fn boot(self, boot: &Params, exchange: &mut dyn Exchange) -> Worked {
+        self.raw.boot(boot, exchange)
     }
 
     /// Shuts PHP down in the process that started it; in a forked child it does nothing.

@@ -57,6 +57,14 @@ pub trait Exchange {
     /// Has pages dropped that the server keeps, and returns when nobody gets them any more.
     fn purge(&mut self, asked: &Purge<'_>) -> Purged;
 
+    /// The script of [`Engine::boot`](crate::Engine::boot) is booted: copies of this process may
+    /// serve from here, unless `obstacle` says in one sentence why they must not. True in a copy,
+    /// which is then asked for its requests ([`next`](Self::next)); false: the script ends.
+    fn freeze(&mut self, obstacle: Option<String>) -> bool {
+        let _ = obstacle;
+        false
+    }
+
     /// The pool as `fpm_get_status()` tells it; `None` makes that function return false.
     fn status(&mut self) -> Option<PoolStatus>;
 

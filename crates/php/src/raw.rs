@@ -39,6 +39,7 @@ struct RawServed {
     response_status: c_int,
     client_gone: bool,
     spent: bool,
+    renew: bool,
     peak_memory: usize,
 }
 
@@ -69,6 +70,7 @@ struct RawCallbacks {
     purge: extern "C" fn(*mut c_void, bool, bool, *const RawText, usize) -> c_int,
     next: extern "C" fn(*mut c_void) -> *const RawRequest,
     answered: extern "C" fn(*mut c_void, *const RawServed),
+    freeze: extern "C" fn(*mut c_void, *const c_char) -> bool,
 }
 
 #[repr(C)]
@@ -133,6 +135,7 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
     purge,
     next: work::next,
     answered: work::answered,
+    freeze: work::freeze,
 };
 
 /// What a callback finds behind its `exchange` pointer.
@@ -556,6 +559,7 @@ impl RawServed {
             status: u16::try_from(self.response_status).unwrap_or(0),
             client_gone: self.client_gone,
             spent: self.spent,
+            renew: self.renew,
             peak_memory: self.peak_memory,
         }
     }

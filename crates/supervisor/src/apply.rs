@@ -312,8 +312,9 @@ impl Supervisor {
     /// Says what failed about a zygote; once the server serves, no more often than it has to.
     pub(crate) fn zygote_failed(&mut self, index: usize, sentence: &str) {
         let now = self.now();
-        if self.phase.is_start() && self.is_fpm() {
-            // The other pools have done nothing wrong, and php-fpm starts them.
+        if self.phase.is_start() && (self.is_fpm() || self.pools[index].boots()) {
+            // The other pools have done nothing wrong, and php-fpm starts them. What an application
+            // lacks at its boot, such as its database, may come.
             self.pools[index].failed = true;
             error!("{sentence}");
         } else if self.phase.is_start() || self.pools[index].troubles.zygote_failed(now) {

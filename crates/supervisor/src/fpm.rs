@@ -456,7 +456,8 @@ impl Supervisor {
         if !self.pools.iter().all(is_ready) {
             return;
         }
-        let all_failed = !self.pools.is_empty() && self.pools.iter().all(|pool| pool.failed);
+        let fails = |pool: &RunningPool| pool.failed && !pool.boots();
+        let all_failed = !self.pools.is_empty() && self.pools.iter().all(fails);
         match all_failed {
             true => self.fail("no pool can be started"),
             false => self.phase_event(crate::phase::Event::PoolsFull),

@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use maitred_config::{Pool, ProcessManager};
+use maitred_config::{Mode, Pool, ProcessManager};
 
 use crate::limits::Moment;
+use crate::pool::SPARE_SEATS;
 
 /// The time that `max_spawn_rate` is about.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
@@ -21,6 +22,8 @@ pub struct Growth {
     wanted: u32,
     /// Most workers that other generations of the pool leave to this one.
     allowed: u32,
+    /// Workers beyond the limit that wait until one of the others has gone.
+    ahead: u32,
     rate: Option<Rate>,
     zygote_rest: Option<Duration>,
 }
@@ -44,13 +47,16 @@ impl Growth {
             ProcessManager::Dynamic => (min_spare, pool.start_servers.unwrap_or(min_spare)),
             ProcessManager::Ondemand => (0, 0),
         };
-        let bounded = pool.pm != ProcessManager::Static;
+        let is_copied = pool.mode == Mode::Snapshot;
+        // Every request uses a copy up: a rate would be one of requests.
+        let bounded = pool.pm != ProcessManager::Static && !is_copied;
         let ondemand = pool.pm == ProcessManager::Ondemand;
         Growth {
             limit,
             floor: floor.min(limit),
             wanted: start,
             allowed: u32::MAX,
+            ahead: if is_copied { SPARE_SEATS } else { 0 },
             rate: bounded.then(|| Rate {
                 most: (pool.max_spawn_rate as usize).max(1),
                 free: start.min(limit),
@@ -63,6 +69,15 @@ impl Growth {
     /// How many workers there are to be now.
     pub fn wants(&self) -> usize {
         self.wanted.max(self.floor).min(self.limit) as usize
+    }
+
+    /// How many workers are to be ready beyond those that serve: where all that may serve are wanted
+    /// and each leaves after a few requests.
+    pub fn ahead(&self) -> usize {
+        match self.wants() == self.limit as usize {
+            true => self.ahead as usize,
+            false => 0,
+        }
     }
 
     /// The front says how many are needed. A front that has gone needs none.

@@ -40,6 +40,7 @@ mod programs;
 mod purges;
 mod reason;
 mod reload;
+mod renewal;
 mod run;
 mod scores;
 mod slow;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use maitred_config::fpm::access_format::{AccessFormat, Token};
-use maitred_config::{Config, Pool};
-use maitred_control::{WorkersOutput, ZygoteSettings};
+use maitred_config::{Config, Mode, Pool};
+use maitred_control::{Snapshot, WorkersOutput, ZygoteSettings};
 use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::warn;
@@ -296,8 +296,22 @@ fn settings(
         limit_extensions: pool.limit_extensions.clone(),
         dumpable: pool.process_dumpable,
         apparmor_hat: pool.apparmor_hat.clone(),
-        worker_script: pool.booted_script(),
+        worker_script: pool.booted_script().filter(|_| pool.mode == Mode::Worker),
+        snapshot: snapshot_of(pool),
     }
+}
+
+/// What a pool boots whose workers are copies.
+fn snapshot_of(pool: &Pool) -> Option<Snapshot> {
+    let script = pool
+        .script
+        .clone()
+        .filter(|_| pool.mode == Mode::Snapshot)?;
+    Some(Snapshot {
+        script,
+        requests_per_child: pool.requests_per_child.into(),
+        warm_requests: pool.warm_requests.clone(),
+    })
 }
 
 /// Whether somebody is shown how much processor time a request took: it costs a system call.

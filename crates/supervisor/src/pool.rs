@@ -279,7 +279,8 @@ impl Pool {
         }
         let workers = self.places.iter().filter(|place| place.has_worker());
         let worn = self.places.iter().filter(|place| place.is_worn());
-        let replaced = worn.count().min(SPARE_SEATS as usize);
+        let replaced = worn.count().max(self.growth.ahead());
+        let replaced = replaced.min(SPARE_SEATS as usize);
         let wants = (self.growth.wants() + replaced).min(self.growth.allowed());
         wants.saturating_sub(workers.count())
     }

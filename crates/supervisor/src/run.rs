@@ -29,6 +29,7 @@ use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Pool, Reason};
 use crate::purges::Purges;
 use crate::reload::Reloads;
+use crate::renewal::Renewals;
 use crate::scores::Scores;
 use crate::slow::{About, Slow};
 use crate::systemd::Systemd;
@@ -61,6 +62,7 @@ pub struct Supervisor {
     pub(crate) pools: Vec<RunningPool>,
     pub(crate) last_generation: Generation,
     pub(crate) reloads: Reloads,
+    pub(crate) renewals: Renewals,
     pub(crate) front: Front,
     pub(crate) old_fronts: Vec<OldFront>,
     pub(crate) upgrade: Option<Upgrade>,
@@ -121,6 +123,13 @@ pub(crate) struct RunningPool {
     pub(crate) troubles: Troubles,
     /// Its workers as the pool's scoreboard shows them: those in seats, those on their way.
     pub(crate) shown: (u64, u64),
+}
+
+impl RunningPool {
+    /// Whether its zygote boots an application, which may fail for reasons of its own.
+    pub(crate) fn boots(&self) -> bool {
+        self.plan.settings.snapshot.is_some()
+    }
 }
 
 /// A pool's zygote.
@@ -272,6 +281,7 @@ impl Supervisor {
             phase: Phase::new(Moment::ZERO, fpm::patience(&plan.config)),
             last_generation: u32::try_from(count).unwrap_or(u32::MAX),
             reloads: Reloads::default(),
+            renewals: Renewals::default(),
             pools: pools.map(running).collect(),
             front: Front::new(1, 0),
             old_fronts: Vec::new(),
@@ -547,6 +557,7 @@ impl Supervisor {
                 let pool = &self.pools[index].plan.settings.pool;
                 let cause = self.scores.ended(pool, pid, how, stopping);
                 self.pool_event(index, pool::Event::Ended { pid, how });
+                self.see_whether_outdated(index, how);
                 return self.after_end(index, cause, how);
             }
         }
@@ -590,6 +601,7 @@ impl Supervisor {
         self.keep_upgrade();
         self.do_what_waited();
         self.keep_reload();
+        self.renew_outdated();
         self.hurry_leaving();
         self.keep_front();
         self.keep_certificates();

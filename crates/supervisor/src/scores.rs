@@ -179,7 +179,7 @@ fn cause_of(noted: Option<Cause>, how: HowEnded) -> (Cause, Option<i32>) {
             (cause, None)
         }
         (_, HowEnded::Signaled(signal)) => (Cause::Signal, Some(signal)),
-        (_, HowEnded::Exited(exit::RECYCLED)) => (Cause::MaxRequests, None),
+        (_, HowEnded::Exited(exit::RECYCLED | exit::RENEW)) => (Cause::MaxRequests, None),
         (_, HowEnded::Exited(exit::BAILOUT)) => (Cause::Bailout, None),
         (_, HowEnded::Exited(_)) => (Cause::Failed, None),
     }

@@ -118,6 +118,7 @@ impl Supervisor {
             self.phase.deadline(),
             self.obituaries.deadline(),
             self.reloads.deadline(),
+            self.renewal_deadline(),
             self.traces.deadline(),
             self.upgrade_deadline(),
             self.purges.deadline(),

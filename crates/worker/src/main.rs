@@ -15,6 +15,7 @@ mod package;
 mod purge;
 mod seat;
 mod sight;
+mod snapshot;
 mod status;
 mod warm;
 mod words;

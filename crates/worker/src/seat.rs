@@ -4,9 +4,10 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use maitred_control::{ZygoteSettings, exit};
+use maitred_os::cpu::{self, CpuTime};
 use maitred_os::fork::{OwnProc, exit_now, is_forked_child, mark_children};
-use maitred_os::{cpu, title};
-use maitred_php::{Engine, PHP_BRANCH, Params};
+use maitred_os::title;
+use maitred_php::{Engine, PHP_BRANCH, Params, Served};
 
 use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
@@ -26,25 +27,17 @@ pub fn serve(
     incarnation: u32,
 ) -> ! {
     let mut exchange = sit_down(settings, link, &proc, (seat, incarnation));
-    let mut params = Params::new();
     let mut memory = memory(settings, &proc);
     // Scripts must find no folder open that may lie outside of their root.
     drop(proc);
+    let mut params = Params::new();
     // The front has it replaced before; this is for when it could not.
     let last = last_request(settings.max_requests);
     let mut served = 0;
     while served < last {
-        exchange.claim();
-        let begun = now_micros();
-        if !exchange.read_head(&mut params) {
-            // The front has gone, or speaks another language: nobody waits for an answer.
-            exchange.end_request();
+        let Some(running) = begin(&mut exchange, &mut params, settings) else {
             continue;
-        }
-        exchange.show_request(&params, begun);
-        // What the front decides by must not jump with the wall clock.
-        let begun = Instant::now();
-        let cpu = settings.measures_cpu.then(cpu::used);
+        };
         let done = if exchange.is_foreign() {
             engine.serve_foreign(&mut params, &mut exchange)
         } else {
@@ -54,14 +47,8 @@ pub fn serve(
             // A child of the script came back here: the seat is its parent's.
             exit_now(exit::RECYCLED);
         }
-        let took = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let cpu = cpu.map_or(0, |before| cpu::used().since(before).micros());
-        exchange.show_end(took, cpu, done.peak_memory as u64);
-        if let Some(bytes) = memory.measure() {
-            exchange.show_private_memory(bytes);
-        }
-        words::complete(settings);
-        exchange.end_request();
+        show_end(running, &done, &mut exchange);
+        end_request(&mut exchange, &mut memory, settings);
         served += 1;
         if !done.outcome.process_is_clean() {
             exit_now(exit::BAILOUT);
@@ -71,6 +58,54 @@ pub fn serve(
         }
     }
     exit_now(exit::RECYCLED)
+}
+
+/// What is measured of a request.
+pub struct Running {
+    begun: Instant,
+    cpu: Option<CpuTime>,
+}
+
+/// Waits for a request and reads its head; nothing if nobody wants its answer any more.
+pub fn begin(
+    exchange: &mut WorkerExchange<'_>,
+    params: &mut Params,
+    settings: &ZygoteSettings,
+) -> Option<Running> {
+    exchange.claim();
+    let begun = now_micros();
+    if !exchange.read_head(params) {
+        // The front has gone, or speaks another language: nobody waits for an answer.
+        exchange.end_request();
+        return None;
+    }
+    exchange.show_request(params, begun);
+    Some(Running {
+        // What the front decides by must not jump with the wall clock.
+        begun: Instant::now(),
+        cpu: settings.measures_cpu.then(cpu::used),
+    })
+}
+
+/// Tells what the script of a request has taken.
+pub fn show_end(running: Running, done: &Served, exchange: &mut WorkerExchange<'_>) {
+    let took = u64::try_from(running.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let used = |before| cpu::used().since(before).micros();
+    let cpu = running.cpu.map_or(0, used);
+    exchange.show_end(took, cpu, done.peak_memory as u64);
+}
+
+/// The request is over: tells what is to be told then, and gives the slot back.
+pub fn end_request(
+    exchange: &mut WorkerExchange<'_>,
+    memory: &mut Memory,
+    settings: &ZygoteSettings,
+) {
+    if let Some(bytes) = memory.measure() {
+        exchange.show_private_memory(bytes);
+    }
+    words::complete(settings);
+    exchange.end_request();
 }
 
 /// Makes this process a worker of its pool.

@@ -50,14 +50,16 @@ pub enum Side {
     Zygote(FromZygote),
 }
 
+/// The answer of a zygote that can do nothing of it.
+pub fn nothing_done(order: &ToZygote) -> FromZygote {
+    What::of(order).answer(0)
+}
+
 /// Carries out [`ToZygote::ListScripts`] or [`ToZygote::Warm`]. Returns in the zygote when that is
 /// over, and before in the child, which has to let go of the control channel and `proc`, and to
 /// [`run`](Order::run).
 pub fn carry_out(order: &ToZygote, fds: Vec<OwnedFd>, control: &Channel, proc: &OwnProc) -> Side {
-    let what = match order {
-        ToZygote::ListScripts => What::List,
-        _ => What::Warm,
-    };
+    let what = What::of(order);
     // Why nothing was done is not told: the scripts are compiled when they are asked for, then.
     match Order::new(what, fds).and_then(|order| order.fork(control, proc)) {
         Ok(side) => side,
@@ -66,6 +68,13 @@ pub fn carry_out(order: &ToZygote, fds: Vec<OwnedFd>, control: &Channel, proc: &
 }
 
 impl What {
+    fn of(order: &ToZygote) -> What {
+        match order {
+            ToZygote::ListScripts => What::List,
+            _ => What::Warm,
+        }
+    }
+
     fn answer(self, count: u32) -> FromZygote {
         match self {
             What::List => FromZygote::ScriptsListed { count },

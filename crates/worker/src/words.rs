@@ -19,11 +19,11 @@ const NOTICE: &[u8] = b"NOTICE: ";
 const CUT: &[u8] = b"...";
 
 /// Makes standard output and error what the supervisor has sent, if it has.
-pub fn speak_into(output: Vec<OwnedFd>) {
-    let mut output = output.into_iter();
+pub fn speak_into(output: &[OwnedFd]) {
+    let mut output = output.iter();
     if let (Some(stdout), Some(stderr)) = (output.next(), output.next()) {
         // It cannot fail: both are open.
-        let _ = rustix::stdio::dup2_stdout(&stdout).and(rustix::stdio::dup2_stderr(&stderr));
+        let _ = rustix::stdio::dup2_stdout(stdout).and(rustix::stdio::dup2_stderr(stderr));
     }
 }
 

@@ -4,9 +4,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say_waiting};
 use maitred_os::channel::Channel;
+use maitred_os::errand::{Errand, fork_errand};
 use maitred_os::fork::{self, OwnProc, Side};
 use maitred_os::signals::Signal;
 use maitred_os::{signals, spawn, title, users};
@@ -14,7 +16,7 @@ use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
 
 use crate::apparmor::Hat;
 use crate::sight::Sight;
-use crate::{booted, confine, figures, package, seat, warm, words};
+use crate::{booted, confine, figures, package, seat, snapshot, warm, words};
 
 /// A pool's descriptors: its shared memory, and one event per front thread.
 pub struct Link {
@@ -32,8 +34,15 @@ pub fn run() -> ExitCode {
     };
     // Rust's handlers for a stack overflow would take a crash of PHP for one of ours.
     signals::reset(&[Signal::SIGSEGV, Signal::SIGBUS]);
-    match start(&control) {
-        Ok(started) => obey(control, started),
+    match prepare(&control) {
+        Ok(ready) => {
+            let (zygote, engine, started) = ready.with(control);
+            if let Some(snapshot) = &zygote.settings.snapshot {
+                return snapshot::boot(zygote, engine, started, snapshot);
+            }
+            zygote.say(&started);
+            serve(zygote, engine)
+        }
         Err(why) => {
             let _ = say_waiting(&control, &FromZygote::StartFailed { why });
             ExitCode::from(u8::try_from(exit::START_FAILED).unwrap_or(1))
@@ -41,19 +50,49 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// A zygote in which PHP runs.
+pub struct Zygote {
+    control: Channel,
+    /// What it was told.
+    pub settings: &'static ZygoteSettings,
+    link: Link,
+    sight: Sight,
+    /// What the system says of this process.
+    pub proc: OwnProc,
+    /// A script stands still in the middle of a request: PHP can do nothing else.
+    pub is_frozen: bool,
+}
+
 /// What a zygote has when PHP runs.
-struct Started {
-    settings: ZygoteSettings,
+struct Ready {
+    settings: &'static ZygoteSettings,
     link: Link,
     sight: Sight,
     engine: Engine,
     proc: OwnProc,
+    started: FromZygote,
 }
 
-fn start(control: &Channel) -> Result<Started, String> {
+impl Ready {
+    fn with(self, control: Channel) -> (Zygote, Engine, FromZygote) {
+        let zygote = Zygote {
+            control,
+            settings: self.settings,
+            link: self.link,
+            sight: self.sight,
+            proc: self.proc,
+            is_frozen: false,
+        };
+        (zygote, self.engine, self.started)
+    }
+}
+
+fn prepare(control: &Channel) -> Result<Ready, String> {
     let Ok(Heard::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
         return Err("the zygote was not told its settings".to_owned());
     };
+    // They are needed as long as the process lives, and so are its workers' copies.
+    let settings: &'static ZygoteSettings = Box::leak(settings);
     match settings.fpm {
         // No name that `killall php-fpm` would take for a worker of php-fpm.
         true => title::set_with_name(
@@ -77,10 +116,10 @@ fn start(control: &Channel) -> Result<Started, String> {
         // A change of user clears the wish.
         fork::die_with_parent(settings.supervisor);
     }
-    set_environment(&settings);
+    set_environment(settings);
     let proc = OwnProc::open().map_err(|error| error.to_string())?;
-    let mut engine = Engine::start(&php_settings(&settings)).map_err(|error| error.to_string())?;
-    judge_values(&settings, &engine)?;
+    let mut engine = Engine::start(&php_settings(settings)).map_err(|error| error.to_string())?;
+    judge_values(settings, &engine)?;
     let version = engine.version();
     // Where nobody can tell, nobody is warned: a distribution may have fixed an older release.
     let fixed = is_fixed(version, package::version_of_libphp(version).as_deref()).unwrap_or(true);
@@ -94,13 +133,13 @@ fn start(control: &Channel) -> Result<Started, String> {
         exposed: engine.is_exposed(),
         by_path_info: engine.is_by_path_info(),
     };
-    say_waiting(control, &started).map_err(|error| error.to_string())?;
-    Ok(Started {
-        settings: *settings,
+    Ok(Ready {
+        settings,
         link,
         sight,
         engine,
         proc,
+        started,
     })
 }
 
@@ -185,89 +224,176 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     }
 }
 
-fn obey(control: Channel, started: Started) -> ExitCode {
-    let Started {
-        settings,
-        link,
-        mut sight,
-        mut engine,
-        proc,
-    } = started;
-    loop {
-        let order = hear(&control, true);
-        sight.look();
-        match order {
-            Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, output)) => {
-                match fork_worker(&control, &proc, seat, incarnation) {
-                    Ok(Side::Parent) => {}
-                    Ok(Side::Orphan) => {
-                        words::speak_into(output);
-                        signals::reset(&[]);
-                        fork::die_with_parent(settings.supervisor);
-                        // Without, there are no stacks of its scripts, which is told when one is
-                        // asked for.
-                        let _ = sight.show_oneself(seat, incarnation);
-                        if settings.dumpable {
-                            let _ = fork::allow_inspection();
-                        }
-                        let Some(script) = &settings.worker_script else {
-                            drop(control);
-                            engine.after_fork();
-                            seat::serve(&settings, (link, proc), &mut engine, seat, incarnation)
-                        };
-                        // Without, it is killed when it is to leave.
-                        let _ = booted::heed_sigterm(&link, seat);
-                        engine.after_fork();
-                        let (own, place) = ((link, proc, control), (seat, incarnation));
-                        booted::serve(&settings, script, own, engine, place)
-                    }
-                    Err(error) => {
-                        let why = error.to_string();
-                        let failed = FromZygote::ForkFailed {
+/// Serves as long as the supervisor is there; in a forked process, it does not return.
+fn serve(mut zygote: Zygote, mut engine: Engine) -> ExitCode {
+    match zygote.obey() {
+        Came::Worker(place) => {
+            let (settings, (link, proc), control) = zygote.become_worker(&place);
+            let (seat, incarnation) = (place.seat, place.incarnation);
+            let Some(script) = &settings.worker_script else {
+                drop(control);
+                engine.after_fork();
+                seat::serve(settings, (link, proc), &mut engine, seat, incarnation)
+            };
+            // Without, it is killed when it is to leave.
+            let _ = booted::heed_sigterm(&link, seat);
+            engine.after_fork();
+            let own = (link, proc, control);
+            booted::serve(settings, script, own, engine, (seat, incarnation))
+        }
+        Came::Compiler(order) => {
+            drop(zygote);
+            order.run(&mut engine)
+        }
+        Came::Looker(look) => {
+            drop(zygote);
+            look.run(&mut engine)
+        }
+        Came::End => ExitCode::SUCCESS,
+    }
+}
+
+/// A worker's place.
+pub struct Placed {
+    /// Its seat.
+    pub seat: u32,
+    /// Which worker of that seat it is.
+    pub incarnation: u32,
+    /// What is to be its standard output and error, if not the zygote's.
+    output: Vec<OwnedFd>,
+}
+
+/// What [`Zygote::obey`] came to.
+pub enum Came {
+    /// This is a new worker, which has to [`become one`](Zygote::become_worker).
+    Worker(Placed),
+    /// This is a child that fills or lists OPcache. It has to let go of the zygote.
+    Compiler(warm::Order),
+    /// This is a child that looks at OPcache. It has to let go of the zygote.
+    Looker(figures::Look),
+    /// This is the zygote, and the supervisor has gone.
+    End,
+}
+
+impl Zygote {
+    /// Does what the supervisor orders. Returns in every process that is forked for it, and in this
+    /// one when it is not needed any more.
+    pub fn obey(&mut self) -> Came {
+        loop {
+            let order = hear(&self.control, true);
+            self.sight.look();
+            match order {
+                Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, output)) => {
+                    if self.fill(seat, incarnation) {
+                        return Came::Worker(Placed {
                             seat,
                             incarnation,
-                            why,
-                        };
-                        let _ = say_waiting(&control, &failed);
+                            output,
+                        });
                     }
                 }
+                Ok(Heard::Message(order @ (ToZygote::ListScripts | ToZygote::Warm), fds)) => {
+                    if self.is_frozen {
+                        self.say(&warm::nothing_done(&order));
+                        continue;
+                    }
+                    match warm::carry_out(&order, fds, &self.control, &self.proc) {
+                        warm::Side::Zygote(answer) => self.say(&answer),
+                        warm::Side::Child(order) => return Came::Compiler(order),
+                    }
+                }
+                Ok(Heard::Message(ToZygote::CacheFigures, _)) => {
+                    if self.is_frozen {
+                        self.say(&FromZygote::CacheFigures { figures: None });
+                        continue;
+                    }
+                    match figures::look(&self.control, &self.proc) {
+                        figures::Side::Zygote(figures) => {
+                            self.say(&FromZygote::CacheFigures { figures });
+                        }
+                        figures::Side::Child(look) => return Came::Looker(look),
+                    }
+                }
+                Ok(Heard::Message(
+                    ToZygote::Trace {
+                        trace,
+                        seat,
+                        incarnation,
+                        request,
+                        depth,
+                    },
+                    _,
+                )) => {
+                    let stack = self.sight.stack(seat, incarnation, request, depth);
+                    self.say(&FromZygote::Traced { trace, stack });
+                }
+                Ok(Heard::Message(ToZygote::Configure(_), _) | Heard::Nothing) => {}
+                Ok(Heard::Closed) | Err(_) => return Came::End,
             }
-            Ok(Heard::Message(order @ (ToZygote::ListScripts | ToZygote::Warm), fds)) => {
-                match warm::carry_out(&order, fds, &control, &proc) {
-                    warm::Side::Zygote(answer) => {
-                        let _ = say_waiting(&control, &answer);
-                    }
-                    warm::Side::Child(order) => {
-                        drop((control, sight, proc));
-                        order.run(&mut engine)
-                    }
-                }
+        }
+    }
+
+    /// Forks a child that is waited for, for `limit` at most. True in the child.
+    pub fn sends_ahead(&self, limit: Duration) -> bool {
+        match fork_errand(&self.proc) {
+            Ok(Errand::Child) => {
+                signals::reset(&[]);
+                true
             }
-            Ok(Heard::Message(ToZygote::CacheFigures, _)) => match figures::look(&control, &proc) {
-                figures::Side::Zygote(figures) => {
-                    let _ = say_waiting(&control, &FromZygote::CacheFigures { figures });
-                }
-                figures::Side::Child(look) => {
-                    drop((control, sight, proc));
-                    look.run(&mut engine)
-                }
-            },
-            Ok(Heard::Message(
-                ToZygote::Trace {
-                    trace,
+            Ok(Errand::Parent(child)) => {
+                let _ = child.wait(limit, self.control.as_fd());
+                false
+            }
+            // It would have been of use, and nothing more.
+            Err(_) => false,
+        }
+    }
+
+    /// Tells the supervisor. One that has gone is noticed when it is listened to.
+    pub fn say(&self, report: &FromZygote) {
+        let _ = say_waiting(&self.control, report);
+    }
+
+    /// True in the new worker.
+    fn fill(&self, seat: u32, incarnation: u32) -> bool {
+        match fork_worker(&self.control, &self.proc, seat, incarnation) {
+            Ok(Side::Parent) => false,
+            Ok(Side::Orphan) => true,
+            Err(error) => {
+                let why = error.to_string();
+                self.say(&FromZygote::ForkFailed {
                     seat,
                     incarnation,
-                    request,
-                    depth,
-                },
-                _,
-            )) => {
-                let stack = sight.stack(seat, incarnation, request, depth);
-                let _ = say_waiting(&control, &FromZygote::Traced { trace, stack });
+                    why,
+                });
+                false
             }
-            Ok(Heard::Message(ToZygote::Configure(_), _) | Heard::Nothing) => {}
-            Ok(Heard::Closed) | Err(_) => return ExitCode::SUCCESS,
         }
+    }
+
+    /// In a new worker: lets go of what is the zygote's, and keeps what it needs to serve. The channel
+    /// is to be dropped as soon as the supervisor has been told what it has to know.
+    pub fn become_worker(
+        self,
+        place: &Placed,
+    ) -> (&'static ZygoteSettings, (Link, OwnProc), Channel) {
+        let Zygote {
+            control,
+            settings,
+            link,
+            sight,
+            proc,
+            ..
+        } = self;
+        words::speak_into(&place.output);
+        signals::reset(&[]);
+        fork::die_with_parent(settings.supervisor);
+        // Without, there are no stacks of its scripts, which is told when one is asked for.
+        let _ = sight.show_oneself(place.seat, place.incarnation);
+        if settings.dumpable {
+            let _ = fork::allow_inspection();
+        }
+        (settings, (link, proc), control)
     }
 }
 

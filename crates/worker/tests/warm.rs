@@ -81,6 +81,7 @@ impl Zygote {
             dumpable: false,
             apparmor_hat: None,
             worker_script: None,
+            snapshot: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The tables of directives, one file per group.
 
+mod booted;
 pub mod cache;
 pub(crate) mod classic;
 mod confinement;

@@ -9,12 +9,16 @@ pub(super) const MODE: Directive<Pool> = Directive {
     name: "mode",
     default: Preset::Value("\"classic\""),
     unit: "",
-    takes: "\"classic\" or \"worker\"",
+    takes: "\"classic\", \"worker\" or \"snapshot\"",
     needs: Needs::NewZygote,
     doc: "How the pool's workers run an application. `\"classic\"`: every request runs its script from \
           the beginning, as in php-fpm. `\"worker\"`: each worker boots `script` once, which then asks \
           for one request after the other with `frankenphp_handle_request()`; what the application \
-          does not reset itself, the next request finds. See the guide's page on worker mode.",
+          does not reset itself, the next request finds. See the guide's page on worker mode. \
+          `\"snapshot\"`: `script` is booted once for all, until it calls `maitred_snapshot()`; \
+          every request is then served by a copy of the process as it was there, made before the \
+          request came, so that it costs no boot and finds nothing of another request. See the \
+          guide's page on snapshot mode.",
     example: "\"worker\"",
     read: |pool, value| {
         pool.mode = mode(value)?;
@@ -57,6 +61,7 @@ fn mode(value: &Value<'_>) -> Result<Mode, Wrong> {
     match value.text()? {
         "classic" => Ok(Mode::Classic),
         "worker" => Ok(Mode::Worker),
+        "snapshot" => Ok(Mode::Snapshot),
         _ => Err(value.wrong()),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::directive::{Directive, Needs, Preset};
 use crate::directives::top::log_target;
-use crate::directives::{confinement, mode, queue};
+use crate::directives::{booted, confinement, mode, queue};
 use crate::settings::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::value::{Entry, Value, Wrong, for_each};
 
@@ -277,6 +277,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     confinement::MEMORY_HIGH,
     confinement::CPU_MAX,
     confinement::PIDS_MAX,
+    booted::REQUESTS_PER_CHILD,
+    booted::WARM_REQUESTS,
     Directive {
         name: "max_requests",
         default: Preset::Value("0"),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
+use maitred_config::Mode;
 use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
 
 use super::exchange::{Exchange, Left};
@@ -114,11 +115,16 @@ impl Pool {
         generation.tally = tally.clone();
         let generation = Arc::new(generation);
         let mut inner = self.lock();
-        inner.queue.add(
-            generation.number,
-            generation.link().seats(),
-            generation.settings.max_requests,
-        );
+        let settings = &generation.settings;
+        // A copy's successors wait already: none has to be made for it before it leaves.
+        let is_copied = settings.mode == Mode::Snapshot;
+        let max_requests = if is_copied { 0 } else { settings.max_requests };
+        let (number, seats) = (generation.number, generation.link().seats());
+        inner.queue.add(number, seats, max_requests);
+        if is_copied {
+            let each = settings.requests_per_child.into();
+            inner.queue.serve_each(number, each);
+        }
         inner.generations.push(generation.clone());
         generation
     }

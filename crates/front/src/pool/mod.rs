@@ -269,7 +269,7 @@ impl Pool {
         if grown {
             inner.outgrown(place);
         }
-        inner.queue.free(place);
+        inner.queue.done(place);
         self.settle(inner, place.seat);
     }
 

@@ -306,6 +306,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.seat(seat).is_some_and(|place| {
             place.incarnation != 0
                 && (1..depth.min(SLOTS_PER_SEAT)).contains(&place.taken())
+                && place.serves_more()
                 && !self.refuses(seat)
         })
     }
@@ -389,6 +390,21 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
+    /// A worker is through with a request. One that ends by itself after so many has left its seat.
+    pub fn done(&mut self, at: Place) {
+        if let Some(place) = self.seat_mut(at.seat)
+            && place.incarnation == at.incarnation
+        {
+            place.done += 1;
+        }
+        self.free(at);
+        let is_used_up = |place: &Seat<T>| place.taken() == 0 && !place.serves_more();
+        if self.incarnation(at.seat) == at.incarnation && self.seat(at.seat).is_some_and(is_used_up)
+        {
+            self.close(at.seat, at.incarnation);
+        }
+    }
+
     /// A slot is free again. Ask [`Queue::next_change`] what becomes of its seat, and
     /// [`Queue::next`] what it does now.
     pub fn free(&mut self, at: Place) {
@@ -413,7 +429,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         };
         let taken = place.taken();
         let room = taken == 0 || taken < depth.when_busy.min(SLOTS_PER_SEAT);
-        if place.incarnation == 0 || !room || self.refuses(seat) {
+        if place.incarnation == 0 || !room || !place.serves_more() || self.refuses(seat) {
             return Next::Rest;
         }
         if let Some(item) = self.urgent.pop_front() {

@@ -49,6 +49,10 @@ pub struct Seat<T> {
     pub given: u64,
     /// After how many of them it counts as worn.
     pub wears_at: u64,
+    /// Requests it is through with.
+    pub done: u64,
+    /// After how many of them it ends by itself, and must get nothing more.
+    pub serves: u64,
     /// It is to be replaced.
     pub worn: bool,
     /// Its replacement serves already: it gets nothing more.
@@ -65,6 +69,8 @@ impl<T> Seat<T> {
             rested: 0,
             given: 0,
             wears_at: u64::MAX,
+            done: 0,
+            serves: u64::MAX,
             worn: false,
             closing: false,
             urgent: false,
@@ -74,6 +80,11 @@ impl<T> Seat<T> {
     /// How many requests it holds.
     pub fn taken(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_some()).count()
+    }
+
+    /// Whether its worker will be there for another request.
+    pub fn serves_more(&self) -> bool {
+        self.done + self.taken() as u64 <= self.serves.saturating_sub(1)
     }
 
     /// A slot without a request.
@@ -111,6 +122,8 @@ pub struct House<T> {
     pub open: usize,
     /// Requests after which its workers leave; 0: never.
     max_requests: u64,
+    /// Requests after which each of its workers ends by itself, exactly.
+    pub serves: u64,
 }
 
 impl<T> House<T> {
@@ -122,12 +135,13 @@ impl<T> House<T> {
             seats: (0..seats).map(|_| Seat::empty()).collect(),
             open: 0,
             max_requests,
+            serves: u64::MAX,
         }
     }
 
     /// Gives a seat to a worker, with what it still has from before.
     pub fn sit(&mut self, seat: u32, incarnation: Incarnation, left: Vec<(usize, T)>) {
-        let max_requests = self.max_requests;
+        let (max_requests, serves) = (self.max_requests, self.serves);
         let Some(place) = self.seats.get_mut(seat as usize) else {
             return;
         };
@@ -137,6 +151,7 @@ impl<T> House<T> {
         *place = Seat {
             incarnation,
             wears_at: wear::threshold(max_requests, seat, incarnation),
+            serves,
             ..Seat::empty()
         };
         for (slot, item) in left {

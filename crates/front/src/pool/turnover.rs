@@ -32,6 +32,13 @@ impl<T: Clone + PartialEq> Queue<T> {
             .push(House::new(generation, seats, max_requests));
     }
 
+    /// Each worker of a generation ends by itself when it has served this many requests.
+    pub fn serve_each(&mut self, generation: Generation, requests: u64) {
+        if let Some(house) = self.house_mut(generation) {
+            house.serves = requests;
+        }
+    }
+
     /// From now on requests go to generation `new`, whose limits hold for all: at most `max_open`
     /// seats, and `limit` requests that wait.
     pub fn replace(&mut self, new: Generation, max_open: usize, limit: usize) {

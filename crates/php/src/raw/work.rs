@@ -1,6 +1,6 @@
 //! A worker script: the border to its requests.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
@@ -22,6 +22,7 @@ struct RawWorked {
 
 unsafe extern "C" {
     fn maitred_php_work(boot: *const RawRequest, worked: *mut RawWorked);
+    fn maitred_php_boot(boot: *const RawRequest, worked: *mut RawWorked);
 }
 
 /// What a worker script handles. C reads `request` and what it points to until it is answered.
@@ -70,8 +71,28 @@ callback! {
     }
 }
 
+callback! {
+    pub(super) fn freeze(live, why: *const c_char) -> bool, else false, {
+        // SAFETY: C passes nothing, or a text with a NUL at its end that stays during the call.
+        let why = (!why.is_null()).then(|| unsafe { CStr::from_ptr(why) });
+        let why = why.map(|why| why.to_string_lossy().into_owned());
+        live.exchange.freeze(why)
+    }
+}
+
+/// What runs a script that asks for requests.
+type Runner = unsafe extern "C" fn(*const RawRequest, *mut RawWorked);
+
 impl Engine {
     pub(crate) fn work(&self, boot: &Params, exchange: &mut dyn Exchange) -> Worked {
+        self.run_script(boot, exchange, maitred_php_work)
+    }
+
+    pub(crate) fn boot(&self, boot: &Params, exchange: &mut dyn Exchange) -> Worked {
+        self.run_script(boot, exchange, maitred_php_boot)
+    }
+
+    fn run_script(&self, boot: &Params, exchange: &mut dyn Exchange, runner: Runner) -> Worked {
         let mut live = Live::new(exchange);
         let own: *mut c_void = (&raw mut live).cast();
         live.work = Some(Work {
@@ -90,7 +111,7 @@ impl Engine {
         // touches the `Live` again only when C has returned, or within a callback. What `next`
         // returns stays until it is called again. No longjmp leaves the call: the shim catches
         // every bailout.
-        unsafe { maitred_php_work(&raw const request, &raw mut worked) };
+        unsafe { runner(&raw const request, &raw mut worked) };
         Worked {
             booted: worked.booted,
             in_hand: worked.in_hand,

@@ -310,3 +310,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_copy_gets_what_it_is_there_for_and_one_that_waits_takes_its_place() {
+    let mut queue = Queue::new();
+    queue.add(1, 2, 0);
+    queue.serve_each(1, 1);
+    queue.replace(1, 1, 3);
+    queue.arrive(seat(0), 1, Vec::new());
+    queue.arrive(seat(1), 1, Vec::new());
+    assert_eq!(come(&mut queue, 1, DEEP), Submitted::Placed(place(0, 0)));
+    assert_eq!(come(&mut queue, 2, DEEP), Submitted::Busy);
+    // It was taken back before the worker had begun: that one is as good as it was.
+    queue.free(place(0, 0));
+    assert_eq!(queue.next(seat(0), DEEP), Next::Run(2, place(0, 0)));
+    queue.done(place(0, 0));
+    assert_eq!(queue.next(seat(0), DEEP), Next::Rest);
+    assert_eq!(queue.open_seats(), 0);
+    let change = crate::pool::turnover::Change::Open(seat(1));
+    assert_eq!(queue.next_change(), Some(change));
+    assert_eq!(come(&mut queue, 3, DEEP), Submitted::Placed(place(1, 0)));
+}

@@ -1,0 +1,36 @@
+//! Copies of an application that is booted once: settings in `[pools.NAME]`.
+
+use crate::directive::{Directive, Needs, Preset};
+use crate::settings::Pool;
+
+pub(super) const REQUESTS_PER_CHILD: Directive<Pool> = Directive {
+    name: "requests_per_child",
+    default: Preset::Value("1"),
+    unit: "requests",
+    takes: "a whole number from 1 to 4294967295",
+    needs: Needs::NewZygote,
+    doc: "In `mode = \"snapshot\"`, requests that a copy of the booted application serves before it \
+          ends. With 1, no request sees anything of another. More is cheaper, and holds only for \
+          scripts that call `frankenphp_handle_request()` in a loop.",
+    example: "10",
+    read: |pool, value| {
+        pool.requests_per_child = value.count(1, u32::MAX)?;
+        Ok(())
+    },
+};
+
+pub(super) const WARM_REQUESTS: Directive<Pool> = Directive {
+    name: "warm_requests",
+    default: Preset::Words("none"),
+    unit: "",
+    takes: "a list of paths such as [\"/\", \"/search?q=a\"]",
+    needs: Needs::NewZygote,
+    doc: "In `mode = \"snapshot\"`, what is asked for, and its answers dropped, after the boot and \
+          before clients are served: so that OPcache holds what requests need.",
+    example: "[\"/\", \"/login\"]",
+    read: |pool, value| {
+        let path = |text: &str| text.starts_with('/').then(|| text.to_owned());
+        pool.warm_requests = value.each(|item| item.text_as(path))?;
+        Ok(())
+    },
+};

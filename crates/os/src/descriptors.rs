@@ -1,0 +1,142 @@
+//! What a process has open: for one whose copies would share it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{Dir, OFlags};
+use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+
+use crate::fork::OwnProc;
+
+/// How many bytes of a file's beginning are told.
+const BEGINNING_BYTES: usize = 16;
+
+/// One open descriptor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Its number.
+    pub number: i32,
+    /// What it leads to, as proc(5) says: a path, or a kind and a number such as `socket:[4711]`.
+    pub target: String,
+    /// Whom a socket is connected with.
+    pub peer: Option<String>,
+    /// A socket whose messages go one by one and whole.
+    pub is_datagram: bool,
+    /// What is written goes to the end of the file, wherever another has written.
+    pub appends: bool,
+    /// The beginning of a regular file, as far as there is one.
+    pub beginning: Vec<u8>,
+}
+
+/// The numbers of all descriptors that this process has open.
+///
+/// # Errors
+/// When the system is out of descriptors.
+pub fn numbers(proc: &OwnProc) -> io::Result<Vec<i32>> {
+    Ok(targets(proc)?
+        .into_iter()
+        .map(|(number, _)| number)
+        .collect())
+}
+
+/// All descriptors that this process has open, but those with the numbers in `known`.
+///
+/// # Errors
+/// When the system is out of descriptors.
+pub fn beyond(known: &[i32], proc: &OwnProc) -> io::Result<Vec<Descriptor>> {
+    let all = targets(proc)?.into_iter();
+    let new = all.filter(|(number, _)| !known.contains(number));
+    Ok(new.map(|(number, target)| look(number, target)).collect())
+}
+
+fn targets(proc: &OwnProc) -> io::Result<Vec<(i32, String)>> {
+    let folder = proc.file("fd")?;
+    let mut all = Vec::new();
+    for entry in Dir::read_from(&folder)? {
+        let entry = entry?;
+        let number = entry
+            .file_name()
+            .to_str()
+            .ok()
+            .and_then(|name| name.parse().ok());
+        let Some(number) = number else { continue };
+        match rustix::fs::readlinkat(&folder, entry.file_name(), Vec::new()) {
+            Ok(target) => all.push((number, target.to_string_lossy().into_owned())),
+            // The one that this list is read with.
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // The list's own folder is open only while it is read.
+    let own = format!("/proc/{}/fd", std::process::id());
+    all.retain(|(_, target)| *target != own);
+    Ok(all)
+}
+
+fn look(number: i32, target: String) -> Descriptor {
+    // SAFETY: this process has one thread wherever it asks, and has just found the number open.
+    let open = unsafe { BorrowedFd::borrow_raw(number) };
+    let flags = rustix::fs::fcntl_getfl(open).unwrap_or(OFlags::empty());
+    let is_socket = target.starts_with("socket:");
+    Descriptor {
+        number,
+        peer: is_socket.then(|| peer(open)).flatten(),
+        is_datagram: is_socket
+            && rustix::net::sockopt::socket_type(open)
+                .is_ok_and(|kind| kind == rustix::net::SocketType::DGRAM),
+        appends: flags.contains(OFlags::APPEND),
+        beginning: match target.starts_with('/') {
+            true => beginning(open).unwrap_or_default(),
+            false => Vec::new(),
+        },
+        target,
+    }
+}
+
+fn peer(socket: BorrowedFd<'_>) -> Option<String> {
+    let address: SocketAddrAny = rustix::net::getpeername(socket).ok()??;
+    if let Ok(internet) = std::net::SocketAddr::try_from(address.clone()) {
+        return Some(internet.to_string());
+    }
+    let unix = rustix::net::SocketAddrUnix::try_from(address).ok()?;
+    let path = unix.path()?;
+    Some(path.to_string_lossy().into_owned())
+}
+
+/// Whatever position the descriptor has stays as it is.
+fn beginning(open: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let file = File::from(open.as_fd().try_clone_to_owned()?);
+    if !file.metadata()?.is_file() {
+        return Ok(Vec::new());
+    }
+    let mut bytes = vec![0; BEGINNING_BYTES];
+    let length = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn what_was_opened_since_is_found_with_its_peer_and_its_beginning() {
+        let proc = OwnProc::open().unwrap();
+        let before = numbers(&proc).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = std::net::TcpStream::connect(address).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"SQLite format 3\0 and more").unwrap();
+        let new = beyond(&before, &proc).unwrap();
+        let of = |number| new.iter().find(|one| one.number == number).unwrap();
+        assert_eq!(of(client.as_raw_fd()).peer, Some(address.to_string()));
+        assert_eq!(of(listener.as_raw_fd()).peer, None);
+        assert_eq!(of(file.as_raw_fd()).beginning, b"SQLite format 3\0");
+    }
+}

@@ -1,0 +1,221 @@
+/*
+ * A booted application that is copied. The script runs in the zygote until it asks for a request;
+ * there the zygote stays, and forks. Each copy returns from the same call with a request of its own.
+ *
+ * What the boot has done stays as in any request that did it: globals, directives, handlers, header
+ * lines, functions for the end. What is the request's own is made anew here.
+ */
+#include "engine.h"
+
+#include <string.h>
+
+#include <ext/standard/basic_functions.h>
+#include <ext/standard/php_filestat.h>
+#include <zend_gc.h>
+
+/* Entries of the list of persistent resources when PHP had started. */
+static uint32_t persistent_at_start;
+
+/* Extensions with threads or locks of their own, which a fork leaves behind. */
+static const char *const unfit[] = { "grpc", "openswoole", "parallel", "swoole" };
+
+void maitred_snapshot_start(void)
+{
+	persistent_at_start = zend_hash_num_elements(&EG(persistent_list));
+}
+
+static bool session_is_open(void)
+{
+	zval name;
+	zval status;
+	bool is_open = false;
+
+	if (!zend_hash_str_exists(CG(function_table), "session_status", strlen("session_status"))) {
+		return false;
+	}
+	ZVAL_STRING(&name, "session_status");
+	if (call_user_function(NULL, NULL, &name, &status, 0, NULL) == SUCCESS) {
+		/* PHP_SESSION_ACTIVE */
+		is_open = Z_TYPE(status) == IS_LONG && Z_LVAL(status) == 2;
+		zval_ptr_dtor(&status);
+	}
+	zval_ptr_dtor(&name);
+	return is_open;
+}
+
+/* The name of a connection that was opened to be kept, as its extension calls it. */
+static const char *kept_connection(void)
+{
+	const char *name = NULL;
+	zend_string *key;
+
+	if (zend_hash_num_elements(&EG(persistent_list)) <= persistent_at_start) {
+		return NULL;
+	}
+	ZEND_HASH_FOREACH_STR_KEY(&EG(persistent_list), key) {
+		name = key ? ZSTR_VAL(key) : "without a name";
+	} ZEND_HASH_FOREACH_END();
+	return name;
+}
+
+/* Why copies of this process must not serve, in one sentence; false: nothing stands against it. */
+static bool find_obstacle(char *why, size_t size)
+{
+	const char *kept;
+
+	for (size_t i = 0; i < sizeof(unfit) / sizeof(unfit[0]); i++) {
+		if (zend_hash_str_exists(&module_registry, unfit[i], strlen(unfit[i]))) {
+			snprintf(why, size,
+				"the extension %s does not survive a fork; leave it out of this pool's php.ini",
+				unfit[i]);
+			return true;
+		}
+	}
+	if (zend_ini_long("opcache.jit_buffer_size", strlen("opcache.jit_buffer_size"), 0) > 0) {
+		snprintf(why, size,
+			"OPcache's JIT is on, whose code copies of a process must not share; set "
+			"php_admin_value = { \"opcache.jit_buffer_size\" = \"0\" }");
+		return true;
+	}
+	if (session_is_open()) {
+		snprintf(why, size,
+			"a session is open, which would be that of every visitor; call session_start() after "
+			"the snapshot");
+		return true;
+	}
+	kept = kept_connection();
+	if (kept) {
+		snprintf(why, size,
+			"a persistent connection is open (%s), which all copies would share; connect after "
+			"the snapshot, or without pconnect", kept);
+		return true;
+	}
+	return false;
+}
+
+/* What the boot has printed goes nowhere; the buffers it has opened stay. */
+static void drop_output(void)
+{
+	if (OG(active)) {
+		php_output_clean_all();
+	}
+	OG(flags) &= ~(PHP_OUTPUT_SENT | PHP_OUTPUT_DISABLED);
+	OG(output_start_filename) = NULL;
+	OG(output_start_lineno) = 0;
+}
+
+/* The header lines of the boot, and who is called when they leave, are not forgotten. */
+static void activate_sapi(void)
+{
+	sapi_headers_struct headers = SG(sapi_headers);
+	zval callback;
+
+	ZVAL_COPY_VALUE(&callback, &SG(callback_func));
+	sapi_activate();
+	SG(sapi_headers) = headers;
+	ZVAL_COPY_VALUE(&SG(callback_func), &callback);
+}
+
+/* Code that was compiled at boot does not ask again for a variable that is made on demand. */
+static void renew_if_used(const char *name)
+{
+	zend_string *key;
+
+	if (!zend_hash_str_exists(&EG(symbol_table), name, strlen(name))) {
+		return;
+	}
+	key = zend_string_init(name, strlen(name), 0);
+	zend_is_auto_global(key);
+	zend_string_release(key);
+}
+
+static void begin_copy(const struct maitred_request *request)
+{
+	int status = SG(sapi_headers).http_response_code;
+
+	maitred_begin(request);
+	maitred_engine.requests++;
+	PG(connection_status) = PHP_CONNECTION_NORMAL;
+	PG(header_is_being_sent) = 0;
+	maitred_fill_request_info(request);
+	SG(sapi_headers).http_response_code = status;
+	activate_sapi();
+	zend_set_timeout(EG(timeout_seconds), 1);
+	php_clear_stat_cache(0, NULL, 0);
+	php_hash_environment();
+	renew_if_used("_SERVER");
+	renew_if_used("_ENV");
+	renew_if_used("_REQUEST");
+	maitred_reset_peak_memory();
+}
+
+const struct maitred_request *maitred_await_copy(void)
+{
+	void *exchange = maitred_worker_exchange();
+	const struct maitred_request *request = NULL;
+	char why[512] = "";
+	bool is_unfit = find_obstacle(why, sizeof(why));
+
+	zend_unset_timeout();
+	if (!is_unfit) {
+		zend_gc_collect_cycles();
+	}
+	if (maitred_engine.callbacks->freeze(exchange, is_unfit ? why : NULL)) {
+		maitred_engine.boots = false;
+		maitred_engine.copied = true;
+		maitred_timers_after_fork();
+		maitred_child_start();
+		request = maitred_engine.callbacks->next(exchange);
+	}
+	if (!request) {
+		zend_bailout();
+	}
+	return request;
+}
+
+PHP_FUNCTION(maitred_snapshot)
+{
+	const struct maitred_request *request;
+
+	if (zend_parse_parameters_none() == FAILURE) {
+		RETURN_THROWS();
+	}
+	if (!maitred_engine.boots) {
+		RETURN_FALSE;
+	}
+	drop_output();
+	request = maitred_await_copy();
+	/* It has its request, and the script runs on as any other does. */
+	maitred_worker_leaves();
+	begin_copy(request);
+	RETURN_TRUE;
+}
+
+/*
+ * opcache_reset() and opcache_invalidate(): the scripts that are in memory cannot be changed for
+ * copies that are there already, so all is made anew when this request is over. At boot the cache is
+ * as new as it gets.
+ */
+static ZEND_NAMED_FUNCTION(ask_for_renewal)
+{
+	(void) execute_data;
+	maitred_engine.renew |= maitred_engine.copied;
+	RETURN_TRUE;
+}
+
+static void take_over(const char *name)
+{
+	zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
+
+	if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+		function->internal_function.handler = ask_for_renewal;
+	}
+}
+
+void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked)
+{
+	maitred_engine.boots = true;
+	take_over("opcache_reset");
+	take_over("opcache_invalidate");
+	maitred_php_work(boot, worked);
+}

@@ -1,0 +1,495 @@
+//! A zygote that boots an application and is copied: the script runs until it asks for a request,
+//! and every copy goes on from there with one of its own.
+//!
+//! The zygote then stands still in the middle of a script, and does nothing but fork. What a copy
+//! must not share with its siblings is looked for once, before the first of them.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use maitred_control::{FromZygote, Snapshot, ZygoteSettings, exit};
+use maitred_os::descriptors::{self, Descriptor};
+use maitred_os::fork::{exit_now, is_forked_child};
+use maitred_php::{
+    Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
+    Purge, Purged, Served, Verdict, Worked,
+};
+
+use crate::exchange::WorkerExchange;
+use crate::memory::Memory;
+use crate::seat::{self, Running};
+use crate::zygote::{Came, Zygote};
+
+/// Longest message of the boot that is told as the reason of its failure, in bytes.
+const REASON_BYTES: usize = 1000;
+
+/// How long a request may take that is asked for before there are copies for clients.
+const WARMING: Duration = Duration::from_secs(10);
+
+/// How a file begins that is a database of SQLite (its file format, section 1.3).
+const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// Boots the application and forks workers from there. In a forked worker, it does not return.
+pub fn boot(
+    zygote: Zygote,
+    engine: Engine,
+    started: FromZygote,
+    snapshot: &'static Snapshot,
+) -> ExitCode {
+    let known = match descriptors::numbers(&zygote.proc) {
+        Ok(known) => known,
+        Err(error) => return failed(&zygote, &format!("it cannot see what it has open: {error}")),
+    };
+    let mut script = Script {
+        settings: zygote.settings,
+        snapshot,
+        ahead: snapshot
+            .warm_requests
+            .iter()
+            .rev()
+            .map(String::as_str)
+            .collect(),
+        said: None,
+        stage: Some(Stage::Booting(Box::new(Booting {
+            zygote,
+            started,
+            known,
+        }))),
+    };
+    let Ok(params) = variables(&snapshot.script, "/") else {
+        return script.end("the path of its script is too long");
+    };
+    let worked = engine.boot(&params, &mut script);
+    script.over(&worked)
+}
+
+/// What a script finds in `$_SERVER` that nobody has asked for.
+fn variables(script: &Path, target: &str) -> Result<Params, ParamsError> {
+    let query = target.split_once('?').map_or("", |(_, query)| query);
+    let file = script.as_os_str().as_encoded_bytes();
+    let folder = script.parent().unwrap_or(Path::new("/"));
+    let name = script.file_name().unwrap_or_default().as_encoded_bytes();
+    let name = [b"/", name].concat();
+    let mut params = Params::new();
+    let all: [(&[u8], &[u8]); 14] = [
+        (b"SCRIPT_FILENAME", file),
+        (b"SCRIPT_NAME", &name),
+        (b"DOCUMENT_ROOT", folder.as_os_str().as_encoded_bytes()),
+        (b"REQUEST_METHOD", b"GET"),
+        (b"REQUEST_URI", target.as_bytes()),
+        (b"QUERY_STRING", query.as_bytes()),
+        (b"SERVER_PROTOCOL", b"HTTP/1.1"),
+        (b"GATEWAY_INTERFACE", b"CGI/1.1"),
+        (b"SERVER_SOFTWARE", b"maitred"),
+        (b"SERVER_NAME", b"localhost"),
+        (b"SERVER_PORT", b"80"),
+        (b"REMOTE_ADDR", b"127.0.0.1"),
+        (b"REMOTE_PORT", b"0"),
+        (b"HTTP_HOST", b"localhost"),
+    ];
+    for (name, value) in all {
+        params.push(name, value)?;
+    }
+    Ok(params)
+}
+
+/// The script, first as it boots in the zygote and then, in each copy, as it serves.
+struct Script {
+    settings: &'static ZygoteSettings,
+    snapshot: &'static Snapshot,
+    /// What is still to be asked ahead of clients, the last first.
+    ahead: Vec<&'static str>,
+    /// The last message of the boot that tells of a fault.
+    said: Option<String>,
+    /// Nothing only while it changes.
+    stage: Option<Stage>,
+}
+
+enum Stage {
+    Booting(Box<Booting>),
+    /// This is a child that is asked before clients are, and whose answer is dropped.
+    Warming(&'static str),
+    Serving(Box<Serving>),
+}
+
+struct Booting {
+    zygote: Zygote,
+    /// What is told when workers can be forked.
+    started: FromZygote,
+    /// The descriptors that were open before.
+    known: Vec<i32>,
+}
+
+struct Serving {
+    exchange: WorkerExchange<'static>,
+    memory: Memory,
+    /// How many requests it may still have.
+    left: u64,
+    /// The request in hand, if it has not been answered.
+    running: Option<Running>,
+}
+
+impl Script {
+    fn exchange(&mut self) -> Option<&mut WorkerExchange<'static>> {
+        match &mut self.stage {
+            Some(Stage::Serving(serving)) => Some(&mut serving.exchange),
+            Some(Stage::Booting(_) | Stage::Warming(_)) | None => None,
+        }
+    }
+
+    /// The script has come to its end.
+    fn over(mut self, worked: &Worked) -> ExitCode {
+        if is_forked_child() {
+            // A child of the script came back here: the seat is its parent's.
+            exit_now(exit::RECYCLED);
+        }
+        let is_clean = worked.last.outcome.process_is_clean();
+        match &mut self.stage {
+            Some(Stage::Warming(_)) => exit_now(i32::from(!is_clean)),
+            Some(Stage::Serving(serving)) => {
+                serving.answered(&worked.last);
+                serving.end_request(self.settings);
+                exit_now(match is_clean {
+                    false => exit::BAILOUT,
+                    true if worked.last.renew => exit::RENEW,
+                    true => exit::RECYCLED,
+                })
+            }
+            Some(Stage::Booting(_)) | None => {}
+        }
+        let why = match self.said.take() {
+            Some(said) => format!("its boot failed: {said}"),
+            None => "its script ended, or ended itself with exit(), before it called \
+                     maitred_snapshot() or frankenphp_handle_request()"
+                .to_owned(),
+        };
+        let script = self.snapshot.script.display();
+        self.end(&format!("{why} ({script})"))
+    }
+
+    /// There will be no copies.
+    fn end(self, why: &str) -> ExitCode {
+        match self.stage {
+            Some(Stage::Booting(booting)) => failed(&booting.zygote, why),
+            Some(Stage::Serving(_) | Stage::Warming(_)) | None => ExitCode::FAILURE,
+        }
+    }
+
+    fn fill(&self, target: &str, params: &mut Params) -> Next {
+        match variables(&self.snapshot.script, target) {
+            Ok(filled) => {
+                *params = filled;
+                Next::Own
+            }
+            Err(_) => Next::Leave,
+        }
+    }
+}
+
+impl Stage {
+    fn boots(&self) -> bool {
+        matches!(self, Stage::Booting(_))
+    }
+}
+
+impl Serving {
+    fn next(&mut self, params: &mut Params, settings: &ZygoteSettings) -> Next {
+        self.end_request(settings);
+        if self.left == 0 {
+            return Next::Leave;
+        }
+        // Who claims a request is used up by it, also by one that nobody wants any more.
+        self.left -= 1;
+        let Some(running) = seat::begin(&mut self.exchange, params, settings) else {
+            exit_now(exit::RECYCLED)
+        };
+        self.running = Some(running);
+        match self.exchange.is_foreign() {
+            true => Next::Foreign,
+            false => Next::Own,
+        }
+    }
+
+    fn answered(&mut self, served: &Served) {
+        if let Some(running) = self.running.take() {
+            seat::show_end(running, served, &mut self.exchange);
+        }
+    }
+
+    /// The request that was answered, if there is one, is over.
+    fn end_request(&mut self, settings: &ZygoteSettings) {
+        if self.exchange.has_request() {
+            seat::end_request(&mut self.exchange, &mut self.memory, settings);
+        }
+    }
+}
+
+fn failed(zygote: &Zygote, why: &str) -> ExitCode {
+    let why = why.to_owned();
+    zygote.say(&FromZygote::StartFailed { why });
+    ExitCode::from(u8::try_from(exit::START_FAILED).unwrap_or(1))
+}
+
+impl Booting {
+    /// Why copies of this process must not serve, in one sentence.
+    fn obstacle(&self, script: &Path) -> Option<String> {
+        // PHP holds what it runs open, and has read it.
+        let script = script.canonicalize().unwrap_or(script.to_path_buf());
+        let is_own = |open: &Descriptor| Path::new(&open.target) == script;
+        let proc = &self.zygote.proc;
+        match proc.threads() {
+            Ok(1) => {}
+            Ok(count) => {
+                return Some(format!(
+                    "its boot has started threads ({count} run), which a copy would not have; find \
+                     the extension or library that does it and leave it out"
+                ));
+            }
+            Err(error) => return Some(format!("its threads cannot be counted: {error}")),
+        }
+        match descriptors::beyond(&self.known, proc) {
+            Ok(new) => new.iter().filter(|open| !is_own(open)).find_map(shared),
+            Err(error) => Some(format!("it cannot see what it has open: {error}")),
+        }
+    }
+
+    /// Serves the supervisor, and returns in a copy that sits in its seat.
+    fn stand_still(self, settings: &'static ZygoteSettings, left: u64) -> Serving {
+        let mut zygote = self.zygote;
+        zygote.is_frozen = true;
+        zygote.say(&self.started);
+        // What can be a compiler or a looker is not asked of a zygote that stands still.
+        let Came::Worker(place) = zygote.obey() else {
+            exit_now(exit::RECYCLED)
+        };
+        let (_, (link, proc), control) = zygote.become_worker(&place);
+        drop(control);
+        let place = (place.seat, place.incarnation);
+        let exchange = seat::sit_down(settings, link, &proc, place);
+        let memory = seat::memory(settings, &proc);
+        // Scripts must find no folder open that may lie outside of their root.
+        drop(proc);
+        Serving {
+            exchange,
+            memory,
+            left,
+            running: None,
+        }
+    }
+}
+
+/// Why a descriptor must not be in all copies, in one sentence; nothing if it may.
+fn shared(open: &Descriptor) -> Option<String> {
+    let Descriptor { target, peer, .. } = open;
+    if target.starts_with("socket:") {
+        let harmless =
+            open.is_datagram && peer.as_deref().is_some_and(|peer| peer.starts_with('/'));
+        let of = match peer {
+            _ if harmless => return None,
+            Some(peer) => format!("a connection to {peer}{} is open", kind_of(peer)),
+            None => "a socket is open".to_owned(),
+        };
+        return Some(format!(
+            "{of} that its boot has made, which all copies would share; connect after \
+             maitred_snapshot(), or disconnect before"
+        ));
+    }
+    if open.beginning.starts_with(SQLITE) {
+        return Some(format!(
+            "the SQLite database {target} is open, which must not be carried through a fork \
+             (sqlite.org/howtocorrupt.html, 2.6); open it after maitred_snapshot(), or close it \
+             before"
+        ));
+    }
+    if target.starts_with("/dev/") || open.appends {
+        return None;
+    }
+    Some(format!(
+        "{target} is open, in which all copies would have one position; close it before \
+         maitred_snapshot()"
+    ))
+}
+
+/// What mostly answers at an address.
+fn kind_of(peer: &str) -> &'static str {
+    let port = peer.rsplit_once(':').map_or("", |(_, port)| port);
+    match port {
+        "3306" => " (MySQL)",
+        "5432" => " (PostgreSQL)",
+        "6379" => " (Redis)",
+        "11211" => " (Memcached)",
+        "5672" => " (AMQP)",
+        _ if peer.contains("mysql") || peer.contains("maria") => " (MySQL)",
+        _ if peer.contains("PGSQL") => " (PostgreSQL)",
+        _ if peer.contains("redis") => " (Redis)",
+        _ => "",
+    }
+}
+
+impl Exchange for Script {
+    fn read_body(&mut self, buffer: &mut [u8]) -> usize {
+        self.exchange()
+            .map_or(0, |exchange| exchange.read_body(buffer))
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Verdict {
+        let exchange = self.exchange();
+        exchange.map_or(Verdict::Continue, |exchange| exchange.send(bytes))
+    }
+
+    fn flush(&mut self) -> Verdict {
+        self.exchange().map_or(Verdict::Continue, Exchange::flush)
+    }
+
+    fn hint(&mut self, lines: &[u8]) -> Verdict {
+        let exchange = self.exchange();
+        exchange.map_or(Verdict::Continue, |exchange| exchange.hint(lines))
+    }
+
+    fn finish(&mut self) {
+        if let Some(exchange) = self.exchange() {
+            exchange.finish();
+        }
+    }
+
+    fn translate(&mut self, params: &mut Params, paths: &Paths<'_>) -> Foreign {
+        match self.exchange() {
+            Some(exchange) => exchange.translate(params, paths),
+            None => Foreign {
+                script: None,
+                uri: None,
+                admission: Admission::NoScript,
+            },
+        }
+    }
+
+    fn log(&mut self, level: Level, to_client: bool, message: &[u8]) {
+        if let Some(exchange) = self.exchange() {
+            return exchange.log(level, to_client, message);
+        }
+        let text = String::from_utf8_lossy(message);
+        let _ = writeln!(std::io::stderr(), "boot: {text}");
+        if level >= Level::Notice {
+            let text = text.strip_prefix("PHP message: ").unwrap_or(&text);
+            let mut end = text.len().min(REASON_BYTES);
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            self.said = Some(text[..end].replace('\n', " "));
+        }
+    }
+
+    fn purge(&mut self, asked: &Purge<'_>) -> Purged {
+        let exchange = self.exchange();
+        exchange.map_or(Purged::Unheard, |exchange| exchange.purge(asked))
+    }
+
+    fn next(&mut self, params: &mut Params) -> Next {
+        if is_forked_child() {
+            return Next::Leave;
+        }
+        match &mut self.stage {
+            Some(Stage::Serving(serving)) => serving.next(params, self.settings),
+            Some(Stage::Warming(target)) => {
+                let target = std::mem::take(target);
+                match target.is_empty() {
+                    true => Next::Leave,
+                    false => self.fill(target, params),
+                }
+            }
+            // A script that asks for requests in a loop is asked here, and stays warm itself.
+            Some(Stage::Booting(_)) => match self.ahead.pop() {
+                Some(target) => self.fill(target, params),
+                None => Next::Leave,
+            },
+            None => Next::Leave,
+        }
+    }
+
+    fn answered(&mut self, served: &Served) {
+        if is_forked_child() {
+            exit_now(exit::RECYCLED);
+        }
+        if let Some(Stage::Serving(serving)) = &mut self.stage {
+            serving.answered(served);
+            // The client must not wait for what the script does before it asks for another request.
+            let _ = serving.exchange.flush();
+        }
+    }
+
+    fn freeze(&mut self, obstacle: Option<String>) -> bool {
+        let Some(Stage::Booting(booting)) = self.stage.take_if(|stage| stage.boots()) else {
+            return false;
+        };
+        if let Some(why) = obstacle.or_else(|| booting.obstacle(&self.snapshot.script)) {
+            let script = self.snapshot.script.display();
+            failed(&booting.zygote, &format!("{why} ({script})"));
+            exit_now(exit::START_FAILED)
+        }
+        while let Some(target) = self.ahead.pop() {
+            if booting.zygote.sends_ahead(WARMING) {
+                // What was opened for the supervisor is not a request's to have.
+                drop(booting);
+                self.stage = Some(Stage::Warming(target));
+                return true;
+            }
+        }
+        let left = self.snapshot.requests_per_child;
+        let serving = booting.stand_still(self.settings, left);
+        self.stage = Some(Stage::Serving(Box::new(serving)));
+        true
+    }
+
+    fn status(&mut self) -> Option<PoolStatus> {
+        self.exchange().and_then(Exchange::status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(target: &str) -> Descriptor {
+        Descriptor {
+            number: 9,
+            target: target.to_owned(),
+            peer: None,
+            is_datagram: false,
+            appends: false,
+            beginning: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_copies_would_share_is_named_and_what_does_no_harm_is_not() {
+        let mysql = Descriptor {
+            peer: Some("127.0.0.1:3306".to_owned()),
+            ..open("socket:[4711]")
+        };
+        let why = shared(&mysql).unwrap();
+        assert!(why.contains("127.0.0.1:3306 (MySQL)"), "{why}");
+        let syslog = Descriptor {
+            peer: Some("/run/systemd/journal/dev-log".to_owned()),
+            is_datagram: true,
+            ..open("socket:[4712]")
+        };
+        assert_eq!(shared(&syslog), None);
+        let database = Descriptor {
+            beginning: SQLITE.to_vec(),
+            ..open("/srv/app/data.db")
+        };
+        let why = shared(&database).unwrap();
+        assert!(why.contains("SQLite database /srv/app/data.db"), "{why}");
+        let log = Descriptor {
+            appends: true,
+            ..open("/var/log/app.log")
+        };
+        assert_eq!(shared(&log), None);
+        assert_eq!(shared(&open("/dev/urandom")), None);
+        let why = shared(&open("/srv/app.phar")).unwrap();
+        assert!(why.contains("one position"), "{why}");
+        assert!(shared(&open("pipe:[3]")).is_some());
+    }
+}
