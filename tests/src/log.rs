@@ -1,9 +1,13 @@
 //! What a process writes to a pipe, collected line by line, and waiting for a line to come.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+/// Sizes of a pipe: what root may have, and everybody else (pipe(7), `pipe-max-size`).
+const PIPE_BYTES: [usize; 2] = [4 << 20, 1 << 20];
 
 /// The lines so far, shared with the thread that reads them.
 #[derive(Debug, Default)]
@@ -19,8 +23,14 @@ pub struct Log {
 }
 
 impl Log {
-    /// Collects everything that comes out of `pipe`, on a thread that ends with it.
-    pub fn collect(pipe: impl Read + Send + 'static) -> Self {
+    /// Collects everything that comes out of `pipe`, on a thread that ends with it. The pipe is made as
+    /// large as can be: servers lose what nobody takes at once, and that thread may have to wait.
+    pub fn collect(pipe: impl Read + AsFd + Send + 'static) -> Self {
+        for bytes in PIPE_BYTES {
+            if rustix::pipe::fcntl_setpipe_size(&pipe, bytes).is_ok() {
+                break;
+            }
+        }
         let log = Self::default();
         let shared = Arc::clone(&log.shared);
         std::thread::spawn(move || {

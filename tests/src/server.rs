@@ -425,6 +425,15 @@ impl Server {
         self.titled("maitred-php: worker pool www")
     }
 
+    /// Whether one of its processes has this file open. What was removed ends in ` (deleted)`.
+    pub fn holds(&self, file: &Path) -> bool {
+        self.processes().iter().any(|process| {
+            let fds = fs::read_dir(format!("/proc/{}/fd", process.pid));
+            let mut fds = fds.into_iter().flatten().flatten();
+            fds.any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == file))
+        })
+    }
+
     /// Waits until exactly `count` workers, a zygote and a front run.
     pub fn wait_for_full_strength(&self, count: usize, within: Duration) {
         wait::until_within("full strength", within, || {

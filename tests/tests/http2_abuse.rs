@@ -238,6 +238,7 @@ fn clients_that_take_nothing_of_large_answers_hold_no_memory_and_no_worker() {
     let server = Setup::new(root.path())
         .workers(2)
         .pool("status_path = \"/status\"")
+        .pool("request_queue_timeout = \"50s\"")
         .start();
     let before = private_memory(&server);
     let clients: Vec<_> = (0..8)
@@ -247,7 +248,8 @@ fn clients_that_take_nothing_of_large_answers_hold_no_memory_and_no_worker() {
             let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, window)]);
             let more = 0x7fff_0000_u32 - 65_535;
             let _ = client.send(&frame(WINDOW_UPDATE, 0, 0, &more.to_be_bytes()));
-            for stream in (1..200).step_by(2) {
+            // Of 1 MiB each: four times what the front may hold, and an honest client waits behind them.
+            for stream in (1..50).step_by(2) {
                 client.ask(stream, "/large.php");
             }
             client

@@ -97,7 +97,7 @@ fn a_line_says_what_a_script_waited_for_and_what_it_used() {
 
     let slept = ask(&server, &log, "/sleeps.php", "");
     let (script, blocked) = (millis(&slept, "script"), millis(&slept, "blocked"));
-    assert!(blocked >= 90.0 && blocked <= script, "{slept}");
+    assert!(blocked >= 70.0 && blocked <= script, "{slept}");
     assert!(millis(&slept, "cpu") < 50.0, "{slept}");
 
     let computed = ask(&server, &log, "/computes.php", "ms=50");
@@ -328,7 +328,7 @@ fn an_answer_says_where_its_time_went_if_its_pool_is_to() {
     let slept = http::get(address, "/sleeps.php");
     let said = durations(slept.header("Server-Timing").expect("it is told"));
     assert!(
-        said["blocked"] >= 90.0 && said["blocked"] <= said["script"],
+        said["blocked"] >= 70.0 && said["blocked"] <= said["script"],
         "{said:?}"
     );
     let parts = said["cpu"] + said["core_wait"] + said["blocked"];

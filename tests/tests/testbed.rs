@@ -1,7 +1,6 @@
 //! The testbed itself: that it notices what it is there to notice.
 
 use std::fs;
-use std::io::BufReader;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -232,7 +231,7 @@ fn a_log_is_read_line_by_line_and_waited_for() {
     shell.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut guarded = Guarded::spawn(&mut shell, Signal::TERM);
     let pipe = guarded.child().stderr.take().expect("stderr is a pipe");
-    let log = maitred_tests::log::Log::collect(BufReader::new(pipe));
+    let log = maitred_tests::log::Log::collect(pipe);
     assert!(
         log.find_since(0, wait::DEADLINE, |line| line == "one")
             .is_some()
