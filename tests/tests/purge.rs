@@ -380,8 +380,9 @@ fn a_tenth_of_many_pages_is_purged_in_no_time_wherever_they_are() {
     let many = std::env::var("MAITRED_MANY_PAGES").ok();
     let many = many.map_or(MANY_PAGES, |many| many.parse().expect("a number"));
     let dir = format!("cache_dir = {:?}", pages.path());
-    // Most are on disk alone.
-    let server = setup(&root).top(&dir).top("cache_memory = \"1M\"").start();
+    // Most are on disk alone, and stay there however long it takes to ask for all of them.
+    let tiers = "cache_memory = \"1M\"\ncache_inactive = \"1d\"";
+    let server = setup(&root).top(&dir).top(tiers).start();
     let group = |page| if page % 10 == 0 { "tenth" } else { "other" };
     let urls = (0..many).map(|page| format!("http://a.example/{page}?group={}\n", group(page)));
     let list = root.path().join("urls.txt");

@@ -64,12 +64,7 @@ pub async fn look<'a>(
         fill.look_from_now();
         let found = find(cache, &primary, head).await?;
         let key = match weigh((cache, of), &asked, found, (&mut plan, &mut fill)) {
-            Weighed::Fresh {
-                page,
-                key,
-                age,
-                ttl,
-            } => {
+            Weighed::Fresh((key, page), (age, ttl)) => {
                 let status = CacheStatus::Hit { ttl, detail: None };
                 let page = match asked.has_range {
                     true => page,
@@ -92,14 +87,9 @@ pub async fn look<'a>(
         let times = (now(), of.settings.lock_age.saturating_mul(1000));
         if let Some((page, stale)) = fill.will_do_meanwhile() {
             // One has it made again; for all others the old one will do until then.
-            let ticket = cache.fills.refresh(&key, times);
-            let is_first = ticket.is_some();
-            if let Some(ticket) = ticket {
-                fill.begin(key, ticket);
-                if !of.settings.background_update {
-                    break;
-                }
-            }
+            let Some(is_first) = take_turn((cache, of), (key, times), &mut fill) else {
+                break;
+            };
             let saved = if is_first { Duration::ZERO } else { page.cost };
             let how = (stale, UPDATING, saved);
             let after = stand_in(client, (head, way), &page, how, answered).await?;
@@ -109,18 +99,11 @@ pub async fn look<'a>(
             fill.go_on(plan, primary);
             return Ok(Looked::Refresh(after, fill));
         }
-        match join(client, (cache, of), (key, times), &mut fill, answered).await? {
+        let waits = (&mut plan, &mut *fill);
+        match join(client, (cache, of), (key, times), waits, answered).await? {
             Next::Look => {}
             Next::Go => break,
-            Next::TooLate => {
-                plan.store = Err(NotStored::LockTimeout);
-                break;
-            }
-            Next::StandIn => {
-                let stale = fill.stale.take().filter(|(_, stale)| stale.if_error);
-                let Some((page, stale)) = stale else {
-                    break;
-                };
+            Next::StandIn(page, stale) => {
                 let how = (stale, ON_ERROR, Duration::ZERO);
                 let after = stand_in(client, (head, way), &page, how, answered);
                 return after.await.map(Looked::Answered);
@@ -194,17 +177,8 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
 
 /// What was found is good for.
 enum Weighed {
-    /// The client gets it.
-    Fresh {
-        /// The page.
-        page: Arc<Object>,
-        /// Its key.
-        key: Key,
-        /// Its age in seconds.
-        age: u64,
-        /// Seconds for which it will do.
-        ttl: i64,
-    },
+    /// The client gets it: its key and the page, its age and the time for which it will do in seconds.
+    Fresh((Key, Arc<Object>), (u64, i64)),
     /// Nothing yet: the key of what the client is to get.
     Other(Key),
 }
@@ -224,13 +198,7 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
         } => {
             match judge(&page.stored, asked, plan, is_stale, now()) {
                 Judged::Fresh { age, ttl } => {
-                    let ttl = whole(ttl);
-                    return Weighed::Fresh {
-                        page,
-                        key,
-                        age,
-                        ttl,
-                    };
+                    return Weighed::Fresh((key, page), (age, whole(ttl)));
                 }
                 Judged::Stale(stale) => {
                     fill.why = Forward::Stale;
@@ -266,6 +234,20 @@ fn wants_nothing_else(plan: &Plan) -> bool {
     wishes.is_some_and(|wishes| wishes.only_if_cached)
 }
 
+/// Whether this request has a page made again that will do until then, or another does already; nothing
+/// if it waits for the new one itself.
+fn take_turn(
+    (cache, of): (&Cache, &SiteCache),
+    (key, times): (Key, (u64, u64)),
+    fill: &mut Fill<'_>,
+) -> Option<bool> {
+    let Some(ticket) = cache.fills.refresh(&key, times) else {
+        return Some(false);
+    };
+    fill.begin(key, ticket);
+    of.settings.background_update.then_some(true)
+}
+
 /// Answers with a page that is stale, says why, and saves a worker so much time.
 async fn stand_in(
     client: &mut impl HttpClient,
@@ -288,10 +270,8 @@ enum Next {
     Look,
     /// The script is asked.
     Go,
-    /// The script is asked by one who has waited for too long.
-    TooLate,
-    /// No other page can be had.
-    StandIn,
+    /// No other page can be had than this.
+    StandIn(Arc<Object>, Stale),
 }
 
 /// Has the request make the page for all who want it, or wait for whoever does.
@@ -302,7 +282,7 @@ async fn join(
     client: &mut impl HttpClient,
     (cache, of): (&Arc<Cache>, &SiteCache),
     (key, times): (Key, (u64, u64)),
-    fill: &mut Fill<'_>,
+    (plan, fill): (&mut Plan, &mut Fill<'_>),
     answered: &mut Answered,
 ) -> io::Result<Next> {
     let (sender, receiver) = oneshot::channel();
@@ -327,9 +307,16 @@ async fn join(
             drop(place);
             match told {
                 Ok(Ok(Told::Look)) => return Ok(Next::Look),
-                Ok(Ok(Told::StandIn)) => return Ok(Next::StandIn),
+                Ok(Ok(Told::StandIn)) => {
+                    let stale = fill.stale.take().filter(|(_, stale)| stale.if_error);
+                    let next = stale.map(|(page, stale)| Next::StandIn(page, stale));
+                    return Ok(next.unwrap_or(Next::Go));
+                }
                 Ok(Ok(Told::Through) | Err(_)) => return Ok(Next::Go),
-                Err(_) => return Ok(Next::TooLate),
+                Err(_) => {
+                    plan.store = Err(NotStored::LockTimeout);
+                    return Ok(Next::Go);
+                }
                 Ok(Ok(Told::Fill(ticket))) => ticket,
             }
         }
