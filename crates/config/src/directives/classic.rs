@@ -91,6 +91,7 @@ impl ClassicDraft {
             path,
             pool: Some(pool.clone()),
             max_body_size: None,
+            urgent: false,
         };
         paths.map(settings).collect()
     }

@@ -20,6 +20,7 @@ use crate::body::Body;
 use crate::by_rules::{self, Origin};
 use crate::by_script::{Caller, run_of};
 use crate::pool::local::Paced;
+use crate::pool::queue::Lane;
 use crate::request::Way;
 use crate::route::Script;
 use crate::script::{Client, Failure, Form, Run};
@@ -111,6 +112,8 @@ impl Errand {
             path: &self.path,
             query: self.query.as_deref(),
             backend: &self.backend,
+            // Nobody waits for it.
+            lane: Lane::Usual,
             max_body_size: 0,
             dressing: by_rules::PLAIN,
             origin,
