@@ -13,7 +13,6 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::body::Body;
 use crate::deadline::Fields;
-use crate::pool::NotTaken;
 use crate::pool::exchange::{Ended, Event};
 use crate::pool::local;
 use crate::pool::queue::Lane;
@@ -228,7 +227,7 @@ impl Run<'_> {
         let mut source = match self.backend {
             Backend::Pool(pool) => {
                 let submitted = pool.submit(thread, request, (self.lane, limits.patience()));
-                Source::Pool(submitted.map_err(|why| refusal(why, &limits))?)
+                Source::Pool(submitted.map_err(|why| limits.refusal(why))?)
             }
             Backend::Upstream(upstream) => Source::Foreign(
                 Foreign::connect(upstream, request)
@@ -280,7 +279,7 @@ impl Run<'_> {
             biased;
             event = source.event() => match event {
                 Event::Ended(Ended::TakenBack) => Err(Failure::QueueTimeout),
-                Event::Ended(Ended::TurnedAway(why)) => Err(refusal(why, limits)),
+                Event::Ended(Ended::TurnedAway(why)) => Err(limits.refusal(why)),
                 Event::Ended(_) => Err(Failure::WorkerDied { silent: true }),
                 _ => Ok(()),
             },
@@ -351,15 +350,6 @@ impl Run<'_> {
     /// How a line of the log ends that is about this request.
     pub fn concerned(&self) -> Concerned<'_> {
         Concerned(self.id)
-    }
-}
-
-fn refusal(why: NotTaken, limits: &Limits) -> Failure {
-    match why {
-        NotTaken::QueueFull => Failure::QueueFull,
-        NotTaken::NoPool => Failure::NoPool,
-        NotTaken::Passed => Failure::Passed,
-        NotTaken::Hopeless => limits.failure(Failure::Hopeless),
     }
 }
 

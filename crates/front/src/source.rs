@@ -9,6 +9,7 @@ use maitred_seat::Spent;
 
 use crate::body::Body;
 use crate::deadline::{self, Fields};
+use crate::pool::NotTaken;
 use crate::pool::exchange::{Event, Exchange};
 use crate::pool::watch::Refused;
 use crate::script::Failure;
@@ -64,6 +65,16 @@ impl Limits {
         match self.budget {
             Some(budget) if budget / 2 < self.queue_timeout => Failure::Deadline,
             _ => or,
+        }
+    }
+
+    /// What it is to the request that its pool does not take it, or does not keep it.
+    pub fn refusal(&self, why: NotTaken) -> Failure {
+        match why {
+            NotTaken::QueueFull => Failure::QueueFull,
+            NotTaken::NoPool => Failure::NoPool,
+            NotTaken::Passed => Failure::Passed,
+            NotTaken::Hopeless => self.failure(Failure::Hopeless),
         }
     }
 }
