@@ -175,9 +175,15 @@ fn one_boot_serves_many_requests_each_with_its_own_variables() {
     assert!(last["filtered"].is_null());
     assert!(last["age"].as_f64().unwrap() < LONG.as_secs_f64());
     assert_eq!(last["count"], 4);
+    let worker = server.workers();
+    worker.first().expect("a worker runs").signal(Signal::TERM);
+    wait::until_within("the script to come to its end", LONG, || {
+        (ends(root.path()) == "loop\nshutdown\ndestructor\n").then_some(())
+    });
+    let next = connection.ask(&Request::get("/state")).unwrap();
+    assert_eq!(next.json()["count"], 1, "another worker has booted");
     drop(connection);
     server.stop();
-    assert_eq!(ends(root.path()), "loop\nshutdown\ndestructor\n");
 }
 
 const SESSION: &str = r#"<?php
@@ -386,7 +392,7 @@ fn limits_the_slow_log_and_the_status_page_work_as_in_a_classic_pool() {
         ("sleep", "<?php function naps() { sleep(60); } naps();"),
         (
             "doze",
-            "<?php function dozes() { usleep(1_500_000); } dozes(); echo 'awake';",
+            "<?php function dozes() { usleep(1_000_000); } dozes(); echo 'awake';",
         ),
         (
             "hoard",
@@ -396,7 +402,7 @@ fn limits_the_slow_log_and_the_status_page_work_as_in_a_classic_pool() {
     let log = tempfile::tempdir().unwrap();
     let log = log.path().join("slow.log");
     let server = setup(root.path())
-        .pool("request_terminate_timeout = \"3s\"")
+        .pool("request_terminate_timeout = \"6s\"")
         .pool("request_slowlog_timeout = \"300ms\"")
         .pool(&format!("slowlog = {log:?}"))
         .pool("status_path = \"/status\"")

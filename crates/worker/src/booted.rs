@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use maitred_control::{FromZygote, ZygoteSettings, exit, say_waiting};
 use maitred_os::channel::Channel;
@@ -23,6 +23,10 @@ use crate::zygote::Link;
 /// Most of what a script prints while it boots that is repeated when it does not come to its end, in
 /// bytes.
 const BOOT_OUTPUT_BYTES: usize = 1024;
+
+/// A script that asks for a request so soon after it has answered one does nothing in between: as short
+/// as the scripts behind which the front lets others wait.
+const PROMPTLY: Duration = Duration::from_micros(500);
 
 /// From now on SIGTERM lets the script come to its end. Before PHP takes note of the handlers.
 ///
@@ -52,6 +56,8 @@ pub fn serve(
         }),
         left: seat::last_request(settings.max_requests),
         begun: None,
+        answered_at: None,
+        asks_promptly: false,
     };
     // Scripts must find no folder open that may lie outside of their root.
     drop(proc);
@@ -71,6 +77,10 @@ struct AtWork<'a> {
     left: u64,
     /// The request in hand, if it has not been answered.
     begun: Option<Begun>,
+    /// When the last one was answered.
+    answered_at: Option<Instant>,
+    /// The script has asked for the last request soon after it had answered the one before.
+    asks_promptly: bool,
 }
 
 /// A script that boots: there is no request, and no client.
@@ -156,6 +166,9 @@ impl Exchange for AtWork<'_> {
             return Next::Leave;
         }
         self.booted();
+        if let Some(at) = self.answered_at.take() {
+            self.asks_promptly = at.elapsed() <= PROMPTLY;
+        }
         self.end_request();
         while self.left > 0 && self.exchange.claim_unless(leave::asked) {
             let begun = seat::now_micros();
@@ -185,12 +198,22 @@ impl Exchange for AtWork<'_> {
         let Some(begun) = self.begun.take() else {
             return;
         };
-        let took = u64::try_from(begun.at.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let now = Instant::now();
+        let took = now.duration_since(begun.at).as_micros();
+        let took = u64::try_from(took).unwrap_or(u64::MAX);
         let cpu = begun.cpu;
         let cpu = cpu.map_or(0, |before| cpu::used().since(before).micros());
         self.exchange.show_end(took, cpu, served.peak_memory as u64);
-        // The client must not wait for what the script does before it asks for another request.
-        let _ = self.exchange.flush();
+        self.answered_at = Some(now);
+        match self.asks_promptly {
+            // The front need not be woken twice.
+            true => self.end_request(),
+            // The client must not wait for what the script does before it asks for another request,
+            // and nobody behind it.
+            false => {
+                let _ = self.exchange.flush();
+            }
+        }
     }
 
     fn read_body(&mut self, buffer: &mut [u8]) -> usize {
