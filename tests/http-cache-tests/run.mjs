@@ -91,6 +91,8 @@ function verdict (name) {
 }
 
 const [base, ...asked] = process.argv.slice(2)
+// What the suite says of a single test is for people; the outcomes are for who has started this.
+console.log = console.error
 const required = [...known.values()].map(entry => entry.test).filter(isRequired).map(test => test.id)
 const names = withNeeds(asked.length > 0 ? asked : required)
 config.setFetch(fetch)
@@ -104,4 +106,4 @@ const rows = names.map(name => {
   const { suite, test } = known.get(name)
   return { id: name, suite, name: test.name, is_required: isRequired(test), ...verdict(name) }
 })
-console.log(JSON.stringify(rows, null, 2))
+process.stdout.write(JSON.stringify(rows, null, 2))
