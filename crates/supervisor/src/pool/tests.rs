@@ -180,8 +180,9 @@ impl World {
 
     fn zygote_dies(&mut self) {
         if self.zygote != Zygote::None {
-            self.orders.clear();
             self.intermediates_leave();
+            // What was ordered meanwhile is void, too.
+            self.orders.clear();
             self.zygote = Zygote::None;
             self.tell(Event::ZygoteEnded);
         }
