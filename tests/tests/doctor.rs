@@ -7,6 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use maitred_tests::fpm::{Daemon, Which, usual};
 use maitred_tests::maitred_program;
 use maitred_tests::outside::{command, text};
 use maitred_tests::peer::PeerSetup;
@@ -459,6 +460,17 @@ fn a_running_php_fpm_is_asked_for_its_status_and_its_workers_are_measured() {
     expect(&found, "warn D11", "pm = static");
     expect(&found, "ok D9", "that may");
     expect(&found, "cannot_tell D4", "does not tell which part");
+}
+
+#[test]
+fn maitred_in_php_fpms_place_is_known_and_spared_what_holds_of_php_fpm_alone() {
+    let configuration = usual("pm.status_path = /status\n");
+    let daemon = Daemon::start(Which::Maitred, &configuration);
+    let file = daemon.place().file("php-fpm.conf").display().to_string();
+    let arguments = [&["--json", "--php-fpm", &file], &PATIENTLY[..]].concat();
+    let found = lines(&report(&doctor(&arguments)));
+    expect(&found, "ok D11", "its status needs no worker");
+    expect(&found, "fail D17", "process_control_timeout = 0");
 }
 
 #[test]

@@ -132,6 +132,8 @@ pub enum Kind {
     Maitred,
     /// php-fpm.
     PhpFpm,
+    /// maitred in php-fpm's place, with php-fpm's configuration.
+    MaitredFpm,
     /// Apache with PHP inside.
     ModPhp,
 }

@@ -71,7 +71,7 @@ fn shared(service: &Service) -> f64 {
     };
     let all = service.pools.iter().map(of);
     match service.kind {
-        Kind::Maitred => all.sum(),
+        Kind::Maitred | Kind::MaitredFpm => all.sum(),
         Kind::PhpFpm | Kind::ModPhp => all.fold(0.0, f64::max),
     }
 }
@@ -197,7 +197,7 @@ fn advice(service: &Service, need: f64, budget: f64, is_measured: bool) -> Strin
     let share = left / workers.max(1.0);
     let name = match service.kind {
         Kind::Maitred => "max_children",
-        Kind::PhpFpm => "pm.max_children",
+        Kind::PhpFpm | Kind::MaitredFpm => "pm.max_children",
         Kind::ModPhp => "MaxRequestWorkers",
     };
     let numbers = service.pools.iter().map(|pool| {

@@ -78,7 +78,7 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         .max();
     // The front and the supervisor of ours are small; what is killed for its size is a worker.
     let others = match service.kind {
-        Kind::Maitred => database,
+        Kind::Maitred | Kind::MaitredFpm => database,
         Kind::PhpFpm | Kind::ModPhp => Some(database.map_or(first, |database| database.max(first))),
     };
     for pool in &service.pools {
@@ -102,7 +102,7 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
                 format!("workers have oom_score_adj {least}, the server or a database {others}");
             // Of equals the kernel takes the largest, and ours has nobody large but workers.
             let severity = match service.kind {
-                Kind::Maitred => Severity::Info,
+                Kind::Maitred | Kind::MaitredFpm => Severity::Info,
                 Kind::PhpFpm | Kind::ModPhp => Severity::Warn,
             };
             let condition = "oom_score_adj of workers ≤ that of the server or a database";

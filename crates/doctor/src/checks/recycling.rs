@@ -23,7 +23,7 @@ pub(super) fn recycling(facts: &Facts, sheet: &mut Sheet) {
 fn name(kind: Kind) -> &'static str {
     match kind {
         Kind::Maitred => "max_requests",
-        Kind::PhpFpm => "pm.max_requests",
+        Kind::PhpFpm | Kind::MaitredFpm => "pm.max_requests",
         Kind::ModPhp => "MaxConnectionsPerChild",
     }
 }

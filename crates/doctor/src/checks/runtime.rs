@@ -90,7 +90,8 @@ fn by_ini(service: &Service, pool: &Pool, ini: &Ini, sheet: &mut Sheet) {
     sheet.ok(about, "OPcache is on");
     validation(about, ini, sheet);
     let size = "opcache.memory_consumption";
-    if service.kind != Kind::Maitred && ini.of_pool.iter().any(|name| name == size) {
+    let is_shared = matches!(service.kind, Kind::PhpFpm | Kind::ModPhp);
+    if is_shared && ini.of_pool.iter().any(|name| name == size) {
         let seen = format!("{size} is set in the pool");
         sheet
             .warn(about, seen, "OPcache's size is set for a pool")

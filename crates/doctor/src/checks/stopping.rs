@@ -84,7 +84,7 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
     // Ours lets requests end with either.
     let signal = get("KillSignal").unwrap_or("SIGTERM");
     let is_graceful = signal.trim_start_matches("SIG") == "QUIT" || get("ExecStop").is_some();
-    if service.kind == Kind::PhpFpm && !is_graceful {
+    if service.kind != Kind::Maitred && !is_graceful {
         let seen = format!("systemd stops php-fpm with {signal}");
         sheet
             .fail(about, seen, "the stop's signal is the immediate one")

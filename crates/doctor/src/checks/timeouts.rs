@@ -249,7 +249,7 @@ fn clients(pool: &Pool, sheet: &mut Sheet) {
 }
 
 fn finished(service: &Service, pool: &Pool, sheet: &mut Sheet) {
-    if pool.tracks_finished || service.kind != Kind::PhpFpm {
+    if pool.tracks_finished || matches!(service.kind, Kind::Maitred | Kind::ModPhp) {
         return;
     }
     let seen = "request_terminate_timeout_track_finished = no";

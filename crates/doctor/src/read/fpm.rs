@@ -174,6 +174,14 @@ fn time(text: &str) -> Option<Duration> {
     ))
 }
 
+/// Whether a master that calls itself php-fpm is ours. Only its own user and root may look; others are
+/// told what holds of php-fpm.
+fn is_maitred(world: &World, pid: i32) -> bool {
+    let program = world.resolved(&format!("/proc/{pid}/exe"));
+    let name = program.as_deref().and_then(|path| path.rsplit('/').next());
+    name.is_some_and(|name| name.starts_with("maitred"))
+}
+
 fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::Proc>>) -> Service {
     let version = file.split('/').find(|part| {
         part.split_once('.')
@@ -190,6 +198,7 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
             .map(|process| process.pid)
             .ok_or_else(|| Unknown("php-fpm does not run".to_owned()))
     });
+    let is_ours = master.as_ref().is_ok_and(|pid| is_maitred(world, *pid));
     let unit = match version {
         Some(version) => format!("php{version}-fpm.service"),
         None => "php-fpm.service".to_owned(),
@@ -206,7 +215,10 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
         pools.push(pool);
     }
     Service {
-        kind: Kind::PhpFpm,
+        kind: match is_ours {
+            true => Kind::MaitredFpm,
+            false => Kind::PhpFpm,
+        },
         control_timeout: draft.global.time("process_control_timeout", 0),
         unit: units::unit(world, &unit),
         group: super::groups::group(world, &name, master.as_ref().ok().copied()),

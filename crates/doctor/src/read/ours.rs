@@ -16,6 +16,9 @@ use super::world::{World, within};
 use super::{Options, ini, units};
 use crate::facts::*;
 
+/// The time in which it should have said something is over.
+const SILENCE: &str = "it says nothing";
+
 /// Recent figures of fewer requests say less than those since the start.
 const ENOUGH_RECENT: u64 = 20;
 
@@ -156,8 +159,10 @@ fn ask(world: &World, socket: &Path) -> Known<ServerStatus> {
     let place = socket.display();
     match told {
         Some(Ok(status)) => Ok(status),
-        Some(Err(why)) => Unknown::because(format!("no server tells of itself on {place} ({why})")),
-        None => Unknown::because(format!(
+        Some(Err(why)) if why != SILENCE => {
+            Unknown::because(format!("no server tells of itself on {place} ({why})"))
+        }
+        Some(Err(_)) | None => Unknown::because(format!(
             "the server on {place} said nothing within {} ms",
             patience.as_millis()
         )),
@@ -165,7 +170,10 @@ fn ask(world: &World, socket: &Path) -> Known<ServerStatus> {
 }
 
 fn talk(socket: &Path, patience: Duration) -> Result<ServerStatus, String> {
-    let said = |why: std::io::Error| why.to_string();
+    let said = |why: std::io::Error| match why.kind() {
+        std::io::ErrorKind::WouldBlock => SILENCE.to_owned(),
+        _ => why.to_string(),
+    };
     let stream = UnixStream::connect(socket).map_err(said)?;
     stream.set_read_timeout(Some(patience)).map_err(said)?;
     let mut line =
