@@ -1,5 +1,6 @@
 //! What the looks at a worker come to.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -98,7 +99,7 @@ impl Findings {
         let settled = settled.iter().filter(|root| !changes.contains_key(*root));
         let settled = settled.count();
         let mut changes: Vec<Finding> = changes.into_values().collect();
-        changes.sort_by(|a, b| (b.grows, b.requests).cmp(&(a.grows, a.requests)));
+        changes.sort_by_key(|change| Reverse((change.grows, change.requests)));
         let ended = steps.iter().filter(|step| step.look.first);
         let failed = steps.iter().filter(|step| step.status >= 500);
         Findings {
