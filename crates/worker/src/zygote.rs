@@ -203,9 +203,16 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     let mut all = values(&settings.php_values, false);
     all.extend(values(&settings.php_admin_values, true));
     let mut defines = settings.defines.clone();
-    if settings.worker_script.is_some() {
+    let mut define = |name: &str| defines.push((name.to_owned(), "0".to_owned()));
+    if settings.worker_script.is_some() || settings.snapshot.is_some() {
         // OPcache would kill whoever has used it for so long when it is to be emptied.
-        defines.push(("opcache.force_restart_timeout".to_owned(), "0".to_owned()));
+        define("opcache.force_restart_timeout");
+    }
+    if settings.snapshot.is_some() {
+        // It passes over files that are younger than two seconds at the request, and that of a
+        // zygote which stands still gets no later: every copy would compile what was deployed just
+        // before the boot.
+        define("opcache.file_update_protection");
     }
     let fpm = fpm_folder().filter(|_| !settings.no_php_ini);
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
