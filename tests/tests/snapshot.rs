@@ -345,7 +345,7 @@ fn command(server: &Server, words: &[&str]) -> String {
         .args(words)
         .arg("--admin-socket")
         .arg(server.admin_socket());
-    let output = command.output().unwrap();
+    let output = command.output().expect("it runs");
     let text = [output.stdout, output.stderr].concat();
     String::from_utf8_lossy(&text).into_owned()
 }
