@@ -73,8 +73,8 @@ def ask(server, path, *flags):
     if path:
         command.append(f"http://127.0.0.1:{server.port}{path}")
     said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-    # 3: connections were not there in time, since those before waited for the server.
-    if said.returncode not in (0, 3, 4):
+    # 1: nothing was served; 3: connections were not there in time, since those before waited.
+    if said.returncode not in (0, 1, 3, 4) or not said.stdout:
         raise load.WrongAnswer(f"{server.name}: {said.stderr.decode(errors='replace')}")
     return json.loads(said.stdout)
 
