@@ -1,0 +1,90 @@
+//! How a pool may be sized: what we do, and what others do.
+
+pub mod auto;
+pub mod fixed;
+pub mod fpm;
+pub mod frankenphp;
+
+use maitred_sizing::Spent;
+
+/// What a policy may see of a pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct View {
+    /// Seconds since the run began.
+    pub now: f64,
+    /// Workers that run a request.
+    pub busy: usize,
+    /// Workers with nothing to do.
+    pub idle: usize,
+    /// Workers that are coming.
+    pub booting: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// How long the longest of them has waited, in seconds.
+    pub waited: f64,
+    /// How long the worker has been idle that was so for longest, in seconds.
+    pub rested: f64,
+    /// Processors.
+    pub cores: f64,
+    /// Part of the processors' time that was used since the last tick.
+    pub cpu_used: f64,
+    /// What memory is left for others and ours, in bytes, if it is counted.
+    pub memory: Option<Seen>,
+}
+
+/// Memory, as it can be measured, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Seen {
+    /// What there is.
+    pub limit: f64,
+    /// What others and the pool's shared memory have.
+    pub base: f64,
+    /// What the largest workers have for themselves.
+    pub worker: f64,
+    /// What those that run take beside that for their requests, on average over time.
+    pub peak: f64,
+    /// And at most.
+    pub peak_most: f64,
+    /// How that scatters.
+    pub peak_deviation: f64,
+}
+
+impl View {
+    /// Workers there are, those that are coming included.
+    pub fn alive(&self) -> usize {
+        self.busy + self.idle + self.booting
+    }
+}
+
+/// How many workers there are to be.
+pub trait Policy {
+    /// A request has come; it is counted in the view.
+    fn arrived(&mut self, _view: &View) {}
+
+    /// A request has ended.
+    fn finished(&mut self, _view: &View, _spent: Spent) {}
+
+    /// Ages of the requests that run, if the policy wants to know before a tick.
+    fn running(&mut self, _ages: &mut dyn Iterator<Item = f64>) {}
+
+    /// To be called again every so many seconds.
+    fn every(&self) -> f64 {
+        1.0
+    }
+
+    /// That time is over.
+    fn tick(&mut self, _view: &View) {}
+
+    /// As many workers are to be there; those that lack are started now.
+    fn wants(&self, view: &View) -> usize;
+
+    /// As many idle workers are to go now. Asked after each tick.
+    fn lets_go(&self, _view: &View) -> usize {
+        0
+    }
+
+    /// Whether a worker that has just ended a request is to go.
+    fn is_surplus(&self, _view: &View) -> bool {
+        false
+    }
+}
