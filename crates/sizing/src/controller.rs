@@ -37,6 +37,9 @@ const WAITS_SAVED: f64 = 20.0;
 /// A request that finds so many times as many in hand as there are workers has the pool grow at once.
 const CROWD: usize = 2;
 
+/// In a pool of fewer workers than this none waits for the others.
+const SMALL: usize = 4;
+
 /// One of so many workers goes in a second, and one at least.
 const GOES: usize = 20;
 
@@ -139,6 +142,21 @@ impl Terms {
     }
 }
 
+impl std::fmt::Display for Terms {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let or_none = |term: Option<usize>| term.map_or("-".to_owned(), |term| term.to_string());
+        write!(
+            out,
+            "demand {}, cpu {}, memory {}, downstream {}, max_children {}",
+            self.demand,
+            self.cpu,
+            or_none(self.memory),
+            or_none(self.downstream),
+            self.user
+        )
+    }
+}
+
 /// The outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizing {
@@ -209,18 +227,28 @@ impl Controller {
         if enough <= self.level {
             return;
         }
-        // Now and then one may wait: a pool that grows for each burst is larger than it need be.
-        if in_hand <= CROWD * self.level && self.saved >= 1.0 {
+        // Now and then one may wait: a pool that grows for each burst is larger than it need be. In a
+        // small one it would wait for long.
+        if self.level >= SMALL && in_hand <= CROWD * self.level && self.saved >= 1.0 {
             self.saved -= 1.0;
             return;
         }
         self.level = enough;
     }
 
+    /// Some request has waited for longer than it may: the pool grows.
+    pub fn crowded(&mut self, load: Load) {
+        let enough = enough_for(load.busy + load.waiting, load.parked, self.patience());
+        self.level = self.level.max(enough);
+    }
+
     /// A request has ended.
     pub fn finished(&mut self, spent: Spent) {
         self.done += 1;
-        let share = self.cost.add(spent);
+        // What hangs is left out of the knee while it does (`parked`): it must not be in it later.
+        let hangs = Duration::try_from_secs_f64(self.parks_after());
+        let blocked = spent.blocked.min(hangs.unwrap_or(Duration::MAX));
+        let share = self.cost.add(Spent { blocked, ..spent });
         let Some(share) = share.filter(|share| *share < self.cost.cpu_share() * MUCH_LESS) else {
             return;
         };
@@ -235,6 +263,9 @@ impl Controller {
         self.parked = load.parked;
         self.cost.look();
         self.turn_knee();
+        if load.waiting > 0 {
+            self.crowded(load);
+        }
         let keep = self.demand.keep().max(self.limits.floor);
         if self.level > keep && load.busy + load.waiting < self.level {
             let go = (self.level / GOES).max(1);

@@ -19,6 +19,7 @@ pub mod demand;
 pub mod downstream;
 pub mod knee;
 pub mod memory;
+pub mod sources;
 
 pub use controller::{Binding, Controller, Limits, Load, Machine, Sizing, Terms};
 pub use cost::{Cost, Spent};

@@ -21,6 +21,7 @@ use crate::run::Supervisor;
 use door::Door;
 use guest::Guest;
 use memory::Measures;
+pub(crate) use memory::private_bytes;
 
 pub use door::{lock_folder, mistake};
 pub use stacks::Place;
