@@ -23,7 +23,8 @@ fn compare(plant: &Plant) -> (Score, Score) {
 
 fn stationary(name: &str) -> Plant {
     let mut all = plants::stationary(SECONDS).into_iter();
-    all.find(|plant| plant.name == name).unwrap()
+    all.find(|plant| plant.name == name)
+        .expect("a plant of this name")
 }
 
 fn is_as_good_as_the_best(name: &str) {
