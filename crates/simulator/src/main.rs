@@ -9,6 +9,11 @@ use maitred_simulator::policies::fpm::{Dynamic, Ondemand};
 use maitred_simulator::policies::frankenphp::Frankenphp;
 use maitred_simulator::search::{Score, best, numbers, score, traces};
 
+/// A plant that is played for longer than this is played less often, with fewer numbers of workers.
+const LONG_SECONDS: f64 = 600.0;
+const LONG_SEEDS: u64 = 2;
+const LONG_STEP: f64 = 0.2;
+
 /// Compares pm = auto with the best fixed number of workers and with other ways of sizing.
 #[derive(Debug, Parser)]
 struct Options {
@@ -37,15 +42,23 @@ fn main() {
             plants::hang(options.seconds),
             plants::crosstalk(options.seconds),
         ])
-        .chain(plants::shifting(options.seconds));
+        .chain(plants::ladder(options.seconds))
+        .chain(plants::shifting(options.seconds))
+        .chain([plants::day()]);
     for plant in all.filter(|plant| plant.name.contains(&options.plant)) {
         show(&plant, &options);
     }
 }
 
 fn show(plant: &Plant, options: &Options) {
-    let traces = traces(plant, options.seeds);
-    let (number, fixed) = best(plant, &traces, &numbers(plant.cap, options.step));
+    // A day is long, and its numbers of workers differ little from one day to the next.
+    let is_long = plant.seconds > LONG_SECONDS.max(options.seconds);
+    let (seeds, step) = match is_long {
+        true => (options.seeds.min(LONG_SEEDS), options.step.max(LONG_STEP)),
+        false => (options.seeds, options.step),
+    };
+    let traces = traces(plant, seeds);
+    let (number, fixed) = best(plant, &traces, &numbers(plant.cap, step));
     println!("\n{}", plant.name);
     line(&format!("static {number}"), &fixed, &fixed);
     let cores = plant.segments[0].cores;

@@ -170,3 +170,50 @@ pub fn shifting(seconds: f64) -> Vec<Plant> {
         ),
     ]
 }
+
+/// Rungs of overload, by how many times what the processors can do comes: work alone, and waiting.
+pub fn ladder(seconds: f64) -> Vec<Plant> {
+    let rung = |name, rate, kind| Plant::steady(name, 4.0, rate, kind, seconds);
+    let (work, waits) = (Kind::new(fixed(5.0), fixed(0.0)), mixed(1.0, 9.0));
+    vec![
+        rung("P10 work, as much as there is room for", 800.0, work),
+        rung("P10 work, 2 x capacity", 1600.0, work),
+        rung("P10 work, 10 x capacity", 8000.0, work),
+        rung("P10 1 + 9 ms, as much as there is room for", 4000.0, waits),
+        rung("P10 1 + 9 ms, 3 x capacity", 12_000.0, waits),
+        rung("P10 1 + 9 ms, 10 x capacity", 40_000.0, waits),
+    ]
+}
+
+/// How many hours of five minutes each a day has that is played.
+const HOURS: usize = 24;
+const HOUR_SECONDS: f64 = 300.0;
+
+/// How long the requests of a cron job come, at each full hour, in seconds, and how many times as many.
+const CRON_SECONDS: f64 = 10.0;
+const CRON: f64 = 3.0;
+
+/// A day: few requests at night, most in the afternoon, and three times as many for ten seconds of each
+/// hour. An hour is five minutes.
+pub fn day() -> Plant {
+    let kind = mixed(2.0, 40.0);
+    let segment = |at: f64, rate: f64| Segment {
+        at,
+        rate,
+        kinds: vec![kind],
+        cores: 4.0,
+    };
+    let hours = (0..HOURS).flat_map(|hour| {
+        let at = hour as f64 * HOUR_SECONDS;
+        let turn = std::f64::consts::TAU * hour as f64 / HOURS as f64;
+        let rate = 155.0 - 145.0 * turn.cos();
+        [segment(at, CRON * rate), segment(at + CRON_SECONDS, rate)]
+    });
+    let seconds = HOURS as f64 * HOUR_SECONDS;
+    Plant {
+        segments: hours.collect(),
+        shifts: true,
+        warm_up: HOUR_SECONDS,
+        ..Plant::steady("P12 a day", 4.0, 1.0, kind, seconds)
+    }
+}

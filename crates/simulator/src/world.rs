@@ -7,12 +7,13 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use maitred_sizing::Spent;
+use maitred_sizing::sources::Memory;
 
 use crate::arrivals::Arrival;
 use crate::cores::Cores;
 use crate::outcome::Outcome;
-use crate::plant::{Kind, Plant};
-use crate::policies::{Policy, Seen, View};
+use crate::plant::Plant;
+use crate::policies::{Policy, View};
 
 /// Plays a run.
 pub fn play(plant: &Plant, arrivals: &[Arrival], policy: &mut dyn Policy) -> Outcome {
@@ -76,6 +77,7 @@ enum Stage {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Worker {
+    id: i32,
     stage: Stage,
     request: usize,
     began: f64,
@@ -90,6 +92,7 @@ struct World<'p> {
     arrivals: &'p [Arrival],
     now: f64,
     order: u64,
+    forked: i32,
     due: BinaryHeap<Reverse<Due>>,
     cores: Cores,
     workers: Vec<Worker>,
@@ -115,6 +118,7 @@ impl<'p> World<'p> {
             arrivals,
             now: 0.0,
             order: 0,
+            forked: 0,
             due: BinaryHeap::new(),
             cores: Cores::new(plant.segments[0].cores, plant.drag),
             workers: Vec::new(),
@@ -209,6 +213,13 @@ impl<'p> World<'p> {
                     .filter(|worker| worker.is_busy())
                     .map(|worker| now - worker.began);
                 policy.running(&mut ages);
+                let arrivals = self.arrivals;
+                let alive = self.workers.iter().filter(|worker| worker.is_alive());
+                let mut has = alive.map(|worker| match worker.is_busy() {
+                    true => (worker.id, worker.private + arrivals[worker.request].peak),
+                    false => (worker.id, worker.private),
+                });
+                policy.measures(&mut has);
                 let view = self.view();
                 policy.tick(&view);
                 for _ in 0..policy.lets_go(&view).min(self.idle.len()) {
@@ -255,17 +266,23 @@ impl<'p> World<'p> {
         }
     }
 
-    fn seen(&self) -> Option<Seen> {
-        let alive = self.workers.iter().filter(|worker| worker.is_alive());
-        let worker = alive.map(|worker| worker.private).fold(0.0, f64::max);
-        seen(self.plant, self.now, worker)
+    fn seen(&self) -> Option<Memory> {
+        self.plant.memory.map(|memory| Memory {
+            limit: memory.limit,
+            used: memory.base + self.privates + self.peaks,
+            by_group: true,
+        })
     }
 
     /// Starts the workers that lack.
     fn follow(&mut self, policy: &mut dyn Policy) {
         let wants = policy.wants(&self.view()).min(self.plant.cap);
-        for _ in self.alive()..wants {
+        let lacks = wants.saturating_sub(self.alive());
+        policy.forked(lacks);
+        for _ in 0..lacks {
+            self.forked += 1;
             let worker = Worker {
+                id: self.forked,
                 stage: Stage::Forked,
                 request: 0,
                 began: self.now,
@@ -387,7 +404,9 @@ impl<'p> World<'p> {
         let took = self.now - one.began;
         let spent = Spent {
             cpu: Duration::from_secs_f64(arrival.cpu),
-            ready: Duration::from_secs_f64((took - arrival.cpu - one.blocked).max(0.0)),
+            ready: Some(Duration::from_secs_f64(
+                (took - arrival.cpu - one.blocked).max(0.0),
+            )),
             blocked: Duration::from_secs_f64(one.blocked),
         };
         self.outcome.served(arrival, one.began, self.now);
@@ -432,31 +451,6 @@ impl<'p> World<'p> {
             self.cores.slow_down(slowness);
         }
     }
-}
-
-/// What can be known of a plant's memory when its largest worker has `worker` bytes for itself.
-pub fn seen(plant: &Plant, now: f64, worker: f64) -> Option<Seen> {
-    let memory = plant.memory?;
-    let kinds = &plant.segment(now).kinds;
-    // A request that takes long is met more often than it comes.
-    let met =
-        |kind: &Kind| kind.weight * (kind.cpu.mean() + kind.blocked.mean() + kind.database.mean());
-    let sum: f64 = kinds.iter().map(met).sum();
-    let mean_of = |value: &dyn Fn(f64) -> f64| {
-        let all = kinds.iter().map(|kind| met(kind) * value(kind.peak));
-        all.sum::<f64>() / sum
-    };
-    let mean = mean_of(&|peak| peak);
-    let square = mean_of(&|peak| peak * peak);
-    let most = kinds.iter().map(|kind| kind.peak).fold(0.0, f64::max);
-    Some(Seen {
-        limit: memory.limit,
-        base: memory.base,
-        worker: worker.max(memory.worker),
-        peak: mean,
-        peak_most: most,
-        peak_deviation: (square - mean * mean).max(0.0).sqrt(),
-    })
 }
 
 impl Worker {

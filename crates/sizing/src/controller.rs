@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::cost::{Cost, Spent};
-use crate::demand::{Demand, WAITING_SHARE, enough_for};
-use crate::downstream::Guard;
-use crate::knee::knee;
+use crate::demand::{Demand, WAITING_SHARE};
+use crate::downstream::{Guard, Seen};
+use crate::knee::{Pace, knee};
 
 /// What a request is taken to be until enough have ended: a quarter of it work, as in the rule of
 /// thumb of four workers a processor.
@@ -20,8 +20,16 @@ const PATIENCE_GROWS: f64 = 2.0;
 /// A knee between this part of what it was and as much more is the same.
 const STAYS: f64 = 0.9;
 
-/// Work that is less than this part of what it was is believed at once.
-const MUCH_LESS: f64 = 0.6;
+/// A share of work that is less than this part of what it was is believed at once, and less by as much as
+/// work scatters more than exponential times.
+const MUCH_LESS: f64 = 0.25;
+
+/// And believed again when it is less than this part of what was believed then.
+const LESS_AGAIN: f64 = 0.8;
+
+/// Scatter of work up to which all wait alike for a processor, wherever they wait. Beyond it, short
+/// requests have it better among many workers than in a queue, all of them where it is 1 more.
+const SCATTER_ALIKE: f64 = 1.25;
 
 /// By what part more workers share the processors for each 1 that the scatter of work is above that of
 /// exponential times: short requests are not to wait behind long ones.
@@ -48,6 +56,27 @@ const PARKS_AFTER: f64 = 8.0;
 
 /// One that has run for less than this, in seconds, does not, however short they are.
 const PARKS_SECONDS: f64 = 0.1;
+
+/// Requests that wait say that a pool is stuck when there are so many for each worker.
+const STUCK: f64 = 0.25;
+
+/// A pool can keep so many times as many processors busy as it does on average, or requests pile up.
+const MORE_THAN_BUSY: f64 = 1.2;
+
+/// Processors that are busy to less than this part are idle.
+const IDLE: f64 = 0.5;
+
+/// Most times as many workers as processors seem to need.
+const DOUBT_MOST: usize = 64;
+
+/// Processors of which so many times as many are busy as there are cannot be.
+const ABSURD: f64 = 1.5;
+
+/// Processors that are busy to this part have requests wait for them.
+const NEARLY_FULL: f64 = 0.7;
+
+/// How fast what processors are busy on average follows what they are busy with each look.
+const FOLLOWS: f64 = 0.1;
 
 /// Processors that are busy to this part are full.
 const FULL: f64 = 0.9;
@@ -128,6 +157,17 @@ pub struct Terms {
 }
 
 impl Terms {
+    /// One of them; nothing: it is no limit.
+    pub fn of(&self, binding: Binding) -> Option<usize> {
+        match binding {
+            Binding::Demand => Some(self.demand),
+            Binding::Cpu => Some(self.cpu),
+            Binding::Memory => self.memory,
+            Binding::Downstream => self.downstream,
+            Binding::User => Some(self.user),
+        }
+    }
+
     /// The number they make, and which of them it is.
     pub fn least(&self) -> (usize, Binding) {
         let all = [
@@ -181,8 +221,19 @@ pub struct Controller {
     /// Requests that may still wait before the pool grows.
     saved: f64,
     parked: usize,
+    /// Requests waited at the last look.
+    waits: bool,
     /// As many workers keep the processors busy.
     knee: usize,
+    /// By how many times as many workers as that there may be, since processors were idle while requests
+    /// waited for them.
+    doubt: usize,
+    /// What numbers of workers get done; nothing: nothing is known of requests.
+    pace: Pace,
+    /// Processors that are busy on average.
+    busy_cores: f64,
+    /// The share of work that was believed at once.
+    believed: f64,
     done: u64,
     looked: Duration,
 }
@@ -199,7 +250,12 @@ impl Controller {
             level: limits.floor,
             saved: 0.0,
             parked: 0,
+            waits: false,
             knee: knee(machine.cores, UNKNOWN_CPU_SHARE),
+            pace: Pace::default(),
+            busy_cores: 0.0,
+            doubt: 1,
+            believed: 1.0,
             done: 0,
             looked: Duration::ZERO,
         }
@@ -218,7 +274,7 @@ impl Controller {
     /// A request has come; it is part of `load`.
     pub fn arrived(&mut self, load: Load) {
         let in_hand = load.busy + load.waiting;
-        let enough = enough_for(in_hand, load.parked, self.patience());
+        let enough = self.enough_for(in_hand, load.parked);
         // What piles up while workers are on their way says nothing about how many are enough.
         if load.ready >= self.sizing().workers {
             self.demand.arrived(enough.min(CROWD * load.ready));
@@ -238,7 +294,7 @@ impl Controller {
 
     /// Some request has waited for longer than it may: the pool grows.
     pub fn crowded(&mut self, load: Load) {
-        let enough = enough_for(load.busy + load.waiting, load.parked, self.patience());
+        let enough = self.enough_for(load.busy + load.waiting, load.parked);
         self.level = self.level.max(enough);
     }
 
@@ -248,12 +304,16 @@ impl Controller {
         // What hangs is left out of the knee while it does (`parked`): it must not be in it later.
         let hangs = Duration::try_from_secs_f64(self.parks_after());
         let blocked = spent.blocked.min(hangs.unwrap_or(Duration::MAX));
-        let share = self.cost.add(Spent { blocked, ..spent });
-        let Some(share) = share.filter(|share| *share < self.cost.cpu_share() * MUCH_LESS) else {
+        self.cost.add(Spent { blocked, ..spent });
+        let share = self.cost.recent_cpu_share();
+        let much_less = MUCH_LESS / self.cost.cpu_scatter().max(1.0) * self.cost.cpu_share();
+        if self.cost.is_blind() || share >= LESS_AGAIN * self.believed || share >= much_less {
             return;
-        };
+        }
         // What waited behind work waits for something else now: it needs workers at once.
+        self.believed = share;
         self.knee = self.knee.max(knee(self.machine.cores, share));
+        self.pace = Pace::new(self.machine.cores, share);
     }
 
     /// Looks back, about once a second while the pool has more workers than it rests with, and lets
@@ -261,6 +321,7 @@ impl Controller {
     pub fn look(&mut self, now: Duration, load: Load) {
         self.demand.look(now);
         self.parked = load.parked;
+        self.waits = load.waiting > 0;
         self.cost.look();
         self.turn_knee();
         if load.waiting > 0 {
@@ -273,14 +334,43 @@ impl Controller {
         }
         let time = now.saturating_sub(self.looked).as_secs_f64();
         let busy_cores = self.done as f64 * self.cost.cpu() / time.max(f64::MIN_POSITIVE);
+        self.busy_cores += FOLLOWS * (busy_cores - self.busy_cores);
+        let most = 2.0 * ABSURD * self.machine.cores;
+        self.busy_cores = self.busy_cores.clamp(0.0, most);
+        self.doubt_knee(busy_cores, load);
         let workers = self.sizing().workers;
-        let is_stuck = load.waiting > 0
+        let is_stuck = load.waiting as f64 >= STUCK * workers as f64
             && load.busy >= workers
             && self.cost.is_known()
             && busy_cores < FULL * self.machine.cores;
-        self.guard.look(now, workers, self.done, is_stuck);
+        let alone = self.done as f64 / time.max(f64::MIN_POSITIVE) * self.cost.alone();
+        let seen = Seen {
+            workers,
+            done: self.done,
+            is_stuck,
+            alone,
+        };
+        self.guard.look(now, &seen);
         self.done = 0;
         self.looked = now;
+    }
+
+    /// How many workers are enough for `in_hand` requests of which `parked` hang: those keep theirs.
+    fn enough_for(&self, in_hand: usize, parked: usize) -> usize {
+        let (others, patience) = (in_hand.saturating_sub(parked), self.patience());
+        let each = (others as f64 / (1.0 + patience)).ceil() as usize;
+        let few = match self.cost.is_known() {
+            true if self.doubt == 1 => self.pace.enough(others, patience),
+            _ => each,
+        };
+        let scatter = (self.cost.cpu_scatter() - SCATTER_ALIKE).clamp(0.0, 1.0);
+        let few = few.max(
+            self.pace
+                .keeps_busy(MORE_THAN_BUSY * self.busy_cores)
+                .min(each),
+        );
+        let enough = few as f64 + scatter * each.saturating_sub(few) as f64;
+        parked.saturating_add(enough.ceil() as usize)
     }
 
     /// What a request may wait, as a part of the time that one takes: less than anybody notices
@@ -292,17 +382,48 @@ impl Controller {
         }
     }
 
+    /// The share of requests that is work.
+    fn share(&self) -> f64 {
+        let cores = self.machine.cores;
+        match self.cost.is_blind() {
+            // More than there is: what workers tell of their processor time is nonsense.
+            _ if self.busy_cores > ABSURD * cores => UNKNOWN_CPU_SHARE,
+            // Where nobody tells waiting for a processor, it is taken for other waiting unless processors
+            // are nearly full.
+            true if self.busy_cores > NEARLY_FULL * cores => self.cost.cpu_share_alone(),
+            _ => self.cost.cpu_share(),
+        }
+    }
+
     /// Follows what requests cost, if that makes a difference.
     fn turn_knee(&mut self) {
         if !self.cost.is_known() {
             return;
         }
-        let full = knee(self.machine.cores, self.cost.cpu_share()) as f64;
+        let share = self.share();
+        let full = knee(self.machine.cores, share) as f64;
         let scatter = (self.cost.cpu_scatter() - 1.0).clamp(0.0, SCATTER_MOST);
         let next = full * (1.0 + FOR_SCATTER * scatter);
         let (low, high) = (STAYS * self.knee as f64, self.knee as f64 / STAYS);
-        if next < low || next > high {
+        if self.believed < 1.0 || self.pace.is_unknown() || next < low || next > high {
             self.knee = next.ceil() as usize;
+            self.pace = Pace::new(self.machine.cores, share);
+        }
+        self.believed = 1.0;
+    }
+
+    /// Where requests wait, no more workers come for the processors' sake, and those are idle, what workers
+    /// tell of their work cannot be true.
+    fn doubt_knee(&mut self, busy_cores: f64, load: Load) {
+        let cores = self.machine.cores;
+        if busy_cores >= FULL * cores {
+            self.doubt = 1;
+        } else if load.waiting > 0
+            && load.busy >= self.sizing().workers
+            && self.sizing().binding == Binding::Cpu
+            && busy_cores < IDLE * cores
+        {
+            self.doubt = (self.doubt * 2).min(DOUBT_MOST);
         }
     }
 
@@ -311,12 +432,19 @@ impl Controller {
         let terms = Terms {
             demand: self.level,
             // A worker that hangs uses no processor.
-            cpu: self.knee.saturating_add(self.parked),
+            cpu: self
+                .knee
+                .saturating_mul(self.doubt)
+                .saturating_add(self.parked),
             memory: self.machine.memory,
             downstream: self.guard.limit(),
             user: self.limits.cap,
         };
-        let (least, binding) = terms.least();
+        let (least, binding) = match terms.least() {
+            // More would be wanted if processors had time for them.
+            (least, Binding::Demand) if self.waits && terms.cpu == least => (least, Binding::Cpu),
+            other => other,
+        };
         let floor = self.limits.floor.min(self.limits.cap);
         Sizing {
             workers: least.max(floor),
@@ -331,6 +459,11 @@ impl Controller {
             true => (PARKS_AFTER * self.cost.whole()).max(PARKS_SECONDS),
             false => PARKS_SECONDS,
         }
+    }
+
+    /// What the processes may use now.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// What requests cost.
@@ -365,7 +498,7 @@ mod tests {
     fn spent(cpu_ms: u64, blocked_ms: u64) -> Spent {
         Spent {
             cpu: Duration::from_millis(cpu_ms),
-            ready: Duration::ZERO,
+            ready: Some(Duration::ZERO),
             blocked: Duration::from_millis(blocked_ms),
         }
     }
@@ -440,8 +573,12 @@ mod tests {
             pool.look(Duration::from_secs(second), load(20, 0, 0));
             pool.sizing().workers
         };
-        assert_eq!(at(&mut pool, 200), 19, "20 are met with a short wait");
-        (301..340).for_each(|second| assert!(at(&mut pool, second) <= 19));
+        assert_eq!(
+            at(&mut pool, 200),
+            18,
+            "19 are met with a short wait, one is not"
+        );
+        (301..340).for_each(|second| assert!(at(&mut pool, second) <= 18));
         assert_eq!(at(&mut pool, 340), 1);
     }
 
@@ -468,7 +605,7 @@ mod tests {
         let time = || (0..u64::MAX / 2).prop_map(Duration::from_nanos);
         let spent = (time(), time(), time()).prop_map(|(cpu, ready, blocked)| Spent {
             cpu,
-            ready,
+            ready: Some(ready),
             blocked,
         });
         let machine = (0.01..512.0_f64, proptest::option::of(0..1000_usize))

@@ -8,8 +8,15 @@ const REMEMBERED: f64 = 500.0;
 /// And over as many as have ended in this many looks.
 const REMEMBERED_LOOKS: f64 = 5.0;
 
-/// So many requests in a row say by themselves what requests cost now.
-const SAYS_SOMETHING: f64 = 100.0;
+/// By how much the last requests lose weight with each more.
+const FORGETS: f64 = 1.0 / 16.0;
+
+/// Batches that say what requests wait for at least have so many requests, or more if more end between
+/// two looks.
+const BATCH: f64 = 40.0;
+
+/// By how much what requests wait for at least is taken for more with each look.
+const LEAST_RISES: f64 = 0.003;
 
 /// Fewer finished requests than this say nothing.
 const ENOUGH: f64 = 20.0;
@@ -28,8 +35,9 @@ const STEP: f64 = 0.02;
 pub struct Spent {
     /// Processor time.
     pub cpu: Duration,
-    /// Time in which it could have run and had no processor.
-    pub ready: Duration,
+    /// Time in which it could have run and had no processor; nothing where the kernel does not tell: then
+    /// it is part of `blocked`.
+    pub ready: Option<Duration>,
     /// Time in which it waited for something else: a database, a disk, a sleep.
     pub blocked: Duration,
 }
@@ -40,8 +48,14 @@ pub struct Cost {
     long: Sum,
     /// Since the last look.
     fresh: Sum,
-    /// The last few.
-    few: Sum,
+    /// The last few: processor time and other waits of a request, in seconds.
+    recent: (f64, f64),
+    /// What a batch of requests has waited for other things on average, at least, in seconds.
+    least_blocked: Option<f64>,
+    /// The kernel does not tell waiting for a processor from other waits.
+    is_blind: bool,
+    /// Since the last batch was full.
+    batch: Sum,
     /// 95 of a hundred requests take less work and waiting than this, in seconds.
     slow: f64,
 }
@@ -63,7 +77,7 @@ impl Sum {
         self.count += 1.0;
         self.cpu += cpu;
         self.cpu_squares += cpu * cpu;
-        self.ready += spent.ready.as_secs_f64();
+        self.ready += spent.ready.unwrap_or_default().as_secs_f64();
         self.blocked += spent.blocked.as_secs_f64();
     }
 
@@ -74,16 +88,57 @@ impl Sum {
 }
 
 impl Cost {
-    /// One more request has ended. What the last ones say of the share that is work, if there are
-    /// enough of them; they are not counted again.
-    pub fn add(&mut self, spent: Spent) -> Option<f64> {
+    /// One more request has ended.
+    pub fn add(&mut self, spent: Spent) {
+        self.is_blind = spent.ready.is_none();
         self.fresh.add(spent);
-        self.few.add(spent);
-        self.learn_slow((spent.cpu + spent.blocked).as_secs_f64());
+        self.batch.add(spent);
+        // The first of all come before any has to wait for another.
+        if self.least_blocked.is_none() {
+            self.end_batch();
+        }
+        let (cpu, blocked) = (spent.cpu.as_secs_f64(), spent.blocked.as_secs_f64());
+        self.recent.0 += FORGETS * (cpu - self.recent.0);
+        self.recent.1 += FORGETS * (blocked - self.recent.1);
+        self.learn_slow(cpu + blocked);
         if !self.is_known() && self.fresh.count >= ENOUGH {
             self.look();
         }
-        (self.few.count >= SAYS_SOMETHING).then(|| std::mem::take(&mut self.few).cpu_share())
+    }
+
+    /// Whether waiting for a processor counts as waiting for other things, since nobody tells it.
+    pub fn is_blind(&self) -> bool {
+        self.is_blind
+    }
+
+    /// The share that is work in what requests take where they do not wait for each other.
+    pub fn cpu_share_alone(&self) -> f64 {
+        self.cpu() / self.alone()
+    }
+
+    /// If a batch is full, it has its say in what requests wait for at least.
+    fn end_batch(&mut self) {
+        if self.batch.count < BATCH {
+            return;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        let blocked = batch.blocked / batch.count;
+        let least = self
+            .least_blocked
+            .map_or(blocked, |least| least.min(blocked));
+        self.least_blocked = Some(least);
+    }
+
+    /// The share that is work, by the last few requests alone.
+    pub fn recent_cpu_share(&self) -> f64 {
+        let cpu = self.recent.0.max(LEAST_CPU_SECONDS);
+        cpu / (cpu + self.recent.1)
+    }
+
+    /// What requests take where they do not wait for each other, in seconds: work, and the least that a
+    /// batch of them has waited for other things lately.
+    pub fn alone(&self) -> f64 {
+        self.cpu() + self.least_blocked.unwrap_or_else(|| self.blocked())
     }
 
     /// Moves the percentile so that it stays where so many requests are above it as should be.
@@ -101,6 +156,8 @@ impl Cost {
     /// Takes what has ended since the last look into the averages; to be called once a second.
     pub fn look(&mut self) {
         let fresh = std::mem::take(&mut self.fresh);
+        self.least_blocked = self.least_blocked.map(|least| least * (1.0 + LEAST_RISES));
+        self.end_batch();
         let most = REMEMBERED.max(REMEMBERED_LOOKS * fresh.count);
         let left = match self.long.count + fresh.count > most {
             true => (most - fresh.count) / self.long.count,
@@ -172,7 +229,7 @@ mod tests {
         let ms = Duration::from_millis;
         Spent {
             cpu: ms(cpu),
-            ready: ms(ready),
+            ready: Some(ms(ready)),
             blocked: ms(blocked),
         }
     }
@@ -180,7 +237,7 @@ mod tests {
     #[test]
     fn waiting_for_a_processor_is_no_part_of_what_a_request_needs() {
         let mut cost = Cost::default();
-        (0..20).for_each(|_| assert!(cost.add(spent(7, 40, 3)).is_none_or(|share| share <= 1.0)));
+        (0..20).for_each(|_| cost.add(spent(7, 40, 3)));
         assert!(cost.is_known());
         assert!((cost.cpu_share() - 0.7).abs() < 1e-9);
         assert!((cost.whole() - 0.050).abs() < 1e-9);
@@ -190,19 +247,34 @@ mod tests {
     fn a_change_of_the_work_is_seen_at_once_and_learned_in_a_few_looks() {
         let mut cost = Cost::default();
         for _ in 0..60 {
-            (0..200)
-                .for_each(|_| assert!(cost.add(spent(10, 0, 0)).is_none_or(|share| share <= 1.0)));
+            (0..200).for_each(|_| cost.add(spent(10, 0, 0)));
             cost.look();
         }
-        let said = (0..100).find_map(|_| cost.add(spent(1, 0, 9)));
-        assert!(said.is_some_and(|share| share < 0.11));
+        (0..20).for_each(|_| cost.add(spent(1, 0, 90)));
+        assert!(cost.recent_cpu_share() < 0.1);
         assert!(cost.cpu_share() > 0.9, "{}", cost.cpu_share());
         for _ in 0..10 {
-            (0..200)
-                .for_each(|_| assert!(cost.add(spent(1, 0, 9)).is_none_or(|share| share <= 1.0)));
+            (0..200).for_each(|_| cost.add(spent(1, 0, 9)));
             cost.look();
         }
         assert!(cost.cpu_share() < 0.25, "{}", cost.cpu_share());
+    }
+
+    #[test]
+    fn what_requests_take_alone_is_remembered_while_they_wait_for_each_other() {
+        let mut cost = Cost::default();
+        (0..40).for_each(|_| cost.add(spent(2, 0, 5)));
+        cost.look();
+        for _ in 0..60 {
+            (0..200).for_each(|_| cost.add(spent(2, 0, 50)));
+            cost.look();
+        }
+        assert!((0.007..0.009).contains(&cost.alone()), "{}", cost.alone());
+        for _ in 0..900 {
+            (0..200).for_each(|_| cost.add(spent(2, 0, 50)));
+            cost.look();
+        }
+        assert!(cost.alone() > 0.05, "in the end it is believed");
     }
 
     #[test]
@@ -226,7 +298,7 @@ mod tests {
     #[test]
     fn a_request_without_processor_time_still_has_a_share() {
         let mut cost = Cost::default();
-        (0..20).for_each(|_| assert!(cost.add(spent(0, 0, 100)).is_none_or(|share| share <= 1.0)));
+        (0..20).for_each(|_| cost.add(spent(0, 0, 100)));
         assert!(cost.cpu_share() > 0.0);
         assert!(Cost::default().cpu_share() <= 1.0);
     }

@@ -2,10 +2,11 @@
 //!
 //! What an arriving request finds is what a request experiences (for Poisson arrivals the average over
 //! time as well), however the requests come and however long they take: no model of either is needed.
-//! With `n` workers, the one that makes `in_hand` requests in hand waits about `(in_hand - n) / n`
-//! times as long as a request takes. So the pool has enough workers when no more than
-//! [`WAITING_SHARE`] of all requests find more than `1 + patience` times as many in hand, `patience`
-//! being what a request may wait as a part of that time.
+//! With `n` workers that only wait, the one that makes `in_hand` requests in hand waits about
+//! `(in_hand - n) / n` times as long as a request takes; with workers that work, less, since it would
+//! have waited for a processor in any case ([`Pace::enough`](crate::knee::Pace::enough)). So the pool has
+//! enough workers when no more than [`WAITING_SHARE`] of all requests find so many in hand that they wait
+//! for longer than `patience`, as a part of that time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,14 +40,20 @@ struct Part {
     found: Vec<u32>,
 }
 
-/// How many workers are enough for `in_hand` requests of which `parked` hang: those keep theirs.
-pub fn enough_for(in_hand: usize, parked: usize, patience: f64) -> usize {
-    let others = in_hand.saturating_sub(parked) as f64;
-    parked.saturating_add((others / (1.0 + patience)).ceil() as usize)
+/// Above the average that many workers are busy, in roots of it: less than one in ten requests waits
+/// (Erlang-C).
+const ABOVE_AVERAGE: f64 = 2.0;
+
+/// How many workers are enough for requests of which `load` are in hand on average (their rate times
+/// what they take), where what they find when they come was not counted.
+pub fn offered(load: f64) -> usize {
+    (load + ABOVE_AVERAGE * load.max(0.0).sqrt())
+        .ceil()
+        .max(1.0) as usize
 }
 
 impl Demand {
-    /// A request has come for which `needed` workers are enough ([`enough_for`]).
+    /// A request has come for which `needed` workers are enough.
     pub fn arrived(&mut self, needed: usize) {
         if self.parts.is_empty() {
             self.parts.push_back(Part::default());
@@ -89,7 +96,8 @@ impl Demand {
 
     fn quantile(&self) -> usize {
         let arrivals: u64 = self.parts.iter().map(|part| part.arrivals).sum();
-        let mut may_wait = (arrivals as f64 * WAITING_SHARE) as u64;
+        // Where few have come one may be an exception.
+        let mut may_wait = ((arrivals as f64 * WAITING_SHARE) as u64).max(1);
         let most = self.parts.iter().map(|part| part.found.len()).max();
         let needed = (0..most.unwrap_or(0)).rev().find(|place| {
             let at = |part: &Part| u64::from(part.found.get(*place).copied().unwrap_or(0));
@@ -123,15 +131,21 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_of_a_tenth_is_no_wait() {
-        let all = [1, 2, 10, 11, 12, 22, 23].map(|in_hand| enough_for(in_hand, 0, 0.1));
-        assert_eq!(all, [1, 2, 10, 10, 11, 20, 21]);
+    fn one_of_few_is_an_exception_and_two_are_not() {
+        let mut demand = Demand::default();
+        (0..20).for_each(|_| demand.arrived(1));
+        demand.arrived(7);
+        demand.look(seconds(1));
+        assert_eq!(demand.keep(), 1);
+        demand.arrived(6);
+        demand.look(seconds(2));
+        assert_eq!(demand.keep(), 6);
     }
 
     #[test]
-    fn what_hangs_keeps_its_worker_however_long_the_others_may_wait() {
-        assert_eq!(enough_for(32, 30, 1.0), 31);
-        assert_eq!(enough_for(3, 30, 1.0), 30);
+    fn what_is_in_hand_on_average_and_two_roots_of_it_is_enough() {
+        assert_eq!([0.0, 4.0, 10.0, 100.0].map(offered), [1, 8, 17, 120]);
+        assert_eq!(offered(f64::NAN), 1);
     }
 
     #[test]
@@ -152,7 +166,7 @@ mod tests {
     fn a_clock_that_jumps_forgets_and_breaks_nothing() {
         let mut demand = Demand::default();
         demand.look(seconds(1_000_000));
-        demand.arrived(usize::MAX);
+        (0..2).for_each(|_| demand.arrived(usize::MAX));
         demand.look(seconds(5));
         assert_eq!(demand.keep(), COUNTED - 1);
     }

@@ -7,10 +7,23 @@
 //! the averages of both times count, however they scatter (Baskett, Chandy, Muntz and Palacios, 1975).
 
 /// The processors are full when they are busy to this part while there is more than enough to do.
-const FULL: f64 = 0.99;
+const FULL: f64 = 0.985;
 
 /// More workers than this are not told apart.
 const MOST: usize = 4096;
+
+/// Numbers of workers whose pace is worked out.
+const TABLE: usize = 256;
+
+/// A number of workers that keeps the processors busy to this part is as good as any larger.
+const FULLEST: f64 = 0.999;
+
+/// More workers than keep the processors busy to this part while there is too much to do are never kept
+/// for what is usual.
+const NEARLY_ALL: f64 = 0.975;
+
+/// Least share of a request that is work.
+const LEAST_SHARE: f64 = 1e-6;
 
 /// A sum beyond this is scaled down.
 const LARGE: f64 = 1e200;
@@ -36,7 +49,7 @@ pub fn knee(cores: f64, cpu_share: f64) -> usize {
 /// do.
 fn busy(workers: usize, cores: f64, cpu_share: f64) -> f64 {
     let at_once = |working: usize| (working as f64).min(cores);
-    let share = cpu_share.clamp(1e-6, 1.0);
+    let share = cpu_share.clamp(LEAST_SHARE, 1.0);
     if share == 1.0 {
         return at_once(workers);
     }
@@ -52,6 +65,71 @@ fn busy(workers: usize, cores: f64, cpu_share: f64) -> f64 {
         }
     }
     sum / all
+}
+
+/// What numbers of workers get done while all of them have something to do.
+#[derive(Debug, Clone, Default)]
+pub struct Pace {
+    /// Busy processors by the number of workers, from none on.
+    busy: Vec<f64>,
+    cores: f64,
+    share: f64,
+}
+
+impl Pace {
+    /// For a share of a request that is work.
+    pub fn new(cores: f64, cpu_share: f64) -> Pace {
+        let share = cpu_share.clamp(LEAST_SHARE, 1.0);
+        let all = (0..=TABLE).map(|workers| busy(workers, cores, share));
+        let mut is_full = false;
+        let all = all.take_while(|busy| !std::mem::replace(&mut is_full, *busy >= FULLEST * cores));
+        Pace {
+            busy: all.collect(),
+            cores,
+            share,
+        }
+    }
+
+    /// Whether nothing is known of what workers get done.
+    pub fn is_unknown(&self) -> bool {
+        self.busy.is_empty()
+    }
+
+    /// Busy processors with so many workers.
+    fn of(&self, workers: usize) -> f64 {
+        let last = self.busy.len() - 1;
+        match self.busy.get(workers) {
+            Some(busy) => *busy,
+            None => (self.busy[last] * workers as f64 / last as f64).min(self.cores),
+        }
+    }
+
+    /// Fewest workers that keep so many processors busy, or nearly all of them.
+    pub fn keeps_busy(&self, cores: f64) -> usize {
+        let least = cores.min(NEARLY_ALL * self.cores);
+        self.busy.partition_point(|busy| *busy < least)
+    }
+
+    /// Fewest workers with which `in_hand` requests are over as soon as if each had one, but for
+    /// `patience`, as a part of the time that one takes alone. All that many workers do to requests that
+    /// wait for a processor is to have them wait for it in another place.
+    pub fn enough(&self, in_hand: usize, patience: f64) -> usize {
+        if in_hand == 0 || self.busy.is_empty() {
+            return in_hand;
+        }
+        let longer = patience / (in_hand as f64 * self.share);
+        let least = 1.0 / (1.0 / self.of(in_hand) + longer);
+        let found = self.busy.partition_point(|busy| *busy < least);
+        let enough = match found < self.busy.len() {
+            true => found,
+            // Beyond the table each does as much as the last of it.
+            false => {
+                let last = self.busy.len() - 1;
+                (last as f64 * least / self.busy[last]).ceil() as usize
+            }
+        };
+        enough.min(in_hand)
+    }
 }
 
 /// Requests a second that the processors can do.
@@ -94,6 +172,35 @@ mod tests {
     fn many_workers_are_no_number_too_large() {
         let one = busy(MOST, 64.0, 0.5);
         assert!((one - 64.0).abs() < 1e-6, "{one}");
+    }
+
+    #[test]
+    fn requests_that_only_wait_need_a_worker_each_but_for_patience() {
+        let pace = Pace::new(4.0, 0.001);
+        let all = [1, 2, 10, 11, 12, 22, 300].map(|in_hand| pace.enough(in_hand, 0.1));
+        assert_eq!(all, [1, 2, 10, 10, 11, 20, 273]);
+    }
+
+    #[test]
+    fn requests_that_only_work_need_one_for_each_processor_however_many_there_are() {
+        let pace = Pace::new(4.0, 1.0);
+        let all = [0, 1, 3, 4, 5, 100, 5000].map(|in_hand| pace.enough(in_hand, 0.1));
+        assert_eq!(all, [0, 1, 3, 4, 4, 4, 4]);
+        let fewer = [0.5, 2.5].map(|cores| Pace::new(cores, 1.0).enough(100, 0.1));
+        assert_eq!(fewer, [1, 3]);
+    }
+
+    #[test]
+    fn more_in_hand_never_need_fewer_workers_and_never_more_than_there_are_requests() {
+        for share in [0.002, 0.1, 0.7, 1.0] {
+            for patience in [0.0, 0.1, 0.8] {
+                let pace = Pace::new(4.0, share);
+                let all: Vec<usize> = (0..600).map(|n| pace.enough(n, patience)).collect();
+                assert!(all.iter().enumerate().all(|(n, enough)| *enough <= n));
+                assert!(all[1..].iter().all(|enough| *enough >= 1));
+                assert!(all.is_sorted(), "{share}, {patience}: {all:?}");
+            }
+        }
     }
 
     #[test]

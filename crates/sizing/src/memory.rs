@@ -2,16 +2,19 @@
 //!
 //! What counts of a worker is what it has for itself: what all share is there once, however many they
 //! are. A pool must neither be swapped nor have the kernel end one of its workers, so a part of the
-//! memory is left alone, the requests that happen to take much at a time are counted with it, and a
-//! worker is paid for before it is forked ([`Ledger`]), since it shows what it takes only later.
+//! memory is left alone, and the requests that happen to take much at a time are counted with it.
 
 use std::time::Duration;
 
 /// The part of the memory that is left alone.
 const MARGIN: f64 = 0.1;
 
-/// By how many standard deviations what requests take together may be above its average.
+/// By how many standard deviations what requests take together may be above its average. The part that is
+/// left alone is for what goes beyond.
 const DEVIATIONS: f64 = 3.0;
+
+/// More workers than this are not told apart.
+const MOST: f64 = 10_000.0;
 
 /// Memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -21,14 +24,12 @@ pub struct Room {
     pub limit: f64,
     /// What is not the workers' own: other processes, and what the workers share.
     pub base: f64,
-    /// What one more worker takes: what nearly all have for themselves at most.
+    /// What a worker has for itself on average, with what its request and its children take.
     pub worker: f64,
-    /// What those that run take beside that for their requests, on average over time.
-    pub peak: f64,
-    /// And at most.
-    pub peak_most: f64,
     /// By how much that scatters (standard deviation).
-    pub peak_deviation: f64,
+    pub deviation: f64,
+    /// And what one has at most.
+    pub most: f64,
 }
 
 impl Room {
@@ -37,21 +38,18 @@ impl Room {
         (self.limit * (1.0 - MARGIN) - self.base).max(0.0)
     }
 
-    /// Most workers of which there is room for all when `busy` of them, as a part, run a request.
-    /// Nothing is known of a worker's memory: nothing.
-    pub fn workers(&self, busy: f64) -> Option<usize> {
+    /// Most workers of which there is room for all. Nothing is known of a worker's memory: nothing.
+    pub fn workers(&self) -> Option<usize> {
         if self.worker <= 0.0 {
             return None;
         }
-        let beyond = self.peak_most - self.peak;
+        let beyond = (self.most - self.worker).max(0.0);
         let takes = |workers: f64| {
-            let running = workers * busy;
-            let together = DEVIATIONS * running.sqrt() * self.peak_deviation;
-            let scatter = together.max(beyond).min(workers * beyond);
-            workers * self.worker + running * self.peak + scatter
+            let together = reserve(workers * self.deviation * self.deviation);
+            workers * self.worker + together.max(beyond).min(workers * beyond)
         };
-        // Without the requests it would be so many; each step down is one that does not fit.
-        let mut workers = (self.usable() / self.worker).floor();
+        // On average there would be room for so many; each step down is one that does not fit.
+        let mut workers = (self.usable() / self.worker).floor().min(MOST);
         while workers > 0.0 && takes(workers) > self.usable() {
             workers -= 1.0;
         }
@@ -59,33 +57,9 @@ impl Room {
     }
 }
 
-/// What was promised to workers that do not have it yet.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Ledger {
-    /// By worker: what each may still take, in bytes.
-    promised: Vec<(u64, f64)>,
-}
-
-impl Ledger {
-    /// Whether one more worker may be forked, of `usable` bytes of which `taken` are in use; if so, it
-    /// is promised what it takes.
-    pub fn reserve(&mut self, worker: u64, takes: f64, taken: f64, usable: f64) -> bool {
-        let fits = taken + self.promised() + takes <= usable;
-        if fits {
-            self.promised.push((worker, takes));
-        }
-        fits
-    }
-
-    /// What a worker takes has been measured, or it is gone: from now on it is in what is taken.
-    pub fn settle(&mut self, worker: u64) {
-        self.promised.retain(|(one, _)| *one != worker);
-    }
-
-    /// What all of them may still take, in bytes.
-    pub fn promised(&self) -> f64 {
-        self.promised.iter().map(|(_, takes)| takes).sum()
-    }
+/// What is kept free for what takes `variance` beside its average, in bytes.
+pub fn reserve(variance: f64) -> f64 {
+    DEVIATIONS * variance.max(0.0).sqrt()
 }
 
 /// How hard memory is pressed.
@@ -212,13 +186,14 @@ mod tests {
             limit: 4096.0 * MB,
             base: (900.0 + 128.0) * MB,
             worker: 70.0 * MB,
-            peak: 0.0,
-            peak_most: 130.0 * MB,
-            peak_deviation: deviation * MB,
+            most: 200.0 * MB,
+            deviation: deviation * MB,
         };
         assert!((room(0.0).usable() / MB - 2658.4).abs() < 0.1);
-        assert_eq!(room(30.0).workers(1.0), Some(30));
-        assert_eq!(room(10.0).workers(1.0), Some(35));
+        assert_eq!(room(30.0).workers(), Some(30));
+        assert_eq!(room(10.0).workers(), Some(35));
+        // All at their most: there is room for no fewer than that.
+        assert_eq!(room(1e9).workers(), Some(13));
     }
 
     #[test]
@@ -229,19 +204,8 @@ mod tests {
             worker: MB,
             ..Room::default()
         };
-        assert_eq!(room.workers(1.0), Some(0));
-        assert_eq!(Room::default().workers(1.0), None, "nothing was measured");
-    }
-
-    #[test]
-    fn a_storm_of_forks_gets_no_more_than_there_is() {
-        let mut ledger = Ledger::default();
-        let forked = (0..50).filter(|worker| ledger.reserve(*worker, 20.0, 100.0, 256.0));
-        assert_eq!(forked.count(), 7);
-        ledger.settle(3);
-        assert!(!ledger.reserve(50, 20.0, 120.0, 256.0), "it has taken it");
-        assert!(ledger.reserve(51, 16.0, 120.0, 256.0));
-        assert!((ledger.promised() - 136.0).abs() < 1e-9);
+        assert_eq!(room.workers(), Some(0));
+        assert_eq!(Room::default().workers(), None, "nothing was measured");
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod fpm;
 pub mod frankenphp;
 
 use maitred_sizing::Spent;
+use maitred_sizing::sources::Memory;
 
 /// What a policy may see of a pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -28,25 +29,8 @@ pub struct View {
     pub cores: f64,
     /// Part of the processors' time that was used since the last tick.
     pub cpu_used: f64,
-    /// What memory is left for others and ours, in bytes, if it is counted.
-    pub memory: Option<Seen>,
-}
-
-/// Memory, as it can be measured, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Seen {
-    /// What there is.
-    pub limit: f64,
-    /// What others and the pool's shared memory have.
-    pub base: f64,
-    /// What the largest workers have for themselves.
-    pub worker: f64,
-    /// What those that run take beside that for their requests, on average over time.
-    pub peak: f64,
-    /// And at most.
-    pub peak_most: f64,
-    /// How that scatters.
-    pub peak_deviation: f64,
+    /// Memory, if it is counted.
+    pub memory: Option<Memory>,
 }
 
 impl View {
@@ -66,6 +50,12 @@ pub trait Policy {
 
     /// Ages of the requests that run, if the policy wants to know before a tick.
     fn running(&mut self, _ages: &mut dyn Iterator<Item = f64>) {}
+
+    /// What each worker has for itself, by its number, if the policy wants to know before a tick.
+    fn measures(&mut self, _workers: &mut dyn Iterator<Item = (i32, f64)>) {}
+
+    /// So many workers were started, of those it wants.
+    fn forked(&mut self, _workers: usize) {}
 
     /// To be called again every so many seconds.
     fn every(&self) -> f64 {
