@@ -5,6 +5,7 @@ use std::path::Path;
 use maitred_tests::Target;
 use maitred_tests::http::{Connection, Request, get};
 use maitred_tests::load::Load;
+use maitred_tests::outside::{command, pool, text};
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
@@ -83,8 +84,35 @@ fn requests_that_wait_get_workers_and_when_requests_work_those_beyond_the_proces
     });
     let tally = load.stop();
     assert_eq!(tally.failed(), 0, "{tally:?}");
+    let size = pool(&server)["size"].clone();
+    assert!(size["workers"].as_u64().is_some_and(|workers| workers >= 1));
+    assert_eq!(size["terms"]["max_children"], ROOM, "{size}");
+    assert!(
+        size["terms"]["cpu"].is_u64() && size["cpu_seconds"].is_f64(),
+        "{size}"
+    );
+    let told = text(&command(&server, &["status", "www"]).stdout);
+    for words in ["workers, by ", "CPU is full at ", "requests/s of "] {
+        assert!(told.contains(words), "{told}");
+    }
     let log = server.log_text();
     assert!(!log.contains("ERROR"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_fixed_number_of_workers_is_advised_on_and_stays() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(2).start();
+    for _ in 0..30 {
+        assert_eq!(get(server.address(), "/status.php").text(), "static");
+    }
+    wait::until_true("what 30 requests cost to be told", || {
+        let told = text(&command(&server, &["status", "--advice"]).stdout);
+        told.contains("www: pm = \"auto\" would have ") && told.contains("CPU is full at ")
+    });
+    assert!(pool(&server)["size"].is_null());
+    assert_eq!(server.workers().len(), 2);
     server.stop();
 }
 

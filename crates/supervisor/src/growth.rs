@@ -100,6 +100,11 @@ impl Growth {
         self.room = workers;
     }
 
+    /// Whether more workers are wanted than there is memory for.
+    pub fn lacks_room(&self) -> bool {
+        self.wanted.min(self.limit) > self.room
+    }
+
     /// Other generations of the pool leave this one as many workers.
     pub fn allow(&mut self, workers: u32) {
         self.allowed = workers;

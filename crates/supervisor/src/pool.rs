@@ -295,6 +295,11 @@ impl Pool {
         self.growth.give_room(workers);
     }
 
+    /// Whether there would be more workers if there were memory for them.
+    pub fn lacks_room(&self) -> bool {
+        self.growth.lacks_room()
+    }
+
     /// How many workers there are, those that are on their way or about to leave included.
     pub fn workers(&self) -> u32 {
         let taken = self.places.iter().filter(|place| !place.is_empty());

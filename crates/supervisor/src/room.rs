@@ -1,72 +1,55 @@
-//! What pools with `pm = auto` may use: processors, and memory for workers. It is read once a second
-//! while such a pool has lately asked for workers, and otherwise now and then; between two looks each
-//! worker that is ordered is paid for out of what was there, so that all pools together order no more
-//! than there is memory for.
+//! What pools with `pm = auto` may use: processors, and memory for workers. The files are read here; what
+//! follows from them is decided by the crate `sizing` ([`Rooms`]).
+//!
+//! They are read once a second while such a pool grows or shrinks or memory is nearly full, more often
+//! until it is known what workers take, and otherwise now and then.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use maitred_config::ProcessManager;
 use maitred_control::ToFront;
-use maitred_sizing::memory::{Level, Pressure, Room};
-use maitred_sizing::sources::{self, Counters, Files};
-use tracing::warn;
+use maitred_sizing::memory::Level;
+use maitred_sizing::rooms::Rooms;
+use maitred_sizing::sources::{self, Counters, Files, Memory};
+use tracing::{info, warn};
 
 use crate::admin::private_bytes;
 use crate::limits::Moment;
 use crate::run::Supervisor;
 
-/// How often it is looked while a pool grows or shrinks, and while none does.
+/// How often it is looked while a pool grows or shrinks, and until it is known what workers take.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_SOON: Duration = Duration::from_millis(200);
+
+/// How often while some pool has more than one worker, and while none has.
+const STEADY_LOOK_EVERY: Duration = Duration::from_secs(2);
 const CALM_LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// How long a pool counts as growing or shrinking after its last worker came or went.
 const STIRRED_FOR: Duration = Duration::from_secs(10);
 
-/// Workers of a pool that are measured at a look: it costs the kernel a walk through their pages.
-const MEASURED_AT_ONCE: usize = 4;
+/// From which part of the limit on memory counts as nearly full.
+const NEARLY_FULL: f64 = 0.75;
 
-/// What a worker is taken to need before one was measured, in bytes.
-const UNKNOWN_WORKER_BYTES: f64 = 32.0 * 1024.0 * 1024.0;
-
-/// The part of the workers that may go on when memory is short, and when it is out.
-const SHORT: f64 = 0.9;
-const OUT: f64 = 0.8;
+/// Children of a worker whose memory counts.
+const CHILDREN_MOST: usize = 16;
 
 /// What there is for all pools that find their size.
 #[derive(Debug, Default)]
-pub(crate) struct Rooms {
+pub(crate) struct Room {
     due: Option<Moment>,
     stirred: Moment,
     counters: Counters,
-    pressure: Pressure,
     /// Thousandths of a processor.
     cores: u32,
-    /// Memory that no worker has or was promised, in bytes; nothing: it cannot be read.
-    free: Option<f64>,
-    pools: BTreeMap<String, Known>,
+    memory: Option<Memory>,
+    rooms: Rooms,
+    /// By pool, what the front of this number was told last: of which generation, and what.
+    told: BTreeMap<String, (u32, u32, u32, Option<u32>)>,
+    level: Level,
     /// That memory cannot be read was said.
     said: bool,
-}
-
-/// What is known of a pool's workers.
-#[derive(Debug, Default)]
-struct Known {
-    /// Process ids with their private memory, in bytes, those measured last at the end.
-    measured: VecDeque<(i32, u64)>,
-    /// What the front of this number was told last: of which generation, and what.
-    told: Option<(u32, u32, u32, Option<u32>)>,
-}
-
-impl Known {
-    /// What one more worker takes: what 95 of 100 have at most.
-    fn worker(&self) -> f64 {
-        let mut all: Vec<u64> = self.measured.iter().map(|(_, bytes)| *bytes).collect();
-        all.sort_unstable();
-        let place = (all.len() * 95 / 100).min(all.len().saturating_sub(1));
-        let worker = all.get(place).map(|bytes| *bytes as f64);
-        worker.unwrap_or(UNKNOWN_WORKER_BYTES).max(1.0)
-    }
 }
 
 /// The files of this machine.
@@ -78,96 +61,93 @@ impl Files for Machine {
     }
 }
 
-impl Rooms {
-    /// How many workers a pool may have that has `workers`; nothing: memory is no limit.
-    fn workers(&self, pool: &str, workers: u32) -> u32 {
-        // Where nobody knows what there is, nothing is added.
-        let Some(free) = self.free else {
-            return workers.max(1);
-        };
-        let part = |part: f64| ((f64::from(workers) * part) as u32).max(1);
-        match self.pressure.level() {
-            Level::Out => return part(OUT),
-            Level::Short => return part(SHORT),
-            Level::Careful => return workers.max(1),
-            Level::Calm => {}
-        }
-        let worker = self
-            .pools
-            .get(pool)
-            .map_or(UNKNOWN_WORKER_BYTES, Known::worker);
-        let more = (free / worker).max(0.0) as u32;
-        // One serves whatever there is: none would be a pool that is down.
-        workers.saturating_add(more).max(1)
-    }
+/// Processors and memory there are now, read anew.
+pub(crate) fn machine_now() -> (f64, Option<Memory>) {
+    let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = sources::cores(&Machine, allowed).count;
+    (cores, sources::memory(&Machine))
+}
 
-    /// So many workers of a pool are on their way.
-    fn promise(&mut self, pool: &str, workers: u32) {
-        let worker = self
-            .pools
-            .get(pool)
-            .map_or(UNKNOWN_WORKER_BYTES, Known::worker);
-        if let Some(free) = &mut self.free {
-            *free -= worker * f64::from(workers);
-        }
-    }
-
+impl Room {
     /// Looks at the machine; `pools` are the pools that find their size with their workers' processes.
-    fn look(
-        &mut self,
-        now: Moment,
-        files: &dyn Files,
-        allowed: usize,
-        pools: &[(String, Vec<i32>)],
-    ) {
+    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[(String, Vec<i32>)]) {
+        for (name, pids) in pools {
+            for pid in self.rooms.due(name, pids) {
+                if let Some(bytes) = with_children(files, pid) {
+                    self.rooms.measured(name, pid, bytes);
+                }
+            }
+        }
         let counters = Counters::read(files);
         let signs = counters.signs(&self.counters, files);
         self.counters = counters;
-        self.pressure.look(now, &signs);
+        let allowed = std::thread::available_parallelism().map_or(1, usize::from);
         self.cores = (sources::cores(files, allowed).count * 1000.0) as u32;
-        self.pools
-            .retain(|name, _| pools.iter().any(|(pool, _)| pool == name));
-        let mut promised = 0.0;
-        for (name, pids) in pools {
-            let known = self.pools.entry(name.clone()).or_default();
-            known.measure(pids);
-            let unknown = pids.len().saturating_sub(known.measured.len());
-            promised += unknown as f64 * known.worker();
+        self.memory = sources::memory(files);
+        let names: HashSet<&str> = pools.iter().map(|(name, _)| name.as_str()).collect();
+        self.told.retain(|name, _| names.contains(name.as_str()));
+        self.rooms.look(now, self.memory, &signs, &names);
+    }
+
+    fn workers(&self, pool: &str, workers: u32) -> u32 {
+        let room = self.rooms.workers(pool, workers as usize);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// How long until the next look; `most` is the number of workers of the largest pool.
+    fn wait(&self, now: Moment, most: u32) -> Duration {
+        let is_stirred = now < self.stirred + STIRRED_FOR;
+        let is_full = |memory: Memory| memory.used >= NEARLY_FULL * memory.limit;
+        let is_pressed = self.rooms.level() > Level::Calm || self.memory.is_some_and(is_full);
+        match (is_stirred, is_stirred || is_pressed, most) {
+            (true, _, _) if !self.rooms.are_known() => LOOK_SOON,
+            (_, true, _) => LOOK_EVERY,
+            (_, false, 0..=1) => CALM_LOOK_EVERY,
+            (_, false, _) => STEADY_LOOK_EVERY,
         }
-        self.free = sources::memory(files).map(|memory| {
-            let room = Room {
-                limit: memory.limit,
-                base: memory.used + promised,
-                ..Room::default()
-            };
-            room.usable()
-        });
+    }
+
+    fn say(&mut self) {
+        if !self.rooms.is_readable() && !std::mem::replace(&mut self.said, true) {
+            warn!(
+                "neither /proc/meminfo nor a control group tells how much memory there is; pools \
+                 with pm = \"auto\" get no more workers than they have, set max_children and \
+                 pm = \"dynamic\" instead"
+            );
+        }
+        let level = self.rooms.level();
+        let before = std::mem::replace(&mut self.level, level);
+        let used = self.memory.map_or(0.0, |memory| memory.used / memory.limit);
+        let used = (used * 100.0).round();
+        match level {
+            _ if level == before => {}
+            Level::Calm => info!("memory is no longer short ({used} % in use)"),
+            Level::Careful => info!(
+                "memory is nearly full ({used} % in use); pools with pm = \"auto\" get no more workers"
+            ),
+            Level::Short | Level::Out => warn!(
+                "memory is short ({used} % in use, or the kernel says that processes wait for it); \
+                 pools with pm = \"auto\" give workers up"
+            ),
+        }
     }
 }
 
-impl Known {
-    /// Measures those that were not yet, and some of the others in turn.
-    fn measure(&mut self, pids: &[i32]) {
-        let present: HashSet<&i32> = pids.iter().collect();
-        self.measured.retain(|(pid, _)| present.contains(pid));
-        let known: HashSet<i32> = self.measured.iter().map(|(pid, _)| *pid).collect();
-        let new = pids.iter().filter(|pid| !known.contains(pid));
-        let mut due: Vec<i32> = new.take(MEASURED_AT_ONCE).copied().collect();
-        // Those that are known grow, too.
-        due.extend(self.measured.pop_front().map(|(pid, _)| pid));
-        for pid in due {
-            if let Some(bytes) = private_bytes(pid) {
-                self.measured.push_back((pid, bytes));
-            }
-        }
-    }
+/// What a worker and its children have for themselves, in bytes.
+fn with_children(files: &dyn Files, pid: i32) -> Option<u64> {
+    let own = private_bytes(pid)?;
+    let children = files.read(&format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_whitespace().take(CHILDREN_MOST);
+    let children = children.filter_map(|child| private_bytes(child.parse().ok()?));
+    Some(children.fold(own, u64::saturating_add))
 }
 
 impl Supervisor {
     /// When what there is has to be looked at again.
     pub(crate) fn room_deadline(&self) -> Option<Moment> {
         let any = self.phase.wants_workers() && self.pools.iter().any(|pool| pool.finds_its_size());
-        any.then(|| self.rooms.due.unwrap_or(Moment::ZERO))
+        any.then(|| self.room.due.unwrap_or(Moment::ZERO))
     }
 
     /// Looks at what there is, if it is time to, and tells the front.
@@ -182,26 +162,17 @@ impl Supervisor {
             (pool.plan.settings.pool.clone(), pids)
         });
         let pools: Vec<(String, Vec<i32>)> = pools.collect();
-        let allowed = std::thread::available_parallelism().map_or(1, usize::from);
-        self.rooms.look(now, &Machine, allowed, &pools);
-        if self.rooms.free.is_none() && !std::mem::replace(&mut self.rooms.said, true) {
-            warn!(
-                "neither /proc/meminfo nor a control group tells how much memory there is; pools \
-                 with pm = \"auto\" get no more workers than they have, set max_children and \
-                 pm = \"dynamic\" instead"
-            );
-        }
-        let is_stirred = now < self.rooms.stirred + STIRRED_FOR;
-        let wait = if is_stirred {
-            LOOK_EVERY
-        } else {
-            CALM_LOOK_EVERY
-        };
-        self.rooms.due = Some(now + wait);
+        self.room.look(now, &Machine, &pools);
+        self.room.say();
+        let most = pools.iter().map(|(_, pids)| pids.len()).max();
+        let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
         for index in 0..self.pools.len() {
-            self.give_room(index);
+            if self.give_room(index) && self.pools[index].pool.lacks_room() {
+                self.room.stirred = now;
+            }
             self.tell_room(index);
         }
+        self.room.due = Some(now + self.room.wait(now, most));
     }
 
     /// Has a pool that finds its size keep to what there is now. True if it is such a pool.
@@ -211,7 +182,7 @@ impl Supervisor {
             return false;
         }
         let name = &running.plan.settings.pool;
-        let room = self.rooms.workers(name, running.pool.workers());
+        let room = self.room.workers(name, running.pool.workers());
         running.pool.give_room(room);
         true
     }
@@ -223,11 +194,12 @@ impl Supervisor {
         if now == before {
             return;
         }
-        let name = running.plan.settings.pool.clone();
-        self.rooms.promise(&name, now.saturating_sub(before));
-        self.rooms.stirred = self.now();
-        let soon = self.rooms.stirred + LOOK_EVERY;
-        self.rooms.due = self.rooms.due.map(|due| due.min(soon));
+        let name = &running.plan.settings.pool;
+        let more = now.saturating_sub(before) as usize;
+        self.room.rooms.promise(name, more);
+        self.room.stirred = self.now();
+        let soon = self.room.stirred + LOOK_SOON;
+        self.room.due = self.room.due.map(|due| due.min(soon));
     }
 
     fn tell_room(&mut self, index: usize) {
@@ -235,16 +207,15 @@ impl Supervisor {
         if !running.is_current() || running.line != self.front.line || !running.finds_its_size() {
             return;
         }
-        let name = running.plan.settings.pool.clone();
-        let room = self.rooms.workers(&name, running.pool.workers());
+        let name = &running.plan.settings.pool;
+        let room = self.room.workers(name, running.pool.workers());
         let workers = (room < running.plan.max_children()).then_some(room);
-        let (generation, cores) = (running.generation, self.rooms.cores);
+        let (generation, cores) = (running.generation, self.room.cores);
         let told = (self.front.epoch, generation, cores, workers);
-        let (Some(peer), Some(known)) = (&mut self.front.peer, self.rooms.pools.get_mut(&name))
-        else {
+        let Some(peer) = &mut self.front.peer else {
             return;
         };
-        if known.told.replace(told) != Some(told) {
+        if self.room.told.insert(name.clone(), told) != Some(told) {
             let order = ToFront::Room {
                 generation,
                 cores,
@@ -266,45 +237,51 @@ impl crate::run::RunningPool {
 mod tests {
     use super::*;
 
-    struct Small(&'static str);
+    /// Files of a machine with so much memory, in megabytes.
+    struct Small {
+        total: u64,
+        available: u64,
+    }
 
     impl Files for Small {
         fn read(&self, path: &str) -> Option<String> {
-            (path == "/proc/meminfo").then(|| self.0.to_owned())
+            let (total, available) = (self.total * 1024, self.available * 1024);
+            let text = format!("MemTotal: {total} kB\nMemAvailable: {available} kB\n");
+            (path == "/proc/meminfo").then_some(text)
         }
     }
 
-    const HALF: Small = Small("MemTotal: 1024000 kB\nMemAvailable: 512000 kB\n");
-    const NOTHING: Small = Small("");
+    const NOW: Moment = Moment::ZERO;
 
-    fn looked(files: &Small) -> Rooms {
-        let mut rooms = Rooms::default();
-        rooms.look(Duration::ZERO, files, 4, &[("www".to_owned(), Vec::new())]);
-        rooms
+    fn looked(total: u64, available: u64) -> Room {
+        let mut room = Room::default();
+        let files = Small { total, available };
+        room.look(NOW, &files, &[("www".to_owned(), Vec::new())]);
+        room
     }
 
     #[test]
-    fn what_is_promised_is_not_promised_again() {
-        let mut rooms = looked(&HALF);
-        // 400 MB are free of which a tenth of 1000 MB stays so, and a worker takes 32.
-        assert_eq!(rooms.workers("www", 3), 3 + 12);
-        rooms.promise("www", 10);
-        assert_eq!(rooms.workers("www", 13), 13 + 2);
-        rooms.promise("www", 20);
-        assert_eq!(rooms.workers("www", 33), 33);
+    fn a_pool_gets_the_workers_there_is_memory_for() {
+        // 1600 MB are free beside a tenth of 4000, and a worker takes 128 until it was measured.
+        assert_eq!(looked(4000, 2000).workers("www", 3), 12);
+        assert_eq!(looked(0, 0).workers("www", 3), 3, "nothing can be read");
     }
 
     #[test]
-    fn where_nobody_tells_what_there_is_nothing_is_added() {
-        let rooms = looked(&NOTHING);
-        assert_eq!((rooms.workers("www", 7), rooms.workers("www", 0)), (7, 1));
+    fn it_is_looked_more_often_where_something_changes_or_memory_is_nearly_full() {
+        let mut room = looked(4000, 3000);
+        let later = NOW + 2 * STIRRED_FOR;
+        assert_eq!(room.wait(NOW, 1), LOOK_SOON);
+        assert_eq!(room.wait(later, 1), CALM_LOOK_EVERY);
+        assert_eq!(room.wait(later, 2), STEADY_LOOK_EVERY);
+        room = looked(4000, 900);
+        assert_eq!(room.wait(later, 1), LOOK_EVERY);
     }
 
     #[test]
-    fn where_memory_is_out_a_fifth_of_the_workers_goes_and_one_stays() {
-        let rooms = looked(&Small("MemTotal: 1000 kB\nMemAvailable: 10 kB\n"));
-        assert_eq!((rooms.workers("www", 10), rooms.workers("www", 1)), (8, 1));
-        let rooms = looked(&Small("MemTotal: 1000 kB\nMemAvailable: 130 kB\n"));
-        assert_eq!(rooms.workers("www", 10), 10);
+    fn what_a_worker_and_its_children_have_for_themselves_counts() {
+        let own = with_children(&Machine, std::process::id() as i32);
+        assert!(own.is_some_and(|bytes| bytes > 100_000), "{own:?}");
+        assert_eq!(with_children(&Machine, i32::MAX), None);
     }
 }

@@ -30,7 +30,7 @@ use crate::pool::{self, Pool, Reason};
 use crate::purges::Purges;
 use crate::reload::Reloads;
 use crate::renewal::Renewals;
-use crate::room::Rooms;
+use crate::room::Room;
 use crate::scores::Scores;
 use crate::slow::{About, Slow};
 use crate::systemd::Systemd;
@@ -81,7 +81,7 @@ pub struct Supervisor {
     pub(crate) admin: Admin,
     pub(crate) purges: Purges,
     pub(crate) scores: Scores,
-    pub(crate) rooms: Rooms,
+    pub(crate) room: Room,
     pub(crate) systemd: Systemd,
 }
 
@@ -299,7 +299,7 @@ impl Supervisor {
             admin,
             purges: Purges::default(),
             scores,
-            rooms: Rooms::default(),
+            room: Room::default(),
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             plan,
         }

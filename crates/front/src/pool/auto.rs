@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use maitred_scoreboard::Size;
 use maitred_seat::Spent;
 use maitred_sizing as sizing;
 use maitred_sizing::{Controller, Limits, Load, Machine, Sizing};
@@ -95,6 +96,31 @@ impl Auto {
         self.controller.sizing().workers
     }
 
+    /// How it stands, for others to see.
+    fn shown(&self) -> Size {
+        let Sizing {
+            workers,
+            binding,
+            terms,
+        } = self.controller.sizing();
+        let count = |workers: usize| workers as u64;
+        let micros = |seconds: f64| (seconds * 1e6) as u64;
+        let cost = self.controller.cost();
+        Size {
+            workers: count(workers),
+            binding: binding as u64,
+            demand: count(terms.demand),
+            cpu: count(terms.cpu),
+            memory: terms.memory.map(count),
+            downstream: terms.downstream.map(count),
+            user: count(terms.user),
+            cores: (self.controller.machine().cores * THOUSANDTHS) as u64,
+            cpu_micros: cost.is_known().then(|| micros(cost.cpu())),
+            blocked_micros: micros(cost.blocked()),
+            hanging: count(self.parked),
+        }
+    }
+
     /// Of the seats' scripts those that have run for so long that they hang, as far as anybody can tell.
     fn count_parked(&mut self, inner: &[Arc<super::generation::Generation>]) {
         let after = (self.controller.parks_after() * 1e6) as u64;
@@ -151,8 +177,8 @@ impl Pool {
         if let Some(spent) = spent {
             // A child's work is work that its request waits for a processor with.
             let cpu = spent.cpu + spent.children;
-            let ready = spent.core_wait.unwrap_or_default();
-            let known = cpu + ready;
+            let ready = spent.core_wait;
+            let known = cpu + ready.unwrap_or_default();
             auto.controller.finished(sizing::Spent {
                 cpu,
                 ready,
@@ -169,6 +195,14 @@ impl Pool {
         }
     }
 
+    /// Shows how the number of workers was found, if it is.
+    pub(super) fn show_size(&self, inner: &Inner) {
+        let size = inner.growth.auto.as_ref().map(Auto::shown);
+        self.tally
+            .get()
+            .inspect(|tally| tally.page().show_size(size));
+    }
+
     /// The look once a second. False when the pool rests.
     pub(super) fn tend_auto(&self, inner: &mut Inner) -> bool {
         let now = load(&inner.queue);
@@ -183,6 +217,7 @@ impl Pool {
         let sizing = auto.controller.sizing();
         let stirred = std::mem::take(&mut auto.stirred);
         self.say_size(auto, sizing);
+        self.show_size(inner);
         if inner.growth.told > sizing.workers {
             self.tell_wanted(inner, sizing.workers);
         }

@@ -145,6 +145,7 @@ impl Pool {
         let grown = std::mem::replace(&mut inner.growth, Growth::none());
         inner.growth = Growth::of(settings, generation.max_open()).after(grown);
         go_on_counting(&generation, before.as_deref());
+        self.show_size(&inner);
         self.settings.store(settings.clone());
         self.settle_all(inner);
     }

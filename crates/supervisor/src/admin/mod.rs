@@ -1,6 +1,7 @@
 //! The admin socket: where `maitred status`, `top`, `stop` and `drain` reach the supervisor. It is
 //! part of the supervisor's one loop, so nobody here is ever waited for.
 
+mod advice;
 mod door;
 mod guest;
 mod memory;
