@@ -60,12 +60,8 @@ fn occupy(server: &Server, count: usize) -> Vec<Connection> {
     busy
 }
 
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 #[test]
-fn requests_that_wait_get_workers_and_when_requests_work_those_beyond_the_processors_go() {
+fn requests_that_wait_get_workers_and_it_is_told_how_many_and_why() {
     let root = site();
     let server = auto(root.path()).start();
     assert_eq!(server.workers().len(), 1);
@@ -76,11 +72,9 @@ fn requests_that_wait_get_workers_and_when_requests_work_those_beyond_the_proces
     server.reload();
     std::fs::write(root.path().join("go"), "").expect("a file can be written");
     drop(busy);
-    // What was learned of waiting is forgotten by what is learned of work.
     let load = Load::start(server.address(), CROWD);
-    let enough = 4 * processors();
-    wait::until_true(&format!("at most {enough} workers"), || {
-        server.workers().len() <= enough
+    wait::until_true("what requests cost to be known", || {
+        pool(&server)["size"]["cpu_seconds"].is_f64()
     });
     let tally = load.stop();
     assert_eq!(tally.failed(), 0, "{tally:?}");

@@ -66,6 +66,9 @@ const MORE_THAN_BUSY: f64 = 1.2;
 /// Processors that are busy to less than this part are idle.
 const IDLE: f64 = 0.5;
 
+/// Requests that wait for a processor for so many times as long as they work find all of them busy.
+const WAITS_FOR_CORES: f64 = 0.25;
+
 /// Most times as many workers as processors seem to need.
 const DOUBT_MOST: usize = 64;
 
@@ -416,7 +419,9 @@ impl Controller {
     /// tell of their work cannot be true.
     fn doubt_knee(&mut self, busy_cores: f64, load: Load) {
         let cores = self.machine.cores;
-        if busy_cores >= FULL * cores {
+        // Processors that others have are busy, too.
+        let waits_for_others = self.cost.ready() >= WAITS_FOR_CORES * self.cost.cpu();
+        if busy_cores >= FULL * cores || waits_for_others {
             self.doubt = 1;
         } else if load.waiting > 0
             && load.busy >= self.sizing().workers

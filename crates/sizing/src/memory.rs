@@ -100,6 +100,9 @@ const LEVELS: [(Level, f64, f64, f64); 3] = [
     (Level::Careful, 0.85, 0.01, f64::INFINITY),
 ];
 
+/// From which part of the limit on anything but this part counts.
+const COUNTS_FROM: f64 = 0.7;
+
 /// So much less has to be in use before a level is left, as a part of the limit.
 const USED_LESS: f64 = 0.05;
 
@@ -124,6 +127,7 @@ impl Pressure {
 
     /// Looks at the signs; to be called about once a second.
     pub fn look(&mut self, now: Duration, signs: &Signs) -> Level {
+        let signs = signs.without_what_others_wait_for();
         let reached = signs.reached(0.0, 1.0);
         if reached >= self.level {
             if reached > self.level {
@@ -146,6 +150,18 @@ impl Pressure {
 }
 
 impl Signs {
+    /// Waits, swapping and events say nothing where there is enough: other processes read files, and what
+    /// the kernel keeps of files fills every limit.
+    fn without_what_others_wait_for(&self) -> Signs {
+        match self.used {
+            Some(used) if used < COUNTS_FROM => Signs {
+                used: self.used,
+                ..Signs::default()
+            },
+            _ => *self,
+        }
+    }
+
     fn reached(&self, used_less: f64, waited_part: f64) -> Level {
         let over = |value: Option<f64>, bound: f64| value.is_some_and(|value| value >= bound);
         let by_figures = LEVELS.into_iter().find(|(_, used, some, full)| {
@@ -246,6 +262,13 @@ mod tests {
             ..signs
         };
         assert_eq!(level(some(0.02)), Level::Careful);
+        let of_others = Signs {
+            used: Some(0.14),
+            swaps_in: true,
+            at_limit: true,
+            ..some(0.9)
+        };
+        assert_eq!(level(of_others), Level::Calm, "there is enough");
         assert_eq!(level(some(0.9)), Level::Short);
         assert_eq!(
             level(Signs {
