@@ -22,7 +22,7 @@ const MORE_THAN_ALONE: f64 = 1.25;
 const NEAR: f64 = 1.33;
 
 /// Doing less by more than this part of what was done before is doing less.
-const LESS: f64 = 0.018;
+const LESS: f64 = 0.012;
 
 /// It is believed at once when so many roots of what was counted more are missing.
 const CHANCE: f64 = 2.5;
