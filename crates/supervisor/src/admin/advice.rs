@@ -118,7 +118,7 @@ mod tests {
         let advice = advice(&reading(9000, 1, 9), &means(None)).unwrap();
         // 1000 a second of 10 ms are 10 workers on average, and 2 x the root of that more.
         assert_eq!((advice.workers, advice.binding.as_str()), (17, "demand"));
-        assert_eq!(advice.terms["cpu"], Some(50));
+        assert_eq!(advice.terms["cpu"], Some(49));
         assert_eq!(advice.terms["memory"], None);
     }
 
