@@ -199,6 +199,8 @@ pub enum ProcessManager {
     Dynamic,
     /// As many as have something to do.
     Ondemand,
+    /// As many as are needed and there is room for, by what requests cost.
+    Auto,
 }
 
 impl ProcessManager {
@@ -208,6 +210,7 @@ impl ProcessManager {
             ProcessManager::Static => "static",
             ProcessManager::Dynamic => "dynamic",
             ProcessManager::Ondemand => "ondemand",
+            ProcessManager::Auto => "auto",
         }
     }
 }
@@ -239,7 +242,7 @@ pub struct Pool {
     /// Longest that booting it may take.
     #[serde(default = "default_boot_timeout")]
     pub boot_timeout: Duration,
-    /// Most workers; `None` is two per core.
+    /// Most workers; `None` is two per core, or many more with [`ProcessManager::Auto`].
     pub max_children: Option<u32>,
     /// Workers of a dynamic pool at its start; always set once a dynamic pool has been checked.
     pub start_servers: Option<u32>,

@@ -188,7 +188,7 @@ pub struct CertificateStatus {
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
-    /// How its number of workers is decided: `static`, `dynamic` or `ondemand`.
+    /// How its number of workers is decided: `static`, `dynamic`, `ondemand` or `auto`.
     pub pm: String,
     /// The PHP it runs, once that is known.
     pub php: Option<String>,
@@ -226,8 +226,34 @@ pub struct PoolStatus {
     /// Its OPcache, if it has one and its zygote runs.
     #[serde(default)]
     pub opcache: Option<Opcache>,
+    /// How its number of workers was found, with `pm = "auto"`.
+    #[serde(default)]
+    pub size: Option<Size>,
+    /// How many workers `pm = "auto"` would have now, where the number is not found.
+    #[serde(default)]
+    pub advice: Option<Size>,
     /// Scripts that run, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
     pub running: Vec<Running>,
+}
+
+/// A number of workers, and what it was made of.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Size {
+    /// As many there are to be.
+    pub workers: u64,
+    /// Which term decides.
+    pub binding: String,
+    /// How many workers each term allows: `demand`, `cpu`, `memory`, `downstream`, `max_children`; `null`
+    /// where it is no limit.
+    pub terms: BTreeMap<String, Option<u64>>,
+    /// Processors that the pool may use.
+    pub cores: f64,
+    /// What a request works for a processor, in seconds, once it is known.
+    pub cpu_seconds: Option<f64>,
+    /// What it waits for anything else, in seconds.
+    pub blocked_seconds: f64,
+    /// Workers whose script has run for much longer than one takes.
+    pub hanging: u64,
 }
 
 /// Workers of a pool.

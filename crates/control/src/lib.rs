@@ -84,6 +84,15 @@ pub enum ToFront {
         /// What it has to know.
         manner: Manner,
     },
+    /// What the processes of a pool with `pm = auto` may use now.
+    Room {
+        /// Its generation.
+        generation: Generation,
+        /// Thousandths of a processor.
+        cores: u32,
+        /// Workers there is memory for; nothing: more than there may be anyway.
+        workers: Option<u32>,
+    },
     /// Nothing is left of a generation.
     ForgetPool {
         /// Its number.

@@ -255,6 +255,15 @@ impl Hearer {
                     pool.manner.store(Arc::new(manner));
                 }
             }
+            ToFront::Room {
+                generation,
+                cores,
+                workers,
+            } => {
+                if let Some(pool) = shared.pools.of(generation) {
+                    pool.see_room(cores, workers);
+                }
+            }
             ToFront::ForgetPool { generation } => {
                 shared.pools.forget(generation);
                 self.tell_all(|| ThreadOrder::Remove(generation)).await;

@@ -103,6 +103,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::ClosePool { .. }
         | ToFront::ForgetPool { .. }
         | ToFront::Manner { .. }
+        | ToFront::Room { .. }
         | ToFront::Certificates
         | ToFront::CacheFigures
         | ToFront::Proofs { .. }

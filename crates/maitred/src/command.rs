@@ -367,6 +367,9 @@ pub struct Status {
     /// JSON for programs, on one line
     #[arg(long)]
     pub json: bool,
+    /// Also how many workers pm = "auto" would have in pools that have another pm
+    #[arg(long)]
+    pub advice: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,

@@ -22,7 +22,7 @@ pub fn status(status: &Status) -> ExitCode {
         Ok(Answer::Status(server)) => {
             let text = match status.json {
                 true => serde_json::to_string(&server).unwrap_or_default(),
-                false => text(&server, status.pool.is_some()),
+                false => text(&server, status),
             };
             say(&text);
             ExitCode::from(EXIT_SUCCESS)
@@ -33,11 +33,14 @@ pub fn status(status: &Status) -> ExitCode {
     }
 }
 
-fn text(server: &ServerStatus, in_full: bool) -> String {
+fn text(server: &ServerStatus, status: &Status) -> String {
     let mut lines = view::overview(server);
     lines.extend(view::split(server));
-    if in_full {
+    if status.pool.is_some() {
         lines.extend(server.pools.iter().flat_map(view::details));
+    }
+    if status.advice {
+        lines.extend(server.pools.iter().flat_map(view::advice));
     }
     lines.extend(view::page_cache(server));
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

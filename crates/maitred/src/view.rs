@@ -1,6 +1,7 @@
 //! A server's state as lines for people, at most [`COLUMNS`] wide.
 
 mod cache;
+mod size;
 mod split;
 
 use maitred_control::admin::{
@@ -8,6 +9,7 @@ use maitred_control::admin::{
 };
 
 pub use cache::page_cache;
+pub use size::advice;
 pub use split::split;
 
 /// Widest line in characters.
@@ -125,6 +127,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             bytes(memory.shared_bytes)
         ),
     ]);
+    lines.extend(size::details(pool));
     lines.extend(split::details(pool));
     lines.extend(pool.opcache.as_ref().map(opcache));
     lines.iter_mut().for_each(|line| *line = cut(line));

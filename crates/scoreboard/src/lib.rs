@@ -12,6 +12,7 @@ mod histogram;
 mod names;
 mod page;
 mod reading;
+mod size;
 mod took;
 
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub use histogram::{BUCKETS, Times, upper_bound};
 pub use names::{Cause, Outcome};
 pub use page::{Page, QueueShare, ThreadBoard, WorkerBoard};
 pub use reading::Reading;
+pub use size::Size;
 pub use took::Took;
 
 /// How long what is "recent" lies back at most. The last part of it is still being filled, so it

@@ -12,6 +12,7 @@ use crate::cache::{CACHE_WORDS, Cache};
 use crate::histogram::{self, Times};
 use crate::names::{Cause, Outcome};
 use crate::reading::Reading;
+use crate::size::{SIZE_WORDS, Size};
 use crate::took::{TIMES, Took};
 use crate::{RECENT, now};
 
@@ -19,7 +20,7 @@ use crate::{RECENT, now};
 const MAX_THREADS: usize = 64;
 
 /// What the first word of every page says: ours, and of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"maitred3");
+const MAGIC: u64 = u64::from_le_bytes(*b"maitred4");
 
 /// Most fronts at a time: one that serves, and those before it that finish what they have.
 const MAX_FRONTS: usize = 8;
@@ -49,10 +50,12 @@ const FRONTS: usize = 14 * LINE;
 const CACHE: usize = 16 * LINE;
 const CACHE_AT: usize = CACHE + CACHE_WORDS;
 const CACHE_ASKED_AT: usize = CACHE_AT + 1;
-const HEAD_WORDS: usize = 18 * LINE;
+const SIZE: usize = 18 * LINE;
+const HEAD_WORDS: usize = 20 * LINE;
 const _: () = assert!(NEWEST_FIRST < SEATED && MEASURED_AT < ENDED);
 const _: () = assert!(Cause::ALL.len() <= 2 * LINE && SIGNALS + MAX_SIGNAL < FRONTS);
-const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= CACHE && CACHE_ASKED_AT < HEAD_WORDS);
+const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= CACHE && CACHE_ASKED_AT < SIZE);
+const _: () = assert!(SIZE + SIZE_WORDS <= HEAD_WORDS);
 
 /// How many parts the recent past has; each has histograms of its own.
 const PARTS: usize = 5;
@@ -165,6 +168,13 @@ impl Page {
         self.word(NEWEST_FIRST).fetch_add(micros, Relaxed);
     }
 
+    /// How the number of workers was found last; nothing: it is not found.
+    pub fn show_size(&self, size: Option<Size>) {
+        for (place, word) in size.unwrap_or_default().words().into_iter().enumerate() {
+            self.word(SIZE + place).store(word, Relaxed);
+        }
+    }
+
     /// Front number `epoch` begins, or has gone: nothing waits there, and nothing runs for it.
     pub fn clear_front(&self, epoch: u32) {
         for figure in 0..2 {
@@ -206,6 +216,7 @@ impl Page {
             private_bytes: get(PRIVATE_BYTES),
             shared_bytes: get(SHARED_BYTES),
             cache: self.cache(),
+            size: Size::from_words(std::array::from_fn(|word| get(SIZE + word))),
             ended: std::array::from_fn(|cause| get(ENDED + cause)),
             signals: signals.filter(|(_, times)| *times > 0).collect(),
             ..Reading::default()
@@ -502,6 +513,19 @@ mod tests {
         ours.workers().show_cache(Some(cache));
         assert_eq!(second.read().cache.map(|(cache, _)| cache), Some(cache));
         assert!(second.cache_asked_at() > Duration::ZERO);
+        assert_eq!(read.size, None);
+        let size = Size {
+            workers: 19,
+            binding: 1,
+            cpu: 19,
+            memory: Some(0),
+            ..Size::default()
+        };
+        second.show_size(Some(size));
+        assert_eq!(ours.read().size, Some(size));
+        assert_eq!(size.binding_name(), "cpu");
+        ours.show_size(None);
+        assert_eq!(ours.read().size, None);
         ours.workers().show_cache(None);
         assert_eq!(second.read().cache, None);
         ours.clear_front(1);

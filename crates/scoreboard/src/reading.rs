@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::cache::Cache;
 use crate::histogram::Times;
 use crate::names::{Cause, Outcome};
+use crate::size::Size;
 use crate::took::TIMES;
 
 /// All that a page says, read at about one moment.
@@ -64,6 +65,8 @@ pub struct Reading {
     /// How the pool's OPcache was doing, and when that was by the clock of [`now`]; nothing if it
     /// is not known.
     pub cache: Option<(Cache, Duration)>,
+    /// How the number of workers was found; nothing if it is not (`pm` is not `auto`).
+    pub size: Option<Size>,
     /// Workers that ended, in the order of [`Cause::ALL`].
     pub ended: [u64; Cause::ALL.len()],
     /// Signals that ended workers, and how often each did; those that never did are left out.

@@ -35,7 +35,11 @@ impl Supervisor {
     /// Tells a pool what happened, and does what it says.
     pub(crate) fn pool_event(&mut self, index: usize, event: pool::Event) {
         let now = self.now();
+        let (is_auto, before) = (self.give_room(index), self.pools[index].pool.workers());
         let actions = self.pools[index].pool.on(event, now);
+        if is_auto {
+            self.pay_for_workers(index, before);
+        }
         self.tell_growth(index, &actions);
         for action in actions {
             self.apply(index, action);

@@ -20,6 +20,8 @@ pub struct Growth {
     /// Fewest workers.
     floor: u32,
     wanted: u32,
+    /// Workers there is memory for.
+    room: u32,
     /// Most workers that other generations of the pool leave to this one.
     allowed: u32,
     /// Workers beyond the limit that wait until one of the others has gone.
@@ -46,6 +48,7 @@ impl Growth {
             ProcessManager::Static => (limit, limit),
             ProcessManager::Dynamic => (min_spare, pool.start_servers.unwrap_or(min_spare)),
             ProcessManager::Ondemand => (0, 0),
+            ProcessManager::Auto => (1, 1),
         };
         let is_copied = pool.mode == Mode::Snapshot;
         // Every request uses a copy up: a rate would be one of requests.
@@ -55,6 +58,7 @@ impl Growth {
             limit,
             floor: floor.min(limit),
             wanted: start,
+            room: u32::MAX,
             allowed: u32::MAX,
             ahead: if is_copied { SPARE_SEATS } else { 0 },
             rate: bounded.then(|| Rate {
@@ -68,7 +72,8 @@ impl Growth {
 
     /// How many workers there are to be now.
     pub fn wants(&self) -> usize {
-        self.wanted.max(self.floor).min(self.limit) as usize
+        let wanted = self.wanted.min(self.room);
+        wanted.max(self.floor).min(self.limit) as usize
     }
 
     /// How many workers are to be ready beyond those that serve: where all that may serve are wanted
@@ -88,6 +93,16 @@ impl Growth {
     /// The front has let a worker go for good: there are `workers` now, and no more are needed.
     pub fn gave_up(&mut self, workers: usize) {
         self.wanted = self.wanted.min(u32::try_from(workers).unwrap_or(u32::MAX));
+    }
+
+    /// There is memory for so many workers.
+    pub fn give_room(&mut self, workers: u32) {
+        self.room = workers;
+    }
+
+    /// Whether more workers are wanted than there is memory for.
+    pub fn lacks_room(&self) -> bool {
+        self.wanted.min(self.limit) > self.room
     }
 
     /// Other generations of the pool leave this one as many workers.

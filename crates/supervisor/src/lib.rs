@@ -41,6 +41,7 @@ mod purges;
 mod reason;
 mod reload;
 mod renewal;
+mod room;
 mod run;
 mod scores;
 mod slow;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use maitred_config::fpm::access_format::{AccessFormat, Token};
-use maitred_config::{Config, Mode, Pool};
+use maitred_config::{Config, Mode, Pool, ProcessManager};
 use maitred_control::{Snapshot, WorkersOutput, ZygoteSettings};
 use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
@@ -31,6 +31,10 @@ const HANDED_ON: [&str; 5] = ["PATH", "TZ", "LANG", "TMPDIR", "RUST_BACKTRACE"];
 
 /// Workers of a pool that does not say how many, for each core.
 const WORKERS_PER_CORE: u32 = 2;
+
+/// The same of one that finds how many it needs, which it hardly ever reaches, and for all cores.
+const AUTO_WORKERS_PER_CORE: u32 = 64;
+const AUTO_WORKERS_MOST: u32 = 512;
 
 /// Everything that is decided before the first process is started.
 #[derive(Debug)]
@@ -213,9 +217,7 @@ impl PoolPlan {
         let uid = identity
             .as_ref()
             .map_or_else(|| users::current().uid, |identity| identity.uid);
-        let max_children = pool
-            .max_children
-            .unwrap_or_else(|| cores().saturating_mul(WORKERS_PER_CORE));
+        let max_children = pool.max_children.unwrap_or_else(|| most_workers(pool.pm));
         let seats = max_children + SPARE_SEATS;
         let memory = maitred_seat::create(&pool.name, seats, threads)
             .map_err(Error::system("the memory of a pool could not be made"))?;
@@ -255,6 +257,18 @@ fn threads(config: &Config) -> u32 {
     threads.min(maitred_seat::MAX_THREADS)
 }
 
+/// Most workers where the configuration says nothing of it.
+fn most_workers(pm: ProcessManager) -> u32 {
+    match pm {
+        ProcessManager::Auto => cores()
+            .saturating_mul(AUTO_WORKERS_PER_CORE)
+            .min(AUTO_WORKERS_MOST),
+        ProcessManager::Static | ProcessManager::Dynamic | ProcessManager::Ondemand => {
+            cores().saturating_mul(WORKERS_PER_CORE)
+        }
+    }
+}
+
 fn cores() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     u32::try_from(cores).unwrap_or(u32::MAX)
@@ -289,7 +303,8 @@ fn settings(
             notices: fpm.log_level <= maitred_config::fpm::Level::Notice,
         }),
         measures_cpu: config.fpm.is_some() && shows_cpu(pool),
-        accounts: pool.request_accounting,
+        // Without it nobody knows how many workers are enough.
+        accounts: pool.request_accounting || pool.pm == ProcessManager::Auto,
         no_php_ini: pool.no_php_ini,
         defines: pool.defines.clone(),
         extensions: pool.extensions.clone(),

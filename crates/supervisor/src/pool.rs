@@ -290,6 +290,16 @@ impl Pool {
         self.zygote.is_up() && !self.trial
     }
 
+    /// There is memory for so many workers: as long as that is so, no more are ordered.
+    pub fn give_room(&mut self, workers: u32) {
+        self.growth.give_room(workers);
+    }
+
+    /// Whether there would be more workers if there were memory for them.
+    pub fn lacks_room(&self) -> bool {
+        self.growth.lacks_room()
+    }
+
     /// How many workers there are, those that are on their way or about to leave included.
     pub fn workers(&self) -> u32 {
         let taken = self.places.iter().filter(|place| !place.is_empty());

@@ -30,6 +30,7 @@ use crate::pool::{self, Pool, Reason};
 use crate::purges::Purges;
 use crate::reload::Reloads;
 use crate::renewal::Renewals;
+use crate::room::Room;
 use crate::scores::Scores;
 use crate::slow::{About, Slow};
 use crate::systemd::Systemd;
@@ -80,6 +81,7 @@ pub struct Supervisor {
     pub(crate) admin: Admin,
     pub(crate) purges: Purges,
     pub(crate) scores: Scores,
+    pub(crate) room: Room,
     pub(crate) systemd: Systemd,
 }
 
@@ -297,6 +299,7 @@ impl Supervisor {
             admin,
             purges: Purges::default(),
             scores,
+            room: Room::default(),
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             plan,
         }
@@ -604,6 +607,7 @@ impl Supervisor {
         self.renew_outdated();
         self.hurry_leaving();
         self.keep_front();
+        self.keep_room();
         self.keep_certificates();
         self.keep_acme();
         self.end_purges();

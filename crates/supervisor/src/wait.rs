@@ -125,6 +125,7 @@ impl Supervisor {
             self.leaving_deadline(),
             self.systemd.deadline(),
             self.certificates_deadline(),
+            self.room_deadline(),
             self.acme_deadline(),
         ];
         let slow = self.pools.iter().filter_map(|pool| pool.slow.deadline());

@@ -33,7 +33,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         name: "pm",
         default: Preset::Value("\"static\""),
         unit: "",
-        takes: "\"static\", \"dynamic\" or \"ondemand\"",
+        takes: "\"static\", \"dynamic\", \"ondemand\" or \"auto\"",
         needs: Needs::NewZygote,
         doc: "How the number of workers is decided. `\"static\"` always has `max_children` of \
               them. `\"dynamic\"` has as many as run requests, and between `min_spare_servers` \
@@ -41,7 +41,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               comes, and ends those that were idle for `process_idle_timeout`; when it has had \
               none for as long, the pool's PHP ends as well. A request that finds no idle worker \
               has one started at once, up to `max_children`; shrinking ends at most one worker a \
-              second, the one idle for longest.",
+              second, the one idle for longest. `\"auto\"` finds the number: as many as requests \
+              need, but no more than keep the processors busy and than there is memory for (see \
+              the guide's page on the number of workers).",
         example: "\"ondemand\"",
         read: |pool, value| {
             pool.pm = process_manager(value)?;
@@ -53,7 +55,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     mode::BOOT_TIMEOUT,
     Directive {
         name: "max_children",
-        default: Preset::Words("two for each core"),
+        default: Preset::Words("two for each core; with `pm = \"auto\"` 64 for each, at most 512"),
         unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
@@ -112,7 +114,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
-        doc: "Most workers that a dynamic or ondemand pool starts within any one second, \
+        doc: "Most workers that a dynamic, ondemand or auto pool starts within any one second, \
               besides `start_servers`. Up to that number they are started at once: unlike \
               php-fpm, which doubles what it starts from second to second until it comes to this \
               rate, and heeds it in dynamic pools only.",
@@ -482,8 +484,6 @@ fn own_path(text: &str) -> Option<Option<String>> {
     taken.then(|| Some(text.to_owned()))
 }
 
-const NOT_YET: &str = "is not supported yet; expected \"static\", \"dynamic\" or \"ondemand\"";
-
 fn process_manager(value: &Value<'_>) -> Result<ProcessManager, Wrong> {
     if value.is_table() {
         return Err(value.refused(
@@ -494,7 +494,7 @@ fn process_manager(value: &Value<'_>) -> Result<ProcessManager, Wrong> {
         "static" => Ok(ProcessManager::Static),
         "dynamic" => Ok(ProcessManager::Dynamic),
         "ondemand" => Ok(ProcessManager::Ondemand),
-        "auto" => Err(value.refused(NOT_YET)),
+        "auto" => Ok(ProcessManager::Auto),
         _ => Err(value.wrong()),
     }
 }

@@ -256,7 +256,8 @@ fn check_manager(pool: &mut PoolDraft, log: &mut Log) -> Result<(), Refused> {
         )));
     }
     match manager {
-        ProcessManager::Static => Ok(()),
+        // php-fpm has no other; its files cannot name it.
+        ProcessManager::Static | ProcessManager::Auto => Ok(()),
         ProcessManager::Dynamic => check_spares(pool, log),
         ProcessManager::Ondemand => {
             if pool.process_idle_timeout < 1 {

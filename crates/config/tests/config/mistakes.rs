@@ -137,7 +137,7 @@ fn all_mistakes_are_reported_in_the_order_of_the_file() {
             "4:8: `pool` is \"x\", but there is no pool of that name; expected one of `www`, or a \
              section [pools.x]",
             "6:16: `max_children` is the number 0; expected a whole number from 1 to 10000",
-            "7:6: `pm` is the string \"none\"; expected \"static\", \"dynamic\" or \"ondemand\"",
+            "7:6: `pm` is the string \"none\"; expected \"static\", \"dynamic\", \"ondemand\" or \"auto\"",
             "8:9: `env.A=B` cannot be the name of an environment variable",
             "8:26: `env.D` is an empty array; expected a string, a number, true or false",
         ],

@@ -102,6 +102,7 @@ fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: u
             ProcessManager::Static => Manager::Static,
             ProcessManager::Dynamic => Manager::Dynamic,
             ProcessManager::Ondemand => Manager::Ondemand,
+            ProcessManager::Auto => Manager::Auto,
         },
         max_children: of.max_children.unwrap_or(two_each),
         is_chosen: of.max_children.is_some(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use maitred_control::admin::PageCache;
 use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
 
-use super::cache_metrics;
+use super::{cache_metrics, size_metrics};
 use crate::route_class::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
 use crate::shared::Shared;
 use crate::status::Page;
@@ -85,6 +85,9 @@ fn all(pools: &[Pool], cache: Option<&PageCache>, form: Form) -> String {
     workers(&mut out, pools);
     memory(&mut out, pools);
     opcache(&mut out, pools);
+    let sizes = pools.iter();
+    let sizes = sizes.filter_map(|pool| Some((pool.name.as_str(), pool.reading.size?)));
+    size_metrics::write(&mut out, &sizes.collect::<Vec<_>>());
     if let Some(cache) = cache {
         cache_metrics::write(&mut out, cache);
     }

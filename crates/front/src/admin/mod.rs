@@ -3,6 +3,7 @@
 
 mod cache_metrics;
 mod metrics;
+mod size_metrics;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

@@ -142,8 +142,10 @@ impl Pool {
         inner.queue.reserve(settings.reserved_workers as usize);
         let waiting = &mut inner.queue.waiting;
         waiting.limit_time(settings.request_queue_timeout);
-        inner.growth = Growth::of(settings, generation.max_open());
+        let grown = std::mem::replace(&mut inner.growth, Growth::none());
+        inner.growth = Growth::of(settings, generation.max_open()).after(grown);
         go_on_counting(&generation, before.as_deref());
+        self.show_size(&inner);
         self.settings.store(settings.clone());
         self.settle_all(inner);
     }

@@ -9,6 +9,7 @@ use maitred_config::{Pool as Settings, ProcessManager};
 use maitred_control::FromFront;
 
 use super::Pool;
+use super::auto::{Auto, load};
 use super::group::Inner;
 
 /// How often a pool is looked at that has more workers than it rests with.
@@ -17,10 +18,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The bounds of a pool's growth, and what the supervisor was told last.
 #[derive(Debug)]
 pub struct Growth {
-    /// None: the pool is static.
+    /// None: the pool is static, or finds its size.
     bounds: Option<Bounds>,
+    /// The pool finds its size.
+    pub(super) auto: Option<Auto>,
     /// How many workers the supervisor was told the current generation needs.
-    told: usize,
+    pub(super) told: usize,
 }
 
 /// What decides how many workers are needed and which may go.
@@ -41,11 +44,11 @@ impl Bounds {
     fn needs(self, busy: usize, waiting: usize) -> usize {
         (busy + waiting + self.min_spare).min(self.limit)
     }
+}
 
-    /// Whether to ask for workers: more are needed than there are, and than were asked for.
-    fn asks(self, needs: usize, open: usize, told: usize) -> bool {
-        needs > open && needs > told
-    }
+/// Whether to ask for workers: more are needed than there are, and than were asked for.
+fn asks(needs: usize, open: usize, told: usize) -> bool {
+    needs > open && needs > told
 }
 
 impl Growth {
@@ -53,6 +56,7 @@ impl Growth {
     pub fn none() -> Growth {
         Growth {
             bounds: None,
+            auto: None,
             told: 0,
         }
     }
@@ -61,7 +65,7 @@ impl Growth {
     pub fn of(pool: &Settings, limit: usize) -> Growth {
         let spare = |servers: Option<u32>| servers.unwrap_or(1) as usize;
         let bounds = match pool.pm {
-            ProcessManager::Static => None,
+            ProcessManager::Static | ProcessManager::Auto => None,
             ProcessManager::Dynamic => Some(Bounds {
                 limit,
                 min_spare: spare(pool.min_spare_servers),
@@ -82,8 +86,15 @@ impl Growth {
         };
         Growth {
             bounds,
+            auto: (pool.pm == ProcessManager::Auto).then(|| Auto::new(limit)),
             ..Growth::none()
         }
+    }
+
+    /// How a pool grows that has grown as `before` says: what it has learned stays.
+    pub fn after(mut self, before: Growth) -> Growth {
+        self.auto = self.auto.map(|new| new.after(before.auto));
+        self
     }
 }
 
@@ -95,17 +106,25 @@ impl Pool {
     /// What runs in a generation that leaves counts as needed in the current one, which is to take
     /// over.
     pub(super) fn ask_for_workers(&self, inner: &mut Inner, more: usize) {
-        let Some(bounds) = inner.growth.bounds else {
+        let Some(needs) = self.needs(inner, more) else {
             return;
         };
-        let queue = &inner.queue;
-        let needs = bounds.needs(queue.busy(), queue.waiting() + more);
-        if bounds.asks(needs, queue.open_current(), inner.growth.told) {
+        if asks(needs, inner.queue.open_current(), inner.growth.told) {
             self.tell_wanted(inner, needs);
         }
     }
 
-    fn tell_wanted(&self, inner: &mut Inner, needs: usize) {
+    /// How many workers are needed, unless the pool is static.
+    fn needs(&self, inner: &mut Inner, more: usize) -> Option<usize> {
+        if let Some(auto) = &mut inner.growth.auto {
+            let load = load(&inner.queue);
+            return Some(auto.needs(load, more));
+        }
+        let bounds = inner.growth.bounds?;
+        Some(bounds.needs(inner.queue.busy(), inner.queue.waiting() + more))
+    }
+
+    pub(super) fn tell_wanted(&self, inner: &mut Inner, needs: usize) {
         let generation = inner.queue.current();
         if generation == 0 {
             return;
@@ -137,6 +156,9 @@ impl Pool {
         }
         inner.queue.look_at_idle();
         let stirs = inner.queue.has_leaving() || !inner.unsaid.is_empty();
+        if inner.growth.auto.is_some() {
+            return self.tend_auto(&mut inner) || stirs;
+        }
         let Some(bounds) = inner.growth.bounds else {
             return stirs;
         };
@@ -275,7 +297,7 @@ mod tests {
         for item in 0..20 {
             come(&mut queue, item, ONE);
             let needs = bounds.needs(queue.busy(), queue.waiting());
-            if bounds.asks(needs, queue.open_seats(), told) {
+            if asks(needs, queue.open_seats(), told) {
                 told = needs;
                 asked.push(needs);
             }
@@ -354,7 +376,7 @@ mod tests {
                 }
                 prop_assert_eq!(queue.busy(), placed.len());
                 let needs = bounds.needs(queue.busy(), queue.waiting());
-                if bounds.asks(needs, queue.open_seats(), told) {
+                if asks(needs, queue.open_seats(), told) {
                     told = needs;
                 }
                 // The supervisor sees to it that as many come as it was told of.

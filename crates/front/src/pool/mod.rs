@@ -1,5 +1,6 @@
 //! A pool as the front sees it: one queue, and the seat links of its generations to their workers.
 
+mod auto;
 pub mod exchange;
 pub mod generation;
 mod group;
@@ -160,6 +161,7 @@ impl Pool {
         self.take_interest(&exchange);
         let mut inner = self.lock();
         let submitted = inner.queue.submit(exchange.clone(), lane, self.depth());
+        inner.count_arrival();
         let refused = match submitted {
             Submitted::Placed(place) => {
                 let generation = inner.generation(place.seat.generation).cloned();
@@ -263,6 +265,7 @@ impl Pool {
         self.measure(&generation, &lent);
         let grown = generation.outgrown(lent.seat());
         let place = place_of(&generation, &lent);
+        let spent = generation.link().spent(&lent);
         generation.link().release(lent);
         self.lose_interest(exchange);
         let mut inner = self.lock();
@@ -270,6 +273,7 @@ impl Pool {
             inner.outgrown(place);
         }
         inner.queue.done(place);
+        self.count_cost(&mut inner, spent);
         self.settle(inner, place.seat);
     }
 

@@ -228,7 +228,9 @@ impl Seen {
     fn limit_as_fpm(&self) -> String {
         let setting = match self.pm {
             ProcessManager::Ondemand => "max_children",
-            ProcessManager::Dynamic | ProcessManager::Static => "pm.max_children",
+            ProcessManager::Dynamic | ProcessManager::Static | ProcessManager::Auto => {
+                "pm.max_children"
+            }
         };
         let limit = self.limit;
         format!("server reached {setting} setting ({limit}), consider raising it")

@@ -72,6 +72,11 @@ impl Measures {
     }
 }
 
+/// What a process has for itself, in bytes.
+pub fn private_bytes(pid: i32) -> Option<u64> {
+    usage(pid).map(|usage| usage.private)
+}
+
 fn usage(pid: i32) -> Option<Usage> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"));
     if let Some(usage) = rollup.ok().as_deref().and_then(from_rollup) {

@@ -1,6 +1,7 @@
 //! The admin socket: where `maitred status`, `top`, `stop` and `drain` reach the supervisor. It is
 //! part of the supervisor's one loop, so nobody here is ever waited for.
 
+mod advice;
 mod door;
 mod guest;
 mod memory;
@@ -21,6 +22,7 @@ use crate::run::Supervisor;
 use door::Door;
 use guest::Guest;
 use memory::Measures;
+pub(crate) use memory::private_bytes;
 
 pub use door::{lock_folder, mistake};
 pub use stacks::Place;

@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{
-    MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus, Times,
-    Workers,
+    MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus, Size,
+    Times, Workers,
 };
 use maitred_scoreboard::{Cause, Outcome, Reading};
 use maitred_seat::{Boards, Process, Snapshot};
 
 use crate::pool::Seated;
+use crate::room::machine_now;
 use crate::run::{RunningPool, Supervisor};
 use crate::so_far::SoFar;
 
+use super::advice::{Means, advice};
 use super::stacks::{Draft, Runner};
 
 impl Supervisor {
@@ -140,9 +142,27 @@ impl Supervisor {
             refusals: outcomes(&reading, Outcome::is_refusal),
             memory: self.admin.measures.of(&self.pids(name)),
             opcache: None,
+            size: reading.size.map(size),
+            advice: self.advice(name, &reading, current),
             running,
         };
         (status, runners)
+    }
+
+    /// How many workers there would be if they were not fixed.
+    fn advice(&self, name: &str, reading: &Reading, current: &RunningPool) -> Option<Size> {
+        if reading.size.is_some() {
+            return None;
+        }
+        let memory = self.admin.measures.of(&self.pids(name));
+        let (cores, there_is) = machine_now();
+        let means = Means {
+            cores,
+            memory: there_is,
+            worker: memory.private_bytes as f64 / memory.processes.max(1) as f64,
+            limit: current.plan.max_children(),
+        };
+        advice(reading, &means)
     }
 
     /// The scripts that run, by the word of their workers, the longest-running first.
@@ -216,6 +236,22 @@ fn workers(reading: &Reading, limit: u32) -> Workers {
         limit_reached: reading.limit_reached,
         spawned: reading.spawned,
         ended: ended.collect(),
+    }
+}
+
+fn size(size: maitred_scoreboard::Size) -> Size {
+    let terms = size.terms().into_iter();
+    let seconds = |micros: u64| micros as f64 / 1e6;
+    Size {
+        workers: size.workers,
+        binding: size.binding_name().to_owned(),
+        terms: terms
+            .map(|(name, workers)| (name.to_owned(), workers))
+            .collect(),
+        cores: size.cores as f64 / 1000.0,
+        cpu_seconds: size.cpu_micros.map(seconds),
+        blocked_seconds: seconds(size.blocked_micros),
+        hanging: size.hanging,
     }
 }
 

@@ -109,6 +109,7 @@ impl World {
                     ProcessManager::Static => usize::MAX - RATE,
                     ProcessManager::Dynamic => START as usize,
                     ProcessManager::Ondemand => 0,
+                    ProcessManager::Auto => 1,
                 };
                 assert!(recent < RATE + start, "{recent} workers in a second");
                 let most = self.allowed.min(SEATS + SPARE_SEATS) as usize;
@@ -302,10 +303,11 @@ impl World {
     }
 }
 
-const MANAGERS: [ProcessManager; 3] = [
+const MANAGERS: [ProcessManager; 4] = [
     ProcessManager::Static,
     ProcessManager::Dynamic,
     ProcessManager::Ondemand,
+    ProcessManager::Auto,
 ];
 
 proptest! {
@@ -348,6 +350,7 @@ proptest! {
             ProcessManager::Static => SEATS as usize,
             ProcessManager::Dynamic => 1,
             ProcessManager::Ondemand => 0,
+            ProcessManager::Auto => 1,
         };
         prop_assert_eq!(world.pool.seated().count(), fewest);
         for _ in 0..100 {

@@ -1,0 +1,250 @@
+//! A pool that finds its size (`pm = auto`): the controller of the crate `sizing`, told of each request
+//! that comes and ends, and once a second of the time.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use maitred_scoreboard::Size;
+use maitred_seat::Spent;
+use maitred_sizing as sizing;
+use maitred_sizing::{Controller, Limits, Load, Machine, Sizing};
+
+use super::Pool;
+use super::exchange::Exchange;
+use super::group::Inner;
+use super::growth::Growth;
+use super::queue::Queue;
+use crate::clock;
+
+/// Fewest workers of such a pool.
+const FLOOR: usize = 1;
+
+/// Thousandths of a processor in one.
+const THOUSANDTHS: f64 = 1000.0;
+
+/// What such a pool has learned.
+#[derive(Debug)]
+pub struct Auto {
+    controller: Controller,
+    began: Instant,
+    limits: Limits,
+    /// Workers whose script has run for much longer than one takes.
+    parked: usize,
+    /// Something has come since the last look.
+    stirred: bool,
+    /// What was said of its size last.
+    said: Option<Sizing>,
+}
+
+/// What is in a queue's hands.
+pub fn load(queue: &Queue<Arc<Exchange>>) -> Load {
+    Load {
+        ready: queue.open_seats(),
+        busy: queue.busy(),
+        waiting: queue.waiting(),
+        parked: 0,
+    }
+}
+
+impl Auto {
+    /// A pool of at most `cap` workers, nothing being known of it. Until the supervisor has said more,
+    /// it may use what processors this process may use.
+    pub fn new(cap: usize) -> Auto {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let limits = Limits { floor: FLOOR, cap };
+        let machine = Machine {
+            cores: cores as f64,
+            memory: None,
+        };
+        Auto {
+            controller: Controller::new(limits, machine),
+            began: Instant::now(),
+            limits,
+            parked: 0,
+            stirred: false,
+            said: None,
+        }
+    }
+
+    /// The same pool after a reload.
+    pub fn after(self, before: Option<Auto>) -> Auto {
+        let Some(mut before) = before else {
+            return self;
+        };
+        before.controller.limit(self.limits);
+        before.limits = self.limits;
+        before
+    }
+
+    fn arrived(&mut self, load: Load) {
+        self.stirred = true;
+        let parked = self.parked;
+        self.controller.arrived(Load { parked, ..load });
+    }
+
+    /// How many workers there are to be, when `more` requests wait behind others.
+    pub fn needs(&mut self, load: Load, more: usize) -> usize {
+        if more > 0 {
+            let (waiting, parked) = (load.waiting + more, self.parked);
+            self.controller.crowded(Load {
+                waiting,
+                parked,
+                ..load
+            });
+        }
+        self.controller.sizing().workers
+    }
+
+    /// How it stands, for others to see.
+    fn shown(&self) -> Size {
+        let Sizing {
+            workers,
+            binding,
+            terms,
+        } = self.controller.sizing();
+        let count = |workers: usize| workers as u64;
+        let micros = |seconds: f64| (seconds * 1e6) as u64;
+        let cost = self.controller.cost();
+        Size {
+            workers: count(workers),
+            binding: binding as u64,
+            demand: count(terms.demand),
+            cpu: count(terms.cpu),
+            memory: terms.memory.map(count),
+            downstream: terms.downstream.map(count),
+            user: count(terms.user),
+            cores: (self.controller.machine().cores * THOUSANDTHS) as u64,
+            cpu_micros: cost.is_known().then(|| micros(cost.cpu())),
+            blocked_micros: micros(cost.blocked()),
+            hanging: count(self.parked),
+        }
+    }
+
+    /// Of the seats' scripts those that have run for so long that they hang, as far as anybody can tell.
+    fn count_parked(&mut self, inner: &[Arc<super::generation::Generation>]) {
+        let after = (self.controller.parks_after() * 1e6) as u64;
+        let now = u64::try_from(clock::since_1970().as_micros()).unwrap_or(0);
+        let boards = inner.iter().flat_map(|generation| {
+            let link = generation.link();
+            (0..link.seats()).map(|seat| link.seat_board(seat))
+        });
+        let parked = boards.filter(|board| {
+            let runs = board.running.load(Ordering::Relaxed) != 0;
+            let at = board.request_at.load(Ordering::Relaxed);
+            runs && now.saturating_sub(at) > after
+        });
+        self.parked = parked.count();
+    }
+}
+
+impl Growth {
+    /// A worker has been let go: the supervisor keeps no more than are left unless it is asked again.
+    fn forget_told(&mut self, queue: &Queue<Arc<Exchange>>) {
+        self.told = self.told.min(queue.open_current());
+    }
+}
+
+impl Inner {
+    /// A request has come, and is placed or waits.
+    pub(super) fn count_arrival(&mut self) {
+        if let Some(auto) = &mut self.growth.auto {
+            auto.arrived(load(&self.queue));
+        }
+    }
+}
+
+impl Pool {
+    /// What its processes may use now, by the word of the supervisor: thousandths of a processor, and
+    /// workers there is memory for.
+    pub fn see_room(&self, cores: u32, workers: Option<u32>) {
+        let mut inner = self.lock();
+        if let Some(auto) = &mut inner.growth.auto {
+            auto.controller.see(Machine {
+                cores: (f64::from(cores) / THOUSANDTHS).max(1.0 / THOUSANDTHS),
+                memory: workers.map(|workers| workers as usize),
+            });
+        }
+        self.stirred.notify_one();
+    }
+
+    /// A request has ended: what it has cost, if its worker has told. Where there are more workers than
+    /// there are to be and none is idle, the one that has just ended its request goes.
+    pub(super) fn count_cost(&self, inner: &mut Inner, spent: Option<Spent>) {
+        let Some(auto) = &mut inner.growth.auto else {
+            return;
+        };
+        if let Some(spent) = spent {
+            // A child's work is work that its request waits for a processor with.
+            let cpu = spent.cpu + spent.children;
+            let ready = spent.core_wait;
+            let known = cpu + ready.unwrap_or_default();
+            auto.controller.finished(sizing::Spent {
+                cpu,
+                ready,
+                blocked: spent.held.saturating_sub(known),
+            });
+        }
+        let workers = auto.controller.sizing().workers;
+        if inner.queue.open_seats() > workers
+            && inner.queue.waiting() > 0
+            && let Some((seat, incarnation)) = inner.queue.retire(0, 0)
+        {
+            self.retired(inner, seat, incarnation);
+            inner.growth.forget_told(&inner.queue);
+        }
+    }
+
+    /// Shows how the number of workers was found, if it is.
+    pub(super) fn show_size(&self, inner: &Inner) {
+        let size = inner.growth.auto.as_ref().map(Auto::shown);
+        self.tally
+            .get()
+            .inspect(|tally| tally.page().show_size(size));
+    }
+
+    /// The look once a second. False when the pool rests.
+    pub(super) fn tend_auto(&self, inner: &mut Inner) -> bool {
+        let now = load(&inner.queue);
+        let generations = inner.generations.clone();
+        let Some(auto) = &mut inner.growth.auto else {
+            return false;
+        };
+        auto.count_parked(&generations);
+        let parked = auto.parked;
+        auto.controller
+            .look(auto.began.elapsed(), Load { parked, ..now });
+        let sizing = auto.controller.sizing();
+        let stirred = std::mem::take(&mut auto.stirred);
+        self.say_size(auto, sizing);
+        self.show_size(inner);
+        if inner.growth.told > sizing.workers {
+            self.tell_wanted(inner, sizing.workers);
+        }
+        self.ask_for_workers(inner, 0);
+        let beyond = inner.queue.open_seats().saturating_sub(sizing.workers);
+        for _ in 0..beyond {
+            let Some((seat, incarnation)) = inner.queue.retire(0, 1) else {
+                break;
+            };
+            self.retired(inner, seat, incarnation);
+            inner.growth.forget_told(&inner.queue);
+        }
+        stirred || now.waiting > 0 || now.busy > 0 || inner.queue.open_seats() > FLOOR
+    }
+
+    fn say_size(&self, auto: &mut Auto, sizing: Sizing) {
+        let before = auto.said.replace(sizing);
+        let Some(before) = before.filter(|before| before.workers != sizing.workers) else {
+            return;
+        };
+        tracing::debug!(
+            "pool {}: workers {} to {} ({}), reason: {}",
+            self.name,
+            before.workers,
+            sizing.workers,
+            sizing.terms,
+            sizing.binding.name()
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! How a pool's number of workers was found, as lines for people.
+
+use maitred_control::admin::{PoolStatus, Size};
+
+use super::cut;
+
+/// What is known of it; nothing where the number is fixed.
+pub fn details(pool: &PoolStatus) -> Vec<String> {
+    let Some(size) = &pool.size else {
+        return Vec::new();
+    };
+    let mut lines = vec![format!(
+        "size            {} workers, by {}",
+        size.workers, size.binding
+    )];
+    lines.extend(parts(size));
+    if size.hanging > 0 {
+        let hanging = size.hanging;
+        lines.push(format!(
+            "  hanging       {hanging} workers, which do not count"
+        ));
+    }
+    lines
+}
+
+/// How many workers `pm = "auto"` would have now, where the number is fixed.
+pub fn advice(pool: &PoolStatus) -> Vec<String> {
+    let name = &pool.name;
+    let lines = match (&pool.size, &pool.advice) {
+        (Some(_), _) => vec![
+            String::new(),
+            format!("{name}: pm = \"auto\" finds its size"),
+        ],
+        (None, None) => vec![
+            String::new(),
+            format!("{name}: too few requests were measured (request_accounting) to advise"),
+        ],
+        (None, Some(size)) => {
+            let (workers, binding) = (size.workers, &size.binding);
+            let first =
+                format!("{name}: pm = \"auto\" would have {workers} workers now, by {binding}");
+            let lines = [String::new(), first].into_iter();
+            lines.chain(parts(size)).collect()
+        }
+    };
+    lines.iter().map(|line| cut(line)).collect()
+}
+
+fn parts(size: &Size) -> Vec<String> {
+    let terms: Vec<String> = size.terms.iter().map(term).collect();
+    let mut lines = vec![
+        format!("  terms         {}", terms.join(", ")),
+        format!("  headroom      {}", headroom(size)),
+    ];
+    lines.extend(processors(size).map(|line| format!("  processors    {line}")));
+    lines
+}
+
+fn term((name, workers): (&String, &Option<u64>)) -> String {
+    match workers {
+        Some(workers) => format!("{name} {workers}"),
+        None => format!("{name} -"),
+    }
+}
+
+/// What the terms that do not bind would allow.
+fn headroom(size: &Size) -> String {
+    let of = |name: &str| size.terms.get(name).copied().flatten();
+    let memory = of("memory").map_or("memory is no limit".to_owned(), |workers| {
+        format!("memory would allow {workers}")
+    });
+    let cpu = of("cpu").map(|workers| format!("CPU is full at {workers}"));
+    let downstream = of("downstream").map(|workers| format!("more than {workers} do no more"));
+    let all = [Some(memory), cpu, downstream];
+    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// What the processors can do, and what it would take to do twice as much.
+fn processors(size: &Size) -> Option<String> {
+    let cpu = size.cpu_seconds.filter(|cpu| *cpu > 0.0)?;
+    let capacity = size.cores / cpu;
+    Some(format!(
+        "{:.1} do {capacity:.0} requests/s of {:.1} ms work; to serve {:.0} you need {:.1}",
+        size.cores,
+        cpu * 1000.0,
+        2.0 * capacity,
+        2.0 * size.cores
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size() -> Size {
+        let terms = [
+            ("demand", Some(25)),
+            ("cpu", Some(19)),
+            ("memory", Some(41)),
+            ("downstream", None),
+            ("max_children", Some(64)),
+        ];
+        Size {
+            workers: 19,
+            binding: "cpu".to_owned(),
+            terms: terms
+                .map(|(name, workers)| (name.to_owned(), workers))
+                .into(),
+            cores: 3.2,
+            cpu_seconds: Some(0.0213),
+            blocked_seconds: 0.08,
+            hanging: 0,
+        }
+    }
+
+    #[test]
+    fn it_is_said_what_binds_and_what_it_would_take() {
+        let pool = PoolStatus {
+            size: Some(size()),
+            ..PoolStatus::default()
+        };
+        assert_eq!(
+            details(&pool),
+            [
+                "size            19 workers, by cpu",
+                "  terms         cpu 19, demand 25, downstream -, max_children 64, memory 41",
+                "  headroom      memory would allow 41; CPU is full at 19",
+                "  processors    3.2 do 150 requests/s of 21.3 ms work; to serve 300 you need 6.4",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_pool_of_a_fixed_number_is_advised_when_its_requests_were_measured() {
+        let mut pool = PoolStatus {
+            name: "www".to_owned(),
+            ..PoolStatus::default()
+        };
+        assert!(advice(&pool)[1].starts_with("www: too few requests"));
+        pool.advice = Some(size());
+        let lines = advice(&pool);
+        assert!(lines[1].starts_with("www: pm = \"auto\" would have 19 workers now, by cpu"));
+        pool.size = pool.advice.take();
+        assert_eq!(advice(&pool)[1], "www: pm = \"auto\" finds its size");
+    }
+
+    #[test]
+    fn a_pool_of_a_fixed_number_has_none_and_a_new_one_says_what_it_knows() {
+        assert!(details(&PoolStatus::default()).is_empty());
+        let new = Size {
+            cpu_seconds: None,
+            hanging: 3,
+            ..size()
+        };
+        let pool = PoolStatus {
+            size: Some(new),
+            ..PoolStatus::default()
+        };
+        let lines = details(&pool);
+        assert_eq!(lines.len(), 4);
+        assert!(lines[3].starts_with("  hanging       3 workers"));
+    }
+}

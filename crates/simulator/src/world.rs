@@ -1,0 +1,467 @@
+//! A pool in virtual time: requests come, wait, run and end, and a policy says how many workers there
+//! are. As in the server, a request goes to the worker that was used last, one waits in the order it
+//! came, and one that waits for too long is refused.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use maitred_sizing::Spent;
+use maitred_sizing::sources::Memory;
+
+use crate::arrivals::Arrival;
+use crate::cores::Cores;
+use crate::outcome::Outcome;
+use crate::plant::Plant;
+use crate::policies::{Policy, View};
+
+/// Plays a run.
+pub fn play(plant: &Plant, arrivals: &[Arrival], policy: &mut dyn Policy) -> Outcome {
+    let mut world = World::new(plant, arrivals);
+    world.follow(policy);
+    while world.step(policy) {}
+    world.outcome
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Event {
+    Arrives(usize),
+    /// A worker has what it waited for.
+    Unblocked(usize),
+    Tick,
+    Cores(f64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Due {
+    at: f64,
+    order: u64,
+    event: Event,
+}
+
+impl Eq for Due {}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Due) -> Ordering {
+        self.at
+            .total_cmp(&other.at)
+            .then(self.order.cmp(&other.order))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Due) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What a worker is at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stage {
+    /// Its place is free.
+    Gone,
+    /// It starts: the processor's part.
+    Forked,
+    /// It starts: the rest.
+    Starts,
+    Idle {
+        since: f64,
+    },
+    /// The first half of a request's work.
+    Begins,
+    Blocked,
+    Database,
+    /// The second half.
+    Ends,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Worker {
+    id: i32,
+    stage: Stage,
+    request: usize,
+    began: f64,
+    /// What it has waited for other things than a processor, in seconds.
+    blocked: f64,
+    waits_since: f64,
+    private: f64,
+}
+
+struct World<'p> {
+    plant: &'p Plant,
+    arrivals: &'p [Arrival],
+    now: f64,
+    order: u64,
+    forked: i32,
+    due: BinaryHeap<Reverse<Due>>,
+    cores: Cores,
+    workers: Vec<Worker>,
+    free: Vec<usize>,
+    /// The one used last is the last.
+    idle: Vec<usize>,
+    booting: usize,
+    busy: usize,
+    waiting: VecDeque<usize>,
+    database: VecDeque<usize>,
+    database_free: usize,
+    peaks: f64,
+    privates: f64,
+    cpu_before: f64,
+    ticked_at: f64,
+    outcome: Outcome,
+}
+
+impl<'p> World<'p> {
+    fn new(plant: &'p Plant, arrivals: &'p [Arrival]) -> World<'p> {
+        let mut world = World {
+            plant,
+            arrivals,
+            now: 0.0,
+            order: 0,
+            forked: 0,
+            due: BinaryHeap::new(),
+            cores: Cores::new(plant.segments[0].cores, plant.drag),
+            workers: Vec::new(),
+            free: Vec::new(),
+            idle: Vec::new(),
+            booting: 0,
+            busy: 0,
+            waiting: VecDeque::new(),
+            database: VecDeque::new(),
+            database_free: plant.database.map_or(usize::MAX, |database| database.slots),
+            peaks: 0.0,
+            privates: 0.0,
+            cpu_before: 0.0,
+            ticked_at: 0.0,
+            outcome: Outcome::new(plant),
+        };
+        for segment in &plant.segments[1..] {
+            world.plan(segment.at, Event::Cores(segment.cores));
+        }
+        if let Some(first) = arrivals.first() {
+            world.plan(first.at, Event::Arrives(0));
+        }
+        world.plan(0.0, Event::Tick);
+        world
+    }
+
+    fn plan(&mut self, at: f64, event: Event) {
+        self.order += 1;
+        self.due.push(Reverse(Due {
+            at,
+            order: self.order,
+            event,
+        }));
+    }
+
+    /// False when the time is over.
+    fn step(&mut self, policy: &mut dyn Policy) -> bool {
+        let due = self.due.peek().map_or(f64::INFINITY, |due| due.0.at);
+        let work = self.cores.next().unwrap_or(f64::INFINITY);
+        let next = due.min(work);
+        if next >= self.plant.seconds {
+            self.pass(self.plant.seconds);
+            return false;
+        }
+        self.pass(next);
+        if work <= due {
+            if let Some(worker) = self.cores.end() {
+                self.worked(worker, policy);
+            }
+        } else if let Some(Reverse(due)) = self.due.pop() {
+            self.happen(due.event, policy);
+        }
+        self.follow(policy);
+        true
+    }
+
+    fn pass(&mut self, now: f64) {
+        self.outcome
+            .pass(self.now, now, self.alive(), self.overcommit() > 0.0);
+        self.cores.advance(now);
+        self.now = now;
+    }
+
+    fn alive(&self) -> usize {
+        self.booting + self.busy + self.idle.len()
+    }
+
+    fn happen(&mut self, event: Event, policy: &mut dyn Policy) {
+        match event {
+            Event::Arrives(request) => {
+                if let Some(next) = self.arrivals.get(request + 1) {
+                    self.plan(next.at, Event::Arrives(request + 1));
+                }
+                self.expire();
+                match self.idle.pop() {
+                    Some(worker) => self.run(worker, request),
+                    None if self.waiting.len() >= self.plant.queue_length => {
+                        self.outcome.refused(self.now);
+                        return;
+                    }
+                    None => self.waiting.push_back(request),
+                }
+                policy.arrived(&self.view());
+            }
+            Event::Unblocked(worker) => self.unblocked(worker, policy),
+            Event::Cores(cores) => self.cores.resize(cores),
+            Event::Tick => {
+                self.expire();
+                let (now, busy) = (self.now, self.cores.busy());
+                let ages = self.workers.iter();
+                let mut ages = ages
+                    .filter(|worker| worker.is_busy())
+                    .map(|worker| now - worker.began);
+                policy.running(&mut ages);
+                let arrivals = self.arrivals;
+                let alive = self.workers.iter().filter(|worker| worker.is_alive());
+                let mut has = alive.map(|worker| match worker.is_busy() {
+                    true => (worker.id, worker.private + arrivals[worker.request].peak),
+                    false => (worker.id, worker.private),
+                });
+                policy.measures(&mut has);
+                let view = self.view();
+                policy.tick(&view);
+                for _ in 0..policy.lets_go(&view).min(self.idle.len()) {
+                    let worker = self.idle.remove(0);
+                    self.leave(worker);
+                }
+                self.cpu_before = busy;
+                self.ticked_at = now;
+                self.outcome.size(self.now, self.alive());
+                self.plan(now + policy.every(), Event::Tick);
+            }
+        }
+    }
+
+    /// Refuses what has waited for too long.
+    fn expire(&mut self) {
+        while let Some(first) = self.waiting.front() {
+            if self.now - self.arrivals[*first].at <= self.plant.queue_timeout {
+                return;
+            }
+            self.waiting.pop_front();
+            self.outcome.refused(self.now);
+        }
+    }
+
+    fn view(&self) -> View {
+        let oldest = self.waiting.front().map(|first| self.arrivals[*first].at);
+        let rested = self.idle.first().map(|first| self.workers[*first].stage);
+        let passed = (self.now - self.ticked_at).max(f64::MIN_POSITIVE);
+        View {
+            now: self.now,
+            busy: self.busy,
+            idle: self.idle.len(),
+            booting: self.booting,
+            waiting: self.waiting.len(),
+            waited: oldest.map_or(0.0, |at| self.now - at),
+            rested: match rested {
+                Some(Stage::Idle { since }) => self.now - since,
+                _ => 0.0,
+            },
+            cores: self.cores.count(),
+            cpu_used: (self.cores.busy() - self.cpu_before) / passed / self.cores.count(),
+            memory: self.seen(),
+        }
+    }
+
+    fn seen(&self) -> Option<Memory> {
+        self.plant.memory.map(|memory| Memory {
+            limit: memory.limit,
+            used: memory.base + self.privates + self.peaks,
+            by_group: true,
+        })
+    }
+
+    /// Starts the workers that lack.
+    fn follow(&mut self, policy: &mut dyn Policy) {
+        let wants = policy.wants(&self.view()).min(self.plant.cap);
+        let lacks = wants.saturating_sub(self.alive());
+        policy.forked(lacks);
+        for _ in 0..lacks {
+            self.forked += 1;
+            let worker = Worker {
+                id: self.forked,
+                stage: Stage::Forked,
+                request: 0,
+                began: self.now,
+                blocked: 0.0,
+                waits_since: 0.0,
+                private: self.plant.memory.map_or(0.0, |memory| memory.worker),
+            };
+            self.privates += worker.private;
+            let place = match self.free.pop() {
+                Some(place) => {
+                    self.workers[place] = worker;
+                    place
+                }
+                None => {
+                    self.workers.push(worker);
+                    self.workers.len() - 1
+                }
+            };
+            self.booting += 1;
+            self.outcome.forked(self.now);
+            self.cores.begin(place, self.plant.boot.cpu);
+            self.press();
+        }
+    }
+
+    fn leave(&mut self, worker: usize) {
+        self.privates -= self.workers[worker].private;
+        self.workers[worker].stage = Stage::Gone;
+        self.free.push(worker);
+        self.press();
+    }
+
+    fn run(&mut self, worker: usize, request: usize) {
+        self.busy += 1;
+        let arrival = &self.arrivals[request];
+        let one = &mut self.workers[worker];
+        one.stage = Stage::Begins;
+        one.request = request;
+        one.began = self.now;
+        one.blocked = 0.0;
+        self.peaks += arrival.peak;
+        self.outcome.waited(arrival.at, self.now);
+        self.cores.begin(worker, arrival.cpu / 2.0);
+        self.press();
+    }
+
+    /// A worker has had its processor time.
+    fn worked(&mut self, worker: usize, policy: &mut dyn Policy) {
+        let one = self.workers[worker];
+        match one.stage {
+            Stage::Forked => {
+                self.workers[worker].stage = Stage::Starts;
+                self.plan(self.now + self.plant.boot.time, Event::Unblocked(worker));
+            }
+            Stage::Begins => {
+                self.workers[worker].waits_since = self.now;
+                self.workers[worker].stage = Stage::Blocked;
+                let blocked = self.arrivals[one.request].blocked;
+                match blocked > 0.0 {
+                    true => self.plan(self.now + blocked, Event::Unblocked(worker)),
+                    false => self.ask_database(worker),
+                }
+            }
+            Stage::Ends => self.ended(worker, policy),
+            Stage::Gone | Stage::Starts | Stage::Idle { .. } | Stage::Blocked | Stage::Database => {
+            }
+        }
+    }
+
+    fn unblocked(&mut self, worker: usize, policy: &mut dyn Policy) {
+        match self.workers[worker].stage {
+            Stage::Starts => {
+                self.booting -= 1;
+                self.free_for_next(worker, policy);
+            }
+            Stage::Blocked => self.ask_database(worker),
+            Stage::Database => {
+                match self.database.pop_front() {
+                    Some(next) => self.at_database(next),
+                    None => self.database_free += 1,
+                }
+                self.works_again(worker);
+            }
+            Stage::Gone | Stage::Forked | Stage::Idle { .. } | Stage::Begins | Stage::Ends => {}
+        }
+    }
+
+    fn ask_database(&mut self, worker: usize) {
+        let request = self.workers[worker].request;
+        if self.arrivals[request].database <= 0.0 {
+            return self.works_again(worker);
+        }
+        self.workers[worker].stage = Stage::Database;
+        match self.database_free {
+            0 => self.database.push_back(worker),
+            _ => {
+                self.database_free -= 1;
+                self.at_database(worker);
+            }
+        }
+    }
+
+    fn at_database(&mut self, worker: usize) {
+        let took = self.arrivals[self.workers[worker].request].database;
+        self.plan(self.now + took, Event::Unblocked(worker));
+    }
+
+    fn works_again(&mut self, worker: usize) {
+        let one = &mut self.workers[worker];
+        one.blocked += self.now - one.waits_since;
+        one.stage = Stage::Ends;
+        let cpu = self.arrivals[one.request].cpu;
+        self.cores.begin(worker, cpu / 2.0);
+    }
+
+    fn ended(&mut self, worker: usize, policy: &mut dyn Policy) {
+        let one = self.workers[worker];
+        let arrival = &self.arrivals[one.request];
+        let took = self.now - one.began;
+        let spent = Spent {
+            cpu: Duration::from_secs_f64(arrival.cpu),
+            ready: Some(Duration::from_secs_f64(
+                (took - arrival.cpu - one.blocked).max(0.0),
+            )),
+            blocked: Duration::from_secs_f64(one.blocked),
+        };
+        self.outcome.served(arrival, one.began, self.now);
+        self.peaks -= arrival.peak;
+        let leak = self.plant.memory.map_or(0.0, |memory| memory.leak);
+        self.workers[worker].private += leak;
+        self.privates += leak;
+        self.press();
+        policy.finished(&self.view(), spent);
+        self.busy -= 1;
+        self.free_for_next(worker, policy);
+    }
+
+    /// A worker has nothing to do: it gets the next request, or leaves, or rests.
+    fn free_for_next(&mut self, worker: usize, policy: &mut dyn Policy) {
+        self.expire();
+        self.workers[worker].stage = Stage::Idle { since: self.now };
+        self.idle.push(worker);
+        let is_surplus = policy.is_surplus(&self.view());
+        self.idle.pop();
+        if is_surplus {
+            return self.leave(worker);
+        }
+        match self.waiting.pop_front() {
+            Some(request) => self.run(worker, request),
+            None => self.idle.push(worker),
+        }
+    }
+
+    /// By which part of what there is memory is taken beyond it.
+    fn overcommit(&self) -> f64 {
+        self.plant.memory.map_or(0.0, |memory| {
+            let used = memory.base + self.privates + self.peaks;
+            ((used - memory.limit) / memory.limit).max(0.0)
+        })
+    }
+
+    /// What is swapped out makes everybody slower.
+    fn press(&mut self) {
+        if let Some(memory) = self.plant.memory {
+            let slowness = 1.0 + memory.swap_drag * 100.0 * self.overcommit();
+            self.cores.slow_down(slowness);
+        }
+    }
+}
+
+impl Worker {
+    fn is_alive(&self) -> bool {
+        self.stage != Stage::Gone
+    }
+
+    fn is_busy(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Begins | Stage::Blocked | Stage::Database | Stage::Ends
+        )
+    }
+}

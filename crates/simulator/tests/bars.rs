@@ -1,0 +1,136 @@
+//! `pm = auto` beside the best fixed number of workers, in a small form; in full:
+//! `cargo run -p maitred-simulator --release`.
+
+use maitred_simulator::plant::Plant;
+use maitred_simulator::plants;
+use maitred_simulator::policies::auto::Auto;
+use maitred_simulator::policies::fixed::Fixed;
+use maitred_simulator::policies::fpm::Dynamic;
+use maitred_simulator::search::{Score, best, numbers, score, traces};
+
+/// Seconds that a plant is played, and how often.
+const SECONDS: f64 = 40.0;
+const SEEDS: u64 = 1;
+
+/// Of the numbers up to 96 about as many are tried.
+const STEP: f64 = 0.25;
+
+fn compare(plant: &Plant) -> (Score, Score) {
+    let traces = traces(plant, SEEDS);
+    let (_, fixed) = best(plant, &traces, &numbers(plant.cap, STEP));
+    (score(plant, &traces, &|| Box::new(Auto::new(plant))), fixed)
+}
+
+fn stationary(name: &str) -> Plant {
+    let mut all = plants::stationary(SECONDS).into_iter();
+    all.find(|plant| plant.name == name)
+        .expect("a plant of this name")
+}
+
+fn is_as_good_as_the_best(name: &str) {
+    let (auto, fixed) = compare(&stationary(name));
+    let goodput = auto.goodput / fixed.goodput;
+    assert!(goodput >= 0.985, "{name}: {goodput} of its requests");
+    let p99 = auto.p99 / fixed.p99;
+    assert!(p99 <= 1.10, "{name}: {p99} times its p99");
+    let more = auto.workers - fixed.workers;
+    assert!(
+        more <= 2.0 || auto.workers <= 1.10 * fixed.workers,
+        "{name}: {more} more workers"
+    );
+}
+
+#[test]
+fn a_pool_that_works_is_as_good_as_the_best_fixed_one_up_to_three_times_its_capacity() {
+    is_as_good_as_the_best("P1 work, 0.9 of capacity");
+    is_as_good_as_the_best("P1 work, 3 x capacity");
+    is_as_good_as_the_best("P2 7 + 3 ms, half");
+    is_as_good_as_the_best("P2 7 + 3 ms, 2 x capacity");
+}
+
+#[test]
+fn a_pool_that_waits_is_as_good_as_the_best_fixed_one() {
+    is_as_good_as_the_best("P2 1 + 9 ms, a quarter");
+    is_as_good_as_the_best("P15 sleep, 3 in hand");
+    is_as_good_as_the_best("P15 sleep, 20 in hand");
+    is_as_good_as_the_best("rare: 2/s of 40 ms");
+}
+
+#[test]
+fn short_requests_do_not_wait_behind_long_ones() {
+    let plant = stationary("P8 heavy tail, 0.7");
+    let traces = traces(&plant, SEEDS);
+    let auto = score(&plant, &traces, &|| Box::new(Auto::new(&plant)));
+    let of = |workers| score(&plant, &traces, &|| Box::new(Fixed(workers)));
+    assert!(auto.p99 <= 1.10 * of(12).p99, "{auto:?}");
+    assert!(
+        auto.p50 <= 0.8 * of(4).p50,
+        "{auto:?}: 4 are as many as there are processors"
+    );
+}
+
+#[test]
+fn a_pool_that_waits_for_one_database_has_no_more_workers_than_that_serves() {
+    is_as_good_as_the_best("P5 database, half");
+    let mut database = stationary("P5 database, 1.5 x capacity");
+    database.seconds *= 2.0;
+    database.warm_up = SECONDS;
+    for (plant, enough) in [(database, 18), (plants::crosstalk(2.0 * SECONDS), 33)] {
+        let traces = traces(&plant, SEEDS);
+        let auto = score(&plant, &traces, &|| Box::new(Auto::new(&plant)));
+        let fixed = score(&plant, &traces, &|| Box::new(Fixed(enough)));
+        assert!(auto.goodput >= 0.97 * fixed.goodput, "{auto:?} {fixed:?}");
+        assert!(auto.workers <= 45.0, "{auto:?}, of 96");
+    }
+}
+
+#[test]
+fn memory_is_never_swapped_out_where_fewer_workers_do() {
+    for name in ["P4 memory wall", "P13 children of 300 MB"] {
+        let plant = stationary(name);
+        let (auto, fixed) = compare(&plant);
+        assert_eq!(auto.swapped, 0.0, "{name}");
+        assert!(
+            auto.goodput >= 0.8 * fixed.goodput,
+            "{name}: {auto:?} {fixed:?}"
+        );
+        let traces = traces(&plant, SEEDS);
+        let dynamic = score(&plant, &traces, &|| Box::new(Dynamic::by_the_guide(96)));
+        assert!(dynamic.swapped > 10.0, "{name}: it would have been");
+    }
+}
+
+#[test]
+fn who_does_not_hang_waits_for_nobody_who_does() {
+    let plant = plants::hang(SECONDS);
+    let traces = traces(&plant, SEEDS);
+    for trace in &traces {
+        let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
+        let (wait, time) = (outcome.wait(99.0), outcome.percentile(50.0));
+        assert!(
+            wait <= 3.0 * time,
+            "{wait} s waited where half take {time} s"
+        );
+        assert_eq!(outcome.refused, 0);
+    }
+}
+
+#[test]
+fn a_step_to_twenty_times_as_many_makes_nobody_wait() {
+    let plant = &plants::shifting(SECONDS)[0];
+    for trace in traces(plant, SEEDS) {
+        let outcome = maitred_simulator::world::play(plant, &trace, &mut Auto::new(plant));
+        assert_eq!(outcome.refused, 0);
+        assert!(outcome.wait(99.0) < 0.050, "{} s", outcome.wait(99.0));
+    }
+}
+
+#[test]
+fn where_the_work_changes_it_serves_about_as_much_as_the_best_fixed_number() {
+    for plant in plants::shifting(SECONDS) {
+        let (auto, fixed) = compare(&plant);
+        let (goodput, p99) = (auto.goodput / fixed.goodput, auto.p99 / fixed.p99);
+        assert!(goodput >= 0.96, "{}: {goodput} of its requests", plant.name);
+        assert!(p99 <= 1.05, "{}: {p99} times its p99", plant.name);
+    }
+}

@@ -1,0 +1,251 @@
+//! What a pool does when what it is told is missing or absurd, one thing at a time, and when what there is
+//! changes below it.
+
+use std::time::Duration;
+
+use maitred_simulator::plant::{MB, Plant, Segment};
+use maitred_simulator::plants;
+use maitred_simulator::policies::auto::Auto;
+use maitred_simulator::policies::fixed::Fixed;
+use maitred_simulator::policies::{Policy, View};
+use maitred_simulator::search::{Score, best, numbers, score, traces};
+use maitred_sizing::Spent;
+
+const SECONDS: f64 = 40.0;
+
+fn stationary(name: &str) -> Plant {
+    let mut all = plants::stationary(SECONDS).into_iter();
+    all.find(|plant| plant.name == name)
+        .expect("a plant of this name")
+}
+
+/// Ours, which is told something else than what is.
+struct Deceived {
+    auto: Auto,
+    spent: fn(Spent) -> Spent,
+    view: fn(View) -> View,
+}
+
+impl Policy for Deceived {
+    fn arrived(&mut self, view: &View) {
+        self.auto.arrived(&(self.view)(*view));
+    }
+
+    fn finished(&mut self, view: &View, spent: Spent) {
+        self.auto.finished(&(self.view)(*view), (self.spent)(spent));
+    }
+
+    fn running(&mut self, ages: &mut dyn Iterator<Item = f64>) {
+        self.auto.running(ages);
+    }
+
+    fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, f64)>) {
+        self.auto.measures(workers);
+    }
+
+    fn every(&self) -> f64 {
+        self.auto.every()
+    }
+
+    fn tick(&mut self, view: &View) {
+        self.auto.tick(&(self.view)(*view));
+    }
+
+    fn wants(&self, view: &View) -> usize {
+        self.auto.wants(&(self.view)(*view))
+    }
+
+    fn forked(&mut self, workers: usize) {
+        self.auto.forked(workers);
+    }
+
+    fn lets_go(&self, view: &View) -> usize {
+        self.auto.lets_go(&(self.view)(*view))
+    }
+
+    fn is_surplus(&self, view: &View) -> bool {
+        self.auto.is_surplus(&(self.view)(*view))
+    }
+}
+
+fn deceived(plant: &Plant, spent: fn(Spent) -> Spent, view: fn(View) -> View) -> Score {
+    let auto = || -> Box<dyn Policy> {
+        Box::new(Deceived {
+            auto: Auto::new(plant),
+            spent,
+            view,
+        })
+    };
+    score(plant, &traces(plant, 1), &auto)
+}
+
+/// The best fixed number, with a fifth more workers.
+fn a_fifth_more(plant: &Plant) -> Score {
+    let traces = traces(plant, 1);
+    let (number, _) = best(plant, &traces, &numbers(plant.cap, 0.25));
+    let more = (number as f64 * 1.2).ceil() as usize;
+    score(plant, &traces, &|| Box::new(Fixed(more)))
+}
+
+fn same(view: View) -> View {
+    view
+}
+
+#[test]
+fn where_the_kernel_tells_no_wait_for_a_processor_it_does_as_much() {
+    let no_schedstat = |spent: Spent| Spent {
+        ready: None,
+        blocked: spent.blocked + spent.ready.unwrap_or_default(),
+        ..spent
+    };
+    for name in [
+        "P1 work, 0.9 of capacity",
+        "P2 7 + 3 ms, half",
+        "P2 1 + 9 ms, 0.8",
+    ] {
+        let plant = stationary(name);
+        let (auto, fixed) = (deceived(&plant, no_schedstat, same), a_fifth_more(&plant));
+        assert!(
+            auto.goodput >= 0.99 * fixed.goodput,
+            "{name}: {auto:?} {fixed:?}"
+        );
+        assert!(auto.p99 <= 1.25 * fixed.p99, "{name}: {auto:?} {fixed:?}");
+    }
+}
+
+#[test]
+fn where_workers_tell_nothing_or_nonsense_of_their_time_requests_are_served_all_the_same() {
+    let lies: [fn(Spent) -> Spent; 3] = [
+        |_| Spent::default(),
+        |spent| Spent {
+            cpu: Duration::MAX / 4,
+            ..spent
+        },
+        |spent| Spent {
+            blocked: Duration::MAX / 4,
+            ..spent
+        },
+    ];
+    for name in ["P1 work, half of capacity", "P2 1 + 9 ms, a quarter"] {
+        let plant = stationary(name);
+        for lie in lies {
+            let (auto, fixed) = (deceived(&plant, lie, same), a_fifth_more(&plant));
+            assert!(
+                auto.goodput >= 0.5 * fixed.goodput,
+                "{name}: {auto:?} {fixed:?}"
+            );
+            assert!(auto.workers >= 1.0 && auto.workers <= plant.cap as f64);
+        }
+    }
+}
+
+#[test]
+fn where_no_quota_can_be_read_it_does_as_much() {
+    let all_the_machine_has = |view: View| View {
+        cores: 16.0,
+        ..view
+    };
+    let plant = stationary("P2 7 + 3 ms, 2 x capacity");
+    let auto = deceived(&plant, |spent| spent, all_the_machine_has);
+    let fixed = a_fifth_more(&plant);
+    assert!(auto.goodput >= 0.93 * fixed.goodput, "{auto:?} {fixed:?}");
+}
+
+#[test]
+fn where_memory_cannot_be_read_the_pool_does_not_grow() {
+    let blind = |view: View| View {
+        memory: None,
+        ..view
+    };
+    let plant = stationary("P4 memory wall");
+    let auto = deceived(&plant, |spent| spent, blind);
+    assert_eq!((auto.workers, auto.swapped), (1.0, 0.0));
+}
+
+#[test]
+fn a_limit_of_memory_that_is_lowered_below_what_is_in_use_costs_workers_and_no_more() {
+    let mut plant = stationary("P4 memory wall");
+    plant.seconds = 2.0 * SECONDS;
+    // What there is drops to 2.4 GB: with 1028 MB of others there is room for seven.
+    let lowered = |view: View| {
+        let lower = |mut memory: maitred_sizing::sources::Memory| {
+            memory.limit = 2400.0 * MB;
+            memory
+        };
+        match view.now > SECONDS {
+            true => View {
+                memory: view.memory.map(lower),
+                ..view
+            },
+            false => view,
+        }
+    };
+    let mut policy = Deceived {
+        auto: Auto::new(&plant),
+        spent: |spent| spent,
+        view: lowered,
+    };
+    let trace = &traces(&plant, 1)[0];
+    let outcome = maitred_simulator::world::play(&plant, trace, &mut policy);
+    let at = |second: f64| {
+        let before = |(at, _): &&(f64, usize)| *at <= second;
+        outcome
+            .sizes
+            .iter()
+            .rfind(before)
+            .map_or(0, |(_, size)| *size)
+    };
+    assert!(at(SECONDS - 1.0) >= 18, "{}", at(SECONDS - 1.0));
+    assert!(at(SECONDS + 30.0) <= 12, "{}", at(SECONDS + 30.0));
+    assert!((1..=12).contains(&at(2.0 * SECONDS)));
+}
+
+#[test]
+fn a_quota_that_is_halved_is_followed_within_three_seconds_and_so_is_its_return() {
+    let plant = plants::shifting(60.0).swap_remove(1);
+    let trace = &traces(&plant, 1)[0];
+    let mut auto = Auto::new(&plant);
+    maitred_simulator::world::play(&plant, trace, &mut auto);
+    let at = |second: f64| {
+        let before = |(at, _): &&(f64, usize)| *at <= second;
+        auto.wanted
+            .iter()
+            .rfind(before)
+            .map_or(0, |(_, size)| *size)
+    };
+    assert!(at(21.0) <= 5, "{}", at(21.0));
+    assert!(at(39.0) >= 6, "{}", at(39.0));
+}
+
+#[test]
+fn every_worker_hung_leaves_room_for_those_who_do_not_hang() {
+    let mut plant = plants::hang(SECONDS);
+    let all_hang = plant.segments[0].kinds[1];
+    let good = plant.segments[0].clone();
+    plant.segments.push(Segment {
+        at: 10.0,
+        rate: 3.0,
+        kinds: vec![all_hang],
+        cores: 4.0,
+    });
+    plant.segments.push(Segment { at: 14.0, ..good });
+    let trace = &traces(&plant, 1)[0];
+    let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
+    assert_eq!(outcome.refused, 0);
+    assert!(outcome.wait(99.0) < 0.05, "{} s", outcome.wait(99.0));
+}
+
+#[test]
+fn what_leaks_costs_workers_and_never_swaps() {
+    for leak in [3.0 / 1024.0, 0.3] {
+        let mut plant = stationary("P4 memory wall");
+        plant.memory = plant.memory.map(|memory| maitred_simulator::plant::Memory {
+            leak: leak * MB,
+            ..memory
+        });
+        let trace = &traces(&plant, 1)[0];
+        let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
+        assert_eq!(outcome.swapped, 0.0, "{leak} MB a request");
+        assert!(outcome.ended > 1000, "{}", outcome.ended);
+    }
+}

@@ -1,0 +1,317 @@
+//! What requests cost: processor time, waiting for a processor, and waiting for anything else.
+
+use std::time::Duration;
+
+/// An average is over this many requests, at least.
+const REMEMBERED: f64 = 500.0;
+
+/// And over as many as have ended in this many looks.
+const REMEMBERED_LOOKS: f64 = 5.0;
+
+/// By how much the last requests lose weight with each more.
+const FORGETS: f64 = 1.0 / 16.0;
+
+/// Batches that say what requests wait for at least have so many requests, or more if more end between
+/// two looks.
+const BATCH: f64 = 40.0;
+
+/// By how much what requests wait for at least is taken for more with each look.
+const LEAST_RISES: f64 = 0.003;
+
+/// Fewer finished requests than this say nothing.
+const ENOUGH: f64 = 20.0;
+
+/// Least processor time of a request, in seconds.
+const LEAST_CPU_SECONDS: f64 = 1e-6;
+
+/// The time that so many of a hundred requests keep below.
+const PERCENTILE: f64 = 95.0;
+
+/// How far one request moves what is known of that, as a part of it.
+const STEP: f64 = 0.02;
+
+/// What one request took, as its worker measured it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Processor time.
+    pub cpu: Duration,
+    /// Time in which it could have run and had no processor; nothing where the kernel does not tell: then
+    /// it is part of `blocked`.
+    pub ready: Option<Duration>,
+    /// Time in which it waited for something else: a database, a disk, a sleep.
+    pub blocked: Duration,
+}
+
+/// What requests cost on average.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Cost {
+    long: Sum,
+    /// Since the last look.
+    fresh: Sum,
+    /// The last few: processor time and other waits of a request, in seconds.
+    recent: (f64, f64),
+    /// What a batch of requests has waited for other things on average, at least, in seconds.
+    least_blocked: Option<f64>,
+    /// The kernel does not tell waiting for a processor from other waits.
+    is_blind: bool,
+    /// Since the last batch was full.
+    batch: Sum,
+    /// 95 of a hundred requests take less work and waiting than this, in seconds.
+    slow: f64,
+}
+
+/// Sums over so many requests, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Sum {
+    count: f64,
+    cpu: f64,
+    /// Sum of the squares of `cpu`.
+    cpu_squares: f64,
+    ready: f64,
+    blocked: f64,
+}
+
+impl Sum {
+    fn add(&mut self, spent: Spent) {
+        let cpu = spent.cpu.as_secs_f64();
+        self.count += 1.0;
+        self.cpu += cpu;
+        self.cpu_squares += cpu * cpu;
+        self.ready += spent.ready.unwrap_or_default().as_secs_f64();
+        self.blocked += spent.blocked.as_secs_f64();
+    }
+
+    fn cpu_share(&self) -> f64 {
+        let cpu = self.cpu.max(self.count * LEAST_CPU_SECONDS);
+        cpu / (cpu + self.blocked)
+    }
+}
+
+impl Cost {
+    /// One more request has ended.
+    pub fn add(&mut self, spent: Spent) {
+        self.is_blind = spent.ready.is_none();
+        self.fresh.add(spent);
+        self.batch.add(spent);
+        // The first of all come before any has to wait for another.
+        if self.least_blocked.is_none() {
+            self.end_batch();
+        }
+        let (cpu, blocked) = (spent.cpu.as_secs_f64(), spent.blocked.as_secs_f64());
+        self.recent.0 += FORGETS * (cpu - self.recent.0);
+        self.recent.1 += FORGETS * (blocked - self.recent.1);
+        self.learn_slow(cpu + blocked);
+        if !self.is_known() && self.fresh.count >= ENOUGH {
+            self.look();
+        }
+    }
+
+    /// Whether waiting for a processor counts as waiting for other things, since nobody tells it.
+    pub fn is_blind(&self) -> bool {
+        self.is_blind
+    }
+
+    /// The share that is work in what requests take where they do not wait for each other.
+    pub fn cpu_share_alone(&self) -> f64 {
+        self.cpu() / self.alone()
+    }
+
+    /// If a batch is full, it has its say in what requests wait for at least.
+    fn end_batch(&mut self) {
+        if self.batch.count < BATCH {
+            return;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        let blocked = batch.blocked / batch.count;
+        let least = self
+            .least_blocked
+            .map_or(blocked, |least| least.min(blocked));
+        self.least_blocked = Some(least);
+    }
+
+    /// The share that is work, by the last few requests alone.
+    pub fn recent_cpu_share(&self) -> f64 {
+        let cpu = self.recent.0.max(LEAST_CPU_SECONDS);
+        cpu / (cpu + self.recent.1)
+    }
+
+    /// What requests take where they do not wait for each other, in seconds: work, and the least that a
+    /// batch of them has waited for other things lately.
+    pub fn alone(&self) -> f64 {
+        self.cpu() + self.least_blocked.unwrap_or_else(|| self.blocked())
+    }
+
+    /// Moves the percentile so that it stays where so many requests are above it as should be.
+    fn learn_slow(&mut self, took: f64) {
+        if self.slow == 0.0 {
+            self.slow = took;
+        }
+        let above = (100.0 - PERCENTILE) / 100.0;
+        match took > self.slow {
+            true => self.slow *= 1.0 + STEP * (1.0 - above),
+            false => self.slow *= 1.0 - STEP * above,
+        }
+    }
+
+    /// Takes what has ended since the last look into the averages; to be called once a second.
+    pub fn look(&mut self) {
+        let fresh = std::mem::take(&mut self.fresh);
+        self.least_blocked = self.least_blocked.map(|least| least * (1.0 + LEAST_RISES));
+        self.end_batch();
+        let most = REMEMBERED.max(REMEMBERED_LOOKS * fresh.count);
+        let left = match self.long.count + fresh.count > most {
+            true => (most - fresh.count) / self.long.count,
+            false => 1.0,
+        };
+        let add = |sum: &mut f64, more: f64| *sum = *sum * left + more;
+        add(&mut self.long.count, fresh.count);
+        add(&mut self.long.cpu, fresh.cpu);
+        add(&mut self.long.cpu_squares, fresh.cpu_squares);
+        add(&mut self.long.ready, fresh.ready);
+        add(&mut self.long.blocked, fresh.blocked);
+    }
+
+    /// Whether enough requests have ended to say anything.
+    pub fn is_known(&self) -> bool {
+        self.long.count >= ENOUGH
+    }
+
+    /// Processor time of a request, in seconds.
+    pub fn cpu(&self) -> f64 {
+        (self.long.cpu / self.count()).max(LEAST_CPU_SECONDS)
+    }
+
+    /// What a request waits for other things than a processor, in seconds.
+    pub fn blocked(&self) -> f64 {
+        self.long.blocked / self.count()
+    }
+
+    /// What a request waits for a processor, in seconds.
+    pub fn ready(&self) -> f64 {
+        self.long.ready / self.count()
+    }
+
+    fn count(&self) -> f64 {
+        self.long.count.max(1.0)
+    }
+
+    /// Time of a request in its worker, in seconds.
+    pub fn whole(&self) -> f64 {
+        self.cpu() + self.ready() + self.blocked()
+    }
+
+    /// Time that 95 of a hundred requests would keep below if a processor were always free, as a part
+    /// of what a request takes on average. Work that is always the same has 1, exponential times 3.
+    pub fn slow_part(&self) -> f64 {
+        self.slow / (self.cpu() + self.blocked())
+    }
+
+    /// The share of a request that is work for a processor, waiting for one left out.
+    pub fn cpu_share(&self) -> f64 {
+        match self.long.count > 0.0 {
+            true => self.long.cpu_share(),
+            false => 1.0,
+        }
+    }
+
+    /// Variance of the processor time of requests, as a part of the square of its average.
+    pub fn cpu_scatter(&self) -> f64 {
+        let mean = self.cpu();
+        (self.long.cpu_squares / self.count() / (mean * mean) - 1.0).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spent(cpu: u64, ready: u64, blocked: u64) -> Spent {
+        let ms = Duration::from_millis;
+        Spent {
+            cpu: ms(cpu),
+            ready: Some(ms(ready)),
+            blocked: ms(blocked),
+        }
+    }
+
+    #[test]
+    fn waiting_for_a_processor_is_no_part_of_what_a_request_needs() {
+        let mut cost = Cost::default();
+        (0..20).for_each(|_| cost.add(spent(7, 40, 3)));
+        assert!(cost.is_known());
+        assert!((cost.cpu_share() - 0.7).abs() < 1e-9);
+        assert!((cost.whole() - 0.050).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_change_of_the_work_is_seen_at_once_and_learned_in_a_few_looks() {
+        let mut cost = Cost::default();
+        for _ in 0..60 {
+            (0..200).for_each(|_| cost.add(spent(10, 0, 0)));
+            cost.look();
+        }
+        (0..20).for_each(|_| cost.add(spent(1, 0, 90)));
+        assert!(cost.recent_cpu_share() < 0.1);
+        assert!(cost.cpu_share() > 0.9, "{}", cost.cpu_share());
+        for _ in 0..10 {
+            (0..200).for_each(|_| cost.add(spent(1, 0, 9)));
+            cost.look();
+        }
+        assert!(cost.cpu_share() < 0.25, "{}", cost.cpu_share());
+    }
+
+    #[test]
+    fn what_requests_take_alone_is_remembered_while_they_wait_for_each_other() {
+        let mut cost = Cost::default();
+        (0..40).for_each(|_| cost.add(spent(2, 0, 5)));
+        cost.look();
+        for _ in 0..60 {
+            (0..200).for_each(|_| cost.add(spent(2, 0, 50)));
+            cost.look();
+        }
+        assert!((0.007..0.009).contains(&cost.alone()), "{}", cost.alone());
+        for _ in 0..900 {
+            (0..200).for_each(|_| cost.add(spent(2, 0, 50)));
+            cost.look();
+        }
+        assert!(cost.alone() > 0.05, "in the end it is believed");
+    }
+
+    #[test]
+    fn rare_requests_are_remembered_by_their_number() {
+        let mut cost = Cost::default();
+        for _ in 0..2000 {
+            cost.add(spent(10, 0, 10));
+            cost.look();
+        }
+        (0..100).for_each(|_| {
+            cost.add(spent(10, 0, 0));
+            cost.look();
+        });
+        assert!(
+            (0.5..0.56).contains(&cost.cpu_share()),
+            "{}",
+            cost.cpu_share()
+        );
+    }
+
+    #[test]
+    fn a_request_without_processor_time_still_has_a_share() {
+        let mut cost = Cost::default();
+        (0..20).for_each(|_| cost.add(spent(0, 0, 100)));
+        assert!(cost.cpu_share() > 0.0);
+        assert!(Cost::default().cpu_share() <= 1.0);
+    }
+
+    #[test]
+    fn one_in_twenty_is_slower_than_what_is_taken_for_slow() {
+        let mut cost = Cost::default();
+        for number in 0..20_000_u64 {
+            // 1 to 100 ms, all as often.
+            cost.add(spent(1 + number * 37 % 100, 0, 0));
+        }
+        cost.look();
+        let slow = cost.slow_part() * cost.cpu();
+        assert!((0.085..0.101).contains(&slow), "{slow}");
+    }
+}

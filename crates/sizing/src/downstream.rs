@@ -1,0 +1,333 @@
+//! Finds out whether fewer workers would do as much, because all that more of them do is to wait for
+//! the same thing: a database with so many connections, a lock.
+//!
+//! That cannot be told from how long requests wait: a slow database and one that has too many
+//! clients look alike. So it is tried. While requests wait and processors are free, half of the workers
+//! get nothing for a while; if as much is done as before, they are let go and half of the others are
+//! tried, then what lies between what was enough and what was not. If the first trial finds that all
+//! of them are needed, they come back, and nothing is tried for longer and longer.
+//!
+//! Nothing is tried either where requests take no longer than they took when they did not wait for each
+//! other: then each worker does its part.
+
+use std::time::Duration;
+
+/// What is tried is this part of the workers there are, unless more are sure to be needed.
+const TRIED: f64 = 0.5;
+
+/// What requests take alone says how many workers are needed at least; some more are tried.
+const MORE_THAN_ALONE: f64 = 1.25;
+
+/// Two numbers of which the larger is at most so many times the smaller are not told apart.
+const NEAR: f64 = 1.33;
+
+/// Doing less by more than this part of what was done before is doing less.
+const LESS: f64 = 0.012;
+
+/// It is believed at once when so many roots of what was counted more are missing.
+const CHANCE: f64 = 2.5;
+
+/// Doing more by this part is doing more.
+const MORE: f64 = 0.02;
+
+/// Doing less than this part is clear when so many would have ended.
+const CLEARLY_LESS: f64 = 0.88;
+const CLEAR: f64 = 400.0;
+
+/// Shortest and longest time that what is done is counted.
+const COUNTS_FOR: Duration = Duration::from_secs(2);
+const COUNTS_LONGEST: Duration = Duration::from_secs(20);
+
+/// Requests that have to end in that time for the count to say something, without a trial and in one,
+/// and those after which it says all it can.
+const ENOUGH: u64 = 8000;
+const ENOUGH_TRIED: u64 = 4000;
+const ENOUGH_FOR_SURE: u64 = 20_000;
+
+/// Requests that end in the longest time, or it says nothing.
+const ENOUGH_AT_LAST: u64 = 200;
+
+/// How long nothing is tried after the first trial that was none, and at most.
+const RESTS: Duration = Duration::from_secs(30);
+const RESTS_LONGEST: Duration = Duration::from_secs(960);
+
+/// How long what was found is believed.
+const BELIEVED: Duration = Duration::from_secs(300);
+
+/// What there is to see of a pool about once a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    /// Workers that serve.
+    pub workers: usize,
+    /// Requests that have ended since the last look.
+    pub done: u64,
+    /// Requests wait although all workers are busy, and not all processors.
+    pub is_stuck: bool,
+    /// Workers that would have done as much if no request had waited for another.
+    pub alone: f64,
+}
+
+/// What is known of what requests wait for.
+#[derive(Debug, Default)]
+pub struct Guard {
+    /// Most workers that do more than fewer would.
+    found: Option<usize>,
+    found_at: Duration,
+    /// So many did less.
+    too_few: usize,
+    step: Step,
+    /// Most requests a second, without a trial or in one.
+    before: f64,
+    rests_until: Duration,
+    rests: Duration,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+enum Step {
+    /// Nothing is tried.
+    #[default]
+    Rest,
+    /// What is done without a trial is counted.
+    Count { since: Duration, done: u64 },
+    /// Workers beyond `workers` get nothing; what they had is not over yet.
+    Settle { workers: usize },
+    /// What is done with `workers` is counted.
+    Try {
+        workers: usize,
+        since: Duration,
+        done: u64,
+    },
+}
+
+impl Guard {
+    /// Most workers that do anything; none: as many as there may be.
+    pub fn limit(&self) -> Option<usize> {
+        match self.step {
+            Step::Settle { workers } | Step::Try { workers, .. } => Some(workers),
+            Step::Rest | Step::Count { .. } => self.found,
+        }
+    }
+
+    /// To be called about once a second.
+    pub fn look(&mut self, now: Duration, seen: &Seen) {
+        if self.found.is_some() && now.saturating_sub(self.found_at) > BELIEVED {
+            self.found = None;
+            self.step = Step::Rest;
+        }
+        if !seen.is_stuck {
+            self.step = Step::Rest;
+            return;
+        }
+        self.step = match self.step {
+            Step::Rest if now >= self.rests_until => {
+                self.too_few = 0;
+                Step::Count {
+                    since: now,
+                    done: 0,
+                }
+            }
+            Step::Rest => Step::Rest,
+            Step::Count { since, done } => {
+                self.count(now, since, done.saturating_add(seen.done), seen)
+            }
+            Step::Settle { workers } => Step::Try {
+                workers,
+                since: now,
+                done: 0,
+            },
+            Step::Try {
+                workers,
+                since,
+                done,
+            } => self.weigh(now, workers, since, done.saturating_add(seen.done), seen),
+        };
+    }
+
+    fn count(&mut self, now: Duration, since: Duration, done: u64, seen: &Seen) -> Step {
+        let Some(rate) = rate(now.saturating_sub(since), done, ENOUGH) else {
+            return Step::Count { since, done };
+        };
+        self.before = rate;
+        self.next(seen.workers, seen.alone)
+    }
+
+    fn weigh(
+        &mut self,
+        now: Duration,
+        workers: usize,
+        since: Duration,
+        done: u64,
+        seen: &Seen,
+    ) -> Step {
+        let time = now.saturating_sub(since);
+        let soon = done as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);
+        let expected = self.before * time.as_secs_f64();
+        let is_clear = soon < CLEARLY_LESS * self.before && expected >= CLEAR;
+        let still = Step::Try {
+            workers,
+            since,
+            done,
+        };
+        let Some(rate) = rate(time, done, ENOUGH_TRIED).or(is_clear.then_some(soon)) else {
+            return still;
+        };
+        let less = 1.0 - rate / self.before;
+        let is_sure = done >= ENOUGH_FOR_SURE || time >= COUNTS_LONGEST || is_clear;
+        match less <= LESS {
+            true => self.judge(now, workers, Some(rate), seen.alone),
+            false if is_sure || less > LESS + CHANCE / (done.max(1) as f64).sqrt() => {
+                self.judge(now, workers, None, seen.alone)
+            }
+            false => still,
+        }
+    }
+
+    /// `as_much`: with so many workers so many requests a second were done, as without the trial.
+    fn judge(&mut self, now: Duration, workers: usize, as_much: Option<f64>, alone: f64) -> Step {
+        let next = match (as_much, self.found) {
+            (Some(rate), _) => {
+                self.found = Some(workers);
+                self.found_at = now;
+                self.rests = Duration::ZERO;
+                if rate > (1.0 + MORE) * self.before {
+                    self.before = rate;
+                }
+                self.next(workers, alone)
+            }
+            // Fewer than there were do, but not as few as that.
+            (None, Some(enough)) => {
+                self.too_few = workers;
+                self.next(enough, 0.0)
+            }
+            (None, None) => {
+                self.rests = (self.rests * 2).clamp(RESTS, RESTS_LONGEST);
+                self.rests_until = now + self.rests;
+                return Step::Rest;
+            }
+        };
+        if next == Step::Rest {
+            self.rests_until = now + BELIEVED;
+        }
+        next
+    }
+
+    /// The next trial, if there is one to make where `enough` workers do.
+    fn next(&self, enough: usize, alone: f64) -> Step {
+        let least = (alone * MORE_THAN_ALONE).ceil() as usize;
+        let few = match self.too_few {
+            0 => (enough as f64 * TRIED).floor() as usize,
+            too_few => ((enough * too_few) as f64).sqrt().ceil() as usize,
+        };
+        let few = few.max(least);
+        match few == 0 || enough as f64 <= NEAR * few as f64 && few == least {
+            true => Step::Rest,
+            false if self.too_few > 0 && enough as f64 <= NEAR * self.too_few as f64 => Step::Rest,
+            false => Step::Settle { workers: few },
+        }
+    }
+}
+
+/// Requests a second, if they can be told by now.
+fn rate(time: Duration, done: u64, enough: u64) -> Option<f64> {
+    let is_enough = time >= COUNTS_FOR && done >= enough;
+    let is_at_last = time >= COUNTS_LONGEST && done >= ENOUGH_AT_LAST;
+    (is_enough || is_at_last).then(|| done as f64 / time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks once a second at a pool of up to 64 workers of which `does` says what they do, and which
+    /// would need `alone` of them.
+    fn follow(
+        guard: &mut Guard,
+        seconds: std::ops::Range<u64>,
+        alone: f64,
+        does: impl Fn(usize) -> u64,
+    ) {
+        for second in seconds {
+            let workers = guard.limit().unwrap_or(64);
+            let seen = Seen {
+                workers,
+                done: does(workers),
+                is_stuck: true,
+                alone,
+            };
+            guard.look(Duration::from_secs(second), &seen);
+        }
+    }
+
+    #[test]
+    fn workers_that_only_wait_for_ten_connections_are_let_go() {
+        for alone in [0.0, 10.0, 14.0] {
+            let mut guard = Guard::default();
+            follow(&mut guard, 0..30, alone, |workers| {
+                2000.min(workers as u64 * 143)
+            });
+            let found = guard.found.unwrap_or_default();
+            assert!((14..=19).contains(&found), "{found}: 14 do 2000");
+        }
+    }
+
+    #[test]
+    fn where_requests_take_no_longer_than_alone_nothing_is_tried() {
+        let mut guard = Guard::default();
+        for second in 0..600 {
+            let seen = Seen {
+                workers: 64,
+                done: 6400,
+                is_stuck: true,
+                alone: 64.0,
+            };
+            guard.look(Duration::from_secs(second), &seen);
+            assert_eq!(guard.limit(), None);
+        }
+    }
+
+    #[test]
+    fn where_each_worker_does_its_part_they_come_back_and_nothing_is_tried_for_long() {
+        let mut guard = Guard::default();
+        let mut fewer = 0;
+        for second in 0..3600 {
+            let workers = guard.limit().unwrap_or(64);
+            fewer += u32::from(workers < 64);
+            follow(&mut guard, second..second + 1, 0.0, |workers| {
+                workers as u64 * 100
+            });
+        }
+        assert_eq!(guard.found, None);
+        assert!(fewer < 40, "fewer of them for {fewer} s of an hour");
+    }
+
+    #[test]
+    fn what_was_found_is_forgotten_and_found_again() {
+        let mut guard = Guard::default();
+        let does = |most: u64| move |workers: usize| most.min(workers as u64 * 143);
+        follow(&mut guard, 0..60, 0.0, does(2000));
+        // Another database, of which twice as many make use.
+        follow(&mut guard, 60..900, 0.0, does(4000));
+        assert!(guard.found.is_none_or(|found| found >= 28), "{guard:?}");
+    }
+
+    #[test]
+    fn nothing_is_tried_while_nothing_waits() {
+        let mut guard = Guard::default();
+        let calm = Seen {
+            workers: 64,
+            done: 2000,
+            is_stuck: false,
+            alone: 0.0,
+        };
+        (0..100).for_each(|second| guard.look(Duration::from_secs(second), &calm));
+        assert_eq!(guard.limit(), None);
+        let absurd = Seen {
+            workers: 1,
+            done: u64::MAX / 2,
+            is_stuck: true,
+            alone: f64::INFINITY,
+        };
+        (0..9).for_each(|_| guard.look(Duration::ZERO, &absurd));
+        assert_eq!(guard.limit(), None, "one worker is not halved");
+    }
+}

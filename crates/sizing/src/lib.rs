@@ -1,0 +1,26 @@
+//! How many workers a pool is to have (`pm = auto`).
+//!
+//! No clock, no descriptor, no async: what was measured and the time come in, a number and its reason
+//! come out. The number is the smallest of what is wanted and what there is room for:
+//!
+//! - [`demand`]: how many would be used, from how many requests were in hand when another came;
+//! - [`knee`]: how many the processors can keep busy, from the share of a request that is work;
+//! - [`memory`] and [`rooms`]: how many there is memory for, from what one more costs, and how hard
+//!   memory is pressed; each worker is paid for before it is forked;
+//! - [`downstream`]: how many are enough when all that others do is to wait for the same thing;
+//! - the user's `max_children`.
+//!
+//! [`Controller`] puts them together and names the one that binds. It is driven by whoever owns the
+//! queue, and by the simulator (crate `simulator`), which is how its constants were chosen.
+
+pub mod controller;
+pub mod cost;
+pub mod demand;
+pub mod downstream;
+pub mod knee;
+pub mod memory;
+pub mod rooms;
+pub mod sources;
+
+pub use controller::{Binding, Controller, Limits, Load, Machine, Sizing, Terms};
+pub use cost::{Cost, Spent};

@@ -1,0 +1,224 @@
+//! How much memory there is, and how hard it is pressed.
+
+use super::groups::{Version, around};
+use super::{Files, field, number};
+use crate::memory::Signs;
+
+/// Memory, and what says so.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Memory {
+    /// What there may be in use, in bytes.
+    pub limit: f64,
+    /// What is, without what the kernel can drop at once, in bytes.
+    pub used: f64,
+    /// Whether it is a control group's limit; otherwise it is the machine's memory.
+    pub by_group: bool,
+}
+
+impl Memory {
+    fn part(&self) -> f64 {
+        self.used / self.limit
+    }
+}
+
+/// The memory that is nearest to being full: of all groups around ours with a limit, and the
+/// machine. Nothing: none can be read.
+pub fn memory(files: &dyn Files) -> Option<Memory> {
+    let groups = around(files, "memory").into_iter();
+    let groups = groups.filter_map(|(version, folder)| of_group(files, version, &folder));
+    let all = groups.chain(of_machine(files));
+    all.max_by(|one, other| one.part().total_cmp(&other.part()))
+}
+
+fn of_group(files: &dyn Files, version: Version, folder: &str) -> Option<Memory> {
+    let of = |name: &str| number(files, &format!("{folder}/{name}"));
+    let (limit, used, dropped) = match version {
+        Version::Two => {
+            let limits = [of("memory.max"), of("memory.high")];
+            let least = limits.into_iter().flatten().min()?;
+            (least, of("memory.current")?, "inactive_file")
+        }
+        Version::One => {
+            let limit = of("memory.limit_in_bytes")?;
+            (limit, of("memory.usage_in_bytes")?, "total_inactive_file")
+        }
+    };
+    let stat = files.read(&format!("{folder}/memory.stat"));
+    let dropped = stat.and_then(|stat| field(&stat, dropped)).unwrap_or(0);
+    (limit > 0).then(|| Memory {
+        limit: limit as f64,
+        used: used.saturating_sub(dropped) as f64,
+        by_group: true,
+    })
+}
+
+fn of_machine(files: &dyn Files) -> Option<Memory> {
+    let text = files.read("/proc/meminfo")?;
+    let total = field(&text, "MemTotal").filter(|total| *total > 0)?;
+    // Kernels that do not tell what is available tell what is free.
+    let available = field(&text, "MemAvailable").or_else(|| field(&text, "MemFree"))?;
+    Some(Memory {
+        limit: total as f64 * 1024.0,
+        used: total.saturating_sub(available) as f64 * 1024.0,
+        by_group: false,
+    })
+}
+
+/// What the kernel has counted so far: what counts is by how much it grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    swapped_in: Option<u64>,
+    throttled: Option<u64>,
+    at_limit: Option<u64>,
+}
+
+impl Counters {
+    /// The counters now.
+    pub fn read(files: &dyn Files) -> Counters {
+        let vmstat = files.read("/proc/vmstat");
+        let groups = around(files, "memory").into_iter();
+        let two = groups.filter(|(version, _)| *version == Version::Two);
+        let events: Vec<String> = two
+            .filter_map(|(_, folder)| files.read(&format!("{folder}/memory.events")))
+            .collect();
+        let sum = |name: &str| {
+            let all = events.iter().filter_map(|text| field(text, name));
+            all.reduce(u64::saturating_add)
+        };
+        Counters {
+            swapped_in: vmstat.and_then(|text| field(&text, "pswpin")),
+            throttled: sum("high"),
+            at_limit: sum("max"),
+        }
+    }
+
+    /// The signs of pressure, of which some are what was counted since `before`.
+    pub fn signs(&self, before: &Counters, files: &dyn Files) -> Signs {
+        let grew = |now: Option<u64>, before: Option<u64>| {
+            now.zip(before).is_some_and(|(now, before)| now > before)
+        };
+        let pressure = around(files, "memory").into_iter();
+        let pressure = pressure
+            .filter(|(version, _)| *version == Version::Two)
+            .find_map(|(_, folder)| files.read(&format!("{folder}/memory.pressure")))
+            .or_else(|| files.read("/proc/pressure/memory"));
+        Signs {
+            used: memory(files).map(|memory| memory.part()),
+            some: pressure.as_deref().and_then(|text| stalled(text, "some")),
+            full: pressure.as_deref().and_then(|text| stalled(text, "full")),
+            swaps_in: grew(self.swapped_in, before.swapped_in),
+            throttled: grew(self.throttled, before.throttled),
+            at_limit: grew(self.at_limit, before.at_limit),
+        }
+    }
+}
+
+/// The part of the last ten seconds in which somebody waited (the kernel's
+/// Documentation/accounting/psi.rst).
+fn stalled(text: &str, who: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with(who))?;
+    let mut words = line.split_whitespace();
+    let percent: f64 = words.find_map(|word| word.strip_prefix("avg10=")?.parse().ok())?;
+    (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{Fixture, one, two};
+    use super::*;
+
+    const MACHINE: &str = "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable:     600 kB\n";
+    const OWN: &str = "/sys/fs/cgroup/system.slice/maitred.service";
+    const OUTER: &str = "/sys/fs/cgroup/system.slice";
+
+    fn group(files: Fixture, folder: &str, max: &str, high: &str, current: &str) -> Fixture {
+        files
+            .with(&format!("{folder}/memory.max"), max)
+            .with(&format!("{folder}/memory.high"), high)
+            .with(&format!("{folder}/memory.current"), current)
+    }
+
+    #[test]
+    fn of_all_limits_the_one_that_is_nearest_holds() {
+        let files = two().with("/proc/meminfo", MACHINE);
+        let machine = memory(&files).unwrap();
+        assert_eq!((machine.limit, machine.used), (1_024_000.0, 409_600.0));
+        assert!(!machine.by_group);
+        let files = group(files, OWN, "max\n", "max\n", "70000\n");
+        assert!(!memory(&files).unwrap().by_group, "it has no limit");
+        let files = group(files, OUTER, "max\n", "100000\n", "90000\n").with(
+            &format!("{OUTER}/memory.stat"),
+            "anon 5\ninactive_file 20000\n",
+        );
+        let outer = memory(&files).unwrap();
+        assert_eq!(
+            (outer.limit, outer.used, outer.by_group),
+            (100_000.0, 70_000.0, true)
+        );
+    }
+
+    #[test]
+    fn groups_of_version_1_have_limits_as_well() {
+        let folder = "/sys/fs/cgroup/memory/box";
+        let files = one()
+            .with("/proc/meminfo", MACHINE)
+            .with(&format!("{folder}/memory.limit_in_bytes"), "268435456\n")
+            .with(&format!("{folder}/memory.usage_in_bytes"), "200000000\n")
+            .with(
+                &format!("{folder}/memory.stat"),
+                "cache 1\ntotal_inactive_file 50000000\n",
+            );
+        let found = memory(&files).unwrap();
+        assert_eq!((found.limit, found.used), (268_435_456.0, 150_000_000.0));
+    }
+
+    #[test]
+    fn what_is_missing_or_absurd_leaves_the_machine_or_nothing() {
+        assert_eq!(memory(&Fixture::default()), None);
+        assert_eq!(
+            memory(&two().with("/proc/meminfo", "MemTotal: 0 kB\n")),
+            None
+        );
+        let files = two().with("/proc/meminfo", "MemTotal: 10 kB\nMemFree: 4 kB\n");
+        assert_eq!(memory(&files).unwrap().used, 6144.0);
+        let absurd = group(files, OWN, "0\n", "zero\n", "\n");
+        assert!(!memory(&absurd).unwrap().by_group);
+    }
+
+    #[test]
+    fn what_was_counted_before_is_no_sign() {
+        let events = format!("{OWN}/memory.events");
+        let files = two()
+            .with("/proc/vmstat", "pgfault 9\npswpin 5\n")
+            .with(&events, "low 0\nhigh 3\nmax 1\noom_kill 0\n");
+        let before = Counters::read(&files);
+        assert_eq!(before.signs(&before, &files), Signs::default());
+        let later = files
+            .with("/proc/vmstat", "pgfault 9\npswpin 6\n")
+            .with(&events, "low 0\nhigh 4\nmax 2\noom_kill 0\n");
+        let signs = Counters::read(&later).signs(&before, &later);
+        assert!(signs.swaps_in && signs.throttled && signs.at_limit);
+        let first = Counters::read(&later).signs(&Counters::default(), &later);
+        assert!(!first.swaps_in, "nothing is known of before");
+    }
+
+    #[test]
+    fn stalls_are_read_of_the_group_or_of_the_machine_or_not_at_all() {
+        let text = "some avg10=2.50 avg60=0.00 avg300=0.00 total=12\n\
+                    full avg10=1.00 avg60=0.00 avg300=0.00 total=3\n";
+        let signs = |files: &Fixture| Counters::default().signs(&Counters::default(), files);
+        let machine = two().with("/proc/pressure/memory", text);
+        assert_eq!(signs(&machine).some, Some(0.025));
+        assert_eq!(signs(&machine).full, Some(0.01));
+        let calm = text.replace("2.50", "0.00");
+        let group = machine.with(&format!("{OWN}/memory.pressure"), &calm);
+        assert_eq!(signs(&group).some, Some(0.0));
+        assert_eq!(signs(&two()).some, None);
+        for absurd in ["some avg10=-1", "some avg10=NaN", "some", "some avg10=900"] {
+            assert_eq!(
+                signs(&two().with("/proc/pressure/memory", absurd)).some,
+                None
+            );
+        }
+    }
+}

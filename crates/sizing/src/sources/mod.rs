@@ -1,0 +1,81 @@
+//! What the kernel tells of processors and memory, from the text of its files.
+//!
+//! Whoever drives this reads the files ([`Files`]); here nothing is opened. Limits count at every
+//! control group around the server's own, of version 2 or 1, since the least of them holds. What lacks
+//! has a fallback, and what is used says where it is from.
+
+mod cores;
+mod groups;
+mod memory;
+
+pub use cores::{Cores, cores};
+pub use memory::{Counters, Memory, memory};
+
+/// The kernel's files, by path; nothing for one that is not there or cannot be read.
+pub trait Files {
+    /// The text of a file.
+    fn read(&self, path: &str) -> Option<String>;
+}
+
+/// A number that stands alone in a file; nothing for `max` and what is no number.
+fn number(files: &dyn Files, path: &str) -> Option<u64> {
+    files.read(path)?.trim().parse().ok()
+}
+
+/// The number behind a name, in a file of lines such as `name 123` or `name: 123 kB`.
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let is_it = words.next()?.trim_end_matches(':') == name;
+        is_it.then(|| words.next()?.parse().ok()).flatten()
+    })
+}
+
+#[cfg(test)]
+mod fixtures {
+    use super::Files;
+    use std::collections::BTreeMap;
+
+    /// Files of a machine that is not there.
+    #[derive(Debug, Default, Clone)]
+    pub struct Fixture(BTreeMap<String, String>);
+
+    impl Fixture {
+        /// With one more, or with another text.
+        pub fn with(mut self, path: &str, text: &str) -> Fixture {
+            self.0.insert(path.to_owned(), text.to_owned());
+            self
+        }
+    }
+
+    impl Files for Fixture {
+        fn read(&self, path: &str) -> Option<String> {
+            self.0.get(path).cloned()
+        }
+    }
+
+    /// In a group of version 2 that lies in another.
+    pub fn two() -> Fixture {
+        Fixture::default()
+            .with("/proc/self/cgroup", "0::/system.slice/maitred.service\n")
+            .with(
+                "/proc/self/mountinfo",
+                "31 25 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n",
+            )
+    }
+
+    /// The same of version 1.
+    pub fn one() -> Fixture {
+        Fixture::default()
+            .with(
+                "/proc/self/cgroup",
+                "5:memory:/box/web\n4:cpu,cpuacct:/box/web\n0::/\n",
+            )
+            .with(
+                "/proc/self/mountinfo",
+                "30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+                 31 25 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                 32 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+            )
+    }
+}

@@ -1,0 +1,287 @@
+//! What pools with `pm = auto` may use: processors, and memory for workers. The files are read here; what
+//! follows from them is decided by the crate `sizing` ([`Rooms`]).
+//!
+//! They are read once a second while such a pool grows or shrinks or memory is nearly full, more often
+//! until it is known what workers take, and otherwise now and then.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use maitred_config::ProcessManager;
+use maitred_control::ToFront;
+use maitred_sizing::memory::Level;
+use maitred_sizing::rooms::Rooms;
+use maitred_sizing::sources::{self, Counters, Files, Memory};
+use tracing::{info, warn};
+
+use crate::admin::private_bytes;
+use crate::limits::Moment;
+use crate::run::Supervisor;
+
+/// How often it is looked while a pool grows or shrinks, and until it is known what workers take.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_SOON: Duration = Duration::from_millis(200);
+
+/// How often while some pool has more than one worker, and while none has.
+const STEADY_LOOK_EVERY: Duration = Duration::from_secs(2);
+const CALM_LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// How long a pool counts as growing or shrinking after its last worker came or went.
+const STIRRED_FOR: Duration = Duration::from_secs(10);
+
+/// From which part of the limit on memory counts as nearly full.
+const NEARLY_FULL: f64 = 0.75;
+
+/// Children of a worker whose memory counts.
+const CHILDREN_MOST: usize = 16;
+
+/// What there is for all pools that find their size.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    due: Option<Moment>,
+    stirred: Moment,
+    counters: Counters,
+    /// Thousandths of a processor.
+    cores: u32,
+    memory: Option<Memory>,
+    rooms: Rooms,
+    /// By pool, what the front of this number was told last: of which generation, and what.
+    told: BTreeMap<String, (u32, u32, u32, Option<u32>)>,
+    level: Level,
+    /// That memory cannot be read was said.
+    said: bool,
+}
+
+/// The files of this machine.
+struct Machine;
+
+impl Files for Machine {
+    fn read(&self, path: &str) -> Option<String> {
+        std::fs::read_to_string(path).ok()
+    }
+}
+
+/// Processors and memory there are now, read anew.
+pub(crate) fn machine_now() -> (f64, Option<Memory>) {
+    let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = sources::cores(&Machine, allowed).count;
+    (cores, sources::memory(&Machine))
+}
+
+impl Room {
+    /// Looks at the machine; `pools` are the pools that find their size with their workers' processes.
+    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[(String, Vec<i32>)]) {
+        for (name, pids) in pools {
+            for pid in self.rooms.due(name, pids) {
+                if let Some(bytes) = with_children(files, pid) {
+                    self.rooms.measured(name, pid, bytes);
+                }
+            }
+        }
+        let counters = Counters::read(files);
+        let signs = counters.signs(&self.counters, files);
+        self.counters = counters;
+        let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+        self.cores = (sources::cores(files, allowed).count * 1000.0) as u32;
+        self.memory = sources::memory(files);
+        let names: HashSet<&str> = pools.iter().map(|(name, _)| name.as_str()).collect();
+        self.told.retain(|name, _| names.contains(name.as_str()));
+        self.rooms.look(now, self.memory, &signs, &names);
+    }
+
+    fn workers(&self, pool: &str, workers: u32) -> u32 {
+        let room = self.rooms.workers(pool, workers as usize);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// How long until the next look; `most` is the number of workers of the largest pool.
+    fn wait(&self, now: Moment, most: u32) -> Duration {
+        let is_stirred = now < self.stirred + STIRRED_FOR;
+        let is_full = |memory: Memory| memory.used >= NEARLY_FULL * memory.limit;
+        let is_pressed = self.rooms.level() > Level::Calm || self.memory.is_some_and(is_full);
+        match (is_stirred, is_stirred || is_pressed, most) {
+            (true, _, _) if !self.rooms.are_known() => LOOK_SOON,
+            (_, true, _) => LOOK_EVERY,
+            (_, false, 0..=1) => CALM_LOOK_EVERY,
+            (_, false, _) => STEADY_LOOK_EVERY,
+        }
+    }
+
+    fn say(&mut self) {
+        if !self.rooms.is_readable() && !std::mem::replace(&mut self.said, true) {
+            warn!(
+                "neither /proc/meminfo nor a control group tells how much memory there is; pools \
+                 with pm = \"auto\" get no more workers than they have, set max_children and \
+                 pm = \"dynamic\" instead"
+            );
+        }
+        let level = self.rooms.level();
+        let before = std::mem::replace(&mut self.level, level);
+        let used = self.memory.map_or(0.0, |memory| memory.used / memory.limit);
+        let used = (used * 100.0).round();
+        match level {
+            _ if level == before => {}
+            Level::Calm => info!("memory is no longer short ({used} % in use)"),
+            Level::Careful => info!(
+                "memory is nearly full ({used} % in use); pools with pm = \"auto\" get no more workers"
+            ),
+            Level::Short | Level::Out => warn!(
+                "memory is short ({used} % in use, or the kernel says that processes wait for it); \
+                 pools with pm = \"auto\" give workers up"
+            ),
+        }
+    }
+}
+
+/// What a worker and its children have for themselves, in bytes.
+fn with_children(files: &dyn Files, pid: i32) -> Option<u64> {
+    let own = private_bytes(pid)?;
+    let children = files.read(&format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_whitespace().take(CHILDREN_MOST);
+    let children = children.filter_map(|child| private_bytes(child.parse().ok()?));
+    Some(children.fold(own, u64::saturating_add))
+}
+
+impl Supervisor {
+    /// When what there is has to be looked at again.
+    pub(crate) fn room_deadline(&self) -> Option<Moment> {
+        let any = self.phase.wants_workers() && self.pools.iter().any(|pool| pool.finds_its_size());
+        any.then(|| self.room.due.unwrap_or(Moment::ZERO))
+    }
+
+    /// Looks at what there is, if it is time to, and tells the front.
+    pub(crate) fn keep_room(&mut self) {
+        let now = self.now();
+        if self.room_deadline().is_none_or(|due| due > now) {
+            return;
+        }
+        let pools = self.pools.iter().filter(|pool| pool.finds_its_size());
+        let pools = pools.map(|pool| {
+            let pids = pool.workers.keys().copied().collect();
+            (pool.plan.settings.pool.clone(), pids)
+        });
+        let pools: Vec<(String, Vec<i32>)> = pools.collect();
+        self.room.look(now, &Machine, &pools);
+        self.room.say();
+        let most = pools.iter().map(|(_, pids)| pids.len()).max();
+        let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
+        for index in 0..self.pools.len() {
+            if self.give_room(index) && self.pools[index].pool.lacks_room() {
+                self.room.stirred = now;
+            }
+            self.tell_room(index);
+        }
+        self.room.due = Some(now + self.room.wait(now, most));
+    }
+
+    /// Has a pool that finds its size keep to what there is now. True if it is such a pool.
+    pub(crate) fn give_room(&mut self, index: usize) -> bool {
+        let running = &mut self.pools[index];
+        if !running.finds_its_size() {
+            return false;
+        }
+        let name = &running.plan.settings.pool;
+        let room = self.room.workers(name, running.pool.workers());
+        running.pool.give_room(room);
+        true
+    }
+
+    /// A pool that finds its size had `before` workers: those that have come are paid for.
+    pub(crate) fn pay_for_workers(&mut self, index: usize, before: u32) {
+        let running = &self.pools[index];
+        let now = running.pool.workers();
+        if now == before {
+            return;
+        }
+        let name = &running.plan.settings.pool;
+        let more = now.saturating_sub(before) as usize;
+        self.room.rooms.promise(name, more);
+        self.room.stirred = self.now();
+        let soon = self.room.stirred + LOOK_SOON;
+        self.room.due = self.room.due.map(|due| due.min(soon));
+    }
+
+    fn tell_room(&mut self, index: usize) {
+        let running = &self.pools[index];
+        if !running.is_current() || running.line != self.front.line || !running.finds_its_size() {
+            return;
+        }
+        let name = &running.plan.settings.pool;
+        let room = self.room.workers(name, running.pool.workers());
+        let workers = (room < running.plan.max_children()).then_some(room);
+        let (generation, cores) = (running.generation, self.room.cores);
+        let told = (self.front.epoch, generation, cores, workers);
+        let Some(peer) = &mut self.front.peer else {
+            return;
+        };
+        if self.room.told.insert(name.clone(), told) != Some(told) {
+            let order = ToFront::Room {
+                generation,
+                cores,
+                workers,
+            };
+            peer.say(order, &[]);
+        }
+    }
+}
+
+impl crate::run::RunningPool {
+    /// Whether its number of workers is found.
+    fn finds_its_size(&self) -> bool {
+        self.plan.pool.pm == ProcessManager::Auto && !self.pool.is_leaving()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of a machine with so much memory, in megabytes.
+    struct Small {
+        total: u64,
+        available: u64,
+    }
+
+    impl Files for Small {
+        fn read(&self, path: &str) -> Option<String> {
+            let (total, available) = (self.total * 1024, self.available * 1024);
+            let text = format!("MemTotal: {total} kB\nMemAvailable: {available} kB\n");
+            (path == "/proc/meminfo").then_some(text)
+        }
+    }
+
+    const NOW: Moment = Moment::ZERO;
+
+    fn looked(total: u64, available: u64) -> Room {
+        let mut room = Room::default();
+        let files = Small { total, available };
+        room.look(NOW, &files, &[("www".to_owned(), Vec::new())]);
+        room
+    }
+
+    #[test]
+    fn a_pool_gets_the_workers_there_is_memory_for() {
+        // 1600 MB are free beside a tenth of 4000, and a worker takes 128 until it was measured.
+        assert_eq!(looked(4000, 2000).workers("www", 3), 12);
+        assert_eq!(looked(0, 0).workers("www", 3), 3, "nothing can be read");
+    }
+
+    #[test]
+    fn it_is_looked_more_often_where_something_changes_or_memory_is_nearly_full() {
+        let mut room = looked(4000, 3000);
+        let later = NOW + 2 * STIRRED_FOR;
+        assert_eq!(room.wait(NOW, 1), LOOK_SOON);
+        assert_eq!(room.wait(later, 1), CALM_LOOK_EVERY);
+        assert_eq!(room.wait(later, 2), STEADY_LOOK_EVERY);
+        room = looked(4000, 900);
+        assert_eq!(room.wait(later, 1), LOOK_EVERY);
+    }
+
+    #[test]
+    fn what_a_worker_and_its_children_have_for_themselves_counts() {
+        let own = with_children(&Machine, std::process::id() as i32);
+        assert!(own.is_some_and(|bytes| bytes > 100_000), "{own:?}");
+        assert_eq!(with_children(&Machine, i32::MAX), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! Pools that find their size (`pm = "auto"`).
+
+use std::path::Path;
+
+use maitred_tests::Target;
+use maitred_tests::http::{Connection, Request, get};
+use maitred_tests::load::Load;
+use maitred_tests::outside::{command, pool, text};
+use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::wait;
+use tempfile::TempDir;
+
+/// Requests that come at once, and most workers there may be for them.
+const BURST: usize = 12;
+const ROOM: u32 = 64;
+
+/// Connections that keep the processors full.
+const CROWD: usize = 16;
+
+/// A page that works for about two milliseconds, for the load of the test bed.
+const WORKS: (&str, &str) = (
+    "echo.php",
+    "<?php $until = hrtime(true) + 2e6; while (hrtime(true) < $until) { md5('x'); } echo $_GET['id'];",
+);
+
+fn site() -> TempDir {
+    document_root(&[
+        WORKS,
+        (
+            "wait.php",
+            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
+             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
+        ),
+        (
+            "status.php",
+            "<?php echo fpm_get_status()['process-manager'];",
+        ),
+    ])
+}
+
+fn auto(root: &Path) -> Setup {
+    Setup::new(root).pm("auto").workers(ROOM)
+}
+
+/// Keeps a worker busy with each of so many requests.
+fn occupy(server: &Server, count: usize) -> Vec<Connection> {
+    let send = |_| {
+        let mut connection = Connection::open(server.address());
+        let request = Request::get("/wait.php").to_bytes();
+        connection
+            .send(&request)
+            .expect("the server takes a request");
+        connection
+    };
+    let mut busy: Vec<Connection> = (0..count).map(send).collect();
+    for connection in &mut busy {
+        let head = connection.read_head().expect("a worker is busy with it");
+        assert_eq!(head.status, 200);
+    }
+    busy
+}
+
+#[test]
+fn requests_that_wait_get_workers_and_it_is_told_how_many_and_why() {
+    let root = site();
+    let server = auto(root.path()).start();
+    assert_eq!(server.workers().len(), 1);
+    assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    let busy = occupy(&server, BURST);
+    let many = server.workers().len();
+    assert!((BURST..=BURST + 1).contains(&many), "{many} workers");
+    server.reload();
+    std::fs::write(root.path().join("go"), "").expect("a file can be written");
+    drop(busy);
+    let load = Load::start(server.address(), CROWD);
+    wait::until_true("what requests cost to be known", || {
+        pool(&server)["size"]["cpu_seconds"].is_f64()
+    });
+    let tally = load.stop();
+    assert_eq!(tally.failed(), 0, "{tally:?}");
+    let size = pool(&server)["size"].clone();
+    assert!(size["workers"].as_u64().is_some_and(|workers| workers >= 1));
+    assert_eq!(size["terms"]["max_children"], ROOM, "{size}");
+    assert!(
+        size["terms"]["cpu"].is_u64() && size["cpu_seconds"].is_f64(),
+        "{size}"
+    );
+    let told = text(&command(&server, &["status", "www"]).stdout);
+    for words in ["workers, by ", "CPU is full at ", "requests/s of "] {
+        assert!(told.contains(words), "{told}");
+    }
+    let log = server.log_text();
+    assert!(!log.contains("ERROR"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_fixed_number_of_workers_is_advised_on_and_stays() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(2).start();
+    for _ in 0..30 {
+        assert_eq!(get(server.address(), "/status.php").text(), "static");
+    }
+    wait::until_true("what 30 requests cost to be told", || {
+        let told = text(&command(&server, &["status", "--advice"]).stdout);
+        told.contains("www: pm = \"auto\" would have ") && told.contains("CPU is full at ")
+    });
+    assert!(pool(&server)["size"].is_null());
+    assert_eq!(server.workers().len(), 2);
+    server.stop();
+}
+
+#[test]
+fn who_waits_behind_one_that_hangs_gets_a_worker_of_its_own() {
+    let root = site();
+    let server = auto(root.path()).start();
+    let hangs = occupy(&server, 1);
+    for _ in 0..3 {
+        assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    }
+    let few = server.workers().len();
+    assert!((2..=4).contains(&few), "{few} workers");
+    std::fs::write(root.path().join("go"), "").expect("a file can be written");
+    drop(hangs);
+    server.stop();
+}
