@@ -371,6 +371,13 @@ bool maitred_php_resolves(const char *path)
 	if (!IS_SLASH(*path)) {
 		maitred_folder_leave(true);
 	}
+	/*
+	 * A worker script runs and asks for its next request. PHP's own way takes memory from the script's
+	 * heap, and one that is full would have it jump over the Rust that asks.
+	 */
+	if (EG(bailout)) {
+		return realpath(path, resolved) != NULL;
+	}
 	return tsrm_realpath(path, resolved) != NULL;
 }
 

@@ -290,7 +290,10 @@ bool maitred_php_prepare(const struct maitred_request *request);
 /* As the directives are now. `doc_root` is valid until PHP is called again. */
 void maitred_php_path_directives(struct maitred_path_directives *directives);
 
-/* Whether a path leads to something, as PHP remembers it (realpath_cache_ttl). */
+/*
+ * Whether a path leads to something, as PHP remembers it (realpath_cache_ttl); while a script runs, as
+ * it is. Never bails out then.
+ */
 bool maitred_php_resolves(const char *path);
 
 /* The most memory of the request in hand, in bytes; 0 when there is none. */
