@@ -503,3 +503,41 @@ fn what_the_boot_has_changed_stays_and_what_a_child_does_is_not_its_parents() {
     assert_eq!(ask(&server, "/state").json()["count"], 5);
     server.stop();
 }
+
+#[test]
+fn what_a_request_says_of_chance_and_of_its_time_is_not_the_next_ones() {
+    let draws = "mt_rand(), ' ', rand(), ' ', lcg_value()";
+    let root = application(&[
+        (
+            "seeds",
+            &format!(
+                "<?php mt_srand(7); set_time_limit(0); echo ini_get('max_execution_time'), ' ', {draws};"
+            ),
+        ),
+        (
+            "draws",
+            &format!("<?php echo ini_get('max_execution_time'), ' ', {draws};"),
+        ),
+        (
+            "spins",
+            "<?php for ($at = microtime(true); microtime(true) - $at < 60;) { }",
+        ),
+    ]);
+    let server = setup(root.path())
+        .pool("php_value = { max_execution_time = \"2\" }")
+        .start();
+    let words = |target: &str| -> Vec<String> {
+        let text = ask(&server, target).text();
+        text.split(' ').map(str::to_owned).collect()
+    };
+    let (first, seen) = (words("/seeds"), words("/draws"));
+    let (second, next) = (words("/seeds"), words("/draws"));
+    assert_eq!((first[0].as_str(), seen[0].as_str()), ("0", "2"));
+    assert_eq!(first[1], second[1], "the seed is the script's own");
+    for at in 1..4 {
+        assert_ne!(seen[at], next[at], "draw {at}");
+    }
+    words("/seeds");
+    assert_eq!(ask(&server, "/spins").status, 500, "the limit is armed");
+    server.stop();
+}

@@ -36,6 +36,7 @@ static struct {
 	zend_function *look;
 	bool booted;
 	bool in_request;
+	zend_long time_limit;   /* max_execution_time as the request in hand has found it, in seconds */
 } worker;
 
 /* Modules whose variables are made of a request, beside the session's. */
@@ -234,7 +235,25 @@ static void open_request(const struct maitred_request *request)
 	start_modules();
 	php_clear_stat_cache(0, NULL, 0);
 	SG(sapi_started) = 1;
-	zend_set_timeout(INI_INT("max_execution_time"), 0);
+	/* Who has called mt_srand() must not know what the next request draws. */
+	maitred_seed_anew();
+	worker.time_limit = INI_INT("max_execution_time");
+	zend_set_timeout(worker.time_limit, 0);
+}
+
+/* set_time_limit() is for the request that calls it; it changes the directive, as ini_set() does. */
+static void restore_time_limit(void)
+{
+	char value[MAX_LENGTH_OF_LONG];
+	zend_string *name;
+
+	if (EXPECTED(EG(timeout_seconds) == worker.time_limit)) {
+		return;
+	}
+	snprintf(value, sizeof(value), ZEND_LONG_FMT, worker.time_limit);
+	name = zend_string_init(ZEND_STRL("max_execution_time"), 0);
+	zend_alter_ini_entry_chars(name, value, strlen(value), PHP_INI_USER, PHP_INI_STAGE_RUNTIME);
+	zend_string_release(name);
 }
 
 /* Also in the empty requests there are none of a request's directives to be set. */
@@ -366,6 +385,7 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	}
 	int status = close_request();
 	rest();
+	restore_time_limit();
 	answered(status);
 	if (EG(exception)) {
 		RETURN_THROWS();

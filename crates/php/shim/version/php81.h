@@ -13,11 +13,17 @@ static inline void maitred_disable_class(const char *name, size_t length)
 	zend_disable_class(name, length);
 }
 
-/* Forked children must not draw the same numbers. The flags make the next draw seed anew. */
-static inline void maitred_child_start(void)
+/* Nobody must foresee what another draws: the flags make the next draw seed anew. */
+static inline void maitred_seed_anew(void)
 {
 	BG(mt_rand_is_seeded) = 0;
 	LCG(seeded) = 0;
+}
+
+/* Forked children must not draw the same numbers. */
+static inline void maitred_child_start(void)
+{
+	maitred_seed_anew();
 }
 
 /* The directives of one request are set when the SAPI is activated. */

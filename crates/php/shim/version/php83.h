@@ -12,11 +12,17 @@ static inline void maitred_disable_class(const char *name, size_t length)
 	zend_disable_class(name, length);
 }
 
-/* Forked children must not draw the same numbers. The flags make the next draw seed anew. */
-static inline void maitred_child_start(void)
+/* Nobody must foresee what another draws: the flags make the next draw seed anew. */
+static inline void maitred_seed_anew(void)
 {
 	RANDOM_G(mt19937_seeded) = false;
 	RANDOM_G(combined_lcg_seeded) = false;
+}
+
+/* Forked children must not draw the same numbers. */
+static inline void maitred_child_start(void)
+{
+	maitred_seed_anew();
 }
 
 /* The directives of one request are set when the SAPI is activated. */

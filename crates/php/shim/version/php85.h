@@ -14,15 +14,18 @@ static inline void maitred_disable_class(const char *name, size_t length)
 	(void) length;
 }
 
-/*
- * php_child_init() renews the heap's shadow key and the timers. Forked children must not draw the
- * same numbers: the flags make the next draw seed anew.
- */
+/* Nobody must foresee what another draws: the flags make the next draw seed anew. */
+static inline void maitred_seed_anew(void)
+{
+	RANDOM_G(mt19937_seeded) = false;
+	RANDOM_G(combined_lcg_seeded) = false;
+}
+
+/* php_child_init() renews the heap's shadow key and the timers. */
 static inline void maitred_child_start(void)
 {
 	php_child_init();
-	RANDOM_G(mt19937_seeded) = false;
-	RANDOM_G(combined_lcg_seeded) = false;
+	maitred_seed_anew();
 }
 
 /* The directives of one request are set before its body is read, as php-fpm does from 8.5. */
