@@ -5,12 +5,18 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+/// The process that heeds it: one that it forks has the handler and the shared word, too.
+static HEEDS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn note(_: i32) {
+    if std::process::id() != HEEDS.load(Ordering::SeqCst) {
+        end_as_any_other();
+        return;
+    }
     ASKED.store(true, Ordering::SeqCst);
     // SAFETY: it is null or comes from a `&'static AtomicU32`, see `heed_sigterm`.
     if let Some(word) = unsafe { WORD.load(Ordering::SeqCst).as_ref() } {
@@ -18,21 +24,33 @@ extern "C" fn note(_: i32) {
     }
 }
 
+/// In a forked child: what SIGTERM does to a process that does not heed it. The signal is held back
+/// while its handler runs, and comes when that returns.
+fn end_as_any_other() {
+    let usual = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default action is no code of ours.
+    if unsafe { sigaction(Signal::SIGTERM, &usual) }.is_ok() {
+        let _ = raise(Signal::SIGTERM);
+    }
+}
+
 /// From now on SIGTERM does not end this process, but makes [`asked`] true and sets `word` to 0:
 /// whoever is about to wait on it for another value (futex(2)) does not, and whoever waits is woken
 /// by the signal. Who says first that it sleeps, then looks at [`asked`], and then waits, misses
-/// nothing.
+/// nothing. A process that this one forks ends by SIGTERM, and leaves the word alone.
 ///
 /// # Errors
 /// Nothing that is known to happen.
 pub fn heed_sigterm(word: &'static AtomicU32) -> io::Result<()> {
+    HEEDS.store(std::process::id(), Ordering::SeqCst);
     WORD.store(ptr::from_ref(word).cast_mut(), Ordering::SeqCst);
     let action = SigAction::new(
         SigHandler::Handler(note),
         SaFlags::SA_RESTART,
         SigSet::empty(),
     );
-    // SAFETY: the handler does nothing but store to atomics.
+    // SAFETY: the handler asks for its process, stores to atomics, and in a child calls sigaction(2)
+    // and raise(3): all of it is safe in a handler (signal-safety(7)).
     unsafe { sigaction(Signal::SIGTERM, &action) }?;
     Ok(())
 }
@@ -45,7 +63,6 @@ pub fn asked() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::signal::raise;
 
     #[test]
     fn who_is_asked_to_leave_knows_it_and_does_not_sleep() {

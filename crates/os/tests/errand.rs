@@ -4,17 +4,19 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use maitred_os::channel::Channel;
 use maitred_os::errand::{Errand, Returned, Runner, fork_errand};
 use maitred_os::fork::{HowEnded, OwnProc, exit_now, reap};
+use maitred_os::leave;
 
 /// Longer than any of these waits should last.
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() {
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 6] = [
         (
             "a_child_that_ends_says_how",
             a_child_that_ends_says_how as fn(),
@@ -31,6 +33,10 @@ fn main() {
         (
             "a_child_dies_with_who_sent_it",
             a_child_dies_with_who_sent_it,
+        ),
+        (
+            "a_child_of_one_that_heeds_sigterm_ends_by_it",
+            a_child_of_one_that_heeds_sigterm_ends_by_it,
         ),
     ];
     for (name, test) in tests {
@@ -124,4 +130,17 @@ fn a_child_dies_with_who_sent_it() {
     // Ends when nobody holds the pipe any more.
     let mut rest = Vec::new();
     File::from(read).read_to_end(&mut rest).unwrap();
+}
+
+fn a_child_of_one_that_heeds_sigterm_ends_by_it() {
+    static WORD: AtomicU32 = AtomicU32::new(1);
+    leave::heed_sigterm(&WORD).unwrap();
+    let child = send(|| {
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::TERM).unwrap();
+    });
+    let (ours, _theirs) = Channel::pair().unwrap();
+    let returned = child.wait(LONG, ours.as_fd()).unwrap();
+    assert_eq!(returned, Returned::Ended(HowEnded::Signaled(15)));
+    assert!(!leave::asked());
 }
