@@ -49,6 +49,8 @@ fn what_requests_leave_behind_is_named_and_what_the_first_has_set_is_not() {
             "untidy",
             "<?php Kept::$seen[] = 'secret'; counts(); $GLOBALS['last'] = microtime(true);
              ini_set('precision', (string) random_int(1, 1000000)); $state->files[] = fopen(__FILE__, 'r');
+             ini_set('user_agent', \"\\e]0;ini secret\\x07\" . random_int(1, PHP_INT_MAX));
+             $GLOBALS['odd'][\"\\e[2Jkey secret\"] = random_int(1, PHP_INT_MAX);
              define('ONE_' . random_int(1, PHP_INT_MAX), 1);",
         ),
         ("exits", "<?php echo 'bye'; exit;"),
@@ -72,6 +74,8 @@ fn what_requests_leave_behind_is_named_and_what_the_first_has_set_is_not() {
         "static $times in counts() changes (3 of 3 requests)",
         "global $last changes",
         "ini precision changes",
+        "ini user_agent changes",
+        "global $odd changes",
         "global $state grows",
         "open descriptor",
         "constant ONE_",
@@ -80,6 +84,7 @@ fn what_requests_leave_behind_is_named_and_what_the_first_has_set_is_not() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     assert!(!text.contains("secret"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
     let json = leaks(root.path(), &["--json", "/untidy"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(json["requests"], 4);

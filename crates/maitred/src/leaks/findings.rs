@@ -73,7 +73,7 @@ impl Findings {
             for (name, old, new) in &step.look.changes {
                 let root = root_of(name);
                 let finding = changes.entry(root).or_insert_with(|| Finding {
-                    what: root.to_owned(),
+                    what: printable(root),
                     grows: false,
                     requests: 0,
                     example: example(name, old.as_deref(), new.as_deref()),
@@ -164,7 +164,7 @@ fn root_of(name: &str) -> &str {
 
 fn example(name: &str, old: Option<&str>, new: Option<&str>) -> String {
     let word = |text: Option<&str>| text.unwrap_or("nothing").to_owned();
-    let mut text = format!("{name}: {} → {}", word(old), word(new));
+    let mut text = printable(&format!("{name}: {} → {}", word(old), word(new)));
     if text.len() > EXAMPLE_BYTES {
         let end = (0..=EXAMPLE_BYTES)
             .rev()
@@ -173,6 +173,11 @@ fn example(name: &str, old: Option<&str>, new: Option<&str>) -> String {
         text.push('…');
     }
     text
+}
+
+/// What may be shown on a terminal of what others have written: no control characters.
+pub fn printable(text: &str) -> String {
+    text.replace(|letter: char| letter.is_control(), "\u{fffd}")
 }
 
 /// By how much memory grows with each step, if it does with most: a cache that fills now and then is none.
@@ -245,6 +250,16 @@ mod tests {
         assert_eq!(change.example, "global $n: 1 → 2");
         assert_eq!(found.growth, 50);
         assert!(!found.is_clean());
+    }
+
+    #[test]
+    fn nothing_of_the_applications_acts_on_a_terminal() {
+        let name = "global $a\u{1b}]0;x\u{7}";
+        let value = Some("\u{9b}2J\nforged");
+        let steps = [step("/", 1, &[]), step("/", 1, &[(name, None, value)])];
+        let found = Findings::of(&steps, 1);
+        assert_eq!(found.changes[0].what, "global $a\u{fffd}]0;x\u{fffd}");
+        assert!(!found.text().contains(char::is_control), "{}", found.text());
     }
 
     #[test]

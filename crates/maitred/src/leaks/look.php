@@ -10,6 +10,9 @@ final class Look
     /** Most values that are followed from one name: what a large graph has besides is not looked at. */
     private const VALUES_MAX = 20_000;
     private const DEPTH_MAX = 24;
+    /** Longest key or ini value that is shown, in bytes, and what it may be made of. */
+    private const WORD_BYTES_MAX = 64;
+    private const PLAIN = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:/\\ ';
     private const GLOBALS_PASSED_OVER = [
         '_GET', '_POST', '_COOKIE', '_FILES', '_SERVER', '_REQUEST', '_ENV', '_SESSION', 'GLOBALS', 'argv', 'argc',
     ];
@@ -72,7 +75,7 @@ final class Look
             $this->follow("constant $name", $value);
         }
         foreach (ini_get_all(null, false) as $name => $value) {
-            $this->found["ini $name"] = (string) $value;
+            $this->found["ini $name"] = self::word((string) $value);
         }
         foreach (getenv() as $name => $value) {
             $this->found["environment $name"] = self::digest($value);
@@ -142,7 +145,7 @@ final class Look
         if (\is_array($value)) {
             $this->found[$name] = 'array of '.\count($value);
             foreach ($value as $key => $item) {
-                $this->value("{$name}[$key]", $item, $depth - 1);
+                $this->value($name.'['.self::word((string) $key).']', $item, $depth - 1);
             }
         } elseif (\is_object($value)) {
             $this->object($name, $value, $depth);
@@ -172,6 +175,14 @@ final class Look
             \is_bool($value), \is_int($value), \is_float($value), $value === null => var_export($value, true),
             default => get_debug_type($value),
         };
+    }
+
+    /** A short text of plain letters as it is; others may be secrets, too. */
+    private static function word(string $text): string
+    {
+        $plain = \strlen($text) <= self::WORD_BYTES_MAX && strspn($text, self::PLAIN) === \strlen($text);
+
+        return $plain ? $text : self::digest($text);
     }
 
     private static function callable(mixed $handler): string
