@@ -62,7 +62,7 @@ mod words;
 use std::ffi::OsStr;
 use std::os::fd::RawFd;
 
-use maitred_config::Config;
+use maitred_config::{Config, Pool};
 use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use acme::ACME_ROLE;
@@ -85,6 +85,15 @@ pub const LOG_VARIABLE: &str = "MAITRED_LOG";
 
 /// The supervisor's title.
 const TITLE: &str = "maitred: supervisor";
+
+/// The id of the user that a pool's workers get; none: they stay who this process is.
+///
+/// # Errors
+/// One sentence, for a user that does not exist, is root, or cannot be had.
+pub fn user_of_pool(pool: &Pool, config: &Config) -> Result<Option<u32>, Error> {
+    let identity = identity::of_pool(pool, config)?;
+    Ok(identity.map(|identity| identity.uid))
+}
 
 /// Shows whom scripts look for that know php-fpm, if we were started as that: its master, and
 /// Debian's name for the program.

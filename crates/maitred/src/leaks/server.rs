@@ -1,18 +1,19 @@
 //! A server for `maitred leaks`: one worker, which is looked at after each request.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_config::{Pool, Site};
 use serde_json::json;
+use tempfile::TempDir;
 
-use super::findings::Look;
+use super::findings::{Look, printable};
 
 /// The script that looks.
 const LOOK: &str = include_str!("look.php");
@@ -23,15 +24,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether something is there.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Longest line that is read of what the pool's scripts write, in bytes.
+const LOOK_BYTES_MAX: usize = 64 << 20;
+
 /// What the server says when it serves.
 const SERVES: &str = "on http://";
 
 /// The server, with a folder of its own; both go when it is dropped.
 pub struct Watched {
     child: Child,
-    folder: Folder,
+    folder: TempDir,
     address: SocketAddr,
     report: BufReader<File>,
+    /// What there is of the line that is being written.
+    line: Vec<u8>,
 }
 
 impl Watched {
@@ -41,22 +47,24 @@ impl Watched {
     /// Why it does not serve, in one sentence and the server's own words.
     pub fn start(site: &Site, pool: &Pool) -> Result<Watched, String> {
         let cannot = |why: std::io::Error| format!("a server cannot be started for this: {why}");
-        let folder = Folder::make().map_err(cannot)?;
-        let report = folder.file("report");
-        fs::write(&report, "").map_err(cannot)?;
-        // The pool's user writes it.
-        fs::set_permissions(&report, fs::Permissions::from_mode(0o666)).map_err(cannot)?;
-        let look = folder.file("look.php");
-        fs::write(&look, look_script(&report, pool)).map_err(cannot)?;
-        let config = folder.file("maitred.toml");
-        fs::write(&config, configuration(site, pool, &look)).map_err(cannot)?;
-        let log = File::create(folder.file("log")).map_err(cannot)?;
+        let folder = folder().map_err(cannot)?;
+        let file = |name: &str| folder.path().join(name);
+        let report = file("report");
+        let look = file("look.php");
+        let config = file("maitred.toml");
+        write(&config, OURS, &configuration(site, pool, &look)).map_err(cannot)?;
+        write(&look, EVERYBODYS, &look_script(&report, pool)).map_err(cannot)?;
+        let written = write(&report, OURS, "").map_err(cannot)?;
+        if let Some(uid) = uid_of_pool(&config)? {
+            fchown(&written, Some(uid), None).map_err(cannot)?;
+        }
+        let log = write(&file("log"), OURS, "").map_err(cannot)?;
         let program = std::env::current_exe().map_err(cannot)?;
         let child = Command::new(program)
             .args(["serve", "--config"])
             .arg(&config)
             .arg("--admin-socket")
-            .arg(folder.file("admin.sock"))
+            .arg(file("admin.sock"))
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(cannot)?)
             .stderr(log)
@@ -68,6 +76,7 @@ impl Watched {
             folder,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             report,
+            line: Vec::new(),
         };
         let patience = PATIENCE + pool.boot_timeout;
         watched.address = watched.when(patience, "it does not serve", Watched::address)?;
@@ -118,15 +127,10 @@ impl Watched {
     }
 
     fn next_look(&mut self) -> Option<Look> {
-        let mut line = String::new();
-        self.report.read_line(&mut line).ok()?;
-        if !line.ends_with('\n') {
-            // It is being written.
-            let back = i64::try_from(line.len()).ok()?;
-            self.report.seek_relative(-back).ok()?;
-            return None;
-        }
-        serde_json::from_str(&line).ok()
+        read_line(&mut self.report, &mut self.line, LOOK_BYTES_MAX)?;
+        let look = serde_json::from_slice(&self.line).ok();
+        self.line.clear();
+        look
     }
 
     fn when<T>(
@@ -140,17 +144,29 @@ impl Watched {
             if let Some(found) = there(self) {
                 return Ok(found);
             }
+            if self.line.len() >= LOOK_BYTES_MAX {
+                return Err(format!(
+                    "{otherwise}: what a script has written to {} is no look, but a line of more than \
+                     {LOOK_BYTES_MAX} bytes",
+                    self.folder.path().join("report").display()
+                ));
+            }
             let ended = !matches!(self.child.try_wait(), Ok(None));
             let in_vain = self.log().contains("further deaths are counted");
             if ended || in_vain || Instant::now() > until {
-                return Err(format!("{otherwise}; its server says:\n{}", self.log()));
+                let log = self.log();
+                let lines: Vec<String> = log.lines().map(printable).collect();
+                return Err(format!(
+                    "{otherwise}; its server says:\n{}",
+                    lines.join("\n")
+                ));
             }
             std::thread::sleep(PAUSE);
         }
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.folder.file("log")).unwrap_or_default()
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 }
 
@@ -164,27 +180,48 @@ impl Drop for Watched {
     }
 }
 
-/// A folder that goes with this program.
-struct Folder(PathBuf);
+/// Files that nobody but their owner reads: the configuration holds the pool's secrets.
+const OURS: u32 = 0o600;
 
-impl Folder {
-    fn make() -> std::io::Result<Folder> {
-        let path = std::env::temp_dir().join(format!("maitred-leaks-{}", std::process::id()));
-        // A folder that is there already is somebody else's.
-        fs::DirBuilder::new().mode(0o711).create(&path)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o711))?;
-        Ok(Folder(path))
-    }
+/// Files that the pool's user reads, whoever it is.
+const EVERYBODYS: u32 = 0o644;
 
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
+/// A folder that goes with this program. The pool's user opens files in it whose names it knows.
+fn folder() -> std::io::Result<TempDir> {
+    let folder = tempfile::Builder::new()
+        .prefix("maitred-leaks-")
+        .tempdir()?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
+    Ok(folder)
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A new file, whatever the umask is.
+fn write(path: &Path, mode: u32, text: &str) -> std::io::Result<File> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(OURS)
+        .open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.write_all(text.as_bytes())?;
+    Ok(file)
+}
+
+/// Whom the server makes of the pool's workers; none: they stay who we are.
+fn uid_of_pool(config: &Path) -> Result<Option<u32>, String> {
+    let config = maitred_config::load(config)
+        .map_err(|why| format!("a server cannot be started for this: {why}"))?;
+    let Some(pool) = config.pools.first() else {
+        return Ok(None);
+    };
+    maitred_supervisor::user_of_pool(pool, &config).map_err(|why| why.to_string())
+}
+
+/// Reads on in a line; nothing while it has no end, and none is read on that has `most` bytes.
+fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>, most: usize) -> Option<()> {
+    let left = most.saturating_sub(line.len()) as u64;
+    from.take(left).read_until(b'\n', line).ok()?;
+    (line.last() == Some(&b'\n')).then_some(())
 }
 
 /// The looking script, which knows where to write, and what the pool itself has precede its scripts.
@@ -270,6 +307,28 @@ fn configuration(site: &Site, pool: &Pool, look: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_the_owners_and_a_line_without_end_is_not_read_on() {
+        let folder = folder().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(folder.path()), 0o711);
+        let config = folder.path().join("maitred.toml");
+        write(&config, OURS, "secret").unwrap();
+        assert_eq!(mode(&config), 0o600);
+        assert!(write(&config, OURS, "again").is_err());
+
+        let mut line = Vec::new();
+        let (mut begun, mut rest) = (&b"{\"a\""[..], &b": 1}\n{"[..]);
+        assert_eq!(read_line(&mut begun, &mut line, 64), None);
+        assert_eq!(read_line(&mut rest, &mut line, 64), Some(()));
+        assert_eq!((line.as_slice(), rest), (&b"{\"a\": 1}\n"[..], &b"{"[..]));
+        line.clear();
+        for _ in 0..2 {
+            assert_eq!(read_line(&mut &[b'x'; 99][..], &mut line, 64), None);
+            assert_eq!(line.len(), 64);
+        }
+    }
 
     #[test]
     fn the_server_has_one_worker_of_the_pool_with_all_that_its_php_is_told() {
