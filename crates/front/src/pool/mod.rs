@@ -357,7 +357,8 @@ impl Pool {
         };
         for (exchange, from) in candidates {
             if exchange.take_back() {
-                inner.queue.moved(exchange.clone(), from, to);
+                let lane = exchange.lane;
+                inner.queue.moved(exchange.clone(), lane, (from, to));
                 exchange.lend(generation, to);
                 return true;
             }
@@ -371,7 +372,7 @@ impl Pool {
     pub fn rescue(&self, exchange: &Arc<Exchange>, waited: Duration) {
         let mut inner = self.lock();
         let from = exchange.place();
-        let Some(to) = inner.queue.idle_place() else {
+        let Some(to) = inner.queue.idle_place(exchange.lane) else {
             let is_behind = from.is_some_and(|from| inner.queue.is_shared(from.seat));
             // What waits in the queue is asked for already.
             if is_behind || (from.is_some() && waited > WAKES_WITHIN) {
