@@ -159,7 +159,7 @@ pub struct Run<'a> {
     pub id: &'a str,
     /// Where answers are kept for slow clients.
     pub spool_dir: &'a Path,
-    /// Its header.
+    /// Its header, as far as that says how long the answer is wanted.
     pub fields: &'a dyn Fields,
     /// Whom it waits before.
     pub lane: Lane,
