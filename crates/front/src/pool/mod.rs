@@ -156,7 +156,7 @@ impl Pool {
         request: Vec<u8>,
         (lane, within): (Lane, Duration),
     ) -> Result<Arc<Exchange>, NotTaken> {
-        let exchange = Exchange::new(self.clone(), thread, request, lane);
+        let exchange = Exchange::new(self.clone(), thread, request, (lane, within));
         self.take_interest(&exchange);
         let mut inner = self.lock();
         let submitted = inner.queue.submit(exchange.clone(), lane, self.depth());
