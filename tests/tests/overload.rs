@@ -153,12 +153,29 @@ fn while_all_workers_hang_the_queue_stays_in_order_and_who_finds_it_full_is_told
 
 #[test]
 fn urgent_paths_are_answered_while_all_others_wait_and_hang() {
+    assert_urgent_paths_are_answered_after(0);
+}
+
+#[test]
+fn urgent_paths_are_answered_while_scripts_hang_that_were_short() {
+    assert_urgent_paths_are_answered_after(60);
+}
+
+/// Urgent paths are answered while all others hang, in a pool that has answered so many `short` requests.
+fn assert_urgent_paths_are_answered_after(short: usize) {
     let root = site();
     let server = Setup::new(root.path())
         .workers(2)
         .pool("reserved_workers = 1\nrequest_queue_timeout = \"60s\"")
         .site("paths = [{ path = \"/mark.php\", urgent = true }]")
         .start();
+    let mut connection = Connection::open(server.address());
+    for _ in 0..short {
+        let answer = connection
+            .ask(&Request::get("/hello.php"))
+            .expect("an answer");
+        assert_eq!(answer.text(), "hello");
+    }
     let busy = occupy(&server);
     let mut usual: Vec<_> = (0..3)
         .map(|_| send(&server, &Request::get("/hello.php")))

@@ -43,9 +43,13 @@ struct Bed {
 
 impl Bed {
     fn new(lines: &[&str]) -> Bed {
+        Bed::with(lines, |setup| setup)
+    }
+
+    fn with(lines: &[&str], more: impl FnOnce(Setup) -> Setup) -> Bed {
         let root = document_root(&[("index.php", PAGE), ("runs/.keep", "")]);
         give_to_web_user(&root.path().join("runs"));
-        let setup = Setup::new(root.path()).workers(6).site("[sites.cache]");
+        let setup = more(Setup::new(root.path()).workers(6)).site("[sites.cache]");
         let setup = setup.site("purge_from = \"127.0.0.1\"");
         let setup = lines.iter().fold(setup, |setup, line| setup.site(line));
         let server = setup.start();
@@ -141,6 +145,26 @@ fn a_page_that_may_not_be_kept_any_more_is_not_seen_again() {
         assert_eq!(bed.text("broken"), "run 1");
         bed.runs("broken") >= 3
     });
+}
+
+#[test]
+fn a_client_in_a_hurry_does_not_decide_how_long_a_page_takes_that_others_want() {
+    let bed = Bed::with(&["valid = \"1d\""], |setup| {
+        setup.pool("request_deadline_header = \"X-Request-Timeout\"")
+    });
+    let hurried = |method: &str, name: &str| {
+        let request = Request::new(method, &format!("/{name}")).header("Host", "localhost");
+        let request = request.header("X-Request-Timeout", "0");
+        http::ask(bed.server.address(), &request.header("Connection", "close"))
+    };
+    assert_eq!(hurried("GET", "p").text(), "run 1");
+    bed.make_stale("p");
+    let stale = hurried("GET", "p");
+    assert_eq!(stale.text(), "run 1", "{}", status(&stale));
+    // It is made again by what that one has begun: nobody else asks.
+    bed.await_run("p", 2);
+    // What is nobody else's is its own to hurry.
+    assert_eq!(hurried("POST", "p").status, 503);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::access::Answered;
 use crate::attempt::{Tried, attempt, explain};
 use crate::body::{Body, NoBody};
 use crate::cache::{self, Fill, Steadfast, Tee};
+use crate::deadline::Shared;
 use crate::http_client::{After, HttpClient};
 use crate::http_form::HttpForm;
 use crate::params::{self, Call, REQUEST_ID, Seen};
@@ -75,11 +76,12 @@ async fn run<C: HttpClient>(
         return Box::pin(request::refuse_close(client, head, answered, 431, why)).await;
     };
     let name = String::from_utf8_lossy(&script.script_filename);
-    let run = run_of((head, way, &name), &body, &caller.id);
+    let wanted = fill.as_ref().map(|fill| fill.wanted());
+    let is_shared = fill.as_ref().is_some_and(|fill| fill.is_for_others());
+    let run = run_of((head, way, &name), is_shared, &body, &caller.id);
     let id_sent = answered.id_sent();
     let beside = Beside::of(caller.secured.as_deref(), id_sent.as_ref());
     let form = HttpForm::<C::Wire>::new(&run, head, way, beside.as_slice());
-    let wanted = fill.as_ref().map(|fill| fill.wanted());
     let mut tee = Tee::new(form, fill);
     let mut steadfast = Steadfast::new(client, wanted, false);
     let tried = attempt(&mut steadfast, &mut tee, thread.number, &run, encoded).await;
@@ -103,9 +105,10 @@ async fn collect<C: HttpClient>(
     }
 }
 
-/// A run of the script of this name for a request.
+/// A run of the script of this name for a request; `is_shared`: others than its client want the answer.
 pub fn run_of<'r>(
     (head, way, name): (&'r Head, &'r Way<'_>, &'r str),
+    is_shared: bool,
     body: &'r Body,
     id: &'r RequestId,
 ) -> Run<'r> {
@@ -119,7 +122,7 @@ pub fn run_of<'r>(
         id: id.as_str(),
         spool_dir: &way.site.spool_dir,
         lane: way.lane,
-        fields: head,
+        fields: if is_shared { &Shared } else { head },
     }
 }
 

@@ -19,6 +19,15 @@ impl Fields for Head {
     }
 }
 
+/// The header of a request whose answer others want too: none of them decides how long it may take.
+pub struct Shared;
+
+impl Fields for Shared {
+    fn field(&self, _name: &str) -> Option<String> {
+        None
+    }
+}
+
 /// What a header's field says: how long from now on the answer is wanted, zero if no longer. In
 /// milliseconds (as Envoy's `X-Envoy-Expected-Rq-Timeout-Ms`), or with the unit `ms` or `s`; what is
 /// longer than can be counted is for ever, and what is none of this says nothing.

@@ -159,7 +159,7 @@ pub struct Run<'a> {
     pub id: &'a str,
     /// Where answers are kept for slow clients.
     pub spool_dir: &'a Path,
-    /// Its header.
+    /// Its header, as far as that says how long the answer is wanted.
     pub fields: &'a dyn Fields,
     /// Whom it waits before.
     pub lane: Lane,
@@ -278,7 +278,7 @@ impl Run<'_> {
         tokio::select! {
             biased;
             event = source.event() => match event {
-                Event::Ended(Ended::TakenBack) => Err(Failure::QueueTimeout),
+                Event::Ended(Ended::TakenBack) => Err(limits.failure(Failure::QueueTimeout)),
                 Event::Ended(Ended::TurnedAway(why)) => Err(limits.refusal(why)),
                 Event::Ended(_) => Err(Failure::WorkerDied { silent: true }),
                 _ => Ok(()),
@@ -315,7 +315,7 @@ impl Run<'_> {
                         answering.take_in_turns(&bytes, source, client).await?;
                     }
                     Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
-                    Event::Ended(ended) => answering.ended(ended)?,
+                    Event::Ended(ended) => answering.ended(ended, limits)?,
                     Event::Lent => {
                         feeder.restart();
                         feeder.feed(source).await.map_err(Failure::Body)?;
@@ -568,14 +568,14 @@ impl<'a, F: Form> Answering<'a, F> {
         );
     }
 
-    fn ended(&mut self, ended: Ended) -> Result<(), Failure> {
+    fn ended(&mut self, ended: Ended, limits: &Limits) -> Result<(), Failure> {
         if self.over {
             return Ok(());
         }
         match ended {
             Ended::Finished => Err(Failure::Invalid("it ended without saying so".to_owned())),
-            Ended::TakenBack => Err(Failure::QueueTimeout),
-            Ended::TurnedAway(_) => Err(Failure::NoPool),
+            Ended::TakenBack => Err(limits.failure(Failure::QueueTimeout)),
+            Ended::TurnedAway(why) => Err(limits.refusal(why)),
             Ended::Silent => Err(Failure::Silent),
             Ended::Broken => Err(Failure::WorkerDied { silent: false }),
             Ended::WorkerDied => Err(Failure::WorkerDied {

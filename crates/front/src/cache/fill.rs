@@ -245,6 +245,11 @@ impl<'a> Fill<'a> {
         }
     }
 
+    /// Whether others may wait for the answer, or be answered with it.
+    pub fn is_for_others(&self) -> bool {
+        self.ticket.is_some()
+    }
+
     /// Whether the answer is wanted when the client has gone.
     pub fn wanted(&self) -> Wanted {
         self.wanted.clone()

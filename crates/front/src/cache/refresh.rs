@@ -131,7 +131,7 @@ impl Errand {
             return;
         };
         let name = String::from_utf8_lossy(&self.script.script_filename);
-        let run = run_of((head, &way, &name), &body, &self.caller.id);
+        let run = run_of((head, &way, &name), true, &body, &self.caller.id);
         let mut nobody = Nobody;
         let mut steadfast = Steadfast::new(&mut nobody, Some(fill.wanted()), true);
         let mut unsent = Unsent {

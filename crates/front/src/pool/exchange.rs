@@ -85,6 +85,8 @@ pub struct Exchange {
     pub thread: u32,
     /// Whom it waits before.
     pub lane: Lane,
+    /// How long it may wait for a worker to begin it.
+    pub within: Duration,
     /// The request's first FastCGI records; all of its head, and its body if that is small.
     request: Vec<u8>,
     /// Whether it counts as something its thread waits for.
@@ -137,12 +139,18 @@ impl PartialEq for Exchange {
 
 impl Exchange {
     /// An exchange that nobody has taken yet.
-    pub fn new(pool: Arc<Pool>, thread: u32, request: Vec<u8>, lane: Lane) -> Arc<Exchange> {
+    pub fn new(
+        pool: Arc<Pool>,
+        thread: u32,
+        request: Vec<u8>,
+        (lane, within): (Lane, Duration),
+    ) -> Arc<Exchange> {
         let (followed, state) = (AtomicBool::new(false), Mutex::default());
         Arc::new(Exchange {
             pool,
             thread,
             lane,
+            within,
             request,
             followed,
             state,
@@ -163,6 +171,7 @@ impl Exchange {
             pool: pool.clone(),
             thread: 0,
             lane: Lane::Usual,
+            within: Duration::MAX,
             request: Vec::new(),
             followed,
             state,

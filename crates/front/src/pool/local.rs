@@ -250,7 +250,7 @@ impl Local {
                 continue;
             };
             any = true;
-            if waited > exchange.pool.settings().request_queue_timeout {
+            if waited > exchange.within {
                 exchange.withdraw();
             } else if !waited.is_zero() {
                 exchange.pool.rescue(&exchange, waited);

@@ -157,7 +157,7 @@ impl Pool {
         request: Vec<u8>,
         (lane, within): (Lane, Duration),
     ) -> Result<Arc<Exchange>, NotTaken> {
-        let exchange = Exchange::new(self.clone(), thread, request, lane);
+        let exchange = Exchange::new(self.clone(), thread, request, (lane, within));
         self.take_interest(&exchange);
         let mut inner = self.lock();
         let submitted = inner.queue.submit(exchange.clone(), lane, self.depth());
@@ -361,7 +361,8 @@ impl Pool {
         };
         for (exchange, from) in candidates {
             if exchange.take_back() {
-                inner.queue.moved(exchange.clone(), from, to);
+                let lane = exchange.lane;
+                inner.queue.moved(exchange.clone(), lane, (from, to));
                 exchange.lend(generation, to);
                 return true;
             }
@@ -375,7 +376,7 @@ impl Pool {
     pub fn rescue(&self, exchange: &Arc<Exchange>, waited: Duration) {
         let mut inner = self.lock();
         let from = exchange.place();
-        let Some(to) = inner.queue.idle_place() else {
+        let Some(to) = inner.queue.idle_place(exchange.lane) else {
             let is_behind = from.is_some_and(|from| inner.queue.is_shared(from.seat));
             // What waits in the queue is asked for already.
             if is_behind || (from.is_some() && waited > WAKES_WITHIN) {

@@ -167,6 +167,24 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.reserved == 0 || self.busy().saturating_sub(self.urgent_seats) < most
     }
 
+    /// Whether a request of this lane may have another seat.
+    fn has_room(&self, lane: Lane) -> bool {
+        lane == Lane::Urgent || self.has_usual_room()
+    }
+
+    /// How many requests a seat may hold if it could be as many as `depth`. Where seats are kept for
+    /// urgent requests, one: who is behind another waits for as long as that one hangs, and a usual
+    /// request behind an urgent one has its seat when that is over.
+    fn unreserved(&self, depth: Depth) -> Depth {
+        match self.reserved {
+            0 => depth,
+            _ => Depth {
+                before_waking: 1,
+                when_busy: 1,
+            },
+        }
+    }
+
     /// An idle seat that could run one of those who wait.
     pub fn idle_for_waiting(&self) -> Option<SeatId> {
         let waits = !self.urgent.is_empty() || !self.waiting.is_empty() && self.has_usual_room();
@@ -230,23 +248,22 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// A request has come.
     pub fn submit(&mut self, item: T, lane: Lane, depth: Depth) -> Submitted {
-        let has_room = lane == Lane::Urgent || self.has_usual_room();
-        let idle = self.idle_seat().filter(|_| has_room);
+        let depth = self.unreserved(depth);
+        let idle = self.idle_seat().filter(|_| self.has_room(lane));
         let is_better = |idle: SeatId| idle.generation == self.current;
         let stays = self.warm.generation == self.current || !idle.is_some_and(is_better);
         if stays && self.takes_more(self.warm, depth.before_waking) {
-            return Submitted::Placed(self.put(self.warm, item));
+            return Submitted::Placed(self.put(self.warm, item, lane));
         }
         if let Some(seat) = idle {
             self.wake(seat);
-            self.note_lane(seat, lane);
-            return Submitted::Placed(self.put(seat, item));
+            return Submitted::Placed(self.put(seat, item, lane));
         }
         if depth.when_busy > 1
             && self.waiting() == 0
             && let Some(seat) = self.roomy_seat(depth.when_busy)
         {
-            return Submitted::Placed(self.put(seat, item));
+            return Submitted::Placed(self.put(seat, item, lane));
         }
         if self.open == 0 && self.current == 0 {
             return Submitted::Nobody;
@@ -427,6 +444,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         let Some(place) = self.seat(seat) else {
             return Next::Rest;
         };
+        let depth = self.unreserved(depth);
         let taken = place.taken();
         let room = taken == 0 || taken < depth.when_busy.min(SLOTS_PER_SEAT);
         if place.incarnation == 0 || !room || !place.serves_more() || self.refuses(seat) {
@@ -434,10 +452,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
         if let Some(item) = self.urgent.pop_front() {
             self.wake(seat);
-            if taken == 0 {
-                self.note_lane(seat, Lane::Urgent);
-            }
-            let place = self.put(seat, item.clone());
+            let place = self.put(seat, item.clone(), Lane::Urgent);
             return Next::Run(item, place);
         }
         if taken == 0 && !self.has_usual_room() {
@@ -445,7 +460,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
         if let Some(item) = self.waiting.take() {
             self.wake(seat);
-            let place = self.put(seat, item.clone());
+            let place = self.put(seat, item.clone(), Lane::Usual);
             return Next::Run(item, place);
         }
         if taken > 0 || depth.before_waking > 1 {
@@ -479,16 +494,17 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// A place at an idle seat, if there is one that is kept for nobody.
-    pub fn idle_place(&self) -> Option<Place> {
-        let idle = self.idle_seat().filter(|_| self.has_usual_room());
+    /// A place at an idle seat, if there is one that is not kept for others.
+    pub fn idle_place(&self, lane: Lane) -> Option<Place> {
+        let idle = self.idle_seat().filter(|_| self.has_room(lane));
         idle.map(|seat| self.first_slot(seat))
     }
 
-    /// A request was taken back from `from` and runs at `to`, which was idle.
-    pub fn moved(&mut self, item: T, from: Place, to: Place) {
+    /// A request of this lane was taken back from `from` and runs at `to`, which was idle.
+    pub fn moved(&mut self, item: T, lane: Lane, (from, to): (Place, Place)) {
         self.free(from);
         self.wake(to.seat);
+        self.note_lane(to.seat, lane);
         self.hold(to.seat, to.slot, item);
     }
 
@@ -501,18 +517,21 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// An idle seat gets a request of this lane.
+    /// A seat gets a request of this lane. It counts as an urgent one's while it has had no others.
     fn note_lane(&mut self, seat: SeatId, lane: Lane) {
-        if lane == Lane::Urgent
-            && let Some(place) = self.seat_mut(seat)
-        {
-            place.urgent = true;
-            self.urgent_seats += 1;
-        }
+        let Some(place) = self.seat_mut(seat) else {
+            return;
+        };
+        let was_urgent = place.urgent;
+        place.urgent = lane == Lane::Urgent && (was_urgent || place.taken() == 0);
+        let is_urgent = place.urgent;
+        self.urgent_seats += usize::from(is_urgent);
+        self.urgent_seats -= usize::from(was_urgent);
     }
 
-    fn put(&mut self, seat: SeatId, item: T) -> Place {
+    fn put(&mut self, seat: SeatId, item: T, lane: Lane) -> Place {
         self.warm = seat;
+        self.note_lane(seat, lane);
         let slot = self.seat(seat).and_then(Seat::free_slot).unwrap_or(0);
         let incarnation = self.hold(seat, slot, item);
         Place {

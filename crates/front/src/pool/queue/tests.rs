@@ -100,7 +100,7 @@ fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
         );
     }
     assert_eq!(come(&mut queue, 3, DEEP), Submitted::Placed(place(0, 0)));
-    assert_eq!(queue.idle_place(), None);
+    assert_eq!(queue.idle_place(Lane::Usual), None);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn an_idle_seat_fetches_what_waits_behind_another() {
     let to = place(1, 0);
     let from = vec![(3, place(0, 1)), (2, place(0, 0))];
     assert_eq!(queue.next(seat(1), TWO), Next::TakeBack { from, to });
-    queue.moved(3, place(0, 1), to);
+    queue.moved(3, Lane::Usual, (place(0, 1), to));
     assert_eq!(come(&mut queue, 4, ONE), Submitted::Busy);
 }
 
@@ -148,7 +148,7 @@ fn an_urgent_request_comes_before_all_who_wait_and_keeps_seats_for_its_like() {
         "the third is kept"
     );
     assert_eq!(queue.idle_for_waiting(), None);
-    assert_eq!(queue.idle_place(), None);
+    assert_eq!(queue.idle_place(Lane::Usual), None);
     assert_eq!(queue.next(seat(0), ONE), Next::Rest);
     assert_eq!(urgent(&mut queue, 10), Submitted::Placed(place(0, 0)));
     assert_eq!(urgent(&mut queue, 11), Submitted::Busy);
@@ -191,17 +191,57 @@ fn urgent_requests_that_wait_can_leave_and_have_an_end_and_one_seat_is_always_ev
     assert_eq!(queue.next(seat(0), ONE), Next::Rest);
 }
 
+#[test]
+fn urgent_requests_get_the_seats_kept_for_them_however_short_scripts_are() {
+    let mut queue = opened(3);
+    queue.reserve(1);
+    for item in 1..=2 {
+        assert!(matches!(come(&mut queue, item, DEEP), Submitted::Placed(at) if at.slot == 0));
+    }
+    assert_eq!(come(&mut queue, 3, DEEP), Submitted::Busy);
+    let urgent = queue.submit(10, Lane::Urgent, DEEP);
+    assert_eq!(urgent, Submitted::Placed(place(0, 0)));
+    assert_eq!(queue.next(seat(0), DEEP), Next::Rest, "nobody behind it");
+    assert_eq!(queue.submit(11, Lane::Urgent, DEEP), Submitted::Busy);
+    assert_eq!(queue.join_urgent(11), Joined::Waits);
+    queue.done(place(2, 0));
+    assert_eq!(queue.next(seat(2), DEEP), Next::Run(11, place(2, 0)));
+    assert_eq!(queue.next(seat(2), DEEP), Next::Rest);
+}
+
+#[test]
+fn an_urgent_request_moves_to_a_seat_that_is_kept_and_what_it_leaves_is_everybodys() {
+    let mut queue = opened(3);
+    // From before seats were kept: two usual requests, and an urgent one behind the second.
+    come(&mut queue, 1, ONE);
+    come(&mut queue, 2, DEEP);
+    assert_eq!(come(&mut queue, 3, ONE), Submitted::Placed(place(1, 0)));
+    let urgent = queue.submit(10, Lane::Urgent, DEEP);
+    assert_eq!(urgent, Submitted::Placed(place(1, 1)));
+    queue.reserve(1);
+    assert_eq!(queue.idle_place(Lane::Usual), None);
+    assert_eq!(queue.idle_place(Lane::Urgent), Some(place(0, 0)));
+    queue.moved(10, Lane::Urgent, (place(1, 1), place(0, 0)));
+    assert_eq!(come(&mut queue, 4, ONE), Submitted::Busy);
+    queue.done(place(0, 0));
+    assert_eq!(queue.next(seat(0), ONE), Next::Rest, "it is still kept");
+    queue.done(place(1, 0));
+    assert_eq!(queue.next(seat(1), ONE), Next::Run(4, place(1, 0)));
+}
+
 #[derive(Debug, Clone)]
 enum Step {
-    Submit { depth: Depth },
+    Submit { depth: Depth, lane: Lane },
     Finish { nth: usize },
     Die { seat: u32 },
     Cancel { nth: usize },
 }
 
 fn step() -> impl Strategy<Value = Step> {
+    let depth = prop_oneof![Just(ONE), Just(TWO), Just(DEEP)];
+    let lane = prop_oneof![2 => Just(Lane::Usual), 1 => Just(Lane::Urgent)];
     prop_oneof![
-        4 => prop_oneof![Just(ONE), Just(TWO), Just(DEEP)].prop_map(|depth| Step::Submit { depth }),
+        4 => (depth, lane).prop_map(|(depth, lane)| Step::Submit { depth, lane }),
         4 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
         1 => (0u32..3).prop_map(|seat| Step::Die { seat }),
         1 => any::<usize>().prop_map(|nth| Step::Cancel { nth }),
@@ -214,15 +254,39 @@ struct World {
     queue: Queue<u32>,
     placed: Vec<(u32, Place)>,
     incarnations: Vec<u32>,
-    waiting: usize,
+    waiting: Vec<u32>,
+    /// Of each request, from the first, which is 1.
+    lanes: Vec<Lane>,
+    /// What scripts were like when the last request came.
+    depth: Depth,
 }
 
 impl World {
+    fn lane(&self, item: u32) -> Lane {
+        self.lanes[item as usize - 1]
+    }
+
+    /// How many wait in this lane.
+    fn waiting(&self, lane: Lane) -> usize {
+        let waiting = self.waiting.iter().filter(|item| self.lane(**item) == lane);
+        waiting.count()
+    }
+
+    /// How many seats hold usual requests.
+    fn usual_seats(&self) -> usize {
+        let usual = self
+            .placed
+            .iter()
+            .filter(|(item, _)| self.lane(*item) == Lane::Usual);
+        let seats: std::collections::HashSet<_> = usual.map(|(_, at)| at.seat.number).collect();
+        seats.len()
+    }
+
     fn settle(&mut self, seat: SeatId) {
         loop {
-            match self.queue.next(seat, ONE) {
+            match self.queue.next(seat, self.depth) {
                 Next::Run(item, place) => {
-                    self.waiting -= 1;
+                    self.waiting.retain(|waiting| *waiting != item);
                     self.placed.push((item, place));
                 }
                 Next::TakeBack { from, to } => {
@@ -230,7 +294,7 @@ impl World {
                     let begun = begun.map(|(item, _)| *item);
                     let waits = from.into_iter().find(|(item, _)| Some(*item) != begun);
                     let (item, from) = waits.expect("a seat with two");
-                    self.queue.moved(item, from, to);
+                    self.queue.moved(item, self.lane(item), (from, to));
                     self.placed.retain(|(other, _)| *other != item);
                     self.placed.push((item, to));
                 }
@@ -244,28 +308,43 @@ proptest! {
     #[test]
     fn every_request_is_in_one_place_and_no_slot_holds_two(
         steps in proptest::collection::vec(step(), 1..200),
+        reserved in 0usize..4,
     ) {
         let mut world = World {
             queue: opened(3),
             placed: Vec::new(),
             incarnations: vec![1; 3],
-            waiting: 0,
+            waiting: Vec::new(),
+            lanes: Vec::new(),
+            depth: ONE,
         };
+        world.queue.reserve(reserved);
+        let usual_most = if reserved == 0 { 3 } else { 3usize.saturating_sub(reserved).max(1) };
         let mut next_item = 0;
         for step in steps {
             match step {
-                Step::Submit { depth } => {
+                Step::Submit { depth, lane } => {
                     next_item += 1;
-                    match world.queue.submit(next_item, Lane::Usual, depth) {
-                        Submitted::Placed(place) => world.placed.push((next_item, place)),
-                        Submitted::Busy => match join(&mut world.queue, next_item) {
-                            Joined::Waits => world.waiting += 1,
-                            refused => {
-                                prop_assert_eq!(refused, Joined::Full);
-                                prop_assert!(world.waiting >= 3);
-                            }
-                        },
-                        Submitted::Nobody => prop_assert!(false, "there is a generation"),
+                    world.lanes.push(lane);
+                    world.depth = depth;
+                    let joined = match world.queue.submit(next_item, lane, depth) {
+                        Submitted::Placed(place) => {
+                            world.placed.push((next_item, place));
+                            None
+                        }
+                        Submitted::Busy if lane == Lane::Urgent => {
+                            Some(world.queue.join_urgent(next_item))
+                        }
+                        Submitted::Busy => Some(join(&mut world.queue, next_item)),
+                        Submitted::Nobody => panic!("there is a generation"),
+                    };
+                    match joined {
+                        None => {}
+                        Some(Joined::Waits) => world.waiting.push(next_item),
+                        Some(refused) => {
+                            prop_assert_eq!(refused, Joined::Full);
+                            prop_assert!(world.waiting(lane) >= 3);
+                        }
                     }
                 }
                 Step::Finish { nth } if !world.placed.is_empty() => {
@@ -278,24 +357,24 @@ proptest! {
                     let left = world.queue.close(seat(number), old);
                     world.placed.retain(|(_, place)| place.seat != seat(number));
                     for (_, item) in left.iter().skip(1).rev() {
-                        world.queue.put_back(*item, Lane::Usual, Instant::now());
-                        world.waiting += 1;
+                        world.queue.put_back(*item, world.lane(*item), Instant::now());
+                        world.waiting.push(*item);
                     }
                     world.incarnations[number as usize] += 1;
                     world.queue.arrive(seat(number), old + 1, Vec::new());
-                    while let (Some(idle), 1..) = (world.queue.idle_seat(), world.waiting) {
+                    while let Some(idle) = world.queue.idle_for_waiting() {
                         world.settle(idle);
                     }
                 }
                 Step::Cancel { nth } if next_item > 0 => {
                     let item = nth as u32 % next_item + 1;
                     if world.queue.cancel(&item) {
-                        world.waiting -= 1;
+                        world.waiting.retain(|waiting| *waiting != item);
                     }
                 }
                 _ => {}
             }
-            prop_assert_eq!(world.queue.waiting(), world.waiting);
+            prop_assert_eq!(world.queue.waiting(), world.waiting.len());
             let mut places: Vec<_> =
                 world.placed.iter().map(|(_, place)| (place.seat, place.slot)).collect();
             places.sort_unstable();
@@ -306,7 +385,13 @@ proptest! {
             items.dedup();
             prop_assert_eq!(items.len(), world.placed.len());
             let idle = 3 - world.queue.busy();
-            prop_assert!(idle == 0 || world.queue.waiting() == 0, "a seat idles, a request waits");
+            prop_assert!(idle == 0 || world.waiting(Lane::Urgent) == 0, "an urgent one waits");
+            let usual = world.usual_seats();
+            prop_assert!(usual <= usual_most, "{usual} seats have usual requests");
+            let may_wait = idle == 0 || usual == usual_most;
+            prop_assert!(may_wait || world.waiting(Lane::Usual) == 0, "a usual one waits");
+            let is_alone = world.placed.iter().all(|(_, at)| at.slot == 0);
+            prop_assert!(reserved == 0 || is_alone, "one is behind another");
         }
     }
 }
