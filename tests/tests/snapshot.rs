@@ -246,6 +246,7 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
         ("stores", "$d = new SQLite3(__DIR__ . '/data.db'); $d->exec('create table t (a)');", "",
             "the SQLite database "),
         ("reads", "$f = fopen(__FILE__ . '.txt', 'c+');", "", "one position"),
+        ("follows", "$f = fopen(__FILE__ . '.log', 'a+');", "", "one position"),
         ("pipes", "$p = popen('cat', 'w');", "", "pipe:["),
         ("session", "ini_set('session.save_path', __DIR__); session_start();", "", "a session is open"),
         ("persists", "$p = pfsockopen('udp://127.0.0.1', 9);", "", "a persistent connection is open"),
@@ -270,6 +271,31 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
         assert!(line.contains(&format!("{name}.php")), "{line}");
     }
     assert_eq!(http::get(server.address(), "/index.php").text(), "classic");
+    server.stop();
+}
+
+#[test]
+fn a_boot_that_forks_speaks_for_itself_and_its_children_do_not() {
+    let root = application(
+        "$ended = [];
+         foreach (['exits', 'copies', 'throws'] as $what) {
+             if (($child = pcntl_fork()) === 0) {
+                 if ($what === 'exits') { exit; }
+                 if ($what === 'throws') { throw new Exception('in a child'); }
+                 maitred_snapshot();
+             }
+             $ended[] = pcntl_waitpid($child, $status) === $child && pcntl_wifexited($status);
+         }",
+        "echo json_encode($ended);",
+    );
+    // The buffer of the JIT is there by default from PHP 8.4 on, where it is not used.
+    let without_jit =
+        "php_admin_value = { \"opcache.jit\" = \"off\", \"opcache.jit_buffer_size\" = \"8M\" }";
+    let server = snapshot(root.path()).workers(1).pool(without_jit).start();
+    for _ in 0..4 {
+        assert_eq!(get(&server, "/"), serde_json::json!([true, true, true]));
+    }
+    server.wait_for_full_strength(3, PATIENCE);
     server.stop();
 }
 
@@ -351,19 +377,53 @@ fn command(server: &Server, words: &[&str]) -> String {
 }
 
 #[test]
-fn scripts_that_are_said_to_be_outdated_are_booted_anew() {
+fn a_boot_whose_scripts_are_said_to_be_outdated_is_renewed_and_nothing_else_is() {
     let root = application(
-        "$boot = file_get_contents(__DIR__ . '/version');",
-        "if (isset($_GET['update'])) { opcache_reset(); opcache_invalidate(__FILE__, true); } echo $boot;",
+        "file_put_contents(__DIR__ . '/boots', 'x', FILE_APPEND);
+         $boot = file_get_contents(__DIR__ . '/version');",
+        "match ($_GET['update'] ?? '') {
+             'all' => opcache_reset(),
+             'boot' => opcache_invalidate(__DIR__ . '/../' . basename(__DIR__) . '/index.php', true),
+             'data' => (function () {
+                 $data = __DIR__ . '/data.php';
+                 file_put_contents($data, '<?php return ' . $_GET['data'] . ';');
+                 opcache_invalidate($data, true);
+                 echo 'data ', require $data, ', boot ';
+             })(),
+             default => null,
+         };
+         echo $boot;",
     );
-    fs::write(root.path().join("version"), "1").unwrap();
-    let server = snapshot(root.path()).workers(1).start();
-    assert_eq!(http::get(server.address(), "/").text(), "1");
-    fs::write(root.path().join("version"), "2").unwrap();
-    assert_eq!(http::get(server.address(), "/?update").text(), "1");
-    maitred_tests::wait::until_within("the new boot to serve", PATIENCE, || {
-        (http::get(server.address(), "/").text() == "2").then_some(())
-    });
+    let version = |version: &str| fs::write(root.path().join("version"), version).unwrap();
+    let boots = || fs::read(root.path().join("boots")).unwrap().len();
+    version("1");
+    let server = snapshot(root.path())
+        .workers(1)
+        .pool("php_admin_value = { \"opcache.validate_timestamps\" = \"0\", \"opcache.file_update_protection\" = \"0\" }")
+        .start();
+    let get = |target: &str| http::get(server.address(), target).text();
+    assert_eq!(get("/"), "1");
+    // What is no part of the boot is compiled anew, and nothing is booted for it.
+    for n in 0..5 {
+        assert_eq!(
+            get(&format!("/?update=data&data={n}")),
+            format!("data {n}, boot 1")
+        );
+    }
+    assert_eq!(get("/"), "1");
+    assert_eq!(boots(), 1);
+    // A configuration that is being written is nobody's yet.
+    let configuration = fs::read(server.configuration()).unwrap();
+    fs::write(server.configuration(), b"[pools.www").unwrap();
+    for (n, update) in [(2, "all"), (3, "boot")] {
+        version(&n.to_string());
+        assert_eq!(get(&format!("/?update={update}")), (n - 1).to_string());
+        maitred_tests::wait::until_within("the new boot to serve", PATIENCE, || {
+            (get("/") == n.to_string()).then_some(())
+        });
+    }
+    assert_eq!(boots(), 3);
+    fs::write(server.configuration(), configuration).unwrap();
     server.stop();
 }
 

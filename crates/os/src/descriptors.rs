@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{Dir, OFlags};
+use rustix::fs::{Dir, FileType, OFlags};
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 
@@ -25,8 +25,10 @@ pub struct Descriptor {
     pub peer: Option<String>,
     /// A socket whose messages go one by one and whole.
     pub is_datagram: bool,
-    /// What is written goes to the end of the file, wherever another has written.
-    pub appends: bool,
+    /// It is not read, and what is written goes to the end of the file, wherever another has written.
+    pub only_appends: bool,
+    /// Such as `/dev/urandom`, in which there is no position.
+    pub is_character_device: bool,
     /// The beginning of a regular file, as far as there is one.
     pub beginning: Vec<u8>,
 }
@@ -87,7 +89,9 @@ fn look(number: i32, target: String) -> Descriptor {
         is_datagram: is_socket
             && rustix::net::sockopt::socket_type(open)
                 .is_ok_and(|kind| kind == rustix::net::SocketType::DGRAM),
-        appends: flags.contains(OFlags::APPEND),
+        only_appends: flags.contains(OFlags::APPEND) && flags & OFlags::RWMODE == OFlags::WRONLY,
+        is_character_device: rustix::fs::fstat(open)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice),
         beginning: match target.starts_with('/') {
             true => beginning(open).unwrap_or_default(),
             false => Vec::new(),
@@ -138,5 +142,26 @@ mod tests {
         assert_eq!(of(client.as_raw_fd()).peer, Some(address.to_string()));
         assert_eq!(of(listener.as_raw_fd()).peer, None);
         assert_eq!(of(file.as_raw_fd()).beginning, b"SQLite format 3\0");
+    }
+
+    #[test]
+    fn a_log_is_told_from_a_file_that_is_read_too_and_a_device_from_a_file_in_memory() {
+        let proc = OwnProc::open().unwrap();
+        let before = numbers(&proc).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut how = File::options();
+        let log = how.append(true).create(true).open(&path).unwrap();
+        let read_too = how.read(true).open(&path).unwrap();
+        let device = File::open("/dev/urandom").unwrap();
+        let new = beyond(&before, &proc).unwrap();
+        let of = |file: &File| {
+            let number = file.as_raw_fd();
+            let found = new.iter().find(|one| one.number == number).unwrap();
+            (found.only_appends, found.is_character_device)
+        };
+        assert_eq!(of(&log), (true, false));
+        assert_eq!(of(&read_too), (false, false));
+        assert_eq!(of(&device), (false, true));
     }
 }

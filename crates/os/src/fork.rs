@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::wait::waitpid;
@@ -33,11 +34,15 @@ extern "C" fn note_child() {
 
 /// From now on, children that this process forks know themselves by [`is_forked_child`]. For
 /// workers, whose scripts may fork (`pcntl_fork`): the children hold everything the worker holds
-/// and must not use it.
+/// and must not use it. A child that this process has forked for itself calls it in turn, and is none
+/// of those then.
 pub fn mark_children() {
+    static NOTED: Once = Once::new();
     FORKED_CHILD.store(false, Ordering::Relaxed);
-    // SAFETY: the handler only stores to an atomic.
-    let _ = unsafe { libc::pthread_atfork(None, None, Some(note_child)) };
+    NOTED.call_once(|| {
+        // SAFETY: the handler only stores to an atomic.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(note_child)) };
+    });
 }
 
 /// Whether this process was forked by one that called [`mark_children`].

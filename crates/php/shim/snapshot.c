@@ -16,6 +16,12 @@
 /* Entries of the list of persistent resources when PHP had started. */
 static uint32_t persistent_at_start;
 
+/* How many entries of the list of included files are those of the boot; later ones come behind. */
+static uint32_t included_at_boot;
+
+/* What opcache_invalidate() does. */
+static zif_handler invalidate;
+
 /* Extensions with threads or locks of their own, which a fork leaves behind. */
 static const char *const unfit[] = { "grpc", "openswoole", "parallel", "swoole" };
 
@@ -58,6 +64,23 @@ static const char *kept_connection(void)
 	return name;
 }
 
+/* From PHP 8.4 on there is a buffer by default, and it is `opcache.jit` that says disable. */
+static bool jit_is_on(void)
+{
+	static const char *const off[] = { "", "0", "disable", "false", "no", "off" };
+	const char *jit = zend_ini_string("opcache.jit", strlen("opcache.jit"), 0);
+
+	if (zend_ini_long("opcache.jit_buffer_size", strlen("opcache.jit_buffer_size"), 0) <= 0) {
+		return false;
+	}
+	for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++) {
+		if (!jit || !strcasecmp(jit, off[i])) {
+			return false;
+		}
+	}
+	return true;
+}
+
 /* Why copies of this process must not serve, in one sentence; false: nothing stands against it. */
 static bool find_obstacle(char *why, size_t size)
 {
@@ -71,7 +94,7 @@ static bool find_obstacle(char *why, size_t size)
 			return true;
 		}
 	}
-	if (zend_ini_long("opcache.jit_buffer_size", strlen("opcache.jit_buffer_size"), 0) > 0) {
+	if (jit_is_on()) {
 		snprintf(why, size,
 			"OPcache's JIT is on, whose code copies of a process must not share; set "
 			"php_admin_value = { \"opcache.jit_buffer_size\" = \"0\" }");
@@ -160,6 +183,7 @@ const struct maitred_request *maitred_await_copy(void)
 	if (!is_unfit) {
 		zend_gc_collect_cycles();
 	}
+	included_at_boot = EG(included_files).nNumUsed;
 	if (maitred_engine.callbacks->freeze(exchange, is_unfit ? why : NULL)) {
 		maitred_engine.boots = false;
 		maitred_engine.copied = true;
@@ -192,9 +216,8 @@ PHP_FUNCTION(maitred_snapshot)
 }
 
 /*
- * opcache_reset() and opcache_invalidate(): the scripts that are in memory cannot be changed for
- * copies that are there already, so all is made anew when this request is over. At boot the cache is
- * as new as it gets.
+ * opcache_reset(): the scripts that are in memory cannot be changed for copies that are there
+ * already, so all is made anew when this request is over. At boot the cache is as new as it gets.
  */
 static ZEND_NAMED_FUNCTION(ask_for_renewal)
 {
@@ -203,19 +226,56 @@ static ZEND_NAMED_FUNCTION(ask_for_renewal)
 	RETURN_TRUE;
 }
 
-static void take_over(const char *name)
+/* Under the name that it was included by; one that is gone has no other than what it was given. */
+static bool is_of_boot(zend_string *name)
+{
+	zend_string *path = zend_resolve_path(name);
+	char *expanded = path ? NULL : expand_filepath(ZSTR_VAL(name), NULL);
+	zval *found = NULL;
+
+	if (path) {
+		found = zend_hash_find(&EG(included_files), path);
+		zend_string_release(path);
+	} else if (expanded) {
+		found = zend_hash_str_find(&EG(included_files), expanded, strlen(expanded));
+		efree(expanded);
+	}
+	/* The value is the first of what an entry consists of. */
+	return found && (uint32_t) ((Bucket *) found - EG(included_files).arData) < included_at_boot;
+}
+
+/* opcache_invalidate(): a script that the boot has not loaded is compiled anew where it is used. */
+static ZEND_NAMED_FUNCTION(invalidate_or_renew)
+{
+	zval *name;
+
+	invalidate(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+	if (!maitred_engine.copied || maitred_engine.renew || EG(exception)) {
+		return;
+	}
+	name = ZEND_CALL_ARG(execute_data, 1);
+	if (Z_TYPE_P(name) == IS_STRING) {
+		maitred_engine.renew = is_of_boot(Z_STR_P(name));
+	}
+}
+
+/* Returns what the function did before; NULL: there is none. */
+static zif_handler take_over(const char *name, zif_handler handler)
 {
 	zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
+	zif_handler before = NULL;
 
 	if (function && function->type == ZEND_INTERNAL_FUNCTION) {
-		function->internal_function.handler = ask_for_renewal;
+		before = function->internal_function.handler;
+		function->internal_function.handler = handler;
 	}
+	return before;
 }
 
 void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked)
 {
 	maitred_engine.boots = true;
-	take_over("opcache_reset");
-	take_over("opcache_invalidate");
+	take_over("opcache_reset", ask_for_renewal);
+	invalidate = take_over("opcache_invalidate", invalidate_or_renew);
 	maitred_php_work(boot, worked);
 }

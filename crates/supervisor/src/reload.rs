@@ -12,6 +12,7 @@
 //! of the generation before ([`Supervisor::share_out`]).
 
 mod outcome;
+mod outdated;
 mod shares;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -365,6 +366,12 @@ impl Supervisor {
         }
         reload.accepted = true;
         reload.since = self.now();
+        self.put_on_trial(&mut reload);
+        self.reloads.now = Some(reload);
+    }
+
+    /// Gives the pools that are to be anew another generation beside the one that serves.
+    fn put_on_trial(&mut self, reload: &mut Reload) {
         for name in reload.changes.anew.clone() {
             match self.plan_pool(&name, &reload.config) {
                 Ok(plan) => {
@@ -379,7 +386,6 @@ impl Supervisor {
                 Err(why) => reload.kept.push((name, why)),
             }
         }
-        self.reloads.now = Some(reload);
     }
 
     /// Where the pools of these names are that are in use.

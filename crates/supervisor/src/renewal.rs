@@ -1,45 +1,87 @@
 //! Applications that are booted once, and whose scripts have changed since: their pools get a new
 //! generation, and the one before serves until that is ready.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use maitred_control::exit;
 use maitred_os::fork::HowEnded;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::limits::Moment;
-use crate::reload::Anew;
 use crate::run::Supervisor;
 
-/// Least time between two of them: who updates an application says so for each of its files.
+/// Least time between two renewals of a pool: who updates an application says so for each of its
+/// files. Each renewal doubles it.
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
+
+/// Longest time between two renewals that are both asked for: an application that asks with every
+/// request is not booted for more than this, and one that was updated then is as old at most.
+const RENEWED_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+
+/// After so long without a renewal, the next one is the first again.
+const CALM: Duration = Duration::from_secs(300);
 
 /// Pools that are to be booted anew.
 #[derive(Debug, Default)]
-pub struct Renewals {
-    wanted: BTreeSet<String>,
-    not_before: Moment,
+pub struct Renewals(BTreeMap<String, Renewal>);
+
+/// What is known of one pool.
+#[derive(Debug)]
+struct Renewal {
+    wanted: bool,
+    /// When it was last renewed, and how long it is left alone from then on.
+    last: Option<(Moment, Duration)>,
+}
+
+impl Renewal {
+    fn not_before(&self) -> Moment {
+        self.last.map_or(Moment::ZERO, |(at, pause)| at + pause)
+    }
+
+    /// It is renewed now.
+    fn begin(&mut self, now: Moment) {
+        let pause = match self.last {
+            Some((at, pause)) if now < at + CALM => (pause * 2).min(RENEWED_AT_LEAST_EVERY),
+            Some(_) | None => RENEWED_EVERY,
+        };
+        self.wanted = false;
+        self.last = Some((now, pause));
+    }
 }
 
 impl Renewals {
     /// Scripts of this pool have changed.
     fn want(&mut self, pool: &str) {
-        self.wanted.insert(pool.to_owned());
+        match self.0.get_mut(pool) {
+            Some(renewal) => renewal.wanted = true,
+            None => {
+                let first = Renewal {
+                    wanted: true,
+                    last: None,
+                };
+                self.0.insert(pool.to_owned(), first);
+            }
+        }
     }
 
     /// The pools whose turn it is now.
-    fn due(&mut self, now: Moment) -> Vec<String> {
-        if self.wanted.is_empty() || now < self.not_before {
-            return Vec::new();
-        }
-        self.not_before = now + RENEWED_EVERY;
-        std::mem::take(&mut self.wanted).into_iter().collect()
+    fn due(&mut self, now: Moment) -> BTreeSet<String> {
+        let calm = |renewal: &Renewal| renewal.last.is_none_or(|(at, _)| at + CALM <= now);
+        self.0.retain(|_, renewal| renewal.wanted || !calm(renewal));
+        let due = self.0.iter_mut();
+        let due = due.filter(|(_, renewal)| renewal.wanted && renewal.not_before() <= now);
+        due.map(|(name, renewal)| {
+            renewal.begin(now);
+            name.clone()
+        })
+        .collect()
     }
 
     /// When there is something to do.
     fn deadline(&self) -> Option<Moment> {
-        (!self.wanted.is_empty()).then_some(self.not_before)
+        let wanted = self.0.values().filter(|renewal| renewal.wanted);
+        wanted.map(Renewal::not_before).min()
     }
 }
 
@@ -60,20 +102,24 @@ impl Supervisor {
         self.renewals.deadline().filter(|_| is_free)
     }
 
-    /// Boots anew what is to be.
+    /// Boots anew what is to be, as it is configured now.
     pub(crate) fn renew_outdated(&mut self) {
         if self.renewal_deadline().is_none() {
             return;
         }
-        let pools = self.renewals.due(self.now());
+        let mut pools = self.renewals.due(self.now());
+        // A reload may have removed one since, or given it another mode.
+        let in_use = self.pools.iter().filter(|pool| pool.is_current());
+        let boots = in_use.filter(|pool| pool.boots());
+        let boots: Vec<&str> = boots.map(|pool| &*pool.plan.settings.pool).collect();
+        pools.retain(|name| boots.contains(&name.as_str()));
         if pools.is_empty() {
             return;
         }
-        let names = pools.join("`, `");
+        let names: Vec<&str> = pools.iter().map(String::as_str).collect();
+        let names = names.join("`, `");
         info!("pool `{names}`: its scripts have changed since its boot, and it is booted anew");
-        if let Err(why) = self.reload(&Anew::Named(pools)) {
-            warn!("pool `{names}` cannot be booted anew: {why}");
-        }
+        self.renew(pools);
     }
 }
 
@@ -81,19 +127,49 @@ impl Supervisor {
 mod tests {
     use super::*;
 
+    const START: Duration = Duration::from_secs(1000);
+
+    fn shop() -> BTreeSet<String> {
+        BTreeSet::from(["shop".to_owned()])
+    }
+
     #[test]
     fn many_changes_at_once_are_one_renewal_and_later_ones_wait_a_little() {
-        let now = Duration::from_secs(100);
         let mut renewals = Renewals::default();
         assert_eq!(renewals.deadline(), None);
         for _ in 0..100 {
             renewals.want("shop");
         }
-        assert_eq!(renewals.due(now), ["shop"]);
+        assert_eq!(renewals.due(START), shop());
         assert_eq!(renewals.deadline(), None);
         renewals.want("shop");
-        assert_eq!(renewals.due(now), Vec::<String>::new());
+        assert_eq!(renewals.due(START), BTreeSet::new());
+        assert_eq!(renewals.deadline(), Some(START + RENEWED_EVERY));
+        assert_eq!(renewals.due(START + RENEWED_EVERY), shop());
+    }
+
+    #[test]
+    fn a_pool_that_asks_all_the_time_is_renewed_less_and_less_and_no_other_pays_for_it() {
+        let mut renewals = Renewals::default();
+        let mut now = START;
+        let mut pauses = Vec::new();
+        for _ in 0..10 {
+            renewals.want("shop");
+            let next = renewals.deadline().unwrap().max(now);
+            pauses.push((next - now).as_secs());
+            now = next;
+            assert_eq!(renewals.due(now), shop());
+        }
+        assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        renewals.want("shop");
+        renewals.want("blog");
+        assert_eq!(renewals.due(now), BTreeSet::from(["blog".to_owned()]));
+        now += RENEWED_AT_LEAST_EVERY;
+        assert_eq!(renewals.due(now), shop());
+        now += CALM;
+        renewals.want("shop");
+        assert_eq!(renewals.due(now), shop());
+        renewals.want("shop");
         assert_eq!(renewals.deadline(), Some(now + RENEWED_EVERY));
-        assert_eq!(renewals.due(now + RENEWED_EVERY), ["shop"]);
     }
 }

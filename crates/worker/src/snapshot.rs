@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use maitred_control::{FromZygote, Snapshot, ZygoteSettings, exit};
 use maitred_os::descriptors::{self, Descriptor};
-use maitred_os::fork::{exit_now, is_forked_child};
+use maitred_os::fork::{exit_now, is_forked_child, mark_children};
 use maitred_php::{
     Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
     Purge, Purged, Served, Verdict, Worked,
@@ -61,6 +61,7 @@ pub fn boot(
     let Ok(params) = variables(&snapshot.script, "/") else {
         return script.end("the path of its script is too long");
     };
+    mark_children();
     let worked = engine.boot(&params, &mut script);
     script.over(&worked)
 }
@@ -142,7 +143,7 @@ impl Script {
     /// The script has come to its end.
     fn over(mut self, worked: &Worked) -> ExitCode {
         if is_forked_child() {
-            // A child of the script came back here: the seat is its parent's.
+            // A child of the script came back here: the seat, or the zygote's channel, is its parent's.
             exit_now(exit::RECYCLED);
         }
         let is_clean = worked.last.outcome.process_is_clean();
@@ -303,7 +304,7 @@ fn shared(open: &Descriptor) -> Option<String> {
              before"
         ));
     }
-    if target.starts_with("/dev/") || open.appends {
+    if open.is_character_device || open.only_appends {
         return None;
     }
     Some(format!(
@@ -420,6 +421,10 @@ impl Exchange for Script {
     }
 
     fn freeze(&mut self, obstacle: Option<String>) -> bool {
+        if is_forked_child() {
+            // A child of the boot is no second zygote.
+            exit_now(exit::RECYCLED);
+        }
         let Some(Stage::Booting(booting)) = self.stage.take_if(|stage| stage.boots()) else {
             return false;
         };
@@ -430,6 +435,7 @@ impl Exchange for Script {
         }
         while let Some(target) = self.ahead.pop() {
             if booting.zygote.sends_ahead(WARMING) {
+                mark_children();
                 // What was opened for the supervisor is not a request's to have.
                 drop(booting);
                 self.stage = Some(Stage::Warming(target));
@@ -457,7 +463,8 @@ mod tests {
             target: target.to_owned(),
             peer: None,
             is_datagram: false,
-            appends: false,
+            only_appends: false,
+            is_character_device: false,
             beginning: Vec::new(),
         }
     }
@@ -483,11 +490,16 @@ mod tests {
         let why = shared(&database).unwrap();
         assert!(why.contains("SQLite database /srv/app/data.db"), "{why}");
         let log = Descriptor {
-            appends: true,
+            only_appends: true,
             ..open("/var/log/app.log")
         };
         assert_eq!(shared(&log), None);
-        assert_eq!(shared(&open("/dev/urandom")), None);
+        let device = Descriptor {
+            is_character_device: true,
+            ..open("/dev/urandom")
+        };
+        assert_eq!(shared(&device), None);
+        assert!(shared(&open("/dev/shm/counter")).is_some());
         let why = shared(&open("/srv/app.phar")).unwrap();
         assert!(why.contains("one position"), "{why}");
         assert!(shared(&open("pipe:[3]")).is_some());
