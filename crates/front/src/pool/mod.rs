@@ -295,9 +295,13 @@ impl Pool {
             .seat_board(lent.seat())
             .request_took
             .load(Ordering::Relaxed);
-        let waited = link.spent(lent).and_then(|spent| spent.core_wait);
-        let waited = waited.map_or(0, |waited| waited.as_micros());
-        let took = u128::from(took).saturating_sub(waited);
+        // It may also have waited for a processor before it began: the worker's own time has none of
+        // that.
+        let without_waits = link.spent(lent).and_then(|spent| {
+            let waited = spent.core_wait?;
+            u64::try_from(spent.held.saturating_sub(waited).as_micros()).ok()
+        });
+        let took = without_waits.map_or(took, |time| time.min(took));
         let took = u32::try_from(took).unwrap_or(u32::MAX);
         let average = self.average_micros.load(Ordering::Relaxed);
         let next = match average {
