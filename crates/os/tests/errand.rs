@@ -1,4 +1,4 @@
-//! Errands, in a program with one thread.
+//! Forking, in a program with one thread.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use std::fs::File;
@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 
 use maitred_os::channel::Channel;
 use maitred_os::errand::{Errand, Returned, Runner, fork_errand};
-use maitred_os::fork::{HowEnded, OwnProc, exit_now, reap};
+use maitred_os::fork::{HowEnded, OwnProc, Side, exit_now, fork_orphan, reap};
 use maitred_os::leave;
+use maitred_os::unbroken::Unbroken;
 
 /// Longer than any of these waits should last.
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() {
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 7] = [
         (
             "a_child_that_ends_says_how",
             a_child_that_ends_says_how as fn(),
@@ -37,6 +38,10 @@ fn main() {
         (
             "a_child_of_one_that_heeds_sigterm_ends_by_it",
             a_child_of_one_that_heeds_sigterm_ends_by_it,
+        ),
+        (
+            "an_orphan_knows_whether_it_has_kept_its_processor_if_its_origin_does",
+            an_orphan_knows_whether_it_has_kept_its_processor_if_its_origin_does,
         ),
     ];
     for (name, test) in tests {
@@ -143,4 +148,17 @@ fn a_child_of_one_that_heeds_sigterm_ends_by_it() {
     let returned = child.wait(LONG, ours.as_fd()).unwrap();
     assert_eq!(returned, Returned::Ended(HowEnded::Signaled(15)));
     assert!(!leave::asked());
+}
+
+fn an_orphan_knows_whether_it_has_kept_its_processor_if_its_origin_does() {
+    let knows = || u8::from(Unbroken::of_this_thread().is_some());
+    let (mut reads, mut writes) = std::io::pipe().unwrap();
+    if let Side::Orphan = fork_orphan(&OwnProc::open().unwrap(), |_| {}).unwrap() {
+        let said = writes.write_all(&[knows()]);
+        exit_now(i32::from(said.is_err()))
+    }
+    drop(writes);
+    let mut said = Vec::new();
+    reads.read_to_end(&mut said).unwrap();
+    assert_eq!(said, [knows()]);
 }
