@@ -218,7 +218,7 @@ fn servers_that_are_started_for_it_leave_nothing() {
     assert!(err.contains("ended before it listened"), "{err}");
 }
 
-/// Uses a part of the machine's processors, and is nobody's child.
+/// Uses as much of each processor as it gets, and is nobody's child.
 struct Stranger(Vec<String>);
 
 impl Stranger {
@@ -230,8 +230,7 @@ impl Stranger {
             let pid = output.expect("sh can be started").stdout;
             String::from_utf8_lossy(&pid).trim().to_owned()
         };
-        // More than a tenth of them.
-        Stranger((0..processors / 8 + 1).map(one).collect())
+        Stranger((0..processors).map(one).collect())
     }
 }
 
@@ -245,7 +244,8 @@ impl Drop for Stranger {
 fn runs_in_which_others_use_the_processors_are_made_again() {
     let server = Odd::answering(|_| answer("200 OK", "hello"));
     let url = url(&server);
-    let load = ["--duration=60ms", "--warm-up=0", "--users=1"];
+    // Many times what /proc counts processor time by.
+    let load = ["--duration=200ms", "--warm-up=0", "--users=1"];
     let pairs = [
         "compare",
         &url,
@@ -258,8 +258,10 @@ fn runs_in_which_others_use_the_processors_are_made_again() {
     let (_, out, err) = run(&[&pairs[..], &load[..]].concat());
     let outcome: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
     let disturbed = &outcome["disturbed"];
-    assert!(disturbed["repeated"].as_u64() >= Some(20), "{disturbed}");
-    assert!(disturbed["counted"].as_u64() >= Some(10), "{disturbed}");
+    // Where A differs from itself there are no more runs than the ten that show it, at three tries each;
+    // the system may have let the generator alone in some of them.
+    assert!(disturbed["repeated"].as_u64() >= Some(10), "{disturbed}");
+    assert!(disturbed["counted"].as_u64() >= Some(5), "{disturbed}");
     assert_eq!(disturbed["unknown"], 0, "{disturbed}");
 }
 
