@@ -165,6 +165,12 @@ impl RequestReader {
         self.state == State::Idle && self.records.is_between()
     }
 
+    /// The start of another connection: whatever has come of this one is forgotten.
+    pub fn restart(&mut self) {
+        (self.records, self.content) = (Records::new(), Content::Skipped);
+        self.end_request();
+    }
+
     /// Says that the request has been answered. What still comes for it is passed over; the next
     /// may begin.
     pub fn end_request(&mut self) {

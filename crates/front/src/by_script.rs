@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use maitred_http1::Head;
+use maitred_http1::{Framing, Head};
 
 use crate::access::Answered;
 use crate::attempt::{Tried, attempt, explain};
@@ -13,7 +13,7 @@ use crate::body::{Body, NoBody};
 use crate::cache::{self, Fill, Steadfast, Tee};
 use crate::deadline::Shared;
 use crate::http_client::{After, HttpClient};
-use crate::http_form::HttpForm;
+use crate::http_form::{HttpForm, Wire};
 use crate::params::{self, Call, REQUEST_ID, Seen};
 use crate::request::{self, Beside, Header, PLAIN, Way};
 use crate::request_id::RequestId;
@@ -86,7 +86,15 @@ async fn run<C: HttpClient>(
     let mut steadfast = Steadfast::new(client, wanted, false);
     let tried = attempt(&mut steadfast, &mut tee, thread.number, &run, encoded).await;
     let has_gone = steadfast.has_gone;
-    end(client, (head, way, &name), (tee, has_gone), tried, answered).await
+    tell(&tee, &tried.sent, answered);
+    match &tried.outcome {
+        Ok(()) if !has_gone => Ok(after(tee.form().reusable, way)),
+        // What seldom happens is in a box: every request would hold the room for it.
+        _ => {
+            let tried = (tried, has_gone);
+            Box::pin(fall_short(client, (head, way, &name), tee, tried, answered)).await
+        }
+    }
 }
 
 /// The body of a request.
@@ -98,9 +106,10 @@ async fn collect<C: HttpClient>(
     match way.status {
         // Its body, if there was one, is no business of the page's.
         Some(_) => Ok(Body::Memory(Bytes::new().into())),
+        None if head.body == Framing::None => Ok(Body::Memory(Vec::new())),
         None => {
             let (limit, spool_dir) = (way.max_body_size, &way.site.spool_dir);
-            client.body(head, limit, spool_dir).await
+            Box::pin(client.body(head, limit, spool_dir)).await
         }
     }
 }
@@ -179,13 +188,29 @@ impl Caller {
     }
 }
 
-/// What becomes of a request after its last try. What seldom happens is in boxes: every request would
-/// hold the room for it.
-async fn end<C: HttpClient>(
+/// Takes down what the last try has come to.
+fn tell<W: Wire>(tee: &Tee<'_, W>, sent: &Sent, answered: &mut Answered) {
+    let form = tee.form();
+    answered.cache = tee.fill().map(Fill::word);
+    (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
+    (answered.queued, answered.script, answered.spent) = (sent.queued, sent.script, sent.spent);
+}
+
+/// What becomes of the connection after a complete answer.
+fn after(is_reusable: bool, way: &Way<'_>) -> After {
+    match way.status {
+        _ if !is_reusable => After::Close,
+        Some((_, after)) => after,
+        None => After::Keep,
+    }
+}
+
+/// What becomes of a request whose client has gone, or whose last try has brought no complete answer.
+async fn fall_short<C: HttpClient>(
     client: &mut C,
     (head, way, name): (&Head, &Way<'_>, &str),
-    (tee, has_gone): (Tee<'_, C::Wire>, bool),
-    tried: Tried,
+    tee: Tee<'_, C::Wire>,
+    (tried, has_gone): (Tried, bool),
     answered: &mut Answered,
 ) -> io::Result<After> {
     let Tried {
@@ -194,31 +219,23 @@ async fn end<C: HttpClient>(
         retry_after,
         ..
     } = tried;
-    let (form, fill) = tee.into_parts();
-    answered.cache = fill.as_ref().map(|fill| fill.word());
-    (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
-    (answered.queued, answered.script, answered.spent) = (sent.queued, sent.script, sent.spent);
     if has_gone {
         answered.status = explain(&Failure::ClientLeft).0;
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    if let (Err(failure), Some(fill), false) = (&outcome, fill, sent.begun) {
-        if let Some(after) = Box::pin(fill.stand_in(client, failure, answered)).await {
+    let (form, fill) = tee.into_parts();
+    let Err(failure) = outcome else {
+        return Ok(after(form.reusable, way));
+    };
+    if let (Some(fill), false) = (fill, sent.begun) {
+        if let Some(after) = fill.stand_in(client, &failure, answered).await {
             return after;
         }
     }
-    if let (Err(Failure::FileNamed), Some(said)) = (&outcome, form.said()) {
-        return Box::pin(sendfile::answer(client, head, (way, name), said, answered)).await;
+    if let (Failure::FileNamed, Some(said)) = (&failure, form.said()) {
+        return sendfile::answer(client, head, (way, name), said, answered).await;
     }
-    match (outcome, way.status) {
-        (Ok(()), Some((_, after))) if form.reusable => Ok(after),
-        (Ok(()), None) if form.reusable => Ok(After::Keep),
-        (Ok(()), _) => Ok(After::Close),
-        (Err(failure), _) => {
-            let failed = (&failure, retry_after);
-            Box::pin(fail(client, head, failed, &sent, answered)).await
-        }
-    }
+    fail(client, head, (&failure, retry_after), &sent, answered).await
 }
 
 /// Answers in place of a script.

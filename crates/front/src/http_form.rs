@@ -57,7 +57,7 @@ pub struct HttpForm<'a, W: Wire> {
     /// Bytes of body still to come when the script has announced how many.
     announced: Option<u64>,
     /// What codes the body, if it is not whole with its head.
-    encoder: Option<Encoder>,
+    encoder: Option<Box<Encoder>>,
     framed: bool,
     hints: Hints,
     /// Hints that are ready and have not gone: bytes, or heads.
@@ -255,7 +255,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
                     (self.first, self.announced) = (coded, length);
                 }),
                 false => Encoder::new(coding, Effort::Passing).map(|encoder| {
-                    self.encoder = Some(encoder);
+                    self.encoder = Some(Box::new(encoder));
                 }),
             };
             if begun.is_err() {

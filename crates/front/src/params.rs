@@ -2,7 +2,7 @@
 //! with php-fpm behind it would fill it.
 
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use maitred_fastcgi::{ParamTooLong, RequestWriter, write_stdin, write_stdin_end};
 use maitred_http1::{Head, Method};
@@ -221,7 +221,7 @@ fn write_headers(
             kept.chain(conditions.iter().copied()).collect()
         }
     };
-    let mut joined = Vec::new();
+    let (mut joined, mut variable) = (Vec::new(), Text::default());
     for (index, (name, value)) in headers.iter().enumerate() {
         let same = |other: &(&[u8], &[u8])| {
             other.0.len() == name.len() && other.0.eq_ignore_ascii_case(name)
@@ -245,7 +245,6 @@ fn write_headers(
             joined = all.join(separator);
             value = &joined;
         }
-        let mut variable = Text::default();
         request.param(variable.http(name), value)?;
     }
     drop(joined);
@@ -300,10 +299,48 @@ impl Text {
 
     /// An address; one of IPv4 that came over IPv6 is written as IPv4.
     fn of(&mut self, ip: IpAddr) -> &[u8] {
+        if let IpAddr::V4(ip) = ip.to_canonical() {
+            return self.of_v4(ip);
+        }
         let mut rest = &mut self.bytes[..];
         let room = rest.len();
         let _ = write!(rest, "{}", ip.to_canonical());
         let left = rest.len();
         &self.bytes[..room - left]
+    }
+
+    /// What formatting it would give, several times as fast.
+    fn of_v4(&mut self, ip: Ipv4Addr) -> &[u8] {
+        let mut at = 0;
+        for octet in ip.octets() {
+            let mut number = itoa::Buffer::new();
+            let digits = number.format(octet).as_bytes();
+            self.bytes[at..at + digits.len()].copy_from_slice(digits);
+            at += digits.len() + 1;
+            self.bytes[at - 1] = b'.';
+        }
+        &self.bytes[..at - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_as_they_are_shown() {
+        for ip in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "255.255.255.255",
+            "9.10.99.100",
+            "::1",
+            "2001:db8::17",
+        ] {
+            let address = ip.parse().unwrap();
+            assert_eq!(Text::default().of(address), ip.as_bytes());
+        }
+        let mapped = "::ffff:192.0.2.7".parse().unwrap();
+        assert_eq!(Text::default().of(mapped), b"192.0.2.7");
     }
 }

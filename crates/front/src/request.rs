@@ -80,13 +80,14 @@ async fn answer(
             return refuse(client, head, answered, 421, why).await;
         }
         return match admin::page(&thread.shared, head).await {
-            Some(page) => send_page(client, head, &page, answered).await,
+            Some(page) => Box::pin(send_page(client, head, &page, answered)).await,
             None => refuse(client, head, answered, 404, "There is no such page.").await,
         };
     }
     if let Some(file) = thread.shared.proofs.file(head.path()) {
         let (headers, after) = ([OCTETS], client.discard_body(head));
-        return whole(client, head, answered, 200, &headers, &file, after).await;
+        let whole = whole(client, head, answered, 200, &headers, &file, after);
+        return Box::pin(whole).await;
     }
     let sites = thread.sites();
     answered.sends_id = sites.sends_request_id;
@@ -191,7 +192,8 @@ pub struct Way<'a> {
 }
 
 /// Answers with what the path stands for; `shown` are places in `basic_auth` of which the request
-/// has shown a user.
+/// has shown a user. Each way that leads far is in a box: all requests hold the room for the largest that
+/// is not, and are moved with it.
 pub async fn serve_path(
     client: &mut impl HttpClient,
     head: &Head,
@@ -206,9 +208,11 @@ pub async fn serve_path(
         return refuse(client, head, answered, 501, crate::proxy::NO_WEBSOCKET).await;
     }
     if let Some(page) = status::page(way.backend, head) {
-        return send_page(client, head, &page, answered).await;
+        return Box::pin(send_page(client, head, &page, answered)).await;
     }
-    if let Some(purged) = cache::purge(client, head, thread, way, answered).await {
+    if head.method() == cache::PURGE
+        && let Some(purged) = Box::pin(cache::purge(client, head, thread, way, answered)).await
+    {
         return purged;
     }
     match way.site.resolve(way.path, way.query) {
@@ -216,18 +220,18 @@ pub async fn serve_path(
             if let Some(rules) = way.rules {
                 let admitted = by_rules::admit_index(rules, way.path, &entry, client.peer().ip());
                 let at = (way, shown, admitted);
-                if let Some(after) = stop(client, head, thread, at, answered).await? {
+                if let Some(after) = Box::pin(stop(client, head, thread, at, answered)).await? {
                     return Ok(after);
                 }
             }
             let entry = compress::variant(thread, (way.site, way.path), head, entry).await;
-            send_file(client, head, &entry, answered).await
+            Box::pin(send_file(client, head, &entry, answered)).await
         }
         Route::Script(script) => {
             if let Some(rules) = way.rules {
                 let admitted = by_rules::admit_script(rules, &script, client.peer().ip());
                 let at = (way, shown, admitted);
-                if let Some(after) = stop(client, head, thread, at, answered).await? {
+                if let Some(after) = Box::pin(stop(client, head, thread, at, answered)).await? {
                     return Ok(after);
                 }
             }
@@ -428,7 +432,7 @@ pub async fn plain(
         Some(_) => &headers[..],
         None => &headers[..1],
     };
-    whole(client, head, answered, status, headers, &body, after).await
+    Box::pin(whole(client, head, answered, status, headers, &body, after)).await
 }
 
 /// Sends an answer whose body is a text; to HEAD without it (RFC 9110 §9.3.2).

@@ -230,7 +230,7 @@ impl Run<'_> {
                 Source::Pool(submitted.map_err(|why| limits.refusal(why))?)
             }
             Backend::Upstream(upstream) => Source::Foreign(
-                Foreign::connect(upstream, request)
+                Box::pin(Foreign::connect(upstream, request))
                     .await
                     .map_err(Failure::Unreachable)?,
             ),
@@ -417,7 +417,8 @@ impl<'a> Due<'a> {
 
 async fn until(deadline: Option<Instant>) {
     match deadline {
-        Some(deadline) => sleep_until(deadline).await,
+        // Few get as far as to wait for it, and all of them would hold the room.
+        Some(deadline) => Box::pin(sleep_until(deadline)).await,
         None => pending().await,
     }
 }

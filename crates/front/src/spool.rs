@@ -15,7 +15,8 @@ pub const MEMORY_BYTES: usize = 512 * 1024;
 /// Bytes moved to or from the file in one go.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// The unsent part of one answer.
+/// The unsent part of one answer. What concerns the file is in boxes: every answer would hold the room
+/// for it.
 #[derive(Debug)]
 pub struct Spool<'a> {
     /// First to be sent. Most answers are no more than this.
@@ -92,7 +93,7 @@ impl<'a> Spool<'a> {
             self.keep(bytes);
             return Ok(());
         }
-        let (bytes, written) = self.write(bytes).await;
+        let (bytes, written) = Box::pin(self.write(bytes)).await;
         match written {
             Ok(count) => {
                 self.written += count;
@@ -122,7 +123,7 @@ impl<'a> Spool<'a> {
             .drain(..)
             .for_each(|piece| unsent.extend_from_slice(&piece));
         self.memory_bytes = 0;
-        let (unsent, written) = self.write(unsent).await;
+        let (unsent, written) = Box::pin(self.write(unsent)).await;
         match written {
             Ok(count) => {
                 self.written += count;
@@ -195,7 +196,8 @@ impl<'a> Spool<'a> {
     /// When the file cannot be read.
     pub async fn front(&mut self) -> io::Result<Option<&[u8]>> {
         if self.first.is_empty()
-            && let Some(piece) = self.read_back().await?
+            && self.read < self.written
+            && let Some(piece) = Box::pin(self.read_back()).await?
         {
             self.keep(piece);
         }

@@ -105,7 +105,7 @@ impl<'a> WorkerExchange<'a> {
         if !has_next && !self.end.claim_unless(leaves) {
             return false;
         }
-        self.reader = RequestReader::new(PARAMS_BYTES);
+        self.reader.restart();
         self.incoming.clear();
         (self.parsed, self.body, self.body_ended) = (0, 0..0, false);
         self.output.truncate(HEADER_LEN);

@@ -48,7 +48,7 @@ use purge::Known;
 pub use client::Steadfast;
 pub use fill::Fill;
 pub use look::{Looked, look};
-pub use purge::{Others, purge};
+pub use purge::{Others, PURGE, purge};
 pub use refresh::refresh;
 pub use tee::Tee;
 

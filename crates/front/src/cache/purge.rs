@@ -405,8 +405,10 @@ impl Cache {
     }
 }
 
-/// Does what a request with PURGE asks for, if its client may; nothing if it is another request, or
-/// the site has no cache.
+/// The method by which a client drops a page.
+pub const PURGE: &str = "PURGE";
+
+/// Does what a request with [`PURGE`] asks for, if its client may; nothing if the site has no cache.
 pub async fn purge(
     client: &mut impl HttpClient,
     head: &Head,
@@ -415,11 +417,7 @@ pub async fn purge(
     answered: &mut Answered,
 ) -> Option<io::Result<After>> {
     let of = way.site.cache.as_ref()?;
-    let cache = thread
-        .shared
-        .cache
-        .as_ref()
-        .filter(|_| head.method() == "PURGE")?;
+    let cache = thread.shared.cache.as_ref()?;
     let peer = way
         .origin
         .map_or_else(|| client.peer(), |origin| origin.client);

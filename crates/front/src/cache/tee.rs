@@ -16,7 +16,8 @@ const FATAL: u32 = 255;
 pub struct Watch<'a> {
     /// What becomes of it there.
     pub fill: Option<Box<Fill<'a>>>,
-    head_reader: HeadReader,
+    /// What reads the head there, if the site has one.
+    head_reader: Option<Box<HeadReader>>,
     has_head: bool,
 }
 
@@ -32,8 +33,8 @@ impl<'a> Watch<'a> {
     /// An answer of which nothing has been said.
     pub fn new(fill: Option<Box<Fill<'a>>>) -> Watch<'a> {
         Watch {
+            head_reader: fill.as_ref().map(|_| Box::default()),
             fill,
-            head_reader: HeadReader::default(),
             has_head: false,
         }
     }
@@ -43,14 +44,14 @@ impl<'a> Watch<'a> {
     /// # Errors
     /// When the client gets what is kept in its place.
     pub fn look_at(&mut self, said: &AnswerEvent<'_>) -> Result<Option<SeenHead>, Failure> {
-        let Some(fill) = &mut self.fill else {
+        let (Some(fill), Some(head_reader)) = (&mut self.fill, &mut self.head_reader) else {
             return Ok(None);
         };
         match said {
             AnswerEvent::Stdout(content) if self.has_head => fill.take_body(content),
             AnswerEvent::Stdout(content) => {
                 // What is no head is the form's to complain about.
-                if let Ok(Some((head, used))) = self.head_reader.read(content) {
+                if let Ok(Some((head, used))) = head_reader.read(content) {
                     self.has_head = true;
                     let cache_status = fill.take_head(&head)?;
                     fill.take_body(&content[used..]);
@@ -96,13 +97,17 @@ impl<'a> Watch<'a> {
 
     /// Why the answer is none if nothing more comes; nothing if it has its head.
     pub fn ended_early(&self) -> Option<String> {
-        let why = || self.head_reader.ended_early().to_string();
-        (!self.has_head).then(why)
+        let why = |reader: &HeadReader| reader.ended_early().to_string();
+        let head_reader = self.head_reader.as_deref().filter(|_| !self.has_head);
+        head_reader.map(why)
     }
 
     /// The script is run once more: nothing has been said yet.
     pub fn restart(&mut self) {
-        (self.head_reader, self.has_head) = (HeadReader::default(), false);
+        self.has_head = false;
+        if let Some(head_reader) = &mut self.head_reader {
+            **head_reader = HeadReader::default();
+        }
     }
 }
 
@@ -118,6 +123,16 @@ impl<'a, W: Wire> Tee<'a, W> {
     pub fn new(form: HttpForm<'a, W>, fill: Option<Box<Fill<'a>>>) -> Tee<'a, W> {
         let watch = Watch::new(fill);
         Tee { form, watch }
+    }
+
+    /// What went to the client.
+    pub fn form(&self) -> &HttpForm<'a, W> {
+        &self.form
+    }
+
+    /// What the cache has made of it, if its site has one.
+    pub fn fill(&self) -> Option<&Fill<'a>> {
+        self.watch.fill.as_deref()
     }
 
     /// What went to the client, and what the cache has made of it.
