@@ -32,7 +32,7 @@ use crate::pool::local;
 use crate::pools::Pools;
 use crate::proofs::Proofs;
 use crate::proxy;
-use crate::route::{Limits, Listing, Resolver, Route, SiteFiles};
+use crate::route::{Folder, Limits, Resolver, Route, SiteFiles};
 use crate::sendfile::SendfileRoots;
 use crate::sites::{Hosts, host_name};
 use crate::source::Backend;
@@ -286,14 +286,14 @@ impl Site {
         with(resolver, |resolver| resolver.sibling(entry, coding))
     }
 
-    /// The files of the folder that a path names, if it is one without an index.
-    pub fn list(&self, path: &CleanPath<'_>) -> Option<Listing> {
+    /// The folder that a path names, if it is one without an index.
+    pub fn open_folder(&self, path: &CleanPath<'_>) -> Option<Folder> {
         let Some((resolver, rest)) = self.alias(path) else {
-            return with(&self.resolver, |resolver| resolver.list(path));
+            return with(&self.resolver, |resolver| resolver.open_folder(path));
         };
         let rest = maitred_rules::path::encode_path(rest);
         let rest = clean_path(&rest).ok()?;
-        with(resolver, |resolver| resolver.list(&rest))
+        with(resolver, |resolver| resolver.open_folder(&rest))
     }
 
     /// Where the scripts of a path run that has this pool, or the site's own.
