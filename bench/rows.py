@@ -159,6 +159,11 @@ HOSTILE_SECONDS = 0.1
 SLOW_CLIENTS_RATIO = 2  # of an honest request's p99, to that without attackers,
 SLOW_CLIENTS_MS = 5  # or so much
 
+# Large sites.
+IDLE_CONNECTION_RATIO = 4  # of nginx's private memory for a connection,
+IDLE_CONNECTION_BYTES = 512  # or of so much
+MANY_SITES_RATIO = 1.1  # of CPU time, to that of one site
+
 # More requests than can be answered.
 GOODPUT = {3: 0.95, 10: 0.9}  # by capacity, at so many times of it
 REFUSAL_US = 20

@@ -28,6 +28,7 @@ import peers
 import processes
 import report
 import rows
+import size
 import standing
 import turnover
 import wordpress
@@ -37,7 +38,8 @@ MEASURED_PEERS = (peers.Maitred, peers.NginxFpm, peers.Nginx, peers.ApacheModPhp
 MEMORY = "private memory per idle worker"
 SYSTEM_CALLS = "system calls per hello.php"
 POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS, **standing.MEASUREMENTS,
-         **fpm.MEASUREMENTS, **hostile.MEASUREMENTS, **overload.MEASUREMENTS}
+         **fpm.MEASUREMENTS, **hostile.MEASUREMENTS, **size.MEASUREMENTS,
+         **overload.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,

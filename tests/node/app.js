@@ -55,6 +55,23 @@ function large(request, response, bytes) {
     more();
 }
 
+// A text of so many bytes, with the fields that the query names; `whole` has a length.
+function text(request, response, query) {
+    const body = 'some words of a page. '.repeat(Number(query.get('times') ?? 200));
+    for (const field of query.getAll('h')) {
+        const at = field.indexOf(':');
+        response.appendHeader(field.slice(0, at), field.slice(at + 1));
+    }
+    if (!query.has('h')) response.setHeader('Content-Type', 'text/html');
+    if (query.has('whole')) response.setHeader('Content-Length', body.length);
+    response.statusCode = Number(query.get('status') ?? 200);
+    if (request.method !== 'HEAD') {
+        response.write(body.slice(0, 1000));
+        response.write(body.slice(1000));
+    }
+    response.end();
+}
+
 const server = http.createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url, 'http://localhost');
     switch (pathname.split('/').pop()) {
@@ -68,6 +85,12 @@ const server = http.createServer((request, response) => {
         case 'status':
             response.statusCode = Number(searchParams.get('is'));
             return response.end(pathname.includes('empty') ? undefined : 'own words');
+        case 'text': return text(request, response, searchParams);
+        case 'pieces':
+            response.writeHead(200, { 'Content-Type': 'text/html' });
+            response.write('data: first\n\n');
+            held = response;
+            return undefined;
         case 'hints':
             response.writeEarlyHints({ link: '</a.css>; rel=preload; as=style' });
             return response.end('hinted');

@@ -1,5 +1,6 @@
 //! A server seen from outside: its commands, and a site whose scripts keep workers busy.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -8,6 +9,13 @@ use tempfile::TempDir;
 use crate::http::{Connection, Request};
 use crate::server::{Server, document_root, give_to_web_user};
 use crate::{Target, maitred_program, wait};
+
+/// A script that says something and waits for a file `go` beside it: see [`occupy`] and [`let_go`].
+pub const WAIT_PAGE: (&str, &str) = (
+    "wait.php",
+    "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
+     while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
+);
 
 /// A document root with `hello.php`, with `nap.php`, which is too long for others to be lined up
 /// behind it in its worker, and with scripts that fail, crash, and wait for a file `go`.
@@ -20,11 +28,7 @@ pub fn site() -> TempDir {
             "<?php ini_set('memory_limit', '8M'); str_repeat('x', 1 << 26);",
         ),
         ("crash.php", "<?php posix_kill(getmypid(), SIGSEGV);"),
-        (
-            "wait.php",
-            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
-             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
-        ),
+        WAIT_PAGE,
     ]);
     give_to_web_user(root.path());
     root
@@ -74,16 +78,37 @@ pub fn pool(server: &Server) -> Value {
     status(server)["pools"][0].clone()
 }
 
-/// Runs until the file `go` is there; its answer has begun, so its worker is busy.
+/// Sends a request over a connection of its own.
+///
+/// # Panics
+/// When the server does not take it.
+pub fn send(server: &Server, request: &Request) -> Connection {
+    let mut connection = Connection::open(server.address());
+    let bytes = request.to_bytes();
+    connection.send(&bytes).expect("the server takes a request");
+    connection
+}
+
+/// Runs [`WAIT_PAGE`] until [`let_go`]; its answer has begun, so its worker is busy.
 ///
 /// # Panics
 /// When it does not begin.
 pub fn occupy(server: &Server) -> Connection {
-    let mut busy = Connection::open(server.address());
-    let request = Request::get("/wait.php?for=go").to_bytes();
-    busy.send(&request).expect("the server takes a request");
-    let head = busy.read_head().expect("an answer begins");
-    assert_eq!(head.status, 200, "a worker is busy: {head:?}");
+    let busy = occupy_many(server, 1).pop();
+    busy.expect("one was asked for")
+}
+
+/// The same so many times, all at once.
+///
+/// # Panics
+/// When one does not begin.
+pub fn occupy_many(server: &Server, count: usize) -> Vec<Connection> {
+    let request = Request::get("/wait.php?for=go");
+    let mut busy: Vec<_> = (0..count).map(|_| send(server, &request)).collect();
+    for connection in &mut busy {
+        let head = connection.read_head().expect("an answer begins");
+        assert_eq!(head.status, 200, "a worker is busy: {head:?}");
+    }
     busy
 }
 
@@ -91,6 +116,6 @@ pub fn occupy(server: &Server) -> Connection {
 ///
 /// # Panics
 /// When the file cannot be written.
-pub fn let_go(root: &TempDir) {
-    std::fs::write(root.path().join("go"), "").expect("a file can be written");
+pub fn let_go(root: impl AsRef<Path>) {
+    std::fs::write(root.as_ref().join("go"), "").expect("a file can be written");
 }

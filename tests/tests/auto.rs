@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use maitred_tests::Target;
-use maitred_tests::http::{Connection, Request, get};
+use maitred_tests::http::get;
 use maitred_tests::load::Load;
-use maitred_tests::outside::{command, pool, text};
-use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::outside::{WAIT_PAGE, command, occupy, occupy_many, pool, text};
+use maitred_tests::server::{Setup, document_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -26,11 +26,7 @@ const WORKS: (&str, &str) = (
 fn site() -> TempDir {
     document_root(&[
         WORKS,
-        (
-            "wait.php",
-            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
-             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
-        ),
+        WAIT_PAGE,
         (
             "status.php",
             "<?php echo fpm_get_status()['process-manager'];",
@@ -42,31 +38,13 @@ fn auto(root: &Path) -> Setup {
     Setup::new(root).pm("auto").workers(ROOM)
 }
 
-/// Keeps a worker busy with each of so many requests.
-fn occupy(server: &Server, count: usize) -> Vec<Connection> {
-    let send = |_| {
-        let mut connection = Connection::open(server.address());
-        let request = Request::get("/wait.php").to_bytes();
-        connection
-            .send(&request)
-            .expect("the server takes a request");
-        connection
-    };
-    let mut busy: Vec<Connection> = (0..count).map(send).collect();
-    for connection in &mut busy {
-        let head = connection.read_head().expect("a worker is busy with it");
-        assert_eq!(head.status, 200);
-    }
-    busy
-}
-
 #[test]
 fn requests_that_wait_get_workers_and_it_is_told_how_many_and_why() {
     let root = site();
     let server = auto(root.path()).start();
     assert_eq!(server.workers().len(), 1);
     assert_eq!(get(server.address(), "/status.php").text(), "auto");
-    let busy = occupy(&server, BURST);
+    let busy = occupy_many(&server, BURST);
     let many = server.workers().len();
     assert!((BURST..=BURST + 1).contains(&many), "{many} workers");
     server.reload();
@@ -114,7 +92,7 @@ fn a_fixed_number_of_workers_is_advised_on_and_stays() {
 fn who_waits_behind_one_that_hangs_gets_a_worker_of_its_own() {
     let root = site();
     let server = auto(root.path()).start();
-    let hangs = occupy(&server, 1);
+    let hangs = occupy(&server);
     for _ in 0..3 {
         assert_eq!(get(server.address(), "/status.php").text(), "auto");
     }

@@ -6,14 +6,13 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use maitred_tests::coding::{CODINGS, decode};
 use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::tls::{self, Authority};
 use maitred_tests::web::Web;
 use maitred_tests::{Target, http2, ports};
 use tempfile::TempDir;
-
-const CODINGS: [&str; 3] = ["zstd", "br", "gzip"];
 
 /// Several kilobytes of what is written again and again.
 fn text() -> String {
@@ -87,19 +86,6 @@ fn age(file: &Path, seconds: u64) {
 fn ask(address: std::net::SocketAddr, target: &str, accepted: &str) -> Response {
     let request = Request::get(target).header("Accept-Encoding", accepted);
     http::ask(address, &request.header("Connection", "close"))
-}
-
-fn decode(coding: &str, coded: &[u8]) -> String {
-    let mut plain = Vec::new();
-    match coding {
-        "gzip" => flate2::read::GzDecoder::new(coded).read_to_end(&mut plain),
-        "br" => brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain),
-        "zstd" => zstd::stream::read::Decoder::new(coded)
-            .and_then(|mut decoder| decoder.read_to_end(&mut plain)),
-        _ => panic!("{coding} is no coding"),
-    }
-    .unwrap_or_else(|error| panic!("{coding}: {error}"));
-    String::from_utf8(plain).expect("it was text")
 }
 
 fn vary(answer: &Response) -> Vec<&str> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::load::{ECHO_PAGE, Load};
+use maitred_tests::outside::{WAIT_PAGE, let_go, occupy, occupy_many, send};
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::wait;
@@ -25,11 +26,7 @@ fn site() -> TempDir {
     document_root(&[
         ECHO_PAGE,
         ("hello.php", "<?php echo 'hello';"),
-        (
-            "wait.php",
-            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
-             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
-        ),
+        WAIT_PAGE,
         (
             "status.php",
             "<?php $status = fpm_get_status();
@@ -60,29 +57,8 @@ fn dynamic(root: &Path, workers: u32) -> Setup {
 
 /// Requests that wait for a file to appear.
 fn send_waiting(server: &Server, count: usize) -> Vec<Connection> {
-    let send = |_| {
-        let mut connection = Connection::open(server.address());
-        let request = Request::get("/wait.php").to_bytes();
-        connection
-            .send(&request)
-            .expect("the server takes a request");
-        connection
-    };
-    (0..count).map(send).collect()
-}
-
-/// Requests of which each keeps a worker busy until they are let go.
-fn occupy(server: &Server, count: usize) -> Vec<Connection> {
-    let mut busy = send_waiting(server, count);
-    for connection in &mut busy {
-        let head = connection.read_head().expect("a worker is busy with it");
-        assert_eq!(head.status, 200);
-    }
-    busy
-}
-
-fn let_go(root: &Path) {
-    std::fs::write(root.join("go"), "").expect("a file can be written");
+    let request = Request::get("/wait.php");
+    (0..count).map(|_| send(server, &request)).collect()
 }
 
 fn hello(server: &Server) {
@@ -131,7 +107,7 @@ fn an_ondemand_pool_answers_from_nothing_and_shrinks_to_nothing_again_and_again(
 fn every_request_of_a_burst_on_an_empty_pool_gets_a_worker_of_its_own() {
     let root = site();
     let server = ondemand(root.path(), ROOM).start();
-    let busy = occupy(&server, BURST);
+    let busy = occupy_many(&server, BURST);
     // All of them run at a time; one more may have been asked for while some were long in coming.
     let workers = server.workers().len();
     assert!((BURST..=BURST + 4).contains(&workers), "{workers}");
@@ -149,11 +125,11 @@ fn a_dynamic_pool_keeps_its_spare_workers_and_no_more() {
     let root = site();
     let server = dynamic(root.path(), 6).start();
     assert_eq!(server.workers().len(), 2);
-    let mut busy = occupy(&server, 1);
+    let mut busy = occupy_many(&server, 1);
     wait_for_workers(&server, 3);
-    busy.extend(occupy(&server, 2));
+    busy.extend(occupy_many(&server, 2));
     wait_for_workers(&server, 5);
-    busy.extend(occupy(&server, 2));
+    busy.extend(occupy_many(&server, 2));
     wait_for_workers(&server, 6);
     let_go(root.path());
     wait_for_workers(&server, 3);
@@ -166,7 +142,7 @@ fn a_dynamic_pool_keeps_its_spare_workers_and_no_more() {
 fn a_limit_that_is_reached_is_said_once_and_its_requests_wait() {
     let root = site();
     let server = ondemand(root.path(), 2).start();
-    let _busy = occupy(&server, 2);
+    let _busy = occupy_many(&server, 2);
     let mut waiting = send_waiting(&server, 5);
     let limit = "pool www: all max_children = 2 workers are busy";
     server.expect_log(0, limit);
@@ -189,7 +165,7 @@ fn a_request_behind_a_long_script_has_a_worker_started_for_it() {
         let answer = connection.ask(&Request::get("/hello.php"));
         assert_eq!(answer.expect("an answer").text(), "hello");
     }
-    let _busy = occupy(&server, 1);
+    let _busy = occupy(&server);
     hello(&server);
     let_go(root.path());
 }
@@ -198,7 +174,7 @@ fn a_request_behind_a_long_script_has_a_worker_started_for_it() {
 fn the_status_names_the_process_manager_and_counts_no_worker_that_has_left() {
     let root = site();
     let server = dynamic(root.path(), 6).start();
-    let busy = occupy(&server, 4);
+    let busy = occupy_many(&server, 4);
     wait_for_workers(&server, 6);
     let_go(root.path());
     drop(busy);

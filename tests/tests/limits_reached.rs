@@ -3,11 +3,11 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::outside::{WAIT_PAGE, let_go, occupy, send};
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, WEB_USER, document_root, give_to_web_user, is_root};
 use maitred_tests::{Target, ports, wait};
@@ -30,33 +30,10 @@ fn site() -> TempDir {
         ("hello.txt", "hello, file"),
         ("hello.php", "<?php echo 'hello';"),
         ("die.php", "<?php posix_kill(getmypid(), 9); sleep(60);"),
-        (
-            "wait.php",
-            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
-             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
-        ),
+        WAIT_PAGE,
     ]);
     give_to_web_user(root.path());
     root
-}
-
-fn send(server: &Server, target: &str) -> Connection {
-    let mut connection = Connection::open(server.address());
-    connection
-        .send(&Request::get(target).to_bytes())
-        .expect("the server takes a request");
-    connection
-}
-
-/// Has a worker busy until [`let_go`].
-fn occupy(server: &Server) -> Connection {
-    let mut busy = send(server, "/wait.php");
-    busy.read_head().expect("a worker is busy");
-    busy
-}
-
-fn let_go(root: &Path) {
-    std::fs::write(root.join("go"), "").expect("a file can be written");
 }
 
 fn hello(server: &Server) {
@@ -215,7 +192,7 @@ fn a_fork_that_is_refused_is_said_once_and_workers_come_when_it_is_allowed_again
     let zygote = server.zygote().expect("a zygote");
     let lowered = Lowered::new(zygote, LONELY_USERS[0], "Max processes", "--nproc", 1);
     wait::until_true("the worker to leave", || server.workers().is_empty());
-    let mut waiting = send(&server, "/hello.php");
+    let mut waiting = send(&server, &Request::get("/hello.php"));
     let line = server.expect_log(0, "no worker could be made: ");
     assert!(line.contains("Resource temporarily unavailable"), "{line}");
     // The zygote makes further attempts; they are all one episode.
@@ -349,7 +326,9 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
         .pool("request_queue_timeout = \"8s\"")
         .start();
     let _busy = occupy(&server);
-    let mut waiting: Vec<Connection> = (0..5).map(|_| send(&server, "/hello.php?waits")).collect();
+    let mut waiting: Vec<Connection> = (0..5)
+        .map(|_| send(&server, &Request::get("/hello.php?waits")))
+        .collect();
     let refused = wait::until("a request to find a full queue", || {
         let response = http::get(server.address(), "/hello.php?full");
         response
@@ -393,7 +372,9 @@ fn a_spawn_rate_that_is_reached_is_said_once() {
         .workers(6)
         .pool("max_spawn_rate = 2")
         .start();
-    let busy: Vec<Connection> = (0..6).map(|_| send(&server, "/wait.php")).collect();
+    let busy: Vec<Connection> = (0..6)
+        .map(|_| send(&server, &Request::get("/wait.php")))
+        .collect();
     server.expect_log(
         0,
         "pool www: max_spawn_rate = 2 workers a second is reached",

@@ -1,14 +1,13 @@
 //! More requests than a pool can answer: who is answered, who is refused and when, and that all the
 //! rest of the server does not notice. Scripts sleep, so that a slow machine makes no difference.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use maitred_tests::Target;
 use maitred_tests::fastcgi::{Wire, params};
 use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::load::Load;
-use maitred_tests::outside::pool;
+use maitred_tests::outside::{WAIT_PAGE, let_go, occupy, pool, send};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use maitred_tests::wait;
 use serde_json::Value;
@@ -30,31 +29,10 @@ fn site() -> TempDir {
             "mark.php",
             "<?php error_log('the left request was executed');",
         ),
-        (
-            "wait.php",
-            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
-             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
-        ),
+        WAIT_PAGE,
     ]);
     give_to_web_user(root.path());
     root
-}
-
-fn send(server: &Server, request: &Request) -> Connection {
-    let mut connection = Connection::open(server.address());
-    let bytes = request.to_bytes();
-    connection.send(&bytes).expect("the server takes a request");
-    connection
-}
-
-fn occupy(server: &Server) -> Connection {
-    let mut busy = send(server, &Request::get("/wait.php"));
-    busy.read_head().expect("a worker is busy");
-    busy
-}
-
-fn let_go(root: &Path) {
-    std::fs::write(root.join("go"), "").expect("a file can be written");
 }
 
 fn waiting(server: &Server) -> u64 {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::outside::occupy;
 use maitred_tests::peer::{Peer, PeerSetup};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
@@ -40,15 +41,6 @@ fn setup(root: &Path) -> Setup {
 
 fn status(server: &Server) -> Value {
     http::get(server.address(), "/status?json&full").json()
-}
-
-/// Runs until the file `go` is there; its answer has begun, so its worker is busy.
-fn occupy(server: &Server) -> Connection {
-    let mut busy = Connection::open(server.address());
-    let request = Request::get("/wait.php?for=go").to_bytes();
-    busy.send(&request).expect("the server takes a request");
-    busy.read_head().expect("a worker is busy");
-    busy
 }
 
 #[test]

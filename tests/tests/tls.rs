@@ -269,7 +269,8 @@ fn an_answer_that_breaks_off_does_not_pass_for_a_whole_one() {
 
 #[test]
 fn plain_http_is_sent_to_https_if_that_is_wanted() {
-    let served = served(&["redirect = true", "hsts = \"1d\""]);
+    let hsts = "hsts = \"366d\"\nhsts_include_subdomains = true\nhsts_preload = true";
+    let served = served(&["redirect = true", hsts]);
     let port = served.address.port();
     let request = Request::new("POST", "/a%20b?c=d").header("Host", "localhost:80");
     let answer = http::ask(served.server.address(), &request);
@@ -277,7 +278,7 @@ fn plain_http_is_sent_to_https_if_that_is_wanted() {
     let location = format!("https://localhost:{port}/a%20b?c=d");
     assert_eq!(answer.header("Location"), Some(location.as_str()));
     assert_eq!(answer.header("Strict-Transport-Security"), None);
-    let said = "strict-transport-security: max-age=86400\r\n";
+    let said = "strict-transport-security: max-age=31622400; includesubdomains; preload\r\n";
     for version in ["--http1.1", "--http2"] {
         let told = |path: &str| {
             let url = format!("https://localhost/{path}");

@@ -2,10 +2,10 @@
 //! is first taught that its scripts are short, so that requests are put behind others at all.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::outside::{WAIT_PAGE, let_go, occupy, send};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use maitred_tests::wait;
 use tempfile::TempDir;
@@ -22,11 +22,7 @@ fn site() -> TempDir {
             "sleep.php",
             "<?php usleep((int) $_GET['ms'] * 1000); echo 'slept';",
         ),
-        (
-            "wait.php",
-            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
-             while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
-        ),
+        WAIT_PAGE,
         (
             "length.php",
             "<?php echo strlen(file_get_contents('php://input'));",
@@ -71,24 +67,6 @@ fn taught(setup: Setup) -> Server {
     let server = setup.start();
     teach(server.address());
     server
-}
-
-fn send(server: &Server, request: &Request) -> Connection {
-    let mut connection = Connection::open(server.address());
-    connection
-        .send(&request.to_bytes())
-        .expect("the server takes a request");
-    connection
-}
-
-fn occupy(server: &Server) -> Connection {
-    let mut busy = send(server, &Request::get("/wait.php"));
-    busy.read_head().expect("a worker is busy");
-    busy
-}
-
-fn let_go(root: &Path) {
-    std::fs::write(root.join("go"), "").expect("a file can be written");
 }
 
 #[test]

@@ -15,6 +15,10 @@ use crate::settings::Config;
 /// The port of HTTPS (RFC 9110 §4.2.2).
 pub const HTTPS_PORT: u16 = 443;
 
+/// For how long a host has to be HTTPS only to be in the list that browsers are shipped with
+/// (hstspreload.org).
+const PRELOAD_AGE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), HTTPS_PORT);
 
 /// How clients are served over TLS.
@@ -34,6 +38,12 @@ pub struct Tls {
     pub redirect: Option<u16>,
     /// For how long a browser shall not come over plain HTTP (RFC 6797), if it is told.
     pub hsts: Option<Duration>,
+    /// That holds for all names below the host's as well.
+    #[serde(default)]
+    pub hsts_include_subdomains: bool,
+    /// Browsers may know it before the first visit.
+    #[serde(default)]
+    pub hsts_preload: bool,
     /// Whether clients show certificates.
     pub client_certificates: ClientCertificates,
     /// Who issues them: a PEM file; set unless clients show none.
@@ -82,6 +92,8 @@ impl Default for Tls {
             min_version: TlsVersion::V12,
             redirect: None,
             hsts: None,
+            hsts_include_subdomains: false,
+            hsts_preload: false,
             client_certificates: ClientCertificates::Off,
             client_ca: None,
         }
@@ -133,6 +145,17 @@ pub(crate) fn check_tls(
     if !asks && value("client_ca").is_some() && value("client_certificates").is_none() {
         let sentence = "`client_ca` is for `client_certificates`; add that, or leave this out";
         fault("client_ca", sentence);
+    }
+    if tls.hsts_include_subdomains && tls.hsts.is_none() {
+        let sentence = "`hsts_include_subdomains` is for `hsts`; add that, or leave this out";
+        fault("hsts_include_subdomains", sentence);
+    }
+    let is_for_all = tls.hsts_include_subdomains && tls.hsts.is_some_and(|age| age >= PRELOAD_AGE);
+    if tls.hsts_preload && !is_for_all {
+        let sentence = "`hsts_preload` needs `hsts` of at least \"365d\" and \
+                        `hsts_include_subdomains`; the list of browsers takes no less \
+                        (hstspreload.org)";
+        fault("hsts_preload", sentence);
     }
     if tls.redirect.is_some() && !table.contains_key("listen") {
         let sentence = "`redirect` is for plain HTTP, and the file has no `listen`; add one \

@@ -106,9 +106,38 @@ pub struct ServerStatus {
     /// The page cache, if a site has one and the front has told of it.
     #[serde(default)]
     pub page_cache: Option<PageCache>,
+    /// The servers behind (`proxy`), sorted by name, if the front has told of them.
+    #[serde(default)]
+    pub proxies: Vec<ProxyServer>,
     /// The hosts whose certificates are got by ACME, sorted by name.
     #[serde(default)]
     pub certificates: Vec<CertificateStatus>,
+}
+
+/// What a front tells of itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FrontFigures {
+    /// The page cache, if a site has one.
+    pub page_cache: Option<PageCache>,
+    /// The servers behind, sorted by name.
+    pub proxies: Vec<ProxyServer>,
+}
+
+/// Another HTTP server, which sites have answer some paths. Its counters begin anew with each front.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProxyServer {
+    /// The server, as it is written in the configuration.
+    pub server: String,
+    /// Requests to it that have ended: by the class of its answer (`1xx` for WebSockets, to `5xx`),
+    /// `unreachable`, `timeout`, `broken` (no answer, or half of one), `refused` (the client's body),
+    /// `client_left`.
+    pub requests: BTreeMap<String, u64>,
+    /// Time that they took, without WebSockets.
+    pub seconds: f64,
+    /// Requests to it that are on their way now.
+    pub active: u64,
+    /// Connections that were opened to it.
+    pub connections: u64,
 }
 
 /// The page cache. Its counters begin anew with each front.

@@ -118,10 +118,9 @@ pub enum ToFront {
         /// Number of this order, for the report.
         mark: u64,
     },
-    /// Tell how the page cache is doing; answered by [`FromFront::CacheFigures`]. Descriptor: an
-    /// anonymous file, whose contents are replaced by an [`admin::PageCache`] as JSON, or by `null` if
-    /// there is none.
-    CacheFigures,
+    /// Tell how page cache and servers behind are doing; answered by [`FromFront::Figures`].
+    /// Descriptor: an anonymous file, whose contents are replaced by [`admin::FrontFigures`] as JSON.
+    Figures,
     /// What becomes of kept pages; answered by [`FromFront::Purged`].
     Purge {
         /// What.
@@ -277,8 +276,8 @@ pub enum FromFront {
         /// The number of that order.
         mark: u64,
     },
-    /// The answer to [`ToFront::CacheFigures`], in any case.
-    CacheFigures,
+    /// The answer to [`ToFront::Figures`], in any case.
+    Figures,
     /// What came of a [`ToFront::Purge`].
     Purged {
         /// The number of the order.

@@ -21,7 +21,7 @@ use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::pool::queue::Lane;
 use crate::proxy;
 use crate::request::{self, Way};
-use crate::route::{Route, Script};
+use crate::route::{Route, Script, listing};
 use crate::ruled::{Caught, Ruled};
 use crate::shared::{Site, Thread};
 use crate::sites::host_name;
@@ -154,9 +154,8 @@ async fn decide(
         }
         if matches!(head.kind(), Method::Get | Method::Head)
             && rules.lists(path.as_bytes())
-            && let Some(listing) = site.list(&path)
+            && let Some(page) = listing::page(|| site.open_folder(&path), path.as_bytes()).await
         {
-            let page = listing.page(path.as_bytes());
             let html = [(&b"Content-Type"[..], &b"text/html; charset=utf-8"[..])];
             let after = client.discard_body(head);
             return request::whole(client, head, answered, 200, &html, &page, after).await;

@@ -187,7 +187,7 @@ fn target(
     if matches!(asked.method.as_str(), "GET" | "HEAD")
         && rules.lists(clean.as_bytes())
         && let Ok(inner) = clean_path(&inner)
-        && resolver.list(&inner).is_some()
+        && resolver.open_folder(&inner).is_some()
     {
         said.say("answer", "a list of the folder's files (autoindex)");
         return Ok(());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_config::Config;
+use maitred_control::admin::FrontFigures;
 use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront, purge};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -285,12 +286,15 @@ impl Hearer {
                     .supervisor
                     .report(&FromFront::Reconfigured { refused });
             }
-            ToFront::CacheFigures => {
-                let figures = shared.cache.as_ref().and_then(|cache| cache.figures());
+            ToFront::Figures => {
+                let figures = FrontFigures {
+                    page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
+                    proxies: shared.proxies.read(),
+                };
                 if let Err(error) = write_json(fds.pop(), &figures) {
-                    tracing::warn!("the page cache's figures cannot be told: {error}");
+                    tracing::warn!("the front's figures cannot be told: {error}");
                 }
-                shared.supervisor.report(&FromFront::CacheFigures);
+                shared.supervisor.report(&FromFront::Figures);
             }
             ToFront::Certificates => self.take_certificates(fds).await,
             ToFront::Proofs { proofs, mark } => {

@@ -5,7 +5,7 @@
 //! again with one `stat` per request.
 
 pub mod beneath;
-mod listing;
+pub mod listing;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ use maitred_rules::coding::Coding;
 use maitred_rules::path;
 use table::{Expect, Table, Watch};
 
-pub use listing::Listing;
+pub use listing::Folder;
 pub use maitred_rules::path::{CleanPath, Refused, clean_path};
 pub use table::Limits;
 

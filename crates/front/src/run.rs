@@ -105,7 +105,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::Manner { .. }
         | ToFront::Room { .. }
         | ToFront::Certificates
-        | ToFront::CacheFigures
+        | ToFront::Figures
         | ToFront::Proofs { .. }
         | ToFront::Purge { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),

@@ -31,7 +31,8 @@ use crate::pace::Rates;
 use crate::pool::local;
 use crate::pools::Pools;
 use crate::proofs::Proofs;
-use crate::route::{Limits, Listing, Resolver, Route, SiteFiles};
+use crate::proxy;
+use crate::route::{Folder, Limits, Resolver, Route, SiteFiles};
 use crate::sendfile::SendfileRoots;
 use crate::sites::{Hosts, host_name};
 use crate::source::Backend;
@@ -72,6 +73,8 @@ pub struct Shared {
     pub troubles: Arc<Troubles>,
     /// What clients have used of the limits of sites.
     pub limits: AllLimits,
+    /// What is counted of servers behind.
+    pub proxies: proxy::AllFigures,
     /// Whoever knows the users of sites.
     pub porter: Porter,
     /// Connections that are open now.
@@ -112,6 +115,7 @@ impl Shared {
             supervisor,
             troubles,
             limits: AllLimits::default(),
+            proxies: proxy::AllFigures::default(),
             porter: Porter::default(),
             connections: AtomicUsize::new(0),
             admin_connections: AtomicUsize::new(0),
@@ -250,7 +254,7 @@ pub struct Site {
     /// Folders beside the root, by what their paths begin with; the longest first.
     aliases: Vec<(String, Mutex<Resolver>)>,
     /// The servers of its `proxy`, in their order.
-    pub proxies: Vec<crate::proxy::Server>,
+    pub proxies: Vec<proxy::Server>,
 }
 
 impl Site {
@@ -282,14 +286,14 @@ impl Site {
         with(resolver, |resolver| resolver.sibling(entry, coding))
     }
 
-    /// The files of the folder that a path names, if it is one without an index.
-    pub fn list(&self, path: &CleanPath<'_>) -> Option<Listing> {
+    /// The folder that a path names, if it is one without an index.
+    pub fn open_folder(&self, path: &CleanPath<'_>) -> Option<Folder> {
         let Some((resolver, rest)) = self.alias(path) else {
-            return with(&self.resolver, |resolver| resolver.list(path));
+            return with(&self.resolver, |resolver| resolver.open_folder(path));
         };
         let rest = maitred_rules::path::encode_path(rest);
         let rest = clean_path(&rest).ok()?;
-        with(resolver, |resolver| resolver.list(&rest))
+        with(resolver, |resolver| resolver.open_folder(&rest))
     }
 
     /// Where the scripts of a path run that has this pool, or the site's own.
@@ -587,7 +591,7 @@ fn open_site(
         compression,
         sendfile,
         aliases,
-        proxies: crate::proxy::Server::all(&settings.rules.proxy),
+        proxies: proxy::Server::all(&settings.rules.proxy, &shared.proxies),
     })
 }
 

@@ -115,9 +115,7 @@ impl Tls {
                 variables: Variables::new(),
                 protocol: "",
                 cipher: "",
-                hsts: material
-                    .hsts
-                    .map(|age| format!("max-age={}", age.as_secs()).into()),
+                hsts: material.transport_security().map(Arc::from),
             }),
         })
     }

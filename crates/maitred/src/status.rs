@@ -43,6 +43,7 @@ fn text(server: &ServerStatus, status: &Status) -> String {
         lines.extend(server.pools.iter().flat_map(view::advice));
     }
     lines.extend(view::page_cache(server));
+    lines.extend(view::proxies(server));
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_secs();
     lines.extend(view::certificates(server, now));

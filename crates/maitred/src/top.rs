@@ -93,6 +93,7 @@ impl Watch {
                 let rate = self.rate(&server);
                 lines.push(format!("{rate}; q quits, p pauses"));
                 lines.extend(view::page_cache(&server));
+                lines.extend(view::proxies(&server));
                 lines.extend(view::running(&server, MAX_SCRIPTS));
                 Ok(lines)
             }

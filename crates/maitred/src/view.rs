@@ -1,6 +1,7 @@
 //! A server's state as lines for people, at most [`COLUMNS`] wide.
 
 mod cache;
+mod proxies;
 mod size;
 mod split;
 
@@ -9,6 +10,7 @@ use maitred_control::admin::{
 };
 
 pub use cache::page_cache;
+pub use proxies::proxies;
 pub use size::advice;
 pub use split::split;
 

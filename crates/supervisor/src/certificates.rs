@@ -336,6 +336,8 @@ fn read_files(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
         awaited: Vec::new(),
         min_version: tls.min_version,
         hsts: tls.hsts,
+        hsts_include_subdomains: tls.hsts_include_subdomains,
+        hsts_preload: tls.hsts_preload,
         clients: clients.transpose()?,
         tickets,
     };

@@ -221,7 +221,7 @@ impl Supervisor {
             FromFront::Settled { mark } if line == self.front.line => self.settled(mark),
             FromFront::Settled { .. } => {}
             FromFront::ProofsTaken { mark } => self.proofs_taken(mark),
-            FromFront::CacheFigures => self.page_cache_told(line),
+            FromFront::Figures => self.figures_told(line),
             FromFront::Purged { mark, outcome } => self.purged(line, mark, outcome),
             FromFront::Purging { dropped, mark } => self.purging(line, dropped, mark),
             FromFront::MemoryAsked => {

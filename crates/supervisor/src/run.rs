@@ -18,11 +18,11 @@ use crate::adopt;
 use crate::cache::CacheLook;
 use crate::emergency::Emergency;
 use crate::fpm::{self, Tidings};
+use crate::front_figures::FiguresLook;
 use crate::life::Life;
 use crate::limits::{FRONT_START, MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
 use crate::obituary::Obituaries;
 use crate::output::Outputs;
-use crate::page_cache::PageCacheLook;
 use crate::peer::Peer;
 use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
@@ -77,7 +77,7 @@ pub struct Supervisor {
     pub(crate) emergency: Emergency,
     pub(crate) traces: Traces<About>,
     pub(crate) acme: Acme,
-    pub(crate) page_cache: PageCacheLook,
+    pub(crate) front_figures: FiguresLook,
     pub(crate) admin: Admin,
     pub(crate) purges: Purges,
     pub(crate) scores: Scores,
@@ -295,7 +295,7 @@ impl Supervisor {
             emergency: Emergency::default(),
             traces: Traces::default(),
             acme: Acme::default(),
-            page_cache: PageCacheLook::default(),
+            front_figures: FiguresLook::default(),
             admin,
             purges: Purges::default(),
             scores,

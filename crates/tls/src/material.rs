@@ -23,10 +23,31 @@ pub struct Material {
     /// For how long a browser shall not come over plain HTTP, if it is told.
     #[serde(default)]
     pub hsts: Option<Duration>,
+    /// That holds for all names below the host's as well.
+    #[serde(default)]
+    pub hsts_include_subdomains: bool,
+    /// Browsers may know it before the first visit.
+    #[serde(default)]
+    pub hsts_preload: bool,
     /// Who issues clients' certificates, if clients are asked for them.
     pub clients: Option<Clients>,
     /// What session tickets are sealed with.
     pub tickets: Secret,
+}
+
+impl Material {
+    /// The value of `Strict-Transport-Security`, if it is told (RFC 6797 §6.1; `preload` is of
+    /// hstspreload.org).
+    pub fn transport_security(&self) -> Option<String> {
+        let mut value = format!("max-age={}", self.hsts?.as_secs());
+        if self.hsts_include_subdomains {
+            value.push_str("; includeSubDomains");
+        }
+        if self.hsts_preload {
+            value.push_str("; preload");
+        }
+        Some(value)
+    }
 }
 
 /// A certificate and its private key.

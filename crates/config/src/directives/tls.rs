@@ -130,6 +130,35 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         },
     },
     Directive {
+        name: "hsts_include_subdomains",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether `hsts` holds for all names below the host's as well (`includeSubDomains`), \
+              also for those that another server answers.",
+        example: "true",
+        read: |tls, value| {
+            tls.hsts_include_subdomains = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "hsts_preload",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether browsers may be shipped with the host in their list of those that are HTTPS \
+              only (`preload`); you ask for it at hstspreload.org. It takes long to get out of that \
+              list again. It needs `hsts_include_subdomains`, and an `hsts` of at least \"365d\".",
+        example: "true",
+        read: |tls, value| {
+            tls.hsts_preload = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
         name: "client_certificates",
         default: Preset::Value("\"off\""),
         unit: "",

@@ -69,6 +69,17 @@ fn what_does_not_fit_together_about_tls_is_refused() {
         ],
     );
     refused(
+        &format!("[tls]\n{CERTIFICATES}hsts_include_subdomains = true\n{SITE}"),
+        &["3:27: `hsts_include_subdomains` is for `hsts`; add that, or leave this out"],
+    );
+    refused(
+        &format!("[tls]\n{CERTIFICATES}hsts = \"365d\"\nhsts_preload = true\n{SITE}"),
+        &[
+            "4:16: `hsts_preload` needs `hsts` of at least \"365d\" and `hsts_include_subdomains`; the \
+             list of browsers takes no less (hstspreload.org)",
+        ],
+    );
+    refused(
         &format!("[tls]\nacme = {{ terms_agreed = true, challenge = \"http-01\" }}\n{SITE}"),
         &[
             "2:8: `acme` with the challenge http-01 needs plain HTTP, and the file has no `listen`; \

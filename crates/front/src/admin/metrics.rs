@@ -4,10 +4,10 @@
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-use maitred_control::admin::PageCache;
+use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
 
-use super::{cache_metrics, size_metrics};
+use super::{cache_metrics, proxy_metrics, size_metrics};
 use crate::route_class::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
 use crate::shared::Shared;
 use crate::status::Page;
@@ -66,11 +66,14 @@ pub fn page(shared: &Shared, accept: &[u8]) -> Page {
         ),
         false => (Form::Prometheus, "text/plain; version=0.0.4; charset=utf-8"),
     };
-    let cache = shared.cache.as_ref().and_then(|cache| cache.figures());
-    Page::new(kind, all(&pools, cache.as_ref(), form))
+    let figures = FrontFigures {
+        page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
+        proxies: shared.proxies.read(),
+    };
+    Page::new(kind, all(&pools, &figures, form))
 }
 
-fn all(pools: &[Pool], cache: Option<&PageCache>, form: Form) -> String {
+fn all(pools: &[Pool], figures: &FrontFigures, form: Form) -> String {
     let mut out = Text {
         form,
         text: String::new(),
@@ -88,8 +91,11 @@ fn all(pools: &[Pool], cache: Option<&PageCache>, form: Form) -> String {
     let sizes = pools.iter();
     let sizes = sizes.filter_map(|pool| Some((pool.name.as_str(), pool.reading.size?)));
     size_metrics::write(&mut out, &sizes.collect::<Vec<_>>());
-    if let Some(cache) = cache {
+    if let Some(cache) = &figures.page_cache {
         cache_metrics::write(&mut out, cache);
+    }
+    if !figures.proxies.is_empty() {
+        proxy_metrics::write(&mut out, &figures.proxies);
     }
     if form == Form::OpenMetrics {
         out.text.push_str("# EOF\n");
@@ -500,7 +506,7 @@ impl Text {
 
 #[cfg(test)]
 mod tests {
-    use maitred_control::admin::{CachedSite, PageTier};
+    use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
 
     use super::*;
 
@@ -519,6 +525,20 @@ mod tests {
             workers_limit: 8,
             reading,
             classes: vec![("/cart/*".to_owned(), Figures::default())],
+        }
+    }
+
+    fn figures() -> FrontFigures {
+        let proxy = ProxyServer {
+            server: "unix:/run/\"a\".sock".to_owned(),
+            requests: [("2xx".to_owned(), 5)].into(),
+            seconds: 0.5,
+            active: 1,
+            connections: 2,
+        };
+        FrontFigures {
+            page_cache: Some(cache()),
+            proxies: vec![proxy],
         }
     }
 
@@ -541,7 +561,7 @@ mod tests {
     #[test]
     fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
         for form in [Form::Prometheus, Form::OpenMetrics] {
-            let text = all(&[pool("a"), pool("b")], Some(&cache()), form);
+            let text = all(&[pool("a"), pool("b")], &figures(), form);
             let mut declared: Vec<&str> = Vec::new();
             for line in text.lines().filter(|line| *line != "# EOF") {
                 if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -566,6 +586,7 @@ mod tests {
                 "maitred_cache_saved_script_seconds_total{site=\"*.a.example\"} 1.5\n",
                 "maitred_cache_pages{tier=\"disk\"} 0\n",
                 "maitred_cache_filling 2\n",
+                "maitred_proxy_requests_total{server=\"unix:/run/\\\"a\\\".sock\",result=\"2xx\"} 5\n",
             ] {
                 assert!(text.contains(line), "{line} in\n{text}");
             }

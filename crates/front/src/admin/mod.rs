@@ -3,6 +3,7 @@
 
 mod cache_metrics;
 mod metrics;
+mod proxy_metrics;
 mod size_metrics;
 
 use std::net::{IpAddr, Ipv4Addr};

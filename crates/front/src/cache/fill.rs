@@ -65,7 +65,7 @@ pub struct Fill<'a> {
     /// Bytes of body that the answer is to have, if it says so.
     announced: Option<u64>,
     body: Vec<u8>,
-    /// A page that is so large that another thread puts it where it is to be.
+    /// A page that is so large, or comes to so slow a disk, that another thread puts it where it is to be.
     unwritten: Option<(Place, Object)>,
     /// How long the worker had to do with it.
     cost: Duration,
@@ -398,8 +398,8 @@ impl<'a> Fill<'a> {
         self.elsewhere = self.cache.purge(&dropped);
     }
 
-    /// Returns when all that the answer has made out of date is gone in other fronts, too, and a large
-    /// page is where it is to be.
+    /// Returns when all that the answer has made out of date is gone in other fronts, too, and a
+    /// page that another thread writes is where it is to be.
     pub async fn settle(&mut self) {
         if self.unwritten.is_some() || self.elsewhere.is_some() {
             Box::pin(self.settle_all()).await;
@@ -409,7 +409,16 @@ impl<'a> Fill<'a> {
     async fn settle_all(&mut self) {
         if let Some((place, page)) = self.unwritten.take() {
             let cache = self.cache.clone();
-            let kept = blocking(move || Ok(cache.store.keep_at(&place, page, now()))).await;
+            let is_small = page.body.len() as u64 <= AT_ONCE_BYTES;
+            let keep = move || {
+                let keep = || cache.store.keep_at(&place, page, now());
+                // A large page takes its time on any disk.
+                Ok(match is_small {
+                    true => cache.disk_pace.watch(keep, now),
+                    false => keep(),
+                })
+            };
+            let kept = blocking(keep).await;
             self.kept(kept.unwrap_or(Err(NotStored::Fault)).map(drop));
         }
         if let Some(elsewhere) = self.elsewhere.take() {
@@ -460,7 +469,8 @@ impl<'a> Fill<'a> {
         self.keep(admitted, body);
     }
 
-    /// Keeps a page; one that is large once somebody waits for it to be where it is to be.
+    /// Keeps a page; one that is large, or comes to a slow disk, once somebody waits for it to be where
+    /// it is to be.
     fn keep(&mut self, admitted: Admitted, body: Bytes) {
         let Some(primary) = &self.primary else {
             return;
@@ -479,12 +489,16 @@ impl<'a> Fill<'a> {
         say_that_it_varies(self.head, self.way, &mut stored, body.len());
         let is_large = body.len() as u64 > AT_ONCE_BYTES;
         let page = Object::new(subject, stored, body).of_cost(self.cost());
-        let store = &self.cache.store;
-        if is_large && store.has_disk() {
+        let (store, pace) = (&self.cache.store, &self.cache.disk_pace);
+        if !store.has_disk() {
+            let kept = store.keep_at(&place, page, now());
+            return self.kept(kept.map(drop));
+        }
+        if is_large || pace.is_slow(now()) {
             self.unwritten = Some((place, page));
             return;
         }
-        let kept = store.keep_at(&place, page, now());
+        let kept = pace.watch(|| store.keep_at(&place, page, now()), now);
         self.kept(kept.map(drop));
     }
 

@@ -163,7 +163,11 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
     let store = &cache.store;
     let found = match store.look(primary, head.headers()) {
         pagestore::Looked::Nothing { .. } if store.has_disk() => {
-            store.load(primary, head.headers(), (now(), AT_ONCE_BYTES))
+            if cache.disk_pace.is_slow(now()) {
+                return find_slowly(cache, primary, head).await;
+            }
+            let load = || store.load(primary, head.headers(), (now(), AT_ONCE_BYTES));
+            cache.disk_pace.watch(load, now)
         }
         looked => return Ok(looked),
     };
@@ -173,6 +177,25 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
     // Others have their turn while the disk is read.
     let cache = cache.clone();
     blocking(move || Ok(cache.store.load_large(key, has_variants, now()))).await
+}
+
+/// The same from a disk that is slow.
+async fn find_slowly(
+    cache: &Arc<Cache>,
+    primary: &Key,
+    head: &Head,
+) -> io::Result<pagestore::Looked> {
+    let (cache, primary) = (cache.clone(), primary.clone());
+    let fields = head.headers();
+    let fields: Vec<(Vec<u8>, Vec<u8>)> = fields
+        .map(|(name, value)| (name.to_vec(), value.to_vec()))
+        .collect();
+    blocking(move || {
+        let fields = fields.iter().map(|(name, value)| (&name[..], &value[..]));
+        let load = || cache.store.load(&primary, fields, (now(), u64::MAX));
+        Ok(cache.disk_pace.watch(load, now))
+    })
+    .await
 }
 
 /// What was found is good for.

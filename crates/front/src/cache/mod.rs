@@ -3,6 +3,7 @@
 
 mod client;
 mod coded;
+mod disk_pace;
 mod figures;
 mod fill;
 mod look;
@@ -42,6 +43,7 @@ use crate::request::{Beside, Header, Way};
 use crate::supervisor::Supervisor;
 
 use coded::Making;
+use disk_pace::DiskPace;
 use figures::{AllFigures, Board, SiteFigures};
 use purge::Known;
 
@@ -59,13 +61,14 @@ pub const CACHE_STATUS: &[u8] = b"Cache-Status";
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Bytes of a page up to which it is read and written by whoever has it in hand: from a disk that is not
-/// slow that takes less time than to have another thread do it.
+/// slow (see [`DiskPace`]) that takes less time than to have another thread do it.
 const AT_ONCE_BYTES: u64 = 64 * 1024;
 
 /// The pages of all sites, and those that are being made.
 #[derive(Debug)]
 pub struct Cache {
     store: Store,
+    disk_pace: DiskPace,
     figures: AllFigures,
     threads: u32,
     /// Bytes that there may be in memory, and on disk.
@@ -129,6 +132,7 @@ impl Cache {
         Ok(Cache {
             disk_limit: disk_limit.filter(|_| store.has_disk()),
             store,
+            disk_pace: DiskPace::default(),
             figures: AllFigures::default(),
             threads,
             memory_limit: memory,

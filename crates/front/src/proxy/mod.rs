@@ -3,6 +3,7 @@
 //! Bodies are passed on as they come, both ways: neither side is asked for more than the other takes.
 
 mod early;
+mod figures;
 mod outgoing;
 mod relay;
 mod server;
@@ -33,6 +34,7 @@ use outgoing::Outgoing;
 use server::Link;
 use upload::{Upload, UploadBody};
 
+pub use figures::AllFigures;
 pub use outgoing::is_websocket;
 pub use server::Server;
 
@@ -106,7 +108,7 @@ pub async fn answer(
     (server, path): (&Server, &[u8]),
     answered: &mut Answered,
 ) -> io::Result<After> {
-    let begun = Instant::now();
+    let mut begun = server.figures.begin();
     let asking = Asking {
         head,
         way,
@@ -144,7 +146,8 @@ pub async fn answer(
             follow(client, &asking, thread, to, &mut upload, answered).await
         }
     };
-    answered.script = Some(begun.elapsed());
+    begun.ended(&outcome, answered.status);
+    answered.script = Some(begun.since().elapsed());
     answered.body_bytes = upload.taken();
     match outcome {
         Ok(after) => Ok(after),

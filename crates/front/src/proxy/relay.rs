@@ -2,6 +2,7 @@
 //! says something.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::task::Poll;
 
@@ -14,7 +15,9 @@ use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFE
 use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, answer_framing, write_chunk_header,
 };
+use maitred_rules::coding::Coding;
 use maitred_rules::dress::Expiry;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::outgoing::members;
@@ -22,10 +25,17 @@ use super::upload::Upload;
 use super::{Asking, Failure, Silence, busy, until};
 use crate::access::Answered;
 use crate::clock::{expires, http_date};
+use crate::compress::{Effort, Encoder, Plan};
 use crate::http_client::HttpClient;
 use crate::http_form::{Wire, is_for_us};
 use crate::request::{Beside, Header, Way};
 use crate::shared::Shared;
+
+/// Answers that are compressed at a time, by all threads together; those beyond go as they are. Each
+/// holds about a megabyte, for as long as its server and its client like.
+const AT_A_TIME: usize = 128;
+
+static CODING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
 /// What is wrong with the head of an answer, if something is. What two could read in two ways is
 /// read by nobody (RFC 9112 §6.3).
@@ -62,7 +72,7 @@ pub async fn relay<C: HttpClient>(
     let beside = Beside::of(secured.as_deref(), id.as_ref());
     let length = body.size_hint().exact();
     let keep_alive = asking.head.keep_alive && !upload.is_unread();
-    let form = Form::of(asking.head, &parts, length, keep_alive);
+    let mut form = Form::of(asking, &parts, length, keep_alive);
     let (mut out, apart) = form.begin::<C::Wire>(asking.way, &parts, beside.as_slice());
     answered.status = status;
     answered.head_bytes += out.len() as u64;
@@ -75,14 +85,14 @@ pub async fn relay<C: HttpClient>(
     loop {
         let is_over = match std::mem::replace(&mut next, Poll::Pending) {
             Poll::Ready(Some(Ok(data))) => {
-                out = form.frame(out, data);
+                out = form.frame(out, data)?;
                 false
             }
             Poll::Ready(Some(Err(error))) => {
                 return Err(Failure::Broken(super::server::describe(&error)));
             }
             Poll::Ready(None) => {
-                out = form.end(out);
+                out = form.end(out)?;
                 true
             }
             Poll::Pending => false,
@@ -163,20 +173,51 @@ struct Form<'a> {
     request: &'a Head,
     framing: AnswerFraming,
     keep_alive: bool,
+    /// What becomes of its coding.
+    plan: Plan,
+    coder: Option<Coder>,
+}
+
+/// What compresses a body, with its place among those that do.
+struct Coder {
+    encoder: Encoder,
+    _place: SemaphorePermit<'static>,
+}
+
+impl Coder {
+    fn new(coding: Coding) -> Option<Coder> {
+        let place = CODING.try_acquire().ok()?;
+        let encoder = Encoder::new(coding, Effort::Passing).ok()?;
+        Some(Coder {
+            encoder,
+            _place: place,
+        })
+    }
 }
 
 impl<'a> Form<'a> {
-    fn of(request: &'a Head, parts: &Parts, length: Option<u64>, keep_alive: bool) -> Form<'a> {
+    fn of(asking: &Asking<'a>, parts: &Parts, length: Option<u64>, keep_alive: bool) -> Form<'a> {
+        let request = asking.head;
         let is_head = request.kind() == Method::Head;
         // What HEAD asks for has a length and no body.
         let says = parts.headers.get(CONTENT_LENGTH);
         let says = says.and_then(|value| value.to_str().ok()?.parse().ok());
         let length = if is_head { says } else { length };
         let status = parts.status.as_u16();
+        let compression = asking.way.site.compression.as_deref();
+        let said: Vec<Header<'_>> = said(&parts.headers).collect();
+        let mut plan = Plan::make(compression, request, said.iter().copied(), status, length);
+        let coder = plan.coding.filter(|_| !is_head).and_then(Coder::new);
+        if coder.is_none() && !is_head {
+            plan.give_up();
+        }
+        let length = length.filter(|_| plan.coding.is_none());
         Form {
             request,
             framing: answer_framing(request.version(), is_head, status, length),
             keep_alive,
+            plan,
+            coder,
         }
     }
 
@@ -202,25 +243,40 @@ impl<'a> Form<'a> {
             let name = std::str::from_utf8(name).unwrap_or_default();
             parts.headers.contains_key(name)
         };
+        let plan = &self.plan;
+        let fields = fields.filter(|(name, _)| !plan.replaces(name));
         let fields = fields.chain(beside.iter().copied().filter(|beside| !is_said(beside)));
         let dressing = way.dressing;
         let mut out = Vec::with_capacity(512);
         let (apart, _) = match dressing.is_empty() {
-            true => W::head(&mut out, &answer, fields),
+            true => W::head(&mut out, &answer, fields.chain(plan.fields())),
             false => {
                 let kept = fields.filter(|(name, _)| dressing.keeps(name));
                 let date = date.as_ref().map(|date| (&b"Expires"[..], date.as_bytes()));
                 let expiry = expiry.map(|expiry| expiry.cache_control.as_bytes());
                 let expiry = expiry.map(|value| (&b"Cache-Control"[..], value));
                 let own = dressing.fields().chain(expiry).chain(date);
-                W::head(&mut out, &answer, kept.chain(own))
+                W::head(&mut out, &answer, kept.chain(own).chain(plan.fields()))
             }
         };
         (out.into(), apart)
     }
 
     /// A piece of the body, behind what has not been sent.
-    fn frame(&self, unsent: Bytes, data: Bytes) -> Bytes {
+    ///
+    /// # Errors
+    /// When there is no memory for its coding.
+    fn frame(&mut self, unsent: Bytes, data: Bytes) -> Result<Bytes, Failure> {
+        let data = match &mut self.coder {
+            Some(coder) if !data.is_empty() => {
+                coder.encoder.piece(&data).map_err(not_coded)?.into()
+            }
+            _ => data,
+        };
+        Ok(self.wrap(unsent, data))
+    }
+
+    fn wrap(&self, unsent: Bytes, data: Bytes) -> Bytes {
         let is_chunked = self.framing == AnswerFraming::Chunked;
         match self.framing {
             AnswerFraming::NoBody => return unsent,
@@ -241,14 +297,34 @@ impl<'a> Form<'a> {
     }
 
     /// What says that this was all.
-    fn end(&self, unsent: Bytes) -> Bytes {
+    ///
+    /// # Errors
+    /// When there is no memory for its coding.
+    fn end(&mut self, unsent: Bytes) -> Result<Bytes, Failure> {
+        let unsent = match self.coder.take() {
+            Some(coder) => {
+                let last = coder.encoder.last(b"").map_err(not_coded)?;
+                self.wrap(unsent, last.into())
+            }
+            None => unsent,
+        };
         if self.framing != AnswerFraming::Chunked {
-            return unsent;
+            return Ok(unsent);
         }
         let mut out = BytesMut::from(&unsent[..]);
         out.extend_from_slice(LAST_CHUNK);
-        out.freeze()
+        Ok(out.freeze())
     }
+}
+
+fn not_coded(error: io::Error) -> Failure {
+    Failure::Broken(format!("it cannot be compressed: {error}"))
+}
+
+/// All fields of an answer.
+fn said(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
+    let fields = fields.iter();
+    fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
 }
 
 /// The fields of an answer that are for the client: without those of the server's connection, which
@@ -258,10 +334,7 @@ pub fn for_client(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
     let options: Vec<&[u8]> = options
         .flat_map(|value| members(value.as_bytes()))
         .collect();
-    let fields = fields
-        .iter()
-        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
-    fields.filter(move |(name, _)| {
+    said(fields).filter(move |(name, _)| {
         !is_for_us(name) && !options.iter().any(|one| one.eq_ignore_ascii_case(name))
     })
 }

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Failure;
+use super::figures::{AllFigures, Figures};
 use super::upload::UploadBody;
 use crate::pool::local::Paced;
 use crate::upstream::{self, Stream};
@@ -37,6 +38,8 @@ pub struct Server {
     pub rule: Proxy,
     /// It, as it is written in the configuration.
     pub name: String,
+    /// What is counted of it.
+    pub figures: Arc<Figures>,
     shelf: Arc<Mutex<Shelf>>,
 }
 
@@ -92,10 +95,11 @@ impl Tap {
 
 impl Server {
     /// The servers of these rules, to which there is no connection.
-    pub fn all(rules: &[Proxy]) -> Vec<Server> {
+    pub fn all(rules: &[Proxy], figures: &AllFigures) -> Vec<Server> {
         let server = |rule: &Proxy| Server {
             rule: rule.clone(),
             name: rule.server(),
+            figures: figures.of(&rule.server()),
             shelf: Arc::default(),
         };
         rules.iter().map(server).collect()
@@ -165,6 +169,7 @@ impl Server {
             // Whoever waits for an answer is told what is wrong.
             let _ = connection.with_upgrades().await;
         }));
+        self.figures.connected();
         Ok(Link { sender, tap })
     }
 }

@@ -1,18 +1,30 @@
-//! What lies in a folder, for a page that lists it.
+//! What lies in a folder, for a page that lists it. Folders are read beside the threads that serve, a
+//! few at a time: one with very many names takes a while, and its disk may be slow.
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_rules::path::{CleanPath, encode_path, is_dot_name, is_php_source};
 use rustix::fs::{self, AtFlags, Dir, FileType};
+use tokio::sync::Semaphore;
 
 use super::{Resolver, beneath, is_script};
 
 /// Most names of one listing; the page says that there are more.
 const MAX_NAMES: usize = 10_000;
 
+/// Folders that are read at a time, for all threads together; who asks for more waits.
+const AT_A_TIME: usize = 4;
+
+static READING: Semaphore = Semaphore::const_new(AT_A_TIME);
+
+/// A folder that may be listed, open.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
 /// A folder's files.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Listing {
+struct Listing {
     /// Sorted: folders first, then by name.
     names: Vec<Name>,
     /// There are more of them.
@@ -30,9 +42,9 @@ struct Name {
 }
 
 impl Resolver {
-    /// The files of the folder that a path ending in a slash names, without those that are never
-    /// sent. Nothing if it is no folder, may not be read, or has an index.
-    pub fn list(&self, path: &CleanPath<'_>) -> Option<Listing> {
+    /// The folder that a path ending in a slash names. Nothing if it is no folder, may not be read, or
+    /// has an index.
+    pub fn open_folder(&self, path: &CleanPath<'_>) -> Option<Folder> {
         let name = path.as_bytes();
         if !path.ends_with_slash() || path.names_end() < name.len() {
             return None;
@@ -46,18 +58,36 @@ impl Resolver {
             self.open(&index, beneath::LOOK)
                 .is_ok_and(|opened| opened.kind() == FileType::RegularFile)
         };
-        if self.site.index.iter().any(is_there) {
-            return None;
-        }
+        (!self.site.index.iter().any(is_there)).then_some(Folder(folder.fd))
+    }
+}
+
+/// The page that lists the folder at `path`, which `open` opens; nothing if there is none to list.
+pub async fn page(open: impl FnOnce() -> Option<Folder>, path: &[u8]) -> Option<String> {
+    // Before the folder is opened: whoever waits holds no descriptor.
+    let turn = READING.acquire().await.ok()?;
+    let folder = open()?;
+    let path = path.to_vec();
+    let made = tokio::task::spawn_blocking(move || {
+        // Held here, so that a client that leaves makes no room before its folder is read.
+        let _held = turn;
+        folder.list().map(|listing| listing.page(&path))
+    });
+    made.await.ok()?
+}
+
+impl Folder {
+    /// Its files, without those that are never sent.
+    fn list(&self) -> Option<Listing> {
         let mut listing = Listing {
             names: Vec::new(),
             is_cut: false,
         };
-        for entry in Dir::read_from(&folder.fd).ok()?.flatten() {
+        for entry in Dir::read_from(&self.0).ok()?.flatten() {
             let name = entry.file_name().to_bytes();
             let is_hidden = is_dot_name(name) || is_php_source(name) || is_script(name);
             // A link is shown by what it leads to, and may not be opened all the same.
-            let Ok(stat) = fs::statat(&folder.fd, entry.file_name(), AtFlags::empty()) else {
+            let Ok(stat) = fs::statat(&self.0, entry.file_name(), AtFlags::empty()) else {
                 continue;
             };
             let kind = FileType::from_raw_mode(stat.st_mode);
@@ -82,7 +112,7 @@ impl Resolver {
 
 impl Listing {
     /// The page for the folder at `path`.
-    pub fn page(&self, path: &[u8]) -> String {
+    fn page(&self, path: &[u8]) -> String {
         let title = escape(path);
         let mut page = format!(
             "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>Index of {title}</title>\

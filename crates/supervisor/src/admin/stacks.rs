@@ -162,14 +162,16 @@ impl Supervisor {
     pub(super) fn tell_drafted(&self, guest: &mut Guest, now: Moment) {
         let comes = |pool: Option<&str>| match pool {
             Some(pool) => self.cache_comes(pool),
-            None => self.page_cache_comes(),
+            None => self.figures_come(),
         };
         let is_due = |draft: &mut Draft| draft.is_due(now, comes);
         if let Some(mut draft) = guest.draft().take_if(is_due) {
             for pool in &mut draft.status.pools {
                 pool.opcache = self.opcache(&pool.name);
             }
-            draft.status.page_cache = self.page_cache();
+            let figures = self.front_figures();
+            draft.status.page_cache = figures.page_cache;
+            draft.status.proxies = figures.proxies;
             guest.answer(&Answer::Status(draft.status), self.now());
         }
     }

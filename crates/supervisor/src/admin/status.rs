@@ -37,7 +37,7 @@ impl Supervisor {
             ));
         }
         self.look_at_caches();
-        self.look_at_page_cache();
+        self.look_at_front();
         self.measure();
         let names = self.names().into_iter();
         let names = names.filter(|name| pool.is_none_or(|pool| pool == *name));
@@ -55,6 +55,7 @@ impl Supervisor {
             front_pid: self.front.peer.as_ref().map(crate::peer::Peer::pid),
             pools,
             page_cache: None,
+            proxies: Vec::new(),
             certificates: self.acme.status(self.now()),
         };
         Ok(self.ask_stacks(status, scripts))

@@ -1,0 +1,126 @@
+//! A folder for kept pages whose disk is slow: it is used beside the threads that serve, and nobody who
+//! does not need it waits for it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use maitred_tests::guard::Guarded;
+use maitred_tests::http::{self, Response};
+use maitred_tests::processes::Signal;
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
+use maitred_tests::{Target, wait};
+
+/// How long the slow disk takes for each step.
+const STEP: Duration = Duration::from_secs(1);
+
+/// The files of pages in the folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let children = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let folders = children(folder).into_iter();
+    let folders = folders.filter(|path| path.is_dir() && !path.ends_with("begun"));
+    folders.flat_map(|path| children(&path)).collect()
+}
+
+/// strace, which makes each step with these files take a second for as long as it runs; nothing where
+/// nobody may trace.
+fn slow_down(server: &Server, files: &[PathBuf]) -> Option<Guarded> {
+    let front = server.front().expect("there is a front").pid.to_string();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o", "/dev/null", "-p", &front]);
+    for file in files {
+        strace.arg("-P").arg(file);
+    }
+    let steps = "open,openat,rename,renameat,renameat2";
+    strace.args(["-e", &format!("trace={steps}")]);
+    let delay = STEP.as_micros();
+    strace.args(["-e", &format!("inject={steps}:delay_enter={delay}")]);
+    strace.stderr(Stdio::piped());
+    let mut strace = Guarded::spawn(&mut strace, Signal::TERM);
+    let said = strace.child().stderr.take().expect("stderr is a pipe");
+    let mut line = String::new();
+    let mut said = BufReader::new(said);
+    said.read_line(&mut line).expect("strace says something");
+    if line.contains("not permitted") {
+        return None;
+    }
+    assert!(line.contains("attached"), "{line}");
+    // It may have more to say, and must find somebody who reads it.
+    thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+    Some(strace)
+}
+
+fn verdict(answer: &Response) -> &str {
+    let said = answer
+        .header("Cache-Status")
+        .expect("the cache says something");
+    match said.contains("; hit;") {
+        true => "hit",
+        false if said.contains("; stored;") => "stored",
+        false => said,
+    }
+}
+
+#[test]
+fn a_slow_disk_holds_up_nobody_who_does_not_need_it() {
+    let root = document_root(&[("index.php", "<?php echo 'page ', $_SERVER['REQUEST_URI'];")]);
+    let pages = public_folder();
+    give_to_web_user(pages.path());
+    let server = Setup::new(root.path())
+        .top(&format!("cache_dir = {:?}", pages.path()))
+        .site("[sites.cache]\nvalid = \"1h\"\npurge_from = \"127.0.0.1\"")
+        .start();
+    let get = |path: &str| {
+        let answer = http::get(server.address(), path);
+        assert_eq!(answer.text(), format!("page {path}"));
+        answer
+    };
+    for path in ["/a", "/b", "/c"] {
+        get(path);
+    }
+    let all = files(pages.path());
+    assert_eq!(all.len(), 3, "{all:?}");
+    // Of these the files are known, and there are none in memory.
+    for path in ["/a", "/b"] {
+        let purge = http::Request::new("PURGE", path).header("Host", "localhost");
+        assert_eq!(http::ask(server.address(), &purge).status, 200);
+    }
+    let mark = server.log().mark();
+    let Some(slow) = slow_down(&server, &all) else {
+        return;
+    };
+    // The first finds out, for all.
+    assert_eq!(verdict(&get("/a")), "stored");
+    server.expect_log(mark, "cache_dir has taken ");
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let answer = get("/b");
+            (verdict(&answer).to_owned(), begun.elapsed())
+        });
+        let mut hits = 0;
+        while !waits.is_finished() {
+            let asked = Instant::now();
+            assert_eq!(verdict(&get("/c")), "hit");
+            if asked.elapsed() < STEP / 2 {
+                hits += 1;
+            }
+        }
+        let (verdict, took) = waits.join().expect("it is answered");
+        assert_eq!(verdict, "stored");
+        assert!(took >= STEP, "it was to be slow: {took:?}");
+        assert!(hits > 5, "only {hits} were answered meanwhile");
+    });
+    assert_eq!(verdict(&get("/b")), "hit");
+    drop(slow);
+    wait::until("the page to be on the disk", || {
+        (files(pages.path()).len() == 3).then_some(())
+    });
+    server.stop();
+}
