@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use maitred_tests::fastcgi::{Wire, params};
@@ -166,6 +167,60 @@ fn more_scripts_than_processors_wait_for_one_and_use_no_more() {
         let waited: f64 = lines.iter().map(|line| millis(line, "core")).sum();
         assert!(waited > 40.0, "{lines:?}");
     }
+}
+
+/// Processes at work for each processor while scripts work, and processors that are kept busy so.
+const OTHERS: usize = 3;
+const KEPT_BUSY: usize = 4;
+
+/// Clients that ask for such scripts, and how often each does.
+const CLIENTS: usize = 8;
+const TIMES: usize = 8;
+
+#[test]
+fn who_only_works_has_waited_for_nothing_but_a_processor_on_a_busy_machine_too() {
+    let (root, folder) = (site(), folder());
+    let log = folder.path().join("access.log");
+    // It calls nothing, so that it loses its processor where the kernel counts worst.
+    write_file(
+        root.path(),
+        "loops.php",
+        b"<?php $until = hrtime(true) + 2e6; while (hrtime(true) < $until) { md5('x'); } echo 'looped';",
+    );
+    let server = setup(root.path(), &log).workers(CLIENTS as u32).start();
+    let processors = thread::available_parallelism().map_or(1, |count| count.get());
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..OTHERS * processors.min(KEPT_BUSY) {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let ask = |client| {
+            for time in 0..TIMES {
+                let target = format!("/loops.php?n={client}-{time}");
+                assert_eq!(http::get(server.address(), &target).text(), "looped");
+            }
+        };
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| scope.spawn(move || ask(client)))
+            .collect();
+        let joined = clients.into_iter().map(|client| client.join().is_ok());
+        let all = joined.fold(true, |all, one| all && one);
+        over.store(true, Ordering::Relaxed);
+        assert!(all, "every client has its answers");
+    });
+    let (mut script, mut blocked) = (0.0, 0.0);
+    for client in 0..CLIENTS {
+        for time in 0..TIMES {
+            let line = line(&log, "/loops.php", &format!("n={client}-{time}"));
+            script += millis(&line, "script");
+            blocked += millis(&line, "blocked");
+        }
+    }
+    assert!(blocked < script / 5.0, "{blocked} of {script} ms");
 }
 
 #[test]

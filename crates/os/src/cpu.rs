@@ -1,6 +1,6 @@
 //! Processor time.
 
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
 /// Processor time that was used.
@@ -41,7 +41,15 @@ pub fn used() -> CpuTime {
 /// What this process has used since it began, in microseconds, with all its threads. Unlike
 /// `RUSAGE_THREAD`, this takes in what came since the kernel's last tick.
 pub fn of_this_process() -> u64 {
-    of(UsageWho::RUSAGE_SELF)
+    of_this_process_with_waits().0
+}
+
+/// The same, and how often its threads have given their processor up to wait for something.
+pub fn of_this_process_with_waits() -> (u64, u64) {
+    getrusage(UsageWho::RUSAGE_SELF).map_or((0, 0), |usage| {
+        let waits = u64::try_from(usage.voluntary_context_switches()).unwrap_or(0);
+        (sum(&usage), waits)
+    })
 }
 
 /// What those children of this process have used that it has collected, in microseconds.
@@ -51,9 +59,11 @@ pub fn of_children() -> u64 {
 
 /// One that cannot be asked for (`getrusage(2)`: never) is nothing.
 fn of(who: UsageWho) -> u64 {
-    getrusage(who).map_or(0, |usage| {
-        micros(usage.user_time()).saturating_add(micros(usage.system_time()))
-    })
+    getrusage(who).map_or(0, |usage| sum(&usage))
+}
+
+fn sum(usage: &Usage) -> u64 {
+    micros(usage.user_time()).saturating_add(micros(usage.system_time()))
 }
 
 fn micros(time: TimeVal) -> u64 {
@@ -72,6 +82,13 @@ mod tests {
         while used().since(before).micros() < 1_000 {}
         assert!(used().micros() >= 1_000);
         assert_eq!(before.since(used()), CpuTime::default());
+    }
+
+    #[test]
+    fn who_sleeps_gives_its_processor_up() {
+        let (_, before) = of_this_process_with_waits();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(of_this_process_with_waits().1 > before);
     }
 
     #[test]

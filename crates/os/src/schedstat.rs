@@ -30,17 +30,18 @@ impl Schedstat {
     }
 }
 
-/// A kernel that does not count says that the process has never run.
+/// A kernel that does not count says that the process has never got a processor. One that does says
+/// nothing of how long a young process has run until the next tick of the clock: `0 66029 1`.
 fn parse(text: &[u8]) -> Option<Schedstat> {
-    let mut numbers = text.split(|byte| *byte == b' ');
+    let mut numbers = text.split(|byte| byte.is_ascii_whitespace());
     let mut next = || {
         std::str::from_utf8(numbers.next()?)
             .ok()?
             .parse::<u64>()
             .ok()
     };
-    let (ran, waited) = (next()?, next()?);
-    (ran > 0).then_some(Schedstat { ran, waited })
+    let (ran, waited, times) = (next()?, next()?, next()?);
+    (ran > 0 || times > 0).then_some(Schedstat { ran, waited })
 }
 
 #[cfg(test)]
@@ -57,6 +58,9 @@ mod tests {
         for other in [&b"0 0 0\n"[..], b"742622", b"742622 x 3\n", b""] {
             assert_eq!(parse(other), None);
         }
+        let young = parse(b"0 66029 1\n");
+        let (ran, waited) = (0, 66_029);
+        assert_eq!(young, Some(Schedstat { ran, waited }), "before a tick");
     }
 
     #[test]

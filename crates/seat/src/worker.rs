@@ -70,6 +70,8 @@ pub struct WorkerEnd {
     in_hand: Option<InHand>,
     /// Number of the last wish.
     last_wish: u32,
+    /// How often it has slept until there was a request.
+    sleeps: u64,
 }
 
 impl WorkerEnd {
@@ -97,6 +99,7 @@ impl WorkerEnd {
             next_slot: 0,
             in_hand: None,
             last_wish: incarnation.wrapping_mul(WISHES_APART),
+            sleeps: 0,
         })
     }
 
@@ -115,8 +118,14 @@ impl WorkerEnd {
             if self.try_claim() {
                 return true;
             }
-            self.sleep_unless(|end| leaves() || end.is_offered_one());
+            let slept = self.sleep_unless(|end| leaves() || end.is_offered_one());
+            self.sleeps += u64::from(slept);
         }
+    }
+
+    /// How often this worker has slept until there was a request, since it came.
+    pub fn sleeps(&self) -> u64 {
+        self.sleeps
     }
 
     fn is_offered_one(&self) -> bool {
@@ -378,9 +387,10 @@ impl WorkerEnd {
         }
     }
 
-    /// Sleeps until the front wakes this worker, unless there is something to do already.
-    fn sleep_unless(&self, something_to_do: impl Fn(&WorkerEnd) -> bool) {
-        self.sleep_unless_until(something_to_do, None);
+    /// Sleeps until the front wakes this worker, unless there is something to do already. Whether it
+    /// has slept and was woken.
+    fn sleep_unless(&self, something_to_do: impl Fn(&WorkerEnd) -> bool) -> bool {
+        self.sleep_unless_until(something_to_do, None)
     }
 
     /// The same, for no longer than `limit`.
@@ -388,14 +398,14 @@ impl WorkerEnd {
         &self,
         something_to_do: impl Fn(&WorkerEnd) -> bool,
         limit: Option<Duration>,
-    ) {
+    ) -> bool {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let sleep: &SleepWord = self.layout.worker_sleep(self.seat);
         sleep.announce();
-        if !something_to_do(self) {
-            // A signal or a changed word ends the wait; the caller looks again in either case.
-            let _ = futex::wait(sleep.word(), futex::Flags::empty(), 1, limit.as_ref());
-        }
+        // A signal or a changed word ends the wait; the caller looks again in either case.
+        let slept = !something_to_do(self)
+            && futex::wait(sleep.word(), futex::Flags::empty(), 1, limit.as_ref()).is_ok();
         sleep.awake();
+        slept
     }
 }

@@ -7,7 +7,7 @@ use maitred_simulator::plants;
 use maitred_simulator::policies::auto::Auto;
 use maitred_simulator::policies::fpm::{Dynamic, Ondemand};
 use maitred_simulator::policies::frankenphp::Frankenphp;
-use maitred_simulator::search::{Score, best, numbers, score, traces};
+use maitred_simulator::search::{FIRST_SEED, Score, best, numbers, score, traces_from};
 
 /// A plant that is played for longer than this is played less often, with fewer numbers of workers.
 const LONG_SECONDS: f64 = 600.0;
@@ -23,6 +23,9 @@ struct Options {
     /// How many times each is played.
     #[arg(long, default_value_t = 20)]
     seeds: u64,
+    /// The first seed. The constants were chosen with the 20 from 1000 on.
+    #[arg(long, default_value_t = FIRST_SEED)]
+    first_seed: u64,
     /// How long each is played, in seconds.
     #[arg(long, default_value_t = 60.0)]
     seconds: f64,
@@ -57,7 +60,7 @@ fn show(plant: &Plant, options: &Options) {
         true => (options.seeds.min(LONG_SEEDS), options.step.max(LONG_STEP)),
         false => (options.seeds, options.step),
     };
-    let traces = traces(plant, seeds);
+    let traces = traces_from(plant, options.first_seed, seeds);
     let (number, fixed) = best(plant, &traces, &numbers(plant.cap, step));
     println!("\n{}", plant.name);
     line(&format!("static {number}"), &fixed, &fixed);

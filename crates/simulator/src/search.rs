@@ -46,9 +46,18 @@ impl Score {
     }
 }
 
-/// The requests of all seeds of a plant.
+/// The seeds that constants were chosen with begin here.
+pub const FIRST_SEED: u64 = 1000;
+
+/// The requests of so many seeds of a plant.
 pub fn traces(plant: &Plant, seeds: u64) -> Vec<Vec<Arrival>> {
-    (0..seeds).map(|seed| draw(plant, 1000 + seed)).collect()
+    traces_from(plant, FIRST_SEED, seeds)
+}
+
+/// The same with seeds from another one on.
+pub fn traces_from(plant: &Plant, first: u64, seeds: u64) -> Vec<Vec<Arrival>> {
+    let seeds = first..first.saturating_add(seeds);
+    seeds.map(|seed| draw(plant, seed)).collect()
 }
 
 /// What a policy does on all of them, made anew for each.

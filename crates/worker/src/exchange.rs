@@ -105,6 +105,9 @@ impl<'a> WorkerExchange<'a> {
         if !has_next && !self.end.claim_unless(leaves) {
             return false;
         }
+        if let Some(meter) = &mut self.meter {
+            meter.begins(self.end.lent_at(), self.end.sleeps());
+        }
         self.reader.restart();
         self.incoming.clear();
         (self.parsed, self.body, self.body_ended) = (0, 0..0, false);

@@ -22,6 +22,10 @@ use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 /// processor, in nanoseconds.
 const UNDISTURBED_NANOS: u64 = 20_000;
 
+/// A worker that begins a request later than this after it was given it had no processor, in nanoseconds.
+/// Waking it takes less.
+const WAKES_IN_NANOS: u64 = 100_000;
+
 /// Measures this process from one request to the next.
 #[derive(Debug)]
 pub struct Meter {
@@ -30,6 +34,17 @@ pub struct Meter {
     /// Tells whether it has kept its processor since `last`, where the system can tell.
     unbroken: Option<Unbroken>,
     last: Reading,
+    begun: Beginning,
+}
+
+/// How a request was begun.
+#[derive(Debug, Clone, Copy, Default)]
+struct Beginning {
+    /// How long it had waited for a processor by then, if that is not in the kernel's count since the
+    /// reading before, in nanoseconds.
+    late: u64,
+    /// How often the worker has slept until there was a request, since it came.
+    sleeps: u64,
 }
 
 /// What this process has used since it began.
@@ -43,6 +58,8 @@ struct Reading {
     core_wait: Option<u64>,
     /// Processor time of its children, in microseconds.
     children: u64,
+    /// How often it has given its processor up, but for want of a request.
+    waits: u64,
 }
 
 impl Meter {
@@ -52,6 +69,7 @@ impl Meter {
             schedstat: proc.file("schedstat").ok(),
             unbroken: Unbroken::of_this_thread(),
             last: Reading::default(),
+            begun: Beginning::default(),
         };
         meter.last = meter.read();
         meter
@@ -62,9 +80,10 @@ impl Meter {
     pub fn spent(&mut self, lent_at: u64, peak_memory: u64) -> Spent {
         let now = self.without_a_break().unwrap_or_else(|| self.read());
         let before = std::mem::replace(&mut self.last, now);
+        let late = std::mem::take(&mut self.begun.late);
         Spent {
             peak_memory,
-            ..between(&before, &now, lent_at)
+            ..between(&before, &now, (lent_at, late))
         }
     }
 
@@ -95,6 +114,22 @@ impl Meter {
         self.last.core_wait = waits.map(|(before, now)| before_the_next(before, now, with_it));
     }
 
+    /// The process begins a request that it was given at `lent_at`, and has slept so often by now until
+    /// there was one. As a rule this costs a look at the clock.
+    pub fn begins(&mut self, lent_at: u64, sleeps: u64) {
+        self.begun = Beginning { late: 0, sleeps };
+        let late = monotonic_nanos().saturating_sub(lent_at.max(self.last.at));
+        let is_unbroken = || self.unbroken.as_ref().is_some_and(Unbroken::is_so);
+        if lent_at == 0 || late <= WAKES_IN_NANOS || is_unbroken() {
+            return;
+        }
+        let counted = self.schedstat.as_ref().and_then(Schedstat::read);
+        if let (Some(waited), Some(counted)) = (&mut self.last.core_wait, counted) {
+            *waited = counted.waited;
+            self.begun.late = late;
+        }
+    }
+
     /// Shows what this process has used so far, so that others can tell what it has used since.
     pub fn show(&self, board: &SeatBoard) {
         let waited = self.last.core_wait.unwrap_or(NOT_KNOWN);
@@ -109,12 +144,13 @@ impl Meter {
         let schedstat = self.schedstat.as_ref().and_then(Schedstat::read);
         let children = cpu::of_children();
         // Last, and together: the reading's own time must not be lost between them.
-        let (cpu, at) = (cpu::of_this_process(), monotonic_nanos());
+        let ((cpu, waits), at) = (cpu::of_this_process_with_waits(), monotonic_nanos());
         Reading {
             at,
             cpu: cpu.saturating_mul(1_000),
             core_wait: schedstat.map(|figures| figures.waited),
             children,
+            waits: waits.saturating_sub(self.begun.sleeps),
         }
     }
 }
@@ -125,16 +161,22 @@ fn before_the_next(before: u64, now: u64, with_it: u64) -> u64 {
     now - now.saturating_sub(before).min(with_it).min(now)
 }
 
-/// What came between two readings, of which a request had all since it was given to the worker.
-fn between(before: &Reading, now: &Reading, lent_at: u64) -> Spent {
+/// What came between two readings, of which a request had all since it was given to the worker, which
+/// began it so late.
+fn between(before: &Reading, now: &Reading, (lent_at, late): (u64, u64)) -> Spent {
     // It may have waited behind another request.
     let began = lent_at.clamp(before.at, now.at);
     let held = Duration::from_nanos(now.at - began);
     let cpu = Duration::from_nanos(now.cpu.saturating_sub(before.cpu));
-    let waited = now.core_wait.zip(before.core_wait).map(|(now, before)| {
-        let waited = Duration::from_nanos(now.saturating_sub(before));
-        // No more than there was time for.
-        waited.min(held.saturating_sub(cpu))
+    let no_work = held.saturating_sub(cpu);
+    let waited = now.core_wait.zip(before.core_wait).map(|(counted, until)| {
+        let counted = counted.saturating_sub(until).saturating_add(late);
+        match now.waits <= before.waits {
+            // It has waited for nothing else.
+            true => no_work,
+            // No more than there was time for.
+            false => no_work.min(Duration::from_nanos(counted)),
+        }
     });
     Spent {
         held,
@@ -157,13 +199,15 @@ mod tests {
             cpu: cpu_millis * 1_000_000,
             core_wait: Some(waited_millis * 1_000_000),
             children: 0,
+            // As all do that wait for anything else than a processor.
+            waits: at_millis,
         }
     }
 
     #[test]
     fn a_request_has_the_time_since_its_worker_was_given_it() {
         let (before, now) = (reading(100, 10, 1), reading(200, 13, 3));
-        let spent = between(&before, &now, 150_000_000);
+        let spent = between(&before, &now, (150_000_000, 0));
         assert_eq!(spent.held, 50 * MILLISECOND);
         assert_eq!(spent.cpu, 3 * MILLISECOND);
         assert_eq!(spent.core_wait, Some(2 * MILLISECOND));
@@ -173,8 +217,8 @@ mod tests {
     #[test]
     fn one_that_waited_behind_another_has_the_time_since_that_one_ended() {
         let (before, now) = (reading(100, 10, 1), reading(200, 10, 1));
-        assert_eq!(between(&before, &now, 0).held, 100 * MILLISECOND);
-        let future = between(&before, &now, u64::MAX);
+        assert_eq!(between(&before, &now, (0, 0)).held, 100 * MILLISECOND);
+        let future = between(&before, &now, (u64::MAX, 0));
         assert_eq!(future.held, Duration::ZERO);
     }
 
@@ -185,9 +229,46 @@ mod tests {
         assert_eq!(before_the_next(10, 90, 30), 60, "a part did");
         assert_eq!(before_the_next(10, 90, 500), 10, "none did");
         let (before, now) = (reading(100, 10, 1), reading(200, 13, 90));
-        let spent = between(&before, &now, 150_000_000);
+        let spent = between(&before, &now, (150_000_000, 0));
         assert_eq!(spent.core_wait, Some(47 * MILLISECOND));
         assert_eq!(spent.blocked(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_wait_that_the_kernel_did_not_count_is_the_requests_all_the_same() {
+        let (before, now) = (reading(100, 10, 1), reading(200, 13, 3));
+        let spent = between(&before, &now, (150_000_000, 40_000_000));
+        assert_eq!(spent.core_wait, Some(42 * MILLISECOND));
+        assert_eq!(spent.blocked(), Some(5 * MILLISECOND));
+        let longer = between(&before, &now, (150_000_000, u64::MAX));
+        assert_eq!(longer.core_wait, Some(47 * MILLISECOND));
+    }
+
+    #[test]
+    fn who_never_gave_its_processor_up_has_waited_for_nothing_else() {
+        let before = reading(100, 10, 1);
+        let now = Reading {
+            waits: before.waits,
+            ..reading(200, 13, 3)
+        };
+        let spent = between(&before, &now, (0, 0));
+        assert_eq!(spent.core_wait, Some(97 * MILLISECOND));
+        assert_eq!(spent.blocked(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn who_begins_late_has_waited_for_a_processor() {
+        let mut meter = Meter::new(&OwnProc::open().unwrap());
+        let lent_at = monotonic_nanos();
+        std::thread::sleep(20 * MILLISECOND);
+        meter.begins(lent_at, 0);
+        std::thread::sleep(20 * MILLISECOND);
+        let spent = meter.spent(lent_at, 0);
+        if meter.last.core_wait.is_some() {
+            assert!(spent.core_wait >= Some(20 * MILLISECOND), "{spent:?}");
+        }
+        assert!(spent.held >= 40 * MILLISECOND);
+        assert_eq!(meter.begun.late, 0, "the next has a beginning of its own");
     }
 
     #[test]
@@ -196,7 +277,7 @@ mod tests {
             core_wait: None,
             ..reading(100, 10, 1)
         };
-        let spent = between(&before, &reading(200, 13, 3), 0);
+        let spent = between(&before, &reading(200, 13, 3), (0, 0));
         assert_eq!((spent.core_wait, spent.blocked()), (None, None));
     }
 
@@ -206,6 +287,7 @@ mod tests {
             schedstat: None,
             unbroken: None,
             last: Reading::default(),
+            begun: Beginning::default(),
         };
         std::thread::sleep(MILLISECOND);
         meter.goes_on(None);
