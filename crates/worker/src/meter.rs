@@ -22,6 +22,9 @@ use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 /// processor, in nanoseconds.
 const UNDISTURBED_NANOS: u64 = 20_000;
 
+/// How many numbers it [keeps](Meter::kept).
+pub const KEPT: usize = 4;
+
 /// Measures this process from one request to the next.
 #[derive(Debug)]
 pub struct Meter {
@@ -93,6 +96,31 @@ impl Meter {
         let waits = self.last.core_wait.zip(waited);
         let with_it = lent_at.map_or(0, |lent_at| now.saturating_sub(lent_at.max(self.last.at)));
         self.last.core_wait = waits.map(|(before, now)| before_the_next(before, now, with_it));
+    }
+
+    /// What it knows of the last request, for one who is to [go on](Self::go_on) from there.
+    pub fn kept(&self) -> [u64; KEPT] {
+        let Reading {
+            at,
+            cpu,
+            core_wait,
+            children,
+        } = self.last;
+        [at, cpu, core_wait.unwrap_or(NOT_KNOWN), children]
+    }
+
+    /// The process has forgotten what it has measured since, as one does that goes back.
+    pub fn go_on(&mut self, kept: [u64; KEPT]) {
+        let [at, cpu, core_wait, children] = kept;
+        self.last = Reading {
+            at,
+            cpu,
+            core_wait: (core_wait != NOT_KNOWN).then_some(core_wait),
+            children,
+        };
+        if let Some(unbroken) = &self.unbroken {
+            unbroken.forget();
+        }
     }
 
     /// Shows what this process has used so far, so that others can tell what it has used since.
@@ -212,6 +240,21 @@ mod tests {
         let spent = meter.spent(1, 0);
         assert!(spent.cpu > Duration::ZERO && spent.held > spent.cpu);
         assert_eq!((spent.core_wait, spent.blocked()), (None, None));
+    }
+
+    #[test]
+    fn who_goes_back_measures_from_where_it_was() {
+        let mut meter = Meter::new(&OwnProc::open().unwrap());
+        let first = meter.kept();
+        let before = cpu::of_this_process();
+        while cpu::of_this_process() < before + 20_000 {}
+        meter.spent(1, 0);
+        let kept = meter.kept();
+        assert!(kept[1] >= first[1] + 20_000_000);
+        meter.go_on(first);
+        meter.go_on(kept);
+        assert_eq!(meter.kept(), kept);
+        assert!(meter.spent(1, 0).cpu < MILLISECOND * 15);
     }
 
     #[test]
