@@ -1,13 +1,15 @@
 //! `rewinds_per_child`: a copy of a booted application goes back to what it was, and serves again.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Request};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::processes::Process;
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -82,8 +84,8 @@ ob_end_clean();
 echo json_encode(['pid' => getmypid(), 'before' => $before]);
 "#;
 
-#[test]
-fn a_copy_that_has_gone_back_is_what_it_was_and_the_same_process() {
+/// The application of [`STATE`] and [`CHANGES`].
+fn that_changes_all() -> TempDir {
     let boot = format!(
         "class Held {{ public static $value = 'booted'; public array $seen = []; }}
          function count_up() {{ static $n = 0; return ++$n; }}
@@ -91,20 +93,103 @@ fn a_copy_that_has_gone_back_is_what_it_was_and_the_same_process() {
          {STATE}
          state(); $warm = count_up();"
     );
-    let root = application(&boot, CHANGES);
+    application(&boot, CHANGES)
+}
+
+/// The memory that a process can write to and nobody else, by address; its stack is left out, where
+/// what has ended lies until it is written over.
+fn memory(process: &Process) -> Option<BTreeMap<u64, Vec<u8>>> {
+    let file = fs::File::open(format!("/proc/{}/mem", process.pid)).ok()?;
+    let maps = fs::read_to_string(format!("/proc/{}/maps", process.pid)).ok()?;
+    let mut all = BTreeMap::new();
+    for line in maps.lines().filter(|line| line.contains(" rw-p ")) {
+        let (from, rest) = line.split_once('-')?;
+        let to = rest.split(' ').next()?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let (from, to) = (number(from)?, number(to)?);
+        if !line.ends_with("[stack]") {
+            let mut bytes = vec![0; usize::try_from(to - from).ok()?];
+            file.read_exact_at(&mut bytes, from).ok()?;
+            all.insert(from, bytes);
+        }
+    }
+    Some(all)
+}
+
+/// The same as soon as it does nothing.
+fn memory_at_rest(process: &Process) -> BTreeMap<u64, Vec<u8>> {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let before = memory(process);
+        std::thread::sleep(Duration::from_millis(20));
+        let sleeps = Process::read(process.pid).is_some_and(|process| process.state == 'S');
+        if let (true, Some(before)) = (sleeps && before == memory(process), before) {
+            return before;
+        }
+    }
+    panic!("{} does not come to rest", process.title);
+}
+
+/// How many bytes differ, and how many there are.
+fn difference(one: &BTreeMap<u64, Vec<u8>>, other: &BTreeMap<u64, Vec<u8>>) -> (usize, usize) {
+    let ranges = |all: &BTreeMap<u64, Vec<u8>>| -> Vec<(u64, usize)> {
+        all.iter()
+            .map(|(from, bytes)| (*from, bytes.len()))
+            .collect()
+    };
+    assert_eq!(ranges(one), ranges(other));
+    let pages = |all: &'_ BTreeMap<u64, Vec<u8>>| -> Vec<Vec<u8>> {
+        all.values()
+            .flat_map(|bytes| bytes.chunks(4096).map(<[u8]>::to_vec))
+            .collect()
+    };
+    let (these, those) = (pages(one), pages(other));
+    let pairs = these.iter().zip(&those).filter(|(one, other)| one != other);
+    let bytes = pairs.flat_map(|(one, other)| one.iter().zip(other));
+    let differing = bytes.filter(|(one, other)| one != other).count();
+    (differing, one.values().map(Vec::len).sum())
+}
+
+#[test]
+fn the_memory_of_a_copy_that_has_gone_back_is_byte_for_byte_what_it_was() {
+    if !is_root() {
+        // Nobody else may look into a process.
+        return;
+    }
+    let root = that_changes_all();
+    let server = rewinding(root.path(), 1000).start();
+    server.wait_for_full_strength(3, PATIENCE);
+    let copies = server.workers();
+    let before: Vec<_> = copies.iter().map(memory_at_rest).collect();
+    let pid = get(&server, "/")["pid"].as_i64();
+    for target in ["/?big", "/", "/a"] {
+        assert_eq!(get(&server, target)["pid"].as_i64(), pid);
+    }
+    let served = copies
+        .iter()
+        .position(|copy| Some(i64::from(copy.pid)) == pid);
+    let served = served.unwrap();
+    let after = memory_at_rest(&copies[served]);
+    // What it hands to itself: when it has measured last, and the number of its last wish.
+    let (differing, all) = difference(&before[served], &after);
+    assert!(differing <= 128, "{differing} of {all} bytes differ");
+    assert!(all > 1 << 20);
+    server.stop();
+}
+
+#[test]
+fn a_copy_that_has_gone_back_is_what_it_was_and_the_same_process() {
+    let root = that_changes_all();
     let server = rewinding(root.path(), 1000).start();
     let first = get(&server, "/");
     assert_eq!(first["before"]["global"], "booted");
     for (n, target) in ["/", "/?big", "/", "/", "/?big=1", "/"].iter().enumerate() {
         let mut seen = get(&server, target);
-        seen["before"]["get"] = Value::Array(Vec::new());
-        // What it has asked for is in other places, and of other lengths.
-        for this in [&mut seen, &mut first.clone()] {
-            this["before"]["memory"] = Value::Null;
+        // What was asked for takes memory, too.
+        for what in ["get", "memory"] {
+            seen["before"][what] = first["before"][what].clone();
         }
-        let mut expected = first.clone();
-        expected["before"]["memory"] = Value::Null;
-        assert_eq!(seen, expected, "request {n}");
+        assert_eq!(seen, first, "request {n}");
     }
     server.stop();
 }
@@ -244,7 +329,7 @@ fn nothing_of_a_request_is_left_after_many_and_nothing_grows() {
         .ok()
         .and_then(|count| count.parse().ok())
         .unwrap_or(300);
-    let open = |process: &maitred_tests::processes::Process| {
+    let open = |process: &Process| {
         fs::read_dir(format!("/proc/{}/fd", process.pid)).map_or(0, Iterator::count)
     };
     let load = |count| {
