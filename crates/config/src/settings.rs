@@ -275,6 +275,9 @@ pub struct Pool {
     /// Requests that a copy of a booted application serves.
     #[serde(default = "default_requests_per_child")]
     pub requests_per_child: u32,
+    /// How often a copy goes back to what it was when it was forked, and serves as many again.
+    #[serde(default)]
+    pub rewinds_per_child: u32,
     /// Paths asked for before a booted application is copied; each begins with a slash.
     #[serde(default)]
     pub warm_requests: Vec<String>,
@@ -556,6 +559,7 @@ impl Pool {
             env: Vec::new(),
             confinement: Confinement::default(),
             requests_per_child: 1,
+            rewinds_per_child: 0,
             warm_requests: Vec::new(),
             max_requests: 0,
             max_private_memory: 0,

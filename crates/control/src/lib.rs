@@ -540,6 +540,9 @@ pub struct Snapshot {
     pub script: PathBuf,
     /// Requests that each copy serves before it leaves, at least 1.
     pub requests_per_child: u64,
+    /// How often each copy goes back to what it was before it leaves.
+    #[serde(default)]
+    pub rewinds_per_child: u64,
     /// Paths that are asked for, and their answers dropped, before there are copies for clients.
     pub warm_requests: Vec<String>,
 }

@@ -11,7 +11,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
 
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
@@ -27,9 +28,18 @@ pub enum Side {
 }
 
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
+/// The process between an orphan and who made it.
+static BETWEEN: AtomicI32 = AtomicI32::new(0);
+/// It has nothing left to do but to end.
+const INTERMEDIATE_ENDS: Duration = Duration::from_micros(50);
+static HAS_FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn note_child() {
     FORKED_CHILD.store(true, Ordering::Relaxed);
+}
+
+extern "C" fn note_fork() {
+    HAS_FORKED.store(true, Ordering::Relaxed);
 }
 
 /// From now on, children that this process forks know themselves by [`is_forked_child`]. For
@@ -39,15 +49,21 @@ extern "C" fn note_child() {
 pub fn mark_children() {
     static NOTED: Once = Once::new();
     FORKED_CHILD.store(false, Ordering::Relaxed);
+    HAS_FORKED.store(false, Ordering::Relaxed);
     NOTED.call_once(|| {
-        // SAFETY: the handler only stores to an atomic.
-        let _ = unsafe { libc::pthread_atfork(None, None, Some(note_child)) };
+        // SAFETY: the handlers only store to atomics.
+        let _ = unsafe { libc::pthread_atfork(None, Some(note_fork), Some(note_child)) };
     });
 }
 
 /// Whether this process was forked by one that called [`mark_children`].
 pub fn is_forked_child() -> bool {
     FORKED_CHILD.load(Ordering::Relaxed)
+}
+
+/// Whether this process has forked since it called [`mark_children`].
+pub fn has_forked() -> bool {
+    HAS_FORKED.load(Ordering::Relaxed)
 }
 
 /// What `/proc` says of whoever asks, also after it has changed its root and sees no `/proc`.
@@ -74,6 +90,22 @@ impl OwnProc {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let path = format!("self/{name}");
         Ok(rustix::fs::openat(&self.0, path, flags, Mode::empty())?.into())
+    }
+
+    /// The same for a file that belongs to root if the process is not dumpable (proc(5)), as a change
+    /// of user leaves it: it is made dumpable for as long as the opening takes.
+    ///
+    /// # Errors
+    /// When there is no such file.
+    pub fn own_file(&self, name: &str) -> io::Result<File> {
+        match self.file(name) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            opened => return opened,
+        }
+        nix::sys::prctl::set_dumpable(true)?;
+        let opened = self.file(name);
+        nix::sys::prctl::set_dumpable(false)?;
+        opened
     }
 
     /// Number of threads of the process which asks.
@@ -103,7 +135,8 @@ const ORPHAN: c_int = 1;
 
 /// Makes an orphan. `announce` runs in the intermediate process with the orphan's pid, before
 /// anybody can collect it, so the subreaper learns of a pid no later than of its death. The
-/// intermediate process has this one's memory, and this one waits for it.
+/// intermediate process has this one's memory, and this one waits for it. The orphan is its child until
+/// it ends, see [`wait_for_new_parent`].
 ///
 /// # Errors
 /// When a second thread runs here (its locks would be copied in whatever state they are), or when
@@ -123,7 +156,7 @@ pub fn fork_orphan<A: FnMut(i32)>(proc: &OwnProc, mut announce: A) -> io::Result
     match side {
         0 => Ok(Side::Parent),
         ORPHAN => {
-            wait_for_new_parent(Pid::from_raw(between));
+            BETWEEN.store(between, Ordering::Relaxed);
             Ok(Side::Orphan)
         }
         error => Err(io::Error::from_raw_os_error(-error)),
@@ -176,11 +209,13 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Returns once the intermediate process has gone, so that a parent-death signal asked for next
-/// is tied to the subreaper and not to the intermediate.
-fn wait_for_new_parent(intermediate: Pid) {
-    while Pid::parent() == intermediate {
-        std::thread::yield_now();
+/// In an orphan, returns once the intermediate process has gone, so that a parent-death signal asked
+/// for next is tied to the subreaper and not to the intermediate. Call it as late as can be: there is
+/// nothing to wait for then, as a rule.
+pub fn wait_for_new_parent() {
+    let between = Pid::from_raw(BETWEEN.load(Ordering::Relaxed));
+    while Pid::parent() == between {
+        std::thread::sleep(INTERMEDIATE_ENDS);
     }
 }
 

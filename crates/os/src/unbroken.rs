@@ -76,6 +76,11 @@ impl Unbroken {
         (!unbroken.is_so()).then_some(unbroken)
     }
 
+    /// Until it begins again, the thread is not known to have kept its processor.
+    pub fn forget(&self) {
+        self.address.store(0, Relaxed);
+    }
+
     /// From now on.
     pub fn begin(&self) {
         self.address.store(sequence(), Relaxed);

@@ -22,6 +22,14 @@ static uint32_t included_at_boot;
 /* What opcache_invalidate() does. */
 static zif_handler invalidate;
 
+/*
+ * What these change stays with a process, or may, and is not looked for when it goes back to what it
+ * was: a copy that has called one of them serves nobody after.
+ */
+static const char *const lasting[] = { "dl", "pcntl_rfork", "pcntl_setcpuaffinity", "pcntl_setns",
+	"pcntl_setqos_class", "pcntl_unshare", "sem_get", "shm_attach", "shmop_open" };
+static zif_handler lasting_before[sizeof(lasting) / sizeof(*lasting)];
+
 /* Extensions with threads or locks of their own, which a fork leaves behind. */
 static const char *const unfit[] = { "grpc", "openswoole", "parallel", "swoole" };
 
@@ -172,6 +180,14 @@ static void begin_copy(const struct maitred_request *request)
 	maitred_reset_peak_memory();
 }
 
+/* With FFI a script can do what no list has. */
+static bool ffi_is_on(void)
+{
+	return zend_hash_str_exists(&module_registry, "ffi", strlen("ffi"))
+		&& zend_ini_string("ffi.enable", strlen("ffi.enable"), 0)
+		&& atoi(zend_ini_string("ffi.enable", strlen("ffi.enable"), 0)) == 1;
+}
+
 const struct maitred_request *maitred_await_copy(void)
 {
 	void *exchange = maitred_worker_exchange();
@@ -187,6 +203,7 @@ const struct maitred_request *maitred_await_copy(void)
 	if (maitred_engine.callbacks->freeze(exchange, is_unfit ? why : NULL)) {
 		maitred_engine.boots = false;
 		maitred_engine.copied = true;
+		maitred_engine.spent |= ffi_is_on();
 		maitred_timers_after_fork();
 		maitred_child_start();
 		request = maitred_engine.callbacks->next(exchange);
@@ -272,10 +289,26 @@ static zif_handler take_over(const char *name, zif_handler handler)
 	return before;
 }
 
+static ZEND_NAMED_FUNCTION(spend)
+{
+	const char *name = ZSTR_VAL(execute_data->func->common.function_name);
+
+	maitred_engine.spent |= maitred_engine.copied;
+	for (size_t i = 0; i < sizeof(lasting) / sizeof(*lasting); i++) {
+		if (!strcmp(name, lasting[i])) {
+			lasting_before[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
+			return;
+		}
+	}
+}
+
 void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked)
 {
 	maitred_engine.boots = true;
 	take_over("opcache_reset", ask_for_renewal);
 	invalidate = take_over("opcache_invalidate", invalidate_or_renew);
+	for (size_t i = 0; i < sizeof(lasting) / sizeof(*lasting); i++) {
+		lasting_before[i] = take_over(lasting[i], spend);
+	}
 	maitred_php_work(boot, worked);
 }

@@ -335,6 +335,16 @@ impl WorkerEnd {
         }
     }
 
+    /// The number of its last wish.
+    pub fn last_wish(&self) -> u32 {
+        self.last_wish
+    }
+
+    /// Its wishes go on after `last`: for a worker that has forgotten those it had.
+    pub fn wish_after(&mut self, last: u32) {
+        self.last_wish = last;
+    }
+
     /// Whether there is a request in hand.
     pub fn has_request(&self) -> bool {
         self.in_hand.is_some()

@@ -325,6 +325,7 @@ fn snapshot_of(pool: &Pool) -> Option<Snapshot> {
     Some(Snapshot {
         script,
         requests_per_child: pool.requests_per_child.into(),
+        rewinds_per_child: pool.rewinds_per_child.into(),
         warm_requests: pool.warm_requests.clone(),
     })
 }

@@ -18,7 +18,7 @@ use maitred_php::{
 use maitred_seat::{Spent, WorkerEnd};
 
 use crate::account::Account;
-use crate::meter::Meter;
+use crate::meter::{self, Meter};
 use crate::{foreign, purge, status, words};
 
 /// Output collected before it goes into the ring, in bytes: the size of a record.
@@ -27,6 +27,9 @@ const RECORD_BYTES: usize = 16 * 1024;
 /// Most bytes of parameters: what a web server may send, and the role that the front adds. The ring
 /// holds less, and is emptied as they come.
 const PARAMS_BYTES: usize = maitred_fastcgi::FOREIGN_MAX_PARAMS_BYTES + 64;
+
+/// How many numbers an exchange [keeps](WorkerExchange::kept).
+pub const KEPT: usize = meter::KEPT + 1;
 
 /// The request in hand.
 pub struct WorkerExchange<'a> {
@@ -118,6 +121,26 @@ impl<'a> WorkerExchange<'a> {
         self.foreign = false;
         self.has_logged = false;
         true
+    }
+
+    /// What is not to be forgotten when the process goes back.
+    pub fn kept(&self) -> [u64; KEPT] {
+        let mut all = [0; KEPT];
+        if let Some(meter) = &self.meter {
+            all[..meter::KEPT].copy_from_slice(&meter.kept());
+        }
+        all[KEPT - 1] = self.end.last_wish().into();
+        all
+    }
+
+    /// The process has gone back, and knows nothing of what it did since.
+    pub fn go_on(&mut self, kept: [u64; KEPT]) {
+        let (of_meter, last_wish) = kept.split_at(meter::KEPT);
+        if let (Some(meter), Ok(of_meter)) = (&mut self.meter, of_meter.try_into()) {
+            meter.go_on(of_meter);
+        }
+        let last_wish = last_wish.first().and_then(|wish| u32::try_from(*wish).ok());
+        self.end.wish_after(last_wish.unwrap_or(0));
     }
 
     /// Whether there is a request that has not ended.

@@ -26,6 +26,9 @@ const UNDISTURBED_NANOS: u64 = 20_000;
 /// Waking it takes less.
 const WAKES_IN_NANOS: u64 = 100_000;
 
+/// How many numbers it [keeps](Meter::kept).
+pub const KEPT: usize = 5;
+
 /// Measures this process from one request to the next.
 #[derive(Debug)]
 pub struct Meter {
@@ -127,6 +130,37 @@ impl Meter {
         if let (Some(waited), Some(counted)) = (&mut self.last.core_wait, counted) {
             *waited = counted.waited;
             self.begun.late = late;
+        }
+    }
+
+    /// What it knows of the last request, for one who is to [go on](Self::go_on) from there, and has not
+    /// slept for want of one.
+    pub fn kept(&self) -> [u64; KEPT] {
+        let Reading {
+            at,
+            cpu,
+            core_wait,
+            children,
+            waits,
+        } = self.last;
+        let core_wait = core_wait.unwrap_or(NOT_KNOWN);
+        let waits = waits.saturating_add(self.begun.sleeps);
+        [at, cpu, core_wait, children, waits]
+    }
+
+    /// The process has forgotten what it has measured since, as one does that goes back.
+    pub fn go_on(&mut self, kept: [u64; KEPT]) {
+        let [at, cpu, core_wait, children, waits] = kept;
+        self.begun = Beginning::default();
+        self.last = Reading {
+            at,
+            cpu,
+            core_wait: (core_wait != NOT_KNOWN).then_some(core_wait),
+            children,
+            waits,
+        };
+        if let Some(unbroken) = &self.unbroken {
+            unbroken.forget();
         }
     }
 
@@ -294,6 +328,21 @@ mod tests {
         let spent = meter.spent(1, 0);
         assert!(spent.cpu > Duration::ZERO && spent.held > spent.cpu);
         assert_eq!((spent.core_wait, spent.blocked()), (None, None));
+    }
+
+    #[test]
+    fn who_goes_back_measures_from_where_it_was() {
+        let mut meter = Meter::new(&OwnProc::open().unwrap());
+        let first = meter.kept();
+        let before = cpu::of_this_process();
+        while cpu::of_this_process() < before + 20_000 {}
+        meter.spent(1, 0);
+        let kept = meter.kept();
+        assert!(kept[1] >= first[1] + 20_000_000);
+        meter.go_on(first);
+        meter.go_on(kept);
+        assert_eq!(meter.kept(), kept);
+        assert!(meter.spent(1, 0).cpu < MILLISECOND * 15);
     }
 
     #[test]

@@ -12,14 +12,16 @@ use std::time::Duration;
 use maitred_control::{FromZygote, Snapshot, ZygoteSettings, exit};
 use maitred_os::descriptors::{self, Descriptor};
 use maitred_os::fork::{exit_now, is_forked_child, mark_children};
+use maitred_os::rewind::{Image, Rewind, Turn};
 use maitred_php::{
     Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
     Purge, Purged, Served, Verdict, Worked,
 };
 
-use crate::exchange::WorkerExchange;
+use crate::exchange::{KEPT, WorkerExchange};
 use crate::memory::Memory;
 use crate::seat::{self, Running};
+use crate::words;
 use crate::zygote::{Came, Zygote};
 
 /// Longest message of the boot that is told as the reason of its failure, in bytes.
@@ -130,6 +132,8 @@ struct Serving {
     left: u64,
     /// The request in hand, if it has not been answered.
     running: Option<Running>,
+    /// What makes it again what it was before, if it is to.
+    rewind: Option<Rewind>,
 }
 
 impl Script {
@@ -152,6 +156,9 @@ impl Script {
             Some(Stage::Serving(serving)) => {
                 serving.answered(&worked.last);
                 serving.end_request(self.settings);
+                if is_clean && !worked.last.renew && !worked.last.spent {
+                    serving.go_back(self.settings);
+                }
                 exit_now(match is_clean {
                     false => exit::BAILOUT,
                     true if worked.last.renew => exit::RENEW,
@@ -219,6 +226,49 @@ impl Serving {
         }
     }
 
+    /// From here on it serves, and here it comes back to, `times` at most.
+    fn mark(&mut self, settings: &ZygoteSettings, times: u64) {
+        let Some(rewind) = &mut self.rewind else {
+            return;
+        };
+        rewind.carried()[KEPT] = times;
+        match rewind.mark() {
+            Ok(Turn::First) => {}
+            Ok(Turn::Again) => {
+                let mut kept = [0; KEPT];
+                kept.copy_from_slice(&rewind.carried()[..KEPT]);
+                self.exchange.go_on(kept);
+            }
+            Err(error) => {
+                if rewind.speaks_for_all() {
+                    not_back(settings, &error);
+                }
+                self.rewind = None;
+            }
+        }
+    }
+
+    /// Serves on from its mark. Returns if it cannot, or has done so often enough.
+    fn go_back(&mut self, settings: &ZygoteSettings) {
+        let Some(rewind) = &mut self.rewind else {
+            return;
+        };
+        let carried = rewind.carried();
+        if carried[KEPT] == 0 {
+            return;
+        }
+        carried[KEPT] -= 1;
+        carried[..KEPT].copy_from_slice(&self.exchange.kept());
+        let why = rewind.back();
+        if rewind.speaks_for_all() {
+            words::say(&format!(
+                "maitred-php: pool {}: a copy ends instead of going back (rewinds_per_child): {why}; \
+                 this is said once",
+                settings.pool
+            ));
+        }
+    }
+
     /// The request that was answered, if there is one, is over.
     fn end_request(&mut self, settings: &ZygoteSettings) {
         if self.exchange.has_request() {
@@ -257,9 +307,12 @@ impl Booting {
     }
 
     /// Serves the supervisor, and returns in a copy that sits in its seat.
-    fn stand_still(self, settings: &'static ZygoteSettings, left: u64) -> Serving {
+    fn stand_still(self, settings: &'static ZygoteSettings, snapshot: &Snapshot) -> Serving {
         let mut zygote = self.zygote;
         zygote.is_frozen = true;
+        let rewinds = snapshot.rewinds_per_child;
+        let image = (rewinds > 0).then(|| Image::take(&zygote.proc));
+        let image = image.and_then(|taken| taken.map_err(|error| not_back(settings, &error)).ok());
         zygote.say(&self.started);
         // What can be a compiler or a looker is not asked of a zygote that stands still.
         let Came::Worker(place) = zygote.obey() else {
@@ -270,15 +323,28 @@ impl Booting {
         let place = (place.seat, place.incarnation);
         let exchange = seat::sit_down(settings, link, &proc, place);
         let memory = seat::memory(settings, &proc);
+        let rewind = image.and_then(|image| Rewind::prepare(&proc, image).ok());
         // Scripts must find no folder open that may lie outside of their root.
         drop(proc);
-        Serving {
+        let mut serving = Serving {
             exchange,
             memory,
-            left,
+            left: snapshot.requests_per_child,
             running: None,
-        }
+            rewind,
+        };
+        serving.mark(settings, rewinds);
+        serving
     }
+}
+
+/// Every copy will be a new process, whatever is asked for.
+fn not_back(settings: &ZygoteSettings, error: &std::io::Error) {
+    words::say(&format!(
+        "maitred-php: pool {}: its copies end after `requests_per_child` requests and do not go back \
+         (rewinds_per_child): {error}",
+        settings.pool
+    ));
 }
 
 /// Why a descriptor must not be in all copies, in one sentence; nothing if it may.
@@ -442,8 +508,7 @@ impl Exchange for Script {
                 return true;
             }
         }
-        let left = self.snapshot.requests_per_child;
-        let serving = booting.stand_still(self.settings, left);
+        let serving = booting.stand_still(self.settings, self.snapshot);
         self.stage = Some(Stage::Serving(Box::new(serving)));
         true
     }

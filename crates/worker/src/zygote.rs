@@ -394,9 +394,10 @@ impl Zygote {
         } = self;
         words::speak_into(&place.output);
         signals::reset(&[]);
-        fork::die_with_parent(settings.supervisor);
         // Without, there are no stacks of its scripts, which is told when one is asked for.
         let _ = sight.show_oneself(place.seat, place.incarnation);
+        fork::wait_for_new_parent();
+        fork::die_with_parent(settings.supervisor);
         if settings.dumpable {
             let _ = fork::allow_inspection();
         }

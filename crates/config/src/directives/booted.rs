@@ -19,6 +19,23 @@ pub(super) const REQUESTS_PER_CHILD: Directive<Pool> = Directive {
     },
 };
 
+pub(super) const REWINDS_PER_CHILD: Directive<Pool> = Directive {
+    name: "rewinds_per_child",
+    default: Preset::Value("0"),
+    unit: "",
+    takes: "a whole number from 0 to 4294967295",
+    needs: Needs::NewZygote,
+    doc: "In `mode = \"snapshot\"`, how often a copy, when it has served `requests_per_child` requests, \
+          goes back to what it was when it was forked, and serves again, instead of ending. All of its \
+          memory is put back and what it has opened is closed; a copy in which anything else has \
+          changed ends. With 0, every copy is a new process.",
+    example: "1000",
+    read: |pool, value| {
+        pool.rewinds_per_child = value.count(0, u32::MAX)?;
+        Ok(())
+    },
+};
+
 pub(super) const WARM_REQUESTS: Directive<Pool> = Directive {
     name: "warm_requests",
     default: Preset::Words("none"),

@@ -280,6 +280,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     confinement::CPU_MAX,
     confinement::PIDS_MAX,
     booted::REQUESTS_PER_CHILD,
+    booted::REWINDS_PER_CHILD,
     booted::WARM_REQUESTS,
     Directive {
         name: "max_requests",

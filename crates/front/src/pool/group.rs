@@ -122,7 +122,8 @@ impl Pool {
         let (number, seats) = (generation.number, generation.link().seats());
         inner.queue.add(number, seats, max_requests);
         if is_copied {
-            let each = settings.requests_per_child.into();
+            let each = u64::from(settings.requests_per_child);
+            let each = each.saturating_mul(u64::from(settings.rewinds_per_child) + 1);
             inner.queue.serve_each(number, each);
         }
         inner.generations.push(generation.clone());

@@ -1,0 +1,195 @@
+//! Going back: a process that was forked becomes again what it was at its mark, as if it had been
+//! forked anew, for a fraction of what that costs (`rewind.c`).
+//!
+//! All of its memory is put back, page by page, except what it shares with others. What it has opened
+//! since is closed. What the kernel keeps for it is put back or compared; where that leaves any doubt,
+//! it does not go back.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+use crate::descriptors;
+use crate::fork::{OwnProc, has_forked};
+
+/// How many numbers a process can hand to itself.
+pub const CARRIED: usize = 8;
+
+/// What C keeps, and nobody here looks into.
+#[repr(C)]
+struct CImage {
+    _private: [u8; 0],
+}
+
+#[repr(C)]
+struct CRewind {
+    _private: [u8; 0],
+}
+
+/// As `struct rewind_files` in `rewind.h`.
+#[repr(C)]
+struct CFiles {
+    maps: c_int,
+    pagemap: c_int,
+    statm: c_int,
+    status: c_int,
+}
+
+unsafe extern "C" {
+    fn maitred_rewind_image(files: *const CFiles) -> *mut CImage;
+    fn maitred_rewind_prepare(
+        image: *mut CImage,
+        files: *const CFiles,
+        numbers: *const c_int,
+        count: usize,
+    ) -> *mut CRewind;
+    fn maitred_rewind_mark(rewind: *mut CRewind) -> c_int;
+    fn maitred_rewind_back(rewind: *mut CRewind) -> *const c_char;
+    fn maitred_rewind_tells(rewind: *mut CRewind) -> bool;
+    fn maitred_rewind_carried(rewind: *mut CRewind) -> *mut u64;
+}
+
+/// What a process reads of itself.
+#[derive(Debug)]
+struct Files {
+    maps: File,
+    pagemap: File,
+    statm: File,
+    status: File,
+}
+
+impl Files {
+    fn open(proc: &OwnProc) -> io::Result<Files> {
+        Ok(Files {
+            maps: proc.file("maps")?,
+            pagemap: proc.own_file("pagemap")?,
+            statm: proc.file("statm")?,
+            status: proc.file("status")?,
+        })
+    }
+
+    fn numbers(&self) -> CFiles {
+        CFiles {
+            maps: self.maps.as_raw_fd(),
+            pagemap: self.pagemap.as_raw_fd(),
+            statm: self.statm.as_raw_fd(),
+            status: self.status.as_raw_fd(),
+        }
+    }
+}
+
+/// The memory of the process whose copies go back. They inherit it.
+#[derive(Debug, Clone, Copy)]
+pub struct Image(NonNull<CImage>);
+
+impl Image {
+    /// Takes it. It stays until the process ends.
+    ///
+    /// # Errors
+    /// When the system says nothing of the process's memory or has none left, or when its pages are
+    /// not of 4096 bytes.
+    pub fn take(proc: &OwnProc) -> io::Result<Image> {
+        let files = Files::open(proc)?;
+        // SAFETY: it reads memory that is mapped and readable, in a process with one thread, and
+        // writes to new memory of its own.
+        let image = unsafe { maitred_rewind_image(&files.numbers()) };
+        NonNull::new(image)
+            .map(Image)
+            .ok_or_else(|| io::Error::other("the memory of this process could not be copied aside"))
+    }
+}
+
+/// Which time it is that [`Rewind::mark`] returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// The first.
+    First,
+    /// The process has gone back.
+    Again,
+}
+
+/// A process that can go back.
+#[derive(Debug)]
+pub struct Rewind {
+    inner: NonNull<CRewind>,
+    /// The process reads them until it ends.
+    _files: Files,
+}
+
+impl Rewind {
+    /// Prepares a process that was forked from the one whose image was taken.
+    ///
+    /// # Errors
+    /// When a second thread runs here, or the system is out of descriptors or memory.
+    pub fn prepare(proc: &OwnProc, image: Image) -> io::Result<Rewind> {
+        if proc.threads()? != 1 {
+            return Err(io::Error::other(
+                "a process that goes back must have one thread",
+            ));
+        }
+        let files = Files::open(proc)?;
+        let mut open = descriptors::numbers(proc)?;
+        open.sort_unstable();
+        // SAFETY: the image was taken before the fork and is there as long as the process; the
+        // numbers are copied.
+        let inner = unsafe {
+            maitred_rewind_prepare(
+                image.0.as_ptr(),
+                &files.numbers(),
+                open.as_ptr(),
+                open.len(),
+            )
+        };
+        let inner = NonNull::new(inner).ok_or_else(io::Error::last_os_error)?;
+        Ok(Rewind {
+            inner,
+            _files: files,
+        })
+    }
+
+    /// Sets the mark, and returns; and returns again whenever the process has gone back. It is then
+    /// what it was when this returned first, but for what it shares with others, its
+    /// [`carried`](Self::carried) numbers and the time.
+    ///
+    /// # Errors
+    /// When it cannot be known what would have to be put back.
+    pub fn mark(&self) -> io::Result<Turn> {
+        // SAFETY: it returns more than once, each time on a stack and with registers that are those of
+        // the first; there is one thread, and nobody holds anything from the time between.
+        match unsafe { maitred_rewind_mark(self.inner.as_ptr()) } {
+            0 => Ok(Turn::First),
+            error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
+            _ => Ok(Turn::Again),
+        }
+    }
+
+    /// Goes back to the mark, which has to be set; or says why it does not, in a few words.
+    pub fn back(&self) -> String {
+        if has_forked() {
+            // Pages that a child has too would be taken for some that were not written to.
+            return "it has forked".to_owned();
+        }
+        // SAFETY: all that this process has done since the mark is undone, what it has opened since
+        // included, so nothing is left that could point to anything.
+        let why = unsafe { maitred_rewind_back(self.inner.as_ptr()) };
+        // SAFETY: it is a literal.
+        unsafe { CStr::from_ptr(why) }
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    /// True once among all processes that have the same image: for whoever wants to say no more than
+    /// once what they all have to say.
+    pub fn speaks_for_all(&self) -> bool {
+        // SAFETY: it exchanges a number in memory that stays mapped.
+        unsafe { maitred_rewind_tells(self.inner.as_ptr()) }
+    }
+
+    /// Numbers that are not put back.
+    pub fn carried(&mut self) -> &mut [u64; CARRIED] {
+        // SAFETY: there are so many (`REWIND_CARRIED`), and nobody else has them.
+        unsafe { &mut *maitred_rewind_carried(self.inner.as_ptr()).cast() }
+    }
+}
