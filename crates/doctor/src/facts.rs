@@ -145,6 +145,10 @@ pub struct Service {
     pub kind: Kind,
     /// Its name for people, with its configuration.
     pub name: String,
+    /// The files of its configuration, the first one first.
+    pub files: Vec<String>,
+    /// Patterns of further files that they include.
+    pub includes: Vec<String>,
     /// How long a stop waits for requests that run; zero is not at all.
     pub control_timeout: Duration,
     /// Its unit of systemd's, if it has one.
@@ -237,6 +241,8 @@ impl Manager {
 pub struct Pool {
     /// Its name for people, with its file.
     pub name: String,
+    /// Its name in the configuration.
+    pub section: String,
     /// How the number of workers is decided.
     pub manager: Manager,
     /// Most workers.

@@ -11,6 +11,7 @@ use maitred_config::{MAX_CHILDREN_PER_POOL, parse_listen};
 use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
+use crate::tune::options::Tune;
 
 /// The PHP application server that needs no tuning guide.
 #[derive(Debug, Parser)]
@@ -138,6 +139,18 @@ pub enum Command {
         unknown.\n\
         Exit codes: 0 nothing to complain of, 1 warnings, 2 failures or wrong usage.")]
     Doctor(Doctor),
+    /// Measure a running site, find how many workers it needs, prove it, and write it down
+    #[command(after_help = "Examples:\n  \
+        maitred tune http://127.0.0.1/ --goal 'p99<200ms,error<0.1%'\n  \
+        maitred tune http://127.0.0.1/ --access-log /var/log/nginx/access.log --for php-fpm,nginx\n  \
+        maitred tune http://127.0.0.1/ --crawl --quick --no-write --html tune.html\n  \
+        maitred tune --undo\n\n\
+        php-fpm (behind nginx or Apache) or maitred is tuned as it stands: settings are tried, with a \
+        reload each time, and put back. What is proven to be better is written into one file that \
+        php-fpm reads last; for maitred it is said what to paste.\n\
+        Exit codes: 0 a gain, or nothing to gain; 1 it could not be done; 2 wrong usage; 3 nothing \
+        proven; 130 ended before its time.")]
+    Tune(Box<Tune>),
     /// Serve web servers over FastCGI in php-fpm's place, with its configuration and its flags
     #[command(
         disable_help_flag = true,

@@ -15,6 +15,7 @@ mod purge;
 mod serve;
 mod status;
 mod top;
+mod tune;
 mod view;
 mod warm;
 
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Leaks(asked) => leaks::leaks(&asked),
         Command::Bench(asked) => bench::bench(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),
+        Command::Tune(asked) => tune::tune(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Front => front::front(),
         Command::Acme => acme::acme(),

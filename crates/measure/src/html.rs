@@ -29,7 +29,8 @@ const STEPS: [f64; 14] = [
 /// The percentiles that are written below a chart.
 const PERCENTILES: [f64; 9] = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999];
 
-const STYLE: &str = "\
+/// The look of pages with charts.
+pub const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1c2330;--soft:#66708a;--line:#d8dce6;--paper:#fff}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9f0;--soft:#98a2b8;--line:#363d4d;--paper:#151922}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:920px;\
@@ -42,17 +43,18 @@ svg{width:100%;height:auto}text{fill:var(--soft);font:11px system-ui,sans-serif}
 .ka{color:#2f7ed8}.kb{color:#e08e0b}.kc{color:#c0392b}";
 
 /// One line of a chart.
-struct Curve<'a> {
+#[derive(Debug, Clone)]
+pub struct Curve<'a> {
     name: &'a str,
     class: char,
     points: Vec<(f64, f64)>,
 }
 
 /// How a figure is written beside an axis.
-type Label = fn(f64) -> String;
+pub type Label = fn(f64) -> String;
 
 /// What is written below a chart that ends there, and where.
-type Below = fn(f64) -> Vec<(f64, String)>;
+pub type Below = fn(f64) -> Vec<(f64, String)>;
 
 /// The page.
 pub fn page(report: &Report) -> String {
@@ -79,12 +81,12 @@ pub fn page(report: &Report) -> String {
 }
 
 /// Where a percentile lies on a scale on which each nine takes the same room.
-fn nines(percentile: f64) -> f64 {
+pub fn nines(percentile: f64) -> f64 {
     -(1.0 - percentile / 100.0).log10()
 }
 
 /// The percentiles up to so many nines.
-fn percentiles(most: f64) -> Vec<(f64, String)> {
+pub fn percentiles(most: f64) -> Vec<(f64, String)> {
     let within = PERCENTILES.into_iter();
     let within = within.filter(|percentile| nines(*percentile) <= most + 1e-9);
     within
@@ -185,7 +187,8 @@ fn rate_over_time(series: &[Second]) -> String {
     chart("Requests a second over time", &curves, times, words::digits)
 }
 
-fn curve(name: &str, class: char, points: Vec<(f64, f64)>) -> Curve<'_> {
+/// A line with its name, its class (`a`, `b` or `c`: its colour) and its points.
+pub fn curve(name: &str, class: char, points: Vec<(f64, f64)>) -> Curve<'_> {
     Curve {
         name,
         class,
@@ -193,7 +196,8 @@ fn curve(name: &str, class: char, points: Vec<(f64, f64)>) -> Curve<'_> {
     }
 }
 
-fn chart(title: &str, curves: &[Curve<'_>], below: Below, y_label: Label) -> String {
+/// A chart as SVG, from zero to the most of both axes; nothing for fewer than two points.
+pub fn chart(title: &str, curves: &[Curve<'_>], below: Below, y_label: Label) -> String {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     if all().count() < 2 {
         return String::new();
@@ -250,7 +254,8 @@ fn chart(title: &str, curves: &[Curve<'_>], below: Below, y_label: Label) -> Str
     svg
 }
 
-fn escape(text: &str) -> String {
+/// A text as HTML has it.
+pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
 }

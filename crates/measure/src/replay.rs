@@ -5,9 +5,10 @@
 //! a time in brackets and a request line in quotes: `… [22/Nov/2026:07:00:00 +0000] … "GET / …" …`.
 //! Such a time says no more than the second, so the requests of a second are spread over it.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 
@@ -85,6 +86,44 @@ impl Source {
              [22/Nov/2026:07:00:00 +0000] \"GET / HTTP/1.1\" 200 5', found '{like}'"
         ))
     }
+}
+
+/// The paths of a log that may be asked for again, those most asked for first, each with how often it
+/// was. No more than `most` lines are looked at.
+///
+/// # Errors
+/// One sentence about what is wrong with the log.
+pub fn popular(file: &Path, like: &Wish, most: usize) -> Result<Vec<Wish>, String> {
+    let log = Source {
+        file: file.to_owned(),
+        like: like.clone(),
+        speed: 1.0,
+    };
+    log.check()?;
+    let unreadable = |why: io::Error| format!("{} cannot be read: {why}", file.display());
+    let mut lines = Lines::new(File::open(file).map_err(unreadable)?);
+    let mut counts: HashMap<(String, String), f64> = HashMap::new();
+    for _ in 0..most {
+        let Some(line) = lines.next().map_err(unreadable)? else {
+            break;
+        };
+        let Some(entry) = entry(&line).filter(|entry| is_repeatable(entry.method)) else {
+            continue;
+        };
+        let key = (entry.method.to_owned(), entry.path.to_owned());
+        *counts.entry(key).or_default() += 1.0;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by(|(a, more), (b, less)| less.total_cmp(more).then_with(|| a.cmp(b)));
+    let wishes = counts.into_iter().filter_map(|((method, path), weight)| {
+        Some(Wish {
+            place: Place::read(&path, Some(&like.place)).ok()?,
+            method,
+            weight,
+            ..like.clone()
+        })
+    });
+    Ok(wishes.collect())
 }
 
 /// What may be sent again: a log has no bodies.
@@ -320,6 +359,23 @@ what is no line\n\
         let source = source("{\"ts\": 1, \"path\": \"/\"}\n", 1.0, "other");
         let why = source.check().expect_err("another format");
         assert!(why.contains("found '{\"ts\": 1"), "{why}");
+        std::fs::remove_file(&source.file).expect("a file of ours");
+    }
+
+    #[test]
+    fn what_a_log_has_most_of_comes_first() {
+        let log = LOG.replace("GET /d", "GET /c");
+        let source = source(&log, 1.0, "popular");
+        let found = popular(&source.file, &source.like, 1_000).expect("a log");
+        let found: Vec<_> = found
+            .iter()
+            .map(|wish| (wish.label(), wish.weight))
+            .collect();
+        let wanted = [("GET /c", 2.0), ("GET /a?x=1", 1.0), ("HEAD /b", 1.0)];
+        assert_eq!(
+            found,
+            wanted.map(|(label, weight)| (label.to_owned(), weight))
+        );
         std::fs::remove_file(&source.file).expect("a file of ours");
     }
 

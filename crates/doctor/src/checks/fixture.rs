@@ -129,6 +129,7 @@ fn ini() -> Ini {
 pub fn php_fpm() -> Facts {
     let pool = Pool {
         name: "pool www (www.conf)".to_owned(),
+        section: "www".to_owned(),
         manager: Manager::Dynamic,
         max_children: 8,
         is_chosen: true,
@@ -161,6 +162,8 @@ pub fn php_fpm() -> Facts {
     let service = Service {
         kind: Kind::PhpFpm,
         name: "php-fpm 8.2".to_owned(),
+        files: vec!["/etc/php/8.2/fpm/php-fpm.conf".to_owned()],
+        includes: Vec::new(),
         control_timeout: Duration::from_secs(30),
         unit: Ok(Some(Unit {
             name: "php8.2-fpm.service".to_owned(),

@@ -248,6 +248,7 @@ fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
     let children = u32::try_from(apache.max_request_workers).unwrap_or(u32::MAX);
     let pool = Pool {
         name: format!("Apache's children ({})", apache.file),
+        section: "Apache".to_owned(),
         manager: Manager::Auto,
         max_children: children,
         is_chosen: true,
@@ -271,6 +272,8 @@ fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
         group: super::groups::group(world, &name, parent.as_ref().ok().copied()),
         process: parent.map(|pid| processes::process(world, pid)),
         name,
+        files: vec![apache.file.clone()],
+        includes: Vec::new(),
         connections: Some(u64::from(children)),
         pools: vec![pool],
     }

@@ -44,6 +44,8 @@ struct Draft {
     pools: Vec<Section>,
     in_pool: Option<usize>,
     mistakes: Vec<(String, Unknown)>,
+    files: Vec<String>,
+    includes: Vec<String>,
 }
 
 /// The configuration that is meant, or all that are where distributions have them.
@@ -76,6 +78,7 @@ fn read_file(world: &World, file: &str, draft: &mut Draft, depth: usize) {
         Ok(text) => text,
         Err(why) => return draft.mistakes.push((file.to_owned(), why)),
     };
+    draft.files.push(file.to_owned());
     for (at, line) in text.lines().enumerate() {
         let place = || format!("{file}:{}", at + 1);
         let (statements, unexpected) = read_line(line, &|name| std::env::var(name).ok());
@@ -92,6 +95,7 @@ fn read_file(world: &World, file: &str, draft: &mut Draft, depth: usize) {
                     for further in world.glob(&pattern) {
                         read_file(world, &further, draft, depth + 1);
                     }
+                    draft.includes.push(pattern);
                 }
                 Statement::Entry { name, value } => {
                     section(draft)
@@ -224,6 +228,8 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
         group: super::groups::group(world, &name, master.as_ref().ok().copied()),
         process: master.map(|pid| processes::process(world, pid)),
         name,
+        files: draft.files,
+        includes: draft.includes,
         connections: None,
         pools,
     }
@@ -264,6 +270,7 @@ fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
     });
     Pool {
         name: format!("pool {} ({})", section.name, section.file),
+        section: section.name.clone(),
         manager,
         max_children: number("pm.max_children").unwrap_or(0),
         is_chosen: true,
@@ -396,6 +403,9 @@ mod tests {
         assert_eq!(broken.len(), 1);
         assert_eq!(broken[0].0, "/etc/php/8.2/fpm/pool.d/www.conf:5");
         let service = &services[0];
+        assert_eq!(service.files.len(), 2);
+        assert_eq!(service.includes, ["/etc/php/8.2/fpm/pool.d/*.conf"]);
+        assert_eq!(service.pools[0].section, "www");
         assert_eq!(service.control_timeout, Duration::from_secs(20));
         let pool = &service.pools[0];
         assert_eq!((pool.max_children, pool.manager), (7, Manager::Dynamic));

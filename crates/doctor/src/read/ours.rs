@@ -83,6 +83,8 @@ pub(super) fn service(
         group: super::groups::group(world, &name, pid.ok()),
         process,
         name,
+        files: vec![file.display().to_string()],
+        includes: Vec::new(),
         connections: None,
         pools,
     })
@@ -98,6 +100,7 @@ fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: u
     let roots = sites.filter(|site| site.pools().any(|name| name == of.name));
     Pool {
         name: format!("pool {}", of.name),
+        section: of.name.clone(),
         manager: match of.pm {
             ProcessManager::Static => Manager::Static,
             ProcessManager::Dynamic => Manager::Dynamic,

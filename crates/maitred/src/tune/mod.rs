@@ -1,0 +1,350 @@
+//! `maitred tune`: measures, decides, proves, writes.
+
+pub mod options;
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use maitred_control::admin::{Answer, Request};
+use maitred_doctor::finding::Severity;
+use maitred_doctor::{Options, Which};
+use maitred_measure::doors::Trust;
+use maitred_measure::words;
+use maitred_os::signals::{Awaited, Signal};
+use maitred_tune::course::goal::Goal;
+use maitred_tune::course::{Course, Terms, Verdict};
+use maitred_tune::report::Report;
+use maitred_tune::runner::{Ended, Runner};
+use maitred_tune::settings::Server;
+use maitred_tune::site::Site;
+use maitred_tune::target::{self, Reload, Target};
+use maitred_tune::workload::{Asked, Prober, prepare};
+use maitred_tune::{html, text};
+
+use crate::client::Client;
+use crate::command::Reach;
+use crate::serve::DEFAULT_CONFIG;
+use crate::{EXIT_SUCCESS, fail, refuse};
+use options::{OutputOptions, ServerOptions, Tune};
+
+/// Nothing is proven, and nothing was changed.
+const EXIT_NOT_PROVEN: u8 = 3;
+
+/// It was ended before its time, as a shell says it of SIGINT.
+const EXIT_STOPPED: u8 = 130;
+
+/// How long it takes where nobody says so, and with `--quick`, in seconds.
+const USUAL_SECONDS: f64 = 600.0;
+const QUICK_SECONDS: f64 = 120.0;
+
+/// Within what it can be done, in seconds.
+const SECONDS: std::ops::RangeInclusive<f64> = 5.0..=86_400.0;
+
+/// How long whoever is asked beforehand may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why there is no report.
+enum Refusal {
+    Usage(String),
+    Now(String),
+    Stopped,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal::Now(why)
+    }
+}
+
+/// Carries out what was asked.
+pub fn tune(asked: &Tune) -> ExitCode {
+    match carry_out(asked) {
+        Ok(code) => ExitCode::from(code),
+        Err(Refusal::Usage(why)) => refuse(&why),
+        Err(Refusal::Now(why)) => fail(&why),
+        Err(Refusal::Stopped) => {
+            let _ = writeln!(
+                io::stderr(),
+                "maitred: ended before its time; all is as it was"
+            );
+            ExitCode::from(EXIT_STOPPED)
+        }
+    }
+}
+
+fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
+    let seconds = seconds(asked).map_err(Refusal::Usage)?;
+    let goal = asked
+        .course
+        .goal
+        .as_deref()
+        .map(Goal::read)
+        .transpose()
+        .map_err(Refusal::Usage)?;
+    let servers = asked.output.servers.iter().map(|name| Server::read(name));
+    let servers = servers
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Refusal::Usage)?;
+    let wanted = !asked.urls.is_empty() || asked.load.urls_file.is_some() || asked.course.undo;
+    if !wanted {
+        let why = "name a page of the site that is to be tuned, such as http://127.0.0.1/";
+        return Err(Refusal::Usage(why.to_owned()));
+    }
+    check_files(&asked.output)?;
+    let stop = stop_on_signals().map_err(|why| format!("signals cannot be awaited: {why}"))?;
+    let site = find(&asked.server)?;
+    if asked.course.undo {
+        let done = target::undo(&site, reload(&asked.server))?;
+        let _ = writeln!(io::stdout(), "{done}");
+        return Ok(EXIT_SUCCESS);
+    }
+    let wish = workload_of(asked);
+    let mut prober = Prober::new(&wish.headers).map_err(Refusal::Usage)?;
+    let workload = prepare(&wish, &mut prober)?;
+    let mut target = Target::of(&site, reload(&asked.server))?;
+    let mut course = Course::new(Terms {
+        seconds,
+        cores: site.cores,
+        memory: site.memory.clone(),
+        now: site.now(),
+        most_workers: asked.course.most_workers,
+        goal,
+        seed: asked.course.seed,
+    });
+    let mut progress = Progress::new(&workload.source, &site);
+    let mut runner = Runner {
+        target: &mut target,
+        workload: &workload,
+        prober: &mut prober,
+        stop: &stop,
+        say: &mut |what, left| progress.say(what, left),
+    };
+    runner.run(&mut course).map_err(|ended| match ended {
+        Ended::Stopped => Refusal::Stopped,
+        Ended::Trouble(why) => Refusal::Now(why),
+    })?;
+    let mut report = Report::of(&site, &workload.source, &course, &servers);
+    let written = write_down(asked, &mut target, &course, &mut report);
+    publish(&report, &asked.output)?;
+    written?;
+    Ok(match course.verdict {
+        Some(Verdict::Gain | Verdict::NothingToGain(_)) => EXIT_SUCCESS,
+        _ => EXIT_NOT_PROVEN,
+    })
+}
+
+/// Writes what is proven, or says what to paste.
+fn write_down(
+    asked: &Tune,
+    target: &mut Target,
+    course: &Course,
+    report: &mut Report,
+) -> Result<(), Refusal> {
+    let Some(choice) = course
+        .choice
+        .as_ref()
+        .filter(|_| course.verdict == Some(Verdict::Gain))
+    else {
+        return Ok(());
+    };
+    let shown = target.file().display().to_string();
+    if !target.takes_file() {
+        report.written = Some(format!(
+            "put this into {shown}, and run maitred reload:\n{}",
+            report.file
+        ));
+        return Ok(());
+    }
+    if asked.course.no_write {
+        report.written = Some(format!(
+            "nothing is written (--no-write); {shown} would be:\n{}",
+            report.file
+        ));
+        return Ok(());
+    }
+    let file = report.file.clone();
+    match target.keep(choice.workers, &file) {
+        Ok(()) => {
+            report.written = Some(format!(
+                "written to {shown} and in use; maitred tune --undo takes it back"
+            ));
+            Ok(())
+        }
+        Err(why) => {
+            report.written = Some(format!("not written: {why}"));
+            Err(Refusal::Now(why))
+        }
+    }
+}
+
+fn seconds(asked: &Tune) -> Result<f64, String> {
+    let seconds = match (&asked.course.time, asked.course.quick) {
+        (_, true) => QUICK_SECONDS,
+        (Some(text), false) => words::read_duration(text)?,
+        (None, false) => USUAL_SECONDS,
+    };
+    match SECONDS.contains(&seconds) {
+        true => Ok(seconds),
+        false => Err("--time has to be 5s to 24h".to_owned()),
+    }
+}
+
+/// Looks at the machine, and finds the pool.
+fn find(asked: &ServerOptions) -> Result<Site, Refusal> {
+    let which = match (&asked.config, &asked.php_fpm) {
+        (Some(_), _) => Which::Maitred,
+        (None, Some(_)) => Which::PhpFpm,
+        (None, None) => Which::Everything,
+    };
+    let facts = maitred_doctor::read(&Options {
+        which,
+        config: config(asked),
+        php_fpm: asked.php_fpm.clone().flatten(),
+        admin_socket: asked.admin_socket.clone(),
+        root: None,
+        watch: maitred_doctor::read::DEFAULT_WATCH,
+        time: PATIENCE,
+    });
+    let site = Site::find(&facts, asked.pool.as_deref())?;
+    let findings = maitred_doctor::Report::of(&facts).findings;
+    let of_it = [&site.service.name, &site.pool.name];
+    let bad = findings
+        .iter()
+        .filter(|found| found.severity == Severity::Fail && of_it.contains(&&found.about));
+    for found in bad {
+        let _ = writeln!(
+            io::stderr(),
+            "doctor {}: {}; {}",
+            found.check,
+            found.seen,
+            found.consequence
+        );
+    }
+    Ok(site)
+}
+
+fn config(asked: &ServerOptions) -> PathBuf {
+    asked
+        .config
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG))
+}
+
+/// `maitred reload`, for a server of ours.
+fn reload(asked: &ServerOptions) -> Reload {
+    let reach = Reach {
+        admin_socket: asked.admin_socket.clone(),
+        configuration: Some(config(asked)).filter(|_| asked.admin_socket.is_none()),
+    };
+    Box::new(move || {
+        let pools = Vec::new();
+        match Client::reach(&reach)?.ask_patiently(&Request::Reload { pools })? {
+            Answer::Reloaded { what } => Ok(what),
+            Answer::Failed { why } | Answer::Refused { why } => Err(why),
+            _ => Err("the server answers what was not asked".to_owned()),
+        }
+    })
+}
+
+fn workload_of(asked: &Tune) -> Asked {
+    let load = &asked.load;
+    Asked {
+        urls: asked.urls.clone(),
+        urls_file: load.urls_file.clone(),
+        access_log: load.access_log.clone(),
+        crawl: load.crawl,
+        headers: load.header.clone(),
+        expect: load.expect.clone(),
+        contains: load.contains.clone(),
+        allow_write: load.allow_write,
+        owned: load.yes_i_own_it,
+        trust: Trust {
+            insecure: load.insecure,
+            ca: load.ca.clone(),
+        },
+    }
+}
+
+/// What is done now, and how long the rest takes, on standard error.
+struct Progress {
+    began: Instant,
+}
+
+impl Progress {
+    fn new(source: &str, site: &Site) -> Progress {
+        let about = format!(
+            "tuning {} of {}: {source}",
+            site.pool.section, site.service.name
+        );
+        let _ = writeln!(
+            io::stderr(),
+            "{about}; Ctrl-C ends it and leaves everything as it was"
+        );
+        Progress {
+            began: Instant::now(),
+        }
+    }
+
+    fn say(&mut self, what: &str, left: f64) {
+        let past = self.began.elapsed().as_secs_f64();
+        let done = past / (past + left).max(1e-9) * 100.0;
+        let left = words::duration(left.ceil());
+        let _ = writeln!(io::stderr(), "[{done:>3.0} %] {what} · about {left} left");
+    }
+}
+
+/// Whether JSON is all that is printed.
+fn only_json(output: &OutputOptions) -> bool {
+    output.json.as_deref() == Some(Path::new("-"))
+}
+
+/// Looks whether the files of the report can be written, before ten minutes are spent on it.
+fn check_files(output: &OutputOptions) -> Result<(), Refusal> {
+    let json = output.json.iter().filter(|_| !only_json(output));
+    for file in json.chain(&output.html) {
+        let opened = OpenOptions::new().create(true).append(true).open(file);
+        opened.map_err(|why| unwritable(file, &why))?;
+    }
+    Ok(())
+}
+
+fn unwritable(file: &Path, why: &io::Error) -> String {
+    format!("{} cannot be written: {why}", file.display())
+}
+
+fn publish(report: &Report, output: &OutputOptions) -> Result<(), Refusal> {
+    let write =
+        |file: &Path, text: &str| std::fs::write(file, text).map_err(|why| unwritable(file, &why));
+    // That nobody reads what is printed is no error.
+    if only_json(output) {
+        let _ = writeln!(io::stdout(), "{}", report.json()?);
+    } else {
+        let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
+        if let Some(file) = &output.json {
+            write(file, &report.json()?)?;
+        }
+    }
+    if let Some(file) = &output.html {
+        write(file, &html::page(report))?;
+    }
+    Ok(())
+}
+
+/// From now on signals that would end us end the tuning instead, which then puts everything back.
+fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    let signals = Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    std::thread::Builder::new().spawn(move || {
+        while signals.wait().is_ok() {
+            told.store(true, Ordering::Relaxed);
+            let _ = writeln!(io::stderr(), "maitred: putting everything back");
+        }
+    })?;
+    Ok(stop)
+}

@@ -1,0 +1,138 @@
+//! Whether two settings differ, from pairs of runs: what maitred bench compare says of two servers.
+
+use maitred_measure::compare::{Better, Ratio, Verdict, verdicts};
+use serde::Serialize;
+
+use crate::seen::Seen;
+
+/// When an interval is as narrow as this, more pairs would say nothing else.
+const NARROW: f64 = 0.03;
+
+/// A figure that is compared.
+type Figure = (&'static str, Better, fn(&Seen) -> Option<f64>);
+
+/// What is compared.
+const FIGURES: [Figure; 4] = [
+    ("in time/s", Better::More, |seen| Some(seen.goodput)),
+    ("p50", Better::Less, |seen| seen.p50),
+    ("p90", Better::Less, |seen| seen.p90),
+    ("p99", Better::Less, |seen| seen.p99),
+];
+
+/// Nothing in time counts as this share of the other run's, so that there is a ratio.
+const NEXT_TO_NOTHING: f64 = 0.01;
+
+/// What is said of one figure, the new setting's beside the old one's.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct Row {
+    pub figure: &'static str,
+    pub ratio: Option<f64>,
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+    pub verdict: String,
+    #[serde(skip)]
+    is_better: Option<bool>,
+    #[serde(skip)]
+    is_clear: bool,
+}
+
+/// All figures of pairs: old, new.
+pub fn rows(pairs: &[(Seen, Seen)], seed: u64) -> Vec<Row> {
+    let value = |place: usize, seen: &Seen, other: &Seen| match place {
+        0 => Some(seen.goodput.max(other.goodput * NEXT_TO_NOTHING)),
+        _ => FIGURES[place].2(seen),
+    };
+    let ratio_of = |place: usize, old: &Seen, new: &Seen| {
+        Some(value(place, new, old)? / value(place, old, new)?)
+    };
+    let ratios: Vec<(Better, Option<Ratio>)> = (0..FIGURES.len())
+        .map(|place| {
+            let ratios = pairs.iter().map(|(old, new)| ratio_of(place, old, new));
+            let ratios: Option<Vec<f64>> = ratios.collect();
+            let ratio = ratios.and_then(|ratios| Ratio::of(&ratios, FIGURES.len(), seed));
+            (FIGURES[place].1, ratio)
+        })
+        .collect();
+    let all = FIGURES.iter().zip(&ratios).zip(verdicts(&ratios));
+    all.map(|(((figure, ..), (_, ratio)), verdict)| Row {
+        figure,
+        ratio: ratio.map(|ratio| ratio.mean),
+        low: ratio.map(|ratio| ratio.low),
+        high: ratio.map(|ratio| ratio.high),
+        verdict: verdict.to_string(),
+        is_better: match verdict {
+            Verdict::Faster => Some(true),
+            Verdict::Slower => Some(false),
+            _ => None,
+        },
+        is_clear: verdict != Verdict::Undecided
+            || ratio.is_none_or(|ratio| ratio.detectable() < NARROW),
+    })
+    .collect()
+}
+
+/// Whether more pairs would say nothing else.
+pub fn is_clear(rows: &[Row]) -> bool {
+    rows.iter().all(|row| row.is_clear)
+}
+
+/// Whether the new setting is proven to be better: more in time, or as much and sooner.
+pub fn is_gain(rows: &[Row]) -> bool {
+    let goodput = rows.first().and_then(|row| row.is_better);
+    let latency = || rows.iter().skip(1).map(|row| row.is_better);
+    match goodput {
+        Some(is_better) => is_better,
+        None => latency().any(|row| row == Some(true)) && latency().all(|row| row != Some(false)),
+    }
+}
+
+/// Whether the same setting differs from itself.
+pub fn differs(rows: &[Row]) -> bool {
+    rows.iter().any(|row| row.is_better.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(goodput: f64, p50: f64) -> Seen {
+        Seen {
+            goodput,
+            p50: Some(p50),
+            p90: Some(p50 * 1.5),
+            ..Seen::default()
+        }
+    }
+
+    fn pairs(new: impl Fn(f64) -> Seen) -> Vec<Row> {
+        let wobble = |at: usize| 1.0 + 0.004 * (at % 3) as f64;
+        let pairs: Vec<_> = (0..6)
+            .map(|at| (seen(100.0 * wobble(at + 1), 0.05), new(wobble(at))))
+            .collect();
+        rows(&pairs, 1)
+    }
+
+    #[test]
+    fn more_in_time_is_a_gain_and_the_same_is_none() {
+        let better = pairs(|wobble| seen(150.0 * wobble, 0.05));
+        assert!(is_gain(&better) && differs(&better), "{better:?}");
+        let same = pairs(|wobble| seen(100.0 * wobble, 0.05));
+        assert!(
+            !is_gain(&same) && !differs(&same) && is_clear(&same),
+            "{same:?}"
+        );
+        let worse = pairs(|wobble| seen(50.0 * wobble, 0.01));
+        assert!(!is_gain(&worse), "fewer in time, if sooner");
+        let sooner = pairs(|wobble| seen(100.0 * wobble, 0.02));
+        assert!(is_gain(&sooner), "{sooner:?}");
+    }
+
+    #[test]
+    fn a_setting_that_serves_nothing_in_time_can_still_be_compared() {
+        let pairs: Vec<_> = (0..5)
+            .map(|_| (seen(0.0, 0.5), seen(100.0, 0.05)))
+            .collect();
+        assert!(is_gain(&rows(&pairs, 1)));
+    }
+}

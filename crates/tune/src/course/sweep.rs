@@ -1,0 +1,218 @@
+//! Throughput by the number of workers: one user more is one worker busy more, in a pool that has enough.
+
+use crate::decide::{Ceiling, ENOUGH};
+use crate::laws;
+use crate::seen::{Seen, Setting};
+
+/// Numbers that are tried: by halves and thirds of a doubling.
+const TRIED: [u32; 18] = [
+    1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
+];
+
+/// With so many workers the sweep begins; where more are needed there are four times as many.
+const FIRST_POOL: u32 = 32;
+const NEXT_POOL: u32 = 4;
+
+/// Throughput has fallen when it is below this share of the best.
+const FALLEN: f64 = 0.95;
+
+/// More than this share is more.
+const MORE: f64 = 1.02;
+
+/// After so many numbers that brought no more there will be none that do.
+const WITHOUT_GAIN: usize = 3;
+
+/// So often it is looked between the last number that is too small and the first that is enough, until
+/// they lie so near to each other.
+const LOOKS_BETWEEN: usize = 3;
+const NEAR: f64 = 1.1;
+
+/// A number of workers that was tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// So many busy ones.
+    pub workers: u32,
+    /// What was seen.
+    pub seen: Seen,
+}
+
+/// A sweep that goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sweep {
+    ceiling: Ceiling,
+    pool: u32,
+    at: usize,
+    is_over: bool,
+    between: usize,
+    /// Points whose figures obey the laws.
+    pub points: Vec<Point>,
+    /// Why others do not count.
+    pub broken: Vec<String>,
+}
+
+impl Sweep {
+    /// One up to a ceiling.
+    pub fn new(ceiling: Ceiling) -> Sweep {
+        Sweep {
+            pool: FIRST_POOL.min(ceiling.workers),
+            ceiling,
+            at: 0,
+            is_over: false,
+            between: 0,
+            points: Vec::new(),
+            broken: Vec::new(),
+        }
+    }
+
+    /// How many users come next, and to how many workers; nothing when it is over.
+    pub fn next(&self) -> Option<(u32, Setting)> {
+        let users = self.users().or_else(|| self.in_between())?;
+        Some((users, Setting::Workers(self.pool.max(users))))
+    }
+
+    /// What so many users have shown, on so many processors.
+    pub fn tried(&mut self, seen: Seen, cores: f64) {
+        let Some((workers, _)) = self.next() else {
+            return;
+        };
+        let is_of_list = self.users().is_some();
+        match laws::obeys(Some(workers), cores, &seen) {
+            Ok(()) => self.points.push(Point { workers, seen }),
+            Err(why) => self.broken.push(why),
+        }
+        if !is_of_list {
+            self.between += 1;
+            return;
+        }
+        self.at += 1;
+        if self.users().is_some_and(|next| next > self.pool) {
+            self.pool = self
+                .pool
+                .saturating_mul(NEXT_POOL)
+                .min(self.ceiling.workers);
+        }
+        self.is_over = self.is_over || self.has_seen_enough();
+    }
+
+    /// Between the two around the fewest that are enough, by ratio.
+    fn in_between(&self) -> Option<u32> {
+        let curve = self.curve();
+        let best = curve.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+        let enough = curve.iter().position(|(_, rate)| *rate >= best * ENOUGH)?;
+        let (few, many) = (curve.get(enough.checked_sub(1)?)?.0, curve[enough].0);
+        let middle = (few * many).sqrt().round() as u32;
+        let is_new = f64::from(middle) > few && f64::from(middle) < many;
+        (is_new && many / few > NEAR && self.between < LOOKS_BETWEEN).then_some(middle)
+    }
+
+    /// The next of the list. The ceiling is the last one, whatever its number.
+    fn users(&self) -> Option<u32> {
+        let users = TRIED.get(self.at).copied().filter(|_| !self.is_over)?;
+        let before = self
+            .at
+            .checked_sub(1)
+            .and_then(|before| TRIED.get(before))
+            .copied();
+        match before {
+            Some(before) if before >= self.ceiling.workers => None,
+            _ => Some(users.min(self.ceiling.workers)),
+        }
+    }
+
+    fn has_seen_enough(&self) -> bool {
+        let mut best = 0.0_f64;
+        let mut without = 0;
+        let mut last = 0.0;
+        for point in &self.points {
+            last = point.seen.rate;
+            without = if last > best * MORE { 0 } else { without + 1 };
+            best = best.max(last);
+        }
+        without >= WITHOUT_GAIN || (without >= 2 && last < best * FALLEN)
+    }
+
+    /// How many numbers have been tried, and how many there may be.
+    pub fn progress(&self) -> (usize, usize) {
+        let within = TRIED
+            .iter()
+            .filter(|workers| **workers < self.ceiling.workers)
+            .count();
+        (self.at, (within + 1).min(TRIED.len()))
+    }
+
+    /// Workers and throughput, the fewest workers first.
+    pub fn curve(&self) -> Vec<(f64, f64)> {
+        let points = self.points.iter();
+        let mut curve: Vec<(f64, f64)> = points
+            .map(|point| (f64::from(point.workers), point.seen.rate))
+            .collect();
+        curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+        curve
+    }
+
+    /// What binds from above.
+    pub fn ceiling(&self) -> &Ceiling {
+        &self.ceiling
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sweep(most: u32, rate: impl Fn(f64) -> f64) -> Sweep {
+        let ceiling = Ceiling {
+            workers: most,
+            why: "memory".to_owned(),
+        };
+        let mut sweep = Sweep::new(ceiling);
+        while let Some((users, setting)) = sweep.next() {
+            assert!(matches!(setting, Setting::Workers(pool) if pool >= users && pool <= most));
+            let rate = rate(f64::from(users));
+            let mean = f64::from(users) / rate;
+            let seen = Seen {
+                seconds: 100.0,
+                rate,
+                mean: Some(mean),
+                ..Seen::default()
+            };
+            sweep.tried(seen, 2.0);
+        }
+        sweep
+    }
+
+    fn tried(sweep: &Sweep) -> Vec<u32> {
+        sweep.points.iter().map(|point| point.workers).collect()
+    }
+
+    #[test]
+    fn it_ends_when_more_bring_no_more() {
+        let flat = sweep(400, |n| 50.0 * n.min(2.0));
+        assert_eq!(tried(&flat), [1, 2, 3, 4, 6]);
+        let waits = sweep(400, |n| 25.0 * n.min(40.0));
+        assert_eq!(&tried(&waits)[9..], [32, 48, 64, 96, 128, 39, 35, 37]);
+    }
+
+    #[test]
+    fn the_ceiling_itself_is_tried_and_nothing_above_it() {
+        let bound = sweep(20, |n| 25.0 * n);
+        assert_eq!(&tried(&bound)[..9], [1, 2, 3, 4, 6, 8, 12, 16, 20]);
+        assert_eq!(sweep(1, |n| n).points.len(), 1);
+    }
+
+    #[test]
+    fn figures_that_break_a_law_do_not_count() {
+        let mut sweep = Sweep::new(Ceiling {
+            workers: 8,
+            why: String::new(),
+        });
+        let wrong = Seen {
+            seconds: 10.0,
+            rate: 10.0,
+            mean: Some(9.0),
+            ..Seen::default()
+        };
+        sweep.tried(wrong, 2.0);
+        assert!(sweep.points.is_empty() && sweep.broken.len() == 1);
+    }
+}

@@ -1,0 +1,252 @@
+//! The course against servers whose best number of workers is known.
+
+use super::*;
+
+const MB: f64 = 1_048_576.0;
+
+/// A server of pages that compute and wait for so long, in seconds.
+struct Site {
+    cores: f64,
+    cpu: f64,
+    waits: f64,
+    as_it_was: u32,
+    asked: Vec<Task>,
+}
+
+impl Site {
+    fn answer(&mut self, task: &Task, goal: Option<&Goal>) -> Seen {
+        self.asked.push(*task);
+        let workers = match task.setting {
+            Setting::AsItWas => self.as_it_was,
+            Setting::Workers(workers) => workers,
+        };
+        let alone = self.cpu + self.waits;
+        let most = (f64::from(workers) / alone).min(self.cores / self.cpu);
+        let (rate, mean) = match task.load {
+            Load::Users(users) => {
+                let rate = (f64::from(users) / alone).min(most);
+                (rate, f64::from(users) / rate)
+            }
+            // Beyond its capacity everybody waits for long.
+            Load::Rate(asked) if asked > most => (most, 10.0 * alone),
+            Load::Rate(asked) => (asked, alone * 1.1),
+        };
+        let limit = goal.map_or(f64::INFINITY, Goal::limit);
+        // Chance, the same in every run of the test.
+        let wobble = 1.0 + 0.002 * (self.asked.len() % 5) as f64;
+        Seen {
+            seconds: task.seconds,
+            served: (rate * task.seconds) as u64,
+            rate: rate * wobble,
+            goodput: if mean < limit { rate * wobble } else { 0.0 },
+            holds: mean < limit,
+            p50: Some(mean / wobble),
+            p90: Some(mean / wobble * 1.1),
+            p99: Some(mean / wobble * 1.3),
+            mean: Some(mean / wobble),
+            cpu: Some(self.cpu / wobble / wobble),
+            workers,
+            private: Some(10.0 * MB),
+            ..Seen::default()
+        }
+    }
+}
+
+fn site(cpu: f64, waits: f64, as_it_was: u32) -> Site {
+    Site {
+        cores: 2.0,
+        cpu,
+        waits,
+        as_it_was,
+        asked: Vec::new(),
+    }
+}
+
+fn terms(pm: &str, workers: u32) -> Terms {
+    Terms {
+        seconds: 600.0,
+        cores: 2.0,
+        memory: Memory {
+            budget: Ok((4_096.0 * MB, "the machine's memory".to_owned())),
+            base: Ok(1_000.0 * MB),
+        },
+        now: Now {
+            pm: pm.to_owned(),
+            workers,
+        },
+        most_workers: None,
+        goal: None,
+        seed: 1,
+    }
+}
+
+fn run(site: &mut Site, terms: Terms) -> Course {
+    let mut course = Course::new(terms);
+    for _ in 0..500 {
+        match course.next() {
+            Next::Idle(_) => course.idled(Some(0.01)),
+            Next::Measure(task) => {
+                let seen = site.answer(&task, course.goal.as_ref());
+                course.seen(seen);
+            }
+            Next::Over => return course,
+        }
+    }
+    panic!("it comes to no end");
+}
+
+#[test]
+fn a_page_that_waits_gets_the_workers_that_five_lack_and_they_are_proven() {
+    // 0.5 ms on one of two processors, 39.5 ms of waiting: 160 workers.
+    let mut waiting = site(0.0005, 0.0395, 5);
+    let course = run(&mut waiting, terms("dynamic", 5));
+    let choice = course.choice.as_ref().expect("a choice");
+    assert!((144..=176).contains(&choice.workers), "{choice:?}");
+    assert_eq!(course.verdict, Some(Verdict::Gain));
+    let before = course
+        .before
+        .as_ref()
+        .and_then(Hunt::highest)
+        .expect("a rate");
+    let after = course
+        .after
+        .as_ref()
+        .and_then(Hunt::highest)
+        .expect("a rate");
+    assert!(
+        (110.0..=126.0).contains(&before) && after > 3_500.0,
+        "{before} {after}"
+    );
+    let goal = course.goal.as_ref().expect("a goal").text.clone();
+    assert!(
+        goal.starts_with("p95<1") && goal.ends_with("ms,error<0.1%"),
+        "{goal}"
+    );
+    assert!(course.broken.is_empty() && course.settled);
+    let seconds: f64 = waiting
+        .asked
+        .iter()
+        .map(|task| task.seconds + task.warm_up)
+        .sum();
+    assert!(seconds < 800.0, "{seconds}");
+}
+
+#[test]
+fn a_page_that_computes_is_not_given_what_the_guides_give_it() {
+    let course = run(&mut site(0.02, 0.0, 50), terms("static", 50));
+    let choice = course.choice.as_ref().expect("a choice");
+    assert_eq!(choice.workers, 2);
+    assert!(
+        matches!(course.verdict, Some(Verdict::NoGain(_))),
+        "{:?}",
+        course.verdict
+    );
+}
+
+#[test]
+fn what_is_right_already_is_left_alone_and_auto_has_nothing_to_gain() {
+    let course = run(&mut site(0.02, 0.02, 4), terms("static", 4));
+    assert!(
+        matches!(course.verdict, Some(Verdict::NothingToGain(_))),
+        "{:?}",
+        course.verdict
+    );
+    assert!(course.pairs.is_empty());
+    let auto = run(&mut site(0.0005, 0.0395, 170), terms("auto", 200));
+    let Some(Verdict::NothingToGain(why)) = &auto.verdict else {
+        panic!("{:?}", auto.verdict)
+    };
+    assert!(why.contains("pm = auto") && auto.pairs.len() >= 8);
+}
+
+#[test]
+fn no_limit_that_cannot_be_read_is_grown_into() {
+    let mut terms = terms("dynamic", 5);
+    terms.memory.budget = Err("/sys/fs/cgroup/memory.max cannot be read".to_owned());
+    let mut site = site(0.0005, 0.0395, 5);
+    let course = run(&mut site, terms);
+    assert!(
+        course
+            .choice
+            .as_ref()
+            .is_some_and(|choice| choice.workers <= 5)
+    );
+    let most = site.asked.iter().filter_map(|task| match task.setting {
+        Setting::Workers(workers) => Some(workers),
+        Setting::AsItWas => None,
+    });
+    assert_eq!(most.max(), Some(5));
+}
+
+#[test]
+fn a_target_slower_than_the_goal_is_told_before_anything_is_changed() {
+    let mut terms = terms("dynamic", 5);
+    terms.goal = Some(Goal::read("p99<200ms").unwrap());
+    let mut slow = site(0.001, 0.999, 5);
+    let course = run(&mut slow, terms);
+    let Some(Verdict::CannotSay(why)) = &course.verdict else {
+        panic!("{:?}", course.verdict)
+    };
+    assert!(
+        why.contains("one request alone takes 99") && why.contains("p99<200ms"),
+        "{why}"
+    );
+    assert!(
+        slow.asked
+            .iter()
+            .all(|task| task.setting == Setting::AsItWas)
+    );
+}
+
+#[test]
+fn answers_that_are_not_the_expected_ones_end_it() {
+    let mut course = Course::new(terms("dynamic", 5));
+    course.idled(None);
+    course.seen(Seen {
+        error_share: 0.4,
+        cause: Some("502 Bad Gateway".to_owned()),
+        ..Seen::default()
+    });
+    let Some(Verdict::CannotSay(why)) = &course.verdict else {
+        panic!("{:?}", course.verdict)
+    };
+    assert!(
+        why.contains("40 % ") && why.contains("502 Bad Gateway"),
+        "{why}"
+    );
+    assert_eq!(course.next(), Next::Over);
+}
+
+#[test]
+fn figures_that_break_a_law_are_not_used() {
+    let mut course = Course::new(terms("dynamic", 5));
+    course.phase = Phase::Sweep;
+    course.sweep = Some(Sweep::new(decide::ceiling(
+        &course.terms.memory,
+        Some(MB),
+        5,
+        None,
+    )));
+    while course.phase == Phase::Sweep {
+        course.seen(Seen {
+            seconds: 1_000.0,
+            rate: 100.0,
+            mean: Some(9.0),
+            ..Seen::default()
+        });
+        assert!(course.broken.len() < 30);
+    }
+    let Some(Verdict::CannotSay(why)) = &course.verdict else {
+        panic!("{:?}", course.verdict)
+    };
+    assert!(why.contains("Little's law"), "{why}");
+}
+
+#[test]
+fn the_time_left_goes_down() {
+    let mut course = Course::new(terms("dynamic", 5));
+    let first = course.left();
+    assert!((300.0..=700.0).contains(&first), "{first}");
+    course.idled(None);
+    assert!(course.left() < first);
+}

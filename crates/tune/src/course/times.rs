@@ -1,0 +1,82 @@
+//! How much of the time each part of a tuning gets.
+
+/// The time that all the durations below are made for, in seconds.
+const USUAL: f64 = 600.0;
+
+/// With less time than this, figures are indicative only, in seconds.
+const INDICATIVE_BELOW: f64 = 300.0;
+
+/// Fewest pairs that can show anything.
+const FEWEST_PAIRS: usize = 5;
+
+/// Durations, in seconds, and how often.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Times {
+    /// Looking at the machine while nothing is asked.
+    pub idle: f64,
+    /// A window of the warm-up.
+    pub window: f64,
+    /// One user.
+    pub alone: f64,
+    /// A run of the pairs of the same against itself.
+    pub noise: f64,
+    /// Each rate of a search.
+    pub step: f64,
+    /// Most rates of a search.
+    pub steps: usize,
+    /// Each number of workers.
+    pub sweep: f64,
+    /// A run of the proof.
+    pub run: f64,
+    /// Fewest and most pairs of the proof.
+    pub pairs: (usize, usize),
+    /// Whether figures are only indicative.
+    pub is_indicative: bool,
+}
+
+impl Times {
+    /// For so much time, in seconds.
+    pub fn of(total: f64) -> Times {
+        let factor = total / USUAL;
+        let part = |usual: f64, least: f64| (usual * factor).clamp(least, usual * 2.0);
+        let is_indicative = total < INDICATIVE_BELOW;
+        Times {
+            idle: part(10.0, 0.2),
+            window: part(3.0, 0.2),
+            alone: part(15.0, 0.5),
+            noise: part(5.0, 0.3),
+            step: part(8.0, 0.5),
+            steps: if is_indicative { 6 } else { 9 },
+            sweep: part(6.0, 0.3),
+            run: part(10.0, 0.6),
+            pairs: match is_indicative {
+                true => (FEWEST_PAIRS, FEWEST_PAIRS),
+                false => (8, 12),
+            },
+            is_indicative,
+        }
+    }
+
+    /// How long a task takes with its warm-up and what comes before it, in seconds.
+    pub fn whole(seconds: f64) -> f64 {
+        seconds + warm_up(seconds)
+    }
+}
+
+/// How much of a measurement is not counted before it, in seconds.
+pub fn warm_up(seconds: f64) -> f64 {
+    (seconds * 0.1).max(0.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_minutes_are_whole_and_two_are_indicative() {
+        assert!(!Times::of(600.0).is_indicative && Times::of(120.0).is_indicative);
+        assert_eq!(Times::of(600.0).sweep, 6.0);
+        assert!(Times::of(1.0).run >= 0.6);
+        assert_eq!(Times::whole(10.0), 11.0);
+    }
+}

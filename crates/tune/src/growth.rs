@@ -1,0 +1,72 @@
+//! Whether workers grow with what they serve: the slope of their private memory, after Theil and Sen.
+
+use serde::Serialize;
+
+/// Fewest looks that say anything.
+const FEWEST: usize = 5;
+
+/// A slope below this is no leak, in bytes a request.
+pub const LEAK: f64 = 1_024.0;
+
+/// Bytes for each request that a worker serves.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Slope {
+    /// The median of all pairs of looks.
+    pub bytes: f64,
+    /// The 5th percentile of them.
+    pub low: f64,
+    /// The 95th.
+    pub high: f64,
+}
+
+impl Slope {
+    /// Whether there is surely a leak.
+    pub fn leaks(&self) -> bool {
+        self.low > LEAK
+    }
+}
+
+/// Of looks at requests a worker has served, and its memory in bytes.
+pub fn slope(looks: &[(f64, f64)]) -> Option<Slope> {
+    if looks.len() < FEWEST {
+        return None;
+    }
+    let pairs = looks
+        .iter()
+        .enumerate()
+        .flat_map(|(at, first)| looks[at + 1..].iter().map(move |second| (first, second)));
+    let slopes = pairs.filter(|(first, second)| second.0 > first.0);
+    let mut slopes: Vec<f64> = slopes
+        .map(|(first, second)| (second.1 - first.1) / (second.0 - first.0))
+        .collect();
+    slopes.sort_by(f64::total_cmp);
+    let last = slopes.len().checked_sub(1)?;
+    let at = |share: f64| slopes[(last as f64 * share).round() as usize];
+    Some(Slope {
+        bytes: at(0.5),
+        low: at(0.05),
+        high: at(0.95),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leak_is_told_from_caches_that_fill_and_from_nothing() {
+        let leak: Vec<(f64, f64)> = (0..10)
+            .map(|at| (f64::from(at) * 100.0, 1e7 + f64::from(at) * 3e5))
+            .collect();
+        let found = slope(&leak).expect("a slope");
+        assert!(
+            found.leaks() && (found.bytes - 3_000.0).abs() < 1.0,
+            "{found:?}"
+        );
+        let flat: Vec<(f64, f64)> = (0..10)
+            .map(|at| (f64::from(at) * 100.0, 1e7 + f64::from(at % 3) * 4_096.0))
+            .collect();
+        assert!(!slope(&flat).expect("a slope").leaks());
+        assert_eq!(slope(&flat[..4]), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! A pool's workers, as /proc shows them.
+
+use std::collections::HashMap;
+use std::fs;
+
+/// Most workers whose memory is measured: each look takes the kernel a walk of its pages.
+const MAX_MEASURED: usize = 64;
+
+/// Processor time, and time of waiting for a processor, of processes, in nanoseconds.
+#[derive(Debug, Clone, Default)]
+pub struct Clocks {
+    of: HashMap<i32, (u64, u64)>,
+}
+
+/// Memory of workers, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Memory {
+    /// Their own: 95 of 100 have no more.
+    pub private: Option<f64>,
+    /// With what they share, on average.
+    pub resident: Option<f64>,
+}
+
+/// The children of `master` whose titles begin with `title`.
+pub fn workers(master: i32, title: &str) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| parent(*pid) == Some(master) && is_titled(*pid, title))
+        .collect()
+}
+
+/// Whether a process has a title that begins so, and what follows is another word.
+pub fn is_titled(pid: i32, title: &str) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let rest = line.strip_prefix(title.as_bytes());
+    rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, 0 | b' ')))
+}
+
+/// The parent (proc_pid_stat(5)): the name, in parentheses, may hold anything.
+fn parent(pid: i32) -> Option<i32> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = line.rsplit_once(") ")?;
+    rest.split(' ').nth(1)?.parse().ok()
+}
+
+/// When a process began, in ticks since the machine did: with its id it is one process for ever.
+pub fn began(pid: i32) -> Option<u64> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = line.rsplit_once(") ")?;
+    // The state, which follows, is the third field; this is the 22nd. One that nobody has waited for yet
+    // has ended all the same.
+    let mut fields = rest.split(' ');
+    let is_over = matches!(fields.next()?, "Z" | "X");
+    fields.nth(18)?.parse().ok().filter(|_| !is_over)
+}
+
+impl Clocks {
+    /// As they stand (Documentation/scheduler/sched-stats.rst: time on a processor, time of waiting).
+    pub fn of(pids: &[i32]) -> Clocks {
+        let read = |pid: &i32| {
+            let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+            let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+            Some((*pid, (numbers.next()?.ok()?, numbers.next()?.ok()?)))
+        };
+        Clocks {
+            of: pids.iter().filter_map(read).collect(),
+        }
+    }
+
+    /// Seconds on a processor and of waiting for one since `before`; nothing where workers have come
+    /// and gone, so that it is not known.
+    pub fn since(&self, before: &Clocks) -> Option<(f64, f64)> {
+        if self.of.is_empty() || before.of.keys().any(|pid| !self.of.contains_key(pid)) {
+            return None;
+        }
+        let sums = self.of.iter().map(|(pid, (cpu, wait))| {
+            let (cpu_before, wait_before) = before.of.get(pid).copied().unwrap_or_default();
+            (
+                cpu.saturating_sub(cpu_before),
+                wait.saturating_sub(wait_before),
+            )
+        });
+        let (cpu, wait) = sums.fold((0, 0), |(cpu, wait), each| (cpu + each.0, wait + each.1));
+        Some((cpu as f64 / 1e9, wait as f64 / 1e9))
+    }
+}
+
+/// What workers have of memory now.
+pub fn memory(pids: &[i32]) -> Memory {
+    let rollups = pids.iter().take(MAX_MEASURED);
+    let rollups =
+        rollups.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok());
+    let both = rollups.filter_map(|text| Some((sum(&text, "Private_")?, sum(&text, "Rss:")?)));
+    let (mut private, resident): (Vec<f64>, Vec<f64>) = both.unzip();
+    private.sort_by(f64::total_cmp);
+    let last = private.len().checked_sub(1);
+    Memory {
+        private: last.and_then(|last| private.get((last as f64 * 0.95).round() as usize).copied()),
+        resident: last.map(|_| resident.iter().sum::<f64>() / resident.len() as f64),
+    }
+}
+
+/// The lines that begin so, in bytes.
+fn sum(rollup: &str, name: &str) -> Option<f64> {
+    let lines = rollup.lines().filter(|line| line.starts_with(name));
+    let kibibytes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+    kibibytes
+        .reduce(|sum, each| sum + each)
+        .map(|sum| sum * 1_024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_parent_its_title_and_its_beginning() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let us = i32::try_from(std::process::id()).unwrap();
+        // Until it has become `sleep` it is a copy of us.
+        while !is_titled(pid, "sleep") {}
+        assert_eq!(workers(us, "sleep"), [pid]);
+        assert_eq!(workers(us, "slee"), [0_i32; 0], "a part of a word is none");
+        assert!(began(pid).is_some_and(|began| began > 0));
+        assert!(memory(&[pid]).private.is_some_and(|bytes| bytes > 0.0));
+        let before = Clocks::of(&[pid, us]);
+        assert!(Clocks::of(&[pid, us]).since(&before).is_some());
+        child.kill().unwrap();
+        while began(pid).is_some() {}
+        child.wait().unwrap();
+        assert_eq!(Clocks::of(&[us]).since(&before), None, "one has gone");
+        assert_eq!(memory(&[]), Memory::default());
+    }
+}

@@ -1,0 +1,91 @@
+//! What is to be measured, and what a measurement has shown.
+
+use serde::Serialize;
+
+/// How the pool is set meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Setting {
+    /// As it was before anybody tuned anything.
+    AsItWas,
+    /// `pm = static` with so many workers.
+    Workers(u32),
+}
+
+impl Setting {
+    /// In words.
+    pub fn words(self) -> String {
+        match self {
+            Setting::AsItWas => "as it was".to_owned(),
+            Setting::Workers(workers) => format!("static, {workers}"),
+        }
+    }
+}
+
+/// How requests come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Load {
+    /// By so many users who wait for each answer and do not think.
+    Users(u32),
+    /// So many a second, as people come (Poisson).
+    Rate(f64),
+}
+
+/// A measurement to be made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Task {
+    /// What it is for, in words.
+    pub what: &'static str,
+    /// How the pool is set.
+    pub setting: Setting,
+    /// How requests come.
+    pub load: Load,
+    /// How long it is measured, in seconds.
+    pub seconds: f64,
+    /// How long before that it is not, in seconds.
+    pub warm_up: f64,
+}
+
+/// What a measurement has shown. Times are in seconds, memory in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Seen {
+    /// How long was measured.
+    pub seconds: f64,
+    /// Requests with the answer that was expected.
+    pub served: u64,
+    /// The same, a second.
+    pub rate: f64,
+    /// Those a second that were in time for the goal.
+    pub goodput: f64,
+    /// Requests that were not served, of all.
+    pub error_share: f64,
+    /// What most of those ended with.
+    pub cause: Option<String>,
+    /// Whether the goal held.
+    pub holds: bool,
+    /// Whether the generator itself was late, so that nothing is said about the server.
+    pub generator_late: bool,
+    /// Latencies from the moment requests were due.
+    pub p50: Option<f64>,
+    #[allow(missing_docs)]
+    pub p90: Option<f64>,
+    #[allow(missing_docs)]
+    pub p99: Option<f64>,
+    /// How long answers took on average, from the moment requests were sent.
+    pub mean: Option<f64>,
+    /// The workers' processor time for each request.
+    pub cpu: Option<f64>,
+    /// Their waiting for a processor for each request.
+    pub core_wait: Option<f64>,
+    /// Workers at the end.
+    pub workers: u32,
+    /// Private memory that 95 of 100 workers do not exceed.
+    pub private: Option<f64>,
+    /// Resident memory of a worker, on average.
+    pub resident: Option<f64>,
+    /// The share of all processors that neither the server nor the generator used.
+    pub outside: Option<f64>,
+    /// Latencies by percentile, for a chart.
+    #[serde(skip)]
+    pub spectrum: Vec<(f64, f64)>,
+}

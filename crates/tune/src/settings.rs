@@ -1,0 +1,630 @@
+//! Every setting that guides compute by hand, from what was measured: for php-fpm, nginx, Apache, the
+//! kernel and maitred, each with its formula, and with what the guides would have said.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::site::Site;
+
+/// What guides leave to the system (R21).
+const GUIDE_RESERVE: f64 = 512.0 * 1_048_576.0;
+
+/// PHP's own limit where nobody sets one, in bytes.
+const DEFAULT_MEMORY_LIMIT: f64 = 128.0 * 1_048_576.0;
+
+/// How much longer than the slowest answer a script may run, and at least, in seconds.
+const WALL: f64 = 10.0;
+const LEAST_WALL: f64 = 30.0;
+
+/// Steps of the ladder of time limits, in seconds (doctor's D8).
+const STEP: f64 = 5.0;
+
+/// How far a leaking worker may grow, as a share of its size.
+const GROWTH: f64 = 0.5;
+
+/// Threads of a child of Apache's event MPM.
+const THREADS_PER_CHILD: u32 = 25;
+
+/// Fewest connections of a web server that are of any use.
+const LEAST_CONNECTIONS: f64 = 1_024.0;
+
+/// Whose settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Server {
+    /// php-fpm.
+    PhpFpm,
+    /// nginx in front of it.
+    Nginx,
+    /// Apache in front of it, or with PHP inside.
+    Apache,
+    /// The kernel.
+    Sysctl,
+    /// maitred.
+    Maitred,
+}
+
+impl Server {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Server::PhpFpm => "php-fpm",
+            Server::Nginx => "nginx",
+            Server::Apache => "apache",
+            Server::Sysctl => "sysctl",
+            Server::Maitred => "maitred",
+        }
+    }
+
+    /// Reads that name.
+    ///
+    /// # Errors
+    /// Which there are.
+    pub fn read(text: &str) -> Result<Server, String> {
+        let all = [
+            Server::PhpFpm,
+            Server::Nginx,
+            Server::Apache,
+            Server::Sysctl,
+            Server::Maitred,
+        ];
+        let known = all.into_iter().find(|server| server.name() == text);
+        known.ok_or_else(|| {
+            format!("'{text}' is no server; expected php-fpm, nginx, apache, sysctl or maitred")
+        })
+    }
+}
+
+/// A setting.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    /// Whose.
+    pub server: Server,
+    /// Its name there.
+    pub name: &'static str,
+    /// Its value there.
+    pub value: String,
+    /// What was measured for it.
+    pub measured: String,
+    /// How the value follows from that.
+    pub formula: String,
+    /// What the guides would have said.
+    pub guide: String,
+    /// Why that is another.
+    pub why: String,
+    /// The rules of the tuning articles that it is about.
+    pub rules: Vec<&'static str>,
+    /// Whether pairs of runs have shown that it is better; the others follow by their formula only.
+    pub is_proven: bool,
+}
+
+/// What settings follow from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inputs {
+    /// Workers.
+    pub workers: u32,
+    /// Whether their number is proven.
+    pub is_proven: bool,
+    /// What binds it, in words.
+    pub binding: String,
+    /// Private memory of a worker, p95, in bytes.
+    pub private: Option<f64>,
+    /// Its resident memory, on average, in bytes.
+    pub resident: Option<f64>,
+    /// All memory, in bytes.
+    pub total: Option<f64>,
+    /// Processors.
+    pub cores: f64,
+    /// The highest rate within the goal, a second.
+    pub rate: f64,
+    /// The goal's limit, in seconds.
+    pub limit: f64,
+    /// The slowest answer alone, in seconds.
+    pub slowest: f64,
+    /// Bytes that a worker grows by with each request, if it surely does.
+    pub leak: Option<f64>,
+    /// `memory_limit` in bytes.
+    pub memory_limit: Option<f64>,
+    /// `net.core.somaxconn`.
+    pub somaxconn: Option<u64>,
+}
+
+impl Inputs {
+    /// `memory_limit` of a pool, if it bounds anything.
+    pub fn memory_limit_of(site: &Site) -> Option<f64> {
+        let ini = site.pool.ini.as_ref().ok()?;
+        let text = ini.get("memory_limit", "128M").trim().to_ascii_lowercase();
+        let (number, factor) = match text.strip_suffix(['k', 'm', 'g']) {
+            Some(number) => (number, text.chars().last()),
+            None => (text.as_str(), None),
+        };
+        let factor = match factor {
+            Some('k') => 1_024.0,
+            Some('m') => 1_048_576.0,
+            Some('g') => 1_073_741_824.0,
+            _ => 1.0,
+        };
+        number
+            .parse::<f64>()
+            .ok()
+            .map(|number| number * factor)
+            .filter(|bytes| *bytes > 0.0)
+    }
+
+    /// Requests that wait at the highest rate without being late.
+    fn queue(&self) -> f64 {
+        (self.rate * self.limit).ceil().max(f64::from(self.workers))
+    }
+
+    fn wall(&self) -> f64 {
+        (self.slowest * WALL).max(LEAST_WALL).ceil()
+    }
+
+    /// All connections of a web server: what runs and what waits, from clients and to PHP.
+    fn connections(&self) -> f64 {
+        let wanted = 2.0 * (self.queue() + f64::from(self.workers));
+        wanted.max(LEAST_CONNECTIONS).log2().ceil().exp2()
+    }
+
+    fn max_requests(&self) -> Option<f64> {
+        let (leak, private) = self.leak.zip(self.private)?;
+        Some((GROWTH * private / leak).round().max(1.0))
+    }
+}
+
+/// All settings of a server.
+pub fn lines(server: Server, inputs: &Inputs) -> Vec<Line> {
+    match server {
+        Server::PhpFpm => php_fpm(inputs),
+        Server::Nginx => nginx(inputs),
+        Server::Apache => apache(inputs),
+        Server::Sysctl => sysctl(inputs),
+        Server::Maitred => maitred(inputs),
+    }
+}
+
+fn line(server: Server, name: &'static str, value: impl ToString, rules: &[&'static str]) -> Line {
+    Line {
+        server,
+        name,
+        value: value.to_string(),
+        measured: String::new(),
+        formula: String::new(),
+        guide: String::new(),
+        why: String::new(),
+        rules: rules.to_vec(),
+        is_proven: false,
+    }
+}
+
+impl Line {
+    fn measured(mut self, text: impl Into<String>, formula: impl Into<String>) -> Line {
+        self.measured = text.into();
+        self.formula = formula.into();
+        self
+    }
+
+    fn guide(mut self, text: impl Into<String>, why: impl Into<String>) -> Line {
+        self.guide = text.into();
+        self.why = why.into();
+        self
+    }
+
+    fn proven(mut self, is_proven: bool) -> Line {
+        self.is_proven = is_proven;
+        self
+    }
+}
+
+fn megabytes(bytes: Option<f64>) -> String {
+    bytes.map_or("unknown".to_owned(), |bytes| {
+        format!("{:.1} MB", bytes / 1_048_576.0)
+    })
+}
+
+fn rate_of(inputs: &Inputs) -> String {
+    format!(
+        "{:.0} requests/s within {:.0} ms",
+        inputs.rate,
+        inputs.limit * 1e3
+    )
+}
+
+/// The numbers of workers that guides would compute (R21, R24, R65).
+fn guides_workers(inputs: &Inputs) -> String {
+    let mut found = Vec::new();
+    if let Some(rest) = inputs.total.map(|total| total - GUIDE_RESERVE) {
+        let limit = inputs.memory_limit.unwrap_or(DEFAULT_MEMORY_LIMIT);
+        found.push(format!(
+            "{:.0} by memory_limit (R21)",
+            (rest / limit).max(0.0).floor()
+        ));
+        if let Some(resident) = inputs.resident.filter(|resident| *resident > 0.0) {
+            found.push(format!(
+                "{:.0} by RSS (R24)",
+                (rest / resident).max(0.0).floor()
+            ));
+        }
+    }
+    found.push(format!(
+        "{:.0} to {:.0} by processors (R65)",
+        inputs.cores * 2.0,
+        inputs.cores * 4.0
+    ));
+    found.join(", ")
+}
+
+fn workers(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    line(
+        server,
+        name,
+        inputs.workers,
+        &["R15", "R21", "R24", "R57", "R59", "R65", "R140"],
+    )
+    .measured(
+        format!(
+            "throughput by number of workers; a worker's own memory is {}, its RSS {}",
+            megabytes(inputs.private),
+            megabytes(inputs.resident)
+        ),
+        format!(
+            "the fewest that serve 97 % of what any number serves; binding: {}",
+            inputs.binding
+        ),
+    )
+    .guide(
+        guides_workers(inputs),
+        "RSS counts OPcache once for each worker, memory_limit is what no script uses, and neither \
+             knows whether scripts compute or wait",
+    )
+    .proven(inputs.is_proven)
+}
+
+fn max_requests(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let value = inputs.max_requests().unwrap_or(0.0);
+    let measured = match inputs.leak {
+        Some(leak) => format!(
+            "a worker grows by {:.1} kB with each request",
+            leak / 1_024.0
+        ),
+        None => "no growth of workers was seen".to_owned(),
+    };
+    line(server, name, format!("{value:.0}"), &["R66", "R67", "R109"])
+        .measured(
+            measured,
+            "half of a worker's size / its growth; 0 (never) without growth",
+        )
+        .guide(
+            "500 to 1000",
+            "replacing workers that do not grow costs a boot each time, for nothing",
+        )
+}
+
+fn php_fpm(inputs: &Inputs) -> Vec<Line> {
+    let server = Server::PhpFpm;
+    let backlog = inputs.queue();
+    vec![
+        line(server, "pm", "static", &["R44", "R51", "R52", "R55"])
+            .measured("all workers fit into memory at once", "a number that fits needs no spawning")
+            .guide(
+                "dynamic",
+                "php-fpm starts one worker a second when min_spare_servers is 1: a burst waits for that \
+                 (W32)",
+            )
+            .proven(inputs.is_proven),
+        workers(server, "pm.max_children", inputs),
+        line(server, "pm.start_servers, min_spare, max_spare", "none", &["R28", "R29", "R30", "R32", "R33"])
+            .measured("pm = static", "they are for pm = dynamic")
+            .guide(
+                spares(inputs.workers),
+                "20 % and 60 % are the ratios of a sample file with 5 workers (W6)",
+            ),
+        line(server, "pm.process_idle_timeout", "none", &["R77"])
+            .measured("pm = static", "it is for pm = ondemand")
+            .guide("10 s", "no worker is idle for too long where all are to be there"),
+        max_requests(server, "pm.max_requests", inputs),
+        wall(server, "request_terminate_timeout", inputs),
+        line(server, "listen.backlog", format!("{backlog:.0}"), &["R80", "R82", "R84", "R86"])
+            .measured(rate_of(inputs), "rate x limit: who waits behind more is answered too late anyway")
+            .guide("4096 to 8192", format!(
+                "8192 are {:.1} s of waiting here; php-fpm runs requests whose clients have left (W19)",
+                8_192.0 / inputs.rate.max(1e-9)
+            )),
+        line(server, "process_control_timeout", format!("{:.0}s", (inputs.wall() + STEP).ceil()), &["R211"])
+            .measured(slowest(inputs), "request_terminate_timeout + 5 s")
+            .guide("0", "with 0 each reload ends the requests that run"),
+    ]
+}
+
+fn spares(workers: u32) -> String {
+    let workers = f64::from(workers);
+    let (min, max) = ((workers * 0.2).round(), (workers * 0.6).round());
+    format!("{:.0}, {min:.0}, {max:.0}", min + (workers - min) / 2.0)
+}
+
+fn slowest(inputs: &Inputs) -> String {
+    format!("a request alone takes {:.0} ms", inputs.slowest * 1e3)
+}
+
+fn wall(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    line(
+        server,
+        name,
+        format!("{:.0}s", inputs.wall()),
+        &["R70", "R71", "R72"],
+    )
+    .measured(slowest(inputs), "ten times that, at least 30 s")
+    .guide(
+        "30 s, beside max_execution_time",
+        "max_execution_time counts processor time only (W12)",
+    )
+}
+
+fn nginx(inputs: &Inputs) -> Vec<Line> {
+    let server = Server::Nginx;
+    let connections = inputs.connections();
+    vec![
+        line(
+            server,
+            "fastcgi_read_timeout",
+            format!("{:.0}s", inputs.wall() + STEP),
+            &["R70", "R127"],
+        )
+        .measured(
+            slowest(inputs),
+            "request_terminate_timeout + 5 s: who waits gives up last",
+        )
+        .guide(
+            "300 s",
+            "by then php-fpm has ended the script, and clients have left (W26)",
+        ),
+        line(
+            server,
+            "worker_connections",
+            format!("{connections:.0}"),
+            &["R139", "R211"],
+        )
+        .measured(
+            rate_of(inputs),
+            "2 x (workers + rate x limit), up to the next power of two",
+        )
+        .guide(
+            "768 to 1024",
+            "a request that waits for PHP has two connections",
+        ),
+        line(
+            server,
+            "worker_rlimit_nofile",
+            format!("{:.0}", 2.0 * connections + 64.0),
+            &["R1", "R211"],
+        )
+        .measured(
+            format!("worker_connections {connections:.0}"),
+            "2 x that + 64",
+        )
+        .guide("65535", "more does no harm and is of no use"),
+    ]
+}
+
+fn apache(inputs: &Inputs) -> Vec<Line> {
+    let server = Server::Apache;
+    let busy = (inputs.queue() + f64::from(inputs.workers)) as u32;
+    let children = busy.div_ceil(THREADS_PER_CHILD).max(1);
+    vec![
+        line(
+            server,
+            "MaxRequestWorkers (event, with php-fpm)",
+            children * THREADS_PER_CHILD,
+            &["R160"],
+        )
+        .measured(rate_of(inputs), "workers + rate x limit, in whole children")
+        .guide(
+            "150 to 400",
+            "its threads only wait for php-fpm, whose workers are what is scarce",
+        ),
+        line(server, "ServerLimit (event)", children, &["R160", "R161"])
+            .measured("MaxRequestWorkers", "MaxRequestWorkers / ThreadsPerChild")
+            .guide("16", "the guides' formula is right"),
+        line(server, "ThreadsPerChild", THREADS_PER_CHILD, &["R160"])
+            .measured("nothing", "Apache's default")
+            .guide("25", "the same"),
+        workers(server, "MaxRequestWorkers (prefork, with mod_php)", inputs).proven(false),
+        max_requests(server, "MaxConnectionsPerChild (prefork)", inputs),
+        line(
+            server,
+            "ProxyTimeout",
+            format!("{:.0}", inputs.wall() + STEP),
+            &["R70"],
+        )
+        .measured(slowest(inputs), "request_terminate_timeout + 5 s")
+        .guide("300", "by then php-fpm has ended the script"),
+    ]
+}
+
+fn sysctl(inputs: &Inputs) -> Vec<Line> {
+    let backlog = inputs.queue();
+    let now = inputs.somaxconn.unwrap_or(0) as f64;
+    let value = backlog.max(now);
+    vec![
+        line(
+            Server::Sysctl,
+            "net.core.somaxconn",
+            format!("{value:.0}"),
+            &["R84", "R85", "R211"],
+        )
+        .measured(
+            format!("it is {now:.0}, and a backlog of {backlog:.0} is wanted"),
+            "no less than the backlog, and as it is if it is no less",
+        )
+        .guide(
+            "4000 to 65535",
+            "the kernel's default is 4096 since 5.4; a longer queue is a later answer",
+        ),
+    ]
+}
+
+fn maitred(inputs: &Inputs) -> Vec<Line> {
+    let server = Server::Maitred;
+    vec![
+        line(server, "pm", "auto", &["R51", "R52", "R140"])
+            .measured(
+                "what a fixed number would do",
+                "as many workers as are worth having at the moment",
+            )
+            .guide(
+                "static",
+                "the number that is right now is wrong after the next release",
+            ),
+        workers(server, "max_children", inputs),
+        line(
+            server,
+            "request_queue_timeout",
+            format!("{:.0}ms", inputs.limit * 1e3),
+            &["R80", "R82"],
+        )
+        .measured(
+            rate_of(inputs),
+            "the goal's limit: a later answer is of no use",
+        )
+        .guide(
+            "a backlog of 8192",
+            "a queue is to be bounded by time, not by length",
+        ),
+        wall(server, "request_terminate_timeout", inputs),
+    ]
+}
+
+/// The lines as a file of the server, with the reason of each value above it.
+pub fn file(server: Server, lines: &[Line], section: &str) -> String {
+    let comment = match server {
+        Server::PhpFpm => ';',
+        _ => '#',
+    };
+    let mut text =
+        format!("{comment} Made by maitred tune. Without this file, all is as it was before.\n");
+    match server {
+        Server::PhpFpm => text.push_str(&format!("[{section}]\n")),
+        Server::Maitred => text.push_str(&format!("[pools.{section}]\n")),
+        _ => {}
+    }
+    for line in lines.iter().filter(|line| line.value != "none") {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{comment} {}", line.measured);
+        let _ = writeln!(text, "{comment} {}; guides: {}", line.formula, line.guide);
+        let name = line.name.split(" (").next().unwrap_or(line.name);
+        let _ = match (server, line.value.parse::<f64>()) {
+            (Server::Nginx, _) => writeln!(text, "{name} {};", line.value),
+            (Server::Apache, _) => writeln!(text, "{name} {}", line.value),
+            (Server::Maitred, Err(_)) => writeln!(text, "{name} = \"{}\"", line.value),
+            _ => writeln!(text, "{name} = {}", line.value),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: f64 = 1_048_576.0;
+
+    fn inputs() -> Inputs {
+        Inputs {
+            workers: 40,
+            is_proven: true,
+            binding: "throughput".to_owned(),
+            private: Some(8.0 * MB),
+            resident: Some(40.0 * MB),
+            total: Some(4_096.0 * MB),
+            cores: 2.0,
+            rate: 900.0,
+            limit: 0.16,
+            slowest: 0.05,
+            leak: None,
+            memory_limit: Some(128.0 * MB),
+            somaxconn: Some(4_096),
+        }
+    }
+
+    fn value(lines: &[Line], name: &str) -> String {
+        let found = lines.iter().find(|line| line.name == name);
+        found.map_or(String::new(), |line| line.value.clone())
+    }
+
+    #[test]
+    fn every_line_says_what_was_measured_its_formula_and_what_a_guide_says() {
+        for server in [
+            Server::PhpFpm,
+            Server::Nginx,
+            Server::Apache,
+            Server::Sysctl,
+            Server::Maitred,
+        ] {
+            assert_eq!(Server::read(server.name()), Ok(server));
+            let lines = lines(server, &inputs());
+            assert!(!lines.is_empty());
+            for line in lines {
+                let texts = [
+                    &line.value,
+                    &line.measured,
+                    &line.formula,
+                    &line.guide,
+                    &line.why,
+                ];
+                assert!(texts.iter().all(|text| !text.is_empty()), "{line:?}");
+                assert!(!line.rules.is_empty(), "{line:?}");
+            }
+        }
+        assert!(
+            Server::read("iis")
+                .unwrap_err()
+                .contains("expected php-fpm, nginx")
+        );
+    }
+
+    #[test]
+    fn values_follow_from_what_was_measured_and_guides_say_others() {
+        let lines = lines(Server::PhpFpm, &inputs());
+        assert_eq!(value(&lines, "pm.max_children"), "40");
+        assert_eq!(value(&lines, "listen.backlog"), "144");
+        assert_eq!(value(&lines, "pm.max_requests"), "0");
+        let workers = lines
+            .iter()
+            .find(|line| line.name == "pm.max_children")
+            .unwrap();
+        assert_eq!(
+            workers.guide,
+            "28 by memory_limit (R21), 89 by RSS (R24), 4 to 8 by processors (R65)"
+        );
+        assert!(workers.is_proven);
+        let leaking = Inputs {
+            leak: Some(4.0 * 1_024.0),
+            ..inputs()
+        };
+        assert_eq!(
+            value(&super::lines(Server::PhpFpm, &leaking), "pm.max_requests"),
+            "1024"
+        );
+        let others = super::lines(Server::Sysctl, &inputs());
+        assert_eq!(value(&others, "net.core.somaxconn"), "4096");
+    }
+
+    #[test]
+    fn files_are_in_the_servers_own_words() {
+        let of = |server| file(server, &lines(server, &inputs()), "www");
+        let fpm = of(Server::PhpFpm);
+        assert!(
+            fpm.contains("\n[www]\n") && fpm.contains("\npm.max_children = 40\n"),
+            "{fpm}"
+        );
+        assert!(!fpm.contains("start_servers"), "{fpm}");
+        assert!(of(Server::Nginx).contains("\nfastcgi_read_timeout 35s;\n"));
+        assert!(of(Server::Apache).contains("\nThreadsPerChild 25\n"));
+        let ours = of(Server::Maitred);
+        assert!(
+            ours.contains("[pools.www]") && ours.contains("\npm = \"auto\"\n"),
+            "{ours}"
+        );
+    }
+}

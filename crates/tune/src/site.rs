@@ -1,0 +1,206 @@
+//! Which pool is tuned, and what is known of it and of the machine, from doctor's facts.
+
+use maitred_doctor::facts::{Facts, Kind, Known, Pool, Service};
+
+use crate::course::Now;
+use crate::decide::Memory;
+
+/// What a master and its processes need beside the workers in a group of their own, in bytes.
+const OTHERS_OF_GROUP: f64 = 16.0 * 1_048_576.0;
+
+/// OPcache's size where nobody sets one, in MB.
+const DEFAULT_OPCACHE: f64 = 128.0;
+
+/// A pool that runs.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// What runs it.
+    pub service: Service,
+    /// The pool.
+    pub pool: Pool,
+    /// The first process.
+    pub master: i32,
+    /// Processors there are for it.
+    pub cores: f64,
+    /// Logical processors of the machine.
+    pub processors: u32,
+    /// Memory there is for it.
+    pub memory: Memory,
+    /// All memory, in bytes, where it is known.
+    pub total: Option<f64>,
+    /// `net.core.somaxconn`.
+    pub somaxconn: Option<u64>,
+}
+
+impl Site {
+    /// The pool that is meant: the one of this name, or the only one that runs.
+    ///
+    /// # Errors
+    /// One sentence: none or several are meant.
+    pub fn find(facts: &Facts, wanted: Option<&str>) -> Result<Site, String> {
+        let can = |service: &&Service| service.kind != Kind::ModPhp;
+        let services: Vec<&Service> = facts.services.iter().filter(can).collect();
+        let running = services.iter().filter(|service| service.process.is_ok());
+        let pools: Vec<(&Service, &Pool)> = running
+            .flat_map(|service| service.pools.iter().map(|pool| (*service, pool)))
+            .collect();
+        let meant = pools
+            .iter()
+            .filter(|(_, pool)| wanted.is_none_or(|name| pool.section == name));
+        let meant: Vec<&(&Service, &Pool)> = meant.collect();
+        match meant.as_slice() {
+            [(service, pool)] => Site::of(facts, service, pool),
+            [] => match facts.broken.first() {
+                Some((place, why)) => Err(format!("{place}: {why}")),
+                None => Err(none(&services, &pools, wanted)),
+            },
+            several => Err(format!(
+                "several pools run here; name one with --pool, and its server with --php-fpm FILE or \
+                 --config FILE: {}",
+                names(several.iter().map(|(service, pool)| (*service, *pool)))
+            )),
+        }
+    }
+
+    fn of(facts: &Facts, service: &Service, pool: &Pool) -> Result<Site, String> {
+        let is_its = |place: &str| {
+            service
+                .files
+                .iter()
+                .any(|file| place.starts_with(file.as_str()))
+        };
+        if let Some((place, why)) = facts.broken.iter().find(|(place, _)| is_its(place)) {
+            return Err(format!(
+                "{place}: {why}; nothing is tuned until that is mended"
+            ));
+        }
+        let master = service.process.as_ref().map_err(|why| why.to_string())?.pid;
+        let machine = &facts.machine;
+        let allowed = machine.allowed_processors.as_ref().copied().unwrap_or(1);
+        let quota = service
+            .group
+            .cores
+            .as_ref()
+            .ok()
+            .and_then(|cores| cores.as_ref());
+        let cores = quota.map_or(f64::from(allowed), |(cores, _)| {
+            cores.min(f64::from(allowed))
+        });
+        Ok(Site {
+            master,
+            cores,
+            processors: machine.processors.as_ref().copied().unwrap_or(allowed),
+            memory: memory(facts, service, pool),
+            total: machine.memory.as_ref().ok().map(|memory| memory.total),
+            somaxconn: machine.somaxconn.as_ref().ok().copied(),
+            service: service.clone(),
+            pool: pool.clone(),
+        })
+    }
+
+    /// How the pool is set.
+    pub fn now(&self) -> Now {
+        Now {
+            pm: self.pool.manager.name().to_owned(),
+            workers: self.pool.max_children,
+        }
+    }
+
+    /// What the titles of its workers begin with.
+    pub fn title(&self) -> String {
+        match self.service.kind {
+            Kind::Maitred => format!("maitred-php: worker pool {}", self.pool.section),
+            Kind::PhpFpm | Kind::MaitredFpm | Kind::ModPhp => {
+                format!("php-fpm: pool {}", self.pool.section)
+            }
+        }
+    }
+}
+
+fn none(services: &[&Service], pools: &[(&Service, &Pool)], wanted: Option<&str>) -> String {
+    if let (Some(wanted), false) = (wanted, pools.is_empty()) {
+        return format!(
+            "no pool '{wanted}' runs here; those that do: {}",
+            names(pools.iter().copied())
+        );
+    }
+    match services.first() {
+        Some(service) => {
+            let why = service
+                .process
+                .as_ref()
+                .err()
+                .map_or(String::new(), |why| format!(": {why}"));
+            format!(
+                "{} does not run{why}; start it, and tune it then",
+                service.name
+            )
+        }
+        None => {
+            "no php-fpm and no maitred is configured here; name its configuration with --php-fpm \
+                 FILE or --config FILE"
+                .to_owned()
+        }
+    }
+}
+
+fn names<'a>(pools: impl Iterator<Item = (&'a Service, &'a Pool)>) -> String {
+    let names: Vec<String> = pools
+        .map(|(service, pool)| format!("{} of {}", pool.section, service.name))
+        .collect();
+    names.join(", ")
+}
+
+fn memory(facts: &Facts, service: &Service, pool: &Pool) -> Memory {
+    let told = |why: &maitred_doctor::facts::Unknown| why.to_string();
+    let memory = match &facts.machine.memory {
+        Ok(memory) => *memory,
+        Err(why) => {
+            return Memory {
+                budget: Err(told(why)),
+                base: Err(told(why)),
+            };
+        }
+    };
+    let own: f64 = private(pool).iter().sum();
+    let whole = || Memory {
+        budget: Ok((memory.total, "of the machine".to_owned())),
+        base: Ok((memory.total - memory.available - own).max(0.0)),
+    };
+    match &service.group.memory {
+        Err(why) => Memory {
+            budget: Err(told(why)),
+            ..whole()
+        },
+        Ok(Some((limit, place))) if *limit < memory.total => Memory {
+            budget: Ok((*limit, place.clone())),
+            // What others outside of the group use is not in it; OPcache is.
+            base: Ok(opcache(pool) + OTHERS_OF_GROUP),
+        },
+        Ok(_) => whole(),
+    }
+}
+
+fn private(pool: &Pool) -> Vec<f64> {
+    let workers = pool
+        .live
+        .as_ref()
+        .ok()
+        .and_then(|live| live.workers.as_ref().ok());
+    let private = workers.into_iter().flatten().map(|worker| &worker.private);
+    private.filter_map(known).collect()
+}
+
+fn known(value: &Known<f64>) -> Option<f64> {
+    value.as_ref().ok().copied()
+}
+
+fn opcache(pool: &Pool) -> f64 {
+    let size = pool
+        .ini
+        .as_ref()
+        .ok()
+        .map(|ini| ini.get("opcache.memory_consumption", ""));
+    let megabytes = size.and_then(|size| size.trim().parse::<f64>().ok());
+    megabytes.unwrap_or(DEFAULT_OPCACHE) * 1_048_576.0
+}

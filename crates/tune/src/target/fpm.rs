@@ -1,0 +1,231 @@
+//! php-fpm: a file that it reads last, `php-fpm -tt`, and SIGUSR2.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use maitred_doctor::facts::Kind;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::processes;
+use crate::seen::Setting;
+use crate::site::Site;
+
+/// The file's name: it sorts behind all that people give to pools.
+pub(super) const DROP_IN: &str = "zz-maitred-tune.conf";
+
+/// How long a reload may take until all new workers are there.
+const RELOAD: Duration = Duration::from_secs(60);
+
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// php-fpm, or maitred in its place.
+pub(super) struct Fpm {
+    config: String,
+    section: String,
+    drop_in: PathBuf,
+    is_maitred: bool,
+    unit: Option<String>,
+    /// How many workers there are at the start as it was: at least one of them is waited for.
+    starts_some: bool,
+}
+
+impl Fpm {
+    /// Of a site.
+    ///
+    /// # Errors
+    /// It reads no further file, or is not ours to change.
+    pub(super) fn of(site: &Site) -> Result<Fpm, String> {
+        let config = site.service.files.first().cloned().unwrap_or_default();
+        let folder = site
+            .service
+            .includes
+            .iter()
+            .find_map(|pattern| folder(pattern));
+        let folder = folder.ok_or_else(|| {
+            format!(
+                "{config} includes no folder of files (include = …/*.conf), so nothing can be tried \
+                 without touching it; add such a line, and tune again"
+            )
+        })?;
+        let unit = site
+            .service
+            .unit
+            .as_ref()
+            .ok()
+            .and_then(|unit| unit.as_ref());
+        let fpm = Fpm {
+            config,
+            section: site.pool.section.clone(),
+            drop_in: folder.join(DROP_IN),
+            is_maitred: site.service.kind == Kind::MaitredFpm,
+            unit: unit.map(|unit| unit.name.clone()),
+            starts_some: site.pool.manager != maitred_doctor::facts::Manager::Ondemand,
+        };
+        fpm.may_signal(site.master)?;
+        Ok(fpm)
+    }
+
+    pub(super) fn drop_in(&self) -> &Path {
+        &self.drop_in
+    }
+
+    fn may_signal(&self, master: i32) -> Result<(), String> {
+        let allowed = Pid::from_raw(master).is_some_and(|pid| test_kill_process(pid).is_ok());
+        if allowed {
+            return Ok(());
+        }
+        let owner = std::fs::metadata(format!("/proc/{master}")).map_or(0, |of| of.uid());
+        Err(format!(
+            "this user may not have php-fpm reload (process {master} belongs to user {owner}); run the \
+             command as root"
+        ))
+    }
+
+    /// The file while so many workers are tried.
+    pub(super) fn trial(&self, workers: u32) -> String {
+        format!(
+            "; `maitred tune` is trying this and takes it away again; if it has not, delete the file\n\
+             [{}]\npm = static\npm.max_children = {workers}\n",
+            self.section
+        )
+    }
+
+    /// php-fpm's own test, and whether the setting is the one that is in force.
+    pub(super) fn check(&self, master: i32, workers: Option<u32>) -> Result<(), String> {
+        // That of the one that runs, even if a package has replaced its file.
+        let mut command = Command::new(format!("/proc/{master}/exe"));
+        if self.is_maitred {
+            command.arg("fpm");
+        }
+        command
+            .args(["-tt", "-y", &self.config])
+            .stdin(Stdio::null());
+        let output = command.output();
+        let output = output.map_err(|why| format!("php-fpm -tt cannot be run: {why}"))?;
+        let said =
+            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
+            return Err(format!(
+                "php-fpm -tt refuses the setting: {}",
+                errors.join("; ")
+            ));
+        }
+        let found = setting_of(&said, &self.section, "pm.max_children");
+        match workers {
+            Some(workers) if found != Some(workers.to_string().as_str()) => Err(format!(
+                "php-fpm does not use {} for pool {}: it says pm.max_children = {}; is the pool's file read \
+                 behind it?",
+                self.drop_in.display(),
+                self.section,
+                found.unwrap_or("nothing"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// SIGUSR2, and waits until no old worker is left and the new ones are there.
+    pub(super) fn reload(
+        &self,
+        master: i32,
+        began: Option<u64>,
+        title: &str,
+        setting: Setting,
+    ) -> Result<(), String> {
+        let ended = || "php-fpm has ended at the reload".to_owned();
+        let old = processes::workers(master, title);
+        let pid = Pid::from_raw(master).ok_or_else(ended)?;
+        // Another process may have its number by now.
+        if processes::began(master) != began || kill_process(pid, Signal::USR2).is_err() {
+            return Err(ended());
+        }
+        let wanted = match setting {
+            Setting::Workers(workers) => workers as usize,
+            Setting::AsItWas => usize::from(self.starts_some),
+        };
+        let deadline = Instant::now() + RELOAD;
+        let mut is_waited_for = !old.is_empty();
+        loop {
+            std::thread::sleep(LOOK);
+            let is_master = processes::is_titled(master, "php-fpm: master process");
+            if processes::began(master) != began {
+                return Err(ended());
+            }
+            let now = processes::workers(master, title);
+            let new = now.iter().filter(|pid| !old.contains(pid)).count();
+            // Of a pool without workers nothing is seen but the master's own restart.
+            is_waited_for |= !is_master || new > 0;
+            let is_over = now.len() == new && new >= wanted && is_master;
+            if is_over && (is_waited_for || wanted == 0) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let limit = RELOAD.as_secs();
+                return Err(format!(
+                    "php-fpm has not come back within {limit} s: {new} new workers of {wanted}"
+                ));
+            }
+        }
+    }
+
+    pub(super) fn how_to_start(&self) -> String {
+        let unit = self.unit.as_deref().unwrap_or("php-fpm.service");
+        format!("systemctl start {unit}")
+    }
+}
+
+/// The folder of a pattern such as `/etc/php/8.2/fpm/pool.d/*.conf`.
+fn folder(pattern: &str) -> Option<PathBuf> {
+    let folder = pattern
+        .strip_suffix("/*.conf")
+        .or_else(|| pattern.strip_suffix("/*"))?;
+    let is_plain = folder.starts_with('/') && !folder.contains(['*', '?', '[']);
+    is_plain.then(|| PathBuf::from(folder))
+}
+
+/// What `php-fpm -tt` says of a pool's entry.
+fn setting_of<'t>(said: &'t str, section: &str, name: &str) -> Option<&'t str> {
+    let heading = format!("[{section}]");
+    let mut lines = said.lines().map(|line| {
+        line.split_once("NOTICE: ")
+            .map_or(line, |(_, rest)| rest)
+            .trim()
+    });
+    lines.find(|line| line.eq_ignore_ascii_case(&heading))?;
+    let own = lines.take_while(|line| !line.starts_with('['));
+    let mut entries = own.filter_map(|line| line.split_once('='));
+    entries
+        .find(|(found, _)| found.trim() == name)
+        .map(|(_, value)| value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_php_fpm_says_of_itself_is_understood() {
+        let said = "[22-Nov-2026 15:00:00] NOTICE: [global]\n\
+                    [22-Nov-2026 15:00:00] NOTICE: \tpid = undefined\n\
+                    [22-Nov-2026 15:00:00] NOTICE:  \n\
+                    [22-Nov-2026 15:00:00] NOTICE: [www]\n\
+                    [22-Nov-2026 15:00:00] NOTICE: \tpm = static\n\
+                    [22-Nov-2026 15:00:00] NOTICE: \tpm.max_children = 7\n\
+                    [22-Nov-2026 15:00:00] NOTICE: [shop]\n\
+                    [22-Nov-2026 15:00:00] NOTICE: \tpm.max_children = 9\n";
+        assert_eq!(setting_of(said, "www", "pm.max_children"), Some("7"));
+        assert_eq!(setting_of(said, "shop", "pm.max_children"), Some("9"));
+        assert_eq!(setting_of(said, "none", "pm.max_children"), None);
+    }
+
+    #[test]
+    fn only_a_folder_that_is_read_whole_takes_a_file() {
+        let found = folder("/etc/php/8.2/fpm/pool.d/*.conf");
+        assert_eq!(found, Some(PathBuf::from("/etc/php/8.2/fpm/pool.d")));
+        assert_eq!(folder("/etc/php/*/pool.d/*.conf"), None);
+        assert_eq!(folder("/etc/php/www.conf"), None);
+    }
+}

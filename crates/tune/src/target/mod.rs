@@ -1,0 +1,287 @@
+//! The server that is tuned: its settings are changed, checked by its own test, used by a reload, and put
+//! back.
+
+mod fpm;
+pub mod kept;
+mod ours;
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use maitred_doctor::facts::Kind;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::processes;
+use crate::seen::Setting;
+use crate::site::Site;
+use fpm::Fpm;
+use kept::Kept;
+use ours::Ours;
+
+/// Has a server of ours read its configuration; answers when that is done.
+pub type Reload = Box<dyn FnMut() -> Result<String, String>>;
+
+/// Which server, and how it is told.
+enum Way {
+    Fpm(Fpm),
+    Ours(Ours),
+}
+
+/// A server with the pool that is tuned.
+pub struct Target {
+    way: Way,
+    file: Kept,
+    /// The other files of its configuration, as they were.
+    others: Vec<(PathBuf, Option<Vec<u8>>)>,
+    checked: HashSet<u32>,
+    now: Setting,
+    master: i32,
+    began: Option<u64>,
+    title: String,
+    /// Held as long as we are here.
+    _lock: File,
+}
+
+impl Target {
+    /// Of a site, whose configuration nobody else may tune meanwhile. Nothing is changed yet.
+    ///
+    /// # Errors
+    /// One sentence: another tune is at it, it cannot be changed by this user, or its configuration takes
+    /// no further file.
+    pub fn of(site: &Site, reload: Reload) -> Result<Target, String> {
+        let main = site
+            .service
+            .files
+            .first()
+            .ok_or("the server has no configuration file")?;
+        let lock = lock(Path::new(main))?;
+        let is_ours = site.service.kind == Kind::Maitred;
+        let (way, file) = match is_ours {
+            true => (Way::Ours(Ours::of(site, reload)), PathBuf::from(main)),
+            false => {
+                let fpm = Fpm::of(site)?;
+                let file = fpm.drop_in().to_owned();
+                (Way::Fpm(fpm), file)
+            }
+        };
+        let files = site.service.files.iter().map(PathBuf::from);
+        let others = files.filter(|path| *path != file);
+        let others = others
+            .map(|path| (path.clone(), std::fs::read(&path).ok()))
+            .collect();
+        Ok(Target {
+            way,
+            file: Kept::of(&file)?,
+            others,
+            checked: HashSet::new(),
+            now: Setting::AsItWas,
+            master: site.master,
+            began: processes::began(site.master),
+            title: site.title(),
+            _lock: lock,
+        })
+    }
+
+    /// The file that is written.
+    pub fn file(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Whether that is a file of its own, so that a setting can be written down for good.
+    pub fn takes_file(&self) -> bool {
+        matches!(self.way, Way::Fpm(_))
+    }
+
+    /// The first process.
+    pub fn master(&self) -> i32 {
+        self.master
+    }
+
+    /// The pool's workers.
+    pub fn workers(&self) -> Vec<i32> {
+        processes::workers(self.master, &self.title)
+    }
+
+    /// Has the pool set so, if it is not yet. Returns when the new workers are there.
+    ///
+    /// # Errors
+    /// One sentence. The file is as it was; where it was in use, the server was told so.
+    pub fn set(&mut self, setting: Setting) -> Result<(), String> {
+        if setting == self.now {
+            return Ok(());
+        }
+        self.untouched()?;
+        match setting {
+            Setting::AsItWas => self.file.restore()?,
+            Setting::Workers(workers) => {
+                let text = match &self.way {
+                    Way::Fpm(fpm) => fpm.trial(workers),
+                    Way::Ours(ours) => {
+                        ours.trial(self.file.before().unwrap_or_default(), workers)?
+                    }
+                };
+                self.file
+                    .put(text.as_bytes())
+                    .and_then(|()| self.check(workers))
+                    .inspect_err(|_| {
+                        // The first error is the one to tell, and the file's path is in it.
+                        let _ = self.file.restore();
+                    })?;
+            }
+        }
+        self.now = setting;
+        self.reload()
+    }
+
+    /// Writes a setting down for good. What was before is kept beside it, for `undo`.
+    ///
+    /// # Errors
+    /// One sentence; all is as it was, or it is said what is not.
+    pub fn keep(&mut self, workers: u32, text: &str) -> Result<(), String> {
+        self.untouched()?;
+        self.file.put(text.as_bytes())?;
+        self.checked.remove(&workers);
+        self.now = Setting::Workers(workers);
+        let done = self.check(workers).and_then(|()| self.reload());
+        if done.is_err() {
+            // What is wrong then comes first.
+            let _ = self.restore();
+        }
+        done
+    }
+
+    /// Has everything as it was.
+    ///
+    /// # Errors
+    /// One sentence: what is not.
+    pub fn restore(&mut self) -> Result<(), String> {
+        if self.now == Setting::AsItWas {
+            return self.file.restore();
+        }
+        if !self.file.is_untouched() {
+            return Err(format!(
+                "{} was changed by another hand and is left as it is; what it held before lies in {}",
+                self.file.path().display(),
+                kept::backup(self.file.path()).display(),
+            ));
+        }
+        self.file.restore()?;
+        self.now = Setting::AsItWas;
+        self.reload()
+    }
+
+    /// Whether nobody else has changed the configuration meanwhile.
+    ///
+    /// # Errors
+    /// Which file was changed.
+    fn untouched(&self) -> Result<(), String> {
+        let changed = self
+            .others
+            .iter()
+            .find(|(path, before)| std::fs::read(path).ok() != *before);
+        let changed = changed.map(|(path, _)| path.as_path());
+        let changed = changed.or_else(|| (!self.file.is_untouched()).then(|| self.file.path()));
+        match changed {
+            Some(path) => Err(format!(
+                "{} was changed by another hand while the server was tuned: its figures are of another \
+                 configuration; tune again when nobody else is at it",
+                path.display()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn check(&mut self, workers: u32) -> Result<(), String> {
+        if !self.checked.contains(&workers) {
+            match &self.way {
+                Way::Fpm(fpm) => fpm.check(self.master, Some(workers))?,
+                Way::Ours(_) => ours::check(self.file.path())?,
+            }
+            self.checked.insert(workers);
+        }
+        Ok(())
+    }
+
+    fn reload(&mut self) -> Result<(), String> {
+        let done = match &mut self.way {
+            Way::Fpm(fpm) => fpm.reload(self.master, self.began, &self.title, self.now),
+            Way::Ours(ours) => ours.reload(),
+        };
+        done.or_else(|why| self.give_up(why))
+    }
+
+    /// The server did not come back: the file is put back, and it is told once more if it lives.
+    fn give_up(&mut self, why: String) -> Result<(), String> {
+        self.now = Setting::AsItWas;
+        if let Err(further) = self.file.restore() {
+            return Err(format!("{why}; {further}"));
+        }
+        let again = match &mut self.way {
+            Way::Fpm(fpm) => fpm.reload(self.master, self.began, &self.title, Setting::AsItWas),
+            Way::Ours(ours) => ours.reload(),
+        };
+        Err(match again {
+            Ok(()) => {
+                format!("{why}; its settings are as they were again, and it serves with them")
+            }
+            Err(_) => format!(
+                "{why}; its settings are as they were again, but it does not serve: start it \
+                 ({})",
+                self.how_to_start()
+            ),
+        })
+    }
+
+    fn how_to_start(&self) -> String {
+        match &self.way {
+            Way::Fpm(fpm) => fpm.how_to_start(),
+            Way::Ours(_) => "systemctl start maitred".to_owned(),
+        }
+    }
+}
+
+/// Puts back what was before the last setting that tune has written, and has the server use it.
+///
+/// # Errors
+/// One sentence.
+pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
+    let main = site
+        .service
+        .files
+        .first()
+        .ok_or("the server has no configuration file")?;
+    let _lock = lock(Path::new(main))?;
+    let title = site.title();
+    let began = processes::began(site.master);
+    if site.service.kind == Kind::Maitred {
+        kept::undo(Path::new(main))?;
+        let done = reload()?;
+        return Ok(format!("{main} is as it was before: {done}"));
+    }
+    let fpm = Fpm::of(site)?;
+    let file = fpm.drop_in().to_owned();
+    let is_there = kept::undo(&file)?;
+    fpm.check(site.master, None)?;
+    fpm.reload(site.master, began, &title, Setting::AsItWas)?;
+    Ok(match is_there {
+        true => format!(
+            "{} is as it was before, and php-fpm uses it",
+            file.display()
+        ),
+        false => format!("{} is gone, and php-fpm serves without it", file.display()),
+    })
+}
+
+/// Nobody else tunes this configuration as long as the file is open.
+fn lock(main: &Path) -> Result<File, String> {
+    let shown = main.display();
+    let file = File::open(main).map_err(|why| format!("{shown} cannot be read: {why}"))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(format!(
+            "another `maitred tune` is at work on {shown}; wait until it has ended"
+        )),
+        Err(why) => Err(format!("{shown} cannot be locked: {why}")),
+    }
+}

@@ -1,0 +1,465 @@
+//! What is asked for: URLs, a list of them, an access log, or the links of a page; each tried once before
+//! anything is measured.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use maitred_measure::answer::Marker;
+use maitred_measure::doors::{self, NotFound, Trust};
+use maitred_measure::generate::render;
+use maitred_measure::place::Place;
+use maitred_measure::plan::{Door, Expect, Load, Plan, Request, Think, Wire};
+use maitred_measure::request::{self, Wish};
+use maitred_measure::{clock, replay};
+use maitred_warm::client::Asker;
+use tokio::runtime::Runtime;
+
+/// Most URLs that are asked for; those that are asked for most.
+const MOST_URLS: usize = 50;
+
+/// Most lines of a log that are looked at.
+const MOST_LINES: usize = 1_000_000;
+
+/// Bytes of a page in which links, markers and forms are looked for.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The share of the requests that have to get the expected answer.
+const FITTING: f64 = 0.95;
+
+/// What no script makes.
+const FILES: [&str; 16] = [
+    "css", "js", "map", "png", "jpg", "jpeg", "gif", "svg", "ico", "webp", "avif", "woff", "woff2",
+    "ttf", "pdf", "zip",
+];
+
+/// Words of links that do something besides showing a page.
+const DOING: [&str; 6] = [
+    "logout",
+    "logoff",
+    "signout",
+    "delete",
+    "remove",
+    "unsubscribe",
+];
+
+/// What is asked for, and what is expected.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// URLs.
+    pub urls: Vec<String>,
+    /// A list of them, as `maitred bench` has it.
+    pub urls_file: Option<PathBuf>,
+    /// An access log.
+    pub access_log: Option<PathBuf>,
+    /// The pages that the first URL links to.
+    pub crawl: bool,
+    /// Header fields, as `Name: value`.
+    pub headers: Vec<String>,
+    /// Statuses; none: 200 to 299.
+    pub expect: Vec<u16>,
+    /// A text of every right page.
+    pub contains: Option<String>,
+    /// Other methods than GET and HEAD may be sent.
+    pub allow_write: bool,
+    /// The site is on another machine, and is the user's own.
+    pub owned: bool,
+    /// Whom to trust.
+    pub trust: Trust,
+}
+
+/// What will be asked for.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    /// The requests, ready to send; load and times are still to be said.
+    pub plan: Plan,
+    /// Where they come from, in words.
+    pub source: String,
+    /// The first of them, which is asked to see whether the site is there.
+    pub first: (Door, Place),
+}
+
+/// Who asks for single pages.
+pub struct Prober {
+    runtime: Runtime,
+    asker: Asker,
+}
+
+impl Prober {
+    /// With these fields in each request.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn new(headers: &[String]) -> Result<Prober, String> {
+        let mut map = HeaderMap::new();
+        for text in headers {
+            let (name, value) = maitred_warm::client::header(text)?;
+            map.append(name, value);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        Ok(Prober {
+            runtime: runtime.map_err(|why| format!("nothing can be asked: {why}"))?,
+            asker: Asker::new(map),
+        })
+    }
+
+    /// A page's status and body, and how long it took in seconds.
+    ///
+    /// # Errors
+    /// One sentence, when there is no answer.
+    pub fn ask(&mut self, door: &Door, place: &Place) -> Result<(u16, Vec<u8>, f64), String> {
+        let began = Instant::now();
+        let asked = self.asker.ask(door, place, MOST_BYTES);
+        let answer = self.runtime.block_on(asked)?;
+        Ok((
+            answer.status,
+            answer.body.to_vec(),
+            began.elapsed().as_secs_f64(),
+        ))
+    }
+
+    /// As [`Prober::ask`], and no longer than so.
+    ///
+    /// # Errors
+    /// The same, and when it takes longer.
+    pub fn ask_within(
+        &mut self,
+        door: &Door,
+        place: &Place,
+        limit: Duration,
+    ) -> Result<(u16, f64), String> {
+        let began = Instant::now();
+        let asked = self.asker.ask(door, place, 0);
+        let answer = self
+            .runtime
+            .block_on(async { tokio::time::timeout(limit, asked).await });
+        let answer = answer.map_err(|_| "it takes too long".to_owned())??;
+        Ok((answer.status, began.elapsed().as_secs_f64()))
+    }
+}
+
+/// Finds out what to ask for, and whether the site answers it as it should.
+///
+/// # Errors
+/// One sentence.
+pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
+    let (mut wishes, source) = wishes(asked)?;
+    let first = wishes
+        .first()
+        .ok_or("name a URL to ask for, such as http://127.0.0.1/")?
+        .place
+        .clone();
+    let door = find(&first, asked)?;
+    if asked.crawl {
+        wishes.extend(crawl(prober, &door, &first)?);
+    }
+    wishes.truncate(MOST_URLS);
+    if let Some(other) = wishes.iter().find(|wish| !wish.place.same_server(&first)) {
+        return Err(format!(
+            "{} is on another server than {first}; one server is tuned at a time",
+            other.place
+        ));
+    }
+    let writes = wishes
+        .iter()
+        .find(|wish| !matches!(wish.method.as_str(), "GET" | "HEAD"));
+    if let Some(wish) = writes.filter(|_| !asked.allow_write) {
+        return Err(format!(
+            "{} may change something, many thousand times; say --allow-write if it may",
+            wish.label()
+        ));
+    }
+    let expect = Expect {
+        statuses: asked.expect.clone(),
+        marker: asked.contains.as_deref().map(Marker::new),
+    };
+    let wishes = fitting(prober, &door, wishes, asked, &expect)?;
+    let source = format!(
+        "{} from {source}",
+        maitred_measure::words::some(wishes.len() as u64, "URL")
+    );
+    Ok(Workload {
+        first: (
+            door.clone(),
+            wishes.first().map_or(first, |wish| wish.place.clone()),
+        ),
+        plan: plan(door, wishes, asked, expect)?,
+        source,
+    })
+}
+
+fn wishes(asked: &Asked) -> Result<(Vec<Wish>, &'static str), String> {
+    let places = asked.urls.iter().map(|url| Place::read(url, None));
+    let places = places.collect::<Result<Vec<_>, _>>()?;
+    if let Some(list) = &asked.urls_file {
+        return Ok((request::read_list(list, places.first())?, "a list"));
+    }
+    if let Some(log) = &asked.access_log {
+        let like = places
+            .first()
+            .ok_or("an access log names no server: give its URL, too")?;
+        let all = replay::popular(log, &Wish::get(like.clone()), MOST_LINES)?;
+        let scripts: Vec<Wish> = all
+            .into_iter()
+            .filter(|wish| !is_file(&wish.place.path))
+            .collect();
+        if scripts.is_empty() {
+            return Err(format!(
+                "{} has requests for files only, none for a script",
+                log.display()
+            ));
+        }
+        return Ok((scripts, "an access log"));
+    }
+    let source = if asked.crawl {
+        "the links of a page"
+    } else {
+        "the command line"
+    };
+    Ok((places.into_iter().map(Wish::get).collect(), source))
+}
+
+fn find(place: &Place, asked: &Asked) -> Result<Door, String> {
+    let found = doors::find(place, None, &asked.trust, &[b"http/1.1"], asked.owned);
+    found.map_err(|why| match why {
+        NotFound::Because(why) => why,
+        NotFound::Elsewhere(address) => format!(
+            "{address} is on another machine, whose settings cannot be measured from here; if the pool \
+             here is what answers there (a balancer of yours), say --yes-i-own-it"
+        ),
+    })
+}
+
+/// Those that get the expected answer, if nearly all do.
+fn fitting(
+    prober: &mut Prober,
+    door: &Door,
+    wishes: Vec<Wish>,
+    asked: &Asked,
+    expect: &Expect,
+) -> Result<Vec<Wish>, String> {
+    let all: f64 = wishes.iter().map(|wish| wish.weight).sum();
+    let mut right = Vec::new();
+    let mut wrong: Option<String> = None;
+    for wish in wishes {
+        if !matches!(wish.method.as_str(), "GET") {
+            right.push(wish);
+            continue;
+        }
+        let why = match prober.ask(door, &wish.place) {
+            Ok((status, body, _)) => why_not(&wish.place, status, &body, asked, expect),
+            Err(why) => Some(format!("{}: {why}", wish.place)),
+        };
+        match why {
+            None => right.push(wish),
+            Some(why) => wrong = wrong.or(Some(why)),
+        }
+    }
+    let fits: f64 = right.iter().map(|wish| wish.weight).sum();
+    match wrong {
+        Some(why) if fits < FITTING * all => {
+            let share = (fits / all.max(f64::MIN_POSITIVE) * 100.0).floor();
+            Err(format!(
+                "{why} ({share:.0} % of the requests get the expected answer; expected 95 %)"
+            ))
+        }
+        _ => Ok(right),
+    }
+}
+
+fn why_not(
+    place: &Place,
+    status: u16,
+    body: &[u8],
+    asked: &Asked,
+    expect: &Expect,
+) -> Option<String> {
+    let text = String::from_utf8_lossy(body);
+    let has_marker = asked
+        .contains
+        .as_ref()
+        .is_none_or(|marker| text.contains(marker.as_str()));
+    if let Some(cause) = expect.judge(status, has_marker, None) {
+        let hint = match status {
+            301 | 302 | 303 | 307 | 308 => {
+                "; name the page it leads to, or send a session with --header"
+            }
+            500.. => "; mend the site first",
+            _ => "; expected 200 to 299, or what --expect says",
+        };
+        return Some(format!("{place} answers {cause}{hint}"));
+    }
+    (asked.contains.is_none() && asks_for_password(&text)).then(|| {
+        format!(
+            "{place} looks like a login page (it asks for a password): send a session with --header \
+             'Cookie: …', or say with --contains what a right page holds"
+        )
+    })
+}
+
+fn asks_for_password(page: &str) -> bool {
+    let page = page.to_ascii_lowercase();
+    ["type=\"password\"", "type='password'", "type=password"]
+        .iter()
+        .any(|sign| page.contains(sign))
+}
+
+fn is_file(path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or_default();
+    let extension = path
+        .rsplit('/')
+        .next()
+        .and_then(|name| name.rsplit_once('.'));
+    extension.is_some_and(|(_, extension)| FILES.contains(&extension.to_ascii_lowercase().as_str()))
+}
+
+/// The pages of the same server that a page links to.
+fn crawl(prober: &mut Prober, door: &Door, first: &Place) -> Result<Vec<Wish>, String> {
+    let (_, body, _) = prober.ask(door, first)?;
+    let mut seen = HashSet::from([first.path.clone()]);
+    let links = links(&String::from_utf8_lossy(&body), first);
+    Ok(links
+        .into_iter()
+        .filter(|place| seen.insert(place.path.clone()))
+        .map(Wish::get)
+        .collect())
+}
+
+fn links(page: &str, base: &Place) -> Vec<Place> {
+    let mut found = Vec::new();
+    for part in page.split("href=").skip(1) {
+        let quote = part
+            .chars()
+            .next()
+            .filter(|sign| matches!(sign, '"' | '\''));
+        let Some(link) = quote.and_then(|quote| part[1..].split(quote).next()) else {
+            continue;
+        };
+        let link = link.replace("&amp;", "&");
+        let is_page = !link.starts_with('#') && !is_file(&link);
+        let small = link.to_ascii_lowercase();
+        if !is_page || DOING.iter().any(|word| small.contains(word)) {
+            continue;
+        }
+        if let Some(place) = resolve(&link, base) {
+            found.push(place);
+        }
+    }
+    found
+}
+
+/// A link as a browser understands it, of the same server only.
+fn resolve(link: &str, base: &Place) -> Option<Place> {
+    if link.contains("://") {
+        return Place::read(link, None)
+            .ok()
+            .filter(|place| place.same_server(base));
+    }
+    if link.starts_with("//") || link.split('/').next()?.contains(':') {
+        return None;
+    }
+    let path = match link.starts_with('/') {
+        true => link.to_owned(),
+        false => {
+            let folder = base.path.split('?').next()?.rsplit_once('/')?.0;
+            format!("{folder}/{link}")
+        }
+    };
+    Place::read(&path, Some(base)).ok()
+}
+
+fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<Plan, String> {
+    let headers = asked.headers.iter().map(|text| request::read_header(text));
+    let headers = headers.collect::<Result<Vec<_>, _>>()?;
+    let mut plan = Plan {
+        doors: vec![door],
+        wire: Wire::Http1,
+        requests: Vec::new(),
+        in_order: false,
+        load: Load::Closed {
+            users: 1,
+            think: Think::Nothing,
+            ramp: 0,
+            requests: None,
+        },
+        duration: clock::SECOND,
+        warm_up: 0,
+        timeout: 10 * clock::SECOND,
+        late_after: 10 * clock::MILLISECOND,
+        threads: 1,
+        seed: 1,
+        keep_alive: true,
+        follow: false,
+        cookies: false,
+        expect,
+    };
+    for mut wish in wishes {
+        wish.headers.extend(headers.iter().cloned());
+        let said = render(&plan, &wish, None, None)?;
+        plan.requests.push(Request {
+            wish,
+            door: 0,
+            said,
+        });
+    }
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base() -> Place {
+        Place::read("http://shop.example/goods/7?x=1", None).unwrap()
+    }
+
+    #[test]
+    fn links_of_the_same_server_that_only_show_something_are_followed() {
+        let page = "<a href=\"/a?b=1&amp;c=2\">a</a><a href='next'>n</a><link href=\"/s.css?v=1\">\
+                    <a href=\"https://other.example/\">o</a><a href=\"mailto:x@y\">m</a>\
+                    <a href=\"http://shop.example/full\">f</a><a href=\"#top\">t</a>\
+                    <a href=\"/wp-login.php?action=logout\">l</a><a href=\"//cdn.example/x\">c</a>";
+        let found: Vec<String> = links(page, &base())
+            .into_iter()
+            .map(|place| place.path)
+            .collect();
+        assert_eq!(found, ["/a?b=1&c=2", "/goods/next", "/full"]);
+    }
+
+    #[test]
+    fn a_login_page_a_bad_gateway_and_a_redirect_are_no_right_answers() {
+        let form = b"<form><input TYPE=\"Password\"></form>";
+        let asked = Asked::default();
+        let expect = Expect::default();
+        let why = |status, body: &[u8]| why_not(&base(), status, body, &asked, &expect);
+        assert!(why(200, form).unwrap().contains("looks like a login page"));
+        assert!(
+            why(502, b"")
+                .unwrap()
+                .contains("502 Bad Gateway; mend the site first")
+        );
+        assert!(why(302, b"").unwrap().contains("name the page it leads to"));
+        assert_eq!(why(200, b"hello"), None);
+        let named = Asked {
+            contains: Some("Cart".to_owned()),
+            ..Asked::default()
+        };
+        let expect = Expect {
+            marker: Some(Marker::new("Cart")),
+            ..Expect::default()
+        };
+        assert_eq!(
+            why_not(&base(), 200, b"Cart type=password", &named, &expect),
+            None
+        );
+        assert!(why_not(&base(), 200, b"Welcome", &named, &expect).is_some());
+    }
+
+    #[test]
+    fn files_are_told_from_scripts() {
+        assert!(is_file("/a/b.PNG?x=1") && !is_file("/a.b/c") && !is_file("/index.php"));
+    }
+}
