@@ -63,17 +63,36 @@ def ask(server, *flags, keep=(), meanwhile=None):
     # The processor time is that of the warm-up, too.
     served = found["requests"]["served"] + ((found["warm_up"] or {}).get("served") or 0)
     return {
-        **figures(found), **{name: found[name] for name in keep},
+        **figures(found),
+        **{name: found[name] for name in keep},
         "cpu_ms": cpu * 1e3 / served if served else None,
-        "workers": census.most, "foreign": foreign,
+        "workers": census.most,
+        "foreign": foreign,
+        **size(server),
     }
+
+
+def size(server):
+    """How `pm = auto` has decided, in the words of `maitred status`; nothing of others."""
+    if server.setting.pool.get("pm") != "auto":
+        return {}
+    command = [os.path.abspath(peers.Maitred.program), "status", next(iter(server.pools))]
+    command += ["--admin-socket", server.admin_socket()]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    lines = (line.split(maxsplit=1) for line in said.splitlines())
+    words = {line[0]: line[1].strip() for line in lines if len(line) == 2}
+    if "size" not in words:
+        return {}
+    return {"size": f"{words['size']} ({words.get('terms', '')})"}
 
 
 def figures(found):
     """What is kept of a report, in requests, requests a second and milliseconds."""
     requests, times = found["requests"], found["corrected"]
-    kept = {name: requests[name] for name in
-            ("sent", "served", "refused", "failed", "timed_out", "wrong", "rate", "goodput")}
+    kept = {
+        name: requests[name]
+        for name in ("sent", "served", "refused", "failed", "timed_out", "wrong", "rate", "goodput")
+    }
     ended = sum(kept[name] for name in ("served", "refused", "failed", "timed_out", "wrong"))
     kept["served_share"] = kept["served"] / ended if ended else None
     for name in ("p50", "p95", "p99", "mean", "max", "min"):
@@ -89,7 +108,7 @@ def url(server, path):
 
 
 def memory(server):
-    """A server's memory in MiB: of its workers as `ps` adds it up, shared out, and their own; and all."""
+    """A server's memory in MiB: its workers' by `ps`, shared out and their own; and all of it."""
     found = {"rss_mb": 0.0, "pss_mb": 0.0, "private_mb": 0.0, "all_pss_mb": 0.0, "count": 0}
     workers = set(server.workers())
     for pid in processes.tree(server.leaders):

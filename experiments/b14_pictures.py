@@ -10,7 +10,7 @@ from records import shown
 from servers import Setting
 
 GROUP_MB = 1024
-RATE, SHARE = 20, 4
+RATE, SHARE = 20, 6
 PAGE, LARGE = "/thumbnail.php", "/thumbnail.php?large=1"
 INI = {"memory_limit": "600M"}
 TWENTY, FIFTY, TWO = "static, 20", "dynamic, 50/10/5/20", "static, 2"
@@ -23,16 +23,27 @@ class Pictures(experiment.Experiment):
     id = "B14"
     title = "Thumbnails, a few of them of pictures that take 400 MB"
     source = "five settings that decide p99"
-    concluded = "Work with pictures takes more than 400 MB for a moment; size for the average of settled workers, and recycle sooner."
+    concluded = (
+        "Work with pictures takes more than 400 MB for a moment; size for the average of settled"
+        " workers, and recycle sooner."
+    )
     how = (
-        f"Thumbnails made with php-gd, {RATE} requests a second, of which {SHARE} % are of a picture of 100 megapixels that takes 400 MB for "
-        f"a second; `memory_limit` is 600 MB, and a control group of {GROUP_MB} MB without swap holds the server: two such pictures fit, "
-        f"three do not. (2 % in the plan; {SHARE} % make it happen within a short run.)"
+        f"Thumbnails made with php-gd, {RATE} requests a second, of which {SHARE} % are of a"
+        " picture of 100 megapixels that takes 400 MB for a second; `memory_limit` is 600 MB, and"
+        f" a control group of {GROUP_MB} MB without swap holds the server: two such pictures fit,"
+        f" three do not. (2 % in the plan; {SHARE} % make it happen within a short run.)"
     )
     question = "How many workers where a few requests take 400 MB?"
-    columns = (experiment.Column("served_share", "share served", ".3f"), experiment.P50, experiment.P95, experiment.CPU,
-               experiment.WORKERS, experiment.Column("peak_mb", "group's peak MB", ".0f"),
-               experiment.Column("kills", "killed for memory", ".0f"), *experiment.FATES)
+    columns = (
+        experiment.Column("served_share", "share served", ".3f"),
+        experiment.P50,
+        experiment.P95,
+        experiment.CPU,
+        experiment.WORKERS,
+        experiment.Column("peak_mb", "group's peak MB", ".0f"),
+        experiment.Column("kills", "killed for memory", ".0f"),
+        *experiment.FATES,
+    )
     loads = (f"{RATE}/s, {SHARE} % large",)
 
     def arms(self):
@@ -40,7 +51,11 @@ class Pictures(experiment.Experiment):
         found = [
             Arm(key, Setting(name, pool, ini=INI), "article" if name != TWO else "a choice")
             for key in ("nginx", "maitred")
-            for name, pool in ((TWENTY, servers.static(20)), (FIFTY, dynamic), (TWO, servers.static(2)))
+            for name, pool in (
+                (TWENTY, servers.static(20)),
+                (FIFTY, dynamic),
+                (TWO, servers.static(2)),
+            )
         ]
         return [
             *found,
@@ -58,15 +73,30 @@ class Pictures(experiment.Experiment):
                 for weight, page in ((100 - SHARE, PAGE), (SHARE, LARGE)):
                     file.write(f"{weight} {experiment.asking.url(server, page)}\n")
             found = experiment.asking.ask(
-                server, "--urls-file", path, "--rate", RATE, "--duration", f"{self.seconds(lab)}s", "--warm-up", "0s",
-                "--contains", "thumbnail", "--timeout", experiment.PATIENCE,
+                server,
+                "--urls-file",
+                path,
+                "--rate",
+                RATE,
+                "--duration",
+                f"{self.seconds(lab)}s",
+                "--warm-up",
+                "0s",
+                "--contains",
+                "thumbnail",
+                "--timeout",
+                experiment.PATIENCE,
             )
             yield self.loads[0], {**found, "kills": within.kills(), "peak_mb": within.peak_mb()}
 
     def charts(self, records):
         return [
-            self.bar_chart(records, "b14-share", "Share of requests that were served", "", "served_share"),
-            self.bar_chart(records, "b14-kills", "Processes killed for want of memory", "", "kills"),
+            self.bar_chart(
+                records, "b14-share", "Share of requests that were served", "", "served_share"
+            ),
+            self.bar_chart(
+                records, "b14-kills", "Processes killed for want of memory", "", "kills"
+            ),
         ]
 
     def findings(self, records):
@@ -74,14 +104,25 @@ class Pictures(experiment.Experiment):
         for key, name in [(arm.server, arm.setting.name) for arm in self.arms()]:
             get = lambda figure, key=key, name=name: records.median(key, name, figure)
             if get("served_share") is not None:
-                lines.append(f"{servers.NAMES[key]}, {name}: {100 * get('served_share'):.1f} % served, p95 {shown(get('p95_ms'))} ms, "
-                             f"{shown(get('kills'), '.0f')} killed.")
+                lines.append(
+                    f"{servers.NAMES[key]}, {name}: {100 * get('served_share'):.1f} % served, p95"
+                    f" {shown(get('p95_ms'))} ms, {shown(get('kills'), '.0f')} killed."
+                )
         return lines
 
     def answer(self, records):
         get = lambda key, name, figure: records.median(key, name, figure)
+
         def said(key, name):
             share, kills = get(key, name, "served_share"), get(key, name, "kills")
-            return "–" if share is None else f"{100 * share:.1f} % served, {shown(kills, '.0f')} killed"
-        return (f"No more than fit at their largest: php-fpm with 20 {said('nginx', TWENTY)}, with 2 {said('nginx', TWO)}; maitred with 20 "
-                f"{said('maitred', TWENTY)}, with `auto` {said('maitred', AUTO)}.")
+            return (
+                "–"
+                if share is None
+                else f"{100 * share:.1f} % served, {shown(kills, '.0f')} killed"
+            )
+
+        return (
+            f"No more than fit at their largest: php-fpm with 20 {said('nginx', TWENTY)}, with 2"
+            f" {said('nginx', TWO)}; maitred with 20 {said('maitred', TWENTY)}, with `auto`"
+            f" {said('maitred', AUTO)}."
+        )

@@ -17,8 +17,24 @@ import opcache
 import timeouts
 import workers
 
-ALL = [each() for each in (
-    workers.Workers, memory.Memory, backlog.Backlog, timeouts.TimeOuts, opcache.OpCache,
-    b1_shop.Shop, b2_api.Api, b3_cache.Cache, b4_small.Small, b5_hop.Hop, b6_hanging.Hanging,
-    b7_crowd.Crowd, b9_leak.Leak, b12_slow.Slow, b13_slots.Slots, b14_pictures.Pictures,
-)]
+ALL = [
+    each()
+    for each in (
+        workers.Workers,
+        memory.Memory,
+        backlog.Backlog,
+        timeouts.TimeOuts,
+        opcache.OpCache,
+        b1_shop.Shop,
+        b2_api.Api,
+        b3_cache.Cache,
+        b4_small.Small,
+        b5_hop.Hop,
+        b6_hanging.Hanging,
+        b7_crowd.Crowd,
+        b9_leak.Leak,
+        b12_slow.Slow,
+        b13_slots.Slots,
+        b14_pictures.Pictures,
+    )
+]

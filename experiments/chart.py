@@ -13,8 +13,10 @@ LEFT = 70
 LEGEND = 210
 COLOURS = {"maitred": "#b3402a", "nginx": "#2f6f4f", "prefork": "#4b5ea3", "event": "#8a6d1d"}
 SPARE = ("#b3402a", "#2f6f4f", "#4b5ea3", "#8a6d1d", "#6b4a8a", "#3b8ea5", "#c77d2e", "#777777")
-STYLE = ("text{font:12px sans-serif;fill:#222}.t{font-weight:bold;font-size:14px}"
-         ".g{stroke:#ddd}.s{fill:#666;font-size:11px}")
+STYLE = (
+    "text{font:12px sans-serif;fill:#222}.t{font-weight:bold;font-size:14px}"
+    ".g{stroke:#ddd}.s{fill:#666;font-size:11px}"
+)
 
 
 def picture(height, parts):
@@ -54,17 +56,23 @@ def bars(title, unit, rows):
     parts = [text(10, 22, title, kind="t")]
     for mark in marks:
         x = LABELS + mark * scale
-        parts.append(f'<line class="g" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" '
-                     f'y2="{height - 26}"/>')
+        parts.append(
+            f'<line class="g" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{height - 26}"/>'
+        )
         parts.append(text(x, height - 10, named(mark), "middle", "s"))
     parts.append(text(WIDTH - 8, height - 10, unit, "end", "s"))
     for number, (label, colour, values) in enumerate(drawn):
         y = TOP + ROW * number
-        middle = values[(len(values) - 1) // 2] if len(values) % 2 else sum(
-            values[len(values) // 2 - 1:len(values) // 2 + 1]) / 2
+        middle = (
+            values[(len(values) - 1) // 2]
+            if len(values) % 2
+            else sum(values[len(values) // 2 - 1 : len(values) // 2 + 1]) / 2
+        )
         parts.append(text(LABELS - 8, y + 11, label, "end"))
-        parts.append(f'<rect x="{LABELS}" y="{y}" width="{max(1, middle * scale):.1f}" height="14" '
-                     f'fill="{colour}"/>')
+        parts.append(
+            f'<rect x="{LABELS}" y="{y}" width="{max(1, middle * scale):.1f}" height="14" '
+            f'fill="{colour}"/>'
+        )
         least, most = LABELS + values[0] * scale, LABELS + values[-1] * scale
         if most - least > 1:
             parts.append(f'<path d="M{least:.1f} {y + 7}H{most:.1f}" stroke="#111"/>')
@@ -101,10 +109,13 @@ def lines(title, across, up, series, logarithmic=False):
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in some))
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         if logarithmic:
-            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
-                      for x, y in (place(*point) for point in some)]
+            parts += [
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
+                for x, y in (place(*point) for point in some)
+            ]
         y = TOP + 10 + 18 * number
-        parts.append(f'<rect x="{LEFT + width + 14}" y="{y - 9}" width="10" height="10" '
-                     f'fill="{colour}"/>')
+        parts.append(
+            f'<rect x="{LEFT + width + 14}" y="{y - 9}" width="10" height="10" fill="{colour}"/>'
+        )
         parts.append(text(LEFT + width + 30, y, label, kind="s"))
     return picture(bottom + 42, parts)

@@ -83,6 +83,10 @@ class Experiment:
         """Sentences made of the figures."""
         return []
 
+    def verdict(self, records):
+        """Where the article was right or wrong, by the figures; nothing without them."""
+        return ""
+
     def answer(self, records):
         """One sentence that answers the question."""
         return self.findings(records)[0]
@@ -94,9 +98,13 @@ class Experiment:
     def bar_chart(self, records, name, title, unit, figure, some=None):
         """A chart of one figure of all arms under one load."""
         rows = [
-            (f"{servers.NAMES[server]}, {setting}", chart.COLOURS[server],
-             records.values((server, setting, which), figure))
-            for server, setting, which in records.rows() if some in (None, which)
+            (
+                f"{servers.NAMES[server]}, {setting}",
+                chart.COLOURS[server],
+                records.values((server, setting, which), figure),
+            )
+            for server, setting, which in records.rows()
+            if some in (None, which)
         ]
         return name, chart.bars(title, unit, rows)
 
@@ -112,17 +120,42 @@ def checked(server, path, contains=None):
 def closed(server, path, users, seconds, contains, *more, warm_up=1, patience=PATIENCE):
     """Users who ask again as soon as they have their answer."""
     return asking.ask(
-        server, asking.url(server, path), "--users", users, "--duration", f"{seconds}s",
-        "--warm-up", f"{warm_up}s", "--contains", contains, "--timeout", patience, *more,
+        server,
+        asking.url(server, path),
+        "--users",
+        users,
+        "--duration",
+        f"{seconds}s",
+        "--warm-up",
+        f"{warm_up}s",
+        "--contains",
+        contains,
+        "--timeout",
+        patience,
+        *more,
     )
 
 
 def opened(server, path, rate, seconds, contains, *more, warm_up=1):
     """Requests that come whatever has become of those before."""
     return asking.ask(
-        server, asking.url(server, path), "--rate", rate, "--duration", f"{seconds}s",
-        "--warm-up", f"{warm_up}s", "--contains", contains, *more,
+        server,
+        asking.url(server, path),
+        "--rate",
+        rate,
+        "--duration",
+        f"{seconds}s",
+        "--warm-up",
+        f"{warm_up}s",
+        "--contains",
+        contains,
+        *more,
     )
+
+
+def known(*figures):
+    """Whether all of some figures were measured."""
+    return None not in figures
 
 
 def times(a, b):

@@ -22,8 +22,8 @@ class OpCache(experiment.Experiment):
         "«Opcode caches differ little from each other, but having one is a large gain»; no figures."
     )
     how = (
-        "WordPress with MariaDB, MediaWiki with SQLite and the Illuminate application of this project's "
-        f"tests, 4 users who ask again at once, {WORKERS} workers everywhere."
+        "WordPress with MariaDB, MediaWiki with SQLite and the Illuminate application of this"
+        f" project's tests, 4 users who ask again at once, {WORKERS} workers everywhere."
     )
     question = "What does OPcache change?"
     columns = (experiment.CPU, experiment.SERVED, experiment.P50, experiment.P95, *experiment.FATES)
@@ -50,7 +50,9 @@ class OpCache(experiment.Experiment):
 
     def charts(self, records):
         return [
-            self.bar_chart(records, f"opcache-{name}", f"{name}: CPU per request", "ms", "cpu_ms", name)
+            self.bar_chart(
+                records, f"opcache-{name}", f"{name}: CPU per request", "ms", "cpu_ms", name
+            )
             for name in self.loads
         ]
 
@@ -61,10 +63,22 @@ class OpCache(experiment.Experiment):
             for key in servers.KINDS:
                 on, off = (records.median(key, which, "cpu_ms", name) for which in (ON, OFF))
                 if on and off:
-                    parts.append(f"{servers.NAMES[key]} {shown(off)} → {shown(on)} ms "
-                                 f"({off / on:.1f} times less)")
+                    parts.append(
+                        f"{servers.NAMES[key]} {shown(off)} → {shown(on)} ms "
+                        f"({off / on:.1f} times less)"
+                    )
             found.append(f"{name}, CPU per request without → with OPcache: {'; '.join(parts)}.")
         return found
+
+    def verdict(self, records):
+        on, off = (records.median("nginx", which, "cpu_ms", "wordpress") for which in (ON, OFF))
+        if not experiment.known(on, off):
+            return ""
+        return (
+            f"Right, and more than any number of workers does: WordPress takes {off / on:.1f} times"
+            " the processor time without. Whoever measures workers without it, as the first"
+            " article does, measures the compiler."
+        )
 
     def answer(self, records):
         parts = []
@@ -72,5 +86,7 @@ class OpCache(experiment.Experiment):
             on, off = (records.median("nginx", which, "cpu_ms", name) for which in (ON, OFF))
             if on and off:
                 parts.append(f"{name} {off / on:.1f} times")
-        return (f"More than anything else on this page: CPU per request behind nginx + php-fpm falls by "
-                f"{', '.join(parts)}.")
+        return (
+            "More than anything else on this page: CPU per request behind nginx + php-fpm falls by"
+            f" {', '.join(parts)}."
+        )

@@ -4,11 +4,13 @@ import glob
 import os
 import textwrap
 
+from experiment import Column
 import records
 import servers
 
 WIDTH = 110
 FOREIGN_WORTH_SAYING = 0.10
+SIZE = Column("size", "how auto decided")
 INTRODUCTION = """# The tuning articles' experiments, rerun
 
 <!-- Made of experiments/results by `make experiments`; change the experiments, not this page. -->
@@ -37,7 +39,8 @@ def path_of(results, experiment):
 def kept(catalogue, results):
     """`[(experiment, records)]` of those that have been measured."""
     return [
-        (each, records.Records.read(path_of(results, each))) for each in catalogue
+        (each, records.Records.read(path_of(results, each)))
+        for each in catalogue
         if os.path.exists(path_of(results, each))
     ]
 
@@ -98,12 +101,18 @@ def section(experiment, found, charts):
     if experiment.source:
         parts += [fill(f"**The article** ({experiment.source}). {experiment.concluded}"), ""]
     parts += [fill(f"**Here.** {experiment.how}"), ""]
-    parts += [fill(
-        f"`{head['command']}` at {head['at']}, commit {head['commit']}: {head['rounds']} "
-        f"{'round' if head['rounds'] == 1 else 'rounds'} of {head['seconds']} s. {foreign(found)}"
-    ), ""]
+    parts += [
+        fill(
+            f"`{head['command']}` at {head['at']}, commit {head['commit']}: {head['rounds']}"
+            f" {'round' if head['rounds'] == 1 else 'rounds'} of {head['seconds']} s."
+            f" {foreign(found)}"
+        ),
+        "",
+    ]
     parts += ["**Measured.**", ""]
     parts += [f"- {line}" for line in experiment.findings(found)] + [""]
+    verdict = experiment.verdict(found)
+    parts += [fill(f"**Judged.** {verdict}"), ""] if verdict else []
     for name in charts:
         parts += [f"![{name}](experiments/{name}.svg)", ""]
     return "\n".join(parts + [table(experiment, found)])
@@ -116,15 +125,18 @@ def foreign(found):
         return ""
     middle, most = shares[len(shares) // 2], shares[-1]
     if found.head.get("first"):
-        return (f"The run came before all other programs (`--first`), which took what it left: {middle:.0%} of the machine in the "
-                f"middle, at most {most:.0%}.")
+        return (
+            "The run came before all other programs (`--first`), which took what it left:"
+            f" {middle:.0%} of the machine in the middle, at most {most:.0%}."
+        )
     said = f"Other programs took {middle:.0%} of the machine in the middle, at most {most:.0%}."
     return f"**{said}**" if most > FOREIGN_WORTH_SAYING else said
 
 
 def table(experiment, found):
     """Every figure."""
-    columns = [c for c in experiment.columns if any(found.values(k, c.name) for k in found.rows())]
+    columns = [*experiment.columns, SIZE]
+    columns = [c for c in columns if any(found.values(key, c.name) for key in found.rows())]
     heads = ["load", "server", "setting", *(column.heading for column in columns)]
     lines = ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |"]
     for server, setting, load in found.rows():
@@ -134,14 +146,17 @@ def table(experiment, found):
         lines.append("| " + " | ".join(cells) + " |")
         for problem in dict.fromkeys(found.problems(key)):
             words = " ".join(problem.split()).replace("|", "/")
-            lines.append(f"| {load} | {servers.NAMES[server]} | {setting} | not measured: {words} |")
+            lines.append(
+                f"| {load} | {servers.NAMES[server]} | {setting} | not measured: {words} |"
+            )
     return "\n".join(lines) + "\n"
 
 
 def fill(words):
     """A paragraph in lines."""
-    return textwrap.fill(" ".join(words.split()), WIDTH, break_long_words=False,
-                         break_on_hyphens=False)
+    return textwrap.fill(
+        " ".join(words.split()), WIDTH, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def write(files, docs):
@@ -157,6 +172,7 @@ def write(files, docs):
 
 def differing(files, docs):
     """The names of those that are not as the results have them."""
+
     def there(name):
         try:
             with open(os.path.join(docs, name), encoding="utf-8") as file:

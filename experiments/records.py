@@ -45,7 +45,8 @@ class Records:
         """One figure of all rounds; those that do not have it are left out."""
         server, setting, load = key
         return [
-            sample["figures"][name] for sample in self.samples
+            sample["figures"][name]
+            for sample in self.samples
             if (sample["server"], sample["setting"]) == (server, setting)
             and (load is None or sample["load"] == load)
             and sample["figures"].get(name) is not None
@@ -60,7 +61,8 @@ class Records:
         """What kept a server from being measured."""
         server, setting, load = key
         return [
-            sample["problem"] for sample in self.samples
+            sample["problem"]
+            for sample in self.samples
             if (sample["server"], sample["setting"], sample["load"]) == (server, setting, load)
             and "problem" in sample
         ]

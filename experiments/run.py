@@ -35,16 +35,26 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3, help="times everything is measured (3)")
     parser.add_argument("--seconds", type=int, default=15, help="length of a measurement (15)")
     parser.add_argument("--again", action="store_true", help="measure also what was measured")
-    parser.add_argument("--first", action="store_true",
-                        help="come before other programs: a control group of processors")
-    parser.add_argument("--arms", default="", metavar="TEXT",
-                        help="only servers and settings with TEXT in their names; for trying")
+    parser.add_argument(
+        "--first",
+        action="store_true",
+        help="come before other programs: a control group of processors",
+    )
+    parser.add_argument(
+        "--arms",
+        default="",
+        metavar="TEXT",
+        help="only servers and settings with TEXT in their names; for trying",
+    )
     parser.add_argument("--results", default=os.path.join(HERE, "results"), metavar="FOLDER")
     parser.add_argument("--docs", default=os.path.join(HERE, "..", "docs"), metavar="FOLDER")
     parser.add_argument("--list", action="store_true", help="say what there is")
     parser.add_argument("--page", action="store_true", help="measure nothing; write the page")
-    parser.add_argument("--check", action="store_true",
-                        help="measure nothing; exit with 1 if the page is not what results give")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="measure nothing; exit with 1 if the page is not what results give",
+    )
     options = parser.parse_args()
     if min(options.rounds, options.seconds) < 1:
         parser.error("--rounds and --seconds take whole numbers from 1")
@@ -57,7 +67,9 @@ def arguments():
 
 def head_of(experiment, options):
     """When, where and how an experiment is measured."""
-    ours = subprocess.run([peers.Maitred.program, "--version"], capture_output=True, text=True, check=True)
+    ours = subprocess.run(
+        [peers.Maitred.program, "--version"], capture_output=True, text=True, check=True
+    )
     named = [ours.stdout.strip()]
     named += (f"{name} {version}" for name, version in peers.versions(("wrk",)).items())
     return {
@@ -100,8 +112,9 @@ def measure(place, experiment, options):
 def run(options):
     """All that is wanted; 0, or 2 if something could not be measured."""
     os.makedirs(options.results, exist_ok=True)
-    wanted = [each for each in catalogue.ALL
-              if not options.wanted or each.id.lower() in options.wanted]
+    wanted = [
+        each for each in catalogue.ALL if not options.wanted or each.id.lower() in options.wanted
+    ]
     complete = True
     with tempfile.TemporaryDirectory(prefix="maitred-experiments-") as directory:
         os.chmod(directory, 0o755)
@@ -109,7 +122,9 @@ def run(options):
         try:
             for experiment in wanted:
                 if is_kept(experiment, options):
-                    report.say(f"{experiment.id} was measured with these options; --again repeats it")
+                    report.say(
+                        f"{experiment.id} was measured with these options; --again repeats it"
+                    )
                     continue
                 complete &= measure(place, experiment, options)
                 page.write(page.make(catalogue.ALL, options.results), options.docs)

@@ -1,4 +1,4 @@
-"""The four servers that are compared, each with settings that an article, a package or nobody chose.
+"""The four servers that are compared, with settings that an article, a package or nobody chose.
 
 maitred; nginx with php-fpm; Apache's prefork model with mod_php; Apache's event model with php-fpm.
 All serve the same document root with php-fpm's php.ini, without access logs and compression.
@@ -14,16 +14,27 @@ import processes
 
 # Debian's www.conf, mpm_prefork.conf and mpm_event.conf.
 FPM_DEFAULT = {
-    "pm": "dynamic", "max_children": 5, "start_servers": 2, "min_spare_servers": 1,
+    "pm": "dynamic",
+    "max_children": 5,
+    "start_servers": 2,
+    "min_spare_servers": 1,
     "max_spare_servers": 3,
 }
 PREFORK_DEFAULT = {
-    "StartServers": 5, "MinSpareServers": 5, "MaxSpareServers": 10, "MaxRequestWorkers": 150,
+    "StartServers": 5,
+    "MinSpareServers": 5,
+    "MaxSpareServers": 10,
+    "MaxRequestWorkers": 150,
     "MaxConnectionsPerChild": 0,
 }
 EVENT_DEFAULT = {
-    "StartServers": 2, "MinSpareThreads": 25, "MaxSpareThreads": 75, "ThreadLimit": 64,
-    "ThreadsPerChild": 25, "MaxRequestWorkers": 150, "MaxConnectionsPerChild": 0,
+    "StartServers": 2,
+    "MinSpareThreads": 25,
+    "MaxSpareThreads": 75,
+    "ThreadLimit": 64,
+    "ThreadsPerChild": 25,
+    "MaxRequestWorkers": 150,
+    "MaxConnectionsPerChild": 0,
 }
 FPM_BACKLOG = 511  # php-fpm's own default
 PAGES_VALID = "60m"
@@ -99,8 +110,12 @@ class FpmPool:
 
     def fpm_config(self):
         """php-fpm.conf."""
-        lines = ["[global]", f"error_log = {self.error_log()}", "daemonize = no",
-                 f"[{managed.WWW}]"]
+        lines = [
+            "[global]",
+            f"error_log = {self.error_log()}",
+            "daemonize = no",
+            f"[{managed.WWW}]",
+        ]
         if peers.IS_ROOT:
             lines += [f"user = {peers.WORKER_USER}", f"group = {peers.WORKER_USER}"]
         lines += [f"listen = {self.socket()}", "listen.mode = 0666"]
@@ -158,20 +173,33 @@ class Apache(Experimental, managed.Managed):
         model = {**self.default, **self.setting.apache}
         rule = "FallbackResource /index.php" if self.place.front_controller else ""
         lines = [
-            f"ServerRoot {self.place.directory}", "ServerName 127.0.0.1",
+            f"ServerRoot {self.place.directory}",
+            "ServerName 127.0.0.1",
             f"Listen 127.0.0.1:{self.port}",
             f"PidFile {self.place.file(f'apache-{self.port}.pid')}",
             f"DefaultRuntimeDir {self.place.directory}",
             f"ErrorLog {self.place.file(f'apache-{self.port}.error')}",
-            *modules, user, *[f"{name} {value}" for name, value in model.items()],
+            *modules,
+            user,
+            *[f"{name} {value}" for name, value in model.items()],
             f"Timeout {self.setting.read_timeout or 300}",
             "RequestReadTimeout header=20-40,minrate=500 body=10,minrate=500",
-            "KeepAlive On", "MaxKeepAliveRequests 100", "KeepAliveTimeout 5",
-            "TypesConfig /etc/mime.types", f"DocumentRoot {self.place.root}",
-            "DirectoryIndex index.php index.html", *self.php_lines(),
-            f"<Directory {self.place.root}>", "Require all granted", "AllowOverride None",
-            "Options FollowSymLinks", rule, "</Directory>", "<FilesMatch \"\\.php$\">",
-            f"SetHandler {self.handler()}", "</FilesMatch>",
+            "KeepAlive On",
+            "MaxKeepAliveRequests 100",
+            "KeepAliveTimeout 5",
+            "TypesConfig /etc/mime.types",
+            f"DocumentRoot {self.place.root}",
+            "DirectoryIndex index.php index.html",
+            *self.php_lines(),
+            f"<Directory {self.place.root}>",
+            "Require all granted",
+            "AllowOverride None",
+            "Options FollowSymLinks",
+            rule,
+            "</Directory>",
+            '<FilesMatch "\\.php$">',
+            f"SetHandler {self.handler()}",
+            "</FilesMatch>",
         ]
         return "\n".join(lines) + "\n"
 
@@ -247,8 +275,12 @@ NAMES = {kind.key: kind.name for kind in KINDS.values()}
 def fpm(max_children, start, least, most, **more):
     """A dynamic pool of php-fpm's four figures."""
     return {
-        "pm": "dynamic", "max_children": max_children, "start_servers": start,
-        "min_spare_servers": least, "max_spare_servers": most, **more,
+        "pm": "dynamic",
+        "max_children": max_children,
+        "start_servers": start,
+        "min_spare_servers": least,
+        "max_spare_servers": most,
+        **more,
     }
 
 
@@ -260,8 +292,12 @@ def static(count, **more):
 def prefork(start, least, most, workers, per_child=0):
     """Apache's figures, in the order of the third article."""
     return {
-        "StartServers": start, "MinSpareServers": least, "MaxSpareServers": most,
-        "MaxRequestWorkers": workers, "ServerLimit": workers, "MaxConnectionsPerChild": per_child,
+        "StartServers": start,
+        "MinSpareServers": least,
+        "MaxSpareServers": most,
+        "MaxRequestWorkers": workers,
+        "ServerLimit": workers,
+        "MaxConnectionsPerChild": per_child,
     }
 
 
