@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 export PREFIX SYSCONFDIR LOCALSTATEDIR UNITDIR DESTDIR BUILT
-.PHONY: help build php install uninstall run test conformance bench lint clean
+.PHONY: help build php install uninstall run test conformance bench experiments lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,11 @@ bench: ## measure against nginx, php-fpm and Apache (ARGS="--quick")
 	@scripts/setup-bench
 	@scripts/cargo build --release --workspace
 	@exec python3 bench/run.py $(ARGS)
+
+experiments: ## rerun the tuning articles' experiments (ONLY=B3 ARGS="--rounds 1 --seconds 5")
+	@scripts/setup-test
+	@scripts/cargo build --release --workspace
+	@exec python3 experiments/run.py $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 lint: ## check formatting and warnings
 	@scripts/setup

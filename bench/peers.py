@@ -432,15 +432,15 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def versions():
+def versions(generators=("wrk", "oha")):
     """What was measured with what, as {program: version}."""
     asked = {
         "nginx": [program("nginx"), "-v"],
         "php-fpm": [php_fpm(), "--version"],
         "Apache": [program("apache2"), "-v"],
-        "wrk": [program("wrk"), "-v"],
-        "oha": [program("oha"), "--version"],
     }
+    for name in generators:
+        asked[name] = [program(name), "-v" if name == "wrk" else "--version"]
     found = {}
     for name, command in asked.items():
         done = subprocess.run(command, capture_output=True, text=True, check=False)
