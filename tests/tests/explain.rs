@@ -1,5 +1,6 @@
 //! `maitred explain` and `maitred check` say what a server does or would do with a configuration.
 
+use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use maitred_tests::http;
@@ -133,6 +134,39 @@ fn check_reads_what_the_rules_name_without_touching_a_running_server() {
         "{:?}",
         server.log().since(mark)
     );
+}
+
+#[test]
+fn check_looks_at_every_socket_that_is_named() {
+    let folder = document_root(&[("public/index.html", "")]);
+    let said = |lines: &str| {
+        let file = folder.path().join("maitred.toml");
+        std::fs::write(&file, lines).expect("a file can be written");
+        command(&["check", "--config", file.to_str().expect("UTF-8")])
+    };
+    let place = folder.path().display();
+    let door = format!("[pools.www]\nlisten = \"{place}/none/www.sock\"\n");
+    let (went_well, text) = said(&format!(
+        "{door}[[sites]]\nroot = \"public\"\npool = \"www\"\n"
+    ));
+    assert!(!went_well);
+    assert!(
+        text.contains("none/www.sock cannot be listened on: its folder does not exist"),
+        "{text}"
+    );
+    let behind = format!("upstream = \"unix:{place}/fpm.sock\"\n");
+    let proxy = format!("proxy = {{ path = \"/app/*\", to = \"unix:{place}/app.sock\" }}\n");
+    let sites = format!("[[sites]]\nroot = \"public\"\n{behind}{proxy}");
+    let (went_well, text) = said(&sites);
+    assert!(went_well, "they may come later: {text}");
+    for socket in ["fpm.sock", "app.sock"] {
+        let warned = format!("/{socket} yet: what is asked of that server is a 502");
+        assert!(text.contains(&warned), "{text}");
+    }
+    let _somebody = ["fpm.sock", "app.sock"]
+        .map(|name| UnixListener::bind(folder.path().join(name)).expect("a socket"));
+    let (went_well, text) = said(&sites);
+    assert!(went_well && !text.contains("warning"), "{text}");
 }
 
 #[test]

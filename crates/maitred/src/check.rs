@@ -1,8 +1,10 @@
 //! `maitred check`: is this configuration right?
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::ExitCode;
 
-use maitred_config::{Address, Config};
+use maitred_config::{Address, Config, Destination, Upstream};
 
 use crate::command::Check;
 use crate::{EXIT_SUCCESS, complain, refuse};
@@ -23,7 +25,8 @@ pub fn check(check: &Check) -> ExitCode {
             if !lines.is_empty() {
                 return refuse(&lines.join("\n"));
             }
-            for warning in maitred_supervisor::warnings(&config) {
+            let warnings = maitred_supervisor::warnings(&config).into_iter();
+            for warning in warnings.chain(nobody_behind(&config)) {
                 complain(&format!("warning: {warning}"));
             }
             for host in maitred_supervisor::issued_hosts(&config) {
@@ -45,14 +48,45 @@ pub fn check(check: &Check) -> ExitCode {
 /// this is the next configuration of.
 fn no_addresses(config: &Config) -> impl Iterator<Item = String> + '_ {
     let addresses = config.listening().into_iter();
-    addresses.filter_map(|listening| {
-        let Address::Tcp(address) = listening.address() else {
-            return None;
-        };
-        let error = std::net::TcpListener::bind(address).err()?;
-        let is_wrong = error.kind() != std::io::ErrorKind::AddrInUse;
-        is_wrong.then(|| format!("{address} cannot be listened on: {error}"))
+    addresses.filter_map(|listening| match listening.address() {
+        Address::Tcp(address) => {
+            let error = std::net::TcpListener::bind(address).err()?;
+            let is_wrong = error.kind() != std::io::ErrorKind::AddrInUse;
+            is_wrong.then(|| format!("{address} cannot be listened on: {error}"))
+        }
+        Address::Unix(path) => {
+            let has_folder = path.parent().is_some_and(Path::is_dir);
+            (!has_folder).then(|| {
+                format!(
+                    "{} cannot be listened on: its folder does not exist; make it, or correct \
+                         `listen`",
+                    path.display()
+                )
+            })
+        }
     })
+}
+
+/// Sockets of other servers (`upstream`, `proxy`) that are not there now, each once. These may be
+/// started later.
+fn nobody_behind(config: &Config) -> BTreeSet<String> {
+    let sites = config.sites.iter();
+    let servers = sites.flat_map(|site| {
+        let upstream = match &site.destination {
+            Destination::Upstream(upstream) => Some(upstream),
+            Destination::Pool(_) => None,
+        };
+        let proxies = site.rules.proxy.iter().map(|rule| &rule.to);
+        upstream.into_iter().chain(proxies)
+    });
+    let missing = servers.filter_map(|server| match server {
+        Upstream::Unix(path) if !path.exists() => Some(format!(
+            "nobody listens on {} yet: what is asked of that server is a 502 until somebody does",
+            path.display()
+        )),
+        _ => None,
+    });
+    missing.collect()
 }
 
 fn count(number: usize, thing: &str) -> String {

@@ -2,7 +2,7 @@
 
 use maitred_control::admin::{ProxyServer, ServerStatus};
 
-use super::{cut, duration, number, shorten};
+use super::{cut, number, shorten, time};
 
 /// Most servers that are shown: those with the most requests.
 const MAX_SERVER_LINES: usize = 20;
@@ -46,7 +46,7 @@ fn row(server: &ProxyServer, wide: usize) -> String {
         number(sum(server, |result| result == "5xx"), 8),
         number(sum(server, |result| failed.contains(&result)), 8),
         number(sum(server, |result| result == "client_left"), 8),
-        duration(server.seconds / timed.max(1) as f64),
+        time(server.seconds / timed.max(1) as f64),
     )
 }
 
@@ -81,7 +81,7 @@ mod tests {
             proxies(&server("http://127.0.0.1:8080", 20)).join("\n"),
             "\n\
              PROXY                 REQUESTS    NOW   ERRORS   FAILED     LEFT   AVERAGE\n\
-             http://127.0.0.1:8080      120     20       20       40       20     10 ms"
+             http://127.0.0.1:8080      120     20       20       40       20      10ms"
         );
         assert!(proxies(&ServerStatus::default()).is_empty());
     }
