@@ -168,3 +168,10 @@ MANY_SITES_RATIO = 1.1  # of CPU time, to that of one site
 GOODPUT = {3: 0.95, 10: 0.9}  # by capacity, at so many times of it
 REFUSAL_US = 20
 HANGING_RATIO = 3  # of p99, to p50
+
+# Pools that find their size, by the best fixed number or as much as two equal ones differ.
+AUTO_RATE = 0.95
+AUTO_P99 = 1.15
+AUTO_SAME_P99 = 1.1  # two p99 that differ by less are the same: fewer workers are better
+AUTO_STEP = 1.3  # of p99, to that of a static pool
+AUTO_COST = {"rest": 0.001, "busy": 0.01}  # parts of a processor, of 100 pools

@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import booted
+import bounded
 import fpm
 import growth
 import hostile
@@ -29,6 +30,7 @@ import processes
 import report
 import rows
 import size
+import sizing
 import standing
 import turnover
 import wordpress
@@ -39,7 +41,7 @@ MEMORY = "private memory per idle worker"
 SYSTEM_CALLS = "system calls per hello.php"
 POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS, **standing.MEASUREMENTS,
          **fpm.MEASUREMENTS, **hostile.MEASUREMENTS, **size.MEASUREMENTS,
-         **overload.MEASUREMENTS}
+         **overload.MEASUREMENTS, **sizing.MEASUREMENTS, **bounded.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,

@@ -1,6 +1,6 @@
 <?php
 
-// ?ms=… milliseconds of CPU time, whatever else the machine does.
+// ?ms=… milliseconds of CPU time, whatever else the machine does, and ?wait=… of waiting.
 function cpu_us(): int
 {
     $used = getrusage();
@@ -12,4 +12,5 @@ $until = cpu_us() + 1000 * (int) $_GET['ms'];
 while (cpu_us() < $until) {
     continue;
 }
+usleep(1000 * (int) ($_GET['wait'] ?? 0));
 echo "done\n";

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 /// The part of the memory that is left alone.
-const MARGIN: f64 = 0.1;
+pub const MARGIN: f64 = 0.1;
 
 /// By how many standard deviations what requests take together may be above its average. The part that is
 /// left alone is for what goes beyond.

@@ -2,14 +2,15 @@
 
 use super::groups::{Version, around};
 use super::{Files, field, number};
-use crate::memory::Signs;
+use crate::memory::{MARGIN, Signs};
 
 /// Memory, and what says so.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
     /// What there may be in use, in bytes.
     pub limit: f64,
-    /// What is, without what the kernel can drop at once, in bytes.
+    /// What is, without what the kernel can drop at once, and with what it has swapped out, in bytes:
+    /// that is to come back.
     pub used: f64,
     /// Whether it is a control group's limit; otherwise it is the machine's memory.
     pub by_group: bool,
@@ -21,33 +22,44 @@ impl Memory {
     }
 }
 
-/// The memory that is nearest to being full: of all groups around ours with a limit, and the
-/// machine. Nothing: none can be read.
+/// The memory of which least is left: of all groups around ours with a limit, and the machine. A small group
+/// with little in it has less to give than a large machine that is half full. Nothing: none can be read.
 pub fn memory(files: &dyn Files) -> Option<Memory> {
+    let left = |memory: &Memory| memory.limit * (1.0 - MARGIN) - memory.used;
+    all(files).min_by(|one, other| left(one).total_cmp(&left(other)))
+}
+
+/// Every memory that ours is in.
+fn all(files: &dyn Files) -> impl Iterator<Item = Memory> {
     let groups = around(files, "memory").into_iter();
     let groups = groups.filter_map(|(version, folder)| of_group(files, version, &folder));
-    let all = groups.chain(of_machine(files));
-    all.max_by(|one, other| one.part().total_cmp(&other.part()))
+    groups.chain(of_machine(files))
 }
 
 fn of_group(files: &dyn Files, version: Version, folder: &str) -> Option<Memory> {
     let of = |name: &str| number(files, &format!("{folder}/{name}"));
-    let (limit, used, dropped) = match version {
+    let stat = files.read(&format!("{folder}/memory.stat"));
+    let stat = |name: &str| field(stat.as_deref()?, name);
+    let (limit, used, dropped, swapped) = match version {
         Version::Two => {
             let limits = [of("memory.max"), of("memory.high")];
             let least = limits.into_iter().flatten().min()?;
-            (least, of("memory.current")?, "inactive_file")
+            let dropped = stat("inactive_file");
+            let swapped = of("memory.swap.current");
+            (least, of("memory.current")?, dropped, swapped)
         }
         Version::One => {
             let limit = of("memory.limit_in_bytes")?;
-            (limit, of("memory.usage_in_bytes")?, "total_inactive_file")
+            let dropped = stat("total_inactive_file");
+            let swapped = stat("total_swap");
+            (limit, of("memory.usage_in_bytes")?, dropped, swapped)
         }
     };
-    let stat = files.read(&format!("{folder}/memory.stat"));
-    let dropped = stat.and_then(|stat| field(&stat, dropped)).unwrap_or(0);
+    let used = used.saturating_sub(dropped.unwrap_or(0));
+    let used = used.saturating_add(swapped.unwrap_or(0));
     (limit > 0).then(|| Memory {
         limit: limit as f64,
-        used: used.saturating_sub(dropped) as f64,
+        used: used as f64,
         by_group: true,
     })
 }
@@ -103,7 +115,8 @@ impl Counters {
             .find_map(|(_, folder)| files.read(&format!("{folder}/memory.pressure")))
             .or_else(|| files.read("/proc/pressure/memory"));
         Signs {
-            used: memory(files).map(|memory| memory.part()),
+            // Whichever is nearest to being full.
+            used: all(files).map(|memory| memory.part()).reduce(f64::max),
             some: pressure.as_deref().and_then(|text| stalled(text, "some")),
             full: pressure.as_deref().and_then(|text| stalled(text, "full")),
             swaps_in: grew(self.swapped_in, before.swapped_in),
@@ -155,13 +168,26 @@ mod tests {
             (outer.limit, outer.used, outer.by_group),
             (100_000.0, 70_000.0, true)
         );
+        let files = files.with(&format!("{OUTER}/memory.swap.current"), "25000\n");
+        assert_eq!(memory(&files).unwrap().used, 95_000.0, "it is to come back");
+    }
+
+    #[test]
+    fn a_small_group_that_is_nearly_empty_has_less_to_give_than_a_machine_that_is_half_full() {
+        let files = two().with("/proc/meminfo", MACHINE);
+        let files = group(files, OWN, "100000\n", "max\n", "5000\n");
+        let found = memory(&files).unwrap();
+        assert_eq!((found.limit, found.used), (100_000.0, 5000.0));
+        let signs = Counters::default().signs(&Counters::default(), &files);
+        assert_eq!(signs.used, Some(0.4), "the machine is fuller");
     }
 
     #[test]
     fn groups_of_version_1_have_limits_as_well() {
         let folder = "/sys/fs/cgroup/memory/box";
+        let machine = "MemTotal: 1000000 kB\nMemAvailable: 600000 kB\n";
         let files = one()
-            .with("/proc/meminfo", MACHINE)
+            .with("/proc/meminfo", machine)
             .with(&format!("{folder}/memory.limit_in_bytes"), "268435456\n")
             .with(&format!("{folder}/memory.usage_in_bytes"), "200000000\n")
             .with(
@@ -170,6 +196,9 @@ mod tests {
             );
         let found = memory(&files).unwrap();
         assert_eq!((found.limit, found.used), (268_435_456.0, 150_000_000.0));
+        let swapped = "total_inactive_file 50000000\ntotal_swap 90000000\n";
+        let files = files.with(&format!("{folder}/memory.stat"), swapped);
+        assert_eq!(memory(&files).unwrap().used, 240_000_000.0);
     }
 
     #[test]

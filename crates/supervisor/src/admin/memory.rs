@@ -26,6 +26,8 @@ pub struct Measures {
 struct Usage {
     private: u64,
     shared: u64,
+    /// Its part of what is swapped out.
+    swapped: u64,
     /// By the count of private pages.
     exact: bool,
 }
@@ -72,9 +74,10 @@ impl Measures {
     }
 }
 
-/// What a process has for itself, in bytes.
+/// What a process has for itself, in bytes, with its part of what is swapped out: that is to come back.
 pub fn private_bytes(pid: i32) -> Option<u64> {
-    usage(pid).map(|usage| usage.private)
+    let usage = usage(pid)?;
+    Some(usage.private.saturating_add(usage.swapped))
 }
 
 fn usage(pid: i32) -> Option<Usage> {
@@ -88,7 +91,7 @@ fn usage(pid: i32) -> Option<Usage> {
 
 /// From the sums of `smaps_rollup`, in kB (proc_pid_smaps(5)).
 fn from_rollup(text: &str) -> Option<Usage> {
-    let (mut rss, mut private) = (0, 0);
+    let (mut rss, mut private, mut swapped) = (0, 0, 0);
     for line in text.lines() {
         let Some((name, value)) = line.split_once(':') else {
             continue;
@@ -99,6 +102,7 @@ fn from_rollup(text: &str) -> Option<Usage> {
         };
         match name {
             "Rss" => rss = bytes()?,
+            "SwapPss" => swapped = bytes()?,
             "Private_Clean" | "Private_Dirty" | "Private_Hugetlb" => private += bytes()?,
             _ => {}
         }
@@ -106,6 +110,7 @@ fn from_rollup(text: &str) -> Option<Usage> {
     (rss > 0).then(|| Usage {
         private,
         shared: rss.saturating_sub(private),
+        swapped,
         exact: true,
     })
 }
@@ -119,6 +124,7 @@ fn from_statm(text: &str, page_bytes: u64) -> Option<Usage> {
     Some(Usage {
         private: resident.saturating_sub(shared) * page_bytes,
         shared: shared * page_bytes,
+        swapped: 0,
         exact: false,
     })
 }
@@ -132,10 +138,11 @@ mod tests {
         let text = "55d0-7ffe ---p 00000000 00:00 0    [rollup]\nRss:    9460 kB\nPss: 2108 kB\n\
                     Pss_Dirty: 1 kB\nShared_Clean: 8000 kB\nShared_Dirty: 300 kB\n\
                     Private_Clean:       160 kB\nPrivate_Dirty:      1000 kB\n\
-                    Private_Hugetlb:      0 kB\n";
+                    Private_Hugetlb:      0 kB\nSwap: 90 kB\nSwapPss:      40 kB\n";
         let usage = from_rollup(text).unwrap();
         assert_eq!(usage.private, 1160 * 1024);
         assert_eq!(usage.shared, 8300 * 1024);
+        assert_eq!(usage.swapped, 40 * 1024);
         assert!(usage.exact);
         assert_eq!(from_rollup(""), None);
     }
