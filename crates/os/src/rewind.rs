@@ -119,6 +119,16 @@ impl Files {
 #[derive(Debug, Clone, Copy)]
 pub struct Image(NonNull<CImage>);
 
+/// Has the C library keep what is allocated from now on in one place, for a process whose copies are
+/// to go back: what has a mapping of its own would go with it, and could not be put back.
+pub fn keep_together() {
+    // SAFETY: it sets numbers that the C library's allocator looks at.
+    unsafe { libc::mallopt(libc::M_MMAP_MAX, 0) };
+}
+
+/// The C library's default (mallopt(3)).
+const MAPPINGS_OF_THEIR_OWN: c_int = 65_536;
+
 impl Image {
     /// Takes it. It stays until the process ends.
     ///
@@ -168,6 +178,12 @@ impl Rewind {
             return Err(io::Error::other(
                 "a process that goes back must have one thread",
             ));
+        }
+        // SAFETY: as in `keep_together`. What comes from now on is taken away anyway, and what was there
+        // stays.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_MAX, MAPPINGS_OF_THEIR_OWN);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
         }
         let files = Files::open(proc)?;
         let mut open = descriptors::numbers(proc)?;
