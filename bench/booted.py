@@ -9,6 +9,27 @@ import peers
 FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "fixtures")
 APPLICATIONS = {"symfony": "Symfony", "illuminate": "Illuminate"}
 GOODS = 20
+# Milliseconds of processor time that a boot takes, for the curve.
+BOOTS = (2, 5, 20, 80)
+
+
+BOOTS_FOR = """<?php
+function used() {{ $u = getrusage(); return $u['ru_utime.tv_sec'] * 1000 + $u['ru_utime.tv_usec'] / 1000; }}
+$until = used() + {milliseconds};
+while (used() < $until) {{ for ($i = 0; $i < 1000; $i++) {{ $made[$i % 500] = "service $i"; }} }}
+if (function_exists('maitred_snapshot')) {{ maitred_snapshot(); }}
+echo 'thing ', (int) substr($_SERVER['REQUEST_URI'], 7), ' of ', count($made);
+"""
+
+
+def that_boots_for(directory, milliseconds):
+    """A document root whose script takes so long before it looks at its request."""
+    root = os.path.join(directory, f"boot-{milliseconds}")
+    os.mkdir(root)
+    for name in ("index.php", "snapshot.php"):
+        with open(os.path.join(root, name), "w", encoding="ascii") as script:
+            script.write(BOOTS_FOR.format(milliseconds=milliseconds))
+    return root
 
 
 def unpack(directory, name):

@@ -21,6 +21,12 @@ NGINX_WORKERS = 2
 IS_ROOT = os.geteuid() == 0
 WORKER_USER = "www-data"
 CACHED_MINUTES = 30
+# What `Place.booted` names: how titles say it, the mode, and what else the pool is told.
+WAYS = {
+    "worker": ("in worker mode", "worker", ""),
+    "snapshot": ("in snapshot mode", "snapshot", ""),
+    "rewind": ("in snapshot mode, going back", "snapshot", "rewinds_per_child = 10000"),
+}
 
 
 class CannotStart(Exception):
@@ -37,7 +43,7 @@ class Place:
     front_controller: bool = False
     tls: bool = False  # speak it instead of plain HTTP
     cached: bool = False  # keep the answers of scripts
-    booted: str = ""  # the mode in which maitred boots worker.php or snapshot.php
+    booted: str = ""  # one of WAYS: how maitred boots worker.php or snapshot.php
 
     def certificate(self):
         """The paths of a certificate for localhost (ECDSA, P-256) and of its key, made if need be."""
@@ -167,13 +173,14 @@ valid = "{CACHED_MINUTES}m"
 
     def booted_config(self):
         """maitred.toml: the same server, which boots what is named for its mode once."""
-        mode = self.place.booted
+        _, mode, more = WAYS[self.place.booted]
         warm = 'warm_requests = ["/goods/1"]' if mode == "snapshot" else ""
         return f"""listen = ["127.0.0.1:{self.port}"]
 [pools.www]
 mode = "{mode}"
 script = "{self.place.root}/{mode}.php"
 {warm}
+{more}
 [[sites]]
 root = "{self.place.root}"
 """

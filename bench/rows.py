@@ -105,13 +105,20 @@ def booted_hello():
     return both("hello in worker mode", "/hello.php", HELLO, True, [bar], [bar])
 
 
-BOOTED_BARS = {"worker": 0.25, "snapshot": 0.6}
+BOOTED_BARS = {"worker": 0.25, "snapshot": 0.6, "rewind": 0.6}
 
 
-def booted(name, mode):
+def booted(name, way):
     """A page of an application that is booted once: routing, container, templates, SQLite."""
-    title = f"{name} application in {mode} mode, 16 keep-alive"
-    bar = Bar(peers.NginxFpm, BOOTED_BARS[mode])
+    title = f"{name} application {peers.WAYS[way][0]}, 16 keep-alive"
+    bar = Bar(peers.NginxFpm, BOOTED_BARS[way])
+    return [Row(title, load.Load("/goods/7", 16), None, (bar,))]
+
+
+def boots(milliseconds, way):
+    """The curve: what is gained by a boot that takes so long."""
+    title = f"boot of {milliseconds} ms {peers.WAYS[way][0]}, 16 keep-alive"
+    bar = Bar(peers.NginxFpm, BOOTED_BARS[way])
     return [Row(title, load.Load("/goods/7", 16), None, (bar,))]
 
 

@@ -8,6 +8,7 @@ processes of a server, divided by the requests that wrk saw answered.
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -155,12 +156,7 @@ class Bench:
         """Whether --only names anything at all."""
         every = rows.spine() + rows.http2() + rows.tls() + rows.wordpress()
         every += rows.cached() + rows.cached_wordpress() + rows.booted_hello()
-        every += [
-            row
-            for name in booted.APPLICATIONS.values()
-            for mode in rows.BOOTED_BARS
-            for row in rows.booted(name, mode)
-        ]
+        every += [row for _, _, wanted in self.boots() for row in wanted]
         titles = [row.title for row in every]
         return any(map(self.wants, [*titles, *POOLS, MEMORY, SYSTEM_CALLS]))
 
@@ -218,17 +214,27 @@ class Bench:
             kinds = (peers.Maitred, peers.ClassicMaitred)
             with self.serving(kinds, self.root, booted="worker") as servers:
                 measured += self.measure_rows(wanted, servers)
-        for name, title in booted.APPLICATIONS.items():
-            root = None
-            for mode in rows.BOOTED_BARS:
-                wanted = [row for row in rows.booted(title, mode) if self.wants(row.title)]
-                if not wanted:
-                    continue
-                root = root or booted.unpack(self.directory, name)
-                kinds = (peers.Maitred, peers.NginxFpm)
-                with self.serving(kinds, root, booted=mode, front_controller=True) as servers:
-                    measured += self.measure_rows(wanted, servers)
+        for unpack, way, every in self.boots():
+            wanted = [row for row in every if self.wants(row.title)]
+            if not wanted:
+                continue
+            kinds = (peers.Maitred, peers.NginxFpm)
+            with self.serving(kinds, unpack(), booted=way, front_controller=True) as servers:
+                measured += self.measure_rows(wanted, servers)
         return measured
+
+    def boots(self):
+        """Applications, each with how to lay it out, the way it is booted, and its rows."""
+        for name, title in booted.APPLICATIONS.items():
+            unpack = functools.cache(functools.partial(booted.unpack, self.directory, name))
+            for way in rows.BOOTED_BARS:
+                yield unpack, way, rows.booted(title, way)
+        for milliseconds in booted.BOOTS:
+            unpack = functools.cache(
+                functools.partial(booted.that_boots_for, self.directory, milliseconds)
+            )
+            for way in ("snapshot", "rewind"):
+                yield unpack, way, rows.boots(milliseconds, way)
 
     def kinds_with_pools(self):
         """The servers that run PHP in a pool of workers."""

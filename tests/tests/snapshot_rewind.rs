@@ -57,6 +57,7 @@ function state(): array {
         'get' => array_keys($_GET), 'post' => $_POST, 'cookie' => $_COOKIE, 'files' => $_FILES, 'tok' => strtok("\n"),
         'apcu' => function_exists('apcu_fetch') ? apcu_fetch('later') : false, 'libxml' => libxml_use_internal_errors(),
         'encoding' => mb_internal_encoding(), 'memory' => memory_get_usage(),
+        'much' => md5(implode('', $GLOBALS['much']) . $GLOBALS['long']),
         'open' => array_map(fn ($fd) => is_link("/proc/self/fd/$fd") ? preg_replace('/\d+/', '', readlink("/proc/self/fd/$fd")) : '', scandir('/proc/self/fd')),
         'signals' => [$numbers('SigCgt'), $numbers('SigIgn'), $numbers('SigBlk')], 'threads' => $numbers('Threads'),
         'limit' => posix_getrlimit()['soft openfiles'], 'uploads' => glob(sys_get_temp_dir() . '/rewind-*'),
@@ -79,6 +80,7 @@ pcntl_signal(SIGUSR1, fn () => null); pcntl_signal(SIGTERM, SIG_IGN); pcntl_sigp
 $open = [tmpfile(), fopen(__FILE__, 'r'), stream_socket_server('tcp://127.0.0.1:0')];
 $GLOBALS['open'] = $open; ob_start();
 if (isset($_GET['big'])) { $all = []; for ($i = 0; $i < 200; $i++) { $all[] = str_repeat(chr(65 + $i % 26), 100000); } $GLOBALS['all'] = $all; }
+unset($GLOBALS['much'], $GLOBALS['long'], $much, $long);
 $database = new PDO('sqlite::memory:'); $database->exec('create table t (a)');
 ob_end_clean();
 echo json_encode(['pid' => getmypid(), 'before' => $before]);
@@ -89,7 +91,8 @@ fn that_changes_all() -> TempDir {
     let boot = format!(
         "class Held {{ public static $value = 'booted'; public array $seen = []; }}
          function count_up() {{ static $n = 0; return ++$n; }}
-         $held = new Held; $kept = 'booted';
+         $held = new Held; $kept = 'booted'; $long = str_repeat('x', 5 << 20);
+         $much = array_map(fn ($n) => str_repeat((string) ($n % 10), 3000), range(1, 2000));
          {STATE}
          state(); $warm = count_up();"
     );

@@ -63,6 +63,7 @@ struct rewind {
 	struct mapping mappings[MAPPINGS_MAX];
 	size_t mapping_count;
 	struct mapping found[MAPPINGS_MAX];
+	size_t found_count;
 	size_t hot_count;
 	struct hot_page hot[HOT_MAX];
 	size_t changed_count;    /* pages that were not as in the image at the mark, by address */
@@ -75,6 +76,24 @@ struct rewind {
 
 /* Of the process that is marked; makecontext() takes no pointers. */
 static struct rewind *marked;
+
+/*
+ * In place of the C library's, for whoever finds it first, as libphp does: what was there at the mark is
+ * not taken away before the process goes back. PHP gives back the memory of its heap, the boot's too,
+ * when a request ends.
+ */
+int munmap(void *address, size_t length)
+{
+	uintptr_t from = (uintptr_t) address;
+
+	for (size_t i = 0; marked && i < marked->mapping_count; i++) {
+		const struct mapping *mapping = &marked->mappings[i];
+		if (from >= mapping->from && from + length <= mapping->to) {
+			return 0;
+		}
+	}
+	return (int) syscall(SYS_munmap, address, length);
+}
 
 static bool is_written_to(const struct mapping *mapping)
 {
@@ -152,6 +171,13 @@ static bool compare(struct rewind *rewind, const struct mapping *mapping, char *
 {
 	bool is_there = (word & (PRESENT | SWAPPED)) != 0;
 
+	if (maitred_rewind_is_wiped(rewind->image, (uintptr_t) page)) {
+		/*
+		 * Zeros are put back, as a fork does. Libraries that keep the state of random numbers there
+		 * (the C library's getrandom() from 2.41 on, AWS-LC) would draw the same again without.
+		 */
+		return true;
+	}
 	if (mapping->inode && !content) {
 		return false;
 	}
@@ -189,12 +215,25 @@ static const char *content_at_mark(struct rewind *rewind, char *page, const char
 	return found ? rewind->contents[found - rewind->changed] : in_image;
 }
 
+static bool add_hot(struct rewind *rewind, char *page, const char *content)
+{
+	if (rewind->hot_count == HOT_MAX) {
+		return false;
+	}
+	rewind->hot[rewind->hot_count++] = (struct hot_page) { page, content };
+	return true;
+}
+
 /* Later: takes note of what was written to. */
 static bool note_hot(struct rewind *rewind, const struct mapping *mapping, char *page,
 	uint64_t word, const char *content)
 {
 	bool is_there = (word & (PRESENT | SWAPPED)) != 0;
 
+	if (maitred_rewind_is_wiped(rewind->image, (uintptr_t) page)) {
+		/* It may vanish by itself. */
+		return !is_there || add_hot(rewind, page, NULL);
+	}
 	content = content_at_mark(rewind, page, content);
 	if (!is_there) {
 		/* Memory with a content does not vanish unless somebody has taken it away. */
@@ -203,11 +242,7 @@ static bool note_hot(struct rewind *rewind, const struct mapping *mapping, char 
 	if ((word & PRESENT) && ((word & OF_FILE) || !(word & ALONE))) {
 		return true;
 	}
-	if (rewind->hot_count == HOT_MAX) {
-		return false;
-	}
-	rewind->hot[rewind->hot_count++] = (struct hot_page) { page, content };
-	return true;
+	return add_hot(rewind, page, content);
 }
 
 static long faults(void)
@@ -235,8 +270,12 @@ static bool find_hot_pages(struct rewind *rewind)
 	return false;
 }
 
-/* A mapping that was there at the mark has to be there, whole; what is new goes. */
-static bool settle(struct rewind *rewind, const struct mapping *found, size_t *next)
+/*
+ * A mapping that was there at the mark has to be there, whole; heap and stack may have grown. What is
+ * new goes if `drops`.
+ */
+static bool settle(
+	struct rewind *rewind, const struct mapping *found, size_t *next, bool drops)
 {
 	uintptr_t seen = found->from;
 
@@ -245,28 +284,37 @@ static bool settle(struct rewind *rewind, const struct mapping *found, size_t *n
 		bool is_same = mapping->bits == found->bits && mapping->inode == found->inode
 			&& mapping->device == found->device
 			&& (!mapping->inode || mapping->offset - mapping->from == found->offset - found->from);
+		bool is_stack = mapping->bits & MAPPING_STACK;
+		uintptr_t end = mapping->bits & MAPPING_HEAP ? found->to : mapping->to;
 		if (!is_same || mapping->from < seen || mapping->to > found->to) {
 			return false;
 		}
-		if (mapping->from > seen) {
-			if (mapping->bits & MAPPING_STACK) {
-				mapping->from = seen;
-			} else if (munmap((void *) seen, mapping->from - seen) < 0) {
-				return false;
-			}
+		if (is_stack) {
+			mapping->from = seen;
 		}
-		seen = mapping->to;
-		if (mapping->bits & MAPPING_HEAP) {
-			seen = mapping->to = found->to;
+		if (drops && mapping->from > seen && munmap((void *) seen, mapping->from - seen) < 0) {
+			return false;
 		}
+		seen = mapping->to = end;
 	}
-	return seen == found->to || munmap((void *) seen, found->to - seen) == 0;
+	return !drops || seen == found->to || munmap((void *) seen, found->to - seen) == 0;
 }
 
-static bool settle_mappings(struct rewind *rewind)
+static bool settle_all(struct rewind *rewind, bool drops)
+{
+	size_t next = 0;
+
+	for (size_t i = 0; i < rewind->found_count; i++) {
+		if (!settle(rewind, &rewind->found[i], &next, drops)) {
+			return false;
+		}
+	}
+	return next == rewind->mapping_count;
+}
+
+static bool find_mappings(struct rewind *rewind)
 {
 	uintptr_t heap_end = (uintptr_t) syscall(SYS_brk, 0);
-	size_t next = 0;
 	ssize_t count;
 
 	if (maitred_rewind_threads(rewind->files.status, rewind->text) != 1) {
@@ -280,21 +328,20 @@ static bool settle_mappings(struct rewind *rewind)
 		return false;
 	}
 	rewind->heap_end = heap_end;
-	for (size_t i = 0; i < (size_t) count; i++) {
-		if (!settle(rewind, &rewind->found[i], &next)) {
-			return false;
-		}
-	}
+	rewind->found_count = (size_t) count;
 	/* Pages may have gone and others come. */
 	rewind->faults = -1;
-	return next == rewind->mapping_count && maitred_rewind_sizes(rewind->files.statm, &rewind->sizes);
+	return settle_all(rewind, false);
 }
 
-/* Why the process cannot go back; NULL: all is ready but its memory. */
+/*
+ * Why the process cannot go back; NULL: all is ready but its memory. Who does not go back goes on for a
+ * moment, and needs the memory that it has: what is new goes last.
+ */
 static const char *unfit(struct rewind *rewind)
 {
 	struct sizes sizes;
-
+	bool has_changed;
 	const char *why = maitred_rewind_put_back(&rewind->outside);
 
 	if (why) {
@@ -303,11 +350,17 @@ static const char *unfit(struct rewind *rewind)
 	if (!maitred_rewind_sizes(rewind->files.statm, &sizes)) {
 		return "its size is not known";
 	}
-	if (memcmp(&sizes, &rewind->sizes, sizeof(sizes)) && !settle_mappings(rewind)) {
+	has_changed = memcmp(&sizes, &rewind->sizes, sizeof(sizes)) != 0;
+	if (has_changed && !find_mappings(rewind)) {
 		return "its mappings are not what they were";
 	}
 	if (!find_hot_pages(rewind)) {
 		return "it has changed too much memory";
+	}
+	if (has_changed
+		&& (!settle_all(rewind, true)
+			|| !maitred_rewind_sizes(rewind->files.statm, &rewind->sizes))) {
+		return "its mappings cannot be taken away";
 	}
 	return NULL;
 }

@@ -15,8 +15,10 @@
 
 /* Most mappings of a process; PHP with Debian's extensions has 730. */
 #define MAPPINGS_MAX 4096
-/* Most pages that are put back: 64 MB. Who has changed more is better off as a new process. */
-#define HOT_MAX 16384
+/* Most pages that are put back: 16 MB. Who has changed more is better off as a new process. */
+#define HOT_MAX 4096
+/* Most parts of memory that a fork empties. */
+#define WIPED_MAX 64
 /* Most pages that a copy changes before its mark: 8 MB. */
 #define CHANGED_MAX 2048
 /* Most descriptors that are open at the mark. */
@@ -62,8 +64,16 @@ struct region {
 	size_t first;
 };
 
+/* Memory that a fork empties (MADV_WIPEONFORK, MAP_DROPPABLE): what is secret or random. */
+struct wiped {
+	uintptr_t from;
+	uintptr_t to;
+};
+
 /* The memory of the process whose copies are marked. */
 struct image {
+	size_t wiped_count;
+	struct wiped wiped[WIPED_MAX];
 	int told;   /* somebody has been told that a copy did not go back */
 	size_t count;
 	struct region *regions;
@@ -111,6 +121,7 @@ struct outside {
 
 bool maitred_rewind_remember(struct outside *outside);
 const char *maitred_rewind_put_back(struct outside *outside);
+bool maitred_rewind_is_wiped(const struct image *image, uintptr_t page);
 ssize_t maitred_rewind_mappings(int file, char *text, struct mapping *mappings);
 bool maitred_rewind_sizes(int file, struct sizes *sizes);
 int maitred_rewind_threads(int file, char *text);

@@ -37,8 +37,43 @@ struct CFiles {
     status: c_int,
 }
 
+/// Memory that a fork empties, from address to address; as `struct wiped` in `rewind.h`.
+#[repr(C)]
+#[derive(Debug, PartialEq, Eq)]
+struct Wiped {
+    from: usize,
+    to: usize,
+}
+
+/// What of its memory a process says that forks empty (`/proc/self/smaps`, proc(5)): parts with the
+/// flag `wf`, and those that may vanish at any time, `dp`.
+fn wiped(smaps: &str) -> Vec<Wiped> {
+    let mut all = Vec::new();
+    let mut range = None;
+    for line in smaps.lines() {
+        if let Some(flags) = line.strip_prefix("VmFlags:") {
+            let is_wiped = flags.split(' ').any(|flag| flag == "wf" || flag == "dp");
+            all.extend(range.take().filter(|_| is_wiped));
+        } else if let Some((from, to)) = line
+            .split_once(' ')
+            .and_then(|(range, _)| range.split_once('-'))
+        {
+            let number = |text| usize::from_str_radix(text, 16);
+            range = number(from)
+                .ok()
+                .zip(number(to).ok())
+                .map(|(from, to)| Wiped { from, to });
+        }
+    }
+    all
+}
+
 unsafe extern "C" {
-    fn maitred_rewind_image(files: *const CFiles) -> *mut CImage;
+    fn maitred_rewind_image(
+        files: *const CFiles,
+        wiped: *const Wiped,
+        wiped_count: usize,
+    ) -> *mut CImage;
     fn maitred_rewind_prepare(
         image: *mut CImage,
         files: *const CFiles,
@@ -84,6 +119,16 @@ impl Files {
 #[derive(Debug, Clone, Copy)]
 pub struct Image(NonNull<CImage>);
 
+/// Has the C library keep what is allocated from now on in one place, for a process whose copies are
+/// to go back: what has a mapping of its own would go with it, and could not be put back.
+pub fn keep_together() {
+    // SAFETY: it sets numbers that the C library's allocator looks at.
+    unsafe { libc::mallopt(libc::M_MMAP_MAX, 0) };
+}
+
+/// The C library's default (mallopt(3)).
+const MAPPINGS_OF_THEIR_OWN: c_int = 65_536;
+
 impl Image {
     /// Takes it. It stays until the process ends.
     ///
@@ -92,9 +137,14 @@ impl Image {
     /// not of 4096 bytes.
     pub fn take(proc: &OwnProc) -> io::Result<Image> {
         let files = Files::open(proc)?;
+        // What a library sets up at the first call has to be there.
+        let mut bytes = [0_u8; 8];
+        // SAFETY: there is room for so many.
+        unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        let wiped = wiped(&io::read_to_string(proc.file("smaps")?)?);
         // SAFETY: it reads memory that is mapped and readable, in a process with one thread, and
-        // writes to new memory of its own.
-        let image = unsafe { maitred_rewind_image(&files.numbers()) };
+        // writes to new memory of its own; the list is copied.
+        let image = unsafe { maitred_rewind_image(&files.numbers(), wiped.as_ptr(), wiped.len()) };
         NonNull::new(image)
             .map(Image)
             .ok_or_else(|| io::Error::other("the memory of this process could not be copied aside"))
@@ -128,6 +178,12 @@ impl Rewind {
             return Err(io::Error::other(
                 "a process that goes back must have one thread",
             ));
+        }
+        // SAFETY: as in `keep_together`. What comes from now on is taken away anyway, and what was there
+        // stays.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_MAX, MAPPINGS_OF_THEIR_OWN);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
         }
         let files = Files::open(proc)?;
         let mut open = descriptors::numbers(proc)?;
@@ -191,5 +247,31 @@ impl Rewind {
     pub fn carried(&mut self) -> &mut [u64; CARRIED] {
         // SAFETY: there are so many (`REWIND_CARRIED`), and nobody else has them.
         unsafe { &mut *maitred_rewind_carried(self.inner.as_ptr()).cast() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_a_fork_empties_is_found() {
+        let page = crate::shared::page_bytes() as usize;
+        // SAFETY: it is new memory.
+        let memory = unsafe {
+            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let memory = libc::mmap(std::ptr::null_mut(), page, rights, kind, -1, 0);
+            assert_eq!(libc::madvise(memory, page, libc::MADV_WIPEONFORK), 0);
+            memory as usize
+        };
+        let proc = OwnProc::open().unwrap();
+        let smaps = io::read_to_string(proc.file("smaps").unwrap()).unwrap();
+        let expected = Wiped {
+            from: memory,
+            to: memory + page,
+        };
+        assert!(wiped(&smaps).contains(&expected));
+        assert!(wiped(&smaps).len() < smaps.lines().count() / 20);
     }
 }

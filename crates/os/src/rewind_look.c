@@ -138,6 +138,16 @@ int maitred_rewind_threads(int file, char *text)
 	return (int) count;
 }
 
+bool maitred_rewind_is_wiped(const struct image *image, uintptr_t page)
+{
+	for (size_t i = 0; i < image->wiped_count; i++) {
+		if (page >= image->wiped[i].from && page < image->wiped[i].to) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool is_taken(const struct mapping *mapping)
 {
 	return (mapping->bits & (MAPPING_WRITE | MAPPING_READ | MAPPING_SHARED))
@@ -158,6 +168,9 @@ static bool take_pages(struct image *image, const struct mapping *mapping, int p
 		uint64_t word;
 		if (pread(pagemap, &word, sizeof(word), at) != sizeof(word)) {
 			return false;
+		}
+		if (maitred_rewind_is_wiped(image, (uintptr_t) page)) {
+			continue;
 		}
 		/* That of a file may be changed later, and its file has the content until then. */
 		if ((word & PRESENT_OR_SWAPPED) || mapping->inode) {
@@ -180,7 +193,8 @@ static void *shared(size_t bytes)
  * Takes the image of this process; its copies have it, too. It holds what each page was at some
  * moment: a copy compares all of it at its mark. NULL: it could not be taken.
  */
-struct image *maitred_rewind_image(const struct rewind_files *files)
+struct image *maitred_rewind_image(
+	const struct rewind_files *files, const struct wiped *wiped, size_t wiped_count)
 {
 	size_t total = 0;
 	size_t next = 0;
@@ -189,9 +203,12 @@ struct image *maitred_rewind_image(const struct rewind_files *files)
 	struct image *image = shared(sizeof(*image) + MAPPINGS_MAX * sizeof(*image->regions));
 	ssize_t count;
 
-	if (!mappings || !text || !image || sysconf(_SC_PAGESIZE) != PAGE_BYTES) {
+	if (!mappings || !text || !image || wiped_count > WIPED_MAX
+		|| sysconf(_SC_PAGESIZE) != PAGE_BYTES) {
 		return NULL;
 	}
+	memcpy(image->wiped, wiped, wiped_count * sizeof(*wiped));
+	image->wiped_count = wiped_count;
 	count = maitred_rewind_mappings(files->maps, text, mappings);
 	for (ssize_t i = 0; i < count; i++) {
 		total += is_taken(&mappings[i]) ? pages_of(&mappings[i]) : 0;

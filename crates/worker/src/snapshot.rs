@@ -12,7 +12,7 @@ use std::time::Duration;
 use maitred_control::{FromZygote, Snapshot, ZygoteSettings, exit};
 use maitred_os::descriptors::{self, Descriptor};
 use maitred_os::fork::{exit_now, is_forked_child, mark_children};
-use maitred_os::rewind::{Image, Rewind, Turn};
+use maitred_os::rewind::{self, Image, Rewind, Turn};
 use maitred_php::{
     Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
     Purge, Purged, Served, Verdict, Worked,
@@ -64,6 +64,9 @@ pub fn boot(
         return script.end("the path of its script is too long");
     };
     mark_children();
+    if snapshot.rewinds_per_child > 0 {
+        rewind::keep_together();
+    }
     let worked = engine.boot(&params, &mut script);
     script.over(&worked)
 }
