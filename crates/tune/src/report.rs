@@ -295,6 +295,15 @@ fn not_proven(site: &Site, course: &Course) -> Vec<String> {
         None => lines.push("what others use of the processors is not known (/proc)".to_owned()),
         Some(_) => {}
     }
+    if let Some(sweep) = course.sweep.as_ref().filter(|sweep| sweep.repeated > 0) {
+        lines.push(format!(
+            "others used the processors meanwhile: {} measurements were made again, and {} of {} count \
+             all the same",
+            sweep.repeated,
+            sweep.disturbed,
+            sweep.points.len()
+        ));
+    }
     if proof::differs(&course.noise_rows) {
         lines.push(
             "the old setting differs from itself: this machine is not quiet enough".to_owned(),
