@@ -19,6 +19,9 @@ pub const SCHEMA: &str = "maitred-tune/1";
 /// Others that use more than this share of the processors spoil what is measured.
 const MUCH_BACKGROUND: f64 = 0.1;
 
+/// Points of a chart.
+pub type Curve = Vec<(f64, f64)>;
+
 /// A report. Times are in seconds, memory in bytes, shares of 1.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -80,7 +83,7 @@ pub struct Report {
     pub file: String,
     /// Latencies by percentile in the pairs, for a chart: before, after.
     #[serde(skip)]
-    pub spectrums: (Vec<(f64, f64)>, Vec<(f64, f64)>),
+    pub spectrums: (Curve, Curve),
 }
 
 /// The machine.
@@ -295,6 +298,15 @@ fn not_proven(site: &Site, course: &Course) -> Vec<String> {
         None => lines.push("what others use of the processors is not known (/proc)".to_owned()),
         Some(_) => {}
     }
+    if let Some(sweep) = course.sweep.as_ref().filter(|sweep| sweep.repeated > 0) {
+        lines.push(format!(
+            "others used the processors meanwhile: {} measurements were made again, and {} of {} count \
+             all the same",
+            sweep.repeated,
+            sweep.disturbed,
+            sweep.points.len()
+        ));
+    }
     if proof::differs(&course.noise_rows) {
         lines.push(
             "the old setting differs from itself: this machine is not quiet enough".to_owned(),
@@ -317,7 +329,7 @@ fn not_proven(site: &Site, course: &Course) -> Vec<String> {
 }
 
 /// The last pair's curves.
-fn spectrums(course: &Course) -> (Vec<(f64, f64)>, Vec<(f64, f64)>) {
+fn spectrums(course: &Course) -> (Curve, Curve) {
     let last = course.pairs.last();
     last.map_or_else(Default::default, |(old, new)| {
         (old.spectrum.clone(), new.spectrum.clone())

@@ -85,6 +85,7 @@ impl Runner<'_> {
     }
 
     fn steps(&mut self, course: &mut Course) -> Result<(), Ended> {
+        let mut patience = Duration::ZERO;
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Ended::Stopped);
@@ -98,8 +99,13 @@ impl Runner<'_> {
                 }
                 Next::Measure(task) => {
                     (self.say)(&words(&task), course.left());
-                    let seen = self.measure(&task, course)?;
+                    let seen = self.measure(&task, course, patience)?;
                     course.seen(seen);
+                    // Users who wait for their answers leave no queue behind.
+                    patience = match task.load {
+                        Load::Users(_) => Duration::ZERO,
+                        Load::Rate(_) => Duration::from_secs_f64(task.seconds).min(REST),
+                    };
                 }
             }
         }
@@ -116,9 +122,9 @@ impl Runner<'_> {
         ours.outside(&before)
     }
 
-    fn measure(&mut self, task: &Task, course: &Course) -> Result<Seen, Ended> {
+    fn measure(&mut self, task: &Task, course: &Course, patience: Duration) -> Result<Seen, Ended> {
         self.target.set(task.setting).map_err(Ended::Trouble)?;
-        self.come_to_rest(course)?;
+        self.come_to_rest(course, patience)?;
         let goal = course.goal.as_ref();
         let slo = goal.map_or_else(Slo::default, |goal| goal.slo.clone());
         let limit = goal.map_or(FIRST_TIMEOUT, |goal| {
@@ -157,8 +163,9 @@ impl Runner<'_> {
         })
     }
 
-    /// Waits until the site answers, and what an earlier load has left in queues is gone.
-    fn come_to_rest(&mut self, course: &Course) -> Result<(), Ended> {
+    /// Waits until the site answers, and for so long at most until what an earlier load has left in queues
+    /// is gone.
+    fn come_to_rest(&mut self, course: &Course, patience: Duration) -> Result<(), Ended> {
         let (door, place) = &self.workload.first;
         let began = Instant::now();
         let alone = course.alone.as_ref().and_then(|alone| alone.mean);
@@ -167,7 +174,7 @@ impl Runner<'_> {
             match self.prober.ask_within(door, place, REST) {
                 Ok((status, took)) if status < 500 => {
                     let rests = alone.is_none_or(|alone| took <= alone * AT_REST);
-                    if rests || began.elapsed() > REST {
+                    if rests || began.elapsed() >= patience {
                         return Ok(());
                     }
                     last = String::new();

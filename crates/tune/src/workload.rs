@@ -261,7 +261,9 @@ fn fitting(
     let fits: f64 = right.iter().map(|wish| wish.weight).sum();
     match wrong {
         Some(why) if fits < FITTING * all => {
-            let share = (fits / all.max(f64::MIN_POSITIVE) * 100.0).floor();
+            let share = (fits.max(0.0) / all.max(f64::MIN_POSITIVE) * 100.0)
+                .floor()
+                .abs();
             Err(format!(
                 "{why} ({share:.0} % of the requests get the expected answer; expected 95 %)"
             ))

@@ -394,7 +394,7 @@ impl Course {
                 terms.now.workers,
                 terms.most_workers,
             );
-            self.sweep = Some(Sweep::new(ceiling));
+            self.sweep = Some(Sweep::new(ceiling, self.background));
             self.phase = Phase::Sweep;
         }
     }

@@ -221,12 +221,10 @@ fn answers_that_are_not_the_expected_ones_end_it() {
 fn figures_that_break_a_law_are_not_used() {
     let mut course = Course::new(terms("dynamic", 5));
     course.phase = Phase::Sweep;
-    course.sweep = Some(Sweep::new(decide::ceiling(
-        &course.terms.memory,
-        Some(MB),
-        5,
+    course.sweep = Some(Sweep::new(
+        decide::ceiling(&course.terms.memory, Some(MB), 5, None),
         None,
-    )));
+    ));
     while course.phase == Phase::Sweep {
         course.seen(Seen {
             seconds: 1_000.0,

@@ -6,6 +6,9 @@ const USUAL: f64 = 600.0;
 /// With less time than this, figures are indicative only, in seconds.
 const INDICATIVE_BELOW: f64 = 300.0;
 
+/// With less than this, fewer rates are tried, too, in seconds.
+const HURRIED: f64 = 60.0;
+
 /// Fewest pairs that can show anything.
 const FEWEST_PAIRS: usize = 5;
 
@@ -46,7 +49,11 @@ impl Times {
             alone: part(15.0, 0.5),
             noise: part(5.0, 0.3),
             step: part(8.0, 0.5),
-            steps: if is_indicative { 6 } else { 9 },
+            steps: match is_indicative {
+                true if total < HURRIED => 4,
+                true => 6,
+                false => 9,
+            },
             sweep: part(6.0, 0.3),
             run: part(10.0, 0.6),
             pairs: match is_indicative {

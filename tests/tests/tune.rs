@@ -1,0 +1,485 @@
+//! `maitred tune`: php-fpm behind nginx and maitred are tuned, proven, undone; and whatever goes wrong
+//! meanwhile leaves them as they were.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use maitred_tests::outside::text;
+use maitred_tests::peer::{Peer, PeerSetup};
+use maitred_tests::processes::{self, Process, Signal};
+use maitred_tests::server::{
+    Setup, document_root, give_to_web_user, is_root, public_folder, set_mode, user_ids,
+};
+use maitred_tests::{Target, http, maitred_program, wait};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// As short as it may be, with a goal that a busy machine still meets.
+const SHORT: [&str; 6] = [
+    "--time",
+    "5s",
+    "--goal",
+    "p50<700ms",
+    "--most-workers",
+    "12",
+];
+
+/// The file that tune writes.
+const DROP_IN: &str = "zz-maitred-tune.conf";
+
+/// nginx and php-fpm with two dynamic workers, whose pool reads further files from a folder.
+struct Site {
+    peer: Peer,
+    pools: TempDir,
+    root: TempDir,
+}
+
+impl Site {
+    fn start() -> Site {
+        let root = document_root(&[
+            ("nap.php", "<?php usleep(100000); echo 'rested';"),
+            ("bad.php", "<?php http_response_code(502);"),
+            (
+                "login.php",
+                "<form><input type=\"password\" name=\"p\"></form>",
+            ),
+            (
+                "moved.php",
+                "<?php header('Location: /login.php', true, 302);",
+            ),
+            (
+                "index.php",
+                "<a href=\"/nap.php?n=1\">1</a> <a href=\"/bad.php\">2</a>",
+            ),
+        ]);
+        give_to_web_user(root.path());
+        let pools = public_folder();
+        let peer = PeerSetup::new(root.path())
+            .workers(2)
+            .pool("pm = dynamic\npm.min_spare_servers = 1\npm.max_spare_servers = 2")
+            .pool(&format!("include = {}/*.conf", pools.path().display()))
+            .start();
+        Site { peer, pools, root }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.peer.base_url())
+    }
+
+    /// php-fpm's main file.
+    fn config(&self) -> PathBuf {
+        self.peer.fpm_socket().with_file_name("fpm.conf")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(maitred_program());
+        command
+            .arg("tune")
+            .arg("--php-fpm")
+            .arg(self.config())
+            .args(arguments);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn tune(&self, arguments: &[&str]) -> Output {
+        self.command(arguments)
+            .output()
+            .expect("the program can be started")
+    }
+
+    fn nap(&self, further: &[&str]) -> Output {
+        let url = self.url("/nap.php");
+        self.tune(&[&[url.as_str()], &SHORT[..], further].concat())
+    }
+
+    fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.pools.path())
+            .expect("it can be listed")
+            .flatten();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The workers there are.
+    fn workers(&self) -> usize {
+        let family = processes::family(self.peer.fpm_pid());
+        family
+            .iter()
+            .filter(|process| process.title.starts_with("php-fpm: pool www"))
+            .count()
+    }
+
+    /// Nothing of a trial is left, and the pool serves with the two workers that it had.
+    fn expect_as_it_was(&self) {
+        assert_eq!(self.files(), [""; 0]);
+        wait::until_true("php-fpm to have no more than its two workers", || {
+            (1..=2).contains(&self.workers())
+        });
+        let answer = http::get(self.peer.address(), "/nap.php");
+        assert_eq!(answer.status, 200);
+    }
+}
+
+#[track_caller]
+fn expect_refused(output: &Output, parts: &[&str]) {
+    let said = text(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{said}{}",
+        text(&output.stdout)
+    );
+    for part in parts {
+        assert!(said.contains(part), "'{part}' is expected of\n{said}");
+    }
+}
+
+/// A tuning that goes on, up to where it tries settings.
+struct Going {
+    child: Child,
+    said: BufReader<std::process::ChildStderr>,
+}
+
+impl Going {
+    fn start(mut command: Command) -> Going {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("the program can be started");
+        let said = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+        Going { child, said }
+    }
+
+    fn until(&mut self, part: &str) {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.said.read_line(&mut line).expect("it says something");
+            all.push_str(&line);
+            if line.contains(part) {
+                return;
+            }
+            assert!(read > 0, "'{part}' is expected of\n{all}");
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).expect("a pid");
+        Process::read(pid).expect("it runs").signal(signal);
+    }
+
+    /// What it says further, and its exit code.
+    fn end(mut self) -> (String, Option<i32>) {
+        let mut said = String::new();
+        self.said.read_to_string(&mut said).expect("it ends");
+        let status = self.child.wait().expect("it ends");
+        (said, status.code())
+    }
+}
+
+#[test]
+fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when_told() {
+    let site = Site::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("tune.html");
+    let further = [
+        "--json",
+        "-",
+        "--html",
+        page.to_str().expect("a path"),
+        "--for",
+        "php-fpm,nginx",
+    ];
+    // A machine that does ten other things may hide a gain.
+    let (output, report) = wait::until_within("a gain", wait::DEADLINE * 4, || {
+        let output = site.nap(&further);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (report["verdict"] == "gain").then_some((output, report))
+    });
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(report["schema"], "maitred-tune/1");
+    assert_eq!(report["indicative"], true);
+    let workers = report["choice"]["workers"].as_u64().expect("a number");
+    assert!((4..=12).contains(&workers), "{workers}");
+    let settings = report["settings"].as_array().expect("settings");
+    let value = |name: &str| {
+        let found = settings.iter().find(|line| line["name"] == name);
+        found.unwrap_or_else(|| panic!("{name}"))["value"].clone()
+    };
+    assert_eq!(value("pm.max_children"), workers.to_string());
+    assert!(value("fastcgi_read_timeout").is_string());
+    let html = fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("Requests a second by busy workers") && html.contains("<polyline"));
+    let written = fs::read_to_string(site.pools.path().join(DROP_IN)).expect("a file");
+    let line = format!("\npm.max_children = {workers}\n");
+    assert!(
+        written.contains("[www]\n") && written.contains(&line),
+        "{written}"
+    );
+    wait::until_true("the workers to be there", || {
+        site.workers() as u64 == workers
+    });
+    let undone = site.tune(&["--undo"]);
+    assert!(undone.status.success(), "{}", text(&undone.stderr));
+    site.expect_as_it_was();
+    expect_refused(&site.tune(&["--undo"]), &["there is nothing to undo"]);
+}
+
+#[test]
+fn a_tuning_that_is_ended_puts_everything_back_and_two_at_once_are_refused() {
+    let site = Site::start();
+    let url = site.url("/nap.php");
+    let arguments = [&[url.as_str()], &SHORT[..]].concat();
+    let mut going = Going::start(site.command(&arguments));
+    going.until("static, 12");
+    expect_refused(
+        &site.tune(&arguments),
+        &["another `maitred tune` is at work on"],
+    );
+    going.signal(Signal::INT);
+    let (said, code) = going.end();
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("all is as it was"), "{said}");
+    site.expect_as_it_was();
+}
+
+#[test]
+fn a_configuration_that_another_hand_changes_meanwhile_ends_it() {
+    let site = Site::start();
+    let url = site.url("/nap.php");
+    let mut going = Going::start(site.command(&[&[url.as_str()], &SHORT[..]].concat()));
+    going.until("the same against itself");
+    let mut text = fs::read_to_string(site.config()).expect("a file");
+    text.push_str("; mine\n");
+    fs::write(site.config(), &text).expect("it can be written");
+    let (said, code) = going.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("fpm.conf was changed by another hand"),
+        "{said}"
+    );
+    assert_eq!(fs::read_to_string(site.config()).expect("a file"), text);
+    site.expect_as_it_was();
+}
+
+#[test]
+fn what_cannot_be_measured_is_said_before_anything_is_changed() {
+    let site = Site::start();
+    let refused = |arguments: &[&str], parts: &[&str]| {
+        expect_refused(&site.tune(&[arguments, &SHORT[..]].concat()), parts);
+    };
+    let [bad, login, moved, nap, index] = [
+        "/bad.php",
+        "/login.php",
+        "/moved.php",
+        "/nap.php",
+        "/index.php",
+    ]
+    .map(|path| site.url(path));
+    refused(
+        &[&bad],
+        &[
+            "502 Bad Gateway; mend the site first",
+            "0 % of the requests",
+        ],
+    );
+    refused(&[&login], &["looks like a login page", "--contains"]);
+    refused(&[&moved], &["302 Found", "name the page it leads to"]);
+    refused(
+        &[&index, "--crawl"],
+        &["502 Bad Gateway", "66 % of the requests"],
+    );
+    refused(&[&nap, "--contains", "Cart"], &["the body lacks the text"]);
+    let file = |name: &str, text: &str| {
+        let path = site.root.path().join(name);
+        fs::write(&path, text).expect("it can be written");
+        path.display().to_string()
+    };
+    let log = file("other.log", "{\"ts\": 1, \"path\": \"/nap.php\"}\n");
+    refused(
+        &[&nap, "--access-log", &log],
+        &["is no access log with requests to send", "found '{\"ts\""],
+    );
+    let list = file("urls.txt", &format!("{nap} POST a=1\n"));
+    refused(
+        &["--urls-file", &list],
+        &["may change something", "--allow-write"],
+    );
+    refused(
+        &[&nap, "--pool", "shop"],
+        &["no pool 'shop' runs here", "www of php-fpm"],
+    );
+    // Slower than asked: no number of workers helps.
+    let slow = site.tune(&[&nap, "--time", "5s", "--goal", "p99<20ms"]);
+    let said = text(&slow.stdout);
+    assert_eq!(slow.status.code(), Some(3), "{said}{}", text(&slow.stderr));
+    assert!(
+        said.contains("the goal cannot be met: one request alone takes"),
+        "{said}"
+    );
+    let usage = site.tune(&[&nap, "--goal", "error<1%"]);
+    assert_eq!(usage.status.code(), Some(2));
+    site.expect_as_it_was();
+}
+
+#[test]
+fn who_may_not_change_the_server_or_cannot_write_leaves_it_as_it_is() {
+    let site = Site::start();
+    let url = site.url("/nap.php");
+    if is_root() {
+        set_mode(site.peer.fpm_socket().parent().expect("a folder"), 0o755);
+        let (user, group) = user_ids("nobody");
+        let mut command = site.command(&[&[url.as_str()], &SHORT[..]].concat());
+        let output = command
+            .uid(user)
+            .gid(group)
+            .output()
+            .expect("the program can be started");
+        expect_refused(
+            &output,
+            &["may not have php-fpm reload", "run the command as root"],
+        );
+    }
+    // No file may have a byte, as on a disk that is full.
+    let mut full = Command::new("sh");
+    full.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"]);
+    full.arg(maitred_program())
+        .arg("tune")
+        .arg("--php-fpm")
+        .arg(site.config());
+    let output = full
+        .arg(&url)
+        .args(SHORT)
+        .output()
+        .expect("sh can be started");
+    expect_refused(&output, &[DROP_IN, "cannot be written: File too large"]);
+    site.expect_as_it_was();
+}
+
+#[test]
+fn a_server_that_does_not_come_back_after_a_reload_has_its_settings_back_and_it_is_said() {
+    let root = document_root(&[("nap.php", "<?php usleep(20000); echo 'rested';")]);
+    let folder = public_folder();
+    let pools = folder.path().join("pools");
+    fs::create_dir(&pools).expect("a folder");
+    let program = folder.path().join("php-fpm-copy");
+    fs::copy(maitred_tests::peer::fpm_program(), &program).expect("a copy");
+    let fpm = Fpm::start(&program, folder.path(), &pools);
+    let nginx = nginx_before(&fpm.socket, root.path());
+    let url = format!("{}/nap.php", nginx.base_url());
+    let mut command = Command::new(maitred_program());
+    command
+        .arg("tune")
+        .arg("--php-fpm")
+        .arg(&fpm.config)
+        .arg(&url)
+        .args(SHORT);
+    let mut going = Going::start(command);
+    going.until("the same against itself");
+    // What is to be executed at the reload is gone.
+    fs::remove_file(&program).expect("it is ours");
+    let (said, code) = going.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("php-fpm has ended at the reload"), "{said}");
+    assert!(
+        said.contains("its settings are as they were again, but it does not serve: start it"),
+        "{said}"
+    );
+    let left = fs::read_dir(&pools).expect("a folder").count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn maitred_that_finds_its_number_itself_has_nothing_to_gain_and_its_file_is_as_it_was() {
+    let root = document_root(&[("nap.php", "<?php usleep(20000); echo 'rested';")]);
+    let server = Setup::new(root.path()).pm("auto").workers(16).start();
+    let before = fs::read(server.configuration()).expect("a file");
+    let mut command = Command::new(maitred_program());
+    command
+        .arg("tune")
+        .arg("--config")
+        .arg(server.configuration());
+    command.arg(format!("{}/nap.php", server.base_url()));
+    let output = command.args(SHORT).args(["--json", "-"]).output();
+    let output = output.expect("the program can be started");
+    let said = text(&output.stderr);
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
+    let verdict = report["verdict"].as_str().expect("a word");
+    assert!(matches!(verdict, "nothing_to_gain" | "gain"), "{report}");
+    assert!(
+        said.contains("rates as proposed") && said.contains("proof in pairs"),
+        "{said}"
+    );
+    assert_eq!(fs::read(server.configuration()).expect("a file"), before);
+    let folder = server.configuration();
+    let folder = folder.parent().expect("a folder");
+    let names = fs::read_dir(folder)
+        .expect("it can be listed")
+        .flatten()
+        .map(|entry| entry.file_name());
+    let left: Vec<_> = names
+        .filter(|name| name.to_string_lossy().contains("tune"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    server.stop();
+}
+
+/// php-fpm of a program that may be taken away.
+struct Fpm {
+    _process: maitred_tests::guard::Guarded,
+    config: PathBuf,
+    socket: PathBuf,
+}
+
+impl Fpm {
+    fn start(program: &Path, folder: &Path, pools: &Path) -> Fpm {
+        let (config, socket) = (folder.join("fpm.conf"), folder.join("fpm.sock"));
+        let user = match is_root() {
+            true => {
+                "user = www-data\ngroup = www-data\nlisten.owner = www-data\nlisten.group = www-data\n"
+            }
+            false => "",
+        };
+        let conf = format!(
+            "[global]\nerror_log = {}/fpm.log\ndaemonize = no\n[www]\nlisten = {}\n{user}pm = static\n\
+             pm.max_children = 2\ninclude = {}/*.conf\n",
+            folder.display(),
+            socket.display(),
+            pools.display()
+        );
+        fs::write(&config, conf).expect("it can be written");
+        let mut command = Command::new(program);
+        command
+            .arg("--nodaemonize")
+            .arg("--fpm-config")
+            .arg(&config);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let process = maitred_tests::guard::Guarded::spawn(&mut command, Signal::TERM);
+        wait::until_true("php-fpm to listen", || {
+            std::os::unix::net::UnixStream::connect(&socket).is_ok()
+        });
+        Fpm {
+            _process: process,
+            config,
+            socket,
+        }
+    }
+}
+
+fn nginx_before(socket: &Path, root: &Path) -> maitred_tests::web::Web {
+    let server = format!(
+        "root {}; location / {{ include /etc/nginx/fastcgi.conf; fastcgi_pass unix:{}; }}",
+        root.display(),
+        socket.display()
+    );
+    maitred_tests::web::Web::nginx("", &server)
+}
