@@ -87,6 +87,6 @@ class OpCache(experiment.Experiment):
             if on and off:
                 parts.append(f"{name} {off / on:.1f} times")
         return (
-            "More than anything else on this page: CPU per request behind nginx + php-fpm falls by"
-            f" {', '.join(parts)}."
+            "More than any number of workers does: CPU per request behind nginx + php-fpm falls"
+            f" by {', '.join(parts)}."
         )
