@@ -33,10 +33,10 @@ class OpCache(experiment.Experiment):
     def arms(self):
         found = []
         for key in servers.KINDS:
-            for name, value in ((ON, "1"), (OFF, "0")):
+            for name, ini in ((ON, {}), (OFF, {"opcache.enable": "0"})):
                 pool = {} if key == "prefork" else servers.static(WORKERS)
                 apache = servers.prefork(WORKERS, 1, WORKERS, WORKERS) if key == "prefork" else {}
-                found.append(Arm(key, Setting(name, pool, apache, {"opcache.enable": value})))
+                found.append(Arm(key, Setting(name, pool, apache, ini)))
         return found
 
     def measure_arm(self, lab_, arm):
