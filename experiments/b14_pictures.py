@@ -106,9 +106,35 @@ class Pictures(experiment.Experiment):
             if get("served_share") is not None:
                 lines.append(
                     f"{servers.NAMES[key]}, {name}: {100 * get('served_share'):.1f} % served, p95"
-                    f" {shown(get('p95_ms'))} ms, {shown(get('kills'), '.0f')} killed."
+                    f" {shown(get('p95_ms'))} ms, {shown(get('refused'), '.0f')} refused,"
+                    f" {shown(get('kills'), '.0f')} killed."
                 )
         return lines
+
+    def verdict(self, records):
+        get = lambda key, name, figure: records.median(key, name, figure)
+        few, many = get("nginx", TWO, "kills"), get("nginx", TWENTY, "kills")
+        kills, failed = get("maitred", TWENTY, "kills"), get("maitred", TWENTY, "failed")
+        refused, late = get("maitred", TWO, "refused"), get("nginx", TWO, "max_ms")
+        if not experiment.known(few, many, kills, failed, refused, late):
+            return ""
+        words = (
+            f"The average of settled workers says nothing about this: what counts is how many large"
+            f" requests there are at a time. 2 workers had {shown(few, '.0f')} killed, 20"
+            f" {shown(many, '.0f')}."
+        )
+        if kills > failed:
+            words += (
+                " maitred has a request run once more whose worker was killed, so with 20 workers"
+                f" {shown(failed, '.0f')} that failed cost {shown(kills, '.0f')} kills."
+            )
+        if refused > 0:
+            words += (
+                f" With 2 workers it refused {shown(refused, '.0f')} requests, where php-fpm"
+                f" answered all, the slowest after {shown(late)} ms: where a few requests take a"
+                " thousand times as long as the others, it takes a queue for hopeless that is not."
+            )
+        return words
 
     def answer(self, records):
         get = lambda key, name, figure: records.median(key, name, figure)

@@ -110,7 +110,8 @@ class Shop(experiment.Experiment):
                 f"maitred by itself served {shown(get('maitred', ours, 'rate'))}/s with "
                 f"{shown(get('maitred', ours, 'workers'))} workers, and with `auto` "
                 f"{shown(get('maitred', auto, 'rate'))}/s with "
-                f"{shown(get('maitred', auto, 'workers'))}."
+                f"{shown(get('maitred', auto, 'workers'))} at most"
+                f"{wanted(records)}."
             ),
         ]
 
@@ -128,3 +129,9 @@ class Shop(experiment.Experiment):
             " answers that all take as long as the slowest. `max_children reached` says that"
             " requests wait, not that more workers would do more."
         )
+
+
+def wanted(records):
+    """What `auto` had come to at the end."""
+    said = records.values(("maitred", "auto", Shop.loads[0]), "size")
+    return f"; at its end it wanted {said[0].partition(' (')[0]}" if said else ""

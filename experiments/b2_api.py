@@ -136,7 +136,9 @@ class Api(experiment.Experiment):
         if auto > 2 * ours:
             words += (
                 f" `auto` did badly: p95 {shown(auto)} ms where 20 fixed workers have {shown(ours)}"
-                " ms. What had piled up while it grew was not worked off in the run."
+                f" ms: it had at most {shown(get('maitred', AUTO, 'workers'))} workers, which took"
+                f" the group to {shown(get('maitred', AUTO, 'peak_mb'), '.0f')} of {GROUP_MB} MB,"
+                " and did not work off what had piled up while it grew."
             )
         return words
 

@@ -148,6 +148,14 @@ class Small(experiment.Experiment):
             f"Five workers of php-fpm after the larger load: {shown(rss, '.0f')} MB by resident"
             f" size, {shown(own, '.0f')} MB of their own."
         )
+        many, held, peak = (
+            records.median("prefork", PREFORK, figure, self.loads[-1])
+            for figure in ("workers", "rss_mb", "peak_mb")
+        )
+        lines.append(
+            f"Prefork by default: {shown(many, '.0f')} processes, {shown(held, '.0f')} MB by"
+            f" resident size, in a group that never held more than {shown(peak, '.0f')} MB."
+        )
         return lines
 
     def verdict(self, records):

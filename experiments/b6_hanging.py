@@ -123,11 +123,17 @@ class Hanging(experiment.Experiment):
             if late > 1.5 * soon or free < limited - 0.01
             else "is not borne out by so short a run"
         )
+        auto = records.median("maitred", AUTO, "others_p95")
+        badly = (
+            f" `auto` did badly: {shown(auto)} ms, and"
+            f" {100 * records.median('maitred', AUTO, 'others_share'):.1f} % of the others served,"
+            f" with at most {shown(records.median('maitred', AUTO, 'workers'))} workers."
+        )
         return (
             f"The article {word}: without a limit 22 workers had a p95 of {shown(late)} ms for the"
             f" others, with one of {LIMIT} s {shown(soon)} ms. A pool that is larger than what"
             " hangs at a time needs no limit for the others' sake, and holds that much more"
-            " memory."
+            f" memory.{badly if auto is not None and auto > 5 * soon else ''}"
         )
 
     def answer(self, records):

@@ -26,6 +26,7 @@ NOT_MEASURED = (
     group.NoGroups,
     TimeoutError,
     OSError,
+    ValueError,
     subprocess.CalledProcessError,
     subprocess.TimeoutExpired,
 )

@@ -151,10 +151,13 @@ class TimeOuts(experiment.Experiment):
         sleeps, loops = get(SLEEPS), get(LOOPS)
         if not (sleeps and loops):
             return "not measured"
+        pool = list(SETS)[1]
+        freed = [name for name in self.loads if records.values(("nginx", pool, name), "free")]
+        ended = "all three" if len(freed) == len(self.loads) else f"only: {', '.join(freed)}"
         return (
             f"`max_execution_time` counts processor time: a loop was ended after {max(loops):.1f}"
             f" s, a sleep of {WORK_MS / 1000:g} s took {max(sleeps):.1f} s."
-            " `request_terminate_timeout` ended all three. The web server's time-out answers the"
+            f" `request_terminate_timeout` ended {ended}. The web server's time-out answers the"
             " client and leaves the worker where it is."
         )
 
