@@ -169,7 +169,7 @@ def main():
             finally:
                 end_all()
     except lab.NOT_MEASURED as problem:
-        report.say(f"experiments: {problem}")
+        report.say(f"experiments: not measured: {problem}")
         return 2
     except KeyboardInterrupt:
         report.say("experiments: interrupted")
