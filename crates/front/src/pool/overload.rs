@@ -163,8 +163,8 @@ impl Overload {
 struct Rate {
     since: Option<Instant>,
     count: u32,
-    /// Over the stretch before.
-    before: Option<f64>,
+    /// How many did in the stretch before, and how long that was.
+    before: Option<(u32, Duration)>,
 }
 
 impl Rate {
@@ -176,20 +176,22 @@ impl Rate {
         };
         let lasted = now.saturating_duration_since(since);
         if self.count >= RATE_OF && lasted >= RATE_OVER {
-            self.before = Some(f64::from(self.count) / lasted.as_secs_f64());
+            self.before = Some((self.count, lasted));
             (self.since, self.count) = (Some(now), 0);
         }
     }
 
     fn per_second(&self, now: Instant) -> Option<f64> {
-        let (before, since) = (self.before?, self.since?);
+        let ((count, took), since) = (self.before?, self.since?);
         let lasted = now.saturating_duration_since(since);
+        let before = f64::from(count) / took.as_secs_f64();
         if lasted < RATE_OVER {
             return Some(before);
         }
-        // It may have come to a standstill.
-        let present = f64::from(self.count.saturating_add(1)) / lasted.as_secs_f64();
-        Some(before.min(present))
+        // It may have come to a standstill. But where most scripts are short and a few long, it does
+        // whenever long ones have all workers: so both stretches count together.
+        let of_both = count.saturating_add(self.count).saturating_add(1);
+        Some(before.min(f64::from(of_both) / (took + lasted).as_secs_f64()))
     }
 }
 

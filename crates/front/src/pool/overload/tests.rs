@@ -80,7 +80,7 @@ fn how_long_a_queue_takes_is_known_from_what_leaves_it() {
     let takes = overload.takes(100, now).expect("a rate");
     assert!(takes > 490 * MS && takes < 510 * MS, "{takes:?}");
     // All workers hang.
-    now += 1000 * MS;
+    now += 5000 * MS;
     let takes = overload.takes(100, now).expect("a rate");
     assert!(takes > 5000 * MS, "{takes:?}");
     overload.is_empty_now();
@@ -89,6 +89,23 @@ fn how_long_a_queue_takes_is_known_from_what_leaves_it() {
         None,
         "what comes next is another crowd"
     );
+}
+
+#[test]
+fn a_few_long_scripts_do_not_make_a_queue_hopeless() {
+    let (mut overload, mut now) = (Overload::default(), Instant::now());
+    overload.look(now, Duration::ZERO, &WORK);
+    for _ in 0..2 {
+        for _ in 0..16 {
+            now += 20 * MS;
+            overload.serves();
+            overload.look(now, 50 * MS, &WORK);
+        }
+    }
+    // Both workers of a pool have a script of 1.3 s, and 35 short ones wait.
+    now += 1300 * MS;
+    let takes = overload.takes(35, now).expect("a rate");
+    assert!(takes < 4000 * MS, "{takes:?}");
 }
 
 #[test]
