@@ -152,7 +152,8 @@ fn a_child_of_one_that_heeds_sigterm_ends_by_it() {
 
 fn an_orphan_knows_whether_it_has_kept_its_processor_if_its_origin_does() {
     let knows = || u8::from(Unbroken::of_this_thread().is_some());
-    let (mut reads, mut writes) = std::io::pipe().unwrap();
+    let (reads, writes) = nix::unistd::pipe().unwrap();
+    let (mut reads, mut writes) = (File::from(reads), File::from(writes));
     if let Side::Orphan = fork_orphan(&OwnProc::open().unwrap(), |_| {}).unwrap() {
         let said = writes.write_all(&[knows()]);
         exit_now(i32::from(said.is_err()))

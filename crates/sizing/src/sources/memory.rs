@@ -57,7 +57,7 @@ fn of_group(files: &dyn Files, version: Version, folder: &str) -> Option<Memory>
     };
     let used = used.saturating_sub(dropped.unwrap_or(0));
     let used = used.saturating_add(swapped.unwrap_or(0));
-    (limit > 0).then(|| Memory {
+    (limit > 0).then_some(Memory {
         limit: limit as f64,
         used: used as f64,
         by_group: true,
