@@ -225,7 +225,12 @@ impl Course {
                 } else {
                     Setting::AsItWas
                 };
-                self.task("proof in pairs", setting, self.proof_load(), times.run)
+                self.task(
+                    "proof in pairs",
+                    setting,
+                    self.proof_load(),
+                    times.run.max(self.overload()),
+                )
             }
             Phase::Over => Next::Over,
         }
