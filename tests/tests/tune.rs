@@ -22,7 +22,7 @@ const SHORT: [&str; 6] = [
     "--time",
     "5s",
     "--goal",
-    "p50<700ms",
+    "p50<400ms",
     "--most-workers",
     "12",
 ];

@@ -31,6 +31,9 @@ const MOST_ERRORS: f64 = 0.05;
 /// A search begins with this share of what users without pauses were served.
 const FIRST_RATE: f64 = 0.85;
 
+/// So many times the goal's limit a rate is kept up at least.
+const OVERLOAD_SHOWS: f64 = 3.0;
+
 /// Both settings are compared at this share of the highest rate that one of them holds.
 const PROOF_RATE: f64 = 0.9;
 
@@ -222,7 +225,12 @@ impl Course {
                 } else {
                     Setting::AsItWas
                 };
-                self.task("proof in pairs", setting, self.proof_load(), times.run)
+                self.task(
+                    "proof in pairs",
+                    setting,
+                    self.proof_load(),
+                    times.run.max(self.overload()),
+                )
             }
             Phase::Over => Next::Over,
         }
@@ -249,8 +257,18 @@ impl Course {
             return Next::Over;
         };
         let needed = self.goal.as_ref().map_or(0.0, |goal| goal.slo.samples()) * 1.05 / rate;
-        let seconds = needed.clamp(self.times.step, 2.0 * self.times.step);
+        let seconds = needed
+            .clamp(self.times.step, 2.0 * self.times.step)
+            .max(self.overload());
         self.task(what, setting, Load::Rate(rate), seconds)
+    }
+
+    /// How long it takes at least, in seconds, until a rate that is too high shows: a queue has to grow
+    /// until it is longer than the goal allows.
+    fn overload(&self) -> f64 {
+        self.goal
+            .as_ref()
+            .map_or(0.0, |goal| goal.limit() * OVERLOAD_SHOWS)
     }
 
     /// As many as there are workers, as far as their number is known.
