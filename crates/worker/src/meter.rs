@@ -298,8 +298,11 @@ mod tests {
         meter.begins(lent_at, 0);
         std::thread::sleep(20 * MILLISECOND);
         let spent = meter.spent(lent_at, 0);
+        // What other tests of this process compute meanwhile is no wait.
+        let most = spent.held.saturating_sub(spent.cpu);
         if meter.last.core_wait.is_some() {
-            assert!(spent.core_wait >= Some(20 * MILLISECOND), "{spent:?}");
+            let least = most.min(20 * MILLISECOND);
+            assert!(spent.core_wait >= Some(least), "{spent:?}");
         }
         assert!(spent.held >= 40 * MILLISECOND);
         assert_eq!(meter.begun.late, 0, "the next has a beginning of its own");
