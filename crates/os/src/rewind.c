@@ -6,7 +6,9 @@
  * this process alone (bit 56 of its word in /proc/self/pagemap, Documentation/admin-guide/mm/
  * pagemap.rst), because a write to a page of two processes makes a copy. All such pages get the
  * content they had at the mark, whether this is different or not. No write happens without a page
- * fault before it, so as long as there was none, the pages are those of the last time.
+ * fault before it, so as long as there was none, the pages are those of the last time. Both holds only
+ * if the kernel leaves pages where they are: huge pages and the merging of equal ones are switched off
+ * (rewind.rs, keep_pages_apart), and nobody writes through /proc/PID/mem (worker/src/snapshot.rs).
  *
  * Descriptors that were not open at the mark are closed; what the kernel keeps is put back where
  * that can be done. Whatever cannot be put back, or is not understood, makes the answer "no": then the

@@ -126,6 +126,36 @@ pub fn keep_together() {
     unsafe { libc::mallopt(libc::M_MMAP_MAX, 0) };
 }
 
+/// Keeps the kernel from moving what this process and its copies have written behind their backs: into
+/// huge pages, which are written to without a fault (`PR_SET_THP_DISABLE`), and into pages that are shared
+/// because their content is the same (`PR_SET_MEMORY_MERGE`, since Linux 6.4). Copies inherit both.
+fn keep_pages_apart() -> io::Result<()> {
+    let none: libc::c_ulong = 0;
+    // SAFETY: they change and read flags of this process's memory, and take numbers.
+    unsafe {
+        libc::prctl(
+            libc::PR_SET_THP_DISABLE,
+            1 as libc::c_ulong,
+            none,
+            none,
+            none,
+        );
+        if libc::prctl(libc::PR_GET_THP_DISABLE, none, none, none, none) != 1 {
+            return Err(io::Error::other(
+                "the kernel does not let go of huge pages (PR_SET_THP_DISABLE)",
+            ));
+        }
+        libc::prctl(libc::PR_SET_MEMORY_MERGE, none, none, none, none);
+        // An error is an answer, too: such a kernel merges nothing that is not offered to it.
+        if libc::prctl(libc::PR_GET_MEMORY_MERGE, none, none, none, none) == 1 {
+            return Err(io::Error::other(
+                "the kernel does not stop merging equal pages (PR_SET_MEMORY_MERGE)",
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// The C library's default (mallopt(3)).
 const MAPPINGS_OF_THEIR_OWN: c_int = 65_536;
 
@@ -133,10 +163,11 @@ impl Image {
     /// Takes it. It stays until the process ends.
     ///
     /// # Errors
-    /// When the system says nothing of the process's memory or has none left, or when its pages are
-    /// not of 4096 bytes.
+    /// When the system says nothing of the process's memory or has none left, when its pages are not of
+    /// 4096 bytes, or when it makes huge pages or shared ones of them whatever it is asked for.
     pub fn take(proc: &OwnProc) -> io::Result<Image> {
         let files = Files::open(proc)?;
+        keep_pages_apart()?;
         // What a library sets up at the first call has to be there.
         let mut bytes = [0_u8; 8];
         // SAFETY: there is room for so many.

@@ -34,6 +34,20 @@ fn map(pages: usize) -> *mut u8 {
     memory.cast()
 }
 
+/// What is written to one by one and could be one huge page.
+const HUGE: usize = 2 << 20;
+
+/// Memory that could be one huge page, each page of it written to.
+fn map_huge() -> *mut u8 {
+    let all = map(2 * HUGE / PAGE);
+    // SAFETY: it stays within the memory.
+    unsafe {
+        let huge = all.add(all.align_offset(HUGE));
+        ptr::write_bytes(huge, 4, HUGE);
+        huge
+    }
+}
+
 fn main() {
     let proc = OwnProc::open().unwrap();
     let (ours, _theirs) = Channel::pair().unwrap();
@@ -46,21 +60,56 @@ fn main() {
     let kept = map(64);
     // SAFETY: as above.
     unsafe { *kept = 2 };
+    let huge = map_huge();
     let image = Image::take(&proc).unwrap();
-    let Errand::Parent(child) = fork_errand(&proc).unwrap() else {
-        mark_children();
-        exit_now(copy(&proc, image, wiped, kept));
+    let forked = |name: &str, copy: &dyn Fn() -> i32| {
+        let Errand::Parent(child) = fork_errand(&proc).unwrap() else {
+            mark_children();
+            exit_now(copy());
+        };
+        match child.wait(LONG, ours.as_fd()).unwrap() {
+            Returned::Ended(HowEnded::Exited(0)) => println!("test {name} ... ok"),
+            how => {
+                eprintln!("{name}: {how:?}; a code is the number of what failed");
+                exit(1);
+            }
+        }
     };
-    let came = child.wait(LONG, ours.as_fd()).unwrap();
-    match came {
-        Returned::Ended(HowEnded::Exited(0)) => {
-            println!("test a_process_that_goes_back_is_what_it_was ... ok");
+    forked("a_process_that_goes_back_is_what_it_was", &|| {
+        copy(&proc, image, wiped, kept)
+    });
+    forked(
+        "no_write_is_missed_because_memory_became_a_huge_page",
+        &|| collapsed(&proc, image, huge),
+    );
+}
+
+/// As [`copy`]. In the third turn the memory becomes a huge page if it can, as khugepaged does where it
+/// is at work, and nothing that is done has a page fault.
+fn collapsed(proc: &OwnProc, image: Image, huge: *mut u8) -> i32 {
+    let mut rewind = Rewind::prepare(proc, image).unwrap();
+    rewind.carried()[0] = 0;
+    rewind.mark().unwrap();
+    let turn = rewind.carried()[0];
+    rewind.carried()[0] += 1;
+    let (asked, written) = if turn == 2 {
+        (huge, huge.wrapping_add(100 * PAGE))
+    } else {
+        (ptr::null_mut(), huge)
+    };
+    // SAFETY: it is memory of ours, or nobody's, which is an error.
+    unsafe {
+        if *huge.add(100 * PAGE) != 4 || *huge != 4 {
+            return 1;
         }
-        how => {
-            eprintln!("the copy came back as {how:?}; a code is the number of what failed");
-            exit(1);
-        }
+        libc::madvise(asked.cast(), HUGE, libc::MADV_COLLAPSE);
+        *written = 6;
     }
+    if turn == 3 {
+        return 0;
+    }
+    rewind.back();
+    2
 }
 
 /// Returns 0, or the number of what is not as it should be.
@@ -107,7 +156,7 @@ fn copy(proc: &OwnProc, image: Image, wiped: *mut u8, kept: *mut u8) -> i32 {
         0..4 => drop(rewind.back()),
         4 => {
             // SAFETY: nobody needs it any more.
-            assert_eq!(unsafe { libc::munmap(kept.cast(), PAGE) }, 0);
+            assert_eq!(unsafe { libc::syscall(libc::SYS_munmap, kept, PAGE) }, 0);
             let why = rewind.back();
             return if why.contains("mappings") { 0 } else { 5 };
         }
