@@ -57,9 +57,13 @@ fn main() {
         assert_eq!(libc::madvise(wiped.cast(), PAGE, libc::MADV_WIPEONFORK), 0);
         *wiped = 1;
     }
-    let kept = map(64);
+    // There is room behind it.
+    let kept = map(128);
     // SAFETY: as above.
-    unsafe { *kept = 2 };
+    unsafe {
+        *kept = 2;
+        assert_eq!(libc::munmap(kept.add(64 * PAGE).cast(), 64 * PAGE), 0);
+    }
     let huge = map_huge();
     let image = Image::take(&proc).unwrap();
     let forked = |name: &str, copy: &dyn Fn() -> i32| {
@@ -82,6 +86,67 @@ fn main() {
         "no_write_is_missed_because_memory_became_a_huge_page",
         &|| collapsed(&proc, image, huge),
     );
+    forked("what_has_grown_shrinks_and_a_thread_ends_it", &|| {
+        grown(&proc, image, kept)
+    });
+    forked("who_has_too_much_open_does_not_go_back", &|| {
+        with_much_open(&proc, image)
+    });
+}
+
+/// As [`copy`]. What was there at the mark is taken away together with what was mapped behind it, as PHP
+/// does with a large string of the boot that has grown; and then a thread runs, on memory of the boot.
+fn grown(proc: &OwnProc, image: Image, kept: *mut u8) -> i32 {
+    let mut rewind = Rewind::prepare(proc, image).unwrap();
+    rewind.carried()[0] = 0;
+    rewind.mark().unwrap();
+    let turn = rewind.carried()[0];
+    rewind.carried()[0] += 1;
+    let behind = kept.wrapping_add(64 * PAGE);
+    // SAFETY: it is memory of ours; what is mapped goes where nothing is, and the thread does nothing.
+    unsafe {
+        if *kept != 2 {
+            return 1;
+        }
+        *kept = 8;
+        if turn < 3 {
+            let (rights, kind) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+            );
+            let more = libc::mmap(behind.cast(), 64 * PAGE, rights, kind, -1, 0);
+            if more != behind.cast() {
+                return 3;
+            }
+            libc::munmap(kept.cast(), 128 * PAGE);
+        } else {
+            let flags = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
+            let stack = kept.add(32 * PAGE).cast();
+            if libc::clone(waits, stack, flags, ptr::null_mut()) < 0 {
+                return 4;
+            }
+        }
+    }
+    let why = rewind.back();
+    if turn == 3 && why == "it has threads" {
+        return 0;
+    }
+    eprintln!("turn {turn}: {why}");
+    2
+}
+
+extern "C" fn waits(_: *mut libc::c_void) -> libc::c_int {
+    loop {
+        // SAFETY: it waits for a signal.
+        unsafe { libc::pause() };
+    }
+}
+
+/// As [`copy`]. More is open than can be kept in mind.
+fn with_much_open(proc: &OwnProc, image: Image) -> i32 {
+    let open: Vec<File> = (0..300).map(|_| File::open("/dev/null").unwrap()).collect();
+    let why = Rewind::prepare(proc, image).unwrap_err().to_string();
+    i32::from(!why.contains("descriptors are open") || open.len() != 300)
 }
 
 /// As [`copy`]. In the third turn the memory becomes a huge page if it can, as khugepaged does where it
