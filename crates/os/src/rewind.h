@@ -36,6 +36,8 @@
 /* Room for the kernel's `struct sigaction`, and the size of its set of signals. */
 #define ACTION_BYTES 64
 #define SIGNAL_SET_BYTES 8
+/* A process's name in /proc/self/comm (prctl(2)). */
+#define NAME_BYTES 16
 
 #define MAPPING_READ 1U
 #define MAPPING_WRITE 2U
@@ -103,6 +105,8 @@ struct kept {
 	/* A change of identity to and fro clears these two. */
 	int is_dumpable;
 	int dies_with_parent;
+	int timer_slack;   /* ns */
+	char name[NAME_BYTES];
 	stack_t signal_stack;
 	char folder[PATH_MAX];
 };

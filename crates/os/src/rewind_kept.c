@@ -36,6 +36,8 @@ static bool read_kept(struct kept *kept)
 	kept->nice = getpriority(PRIO_PROCESS, 0);
 	kept->is_dumpable = prctl(PR_GET_DUMPABLE);
 	prctl(PR_GET_PDEATHSIG, &kept->dies_with_parent);
+	kept->timer_slack = prctl(PR_GET_TIMERSLACK);
+	prctl(PR_GET_NAME, kept->name);
 	sigaltstack(NULL, &kept->signal_stack);
 	return syscall(SYS_getcwd, kept->folder, sizeof(kept->folder)) > 0;
 }
@@ -68,6 +70,15 @@ static bool put_back_kept(struct outside *outside)
 			return false;
 		}
 		memcpy(now->folder, then->folder, sizeof(now->folder));
+	}
+	/* These two files of /proc are everybody's own. */
+	if (memcmp(then->name, now->name, NAME_BYTES)) {
+		prctl(PR_SET_NAME, then->name);
+		memcpy(now->name, then->name, NAME_BYTES);
+	}
+	if (then->timer_slack != now->timer_slack) {
+		prctl(PR_SET_TIMERSLACK, (unsigned long) then->timer_slack);
+		now->timer_slack = then->timer_slack;
 	}
 	umask(outside->mask);
 	return memcmp(then, now, sizeof(*then)) == 0;
