@@ -361,3 +361,67 @@ fn nothing_of_a_request_is_left_after_many_and_nothing_grows() {
     }
     server.stop();
 }
+
+/// What a server runs under that is to have no rights; nothing if this user can run none.
+fn without_rights() -> Option<Vec<&'static str>> {
+    const AS_WEB_USER: &str =
+        "exec setpriv --reuid=www-data --regid=www-data --clear-groups \"$@\"";
+    const OWNING_ITS_FOLDER: &str = "chown www-data \"${4%/*}\" && exec setpriv --reuid=www-data \
+                                     --regid=www-data --clear-groups \"$@\"";
+    if !is_root() {
+        return Some(Vec::new());
+    }
+    let program = maitred_tests::maitred_program();
+    let runs = std::process::Command::new("sh")
+        .args(["-c", AS_WEB_USER, "sh"])
+        .arg(program)
+        .arg("--version")
+        .output();
+    runs.is_ok_and(|output| output.status.success())
+        .then(|| vec!["sh", "-c", OWNING_ITS_FOLDER, "sh"])
+}
+
+#[test]
+fn no_script_writes_to_its_own_process_through_proc() {
+    let root = application(
+        "$n = 0;",
+        "$tried = [];
+         foreach (['mem', 'oom_score_adj', 'clear_refs', 'coredump_filter'] as $name) {
+             $tried[$name] = (bool) @fopen(\"/proc/self/$name\", 'r+') || (bool) @fopen(\"/proc/thread-self/$name\", 'w');
+         }
+         $own = [file_get_contents('/proc/self/comm'), file_get_contents('/proc/self/timerslack_ns')];
+         file_put_contents('/proc/thread-self/comm', 'mine'); file_put_contents('/proc/self/timerslack_ns', '60000');
+         $set = [file_get_contents('/proc/self/comm'), file_get_contents('/proc/self/timerslack_ns')];
+         echo json_encode([++$n, getmypid(), array_keys(array_filter($tried)), $own, $set]);",
+    );
+    let Some(under) = without_rights() else {
+        eprintln!("skipped: the web user cannot run the program where it lies");
+        return;
+    };
+    let mut setup = rewinding(root.path(), 1000);
+    if !under.is_empty() {
+        setup = setup.under(&under);
+    }
+    let server = setup.start();
+    let first = get(&server, "/");
+    assert_eq!(first[2], Value::Array(Vec::new()));
+    assert_eq!(first[4][0], "mine\n");
+    assert_ne!(first[3], first[4]);
+    assert_eq!(get(&server, "/"), first);
+    server.stop();
+}
+
+#[test]
+fn copies_of_every_zygote_go_back() {
+    let root = that_changes_all();
+    let server = rewinding(root.path(), 1000).start();
+    // The system lays each zygote's memory out anew.
+    for n in 0..5 {
+        let first = get(&server, "/")["pid"].clone();
+        for target in ["/?big", "/", "/"] {
+            assert_eq!(get(&server, target)["pid"], first, "zygote {n}");
+        }
+        server.reload();
+    }
+    server.stop();
+}

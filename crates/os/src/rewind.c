@@ -6,7 +6,9 @@
  * this process alone (bit 56 of its word in /proc/self/pagemap, Documentation/admin-guide/mm/
  * pagemap.rst), because a write to a page of two processes makes a copy. All such pages get the
  * content they had at the mark, whether this is different or not. No write happens without a page
- * fault before it, so as long as there was none, the pages are those of the last time.
+ * fault before it, so as long as there was none, the pages are those of the last time. Both holds only
+ * if the kernel leaves pages where they are: huge pages and the merging of equal ones are switched off
+ * (rewind.rs, keep_pages_apart), and nobody writes through /proc/PID/mem (worker/src/snapshot.rs).
  *
  * Descriptors that were not open at the mark are closed; what the kernel keeps is put back where
  * that can be done. Whatever cannot be put back, or is not understood, makes the answer "no": then the
@@ -23,6 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -64,6 +67,8 @@ struct rewind {
 	size_t mapping_count;
 	struct mapping found[MAPPINGS_MAX];
 	size_t found_count;
+	struct mapping lost;     /* the one that is not what it was */
+	char reason[REASON_BYTES];
 	size_t hot_count;
 	struct hot_page hot[HOT_MAX];
 	size_t changed_count;    /* pages that were not as in the image at the mark, by address */
@@ -85,14 +90,23 @@ static struct rewind *marked;
 int munmap(void *address, size_t length)
 {
 	uintptr_t from = (uintptr_t) address;
+	uintptr_t to = from + length;
 
-	for (size_t i = 0; marked && i < marked->mapping_count; i++) {
+	for (size_t i = 0; marked && to > from && i < marked->mapping_count; i++) {
 		const struct mapping *mapping = &marked->mappings[i];
-		if (from >= mapping->from && from + length <= mapping->to) {
+		if (mapping->to <= from || mapping->from >= to) {
+			continue;
+		}
+		/* What has grown since, or joins it, goes. */
+		if (mapping->from > from && syscall(SYS_munmap, from, mapping->from - from) < 0) {
+			return -1;
+		}
+		if (mapping->to >= to) {
 			return 0;
 		}
+		from = mapping->to;
 	}
-	return (int) syscall(SYS_munmap, address, length);
+	return (int) syscall(SYS_munmap, from, to - from);
 }
 
 static bool is_written_to(const struct mapping *mapping)
@@ -287,6 +301,7 @@ static bool settle(
 		bool is_stack = mapping->bits & MAPPING_STACK;
 		uintptr_t end = mapping->bits & MAPPING_HEAP ? found->to : mapping->to;
 		if (!is_same || mapping->from < seen || mapping->to > found->to) {
+			rewind->lost = *mapping;
 			return false;
 		}
 		if (is_stack) {
@@ -309,29 +324,47 @@ static bool settle_all(struct rewind *rewind, bool drops)
 			return false;
 		}
 	}
+	if (next < rewind->mapping_count) {
+		rewind->lost = rewind->mappings[next];
+	}
 	return next == rewind->mapping_count;
 }
 
-static bool find_mappings(struct rewind *rewind)
+/* Says which mapping is not what it was. */
+static const char *name_lost(struct rewind *rewind)
+{
+	const struct mapping *lost = &rewind->lost;
+
+	snprintf(rewind->reason, sizeof(rewind->reason),
+		"its mappings are not what they were (%lx-%lx %c%c%c%c, inode %llu)",
+		(unsigned long) lost->from, (unsigned long) lost->to,
+		lost->bits & MAPPING_READ ? 'r' : '-', lost->bits & MAPPING_WRITE ? 'w' : '-',
+		lost->bits & MAPPING_EXECUTE ? 'x' : '-', lost->bits & MAPPING_SHARED ? 's' : 'p',
+		(unsigned long long) lost->inode);
+	return rewind->reason;
+}
+
+/* Why what is mapped cannot be made what it was; NULL: it can. */
+static const char *find_mappings(struct rewind *rewind)
 {
 	uintptr_t heap_end = (uintptr_t) syscall(SYS_brk, 0);
 	ssize_t count;
 
-	if (maitred_rewind_threads(rewind->files.status, rewind->text) != 1) {
-		return false;
-	}
 	if (heap_end < rewind->heap_end) {
 		heap_end = (uintptr_t) syscall(SYS_brk, rewind->heap_end);
 	}
+	if (heap_end < rewind->heap_end) {
+		return "its heap has become smaller";
+	}
 	count = maitred_rewind_mappings(rewind->files.maps, rewind->text, rewind->found);
-	if (count < 0 || heap_end < rewind->heap_end) {
-		return false;
+	if (count < 0) {
+		return "its mappings are not known, or too many";
 	}
 	rewind->heap_end = heap_end;
 	rewind->found_count = (size_t) count;
 	/* Pages may have gone and others come. */
 	rewind->faults = -1;
-	return settle_all(rewind, false);
+	return settle_all(rewind, false) ? NULL : name_lost(rewind);
 }
 
 /*
@@ -347,12 +380,19 @@ static const char *unfit(struct rewind *rewind)
 	if (why) {
 		return why;
 	}
+	/* Always: a thread may run on memory that was there before. */
+	if (maitred_rewind_threads(rewind->files.status, rewind->text) != 1) {
+		return "it has threads";
+	}
 	if (!maitred_rewind_sizes(rewind->files.statm, &sizes)) {
 		return "its size is not known";
 	}
 	has_changed = memcmp(&sizes, &rewind->sizes, sizeof(sizes)) != 0;
-	if (has_changed && !find_mappings(rewind)) {
-		return "its mappings are not what they were";
+	if (has_changed) {
+		why = find_mappings(rewind);
+	}
+	if (why) {
+		return why;
 	}
 	if (!find_hot_pages(rewind)) {
 		return "it has changed too much memory";
@@ -447,9 +487,9 @@ const char *maitred_rewind_back(struct rewind *rewind)
 }
 
 /* Whether it is the first of all copies that asks. */
-bool maitred_rewind_tells(struct rewind *rewind)
+bool maitred_rewind_tells(struct image *image)
 {
-	return __atomic_exchange_n(&rewind->image->told, 1, __ATOMIC_RELAXED) == 0;
+	return __atomic_exchange_n(&image->told, 1, __ATOMIC_RELAXED) == 0;
 }
 
 uint64_t *maitred_rewind_carried(struct rewind *rewind)
@@ -460,15 +500,20 @@ uint64_t *maitred_rewind_carried(struct rewind *rewind)
 struct rewind *maitred_rewind_prepare(struct image *image, const struct rewind_files *files,
 	const int *numbers, size_t count)
 {
-	struct rewind *rewind = mmap(NULL, sizeof(*rewind), PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct rewind *rewind;
 
+	if (count > KNOWN_MAX) {
+		errno = E2BIG;
+		return NULL;
+	}
+	rewind = mmap(NULL, sizeof(*rewind), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (rewind == MAP_FAILED) {
 		return NULL;
 	}
 	rewind->image = image;
 	rewind->files = *files;
-	rewind->outside.known_count = count < KNOWN_MAX ? count : KNOWN_MAX;
+	rewind->outside.known_count = count;
 	for (size_t i = 0; i < rewind->outside.known_count; i++) {
 		rewind->outside.known[i].number = numbers[i];
 	}

@@ -21,11 +21,13 @@
 #define WIPED_MAX 64
 /* Most pages that a copy changes before its mark: 8 MB. */
 #define CHANGED_MAX 2048
-/* Most descriptors that are open at the mark. */
+/* Most descriptors that are open at the mark; as `OPEN_MAX` in rewind.rs. */
 #define KNOWN_MAX 256
 /* Words of pages that are read at once. */
 #define WORDS 4096
 #define TEXT_BYTES 65536
+/* Room for the words that say why a process does not go back. */
+#define REASON_BYTES 128
 #define STACK_BYTES 65536
 /* As often as a look at the pages may touch some itself. */
 #define LOOKS_MAX 4
@@ -34,6 +36,8 @@
 /* Room for the kernel's `struct sigaction`, and the size of its set of signals. */
 #define ACTION_BYTES 64
 #define SIGNAL_SET_BYTES 8
+/* A process's name in /proc/self/comm (prctl(2)). */
+#define NAME_BYTES 16
 
 #define MAPPING_READ 1U
 #define MAPPING_WRITE 2U
@@ -98,6 +102,11 @@ struct kept {
 	pid_t group;
 	pid_t session;
 	int nice;
+	/* A change of identity to and fro clears these two. */
+	int is_dumpable;
+	int dies_with_parent;
+	int timer_slack;   /* ns */
+	char name[NAME_BYTES];
 	stack_t signal_stack;
 	char folder[PATH_MAX];
 };

@@ -14,6 +14,9 @@ use std::ptr::NonNull;
 use crate::descriptors;
 use crate::fork::{OwnProc, has_forked};
 
+/// Most descriptors that may be open at the mark; as `KNOWN_MAX` in `rewind.h`.
+const OPEN_MAX: usize = 256;
+
 /// How many numbers a process can hand to itself.
 pub const CARRIED: usize = 8;
 
@@ -82,7 +85,7 @@ unsafe extern "C" {
     ) -> *mut CRewind;
     fn maitred_rewind_mark(rewind: *mut CRewind) -> c_int;
     fn maitred_rewind_back(rewind: *mut CRewind) -> *const c_char;
-    fn maitred_rewind_tells(rewind: *mut CRewind) -> bool;
+    fn maitred_rewind_tells(image: *mut CImage) -> bool;
     fn maitred_rewind_carried(rewind: *mut CRewind) -> *mut u64;
 }
 
@@ -126,6 +129,36 @@ pub fn keep_together() {
     unsafe { libc::mallopt(libc::M_MMAP_MAX, 0) };
 }
 
+/// Keeps the kernel from moving what this process and its copies have written behind their backs: into
+/// huge pages, which are written to without a fault (`PR_SET_THP_DISABLE`), and into pages that are shared
+/// because their content is the same (`PR_SET_MEMORY_MERGE`, since Linux 6.4). Copies inherit both.
+fn keep_pages_apart() -> io::Result<()> {
+    let none: libc::c_ulong = 0;
+    // SAFETY: they change and read flags of this process's memory, and take numbers.
+    unsafe {
+        libc::prctl(
+            libc::PR_SET_THP_DISABLE,
+            1 as libc::c_ulong,
+            none,
+            none,
+            none,
+        );
+        if libc::prctl(libc::PR_GET_THP_DISABLE, none, none, none, none) != 1 {
+            return Err(io::Error::other(
+                "the kernel does not let go of huge pages (PR_SET_THP_DISABLE)",
+            ));
+        }
+        libc::prctl(libc::PR_SET_MEMORY_MERGE, none, none, none, none);
+        // An error is an answer, too: such a kernel merges nothing that is not offered to it.
+        if libc::prctl(libc::PR_GET_MEMORY_MERGE, none, none, none, none) == 1 {
+            return Err(io::Error::other(
+                "the kernel does not stop merging equal pages (PR_SET_MEMORY_MERGE)",
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// The C library's default (mallopt(3)).
 const MAPPINGS_OF_THEIR_OWN: c_int = 65_536;
 
@@ -133,10 +166,11 @@ impl Image {
     /// Takes it. It stays until the process ends.
     ///
     /// # Errors
-    /// When the system says nothing of the process's memory or has none left, or when its pages are
-    /// not of 4096 bytes.
+    /// When the system says nothing of the process's memory or has none left, when its pages are not of
+    /// 4096 bytes, or when it makes huge pages or shared ones of them whatever it is asked for.
     pub fn take(proc: &OwnProc) -> io::Result<Image> {
         let files = Files::open(proc)?;
+        keep_pages_apart()?;
         // What a library sets up at the first call has to be there.
         let mut bytes = [0_u8; 8];
         // SAFETY: there is room for so many.
@@ -148,6 +182,13 @@ impl Image {
         NonNull::new(image)
             .map(Image)
             .ok_or_else(|| io::Error::other("the memory of this process could not be copied aside"))
+    }
+
+    /// True once among all processes that have this image: for whoever wants to say no more than once
+    /// what they all have to say.
+    pub fn speaks_for_all(self) -> bool {
+        // SAFETY: it exchanges a number in memory that stays mapped.
+        unsafe { maitred_rewind_tells(self.0.as_ptr()) }
     }
 }
 
@@ -172,7 +213,8 @@ impl Rewind {
     /// Prepares a process that was forked from the one whose image was taken.
     ///
     /// # Errors
-    /// When a second thread runs here, or the system is out of descriptors or memory.
+    /// When a second thread runs here, when more descriptors are open than can be kept in mind, or when
+    /// the system is out of descriptors or memory.
     pub fn prepare(proc: &OwnProc, image: Image) -> io::Result<Rewind> {
         if proc.threads()? != 1 {
             return Err(io::Error::other(
@@ -187,6 +229,12 @@ impl Rewind {
         }
         let files = Files::open(proc)?;
         let mut open = descriptors::numbers(proc)?;
+        if open.len() > OPEN_MAX {
+            return Err(io::Error::other(format!(
+                "{} descriptors are open, and {OPEN_MAX} can be kept in mind",
+                open.len()
+            )));
+        }
         open.sort_unstable();
         // SAFETY: the image was taken before the fork and is there as long as the process; the
         // numbers are copied.
@@ -230,17 +278,10 @@ impl Rewind {
         // SAFETY: all that this process has done since the mark is undone, what it has opened since
         // included, so nothing is left that could point to anything.
         let why = unsafe { maitred_rewind_back(self.inner.as_ptr()) };
-        // SAFETY: it is a literal.
+        // SAFETY: it is a literal, or lies in memory that stays mapped and ends with a zero.
         unsafe { CStr::from_ptr(why) }
             .to_string_lossy()
             .into_owned()
-    }
-
-    /// True once among all processes that have the same image: for whoever wants to say no more than
-    /// once what they all have to say.
-    pub fn speaks_for_all(&self) -> bool {
-        // SAFETY: it exchanges a number in memory that stays mapped.
-        unsafe { maitred_rewind_tells(self.inner.as_ptr()) }
     }
 
     /// Numbers that are not put back.

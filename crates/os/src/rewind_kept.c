@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -33,6 +34,10 @@ static bool read_kept(struct kept *kept)
 	kept->session = getsid(0);
 	errno = 0;
 	kept->nice = getpriority(PRIO_PROCESS, 0);
+	kept->is_dumpable = prctl(PR_GET_DUMPABLE);
+	prctl(PR_GET_PDEATHSIG, &kept->dies_with_parent);
+	kept->timer_slack = prctl(PR_GET_TIMERSLACK);
+	prctl(PR_GET_NAME, kept->name);
 	sigaltstack(NULL, &kept->signal_stack);
 	return syscall(SYS_getcwd, kept->folder, sizeof(kept->folder)) > 0;
 }
@@ -46,6 +51,10 @@ static bool put_back_kept(struct outside *outside)
 	struct kept *now = &outside->now;
 	uint64_t pending = 0;
 
+	/* Before signals are looked for: a timer may send one until it is stopped. */
+	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
+		syscall(SYS_setitimer, timers[i], &none, NULL);
+	}
 	if (!read_kept(now) || syscall(SYS_rt_sigpending, &pending, SIGNAL_SET_BYTES) < 0 || pending) {
 		return false;
 	}
@@ -56,14 +65,20 @@ static bool put_back_kept(struct outside *outside)
 			memcpy(now->actions[number], then->actions[number], ACTION_BYTES);
 		}
 	}
-	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
-		syscall(SYS_setitimer, timers[i], &none, NULL);
-	}
 	if (strcmp(then->folder, now->folder)) {
 		if (syscall(SYS_chdir, then->folder) < 0) {
 			return false;
 		}
 		memcpy(now->folder, then->folder, sizeof(now->folder));
+	}
+	/* These two files of /proc are everybody's own. */
+	if (memcmp(then->name, now->name, NAME_BYTES)) {
+		prctl(PR_SET_NAME, then->name);
+		memcpy(now->name, then->name, NAME_BYTES);
+	}
+	if (then->timer_slack != now->timer_slack) {
+		prctl(PR_SET_TIMERSLACK, (unsigned long) then->timer_slack);
+		now->timer_slack = then->timer_slack;
 	}
 	umask(outside->mask);
 	return memcmp(then, now, sizeof(*then)) == 0;

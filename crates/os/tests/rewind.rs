@@ -34,6 +34,20 @@ fn map(pages: usize) -> *mut u8 {
     memory.cast()
 }
 
+/// What is written to one by one and could be one huge page.
+const HUGE: usize = 2 << 20;
+
+/// Memory that could be one huge page, each page of it written to.
+fn map_huge() -> *mut u8 {
+    let all = map(2 * HUGE / PAGE);
+    // SAFETY: it stays within the memory.
+    unsafe {
+        let huge = all.add(all.align_offset(HUGE));
+        ptr::write_bytes(huge, 4, HUGE);
+        huge
+    }
+}
+
 fn main() {
     let proc = OwnProc::open().unwrap();
     let (ours, _theirs) = Channel::pair().unwrap();
@@ -43,24 +57,124 @@ fn main() {
         assert_eq!(libc::madvise(wiped.cast(), PAGE, libc::MADV_WIPEONFORK), 0);
         *wiped = 1;
     }
-    let kept = map(64);
+    // There is room behind it.
+    let kept = map(128);
     // SAFETY: as above.
-    unsafe { *kept = 2 };
+    unsafe {
+        *kept = 2;
+        assert_eq!(libc::munmap(kept.add(64 * PAGE).cast(), 64 * PAGE), 0);
+    }
+    let huge = map_huge();
     let image = Image::take(&proc).unwrap();
-    let Errand::Parent(child) = fork_errand(&proc).unwrap() else {
-        mark_children();
-        exit_now(copy(&proc, image, wiped, kept));
-    };
-    let came = child.wait(LONG, ours.as_fd()).unwrap();
-    match came {
-        Returned::Ended(HowEnded::Exited(0)) => {
-            println!("test a_process_that_goes_back_is_what_it_was ... ok");
+    let forked = |name: &str, copy: &dyn Fn() -> i32| {
+        let Errand::Parent(child) = fork_errand(&proc).unwrap() else {
+            mark_children();
+            exit_now(copy());
+        };
+        match child.wait(LONG, ours.as_fd()).unwrap() {
+            Returned::Ended(HowEnded::Exited(0)) => println!("test {name} ... ok"),
+            how => {
+                eprintln!("{name}: {how:?}; a code is the number of what failed");
+                exit(1);
+            }
         }
-        how => {
-            eprintln!("the copy came back as {how:?}; a code is the number of what failed");
-            exit(1);
+    };
+    forked("a_process_that_goes_back_is_what_it_was", &|| {
+        copy(&proc, image, wiped, kept)
+    });
+    forked(
+        "no_write_is_missed_because_memory_became_a_huge_page",
+        &|| collapsed(&proc, image, huge),
+    );
+    forked("what_has_grown_shrinks_and_a_thread_ends_it", &|| {
+        grown(&proc, image, kept)
+    });
+    forked("who_has_too_much_open_does_not_go_back", &|| {
+        with_much_open(&proc, image)
+    });
+}
+
+/// As [`copy`]. What was there at the mark is taken away together with what was mapped behind it, as PHP
+/// does with a large string of the boot that has grown; and then a thread runs, on memory of the boot.
+fn grown(proc: &OwnProc, image: Image, kept: *mut u8) -> i32 {
+    let mut rewind = Rewind::prepare(proc, image).unwrap();
+    rewind.carried()[0] = 0;
+    rewind.mark().unwrap();
+    let turn = rewind.carried()[0];
+    rewind.carried()[0] += 1;
+    let behind = kept.wrapping_add(64 * PAGE);
+    // SAFETY: it is memory of ours; what is mapped goes where nothing is, and the thread does nothing.
+    unsafe {
+        if *kept != 2 {
+            return 1;
+        }
+        *kept = 8;
+        if turn < 3 {
+            let (rights, kind) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+            );
+            let more = libc::mmap(behind.cast(), 64 * PAGE, rights, kind, -1, 0);
+            if more != behind.cast() {
+                return 3;
+            }
+            libc::munmap(kept.cast(), 128 * PAGE);
+        } else {
+            let flags = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
+            let stack = kept.add(32 * PAGE).cast();
+            if libc::clone(waits, stack, flags, ptr::null_mut()) < 0 {
+                return 4;
+            }
         }
     }
+    let why = rewind.back();
+    if turn == 3 && why == "it has threads" {
+        return 0;
+    }
+    eprintln!("turn {turn}: {why}");
+    2
+}
+
+extern "C" fn waits(_: *mut libc::c_void) -> libc::c_int {
+    loop {
+        // SAFETY: it waits for a signal.
+        unsafe { libc::pause() };
+    }
+}
+
+/// As [`copy`]. More is open than can be kept in mind.
+fn with_much_open(proc: &OwnProc, image: Image) -> i32 {
+    let open: Vec<File> = (0..300).map(|_| File::open("/dev/null").unwrap()).collect();
+    let why = Rewind::prepare(proc, image).unwrap_err().to_string();
+    i32::from(!why.contains("descriptors are open") || open.len() != 300)
+}
+
+/// As [`copy`]. In the third turn the memory becomes a huge page if it can, as khugepaged does where it
+/// is at work, and nothing that is done has a page fault.
+fn collapsed(proc: &OwnProc, image: Image, huge: *mut u8) -> i32 {
+    let mut rewind = Rewind::prepare(proc, image).unwrap();
+    rewind.carried()[0] = 0;
+    rewind.mark().unwrap();
+    let turn = rewind.carried()[0];
+    rewind.carried()[0] += 1;
+    let (asked, written) = if turn == 2 {
+        (huge, huge.wrapping_add(100 * PAGE))
+    } else {
+        (ptr::null_mut(), huge)
+    };
+    // SAFETY: it is memory of ours, or nobody's, which is an error.
+    unsafe {
+        if *huge.add(100 * PAGE) != 4 || *huge != 4 {
+            return 1;
+        }
+        libc::madvise(asked.cast(), HUGE, libc::MADV_COLLAPSE);
+        *written = 6;
+    }
+    if turn == 3 {
+        return 0;
+    }
+    rewind.back();
+    2
 }
 
 /// Returns 0, or the number of what is not as it should be.
@@ -107,7 +221,7 @@ fn copy(proc: &OwnProc, image: Image, wiped: *mut u8, kept: *mut u8) -> i32 {
         0..4 => drop(rewind.back()),
         4 => {
             // SAFETY: nobody needs it any more.
-            assert_eq!(unsafe { libc::munmap(kept.cast(), PAGE) }, 0);
+            assert_eq!(unsafe { libc::syscall(libc::SYS_munmap, kept, PAGE) }, 0);
             let why = rewind.back();
             return if why.contains("mappings") { 0 } else { 5 };
         }

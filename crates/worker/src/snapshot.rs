@@ -4,15 +4,16 @@
 //! The zygote then stands still in the middle of a script, and does nothing but fork. What a copy
 //! must not share with its siblings is looked for once, before the first of them.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use maitred_control::{FromZygote, Snapshot, ZygoteSettings, exit};
 use maitred_os::descriptors::{self, Descriptor};
-use maitred_os::fork::{exit_now, is_forked_child, mark_children};
+use maitred_os::fork::{self, OwnProc, exit_now, is_forked_child, mark_children};
 use maitred_os::rewind::{self, Image, Rewind, Turn};
+use maitred_os::users;
 use maitred_php::{
     Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
     Purge, Purged, Served, Verdict, Worked,
@@ -136,7 +137,7 @@ struct Serving {
     /// The request in hand, if it has not been answered.
     running: Option<Running>,
     /// What makes it again what it was before, if it is to.
-    rewind: Option<Rewind>,
+    rewind: Option<(Rewind, Image)>,
 }
 
 impl Script {
@@ -231,7 +232,7 @@ impl Serving {
 
     /// From here on it serves, and here it comes back to, `times` at most.
     fn mark(&mut self, settings: &ZygoteSettings, times: u64) {
-        let Some(rewind) = &mut self.rewind else {
+        let Some((rewind, image)) = &mut self.rewind else {
             return;
         };
         rewind.carried()[KEPT] = times;
@@ -243,7 +244,7 @@ impl Serving {
                 self.exchange.go_on(kept);
             }
             Err(error) => {
-                if rewind.speaks_for_all() {
+                if image.speaks_for_all() {
                     not_back(settings, &error);
                 }
                 self.rewind = None;
@@ -253,7 +254,7 @@ impl Serving {
 
     /// Serves on from its mark. Returns if it cannot, or has done so often enough.
     fn go_back(&mut self, settings: &ZygoteSettings) {
-        let Some(rewind) = &mut self.rewind else {
+        let Some((rewind, image)) = &mut self.rewind else {
             return;
         };
         let carried = rewind.carried();
@@ -263,7 +264,7 @@ impl Serving {
         carried[KEPT] -= 1;
         carried[..KEPT].copy_from_slice(&self.exchange.kept());
         let why = rewind.back();
-        if rewind.speaks_for_all() {
+        if image.speaks_for_all() {
             words::say(&format!(
                 "maitred-php: pool {}: a copy ends instead of going back (rewinds_per_child): {why}; \
                  this is said once",
@@ -314,7 +315,7 @@ impl Booting {
         let mut zygote = self.zygote;
         zygote.is_frozen = true;
         let rewinds = snapshot.rewinds_per_child;
-        let image = (rewinds > 0).then(|| Image::take(&zygote.proc));
+        let image = (rewinds > 0).then(|| take_image(&zygote.proc, settings));
         let image = image.and_then(|taken| taken.map_err(|error| not_back(settings, &error)).ok());
         zygote.say(&self.started);
         // What can be a compiler or a looker is not asked of a zygote that stands still.
@@ -326,7 +327,15 @@ impl Booting {
         let place = (place.seat, place.incarnation);
         let exchange = seat::sit_down(settings, link, &proc, place);
         let memory = seat::memory(settings, &proc);
-        let rewind = image.and_then(|image| Rewind::prepare(&proc, image).ok());
+        let rewind = image.and_then(|image| match Rewind::prepare(&proc, image) {
+            Ok(rewind) => Some((rewind, image)),
+            Err(error) => {
+                if image.speaks_for_all() {
+                    not_back(settings, &error);
+                }
+                None
+            }
+        });
         // Scripts must find no folder open that may lie outside of their root.
         drop(proc);
         let mut serving = Serving {
@@ -339,6 +348,25 @@ impl Booting {
         serving.mark(settings, rewinds);
         serving
     }
+}
+
+/// The image that copies of this process go back to. From here on, neither it nor its copies can be
+/// looked into by others of their user, or write to their own memory, limits and names through `/proc`:
+/// that would be no write as a page fault tells of it, and would stay. Root may all the same.
+fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
+    if settings.dumpable {
+        return Err(io::Error::other(
+            "`process.dumpable` lets scripts write to their own process through /proc/self",
+        ));
+    }
+    if users::is_root() {
+        return Err(io::Error::other(
+            "the pool runs as root, and its scripts may write to their own process through /proc/self",
+        ));
+    }
+    let image = Image::take(proc)?;
+    fork::forbid_inspection()?;
+    Ok(image)
 }
 
 /// Every copy will be a new process, whatever is asked for.
