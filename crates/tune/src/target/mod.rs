@@ -55,18 +55,19 @@ impl Target {
             .files
             .first()
             .ok_or("the server has no configuration file")?;
-        let lock = lock(Path::new(main))?;
+        let main = Path::new(main);
+        let lock = lock(main)?;
         let is_ours = site.service.kind == Kind::Maitred;
         let (way, file) = match is_ours {
-            true => (Way::Ours(Ours::of(site, reload)), PathBuf::from(main)),
+            true => (Way::Ours(Ours::of(site, main, reload)), real(main)),
             false => {
                 let fpm = Fpm::of(site)?;
-                let file = fpm.drop_in().to_owned();
+                let file = real(fpm.drop_in());
                 (Way::Fpm(fpm), file)
             }
         };
         let files = site.service.files.iter().map(PathBuf::from);
-        let others = files.filter(|path| *path != file);
+        let others = files.filter(|path| real(path) != file);
         let others = others
             .map(|path| (path.clone(), std::fs::read(&path).ok()))
             .collect();
@@ -196,7 +197,7 @@ impl Target {
         if !self.checked.contains(&workers) {
             match &self.way {
                 Way::Fpm(fpm) => fpm.check(self.master, Some(workers))?,
-                Way::Ours(_) => ours::check(self.file.path())?,
+                Way::Ours(ours) => ours.check()?,
             }
             self.checked.insert(workers);
         }
@@ -251,16 +252,17 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
         .files
         .first()
         .ok_or("the server has no configuration file")?;
-    let _lock = lock(Path::new(main))?;
+    let main = Path::new(main);
+    let _lock = lock(main)?;
     let title = site.title();
     let began = processes::began(site.master);
     if site.service.kind == Kind::Maitred {
-        kept::undo(Path::new(main))?;
+        kept::undo(&real(main))?;
         let done = reload()?;
-        return Ok(format!("{main} is as it was before: {done}"));
+        return Ok(format!("{} is as it was before: {done}", main.display()));
     }
     let fpm = Fpm::of(site)?;
-    let file = fpm.drop_in().to_owned();
+    let file = real(fpm.drop_in());
     let is_there = kept::undo(&file)?;
     fpm.check(site.master, None)?;
     fpm.reload(site.master, began, &title, Setting::AsItWas)?;
@@ -273,15 +275,64 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     })
 }
 
-/// Nobody else tunes this configuration as long as the file is open.
+/// The file that a link leads to: what replaces it has to leave the link.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Nobody else tunes a configuration of this folder as long as the file is open. The configuration itself
+/// may be replaced meanwhile, and a lock on it would lie on a file that nobody finds any more.
 fn lock(main: &Path) -> Result<File, String> {
-    let shown = main.display();
-    let file = File::open(main).map_err(|why| format!("{shown} cannot be read: {why}"))?;
+    let main = real(main);
+    let folder = main.parent().unwrap_or(Path::new("/"));
+    let shown = folder.display();
+    let file = File::open(folder).map_err(|why| format!("{shown} cannot be read: {why}"))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(format!(
-            "another `maitred tune` is at work on {shown}; wait until it has ended"
+            "another `maitred tune` is at work on {}, or on another configuration in its folder; wait until \
+             it has ended",
+            main.display()
         )),
         Err(why) => Err(format!("{shown} cannot be locked: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_that_is_replaced_stays_locked_and_so_does_one_behind_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let main = folder.path().join("maitred.toml");
+        let link = elsewhere.path().join("maitred.toml");
+        std::fs::write(&main, "mine").unwrap();
+        std::os::unix::fs::symlink(&main, &link).unwrap();
+        let held = lock(&main).unwrap();
+        Kept::of(&main).unwrap().put(b"trial").unwrap();
+        let why = lock(&main).unwrap_err();
+        assert!(
+            why.contains("another `maitred tune` is at work on"),
+            "{why}"
+        );
+        assert!(lock(&link).is_err());
+        drop(held);
+        assert!(lock(&link).is_ok());
+    }
+
+    #[test]
+    fn a_link_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::write(&file, "mine").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut kept = Kept::of(&real(&link)).unwrap();
+        kept.put(b"trial").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"trial");
+        kept.restore().unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&file).unwrap(), b"mine");
     }
 }

@@ -1,6 +1,6 @@
 //! maitred: its configuration file with another number of workers, and `maitred reload`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
@@ -12,13 +12,16 @@ const NOT_OF_STATIC: [&str; 3] = ["start_servers", "min_spare_servers", "max_spa
 
 /// A server of ours.
 pub(super) struct Ours {
+    /// By the name that the server has for it: what is in it may be relative to that.
+    config: PathBuf,
     section: String,
     reload: Reload,
 }
 
 impl Ours {
-    pub(super) fn of(site: &Site, reload: Reload) -> Ours {
+    pub(super) fn of(site: &Site, config: &Path, reload: Reload) -> Ours {
         Ours {
+            config: config.to_owned(),
             section: site.pool.section.clone(),
             reload,
         }
@@ -27,6 +30,20 @@ impl Ours {
     /// The file while so many workers are tried.
     pub(super) fn trial(&self, before: &[u8], workers: u32) -> Result<String, String> {
         trial(&String::from_utf8_lossy(before), &self.section, workers)
+    }
+
+    /// `maitred check`.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match maitred_config::load(&self.config) {
+            Ok(_) => Ok(()),
+            Err(mistakes) => {
+                let text = mistakes.to_string();
+                Err(format!(
+                    "maitred check refuses the setting: {}",
+                    text.replace('\n', "; ")
+                ))
+            }
+        }
     }
 
     pub(super) fn reload(&mut self) -> Result<(), String> {
@@ -57,20 +74,6 @@ fn trial(before: &str, section: &str, workers: u32) -> Result<String, String> {
         Value::Integer(i64::from(workers)),
     );
     toml::to_string(&table).map_err(|why| format!("the configuration cannot be written: {why}"))
-}
-
-/// `maitred check`.
-pub(super) fn check(file: &Path) -> Result<(), String> {
-    match maitred_config::load(file) {
-        Ok(_) => Ok(()),
-        Err(mistakes) => {
-            let text = mistakes.to_string();
-            Err(format!(
-                "maitred check refuses the setting: {}",
-                text.replace('\n', "; ")
-            ))
-        }
-    }
 }
 
 #[cfg(test)]
