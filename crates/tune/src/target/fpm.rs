@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use maitred_doctor::facts::Kind;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use super::kept::TRIAL;
 use crate::processes;
 use crate::seen::Setting;
 use crate::site::Site;
@@ -87,7 +88,7 @@ impl Fpm {
     /// The file while so many workers are tried.
     pub(super) fn trial(&self, workers: u32) -> String {
         format!(
-            "; `maitred tune` is trying this and takes it away again; if it has not, delete the file\n\
+            "; {TRIAL} and takes it away again; if it has not, run maitred tune --undo\n\
              [{}]\npm = static\npm.max_children = {workers}\n",
             self.section
         )

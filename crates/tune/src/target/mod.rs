@@ -16,7 +16,7 @@ use crate::processes;
 use crate::seen::Setting;
 use crate::site::Site;
 use fpm::Fpm;
-use kept::Kept;
+use kept::{Kept, Undo};
 use ours::Ours;
 
 /// Has a server of ours read its configuration; answers when that is done.
@@ -73,7 +73,7 @@ impl Target {
             .collect();
         Ok(Target {
             way,
-            file: Kept::of(&file)?,
+            file: Kept::of(&file, if is_ours { b'#' } else { b';' })?,
             others,
             checked: HashSet::new(),
             now: Setting::AsItWas,
@@ -160,13 +160,6 @@ impl Target {
         if self.now == Setting::AsItWas {
             return self.file.restore();
         }
-        if !self.file.is_untouched() {
-            return Err(format!(
-                "{} was changed by another hand and is left as it is; what it held before lies in {}",
-                self.file.path().display(),
-                kept::backup(self.file.path()).display(),
-            ));
-        }
         self.file.restore()?;
         self.now = Setting::AsItWas;
         self.reload()
@@ -214,10 +207,10 @@ impl Target {
 
     /// The server did not come back: the file is put back, and it is told once more if it lives.
     fn give_up(&mut self, why: String) -> Result<(), String> {
-        self.now = Setting::AsItWas;
         if let Err(further) = self.file.restore() {
             return Err(format!("{why}; {further}"));
         }
+        self.now = Setting::AsItWas;
         let again = match &mut self.way {
             Way::Fpm(fpm) => fpm.reload(self.master, self.began, &self.title, Setting::AsItWas),
             Way::Ours(ours) => ours.reload(),
@@ -257,14 +250,16 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     let title = site.title();
     let began = processes::began(site.master);
     if site.service.kind == Kind::Maitred {
-        kept::undo(&real(main))?;
+        let undo = Undo::begin(&real(main))?;
+        finish(undo, ours::check(main))?;
         let done = reload()?;
         return Ok(format!("{} is as it was before: {done}", main.display()));
     }
     let fpm = Fpm::of(site)?;
     let file = real(fpm.drop_in());
-    let is_there = kept::undo(&file)?;
-    fpm.check(site.master, None)?;
+    let undo = Undo::begin(&file)?;
+    let is_there = undo.is_there();
+    finish(undo, fpm.check(site.master, None))?;
     fpm.reload(site.master, began, &title, Setting::AsItWas)?;
     Ok(match is_there {
         true => format!(
@@ -272,6 +267,17 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
             file.display()
         ),
         false => format!("{} is gone, and php-fpm serves without it", file.display()),
+    })
+}
+
+/// Takes an undo back that the server's own test refuses.
+fn finish(undo: Undo, checked: Result<(), String>) -> Result<(), String> {
+    let Err(why) = checked else {
+        return undo.finish();
+    };
+    Err(match undo.take_back() {
+        Ok(()) => format!("{why}; nothing is undone"),
+        Err(further) => format!("{why}; {further}"),
     })
 }
 
@@ -311,7 +317,7 @@ mod tests {
         std::fs::write(&main, "mine").unwrap();
         std::os::unix::fs::symlink(&main, &link).unwrap();
         let held = lock(&main).unwrap();
-        Kept::of(&main).unwrap().put(b"trial").unwrap();
+        Kept::of(&main, b'#').unwrap().put(b"trial").unwrap();
         let why = lock(&main).unwrap_err();
         assert!(
             why.contains("another `maitred tune` is at work on"),
@@ -328,9 +334,9 @@ mod tests {
         let (file, link) = (folder.path().join("real"), folder.path().join("link"));
         std::fs::write(&file, "mine").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let mut kept = Kept::of(&real(&link)).unwrap();
+        let mut kept = Kept::of(&real(&link), b'#').unwrap();
         kept.put(b"trial").unwrap();
-        assert_eq!(std::fs::read(&file).unwrap(), b"trial");
+        assert!(std::fs::read(&file).unwrap().starts_with(b"trial"));
         kept.restore().unwrap();
         assert!(link.is_symlink());
         assert_eq!(std::fs::read(&file).unwrap(), b"mine");

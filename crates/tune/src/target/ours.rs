@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::Reload;
+use super::kept::TRIAL;
 use crate::site::Site;
 
 /// What a static pool has no use for.
@@ -34,16 +35,7 @@ impl Ours {
 
     /// `maitred check`.
     pub(super) fn check(&self) -> Result<(), String> {
-        match maitred_config::load(&self.config) {
-            Ok(_) => Ok(()),
-            Err(mistakes) => {
-                let text = mistakes.to_string();
-                Err(format!(
-                    "maitred check refuses the setting: {}",
-                    text.replace('\n', "; ")
-                ))
-            }
-        }
+        check(&self.config)
     }
 
     pub(super) fn reload(&mut self) -> Result<(), String> {
@@ -73,7 +65,25 @@ fn trial(before: &str, section: &str, workers: u32) -> Result<String, String> {
         "max_children".to_owned(),
         Value::Integer(i64::from(workers)),
     );
-    toml::to_string(&table).map_err(|why| format!("the configuration cannot be written: {why}"))
+    let text = toml::to_string(&table)
+        .map_err(|why| format!("the configuration cannot be written: {why}"))?;
+    Ok(format!(
+        "# {TRIAL} and puts back what was before; if it has not, run maitred tune --undo\n{text}"
+    ))
+}
+
+/// `maitred check`.
+pub(super) fn check(config: &Path) -> Result<(), String> {
+    match maitred_config::load(config) {
+        Ok(_) => Ok(()),
+        Err(mistakes) => {
+            let text = mistakes.to_string();
+            Err(format!(
+                "maitred check refuses the setting: {}",
+                text.replace('\n', "; ")
+            ))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -85,6 +95,7 @@ mod tests {
         let before = "listen = [\"127.0.0.1:80\"]\n# mine\n[pools.www]\npm = \"dynamic\"\n\
                       max_children = 5\nstart_servers = 2\nuser = \"www-data\"\n[[sites]]\nroot = \"/srv\"\n";
         let text = trial(before, "www", 40).unwrap();
+        assert!(text.contains(TRIAL));
         let table: Table = text.parse().unwrap();
         let pool = table["pools"]["www"].as_table().unwrap();
         assert_eq!(pool["max_children"].as_integer(), Some(40));
