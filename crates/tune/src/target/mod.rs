@@ -36,6 +36,7 @@ pub struct Target {
     others: Vec<(PathBuf, Option<Vec<u8>>)>,
     checked: HashSet<u32>,
     now: Setting,
+    is_released: bool,
     master: i32,
     began: Option<u64>,
     title: String,
@@ -77,6 +78,7 @@ impl Target {
             others,
             checked: HashSet::new(),
             now: Setting::AsItWas,
+            is_released: false,
             master: site.master,
             began: processes::began(site.master),
             title: site.title(),
@@ -141,7 +143,10 @@ impl Target {
     /// One sentence; all is as it was, or it is said what is not.
     pub fn keep(&mut self, workers: u32, text: &str) -> Result<(), String> {
         self.untouched()?;
-        self.file.put(text.as_bytes())?;
+        self.file.put(text.as_bytes()).inspect_err(|_| {
+            // The backup may be there already; the first error is the one to tell.
+            let _ = self.file.restore();
+        })?;
         self.checked.remove(&workers);
         self.now = Setting::Workers(workers);
         let done = self.check(workers).and_then(|()| self.reload());
@@ -150,6 +155,11 @@ impl Target {
             let _ = self.restore();
         }
         done
+    }
+
+    /// All stays as it is now, whatever becomes of this.
+    pub fn release(&mut self) {
+        self.is_released = true;
     }
 
     /// Has everything as it was.
@@ -231,6 +241,16 @@ impl Target {
         match &self.way {
             Way::Fpm(fpm) => fpm.how_to_start(),
             Way::Ours(_) => "systemctl start maitred".to_owned(),
+        }
+    }
+}
+
+/// Whatever ends a tuning, a fault in it too, a trial does not stay.
+impl Drop for Target {
+    fn drop(&mut self) {
+        if !self.is_released {
+            // Who could say what is wrong has said so, or is gone.
+            let _ = self.restore();
         }
     }
 }
@@ -326,6 +346,96 @@ mod tests {
         assert!(lock(&link).is_err());
         drop(held);
         assert!(lock(&link).is_ok());
+    }
+
+    const MINE: &str = "listen = [\"127.0.0.1:0\"]\n\n[pools.www]\nmax_children = 2\n\n\
+                        [[sites]]\nhosts = [\"localhost\"]\nroot = \"/tmp\"\n";
+
+    /// A server of ours that is told to reload by `reload`.
+    fn target(folder: &Path, reload: Reload) -> Target {
+        let config = folder.join("maitred.toml");
+        std::fs::write(&config, MINE).unwrap();
+        Target {
+            file: Kept::of(&config, b'#').unwrap(),
+            _lock: lock(&config).unwrap(),
+            way: Way::Ours(Ours {
+                config,
+                section: "www".to_owned(),
+                reload,
+            }),
+            others: Vec::new(),
+            checked: HashSet::new(),
+            now: Setting::AsItWas,
+            is_released: false,
+            master: 0,
+            began: None,
+            title: String::new(),
+        }
+    }
+
+    fn fine() -> Reload {
+        Box::new(|| Ok("done".to_owned()))
+    }
+
+    fn expect_mine(folder: &Path) {
+        let text = std::fs::read_to_string(folder.join("maitred.toml")).unwrap();
+        assert_eq!(text, MINE);
+        assert!(!kept::can_undo(&folder.join("maitred.toml")));
+    }
+
+    #[test]
+    fn a_fault_in_tuning_itself_leaves_no_trial() {
+        let folder = tempfile::tempdir().unwrap();
+        let caught = std::panic::catch_unwind(|| {
+            let mut target = target(folder.path(), fine());
+            target.set(Setting::Workers(4)).unwrap();
+            assert!(kept::can_undo(target.file()));
+            panic!("a fault");
+        });
+        assert!(caught.is_err());
+        expect_mine(folder.path());
+    }
+
+    #[test]
+    fn what_stays_stays_and_what_cannot_be_written_leaves_no_backup() {
+        let folder = tempfile::tempdir().unwrap();
+        let full = folder.path().join(".maitred.toml.tune-new");
+        std::fs::create_dir_all(full.join("taken")).unwrap();
+        let mut target = target(folder.path(), fine());
+        let why = target.keep(4, MINE).unwrap_err();
+        assert!(why.contains("cannot be written"), "{why}");
+        expect_mine(folder.path());
+        std::fs::remove_dir_all(&full).unwrap();
+        target.keep(4, &MINE.replace('2', "4")).unwrap();
+        target.release();
+        let path = target.file().to_owned();
+        drop(target);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text.contains("max_children = 4") && kept::can_undo(&path),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_another_hand_writes_during_a_reload_that_fails_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("maitred.toml");
+        let theirs = path.clone();
+        let reload = move || {
+            std::fs::write(&theirs, "theirs").unwrap();
+            Err("it does not come back".to_owned())
+        };
+        let mut target = target(folder.path(), Box::new(reload));
+        let why = target.set(Setting::Workers(4)).unwrap_err();
+        assert!(
+            why.contains("it does not come back") && why.contains("another hand"),
+            "{why}"
+        );
+        assert!(target.restore().is_err());
+        drop(target);
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+        assert_eq!(std::fs::read(kept::backup(&path)).unwrap(), MINE.as_bytes());
     }
 
     #[test]

@@ -14,9 +14,9 @@ const NOT_OF_STATIC: [&str; 3] = ["start_servers", "min_spare_servers", "max_spa
 /// A server of ours.
 pub(super) struct Ours {
     /// By the name that the server has for it: what is in it may be relative to that.
-    config: PathBuf,
-    section: String,
-    reload: Reload,
+    pub(super) config: PathBuf,
+    pub(super) section: String,
+    pub(super) reload: Reload,
 }
 
 impl Ours {
