@@ -224,6 +224,10 @@ fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when
     wait::until_true("the workers to be there", || {
         site.workers() as u64 == workers
     });
+    let theirs = format!("{written}; mine\n");
+    fs::write(site.pools.path().join(DROP_IN), theirs).expect("it can be written");
+    expect_refused(&site.tune(&["--undo"]), &[DROP_IN, "another hand"]);
+    fs::write(site.pools.path().join(DROP_IN), written).expect("it can be written");
     let undone = site.tune(&["--undo"]);
     assert!(undone.status.success(), "{}", text(&undone.stderr));
     site.expect_as_it_was();
@@ -427,6 +431,65 @@ fn maitred_that_finds_its_number_itself_has_nothing_to_gain_and_its_file_is_as_i
         .filter(|name| name.to_string_lossy().contains("tune"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
+    server.stop();
+}
+
+#[test]
+fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_is_undone() {
+    let root = document_root(&[("nap.php", "<?php usleep(100000); echo 'rested';")]);
+    let server = Setup::new(root.path()).workers(2).start();
+    let folder = public_folder();
+    let (config, file) = (server.configuration(), folder.path().join("real.toml"));
+    fs::copy(&config, &file).expect("a copy");
+    fs::remove_file(&config).expect("it is ours");
+    std::os::unix::fs::symlink(&file, &config).expect("a link");
+    let before = fs::read(&file).expect("a file");
+    let url = format!("{}/nap.php", server.base_url());
+    let tune = |arguments: &[&str]| {
+        let mut command = Command::new(maitred_program());
+        command.arg("tune").arg("--config").arg(&config);
+        command.args(arguments).stdin(Stdio::null());
+        command
+    };
+    let said_by = |arguments: &[&str]| {
+        let output = tune(arguments).output();
+        output.expect("the program can be started")
+    };
+    let arguments = [&[url.as_str()], &SHORT[..]].concat();
+    let start = || {
+        let mut going = Going::start(tune(&arguments));
+        going.until("static, ");
+        wait::until_true("a trial to be in the file", || {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            text.contains("`maitred tune` is trying this")
+        });
+        going
+    };
+    let expect_as_it_was = || {
+        assert!(config.is_symlink());
+        assert_eq!(fs::read(&file).expect("a file"), before);
+        let names = fs::read_dir(folder.path()).expect("it can be listed");
+        assert_eq!(names.count(), 1, "nothing lies beside it");
+    };
+    let going = start();
+    expect_refused(
+        &said_by(&arguments),
+        &["another `maitred tune` is at work on"],
+    );
+    going.signal(Signal::QUIT);
+    let (said, code) = going.end();
+    assert_eq!(code, Some(130), "{said}");
+    expect_as_it_was();
+    let going = start();
+    going.signal(Signal::KILL);
+    going.end();
+    expect_refused(
+        &said_by(&arguments),
+        &["only tried", "run maitred tune --undo"],
+    );
+    let undone = said_by(&["--undo"]);
+    assert!(undone.status.success(), "{}", text(&undone.stderr));
+    expect_as_it_was();
     server.stop();
 }
 

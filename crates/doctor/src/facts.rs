@@ -190,6 +190,8 @@ pub struct Group {
     pub whose: String,
     /// The smallest limit of memory, in bytes, and where it is set.
     pub memory: Known<Option<(f64, String)>>,
+    /// What the group with that limit has in use, in bytes, without the files that the kernel may drop.
+    pub used: Known<Option<f64>>,
     /// The smallest quota, in processors, and where it is set.
     pub cores: Known<Option<(f64, String)>>,
     /// How often the quota was used up.

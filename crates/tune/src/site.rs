@@ -174,11 +174,17 @@ fn memory(facts: &Facts, service: &Service, pool: &Pool) -> Memory {
         },
         Ok(Some((limit, place))) if *limit < memory.total => Memory {
             budget: Ok((*limit, place.clone())),
-            // What others outside of the group use is not in it; OPcache is.
-            base: Ok(opcache(pool) + OTHERS_OF_GROUP),
+            base: base_of_group(&service.group.used, own, opcache(pool)),
         },
         Ok(_) => whole(),
     }
+}
+
+/// What all but the pool's workers has of a group's memory: what is in use beside them now, which others of the
+/// same group are part of, and no less than the server itself may come to with a full OPcache.
+fn base_of_group(used: &Known<Option<f64>>, own: f64, opcache: f64) -> Result<f64, String> {
+    let used = used.as_ref().map_err(|why| why.to_string())?;
+    Ok((used.unwrap_or(0.0) - own).max(opcache + OTHERS_OF_GROUP))
 }
 
 fn private(pool: &Pool) -> Vec<f64> {
@@ -203,4 +209,22 @@ fn opcache(pool: &Pool) -> f64 {
         .map(|ini| ini.get("opcache.memory_consumption", ""));
     let megabytes = size.and_then(|size| size.trim().parse::<f64>().ok());
     megabytes.unwrap_or(DEFAULT_OPCACHE) * 1_048_576.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maitred_doctor::facts::Unknown;
+
+    const MB: f64 = 1_048_576.0;
+
+    #[test]
+    fn what_other_pools_of_the_group_use_is_not_there_for_this_one() {
+        let base = |used| base_of_group(&Ok(used), 200.0 * MB, 128.0 * MB);
+        assert_eq!(base(Some(900.0 * MB)), Ok(700.0 * MB));
+        assert_eq!(base(Some(250.0 * MB)), Ok(144.0 * MB), "OPcache may fill");
+        assert_eq!(base(None), Ok(144.0 * MB));
+        let unknown = Err(Unknown("memory.current cannot be read".to_owned()));
+        assert!(base_of_group(&unknown, 0.0, 0.0).is_err());
+    }
 }

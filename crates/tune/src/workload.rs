@@ -34,15 +34,34 @@ const FILES: [&str; 16] = [
     "ttf", "pdf", "zip",
 ];
 
-/// Words of links that do something besides showing a page.
-const DOING: [&str; 6] = [
+/// Words of paths that do something besides showing a page, even by GET.
+const DOING: [&str; 22] = [
     "logout",
+    "log-out",
     "logoff",
     "signout",
+    "sign-out",
     "delete",
     "remove",
+    "destroy",
+    "trash",
     "unsubscribe",
+    "add-to-",
+    "add_to_",
+    "addto",
+    "add-item",
+    "add_item",
+    "undo_item",
+    "empty-cart",
+    "empty_cart",
+    "apply_coupon",
+    "_wpnonce=",
+    "admin-ajax.php",
+    "wp-cron.php",
 ];
+
+/// Most paths that are named of those that are not asked for.
+const MOST_NAMED: usize = 5;
 
 /// What is asked for, and what is expected.
 #[derive(Debug, Clone, Default)]
@@ -76,6 +95,8 @@ pub struct Workload {
     pub plan: Plan,
     /// Where they come from, in words.
     pub source: String,
+    /// What a log or a page has and is not asked for, since it may change something.
+    pub left_out: Vec<String>,
     /// The first of them, which is asked to see whether the site is there.
     pub first: (Door, Place),
 }
@@ -147,6 +168,18 @@ impl Prober {
 /// One sentence.
 pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
     let (mut wishes, source) = wishes(asked)?;
+    let mut left_out = Vec::new();
+    if let Some(log) = &asked.access_log {
+        wishes = only_showing(wishes, &mut left_out);
+        if wishes.is_empty() {
+            return Err(format!(
+                "{} has only requests that may change something, such as {}; name with --urls-file what may \
+                 be asked for",
+                log.display(),
+                left_out.first().map_or("", String::as_str)
+            ));
+        }
+    }
     let first = wishes
         .first()
         .ok_or("name a URL to ask for, such as http://127.0.0.1/")?
@@ -154,7 +187,8 @@ pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
         .clone();
     let door = find(&first, asked)?;
     if asked.crawl {
-        wishes.extend(crawl(prober, &door, &first)?);
+        let linked = crawl(prober, &door, &first)?;
+        wishes.extend(only_showing(linked, &mut left_out));
     }
     wishes.truncate(MOST_URLS);
     if let Some(other) = wishes.iter().find(|wish| !wish.place.same_server(&first)) {
@@ -188,7 +222,37 @@ pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
         ),
         plan: plan(door, wishes, asked, expect)?,
         source,
+        left_out,
     })
+}
+
+impl Workload {
+    /// What is not asked for, in a sentence.
+    pub fn left_out(&self) -> Option<String> {
+        let named = self.left_out.iter().take(MOST_NAMED);
+        let mut named = named.cloned().collect::<Vec<_>>().join(", ");
+        match self.left_out.len() {
+            0 => return None,
+            all if all > MOST_NAMED => named += &format!(" and {} more", all - MOST_NAMED),
+            _ => (),
+        }
+        Some(format!(
+            "not asked for, since it may change something: {named}; --urls-file names what may be asked for"
+        ))
+    }
+}
+
+/// Those that only show something, as far as their paths tell; the others are named.
+fn only_showing(wishes: Vec<Wish>, left_out: &mut Vec<String>) -> Vec<Wish> {
+    let (doing, showing): (Vec<Wish>, Vec<Wish>) =
+        wishes.into_iter().partition(|wish| does(&wish.place.path));
+    left_out.extend(doing.into_iter().map(|wish| wish.place.path));
+    showing
+}
+
+fn does(path: &str) -> bool {
+    let small = path.to_ascii_lowercase();
+    DOING.iter().any(|word| small.contains(word))
 }
 
 fn wishes(asked: &Asked) -> Result<(Vec<Wish>, &'static str), String> {
@@ -341,9 +405,7 @@ fn links(page: &str, base: &Place) -> Vec<Place> {
             continue;
         };
         let link = link.replace("&amp;", "&");
-        let is_page = !link.starts_with('#') && !is_file(&link);
-        let small = link.to_ascii_lowercase();
-        if !is_page || DOING.iter().any(|word| small.contains(word)) {
+        if link.starts_with('#') || is_file(&link) {
             continue;
         }
         if let Some(place) = resolve(&link, base) {
@@ -424,11 +486,61 @@ mod tests {
                     <a href=\"https://other.example/\">o</a><a href=\"mailto:x@y\">m</a>\
                     <a href=\"http://shop.example/full\">f</a><a href=\"#top\">t</a>\
                     <a href=\"/wp-login.php?action=logout\">l</a><a href=\"//cdn.example/x\">c</a>";
-        let found: Vec<String> = links(page, &base())
-            .into_iter()
-            .map(|place| place.path)
-            .collect();
-        assert_eq!(found, ["/a?b=1&c=2", "/goods/next", "/full"]);
+        let found = links(page, &base()).into_iter().map(Wish::get).collect();
+        let mut left_out = Vec::new();
+        let showing = only_showing(found, &mut left_out);
+        let paths: Vec<String> = showing.into_iter().map(|wish| wish.place.path).collect();
+        assert_eq!(paths, ["/a?b=1&c=2", "/goods/next", "/full"]);
+        assert_eq!(left_out, ["/wp-login.php?action=logout"]);
+    }
+
+    #[test]
+    fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("access.log");
+        let asked = [
+            "/",
+            "/Logout",
+            "/?action=delete&id=5",
+            "/shop/?add-to-cart=7",
+            "/cart/?remove_item=1",
+        ];
+        let lines = asked.iter().map(|path| {
+            format!(
+                "1.2.3.4 - - [22/Nov/2026:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 5 \"-\" \"-\"\n"
+            )
+        });
+        std::fs::write(&log, lines.collect::<String>()).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let asked_for = std::thread::spawn(move || {
+            use std::io::{Read, Write};
+            // Whoever looks whether there is somebody asks for nothing.
+            let (mut client, request) = loop {
+                let (mut client, _) = listener.accept().unwrap();
+                let mut request = vec![0; 4096];
+                match client.read(&mut request) {
+                    Ok(read @ 1..) => break (client, request[..read].to_vec()),
+                    _ => continue,
+                }
+            };
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+            client.write_all(answer.as_bytes()).unwrap();
+            String::from_utf8_lossy(&request).into_owned()
+        });
+        let asked = Asked {
+            urls: vec![url],
+            access_log: Some(log),
+            ..Asked::default()
+        };
+        let mut prober = Prober::new(&[]).unwrap();
+        let workload = prepare(&asked, &mut prober).unwrap();
+        assert_eq!(workload.plan.requests.len(), 1);
+        assert!(asked_for.join().unwrap().starts_with("GET / HTTP/1.1"));
+        let said = workload.left_out().unwrap();
+        for path in ["/Logout", "/?action=delete&id=5", "/shop/?add-to-cart=7"] {
+            assert!(said.contains(path), "{said}");
+        }
     }
 
     #[test]

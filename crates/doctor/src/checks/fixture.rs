@@ -177,6 +177,7 @@ pub fn php_fpm() -> Facts {
         group: Group {
             whose: "php-fpm 8.2".to_owned(),
             memory: Ok(None),
+            used: Ok(None),
             cores: Ok(None),
             throttled: Ok(None),
             oom_kills: Ok(Some(0)),

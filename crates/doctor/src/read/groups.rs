@@ -17,12 +17,17 @@ pub(super) fn group(world: &World, whose: &str, pid: Option<i32>) -> Group {
     let cpu = around(world, &process, "cpu");
     let own = memory.as_ref().map_err(Clone::clone);
     let own = own.map(|all| all.first());
+    let limit = memory
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|all| memory_limit(world, all));
     Group {
         whose,
-        memory: memory
-            .as_ref()
-            .map_err(Clone::clone)
-            .and_then(|all| memory_limit(world, all)),
+        used: limit.clone().and_then(|limit| match limit {
+            Some((_, place)) => memory_use(world, &place).map(Some),
+            None => Ok(None),
+        }),
+        memory: limit,
         cores: cpu
             .as_ref()
             .map_err(Clone::clone)
@@ -133,6 +138,23 @@ fn memory_limit(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
         }
     }
     Ok(least)
+}
+
+/// What the group whose limit is set in a file has in use. Both versions count pages of files with it, which
+/// are dropped when memory runs short (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
+fn memory_use(world: &World, limit: &str) -> Known<f64> {
+    let (folder, name) = limit.rsplit_once('/').unwrap_or(("", limit));
+    let (file, pages) = match name {
+        "memory.limit_in_bytes" => (
+            "memory.usage_in_bytes",
+            ["total_active_file", "total_inactive_file"],
+        ),
+        _ => ("memory.current", ["active_file", "inactive_file"]),
+    };
+    let all = world.number(&format!("{folder}/{file}"))?;
+    let stat = world.read(&format!("{folder}/memory.stat"))?;
+    let files = pages.iter().filter_map(|name| entry(&stat, name));
+    Ok(all.saturating_sub(files.sum()) as f64)
 }
 
 /// Processors that a group's quota is worth, and the file that says so.
@@ -259,10 +281,16 @@ mod tests {
             ),
             ("sys/fs/cgroup/system.slice/memory.max", "1073741824\n"),
             ("sys/fs/cgroup/system.slice/memory.high", "536870912\n"),
+            ("sys/fs/cgroup/system.slice/memory.current", "400000000\n"),
+            (
+                "sys/fs/cgroup/system.slice/memory.stat",
+                "anon 200000000\nfile 160000000\ninactive_file 90000000\nactive_file 10000000\n",
+            ),
         ]);
         let group = read(root.path());
         let place = "/sys/fs/cgroup/system.slice/memory.high".to_owned();
         assert_eq!(group.memory, Ok(Some((536870912.0, place))));
+        assert_eq!(group.used, Ok(Some(300000000.0)));
         assert_eq!(group.cores.unwrap().unwrap().0, 1.5);
         assert_eq!(group.throttled.unwrap().unwrap().throttled, 4);
         assert_eq!(group.oom_kills, Ok(Some(2)));
@@ -282,6 +310,11 @@ mod tests {
                  2 0 0:2 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n",
             ),
             ("cg/memory/box/memory.limit_in_bytes", "268435456\n"),
+            ("cg/memory/box/memory.usage_in_bytes", "100000000\n"),
+            (
+                "cg/memory/box/memory.stat",
+                "inactive_file 5\ntotal_inactive_file 20000000\ntotal_active_file 10000000\n",
+            ),
             ("cg/memory/memory.limit_in_bytes", "9223372036854771712\n"),
             (
                 "cg/memory/box/memory.oom_control",
@@ -292,6 +325,7 @@ mod tests {
         ]);
         let group = read(root.path());
         assert_eq!(group.memory.unwrap().unwrap().0, 268435456.0);
+        assert_eq!(group.used, Ok(Some(70000000.0)));
         assert_eq!((group.cores, group.throttled), (Ok(None), Ok(None)));
         assert_eq!(group.oom_kills, Ok(Some(1)));
     }
@@ -300,6 +334,7 @@ mod tests {
     fn without_groups_there_is_no_limit_and_what_is_not_mounted_is_not_known() {
         let none = read(root(&[]).path());
         assert_eq!((none.memory, none.oom_kills), (Ok(None), Ok(None)));
+        assert_eq!(none.used, Ok(None));
         let hidden = root(&[
             ("proc/self/cgroup", "0::/web\n"),
             ("proc/self/mountinfo", ""),

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use maitred_control::admin::{Answer, Request};
@@ -47,6 +47,39 @@ const SECONDS: std::ops::RangeInclusive<f64> = 5.0..=86_400.0;
 
 /// How long whoever is asked beforehand may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How far it is, for who is told to end it: it can be ended, it is being ended, it is done.
+const GOING: u8 = 0;
+const ENDING: u8 = 1;
+const DONE: u8 = 2;
+
+/// Whether it is to end before its time.
+#[derive(Clone, Default)]
+struct Stop {
+    told: Arc<AtomicBool>,
+    state: Arc<AtomicU8>,
+}
+
+impl Stop {
+    /// Somebody wants it to end. Whether it will.
+    fn tell(&self) -> bool {
+        let ends = self.pass(ENDING) || self.state.load(Ordering::SeqCst) == ENDING;
+        if ends {
+            self.told.store(true, Ordering::SeqCst);
+        }
+        ends
+    }
+
+    /// All is done but for the report. Whether nobody has wanted it to end before.
+    fn done(&self) -> bool {
+        self.pass(DONE)
+    }
+
+    fn pass(&self, next: u8) -> bool {
+        let (now, seen) = (Ordering::SeqCst, Ordering::SeqCst);
+        self.state.compare_exchange(GOING, next, now, seen).is_ok()
+    }
+}
 
 /// Why there is no report.
 enum Refusal {
@@ -106,6 +139,9 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     let wish = workload_of(asked);
     let mut prober = Prober::new(&wish.headers).map_err(Refusal::Usage)?;
     let workload = prepare(&wish, &mut prober)?;
+    if let Some(said) = workload.left_out() {
+        let _ = writeln!(io::stderr(), "{said}");
+    }
     let mut target = Target::of(&site, reload(&asked.server))?;
     let mut course = Course::new(Terms {
         seconds,
@@ -121,7 +157,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         target: &mut target,
         workload: &workload,
         prober: &mut prober,
-        stop: &stop,
+        stop: &stop.told,
         say: &mut |what, left| progress.say(what, left),
     };
     runner.run(&mut course).map_err(|ended| match ended {
@@ -130,6 +166,11 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     })?;
     let mut report = Report::of(&site, &workload.source, &course, &servers);
     let written = write_down(asked, &mut target, &course, &mut report);
+    if !stop.done() {
+        target.restore()?;
+        return Err(Refusal::Stopped);
+    }
+    target.release();
     publish(&report, &asked.output)?;
     written?;
     Ok(match course.verdict {
@@ -336,15 +377,40 @@ fn publish(report: &Report, output: &OutputOptions) -> Result<(), Refusal> {
 }
 
 /// From now on signals that would end us end the tuning instead, which then puts everything back.
-fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
-    let signals = Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])?;
-    let stop = Arc::new(AtomicBool::new(false));
+fn stop_on_signals() -> io::Result<Stop> {
+    let signals = Awaited::take_over(&[
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ])?;
+    let stop = Stop::default();
     let told = stop.clone();
     std::thread::Builder::new().spawn(move || {
         while signals.wait().is_ok() {
-            told.store(true, Ordering::Relaxed);
-            let _ = writeln!(io::stderr(), "maitred: putting everything back");
+            let said = match told.tell() {
+                true => "maitred: putting everything back",
+                false => "maitred: it is done, and only the report is still to be written",
+            };
+            let _ = writeln!(io::stderr(), "{said}");
         }
     })?;
     Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_told_that_all_is_put_back_is_told_the_truth() {
+        let stop = Stop::default();
+        assert!(stop.tell() && stop.tell());
+        assert!(stop.told.load(Ordering::SeqCst));
+        assert!(!stop.done(), "what was written has to be taken back");
+        let stop = Stop::default();
+        assert!(stop.done());
+        assert!(!stop.tell(), "it stays");
+        assert!(!stop.told.load(Ordering::SeqCst));
+    }
 }

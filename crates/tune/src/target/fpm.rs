@@ -8,12 +8,17 @@ use std::time::{Duration, Instant};
 use maitred_doctor::facts::Kind;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use super::kept::TRIAL;
 use crate::processes;
 use crate::seen::Setting;
 use crate::site::Site;
 
 /// The file's name: it sorts behind all that people give to pools.
 pub(super) const DROP_IN: &str = "zz-maitred-tune.conf";
+
+/// php-fpm's options for its php.ini, its prefix and single entries (`php-fpm --help`); each has a value.
+const SHORT: [&str; 3] = ["-c", "-p", "-d"];
+const LONG: [&str; 3] = ["--php-ini", "--prefix", "--define"];
 
 /// How long a reload may take until all new workers are there.
 const RELOAD: Duration = Duration::from_secs(60);
@@ -28,6 +33,8 @@ pub(super) struct Fpm {
     drop_in: PathBuf,
     is_maitred: bool,
     unit: Option<String>,
+    /// What its unit starts it with that its own test has to have, too.
+    options: Vec<String>,
     /// How many workers there are at the start as it was: at least one of them is waited for.
     starts_some: bool,
 }
@@ -62,6 +69,9 @@ impl Fpm {
             drop_in: folder.join(DROP_IN),
             is_maitred: site.service.kind == Kind::MaitredFpm,
             unit: unit.map(|unit| unit.name.clone()),
+            options: unit
+                .and_then(|unit| unit.settings.get("ExecStart"))
+                .map_or_else(Vec::new, |line| options(line)),
             starts_some: site.pool.manager != maitred_doctor::facts::Manager::Ondemand,
         };
         fpm.may_signal(site.master)?;
@@ -87,7 +97,7 @@ impl Fpm {
     /// The file while so many workers are tried.
     pub(super) fn trial(&self, workers: u32) -> String {
         format!(
-            "; `maitred tune` is trying this and takes it away again; if it has not, delete the file\n\
+            "; {TRIAL} and takes it away again; if it has not, run maitred tune --undo\n\
              [{}]\npm = static\npm.max_children = {workers}\n",
             self.section
         )
@@ -102,6 +112,7 @@ impl Fpm {
         }
         command
             .args(["-tt", "-y", &self.config])
+            .args(&self.options)
             .stdin(Stdio::null());
         let output = command.output();
         let output = output.map_err(|why| format!("php-fpm -tt cannot be run: {why}"))?;
@@ -177,6 +188,30 @@ impl Fpm {
     }
 }
 
+/// The options of a unit's `ExecStart` that change what php-fpm makes of its configuration. (Its own command
+/// line is lost: php-fpm writes its title over it.) Lines with quotes or variables are not understood.
+fn options(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if line.contains(['"', '\'', '$', '%', '\\']) {
+        return found;
+    }
+    let mut words = line.split_whitespace().skip(1);
+    while let Some(word) = words.next() {
+        let is_long = LONG.iter().any(|long| {
+            word.strip_prefix(long)
+                .is_some_and(|rest| rest.starts_with('='))
+        });
+        let is_short = SHORT.iter().any(|short| word.starts_with(short)) && !word.starts_with("--");
+        if matches!(word, "-n" | "--no-php-ini") || is_long || (is_short && word.len() > 2) {
+            found.push(word.to_owned());
+        } else if is_short || LONG.contains(&word) {
+            found.push(word.to_owned());
+            found.extend(words.next().map(str::to_owned));
+        }
+    }
+    found
+}
+
 /// The folder of a pattern such as `/etc/php/8.2/fpm/pool.d/*.conf`.
 fn folder(pattern: &str) -> Option<PathBuf> {
     let folder = pattern
@@ -219,6 +254,16 @@ mod tests {
         assert_eq!(setting_of(said, "www", "pm.max_children"), Some("7"));
         assert_eq!(setting_of(said, "shop", "pm.max_children"), Some("9"));
         assert_eq!(setting_of(said, "none", "pm.max_children"), None);
+    }
+
+    #[test]
+    fn what_a_unit_starts_php_fpm_with_is_known_to_its_test() {
+        let found = options(
+            "/usr/sbin/php-fpm8.2 --nodaemonize --fpm-config /etc/f.conf -c /etc/i.ini -n -dx=1 --prefix=/srv",
+        );
+        assert_eq!(found, ["-c", "/etc/i.ini", "-n", "-dx=1", "--prefix=/srv"]);
+        assert_eq!(options("/usr/sbin/php-fpm8.2 -p $PREFIX"), [""; 0]);
+        assert_eq!(options("/usr/sbin/php-fpm8.2 --pid /run/f.pid"), [""; 0]);
     }
 
     #[test]

@@ -11,6 +11,12 @@ const MODE: u32 = 0o644;
 /// What follows a file's name: the version before the one that tune wrote.
 const BEFORE: &str = ".before-tune";
 
+/// What is in a file while a setting is only tried.
+pub(super) const TRIAL: &str = "`maitred tune` is trying this";
+
+/// What the last line of a file says that tune has written, before a checksum (CRC-32) of all above.
+const SEAL: &[u8] = b" written by `maitred tune`, checksum ";
+
 /// A file, what it held, and what was written into it.
 #[derive(Debug)]
 pub struct Kept {
@@ -19,21 +25,26 @@ pub struct Kept {
     older: Option<Vec<u8>>,
     now: Option<Vec<u8>>,
     has_backup: bool,
+    comment: u8,
 }
 
 impl Kept {
-    /// Reads what there is.
+    /// Reads what there is. Lines that begin with `comment` say nothing to the server.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
-    pub fn of(path: &Path) -> Result<Kept, String> {
+    /// When it is there and cannot be read, or holds what an earlier tune only tried.
+    pub fn of(path: &Path, comment: u8) -> Result<Kept, String> {
         let before = read(path)?;
+        if before.as_deref().is_some_and(is_trial) {
+            return Err(left_over(path));
+        }
         Ok(Kept {
             older: read(&backup(path))?,
             now: before.clone(),
             before,
             path: path.to_owned(),
             has_backup: false,
+            comment,
         })
     }
 
@@ -64,20 +75,28 @@ impl Kept {
             write_whole(&beside, &held, &self.path).map_err(|why| unwritable(&beside, &why))?;
             self.has_backup = true;
         }
-        write_whole(&self.path, text, &self.path).map_err(|why| unwritable(&self.path, &why))?;
-        self.now = Some(text.to_vec());
+        let text = sealed(text, self.comment);
+        write_whole(&self.path, &text, &self.path).map_err(|why| unwritable(&self.path, &why))?;
+        self.now = Some(text);
         Ok(())
     }
 
-    /// Puts back what it held.
+    /// Puts back what it held, unless another hand has written it since.
     ///
     /// # Errors
     /// One sentence that says where the earlier version lies.
     pub fn restore(&mut self) -> Result<(), String> {
         let beside = backup(&self.path);
         if self.now != self.before {
+            if !self.is_untouched() {
+                return Err(format!(
+                    "{} was changed by another hand and is left as it is; what it held before lies in {}",
+                    self.path.display(),
+                    beside.display(),
+                ));
+            }
             let done = match &self.before {
-                Some(text) => write_whole(&self.path, text, &self.path),
+                Some(text) => put_back(&self.path, text),
                 None => remove(&self.path),
             };
             done.map_err(|why| {
@@ -98,25 +117,119 @@ impl Kept {
     }
 }
 
-/// Puts back the version before the one that tune wrote. Whether the file is there now.
-///
-/// # Errors
-/// One sentence.
-pub fn undo(path: &Path) -> Result<bool, String> {
-    let beside = backup(path);
-    let Some(text) = read(&beside)? else {
-        return Err(format!(
-            "there is nothing to undo: {} is not there",
-            beside.display()
-        ));
+/// A setting of tune's that is taken back: it and the version before it are there until it is certain.
+#[derive(Debug)]
+pub struct Undo {
+    path: PathBuf,
+    tuned: Option<Vec<u8>>,
+    before: Vec<u8>,
+}
+
+impl Undo {
+    /// Puts back the version before the one that tune wrote.
+    ///
+    /// # Errors
+    /// One sentence: there is none, it cannot be written, or another hand has written the file since.
+    pub fn begin(path: &Path) -> Result<Undo, String> {
+        let beside = backup(path);
+        let Some(before) = read(&beside)? else {
+            return Err(format!(
+                "there is nothing to undo: {} is not there",
+                beside.display()
+            ));
+        };
+        let tuned = read(path)?;
+        if !tuned
+            .as_deref()
+            .is_none_or(|text| is_sealed(text) || text == before)
+        {
+            return Err(format!(
+                "{0} was changed by another hand since tune wrote it, and is left as it is; to have what it \
+                 held before, delete it or move it away, and have {1} take its place if that is not empty",
+                path.display(),
+                beside.display()
+            ));
+        }
+        let undo = Undo {
+            path: path.to_owned(),
+            tuned,
+            before,
+        };
+        undo.put(undo.is_there().then_some(&undo.before))?;
+        Ok(undo)
+    }
+
+    /// Whether there was a file before.
+    pub fn is_there(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    /// The server does not take what was before: tune's setting is there again.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn take_back(self) -> Result<(), String> {
+        self.put(self.tuned.as_ref())
+    }
+
+    /// It is certain.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn finish(self) -> Result<(), String> {
+        let beside = backup(&self.path);
+        remove(&beside).map_err(|why| unwritable(&beside, &why))
+    }
+
+    fn put(&self, text: Option<&Vec<u8>>) -> Result<(), String> {
+        let done = match text {
+            Some(text) => write_whole(&self.path, text, &self.path),
+            None => remove(&self.path),
+        };
+        done.map_err(|why| unwritable(&self.path, &why))
+    }
+}
+
+fn is_trial(text: &[u8]) -> bool {
+    let sign = TRIAL.as_bytes();
+    text.windows(sign.len()).any(|part| part == sign)
+}
+
+fn left_over(path: &Path) -> String {
+    let shown = path.display();
+    match can_undo(path) {
+        true => format!(
+            "{shown} still holds what an earlier `maitred tune` only tried, since that was killed: run \
+             maitred tune --undo, and tune again"
+        ),
+        false => format!(
+            "{shown} still holds what an earlier `maitred tune` only tried, and {} with what it held before \
+             is not there: put your settings into it, and tune again",
+            backup(path).display()
+        ),
+    }
+}
+
+/// The text with a last line by which it is known that nobody else has written it.
+fn sealed(text: &[u8], comment: u8) -> Vec<u8> {
+    let mut whole = text.to_vec();
+    if !whole.ends_with(b"\n") {
+        whole.push(b'\n');
+    }
+    let checksum = crc32fast::hash(&whole);
+    whole.push(comment);
+    whole.extend_from_slice(SEAL);
+    whole.extend_from_slice(format!("{checksum:08x}\n").as_bytes());
+    whole
+}
+
+fn is_sealed(text: &[u8]) -> bool {
+    // The seal, its comment sign, and eight digits with the end of the line.
+    let Some(at) = text.len().checked_sub(1 + SEAL.len() + 9) else {
+        return false;
     };
-    let done = match text.is_empty() {
-        true => remove(path),
-        false => write_whole(path, &text, path),
-    };
-    done.map_err(|why| unwritable(path, &why))?;
-    remove(&beside).map_err(|why| unwritable(&beside, &why))?;
-    Ok(!text.is_empty())
+    let (above, seal) = text.split_at(at);
+    sealed(above, seal[0]) == text
 }
 
 /// Whether there is something to undo.
@@ -157,6 +270,17 @@ fn unwritable(path: &Path, why: &io::Error) -> String {
     format!("{} cannot be written: {why}{hint}", path.display())
 }
 
+/// Puts back what a file held. The backup takes its place where it still is that: a disk that is full has
+/// no room for another copy.
+fn put_back(path: &Path, text: &[u8]) -> io::Result<()> {
+    let beside = backup(path);
+    let is_it = fs::read(&beside).is_ok_and(|found| found == text);
+    if is_it && fs::rename(&beside, path).is_ok() {
+        return Ok(());
+    }
+    write_whole(path, text, path)
+}
+
 /// Writes beside and renames, with the owner and the mode of `like` if that is there.
 fn write_whole(path: &Path, text: &[u8], like: &Path) -> io::Result<()> {
     let new = beside(path, ".", ".tune-new");
@@ -193,21 +317,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("zz.conf");
         let names = || fs::read_dir(folder.path()).unwrap().count();
-        let mut kept = Kept::of(&path).unwrap();
+        let mut kept = Kept::of(&path, b';').unwrap();
         kept.put(b"one").unwrap();
         kept.put(b"two").unwrap();
         assert!(kept.is_untouched() && names() == 2);
         kept.restore().unwrap();
         assert_eq!(names(), 0);
         kept.put(b"three").unwrap();
-        let mut again = Kept::of(&path).unwrap();
+        let mut again = Kept::of(&path, b';').unwrap();
         again.put(b"four").unwrap();
         again.restore().unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"three");
+        assert_eq!(fs::read(&path).unwrap(), sealed(b"three", b';'));
         assert!(can_undo(&path), "an earlier version survives a trial");
-        assert_eq!(undo(&path), Ok(false));
+        let undo = Undo::begin(&path).unwrap();
+        assert!(!undo.is_there());
+        undo.take_back().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), sealed(b"three", b';'));
+        Undo::begin(&path).unwrap().finish().unwrap();
         assert_eq!(names(), 0);
-        assert!(undo(&path).unwrap_err().contains("nothing to undo"));
+        assert!(Undo::begin(&path).unwrap_err().contains("nothing to undo"));
     }
 
     #[test]
@@ -216,20 +344,63 @@ mod tests {
         let path = folder.path().join("maitred.toml");
         fs::write(&path, "mine").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        let mut kept = Kept::of(&path).unwrap();
+        let mut kept = Kept::of(&path, b';').unwrap();
         kept.put(b"trial").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert!(kept.is_untouched());
         fs::write(&path, "theirs").unwrap();
         assert!(!kept.is_untouched());
-        assert_eq!(undo(&path), Ok(true));
+        let beside = backup(&path).display().to_string();
+        for why in [kept.restore().unwrap_err(), Undo::begin(&path).unwrap_err()] {
+            assert!(
+                why.contains("another hand") && why.contains(&beside),
+                "{why}"
+            );
+            assert_eq!(fs::read(&path).unwrap(), b"theirs");
+        }
+        assert_eq!(fs::read(backup(&path)).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_trial_that_was_left_behind_is_no_setting_and_is_undone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("maitred.toml");
+        fs::write(&path, "mine").unwrap();
+        let trial = format!("# {TRIAL}\nx = 1\n");
+        let mut kept = Kept::of(&path, b'#').unwrap();
+        kept.put(trial.as_bytes()).unwrap();
+        drop(kept);
+        let why = Kept::of(&path, b'#').unwrap_err();
+        assert!(why.contains("run maitred tune --undo"), "{why}");
+        let undo = Undo::begin(&path).unwrap();
+        assert!(undo.is_there());
+        undo.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"mine");
+        assert!(Kept::of(&path, b'#').is_ok() && !can_undo(&path));
+        fs::write(&path, &trial).unwrap();
+        let why = Kept::of(&path, b'#').unwrap_err();
+        assert!(why.contains("put your settings into it"), "{why}");
+    }
+
+    #[test]
+    fn a_file_that_has_no_room_for_another_copy_is_put_back_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("maitred.toml");
+        fs::write(&path, "mine").unwrap();
+        let mut kept = Kept::of(&path, b'#').unwrap();
+        kept.put(b"trial").unwrap();
+        // Nothing can be written beside it, even by root.
+        fs::create_dir_all(beside(&path, ".", ".tune-new").join("taken")).unwrap();
+        assert!(kept.put(b"another").is_err());
+        kept.restore().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        assert!(!can_undo(&path));
     }
 
     #[test]
     fn a_place_that_takes_no_file_is_said_and_nothing_is_left() {
         let folder = tempfile::tempdir().unwrap();
-        let mut kept = Kept::of(&folder.path().join("none/zz.conf")).unwrap();
+        let mut kept = Kept::of(&folder.path().join("none/zz.conf"), b';').unwrap();
         let why = kept.put(b"x").unwrap_err();
         assert!(
             why.contains("none/zz.conf.before-tune cannot be written"),

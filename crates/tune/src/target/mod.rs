@@ -16,7 +16,7 @@ use crate::processes;
 use crate::seen::Setting;
 use crate::site::Site;
 use fpm::Fpm;
-use kept::Kept;
+use kept::{Kept, Undo};
 use ours::Ours;
 
 /// Has a server of ours read its configuration; answers when that is done.
@@ -36,6 +36,7 @@ pub struct Target {
     others: Vec<(PathBuf, Option<Vec<u8>>)>,
     checked: HashSet<u32>,
     now: Setting,
+    is_released: bool,
     master: i32,
     began: Option<u64>,
     title: String,
@@ -55,27 +56,29 @@ impl Target {
             .files
             .first()
             .ok_or("the server has no configuration file")?;
-        let lock = lock(Path::new(main))?;
+        let main = Path::new(main);
+        let lock = lock(main)?;
         let is_ours = site.service.kind == Kind::Maitred;
         let (way, file) = match is_ours {
-            true => (Way::Ours(Ours::of(site, reload)), PathBuf::from(main)),
+            true => (Way::Ours(Ours::of(site, main, reload)), real(main)),
             false => {
                 let fpm = Fpm::of(site)?;
-                let file = fpm.drop_in().to_owned();
+                let file = real(fpm.drop_in());
                 (Way::Fpm(fpm), file)
             }
         };
         let files = site.service.files.iter().map(PathBuf::from);
-        let others = files.filter(|path| *path != file);
+        let others = files.filter(|path| real(path) != file);
         let others = others
             .map(|path| (path.clone(), std::fs::read(&path).ok()))
             .collect();
         Ok(Target {
             way,
-            file: Kept::of(&file)?,
+            file: Kept::of(&file, if is_ours { b'#' } else { b';' })?,
             others,
             checked: HashSet::new(),
             now: Setting::AsItWas,
+            is_released: false,
             master: site.master,
             began: processes::began(site.master),
             title: site.title(),
@@ -140,7 +143,10 @@ impl Target {
     /// One sentence; all is as it was, or it is said what is not.
     pub fn keep(&mut self, workers: u32, text: &str) -> Result<(), String> {
         self.untouched()?;
-        self.file.put(text.as_bytes())?;
+        self.file.put(text.as_bytes()).inspect_err(|_| {
+            // The backup may be there already; the first error is the one to tell.
+            let _ = self.file.restore();
+        })?;
         self.checked.remove(&workers);
         self.now = Setting::Workers(workers);
         let done = self.check(workers).and_then(|()| self.reload());
@@ -151,6 +157,11 @@ impl Target {
         done
     }
 
+    /// All stays as it is now, whatever becomes of this.
+    pub fn release(&mut self) {
+        self.is_released = true;
+    }
+
     /// Has everything as it was.
     ///
     /// # Errors
@@ -158,13 +169,6 @@ impl Target {
     pub fn restore(&mut self) -> Result<(), String> {
         if self.now == Setting::AsItWas {
             return self.file.restore();
-        }
-        if !self.file.is_untouched() {
-            return Err(format!(
-                "{} was changed by another hand and is left as it is; what it held before lies in {}",
-                self.file.path().display(),
-                kept::backup(self.file.path()).display(),
-            ));
         }
         self.file.restore()?;
         self.now = Setting::AsItWas;
@@ -196,7 +200,7 @@ impl Target {
         if !self.checked.contains(&workers) {
             match &self.way {
                 Way::Fpm(fpm) => fpm.check(self.master, Some(workers))?,
-                Way::Ours(_) => ours::check(self.file.path())?,
+                Way::Ours(ours) => ours.check()?,
             }
             self.checked.insert(workers);
         }
@@ -213,10 +217,10 @@ impl Target {
 
     /// The server did not come back: the file is put back, and it is told once more if it lives.
     fn give_up(&mut self, why: String) -> Result<(), String> {
-        self.now = Setting::AsItWas;
         if let Err(further) = self.file.restore() {
             return Err(format!("{why}; {further}"));
         }
+        self.now = Setting::AsItWas;
         let again = match &mut self.way {
             Way::Fpm(fpm) => fpm.reload(self.master, self.began, &self.title, Setting::AsItWas),
             Way::Ours(ours) => ours.reload(),
@@ -241,6 +245,16 @@ impl Target {
     }
 }
 
+/// Whatever ends a tuning, a fault in it too, a trial does not stay.
+impl Drop for Target {
+    fn drop(&mut self) {
+        if !self.is_released {
+            // Who could say what is wrong has said so, or is gone.
+            let _ = self.restore();
+        }
+    }
+}
+
 /// Puts back what was before the last setting that tune has written, and has the server use it.
 ///
 /// # Errors
@@ -251,18 +265,21 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
         .files
         .first()
         .ok_or("the server has no configuration file")?;
-    let _lock = lock(Path::new(main))?;
+    let main = Path::new(main);
+    let _lock = lock(main)?;
     let title = site.title();
     let began = processes::began(site.master);
     if site.service.kind == Kind::Maitred {
-        kept::undo(Path::new(main))?;
+        let undo = Undo::begin(&real(main))?;
+        finish(undo, ours::check(main))?;
         let done = reload()?;
-        return Ok(format!("{main} is as it was before: {done}"));
+        return Ok(format!("{} is as it was before: {done}", main.display()));
     }
     let fpm = Fpm::of(site)?;
-    let file = fpm.drop_in().to_owned();
-    let is_there = kept::undo(&file)?;
-    fpm.check(site.master, None)?;
+    let file = real(fpm.drop_in());
+    let undo = Undo::begin(&file)?;
+    let is_there = undo.is_there();
+    finish(undo, fpm.check(site.master, None))?;
     fpm.reload(site.master, began, &title, Setting::AsItWas)?;
     Ok(match is_there {
         true => format!(
@@ -273,15 +290,165 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     })
 }
 
-/// Nobody else tunes this configuration as long as the file is open.
+/// Takes an undo back that the server's own test refuses.
+fn finish(undo: Undo, checked: Result<(), String>) -> Result<(), String> {
+    let Err(why) = checked else {
+        return undo.finish();
+    };
+    Err(match undo.take_back() {
+        Ok(()) => format!("{why}; nothing is undone"),
+        Err(further) => format!("{why}; {further}"),
+    })
+}
+
+/// The file that a link leads to: what replaces it has to leave the link.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Nobody else tunes a configuration of this folder as long as the file is open. The configuration itself
+/// may be replaced meanwhile, and a lock on it would lie on a file that nobody finds any more.
 fn lock(main: &Path) -> Result<File, String> {
-    let shown = main.display();
-    let file = File::open(main).map_err(|why| format!("{shown} cannot be read: {why}"))?;
+    let main = real(main);
+    let folder = main.parent().unwrap_or(Path::new("/"));
+    let shown = folder.display();
+    let file = File::open(folder).map_err(|why| format!("{shown} cannot be read: {why}"))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(format!(
-            "another `maitred tune` is at work on {shown}; wait until it has ended"
+            "another `maitred tune` is at work on {}, or on another configuration in its folder; wait until \
+             it has ended",
+            main.display()
         )),
         Err(why) => Err(format!("{shown} cannot be locked: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_that_is_replaced_stays_locked_and_so_does_one_behind_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let main = folder.path().join("maitred.toml");
+        let link = elsewhere.path().join("maitred.toml");
+        std::fs::write(&main, "mine").unwrap();
+        std::os::unix::fs::symlink(&main, &link).unwrap();
+        let held = lock(&main).unwrap();
+        Kept::of(&main, b'#').unwrap().put(b"trial").unwrap();
+        let why = lock(&main).unwrap_err();
+        assert!(
+            why.contains("another `maitred tune` is at work on"),
+            "{why}"
+        );
+        assert!(lock(&link).is_err());
+        drop(held);
+        assert!(lock(&link).is_ok());
+    }
+
+    const MINE: &str = "listen = [\"127.0.0.1:0\"]\n\n[pools.www]\nmax_children = 2\n\n\
+                        [[sites]]\nhosts = [\"localhost\"]\nroot = \"/tmp\"\n";
+
+    /// A server of ours that is told to reload by `reload`.
+    fn target(folder: &Path, reload: Reload) -> Target {
+        let config = folder.join("maitred.toml");
+        std::fs::write(&config, MINE).unwrap();
+        Target {
+            file: Kept::of(&config, b'#').unwrap(),
+            _lock: lock(&config).unwrap(),
+            way: Way::Ours(Ours {
+                config,
+                section: "www".to_owned(),
+                reload,
+            }),
+            others: Vec::new(),
+            checked: HashSet::new(),
+            now: Setting::AsItWas,
+            is_released: false,
+            master: 0,
+            began: None,
+            title: String::new(),
+        }
+    }
+
+    fn fine() -> Reload {
+        Box::new(|| Ok("done".to_owned()))
+    }
+
+    fn expect_mine(folder: &Path) {
+        let text = std::fs::read_to_string(folder.join("maitred.toml")).unwrap();
+        assert_eq!(text, MINE);
+        assert!(!kept::can_undo(&folder.join("maitred.toml")));
+    }
+
+    #[test]
+    fn a_fault_in_tuning_itself_leaves_no_trial() {
+        let folder = tempfile::tempdir().unwrap();
+        let caught = std::panic::catch_unwind(|| {
+            let mut target = target(folder.path(), fine());
+            target.set(Setting::Workers(4)).unwrap();
+            assert!(kept::can_undo(target.file()));
+            panic!("a fault");
+        });
+        assert!(caught.is_err());
+        expect_mine(folder.path());
+    }
+
+    #[test]
+    fn what_stays_stays_and_what_cannot_be_written_leaves_no_backup() {
+        let folder = tempfile::tempdir().unwrap();
+        let full = folder.path().join(".maitred.toml.tune-new");
+        std::fs::create_dir_all(full.join("taken")).unwrap();
+        let mut target = target(folder.path(), fine());
+        let why = target.keep(4, MINE).unwrap_err();
+        assert!(why.contains("cannot be written"), "{why}");
+        expect_mine(folder.path());
+        std::fs::remove_dir_all(&full).unwrap();
+        target.keep(4, &MINE.replace('2', "4")).unwrap();
+        target.release();
+        let path = target.file().to_owned();
+        drop(target);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text.contains("max_children = 4") && kept::can_undo(&path),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_another_hand_writes_during_a_reload_that_fails_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("maitred.toml");
+        let theirs = path.clone();
+        let reload = move || {
+            std::fs::write(&theirs, "theirs").unwrap();
+            Err("it does not come back".to_owned())
+        };
+        let mut target = target(folder.path(), Box::new(reload));
+        let why = target.set(Setting::Workers(4)).unwrap_err();
+        assert!(
+            why.contains("it does not come back") && why.contains("another hand"),
+            "{why}"
+        );
+        assert!(target.restore().is_err());
+        drop(target);
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+        assert_eq!(std::fs::read(kept::backup(&path)).unwrap(), MINE.as_bytes());
+    }
+
+    #[test]
+    fn a_link_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::write(&file, "mine").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut kept = Kept::of(&real(&link), b'#').unwrap();
+        kept.put(b"trial").unwrap();
+        assert!(std::fs::read(&file).unwrap().starts_with(b"trial"));
+        kept.restore().unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&file).unwrap(), b"mine");
     }
 }

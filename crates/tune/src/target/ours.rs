@@ -1,10 +1,11 @@
 //! maitred: its configuration file with another number of workers, and `maitred reload`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
 use super::Reload;
+use super::kept::TRIAL;
 use crate::site::Site;
 
 /// What a static pool has no use for.
@@ -12,13 +13,16 @@ const NOT_OF_STATIC: [&str; 3] = ["start_servers", "min_spare_servers", "max_spa
 
 /// A server of ours.
 pub(super) struct Ours {
-    section: String,
-    reload: Reload,
+    /// By the name that the server has for it: what is in it may be relative to that.
+    pub(super) config: PathBuf,
+    pub(super) section: String,
+    pub(super) reload: Reload,
 }
 
 impl Ours {
-    pub(super) fn of(site: &Site, reload: Reload) -> Ours {
+    pub(super) fn of(site: &Site, config: &Path, reload: Reload) -> Ours {
         Ours {
+            config: config.to_owned(),
             section: site.pool.section.clone(),
             reload,
         }
@@ -27,6 +31,11 @@ impl Ours {
     /// The file while so many workers are tried.
     pub(super) fn trial(&self, before: &[u8], workers: u32) -> Result<String, String> {
         trial(&String::from_utf8_lossy(before), &self.section, workers)
+    }
+
+    /// `maitred check`.
+    pub(super) fn check(&self) -> Result<(), String> {
+        check(&self.config)
     }
 
     pub(super) fn reload(&mut self) -> Result<(), String> {
@@ -56,12 +65,16 @@ fn trial(before: &str, section: &str, workers: u32) -> Result<String, String> {
         "max_children".to_owned(),
         Value::Integer(i64::from(workers)),
     );
-    toml::to_string(&table).map_err(|why| format!("the configuration cannot be written: {why}"))
+    let text = toml::to_string(&table)
+        .map_err(|why| format!("the configuration cannot be written: {why}"))?;
+    Ok(format!(
+        "# {TRIAL} and puts back what was before; if it has not, run maitred tune --undo\n{text}"
+    ))
 }
 
 /// `maitred check`.
-pub(super) fn check(file: &Path) -> Result<(), String> {
-    match maitred_config::load(file) {
+pub(super) fn check(config: &Path) -> Result<(), String> {
+    match maitred_config::load(config) {
         Ok(_) => Ok(()),
         Err(mistakes) => {
             let text = mistakes.to_string();
@@ -82,6 +95,7 @@ mod tests {
         let before = "listen = [\"127.0.0.1:80\"]\n# mine\n[pools.www]\npm = \"dynamic\"\n\
                       max_children = 5\nstart_servers = 2\nuser = \"www-data\"\n[[sites]]\nroot = \"/srv\"\n";
         let text = trial(before, "www", 40).unwrap();
+        assert!(text.contains(TRIAL));
         let table: Table = text.parse().unwrap();
         let pool = table["pools"]["www"].as_table().unwrap();
         assert_eq!(pool["max_children"].as_integer(), Some(40));
