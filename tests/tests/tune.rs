@@ -436,7 +436,7 @@ fn maitred_that_finds_its_number_itself_has_nothing_to_gain_and_its_file_is_as_i
 
 #[test]
 fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_is_undone() {
-    let root = document_root(&[("nap.php", "<?php usleep(100000); echo 'rested';")]);
+    let root = document_root(&[("nap.php", "<?php usleep(20000); echo 'rested';")]);
     let server = Setup::new(root.path()).workers(2).start();
     let folder = public_folder();
     let (config, file) = (server.configuration(), folder.path().join("real.toml"));
@@ -455,7 +455,16 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
         let output = tune(arguments).output();
         output.expect("the program can be started")
     };
-    let arguments = [&[url.as_str()], &SHORT[..]].concat();
+    // How long a rate is kept up grows with the goal.
+    let goal = [
+        "--time",
+        "5s",
+        "--goal",
+        "p50<200ms",
+        "--most-workers",
+        "12",
+    ];
+    let arguments = [&[url.as_str()], &goal[..]].concat();
     let start = || {
         let mut going = Going::start(tune(&arguments));
         going.until("static, ");
