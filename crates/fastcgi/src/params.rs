@@ -56,16 +56,39 @@ impl<'a> ParamsWriter<'a> {
             self.next_record();
         }
         if pair_len <= self.room() {
-            self.out.reserve(pair_len);
-            self.out.extend_from_slice(lens);
-            self.out.extend_from_slice(name);
-            self.out.extend_from_slice(value);
+            self.write(lens, name, value);
         } else {
             [lens, name, value]
                 .into_iter()
                 .for_each(|part| self.cut(part));
         }
         Ok(())
+    }
+
+    /// As [`param`](Self::param), faster: the compiler knows how long the name is.
+    ///
+    /// # Errors
+    /// As [`param`](Self::param).
+    #[inline]
+    pub fn named<const NAME: usize>(
+        &mut self,
+        name: &[u8; NAME],
+        value: &[u8],
+    ) -> Result<(), ParamTooLong> {
+        let is_short = NAME <= MAX_SHORT_LEN && value.len() <= MAX_SHORT_LEN;
+        if !is_short || 2 + NAME + value.len() > self.room() {
+            return self.param(name, value);
+        }
+        self.write(&[NAME as u8, value.len() as u8], name, value);
+        Ok(())
+    }
+
+    #[inline]
+    fn write(&mut self, lens: &[u8], name: &[u8], value: &[u8]) {
+        self.out.reserve(lens.len() + name.len() + value.len());
+        self.out.extend_from_slice(lens);
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(value);
     }
 
     /// Ends the stream with its empty record.

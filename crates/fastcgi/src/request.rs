@@ -75,6 +75,20 @@ impl<'a> RequestWriter<'a> {
         Ok(self)
     }
 
+    /// Adds a parameter whose name the compiler knows.
+    ///
+    /// # Errors
+    /// As [`ParamsWriter::named`].
+    #[inline]
+    pub fn named<const NAME: usize>(
+        &mut self,
+        name: &[u8; NAME],
+        value: &[u8],
+    ) -> Result<&mut Self, ParamTooLong> {
+        self.params.named(name, value)?;
+        Ok(self)
+    }
+
     /// Ends the parameters; the body follows, with [`write_stdin`] and [`write_stdin_end`].
     pub fn finish(self) {
         self.params.finish();

@@ -155,43 +155,43 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
     let (mut ip, mut number) = (Text::default(), itoa::Buffer::new());
     let is_https = seen.is_https.unwrap_or(call.secured.is_some());
     request
-        .param(b"SCRIPT_FILENAME", &script.script_filename)?
-        .param(b"PATH_INFO", &script.path_info)?
-        .param(b"QUERY_STRING", seen.query.unwrap_or("").as_bytes())?
-        .param(b"REQUEST_METHOD", method.as_bytes())?
-        .param(b"CONTENT_TYPE", head.header("content-type").unwrap_or(b""))?;
+        .named(b"SCRIPT_FILENAME", &script.script_filename)?
+        .named(b"PATH_INFO", &script.path_info)?
+        .named(b"QUERY_STRING", seen.query.unwrap_or("").as_bytes())?
+        .named(b"REQUEST_METHOD", method.as_bytes())?
+        .named(b"CONTENT_TYPE", head.header("content-type").unwrap_or(b""))?;
     match head.body {
-        _ if seen.error.is_some() => request.param(b"CONTENT_LENGTH", b"")?,
-        maitred_http1::Framing::None => request.param(b"CONTENT_LENGTH", b"")?,
-        _ => request.param(b"CONTENT_LENGTH", number.format(call.body.len()).as_bytes())?,
+        _ if seen.error.is_some() => request.named(b"CONTENT_LENGTH", b"")?,
+        maitred_http1::Framing::None => request.named(b"CONTENT_LENGTH", b"")?,
+        _ => request.named(b"CONTENT_LENGTH", number.format(call.body.len()).as_bytes())?,
     };
     request
-        .param(b"SCRIPT_NAME", &script.script_name)?
-        .param(b"REQUEST_URI", seen.target.as_bytes())?
-        .param(b"DOCUMENT_URI", &script.script_name)?
-        .param(b"DOCUMENT_ROOT", &script.document_root)?
-        .param(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?
-        .param(b"REQUEST_SCHEME", if is_https { b"https" } else { b"http" })?
-        .param(b"GATEWAY_INTERFACE", b"CGI/1.1")?
-        .param(b"SERVER_SOFTWARE", SOFTWARE)?
-        .param(b"REMOTE_ADDR", ip.of(call.peer.ip()))?
-        .param(b"REMOTE_PORT", number.format(call.peer.port()).as_bytes())?
-        .param(b"REMOTE_USER", &basic_user(head.header("authorization")))?
-        .param(b"SERVER_ADDR", ip.of(call.local.ip()))?
-        .param(
+        .named(b"SCRIPT_NAME", &script.script_name)?
+        .named(b"REQUEST_URI", seen.target.as_bytes())?
+        .named(b"DOCUMENT_URI", &script.script_name)?
+        .named(b"DOCUMENT_ROOT", &script.document_root)?
+        .named(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?
+        .named(b"REQUEST_SCHEME", if is_https { b"https" } else { b"http" })?
+        .named(b"GATEWAY_INTERFACE", b"CGI/1.1")?
+        .named(b"SERVER_SOFTWARE", SOFTWARE)?
+        .named(b"REMOTE_ADDR", ip.of(call.peer.ip()))?
+        .named(b"REMOTE_PORT", number.format(call.peer.port()).as_bytes())?
+        .named(b"REMOTE_USER", &basic_user(head.header("authorization")))?
+        .named(b"SERVER_ADDR", ip.of(call.local.ip()))?
+        .named(
             b"SERVER_PORT",
             number.format(seen.port(call.local)).as_bytes(),
         )?
-        .param(b"SERVER_NAME", host_name(seen.host).as_bytes())?
-        .param(
+        .named(b"SERVER_NAME", host_name(seen.host).as_bytes())?
+        .named(
             b"REDIRECT_STATUS",
             number.format(seen.error.unwrap_or(200)).as_bytes(),
         )?
-        .param(b"FCGI_ROLE", b"RESPONDER")?
-        .param(b"REQUEST_ID", call.id.as_bytes())?
-        .param(b"HTTP_HOST", seen.host.as_bytes())?;
+        .named(b"FCGI_ROLE", b"RESPONDER")?
+        .named(b"REQUEST_ID", call.id.as_bytes())?
+        .named(b"HTTP_HOST", seen.host.as_bytes())?;
     if is_https {
-        request.param(b"HTTPS", b"on")?;
+        request.named(b"HTTPS", b"on")?;
     }
     if let Some(secured) = call.secured {
         for (name, value) in &secured.variables {
@@ -200,7 +200,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
     }
     if seen.names_files {
         // What Symfony's BinaryFileResponse asks, if it is told to believe it.
-        request.param(b"HTTP_X_SENDFILE_TYPE", b"X-Sendfile")?;
+        request.named(b"HTTP_X_SENDFILE_TYPE", b"X-Sendfile")?;
     }
     write_headers(request, head, seen)
 }

@@ -61,6 +61,15 @@ pub enum Event {
     Ended(Ended),
 }
 
+/// What looking after an exchange has shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Pumped {
+    /// The task that waits for it was woken.
+    pub woke: bool,
+    /// There is nothing more to look after.
+    pub is_over: bool,
+}
+
 /// A slot that an exchange has in one of the pool's generations.
 #[derive(Debug)]
 pub struct Loan {
@@ -250,18 +259,33 @@ impl Exchange {
         if done { Left::Over } else { Left::Cut }
     }
 
-    /// Looks whether the worker has written something and takes it. True when that woke the task
-    /// that waits for it.
-    pub fn pump(self: &Arc<Exchange>) -> bool {
+    /// Looks whether the worker has written something, takes it, and wakes the task that waits for
+    /// it.
+    pub fn pump(self: &Arc<Exchange>) -> Pumped {
         let mut state = self.lock();
         let news = self.take_answer(&mut state);
-        let finished = state.ended.is_some().then(|| state.loan.take()).flatten();
-        let woke = news && wake(&mut state);
-        drop(state);
-        if let Some(loan) = finished {
-            self.pool.finished(loan, self);
+        let pumped = Pumped {
+            woke: news && wake(&mut state),
+            is_over: state.ended.is_some(),
+        };
+        drop(self.give_back(state));
+        pumped
+    }
+
+    /// Gives the slot of an exchange that is over back to the pool, and the lock to the caller.
+    fn give_back<'a>(
+        self: &'a Arc<Exchange>,
+        mut state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
+        if state.ended.is_none() {
+            return state;
         }
-        woke
+        let Some(loan) = state.loan.take() else {
+            return state;
+        };
+        drop(state);
+        self.pool.finished(loan, self);
+        self.lock()
     }
 
     /// Whether there is nothing more to look after.
@@ -366,8 +390,9 @@ impl Exchange {
 
     /// What happens next. The task's side.
     pub fn poll_event(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<Event> {
-        self.pump();
         let mut state = self.lock();
+        self.take_answer(&mut state);
+        let mut state = self.give_back(state);
         if state.was_lent && !state.lent_told {
             state.lent_told = true;
             return Poll::Ready(Event::Lent);
@@ -538,8 +563,9 @@ impl Exchange {
 
     /// Ready when it is over. For those who do not want the answer.
     pub fn poll_over(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<()> {
-        self.pump();
         let mut state = self.lock();
+        self.take_answer(&mut state);
+        let mut state = self.give_back(state);
         if state.ended.is_some() {
             return Poll::Ready(());
         }

@@ -225,8 +225,9 @@ impl Local {
         }
         let mut woke = false;
         list.retain(|exchange| {
-            woke |= exchange.pump();
-            !exchange.is_over()
+            let pumped = exchange.pump();
+            woke |= pumped.woke;
+            !pumped.is_over
         });
         let mut followed = self.followed.borrow_mut();
         list.append(&mut followed);
