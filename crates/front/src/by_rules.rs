@@ -23,7 +23,8 @@ use crate::proxy;
 use crate::request::{self, Way};
 use crate::route::{Route, Script, listing};
 use crate::ruled::{Caught, Ruled};
-use crate::shared::{Site, Thread};
+use crate::shared::Thread;
+use crate::site::Site;
 use crate::sites::host_name;
 use crate::troubles::Troubles;
 

@@ -46,6 +46,7 @@ mod script;
 mod sendfile;
 mod server_timing;
 mod shared;
+mod site;
 pub mod sites;
 mod socket;
 mod source;

@@ -19,7 +19,7 @@ use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::is_for_us;
 use crate::request::{self, Beside, Header, Way};
 use crate::route::{Refused, Resolver, Route, SiteFiles};
-use crate::shared::with;
+use crate::site::with;
 
 /// The field by which nginx's scripts name a path.
 const REDIRECT: &str = "X-Accel-Redirect";

@@ -24,7 +24,8 @@ use crate::pool::queue::Lane;
 use crate::request::Way;
 use crate::route::Script;
 use crate::script::{Client, Failure, Form, Run};
-use crate::shared::{Site, Thread};
+use crate::shared::Thread;
+use crate::site::Site;
 use crate::source::Backend;
 
 /// Most pages that are made again at a time for nobody who waits. Those beyond stay stale until somebody

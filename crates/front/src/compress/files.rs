@@ -16,7 +16,8 @@ use crate::body::blocking;
 use crate::clock;
 use crate::files::{self, Body, Entry, Identity, read_all};
 use crate::route::{Limits, beneath};
-use crate::shared::{Site, Thread};
+use crate::shared::Thread;
+use crate::site::Site;
 
 /// Largest file that is coded by the server itself, in bytes.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
