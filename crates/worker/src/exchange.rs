@@ -93,9 +93,9 @@ impl<'a> WorkerExchange<'a> {
         }
     }
 
-    /// Waits for a request and begins it.
-    pub fn claim(&mut self) {
-        self.claim_unless(|| false);
+    /// Waits for a request and begins it. False when the seat is another's by now.
+    pub fn claim(&mut self) -> bool {
+        self.claim_unless(|| false)
     }
 
     /// As [`claim`](Self::claim), but returns false as soon as `leaves` says so; see
