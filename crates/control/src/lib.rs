@@ -543,6 +543,9 @@ pub struct Snapshot {
     /// How often each copy goes back to what it was before it leaves.
     #[serde(default)]
     pub rewinds_per_child: u64,
+    /// Connections that its boot has left open are closed; otherwise there are no copies then.
+    #[serde(default)]
+    pub closes_connections: bool,
     /// Paths that are asked for, and their answers dropped, before there are copies for clients.
     pub warm_requests: Vec<String>,
 }

@@ -14,6 +14,7 @@ mod meter;
 mod package;
 mod purge;
 mod seat;
+mod shared;
 mod sight;
 mod snapshot;
 mod status;
