@@ -398,6 +398,9 @@ pub enum FromZygote {
         incarnation: Incarnation,
         /// Its process id.
         pid: i32,
+        /// How long the fork took.
+        #[serde(default)]
+        took: Duration,
     },
     /// A worker that was forked says itself that its script has booted, and waits for requests.
     Booted {
@@ -629,6 +632,7 @@ mod tests {
             seat: 3,
             incarnation: 7,
             pid: 4711,
+            took: Duration::from_micros(900),
         };
         say(&a, &said, &[]).unwrap();
         match hear::<FromZygote>(&b, true).unwrap() {

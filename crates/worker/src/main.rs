@@ -5,6 +5,7 @@ mod account;
 mod apparmor;
 mod booted;
 mod confine;
+mod copies;
 mod exchange;
 mod figures;
 mod foreign;

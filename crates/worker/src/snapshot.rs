@@ -18,7 +18,9 @@ use maitred_php::{
     Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
     Purge, Purged, Served, Verdict, Worked,
 };
+use maitred_seat::board::Stays;
 
+use crate::copies;
 use crate::exchange::{KEPT, WorkerExchange};
 use crate::memory::Memory;
 use crate::seat::{self, Running};
@@ -135,6 +137,8 @@ struct Serving {
     running: Option<Running>,
     /// What makes it again what it was before, if it is to.
     rewind: Option<(Rewind, Image)>,
+    /// It looks at its end how much memory it has for itself.
+    is_measured: bool,
 }
 
 impl Script {
@@ -157,8 +161,11 @@ impl Script {
             Some(Stage::Serving(serving)) => {
                 serving.answered(&worked.last);
                 serving.end_request(self.settings);
-                if is_clean && !worked.last.renew && !worked.last.spent {
-                    serving.go_back(self.settings);
+                if !worked.last.renew {
+                    serving.go_back(self.settings, (is_clean, worked.last.spent));
+                }
+                if serving.is_measured {
+                    copies::measure(serving.exchange.copy_words());
                 }
                 exit_now(match is_clean {
                     false => exit::BAILOUT,
@@ -250,17 +257,26 @@ impl Serving {
     }
 
     /// Serves on from its mark. Returns if it cannot, or has done so often enough.
-    fn go_back(&mut self, settings: &ZygoteSettings) {
+    fn go_back(&mut self, settings: &ZygoteSettings, (is_clean, is_spent): (bool, bool)) {
+        let words = self.exchange.copy_words();
         let Some((rewind, image)) = &mut self.rewind else {
             return;
         };
+        if !is_clean {
+            return copies::ends(words, Stays::FatalError);
+        }
+        if is_spent {
+            return copies::ends(words, Stays::LastingCall);
+        }
         let carried = rewind.carried();
         if carried[KEPT] == 0 {
             return;
         }
         carried[KEPT] -= 1;
         carried[..KEPT].copy_from_slice(&self.exchange.kept());
+        copies::goes_back(words);
         let why = rewind.back();
+        copies::has_stayed(words, &why);
         if image.speaks_for_all() {
             words::say(&format!(
                 "maitred-php: pool {}: a copy ends instead of going back (rewinds_per_child): {why}; \
@@ -348,6 +364,7 @@ impl Booting {
             memory,
             left: snapshot.requests_per_child,
             running: None,
+            is_measured: copies::is_measured(place.1, rewind.is_some()),
             rewind,
         };
         serving.mark(settings, rewinds);
