@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 15] = [
     "functions.c",
     "request_ini.c",
     "cache.c",
+    "connections.c",
     "folder.c",
     "info.c",
     "interposed.c",
@@ -29,7 +30,14 @@ const SOURCES: [&str; 15] = [
 ];
 
 /// Symbols of the C library that the shim stands in front of; programs must export them to libphp.
-const INTERPOSED: [&str; 5] = ["chdir", "fchdir", "setitimer", "sigaction", "sigprocmask"];
+const INTERPOSED: [&str; 6] = [
+    "chdir",
+    "connect",
+    "fchdir",
+    "setitimer",
+    "sigaction",
+    "sigprocmask",
+];
 
 /// Name of the library that programs are linked with, see [`stand_in`].
 const STAND_IN: &str = "maitred_php_stand_in";

@@ -28,6 +28,7 @@ pub mod peer;
 pub mod picture;
 pub mod ports;
 pub mod processes;
+pub mod redis;
 pub mod rules;
 pub mod server;
 pub mod session;

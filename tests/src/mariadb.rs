@@ -102,7 +102,7 @@ fn data(folder: &Path) -> PathBuf {
 }
 
 fn socket(folder: &Path) -> PathBuf {
-    folder.join("socket")
+    folder.join("mysqld.sock")
 }
 
 /// Makes the database's own tables. MariaDB's script failed once in many runs on a busy machine.

@@ -232,7 +232,7 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = listener.local_addr().unwrap();
     let connects = format!("$s = stream_socket_client('tcp://{peer}');");
-    let connected = format!("a connection to {peer} is open");
+    let connected = format!("a connection to {peer} (");
     let ffi = "php_admin_value = { \"ffi.enable\" = \"1\", extension = \"ffi\" }";
     let jit =
         "php_admin_value = { \"opcache.jit\" = \"tracing\", \"opcache.jit_buffer_size\" = \"8M\" }";
@@ -269,6 +269,11 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
         let line = server.expect_log(0, &format!("PHP could not start for pool `{name}`"));
         assert!(line.contains(reason), "{name}: {line}");
         assert!(line.contains(&format!("{name}.php")), "{line}");
+        // The line that has connected.
+        assert!(
+            *name != "connects" || line.contains("connects.php:2) is open"),
+            "{line}"
+        );
     }
     assert_eq!(http::get(server.address(), "/index.php").text(), "classic");
     server.stop();

@@ -44,7 +44,7 @@ pub use host::Host;
 pub use listen::parse_listen;
 pub use log_format::LogFormat;
 pub use mistakes::{Mistake, Mistakes, Place};
-pub use mode::Mode;
+pub use mode::{BootConnections, Mode};
 pub use output::{Output, SendfileRoot};
 pub use reference::{applications, reference};
 pub use settings::{

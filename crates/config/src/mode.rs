@@ -29,6 +29,17 @@ pub enum Mode {
     Snapshot,
 }
 
+/// What becomes of connections that the boot of an application has left open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BootConnections {
+    /// The boot has failed, and the log names them.
+    #[default]
+    Refuse,
+    /// They are closed, and whoever needs one in a copy has to connect again.
+    Close,
+}
+
 impl Mode {
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {

@@ -19,7 +19,7 @@ use crate::fpm::Fpm;
 use crate::host::Host;
 use crate::log_format::LogFormat;
 use crate::mistakes::Mistakes;
-use crate::mode::{DEFAULT_BOOT_TIMEOUT, Mode, default_boot_timeout};
+use crate::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode, default_boot_timeout};
 use crate::output::Output;
 use crate::tls::Tls;
 use crate::value::directory_problem;
@@ -278,6 +278,9 @@ pub struct Pool {
     /// How often a copy goes back to what it was when it was forked, and serves as many again.
     #[serde(default)]
     pub rewinds_per_child: u32,
+    /// What becomes of connections that its boot has left open.
+    #[serde(default)]
+    pub boot_connections: BootConnections,
     /// Paths asked for before a booted application is copied; each begins with a slash.
     #[serde(default)]
     pub warm_requests: Vec<String>,
@@ -560,6 +563,7 @@ impl Pool {
             confinement: Confinement::default(),
             requests_per_child: 1,
             rewinds_per_child: 0,
+            boot_connections: BootConnections::Refuse,
             warm_requests: Vec::new(),
             max_requests: 0,
             max_private_memory: 0,

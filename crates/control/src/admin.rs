@@ -261,6 +261,9 @@ pub struct PoolStatus {
     /// How many workers `pm = "auto"` would have now, where the number is not found.
     #[serde(default)]
     pub advice: Option<Size>,
+    /// How its workers are doing as copies of a booted application, with `mode = "snapshot"`.
+    #[serde(default)]
+    pub copies: Option<Copies>,
     /// Scripts that run, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
     pub running: Vec<Running>,
 }
@@ -283,6 +286,24 @@ pub struct Size {
     pub blocked_seconds: f64,
     /// Workers whose script has run for much longer than one takes.
     pub hanging: u64,
+}
+
+/// Copies of a booted application.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Copies {
+    /// The generation that serves: its number is higher after each boot for new code.
+    pub generation: u64,
+    /// Copies that are ready and serve nobody.
+    pub spare: u64,
+    /// How long the forks took.
+    pub fork_time: Quantiles,
+    /// Times that a copy has gone back to what it was (`rewinds_per_child`).
+    pub went_back: u64,
+    /// Copies that were to go back and ended instead, by reason.
+    pub stayed: BTreeMap<String, u64>,
+    /// Pages of memory that a copy had for itself at its end, on average; nothing if none was
+    /// measured. One copy in 64 measures itself.
+    pub pages: Option<f64>,
 }
 
 /// Workers of a pool.

@@ -398,6 +398,9 @@ pub enum FromZygote {
         incarnation: Incarnation,
         /// Its process id.
         pid: i32,
+        /// How long the fork took.
+        #[serde(default)]
+        took: Duration,
     },
     /// A worker that was forked says itself that its script has booted, and waits for requests.
     Booted {
@@ -543,6 +546,9 @@ pub struct Snapshot {
     /// How often each copy goes back to what it was before it leaves.
     #[serde(default)]
     pub rewinds_per_child: u64,
+    /// Connections that its boot has left open are closed; otherwise there are no copies then.
+    #[serde(default)]
+    pub closes_connections: bool,
     /// Paths that are asked for, and their answers dropped, before there are copies for clients.
     pub warm_requests: Vec<String>,
 }
@@ -626,6 +632,7 @@ mod tests {
             seat: 3,
             incarnation: 7,
             pid: 4711,
+            took: Duration::from_micros(900),
         };
         say(&a, &said, &[]).unwrap();
         match hear::<FromZygote>(&b, true).unwrap() {

@@ -42,6 +42,7 @@ fn text(server: &ServerStatus, status: &Status) -> String {
     if status.advice {
         lines.extend(server.pools.iter().flat_map(view::advice));
     }
+    lines.extend(view::copies(server));
     lines.extend(view::page_cache(server));
     lines.extend(view::proxies(server));
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

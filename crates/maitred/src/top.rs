@@ -92,6 +92,7 @@ impl Watch {
                 lines.extend(view::split(&server));
                 let rate = self.rate(&server);
                 lines.push(format!("{rate}; q quits, p pauses"));
+                lines.extend(view::copies(&server));
                 lines.extend(view::page_cache(&server));
                 lines.extend(view::proxies(&server));
                 lines.extend(view::running(&server, MAX_SCRIPTS));

@@ -1,6 +1,7 @@
 //! A server's state as lines for people, at most [`COLUMNS`] wide.
 
 mod cache;
+mod copies;
 mod proxies;
 mod size;
 mod split;
@@ -10,6 +11,7 @@ use maitred_control::admin::{
 };
 
 pub use cache::page_cache;
+pub use copies::copies;
 pub use proxies::proxies;
 pub use size::advice;
 pub use split::split;
@@ -130,6 +132,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
         ),
     ]);
     lines.extend(size::details(pool));
+    lines.extend(copies::details(pool));
     lines.extend(split::details(pool));
     lines.extend(pool.opcache.as_ref().map(opcache));
     lines.iter_mut().for_each(|line| *line = cut(line));

@@ -29,7 +29,7 @@ pub enum Received {
     Message(Vec<u8>, Vec<OwnedFd>),
     /// Nothing is there now (only on a non-blocking read).
     Nothing,
-    /// The other end has gone.
+    /// The other end has gone, and all that it said has been taken.
     Closed,
 }
 
@@ -108,14 +108,22 @@ impl Channel {
         if !wait {
             flags |= RecvFlags::DONTWAIT;
         }
-        let received = rustix::io::retry_on_intr(|| {
-            rustix::net::recvmsg(
-                &self.socket,
-                &mut [IoSliceMut::new(&mut buffer)],
-                &mut ancillary,
-                flags,
-            )
-        });
+        let mut take = || {
+            rustix::io::retry_on_intr(|| {
+                rustix::net::recvmsg(
+                    &self.socket,
+                    &mut [IoSliceMut::new(&mut buffer)],
+                    &mut ancillary,
+                    flags,
+                )
+            })
+        };
+        // Linux tells once, and before the messages that have arrived, that the other end was closed
+        // with messages that nobody had read there.
+        let received = match take() {
+            Err(rustix::io::Errno::CONNRESET) => take(),
+            received => received,
+        };
         let length = match received {
             Ok(message) if message.bytes == 0 => return Ok(Received::Closed),
             Ok(message) => message.bytes,
@@ -182,5 +190,24 @@ mod tests {
         assert!(matches!(b.receive(false).unwrap(), Received::Nothing));
         drop(a);
         assert!(matches!(b.receive(false).unwrap(), Received::Closed));
+    }
+
+    #[test]
+    fn the_last_words_of_an_end_that_closes_without_having_listened_arrive() {
+        for waits in [false, true] {
+            let (a, b) = Channel::pair().unwrap();
+            a.send(b"nobody reads this", &[]).unwrap();
+            b.send(b"first", &[]).unwrap();
+            b.send(b"last", &[]).unwrap();
+            drop(b);
+            for word in [&b"first"[..], b"last"] {
+                let heard = a.receive(waits).unwrap();
+                assert!(
+                    matches!(&heard, Received::Message(m, _) if m == word),
+                    "{heard:?}"
+                );
+            }
+            assert!(matches!(a.receive(waits).unwrap(), Received::Closed));
+        }
     }
 }

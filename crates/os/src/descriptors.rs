@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 
 use rustix::fs::{Dir, FileType, OFlags};
 use rustix::io::Errno;
@@ -100,6 +101,27 @@ fn look(number: i32, target: String) -> Descriptor {
     }
 }
 
+/// Ends the connection behind a descriptor. What stays open under its number is a connection whose other
+/// end has gone, so that whoever holds it finds that out.
+///
+/// # Errors
+/// When the system is out of descriptors.
+pub fn hang_up(number: i32) -> io::Result<()> {
+    // SAFETY: as in `look`.
+    let open = unsafe { BorrowedFd::borrow_raw(number) };
+    // Somebody else may have a copy of it.
+    let _ = rustix::net::shutdown(open, rustix::net::Shutdown::Both);
+    let (dead, other) = UnixStream::pair()?;
+    drop(other);
+    let flags = rustix::fs::fcntl_getfl(open)?;
+    rustix::fs::fcntl_setfl(&dead, flags & OFlags::NONBLOCK)?;
+    // SAFETY: the number is open (see above), and leads to a socket before and after.
+    match unsafe { libc::dup3(dead.as_raw_fd(), number, libc::O_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 fn peer(socket: BorrowedFd<'_>) -> Option<String> {
     let address: SocketAddrAny = rustix::net::getpeername(socket).ok()??;
     if let Ok(internet) = std::net::SocketAddr::try_from(address.clone()) {
@@ -125,8 +147,7 @@ fn beginning(open: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
-    use std::os::fd::AsRawFd;
+    use std::io::{Read, Write};
 
     /// What is open but for these. Asked after they were opened: other tests of this process open and
     /// close, too, and what had a number before may have left it to them.
@@ -150,6 +171,21 @@ mod tests {
         assert_eq!(of(client.as_raw_fd()).peer, Some(address.to_string()));
         assert_eq!(of(listener.as_raw_fd()).peer, None);
         assert_eq!(of(file.as_raw_fd()).beginning, b"SQLite format 3\0");
+    }
+
+    #[test]
+    fn who_holds_a_connection_that_is_hung_up_finds_the_other_side_gone_and_so_does_that() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.write_all(b"unread").unwrap();
+        hang_up(client.as_raw_fd()).unwrap();
+        assert_eq!(client.read(&mut [0; 9]).unwrap(), 0);
+        let refused = client.write(b"x").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
+        let end = server.read(&mut [0; 9]);
+        let is_reset = |error: io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+        assert!(end.map_or_else(is_reset, |count| count == 0));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-/* Whether libphp's calls reach the functions of folder.c and timers.c. */
+/* Whether libphp's calls reach the functions of connections.c, folder.c and timers.c. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@ static const struct {
 	void *address;
 } functions[] = {
 	{ "chdir", (void *) chdir },
+	{ "connect", (void *) connect },
 	{ "fchdir", (void *) fchdir },
 	{ "setitimer", (void *) setitimer },
 	{ "sigaction", (void *) sigaction },

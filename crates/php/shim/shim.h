@@ -372,6 +372,12 @@ int maitred_php_compile_script(const char *path, size_t bytes);
  */
 void maitred_php_trace(const struct maitred_memory *memory, struct maitred_stack *stack);
 
+/*
+ * The file and the line in which the boot of an application has connected this descriptor to somebody;
+ * NULL: that is not known.
+ */
+const char *maitred_php_connected_at(int descriptor, uint32_t *line);
+
 /* Whether libphp's `chdir` reaches the shim, that is: whether the program exports its symbols. */
 bool maitred_php_interposed(void);
 

@@ -8,6 +8,7 @@
 //! strangers, and what counts them must be out of their reach.
 
 mod cache;
+mod copies;
 mod histogram;
 mod names;
 mod page;
@@ -18,6 +19,7 @@ mod took;
 use std::time::Duration;
 
 pub use cache::Cache;
+pub use copies::{Copies, CopiesTold, STAYED, STAYED_FOR};
 pub use histogram::{BUCKETS, Times, upper_bound};
 pub use names::{Cause, Outcome};
 pub use page::{Page, QueueShare, ThreadBoard, WorkerBoard};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use maitred_os::shared::{SharedMap, create_sealed};
 
 use crate::cache::{CACHE_WORDS, Cache};
+use crate::copies::{COPIES_WORDS, Copies, CopiesTold};
 use crate::histogram::{self, Times};
 use crate::names::{Cause, Outcome};
 use crate::reading::Reading;
@@ -20,7 +21,7 @@ use crate::{RECENT, now};
 const MAX_THREADS: usize = 64;
 
 /// What the first word of every page says: ours, and of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"maitred4");
+const MAGIC: u64 = u64::from_le_bytes(*b"maitred5");
 
 /// Most fronts at a time: one that serves, and those before it that finish what they have.
 const MAX_FRONTS: usize = 8;
@@ -51,11 +52,13 @@ const CACHE: usize = 16 * LINE;
 const CACHE_AT: usize = CACHE + CACHE_WORDS;
 const CACHE_ASKED_AT: usize = CACHE_AT + 1;
 const SIZE: usize = 18 * LINE;
-const HEAD_WORDS: usize = 20 * LINE;
+const COPIES: usize = 20 * LINE;
+const FORKS: usize = 22 * LINE;
+const HEAD_WORDS: usize = (FORKS + histogram::WORDS).next_multiple_of(LINE);
 const _: () = assert!(NEWEST_FIRST < SEATED && MEASURED_AT < ENDED);
 const _: () = assert!(Cause::ALL.len() <= 2 * LINE && SIGNALS + MAX_SIGNAL < FRONTS);
 const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= CACHE && CACHE_ASKED_AT < SIZE);
-const _: () = assert!(SIZE + SIZE_WORDS <= HEAD_WORDS);
+const _: () = assert!(SIZE + SIZE_WORDS <= COPIES && COPIES + COPIES_WORDS <= FORKS);
 
 /// How many parts the recent past has; each has histograms of its own.
 const PARTS: usize = 5;
@@ -217,6 +220,7 @@ impl Page {
             shared_bytes: get(SHARED_BYTES),
             cache: self.cache(),
             size: Size::from_words(std::array::from_fn(|word| get(SIZE + word))),
+            copies: self.copies(),
             ended: std::array::from_fn(|cause| get(ENDED + cause)),
             signals: signals.filter(|(_, times)| *times > 0).collect(),
             ..Reading::default()
@@ -235,6 +239,15 @@ impl Page {
         let words = std::array::from_fn(|word| get(CACHE + word));
         let at = get(CACHE_AT);
         (at > 0).then(|| (Cache::from_words(words), Duration::from_nanos(at)))
+    }
+}
+
+impl Page {
+    fn copies(&self) -> Option<Copies> {
+        let words = std::array::from_fn(|word| self.word(COPIES + word).load(Relaxed));
+        let mut forks = Times::default();
+        forks.read(&self.map.words()[FORKS..FORKS + histogram::WORDS]);
+        Copies::read(words, forks)
     }
 }
 
@@ -416,6 +429,23 @@ impl WorkerBoard<'_> {
         self.0.word(MEASURED_AT).store(nanos_now(), Relaxed);
     }
 
+    /// Copies of what this generation has booted serve from now on; 0: workers are no copies.
+    pub fn copies_of(self, generation: u32) {
+        self.0.word(COPIES).store(generation.into(), Relaxed);
+    }
+
+    /// A copy was forked, which took so long.
+    pub fn forked(self, took: Duration) {
+        histogram::add(&self.0.map.words()[FORKS..FORKS + histogram::WORDS], took);
+    }
+
+    /// Copies have counted so much more of themselves.
+    pub fn copies_told(self, more: CopiesTold) {
+        for (place, more) in (COPIES + 1..).zip(more.words()) {
+            self.0.word(place).fetch_add(more, Relaxed);
+        }
+    }
+
     /// How the pool's OPcache is doing; nothing: that is not known.
     pub fn show_cache(self, cache: Option<Cache>) {
         for (place, word) in cache.unwrap_or_default().words().into_iter().enumerate() {
@@ -526,6 +556,24 @@ mod tests {
         assert_eq!(size.binding_name(), "cpu");
         ours.show_size(None);
         assert_eq!(ours.read().size, None);
+        assert_eq!(read.copies, None);
+        ours.workers().copies_of(3);
+        ours.workers().forked(SECOND);
+        let mut more = CopiesTold {
+            went_back: 5,
+            pages: 300,
+            measured: 2,
+            ..CopiesTold::default()
+        };
+        more.stayed[6] = 1;
+        ours.workers().copies_told(more);
+        ours.workers().copies_told(more);
+        let copies = second.read().copies.unwrap();
+        assert_eq!((copies.generation, copies.forks.count()), (3, 1));
+        assert_eq!((copies.went_back, copies.stayed[6]), (10, 2));
+        assert_eq!(copies.pages_each(), Some(150.0));
+        ours.workers().copies_of(0);
+        assert_eq!(second.read().copies, None);
         ours.workers().show_cache(None);
         assert_eq!(second.read().cache, None);
         ours.clear_front(1);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cache::Cache;
+use crate::copies::Copies;
 use crate::histogram::Times;
 use crate::names::{Cause, Outcome};
 use crate::size::Size;
@@ -67,6 +68,8 @@ pub struct Reading {
     pub cache: Option<(Cache, Duration)>,
     /// How the number of workers was found; nothing if it is not (`pm` is not `auto`).
     pub size: Option<Size>,
+    /// How copies of a booted application are doing; nothing if workers are none.
+    pub copies: Option<Copies>,
     /// Workers that ended, in the order of [`Cause::ALL`].
     pub ended: [u64; Cause::ALL.len()],
     /// Signals that ended workers, and how often each did; those that never did are left out.

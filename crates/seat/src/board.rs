@@ -74,6 +74,44 @@ pub struct SeatBoard {
     /// How long the worker had waited for a processor by then, in nanoseconds; [`NOT_KNOWN`] where the
     /// kernel does not tell.
     pub used_core_wait: AtomicU64,
+    /// What copies of a booted application that have sat here have counted, one after the other.
+    pub copies: CopyWords,
+}
+
+/// How many reasons of [`Stays`] there are.
+pub const STAYED: usize = 7;
+
+/// Why a copy ended that was to go back to what it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stays {
+    /// It has forked, or has children.
+    Forked,
+    /// It has more than one thread.
+    Threads,
+    /// What the kernel keeps for it is not what it was: signals, limits, identity, folder.
+    Process,
+    /// Its memory cannot be put back.
+    Memory,
+    /// Its script has called a function whose effect stays.
+    LastingCall,
+    /// Its script could not go on.
+    FatalError,
+    /// Anything else.
+    Other,
+}
+
+/// What copies of a booted application count of themselves.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CopyWords {
+    /// Times that one has gone back to what it was.
+    pub went_back: AtomicU64,
+    /// How often one ended instead, by reason ([`Stays`]).
+    pub stayed: [AtomicU64; STAYED],
+    /// Pages of memory that they had for themselves at their end, of those that were measured.
+    pub pages: AtomicU64,
+    /// How many those were.
+    pub measured: AtomicU64,
 }
 
 /// A short text in shared memory: one writer, readers that may see it half changed.

@@ -1,5 +1,6 @@
 //! The worker's end of a seat link.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -11,7 +12,7 @@ use rustix::time::Timespec;
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT, WISH_BYTES};
 use crate::spent::Spent;
-use crate::words::SleepWord;
+use crate::words::{MAX_INCARNATION, SleepWord, State};
 
 /// Unseen bytes in the answer ring that are shown without being asked: half of it, so that the
 /// front empties one half while the worker fills the other.
@@ -20,6 +21,9 @@ const SHOW_BYTES: u32 = (ANSWER_RING_BYTES / 2) as u32;
 /// How far the first numbers of the wishes of two workers are apart, so that no late word on one is
 /// taken for a word on another.
 const WISHES_APART: u32 = 1 << 16;
+
+/// More than can sleep on one word (futex(2) takes a signed number).
+const WHOEVER_SLEEPS: u32 = i32::MAX as u32;
 
 /// Whether anybody still wants the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,14 +107,17 @@ impl WorkerEnd {
         })
     }
 
-    /// Waits for a request and begins it.
-    pub fn claim(&mut self) {
-        self.claim_unless(|| false);
+    /// Waits for a request and begins it. False when another worker has been given this seat: nobody
+    /// knows of this one, and it has to end.
+    #[must_use]
+    pub fn claim(&mut self) -> bool {
+        self.claim_unless(|| false)
     }
 
     /// As [`claim`](Self::claim), but returns false as soon as `leaves` says so. Whoever changes what
     /// that says must also set the seat's [`sleep_word`] to 0, or end the sleep with a signal after.
     pub fn claim_unless(&mut self, leaves: impl Fn() -> bool) -> bool {
+        let succeeded = Cell::new(false);
         loop {
             if leaves() {
                 return false;
@@ -118,8 +125,14 @@ impl WorkerEnd {
             if self.try_claim() {
                 return true;
             }
-            let slept = self.sleep_unless(|end| leaves() || end.is_offered_one());
+            let slept = self.sleep_unless(|end| leaves() || end.is_to_wake_up(&succeeded));
             self.sleeps += u64::from(slept);
+            if succeeded.get() {
+                // What woke this one was meant for the other, and there may be more of them.
+                let word = self.layout.worker_sleep(self.seat).word();
+                let _ = futex::wake(word, futex::Flags::empty(), WHOEVER_SLEEPS);
+                return false;
+            }
         }
     }
 
@@ -128,9 +141,16 @@ impl WorkerEnd {
         self.sleeps
     }
 
-    fn is_offered_one(&self) -> bool {
-        let offered = (crate::words::State::Offered, self.incarnation);
-        (0..SLOTS_PER_SEAT).any(|slot| self.layout.slot(self.seat, slot).state.get() == offered)
+    /// Whether it is offered a request, or has been `succeeded` by a newer worker. That happens to
+    /// one whose announcement was lost on its way, with the zygote that made it.
+    fn is_to_wake_up(&self, succeeded: &Cell<bool>) -> bool {
+        let own = self.incarnation & MAX_INCARNATION;
+        (0..SLOTS_PER_SEAT).any(|slot| {
+            let (state, whose) = self.layout.slot(self.seat, slot).state.get();
+            let is_another = state != State::Free && whose > own;
+            succeeded.set(succeeded.get() || is_another);
+            is_another || (state, whose) == (State::Offered, own)
+        })
     }
 
     /// Begins a request if one is offered now.

@@ -130,6 +130,7 @@ impl Supervisor {
                     self.introduce_generation(index);
                 }
                 self.tell_start(index, pid);
+                self.show_whose_copies(index);
                 let generation = self.pools[index].generation;
                 self.scores.spawned(&self.pools[index].plan.settings.pool);
                 let pidfd = self.pools[index].workers.get(&pid);

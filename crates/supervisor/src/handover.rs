@@ -427,6 +427,7 @@ impl PoolState {
         running.introduced = self.introduced;
         running.closed = self.closed;
         running.php = self.php;
+        running.told = running.told_by_copies();
         Ok(running)
     }
 }

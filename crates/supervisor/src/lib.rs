@@ -14,6 +14,7 @@ mod cache;
 mod certificates;
 mod changes;
 mod confinement;
+mod copies;
 mod door_logs;
 mod emergency;
 mod error;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use maitred_config::fpm::access_format::{AccessFormat, Token};
-use maitred_config::{Config, Mode, Pool, ProcessManager};
+use maitred_config::{BootConnections, Config, Mode, Pool, ProcessManager};
 use maitred_control::{Snapshot, WorkersOutput, ZygoteSettings};
 use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
@@ -326,6 +326,7 @@ fn snapshot_of(pool: &Pool) -> Option<Snapshot> {
         script,
         requests_per_child: pool.requests_per_child.into(),
         rewinds_per_child: pool.rewinds_per_child.into(),
+        closes_connections: pool.boot_connections == BootConnections::Close,
         warm_requests: pool.warm_requests.clone(),
     })
 }

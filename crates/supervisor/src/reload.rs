@@ -566,6 +566,7 @@ impl Supervisor {
             if !self.pools[index].pool.is_gone() || self.pools[index].zygote.is_some() {
                 continue;
             }
+            self.show_copies(index);
             let mut gone = self.pools.remove(index);
             let words = gone.plan.voice.last_words(self.started.elapsed());
             for line in words {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use maitred_control::{FromFront, FromZygote, Generation, Manner, ToFront, ToZygote};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
+use maitred_scoreboard::CopiesTold;
 use tracing::{debug, error, info, warn};
 
 use crate::acme::Acme;
@@ -125,6 +126,8 @@ pub(crate) struct RunningPool {
     pub(crate) troubles: Troubles,
     /// Its workers as the pool's scoreboard shows them: those in seats, those on their way.
     pub(crate) shown: (u64, u64),
+    /// What its copies have counted, as far as the scoreboard shows it.
+    pub(crate) told: CopiesTold,
 }
 
 impl RunningPool {
@@ -224,6 +227,7 @@ impl RunningPool {
             outputs: Outputs::new(),
             troubles: Troubles::default(),
             shown: (0, 0),
+            told: CopiesTold::default(),
         }
     }
 
@@ -473,7 +477,9 @@ impl Supervisor {
                     seat,
                     incarnation,
                     pid,
+                    took,
                 } => {
+                    self.copy_forked(index, took);
                     let taken = self.is_known_elsewhere(index, pid);
                     self.output_is_of(index, (seat, incarnation), pid);
                     let event = match taken {

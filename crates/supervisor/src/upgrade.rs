@@ -262,6 +262,9 @@ impl Supervisor {
         if let Some(certificates) = &mut self.plan.certificates {
             certificates.leave();
         }
+        for index in 0..self.pools.len() {
+            self.show_copies(index);
+        }
         let state = self.hand_over();
         let why = match self.state_file(&state) {
             Err(why) => why,

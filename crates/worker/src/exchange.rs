@@ -15,6 +15,7 @@ use maitred_php::{
     Admission, Exchange, Foreign, Level, Params, ParamsError, Paths, PoolStatus, Purge, Purged,
     Verdict,
 };
+use maitred_seat::board::CopyWords;
 use maitred_seat::{Spent, WorkerEnd};
 
 use crate::account::Account;
@@ -93,9 +94,9 @@ impl<'a> WorkerExchange<'a> {
         }
     }
 
-    /// Waits for a request and begins it.
-    pub fn claim(&mut self) {
-        self.claim_unless(|| false);
+    /// Waits for a request and begins it. False when the seat is another's by now.
+    pub fn claim(&mut self) -> bool {
+        self.claim_unless(|| false)
     }
 
     /// As [`claim`](Self::claim), but returns false as soon as `leaves` says so; see
@@ -325,6 +326,11 @@ impl<'a> WorkerExchange<'a> {
     pub fn show_private_memory(&self, bytes: u64) {
         let board = self.end.seat_board(self.end.seat());
         board.private_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Where copies of a booted application count.
+    pub fn copy_words(&self) -> &CopyWords {
+        &self.end.seat_board(self.end.seat()).copies
     }
 
     /// Tells the status functions what begins.

@@ -72,7 +72,9 @@ pub fn begin(
     params: &mut Params,
     settings: &ZygoteSettings,
 ) -> Option<Running> {
-    exchange.claim();
+    if !exchange.claim() {
+        exit_now(exit::RECYCLED);
+    }
     let begun = now_micros();
     if !exchange.read_head(params) {
         // The front has gone, or speaks another language: nobody waits for an answer.

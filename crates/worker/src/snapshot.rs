@@ -18,21 +18,20 @@ use maitred_php::{
     Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
     Purge, Purged, Served, Verdict, Worked,
 };
+use maitred_seat::board::Stays;
 
+use crate::copies;
 use crate::exchange::{KEPT, WorkerExchange};
 use crate::memory::Memory;
 use crate::seat::{self, Running};
-use crate::words;
 use crate::zygote::{Came, Zygote};
+use crate::{shared, words};
 
 /// Longest message of the boot that is told as the reason of its failure, in bytes.
 const REASON_BYTES: usize = 1000;
 
 /// How long a request may take that is asked for before there are copies for clients.
 const WARMING: Duration = Duration::from_secs(10);
-
-/// How a file begins that is a database of SQLite (its file format, section 1.3).
-const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// Boots the application and forks workers from there. In a forked worker, it does not return.
 pub fn boot(
@@ -138,6 +137,8 @@ struct Serving {
     running: Option<Running>,
     /// What makes it again what it was before, if it is to.
     rewind: Option<(Rewind, Image)>,
+    /// It looks at its end how much memory it has for itself.
+    is_measured: bool,
 }
 
 impl Script {
@@ -160,8 +161,11 @@ impl Script {
             Some(Stage::Serving(serving)) => {
                 serving.answered(&worked.last);
                 serving.end_request(self.settings);
-                if is_clean && !worked.last.renew && !worked.last.spent {
-                    serving.go_back(self.settings);
+                if !worked.last.renew {
+                    serving.go_back(self.settings, (is_clean, worked.last.spent));
+                }
+                if serving.is_measured {
+                    copies::measure(serving.exchange.copy_words());
                 }
                 exit_now(match is_clean {
                     false => exit::BAILOUT,
@@ -253,17 +257,26 @@ impl Serving {
     }
 
     /// Serves on from its mark. Returns if it cannot, or has done so often enough.
-    fn go_back(&mut self, settings: &ZygoteSettings) {
+    fn go_back(&mut self, settings: &ZygoteSettings, (is_clean, is_spent): (bool, bool)) {
+        let words = self.exchange.copy_words();
         let Some((rewind, image)) = &mut self.rewind else {
             return;
         };
+        if !is_clean {
+            return copies::ends(words, Stays::FatalError);
+        }
+        if is_spent {
+            return copies::ends(words, Stays::LastingCall);
+        }
         let carried = rewind.carried();
         if carried[KEPT] == 0 {
             return;
         }
         carried[KEPT] -= 1;
         carried[..KEPT].copy_from_slice(&self.exchange.kept());
+        copies::goes_back(words);
         let why = rewind.back();
+        copies::has_stayed(words, &why);
         if image.speaks_for_all() {
             words::say(&format!(
                 "maitred-php: pool {}: a copy ends instead of going back (rewinds_per_child): {why}; \
@@ -288,10 +301,12 @@ fn failed(zygote: &Zygote, why: &str) -> ExitCode {
 }
 
 impl Booting {
-    /// Why copies of this process must not serve, in one sentence.
-    fn obstacle(&self, script: &Path) -> Option<String> {
+    /// Why copies of this process must not serve, in one sentence. Connections of the boot end here, if
+    /// they are to.
+    fn obstacle(&self, snapshot: &Snapshot) -> Option<String> {
+        let script = &snapshot.script;
         // PHP holds what it runs open, and has read it.
-        let script = script.canonicalize().unwrap_or(script.to_path_buf());
+        let script = script.canonicalize().unwrap_or(script.clone());
         let is_own = |open: &Descriptor| Path::new(&open.target) == script;
         let proc = &self.zygote.proc;
         match proc.threads() {
@@ -305,7 +320,13 @@ impl Booting {
             Err(error) => return Some(format!("its threads cannot be counted: {error}")),
         }
         match descriptors::beyond(&self.known, proc) {
-            Ok(new) => new.iter().filter(|open| !is_own(open)).find_map(shared),
+            Ok(new) => {
+                let mut foreign = new.iter().filter(|open| !is_own(open));
+                foreign.find_map(|open| match snapshot.closes_connections {
+                    true => shared::unless_closed(open, &self.zygote.settings.pool),
+                    false => shared::obstacle(open),
+                })
+            }
             Err(error) => Some(format!("it cannot see what it has open: {error}")),
         }
     }
@@ -343,6 +364,7 @@ impl Booting {
             memory,
             left: snapshot.requests_per_child,
             running: None,
+            is_measured: copies::is_measured(place.1, rewind.is_some()),
             rewind,
         };
         serving.mark(settings, rewinds);
@@ -376,54 +398,6 @@ fn not_back(settings: &ZygoteSettings, error: &std::io::Error) {
          (rewinds_per_child): {error}",
         settings.pool
     ));
-}
-
-/// Why a descriptor must not be in all copies, in one sentence; nothing if it may.
-fn shared(open: &Descriptor) -> Option<String> {
-    let Descriptor { target, peer, .. } = open;
-    if target.starts_with("socket:") {
-        let harmless =
-            open.is_datagram && peer.as_deref().is_some_and(|peer| peer.starts_with('/'));
-        let of = match peer {
-            _ if harmless => return None,
-            Some(peer) => format!("a connection to {peer}{} is open", kind_of(peer)),
-            None => "a socket is open".to_owned(),
-        };
-        return Some(format!(
-            "{of} that its boot has made, which all copies would share; connect after \
-             maitred_snapshot(), or disconnect before"
-        ));
-    }
-    if open.beginning.starts_with(SQLITE) {
-        return Some(format!(
-            "the SQLite database {target} is open, which must not be carried through a fork \
-             (sqlite.org/howtocorrupt.html, 2.6); open it after maitred_snapshot(), or close it \
-             before"
-        ));
-    }
-    if open.is_character_device || open.only_appends {
-        return None;
-    }
-    Some(format!(
-        "{target} is open, in which all copies would have one position; close it before \
-         maitred_snapshot()"
-    ))
-}
-
-/// What mostly answers at an address.
-fn kind_of(peer: &str) -> &'static str {
-    let port = peer.rsplit_once(':').map_or("", |(_, port)| port);
-    match port {
-        "3306" => " (MySQL)",
-        "5432" => " (PostgreSQL)",
-        "6379" => " (Redis)",
-        "11211" => " (Memcached)",
-        "5672" => " (AMQP)",
-        _ if peer.contains("mysql") || peer.contains("maria") => " (MySQL)",
-        _ if peer.contains("PGSQL") => " (PostgreSQL)",
-        _ if peer.contains("redis") => " (Redis)",
-        _ => "",
-    }
 }
 
 impl Exchange for Script {
@@ -525,7 +499,7 @@ impl Exchange for Script {
         let Some(Stage::Booting(booting)) = self.stage.take_if(|stage| stage.boots()) else {
             return false;
         };
-        if let Some(why) = obstacle.or_else(|| booting.obstacle(&self.snapshot.script)) {
+        if let Some(why) = obstacle.or_else(|| booting.obstacle(self.snapshot)) {
             let script = self.snapshot.script.display();
             failed(&booting.zygote, &format!("{why} ({script})"));
             exit_now(exit::START_FAILED)
@@ -546,58 +520,5 @@ impl Exchange for Script {
 
     fn status(&mut self) -> Option<PoolStatus> {
         self.exchange().and_then(Exchange::status)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn open(target: &str) -> Descriptor {
-        Descriptor {
-            number: 9,
-            target: target.to_owned(),
-            peer: None,
-            is_datagram: false,
-            only_appends: false,
-            is_character_device: false,
-            beginning: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn what_copies_would_share_is_named_and_what_does_no_harm_is_not() {
-        let mysql = Descriptor {
-            peer: Some("127.0.0.1:3306".to_owned()),
-            ..open("socket:[4711]")
-        };
-        let why = shared(&mysql).unwrap();
-        assert!(why.contains("127.0.0.1:3306 (MySQL)"), "{why}");
-        let syslog = Descriptor {
-            peer: Some("/run/systemd/journal/dev-log".to_owned()),
-            is_datagram: true,
-            ..open("socket:[4712]")
-        };
-        assert_eq!(shared(&syslog), None);
-        let database = Descriptor {
-            beginning: SQLITE.to_vec(),
-            ..open("/srv/app/data.db")
-        };
-        let why = shared(&database).unwrap();
-        assert!(why.contains("SQLite database /srv/app/data.db"), "{why}");
-        let log = Descriptor {
-            only_appends: true,
-            ..open("/var/log/app.log")
-        };
-        assert_eq!(shared(&log), None);
-        let device = Descriptor {
-            is_character_device: true,
-            ..open("/dev/urandom")
-        };
-        assert_eq!(shared(&device), None);
-        assert!(shared(&open("/dev/shm/counter")).is_some());
-        let why = shared(&open("/srv/app.phar")).unwrap();
-        assert!(why.contains("one position"), "{why}");
-        assert!(shared(&open("pipe:[3]")).is_some());
     }
 }

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say_waiting};
 use maitred_os::channel::Channel;
@@ -411,11 +411,13 @@ fn fork_worker(
     seat: u32,
     incarnation: u32,
 ) -> std::io::Result<Side> {
+    let begun = Instant::now();
     fork::fork_orphan(proc, |pid| {
         let filled = FromZygote::SeatFilled {
             seat,
             incarnation,
             pid,
+            took: begun.elapsed(),
         };
         let _ = say_waiting(control, &filled);
     })

@@ -1,6 +1,7 @@
 //! Copies of an application that is booted once: settings in `[pools.NAME]`.
 
 use crate::directive::{Directive, Needs, Preset};
+use crate::mode::BootConnections;
 use crate::settings::Pool;
 
 pub(super) const REQUESTS_PER_CHILD: Directive<Pool> = Directive {
@@ -32,6 +33,28 @@ pub(super) const REWINDS_PER_CHILD: Directive<Pool> = Directive {
     example: "1000",
     read: |pool, value| {
         pool.rewinds_per_child = value.count(0, u32::MAX)?;
+        Ok(())
+    },
+};
+
+pub(super) const BOOT_CONNECTIONS: Directive<Pool> = Directive {
+    name: "boot_connections",
+    default: Preset::Value("\"refuse\""),
+    unit: "",
+    takes: "\"refuse\" or \"close\"",
+    needs: Needs::NewZygote,
+    doc: "In `mode = \"snapshot\"`, what becomes of connections that the boot has left open, to a \
+          database or to anything else, and which copies must not share. `\"refuse\"`: the boot has \
+          failed, and the log says whom they lead to and which line has made them. `\"close\"`: they \
+          are closed, so that every copy finds the other side gone where it uses one; that is for \
+          libraries and applications which then connect again by themselves.",
+    example: "\"close\"",
+    read: |pool, value| {
+        pool.boot_connections = match value.text()? {
+            "refuse" => BootConnections::Refuse,
+            "close" => BootConnections::Close,
+            _ => return Err(value.wrong()),
+        };
         Ok(())
     },
 };

@@ -281,6 +281,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     confinement::PIDS_MAX,
     booted::REQUESTS_PER_CHILD,
     booted::REWINDS_PER_CHILD,
+    booted::BOOT_CONNECTIONS,
     booted::WARM_REQUESTS,
     Directive {
         name: "max_requests",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
 
-use super::{cache_metrics, proxy_metrics, size_metrics};
+use super::{cache_metrics, copies_metrics, proxy_metrics, size_metrics};
 use crate::route_class::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
 use crate::shared::Shared;
 use crate::status::Page;
@@ -91,6 +91,12 @@ fn all(pools: &[Pool], figures: &FrontFigures, form: Form) -> String {
     let sizes = pools.iter();
     let sizes = sizes.filter_map(|pool| Some((pool.name.as_str(), pool.reading.size?)));
     size_metrics::write(&mut out, &sizes.collect::<Vec<_>>());
+    let copies = pools.iter().filter_map(|pool| {
+        let Reading { seated, busy, .. } = pool.reading;
+        let copies = pool.reading.copies.as_ref()?;
+        Some((pool.name.as_str(), copies, seated.saturating_sub(busy)))
+    });
+    copies_metrics::write(&mut out, &copies.collect::<Vec<_>>());
     if let Some(cache) = &figures.page_cache {
         cache_metrics::write(&mut out, cache);
     }
@@ -468,6 +474,14 @@ impl Text {
         }
     }
 
+    /// Writes a family of times, each of a pool.
+    pub fn times(&mut self, name: &str, help: &str, pools: &[(&str, &Times)]) {
+        self.family(name, "histogram", help);
+        for (pool, times) in pools {
+            self.buckets(name, pool, times, (POWERS, 1e6));
+        }
+    }
+
     /// One of kilobytes.
     fn memory_histogram(
         &mut self,
@@ -507,6 +521,7 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
+    use maitred_scoreboard::Copies;
 
     use super::*;
 
@@ -517,6 +532,7 @@ mod tests {
             seated: 4,
             signals: vec![(11, 1)],
             cache: (name == "b").then(|| (Cache::default(), maitred_scoreboard::now())),
+            copies: (name == "b").then(Copies::default),
             ..Reading::default()
         };
         Pool {
@@ -581,6 +597,8 @@ mod tests {
             assert!(text.contains(route));
             assert!(text.contains("opcache_restarts_total{pool=\"b\",reason=\"hash\"} 0\n"));
             assert!(!text.contains("opcache_scripts{pool=\"a\""), "not known");
+            assert!(text.contains("copies_spare{pool=\"b\"} 1\n"));
+            assert!(text.contains("copies_ended_total{pool=\"b\",reason=\"forked\"} 0\n"));
             for line in [
                 "maitred_cache_requests_total{site=\"*.a.example\",result=\"hit\"} 3\n",
                 "maitred_cache_saved_script_seconds_total{site=\"*.a.example\"} 1.5\n",

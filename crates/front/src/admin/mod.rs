@@ -2,6 +2,7 @@
 //! so none of it waits for a worker.
 
 mod cache_metrics;
+mod copies_metrics;
 mod metrics;
 mod proxy_metrics;
 mod size_metrics;

@@ -48,7 +48,7 @@ fn a_request_goes_over_and_its_answer_comes_back() {
     let bench = bench();
     let mut worker = bench.worker(1);
     let thread = std::thread::spawn(move || {
-        worker.claim();
+        assert!(worker.claim());
         let mut request = Vec::new();
         worker.read(&mut request);
         assert_eq!(worker.write(b"you said "), Verdict::Continue);
@@ -71,7 +71,7 @@ fn bodies_of_any_size_stream_through_in_both_directions() {
     let mut worker = bench.worker(1);
     const BYTES: usize = 5_000_000;
     let thread = std::thread::spawn(move || {
-        worker.claim();
+        assert!(worker.claim());
         let (mut seen, mut piece) = (0, Vec::new());
         while seen < BYTES {
             piece.clear();
@@ -113,6 +113,31 @@ fn a_request_can_be_taken_back_until_it_is_claimed() {
 }
 
 #[test]
+fn a_worker_whose_seat_is_anothers_leaves_and_keeps_no_wake_up_from_that_one() {
+    let bench = bench();
+    let word = sleep_word(&bench.file, 0).unwrap();
+    let sleeps = || {
+        while word.load(std::sync::atomic::Ordering::SeqCst) != 1 {
+            std::thread::yield_now();
+        }
+    };
+    let mut unknown = bench.worker(1);
+    let unknown = std::thread::spawn(move || unknown.claim());
+    sleeps();
+    let mut known = bench.worker(2);
+    let known = std::thread::spawn(move || known.claim());
+    sleeps();
+    bench.front.offer(0, 0, 2, 0, b"for the second");
+    bench.front.wake(0);
+    assert!(known.join().unwrap());
+    // The other was woken in its stead, or sleeps until somebody is.
+    bench.front.offer(0, 1, 2, 0, b"one more");
+    word.store(1, std::sync::atomic::Ordering::SeqCst);
+    bench.front.wake(0);
+    assert!(!unknown.join().unwrap());
+}
+
+#[test]
 fn a_new_worker_does_not_take_what_was_offered_to_its_predecessor() {
     let bench = bench();
     let (lent, _) = bench.front.offer(0, 0, 1, 0, b"for the first");
@@ -126,7 +151,7 @@ fn an_answer_that_nobody_wants_stops_at_the_next_write() {
     let bench = bench();
     let mut worker = bench.worker(1);
     let (lent, _) = bench.front.offer(0, 0, 1, 0, b"x");
-    worker.claim();
+    assert!(worker.claim());
     assert_eq!(worker.write(b"a"), Verdict::Continue);
     bench.front.leave(&lent);
     assert_eq!(worker.write(b"b"), Verdict::ClientGone);
@@ -139,7 +164,7 @@ fn a_worker_that_waits_for_a_dead_front_is_freed_by_the_next_one() {
     let (lent, _) = bench.front.offer(0, 0, 1, 0, b"x");
     bench.front.offer(0, 1, 1, 0, b"never begun");
     let thread = std::thread::spawn(move || {
-        worker.claim();
+        assert!(worker.claim());
         let full = vec![0; 2 * ANSWER_RING_BYTES];
         let verdict = worker.write(&full);
         worker.finish();
@@ -190,7 +215,7 @@ fn a_worker_amid_a_long_answer_outlives_the_front() {
     let bench = bench();
     let mut worker = bench.worker(1);
     let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"");
-    worker.claim();
+    assert!(worker.claim());
     let mut taken = Vec::new();
     for _ in 0..3 {
         assert_eq!(worker.write(&vec![0; ANSWER_RING_BYTES]), Verdict::Continue);
@@ -237,7 +262,7 @@ fn a_script_waits_until_its_wish_is_heard_to_its_end_also_when_its_client_has_go
     let patience = std::time::Duration::from_secs(60);
     let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"hello");
     let thread = std::thread::spawn(move || {
-        worker.claim();
+        assert!(worker.claim());
         let verdicts = [b"one", b"two"].map(|wish| worker.wish(wish, patience));
         worker.finish();
         (worker, verdicts)
@@ -257,7 +282,7 @@ fn a_wish_that_nobody_hears_is_given_up_and_one_that_is_too_long_is_none() {
     let bench = bench();
     let mut worker = bench.worker(1);
     let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"hello");
-    worker.claim();
+    assert!(worker.claim());
     let soon = std::time::Duration::from_millis(1);
     assert_eq!(worker.wish(b"one", soon), None);
     assert_eq!(worker.wish(&vec![0; WISH_BYTES + 1], soon), None);

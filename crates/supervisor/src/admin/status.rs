@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{
-    MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus, Size,
-    Times, Workers,
+    Copies, MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus,
+    Size, Times, Workers,
 };
-use maitred_scoreboard::{Cause, Outcome, Reading};
+use maitred_scoreboard::{Cause, Outcome, Reading, STAYED_FOR};
 use maitred_seat::{Boards, Process, Snapshot};
 
 use crate::pool::Seated;
@@ -63,6 +63,9 @@ impl Supervisor {
 
     /// Measures the memory of all pools' processes, and shows it on their scoreboards.
     pub(crate) fn measure(&mut self) {
+        for index in 0..self.pools.len() {
+            self.show_copies(index);
+        }
         let now = self.now();
         let all: Vec<i32> = self
             .names()
@@ -144,6 +147,7 @@ impl Supervisor {
             memory: self.admin.measures.of(&self.pids(name)),
             opcache: None,
             size: reading.size.map(size),
+            copies: copies(&reading),
             advice: self.advice(name, &reading, current),
             running,
         };
@@ -254,6 +258,21 @@ fn size(size: maitred_scoreboard::Size) -> Size {
         blocked_seconds: seconds(size.blocked_micros),
         hanging: size.hanging,
     }
+}
+
+fn copies(reading: &Reading) -> Option<Copies> {
+    let copies = reading.copies.as_ref()?;
+    let stayed = STAYED_FOR.iter().zip(copies.stayed);
+    Some(Copies {
+        generation: copies.generation,
+        spare: reading.seated.saturating_sub(reading.busy),
+        fork_time: quantiles(&copies.forks),
+        went_back: copies.went_back,
+        stayed: stayed
+            .map(|(reason, count)| ((*reason).to_owned(), count))
+            .collect(),
+        pages: copies.pages_each(),
+    })
 }
 
 fn outcomes(

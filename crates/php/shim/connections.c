@@ -1,0 +1,63 @@
+/*
+ * Where the boot of an application has connected to somebody: in front of the C library's connect(), as
+ * folder.c stands in front of chdir(). A copy must not share such a connection, and whoever reads that
+ * wants to know which line of which file has made it.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "engine.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Most connections of a boot that are kept in mind, the newest ones. */
+#define KEPT 32
+
+static struct {
+	int descriptor;
+	uint32_t line;
+	char file[MAITRED_PATH_BYTES];
+} kept[KEPT];
+
+static size_t count;
+
+static void note(int descriptor)
+{
+	const char *file = zend_get_executed_filename();
+	size_t place;
+
+	for (place = 0; place < count && place < KEPT; place++) {
+		if (kept[place].descriptor == descriptor) {
+			break;
+		}
+	}
+	if (place == count || place == KEPT) {
+		place = count++ % KEPT;
+	}
+	kept[place].descriptor = descriptor;
+	kept[place].line = zend_get_executed_lineno();
+	strncpy(kept[place].file, file, sizeof(kept[place].file) - 1);
+}
+
+int connect(int descriptor, const struct sockaddr *address, socklen_t length)
+{
+	/* Threads of a library's know nothing of the script that runs. */
+	if (maitred_engine.boots && EG(current_execute_data) && syscall(SYS_gettid) == getpid()) {
+		note(descriptor);
+	}
+	return (int) syscall(SYS_connect, descriptor, address, length);
+}
+
+const char *maitred_php_connected_at(int descriptor, uint32_t *line)
+{
+	for (size_t i = 0; i < count && i < KEPT; i++) {
+		if (kept[i].descriptor == descriptor) {
+			*line = kept[i].line;
+			return kept[i].file;
+		}
+	}
+	return NULL;
+}

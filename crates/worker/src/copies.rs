@@ -1,0 +1,109 @@
+//! What a copy of a booted application counts of itself, for the pool's status and metrics.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use maitred_os::shared::page_bytes;
+use maitred_seat::board::{CopyWords, Stays};
+
+/// One copy in so many looks how much memory it has for itself before it ends: the kernel goes through
+/// all of its page tables for that, which takes a tenth of what a copy costs.
+const MEASURED_EACH: u32 = 64;
+
+/// Whether a copy is one of those that measure themselves, the first of each seat among them. One that
+/// goes back ends once in many requests.
+pub fn is_measured(incarnation: u32, goes_back: bool) -> bool {
+    goes_back || incarnation % MEASURED_EACH == 1
+}
+
+/// Counts the memory that this process has for itself, if the kernel tells.
+pub fn measure(words: &CopyWords) {
+    let Ok(text) = std::fs::read_to_string("/proc/self/smaps_rollup") else {
+        return;
+    };
+    if let Some(bytes) = written_bytes(&text) {
+        words.pages.fetch_add(bytes / page_bytes(), Relaxed);
+        words.measured.fetch_add(1, Relaxed);
+    }
+}
+
+/// What a process has written to and nobody else has, as `smaps_rollup` says (proc(5)).
+fn written_bytes(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix("Private_Dirty:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+/// A copy is about to go back.
+pub fn goes_back(words: &CopyWords) {
+    words.went_back.fetch_add(1, Relaxed);
+}
+
+/// It has not, for this reason, and ends.
+pub fn has_stayed(words: &CopyWords, why: &str) {
+    words.went_back.fetch_sub(1, Relaxed);
+    ends(words, stays(why));
+}
+
+/// It ends for this reason instead of going back.
+pub fn ends(words: &CopyWords, why: Stays) {
+    words.stayed[why as usize].fetch_add(1, Relaxed);
+}
+
+/// The kind of a reason that [`maitred_os::rewind::Rewind::back`] gives.
+fn stays(why: &str) -> Stays {
+    match why {
+        "it has forked" | "it has children" => Stays::Forked,
+        "it has threads" => Stays::Threads,
+        _ if why.starts_with("its signals") => Stays::Process,
+        _ if ["memory", "mappings", "heap", "size"]
+            .iter()
+            .any(|word| why.contains(word)) =>
+        {
+            Stays::Memory
+        }
+        _ => Stays::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_its_own_is_found_in_what_the_kernel_says() {
+        let text = "5581-7fff ---p 00000000 00:00 0    [rollup]\nRss:  9000 kB\n\
+            Private_Clean:        12 kB\nPrivate_Dirty:       340 kB\nReferenced:  1 kB\n";
+        assert_eq!(written_bytes(text), Some(340 * 1024));
+        assert_eq!(written_bytes("Rss: 1 kB\n"), None);
+        assert_eq!(written_bytes("Private_Dirty: many\n"), None);
+    }
+
+    #[test]
+    fn reasons_are_told_apart_by_what_the_process_says_of_itself() {
+        let kinds = [
+            ("it has forked", Stays::Forked),
+            ("it has children", Stays::Forked),
+            ("it has threads", Stays::Threads),
+            (
+                "its signals, limits, identity or folder are not what they were",
+                Stays::Process,
+            ),
+            ("it has changed too much memory", Stays::Memory),
+            ("its heap has become smaller", Stays::Memory),
+            ("its mappings cannot be taken away", Stays::Memory),
+            ("something new", Stays::Other),
+        ];
+        for (why, kind) in kinds {
+            assert_eq!(stays(why), kind, "{why}");
+        }
+    }
+
+    #[test]
+    fn some_copies_measure_themselves_the_first_of_a_seat_among_them() {
+        let measured = (1..=640).filter(|incarnation| is_measured(*incarnation, false));
+        assert_eq!(measured.count(), 10);
+        assert!(is_measured(1, false));
+        assert!(is_measured(2, true));
+    }
+}
