@@ -124,7 +124,6 @@ pub fn run_of<'r>(
     Run {
         backend: way.backend,
         asked: (head.method(), head.target()),
-        is_idempotent: head.kind().is_idempotent(),
         body,
         script: name,
         request_id: REQUEST_ID,

@@ -56,25 +56,20 @@ impl Tally {
     }
 }
 
-/// Counts a try to answer a request that began at `begun`, on a thread of the front. One that
-/// another try follows, which it `may`, is not the request's end.
+/// Counts what became of a request that began at `begun`, on a thread of the front.
 pub fn count(
     run: &Run<'_>,
     thread: u32,
     outcome: &Result<(), Failure>,
     sent: &Sent,
     begun: Instant,
-    may_retry: bool,
 ) {
     let Backend::Pool(pool) = run.backend else {
         return;
     };
     let Some(tally) = pool.tally() else { return };
     let board = tally.page.thread(thread);
-    let retried = may_retry && matches!(outcome, Err(Failure::WorkerDied { silent: true }));
-    if !retried {
-        board.count(name(outcome));
-    }
+    board.count(name(outcome));
     let waited = match outcome {
         Err(Failure::QueueTimeout | Failure::LeftQueue | Failure::Passed | Failure::Deadline) => {
             Some(begun.elapsed())
@@ -115,7 +110,7 @@ fn name(outcome: &Result<(), Failure>) -> Outcome {
         Err(Failure::LeftQueue) => Outcome::LeftQueue,
         Err(Failure::ClientLeft) => Outcome::ClientLeft,
         Err(Failure::Terminated) => Outcome::Terminated,
-        Err(Failure::WorkerDied { .. }) => Outcome::WorkerDied,
+        Err(Failure::WorkerDied) => Outcome::WorkerDied,
         // The last two are those of a foreign server, which no pool has.
         Err(Failure::Invalid(_) | Failure::Unreachable(_) | Failure::Silent) => {
             Outcome::InvalidAnswer

@@ -376,11 +376,6 @@ impl Exchange {
         self.lock().lent_at
     }
 
-    /// The request's first records.
-    pub fn request(&self) -> &[u8] {
-        &self.request
-    }
-
     /// Where it is, if a worker has it.
     pub fn place(&self) -> Option<Place> {
         let state = self.lock();
