@@ -193,6 +193,7 @@ fn tell<W: Wire>(tee: &Tee<'_, W>, sent: &Sent, answered: &mut Answered) {
     answered.cache = tee.fill().map(Fill::word);
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script, answered.spent) = (sent.queued, sent.script, sent.spent);
+    answered.going_on.clone_from(&sent.going_on);
 }
 
 /// What becomes of the connection after a complete answer.

@@ -5,6 +5,7 @@
 use std::future::pending;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_fastcgi::{AnswerEvent, AnswerReader};
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::body::Body;
 use crate::deadline::Fields;
-use crate::pool::exchange::{Ended, Event};
+use crate::pool::exchange::{Ended, Event, Exchange};
 use crate::pool::local;
 use crate::pool::queue::Lane;
 use crate::server_timing;
@@ -181,6 +182,8 @@ pub struct Sent {
     pub script: Option<Duration>,
     /// Where that time went, by the word of the worker.
     pub spent: Option<Spent>,
+    /// The exchange of a script that goes on though its answer is complete.
+    pub going_on: Option<Arc<Exchange>>,
     /// When the script had said everything.
     script_over: Option<Instant>,
 }
@@ -532,6 +535,8 @@ impl<'a, F: Form> Answering<'a, F> {
     fn measured(&mut self, source: &Source) {
         let through = Instant::now();
         self.sent.script_over = Some(through);
+        // In this order: what it has cost by its end is then known if it does not go on.
+        self.sent.going_on = source.going_on();
         self.sent.spent = source.spent();
         if let Some(lent) = source.lent_at() {
             self.form.took(through - Instant::from_std(lent));

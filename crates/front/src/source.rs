@@ -210,6 +210,14 @@ impl Source {
         }
     }
 
+    /// The exchange of a script that goes on though its answer is complete.
+    pub fn going_on(&self) -> Option<Arc<Exchange>> {
+        match self {
+            Source::Pool(exchange) if exchange.goes_on() => Some(exchange.clone()),
+            Source::Pool(_) | Source::Foreign(_) => None,
+        }
+    }
+
     /// How long the script took, by the word of its worker.
     pub fn script_time(&self) -> Option<Duration> {
         match self {
