@@ -125,8 +125,9 @@ class Pictures(experiment.Experiment):
         )
         if kills > failed:
             words += (
-                " maitred has a request run once more whose worker was killed, so with 20 workers"
-                f" {shown(failed, '.0f')} that failed cost {shown(kills, '.0f')} kills."
+                " The maitred of this run had a request run again whose worker was killed, as it does"
+                f" no more: with 20 workers {shown(failed, '.0f')} that failed cost"
+                f" {shown(kills, '.0f')} kills."
             )
         if refused > 0:
             words += (

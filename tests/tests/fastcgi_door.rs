@@ -407,7 +407,7 @@ fn a_worker_that_dies_is_a_502_in_words_and_half_an_answer_is_no_whole_one() {
 }
 
 #[test]
-fn a_request_is_not_tried_again_when_the_web_server_may_have_half_a_record() {
+fn a_request_is_not_run_again_when_the_web_server_may_have_half_a_record() {
     let site = Site::new("");
     let mark = site.daemon.log().mark();
     let mut wire = site.connect();

@@ -131,12 +131,6 @@ fn fault_site() -> TempDir {
             "<?php function deeper() { array_map('deeper', [1]); } deeper();",
         ),
         (
-            "once.php",
-            "<?php $mark = __DIR__ . '/marks/died';
-             if (!file_exists($mark)) { touch($mark); posix_kill(getmypid(), 9); sleep(60); }
-             echo 'second try';",
-        ),
-        (
             "hoard.php",
             "<?php $a = []; while (true) { $a[] = str_repeat('x', 1000000); }",
         ),
@@ -210,22 +204,6 @@ fn a_script_that_crashes_php_is_a_502_that_the_log_explains() {
         "{line}"
     );
     assert_serves(&server);
-}
-
-#[test]
-fn a_get_whose_worker_died_before_it_said_anything_is_tried_once_more() {
-    let root = fault_site();
-    let marks = root.path().join("marks");
-    fs::create_dir(&marks).expect("a folder can be made");
-    give_to_web_user(&marks);
-    let server = Setup::new(root.path()).workers(2).start();
-    let response = http::get(server.address(), "/once.php");
-    assert_eq!(
-        (response.status, response.text().as_str()),
-        (200, "second try")
-    );
-    let crash = http::get(server.address(), "/segfault.php");
-    assert_eq!(crash.status, 502, "and not more often than once");
 }
 
 #[test]

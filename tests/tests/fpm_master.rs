@@ -435,11 +435,7 @@ fn a_pool_at_rest_rests_through_a_reload_and_answers_afterwards() {
     let root = scripts();
     let mut daemon = Daemon::start(Which::Maitred, &usual("pm = ondemand\n"));
     reload(&mut daemon, Signal::USR2);
-    let php = daemon
-        .processes()
-        .into_iter()
-        .filter(|one| one.title.contains("pool www"));
-    assert_eq!(php.count(), 0, "nobody has asked for PHP");
+    assert_eq!(daemon.workers("www"), [], "nobody has asked for one");
     assert_eq!(body(&daemon.door(), &root, "/hello.php"), "hello");
     daemon.stop();
 }

@@ -42,6 +42,7 @@ fn site() -> TempDir {
 fn ondemand(root: &Path, workers: u32) -> Setup {
     Setup::new(root)
         .pm("ondemand")
+        .top("spare_zygotes = 0")
         .workers(workers)
         .pool("process_idle_timeout = \"1s\"")
 }
@@ -267,6 +268,7 @@ fn a_zygote_killed_while_nobody_needs_it_is_not_missed() {
     let root = site();
     let server = Setup::new(root.path())
         .pm("ondemand")
+        .top("spare_zygotes = 0")
         .pool("process_idle_timeout = \"1h\"")
         .start();
     hello(&server);

@@ -238,6 +238,7 @@ fn a_boot_that_hangs_is_ended_and_tried_again_and_other_pools_never_notice() {
     std::fs::write(&preload, "<?php sleep(3600);").expect("a file can be written");
     let server = Setup::new(root.path())
         .hosts(&["localhost"])
+        .top("spare_zygotes = 0")
         .site(&format!(
             "[pools.hang]\npm = \"ondemand\"\nmax_children = 2\n\
              request_queue_timeout = \"1s\"\n\

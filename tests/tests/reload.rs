@@ -359,6 +359,7 @@ fn an_ondemand_pool_at_rest_is_tried_and_rests_again() {
     let root = site();
     let setup = |number| {
         let setup = version(root.path(), number).pm("ondemand");
+        let setup = setup.top("spare_zygotes = 0");
         setup.pool("process_idle_timeout = \"1s\"")
     };
     let server = setup(1).start();

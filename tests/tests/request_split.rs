@@ -45,7 +45,11 @@ fn site() -> TempDir {
         (
             "goes_on.php",
             "<?php echo 'answered'; fastcgi_finish_request(); usleep(200000);
-             touch(__DIR__ . '/went_on');",
+             $eaten = str_repeat('x', 20 << 20);",
+        ),
+        (
+            "cut.php",
+            "<?php echo 'answered'; fastcgi_finish_request(); posix_kill(getmypid(), SIGKILL);",
         ),
         ("dies.php", "<?php posix_kill(getmypid(), SIGKILL);"),
     ]);
@@ -119,14 +123,17 @@ fn a_line_says_what_a_script_waited_for_and_what_it_used() {
     assert!(millis(&eaten, "memory") > f64::from(20 << 20), "{eaten}");
     assert!(millis(&after, "memory") < f64::from(8 << 20), "{after}");
 
-    // What a script does after its answer is neither that answer's nor the next one's.
+    // What a script does after its answer is its own, and not the next one's.
     let early = ask(&server, &log, "/goes_on.php", "");
-    assert!(millis(&early, "blocked") < 150.0, "{early}");
-    wait::until_true("the script to go on", || {
-        root.path().join("went_on").exists()
-    });
+    let (script, blocked) = (millis(&early, "script"), millis(&early, "blocked"));
+    assert!(blocked >= 170.0 && blocked <= script, "{early}");
+    assert!(millis(&early, "memory") > f64::from(20 << 20), "{early}");
     let next = ask(&server, &log, "/hello.php", "next");
     assert!(millis(&next, "blocked") < 150.0, "{next}");
+    assert!(millis(&next, "memory") < f64::from(8 << 20), "{next}");
+    let cut = ask(&server, &log, "/cut.php", "");
+    assert_eq!(cut["status"], 200, "{cut}");
+    assert!(millis(&cut, "script") >= millis(&cut, "blocked"), "{cut}");
 
     for uri in ["/hello.txt", "/dies.php"] {
         let nothing = ask(&server, &log, uri, "");
@@ -134,6 +141,12 @@ fn a_line_says_what_a_script_waited_for_and_what_it_used() {
             assert!(nothing[field].is_null(), "{nothing}");
         }
     }
+
+    // A stop waits for what goes on, and its line is written.
+    http::get(server.address(), "/goes_on.php?last");
+    server.stop();
+    let last = line(&log, "/goes_on.php", "last");
+    assert!(millis(&last, "blocked") >= 170.0, "{last}");
 }
 
 #[test]
@@ -256,7 +269,12 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
     // Routes are told apart from when somebody asks on.
     let metrics = http::get(door, "/metrics").text();
     assert!(!metrics.contains("route=\""), "{metrics}");
-    for target in ["/sleeps.php/17", "/computes.php?ms=50", "/shells.php"] {
+    for target in [
+        "/sleeps.php/17",
+        "/computes.php?ms=50",
+        "/shells.php",
+        "/goes_on.php",
+    ] {
         assert_eq!(http::get(server.address(), target).status, 200);
     }
     let address = server.address();
@@ -297,7 +315,7 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
 
     let metrics = wait::until("all to be counted", || {
         let metrics = http::get(door, "/metrics").text();
-        (figure(&metrics, "maitred_pool_cpu_seconds_count") == 4.0).then_some(metrics)
+        (figure(&metrics, "maitred_pool_cpu_seconds_count") == 5.0).then_some(metrics)
     });
     let script = figure(&metrics, "maitred_pool_script_seconds_sum");
     let parts = ["cpu", "core_wait", "blocked"];
@@ -307,11 +325,11 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
         (whole - script).abs() < 0.01 * script,
         "{parts:?} of {script}"
     );
-    assert!(parts[0] >= 0.05 && parts[2] >= 0.2, "{parts:?}");
+    assert!(parts[0] >= 0.05 && parts[2] >= 0.4, "{parts:?}");
     assert!(figure(&metrics, "maitred_pool_children_cpu_seconds_total") > 0.005);
     assert_eq!(
         figure(&metrics, "maitred_pool_peak_memory_bytes_count"),
-        4.0
+        5.0
     );
     let of_route = |name: &str, route: &str, label: &str| {
         let labels = format!("{name}{{pool=\"www\",route=\"{route}\"{label}}} ");
@@ -322,11 +340,12 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
     let route = "maitred_pool_route_seconds_total";
     assert!(of_route(route, "/computes.php", ",part=\"cpu\"") >= 0.05);
     assert!(of_route(route, "/sleeps.php/*", ",part=\"blocked\"") >= 0.05);
+    assert!(of_route(route, "/goes_on.php", ",part=\"blocked\"") >= 0.17);
     let route = "maitred_pool_route_script_seconds_count";
     assert_eq!(of_route(route, "/waits.php", ""), 1.0);
 
     let status = pool(&server);
-    assert_eq!(status["cpu_time"]["total"]["count"], 4, "{status}");
+    assert_eq!(status["cpu_time"]["total"]["count"], 5, "{status}");
     assert!(
         status["peak_memory"]["p50_bytes"].as_u64() > Some(300_000),
         "{status}"

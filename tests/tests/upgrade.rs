@@ -172,6 +172,7 @@ fn pools_at_rest_stay_so_through_an_upgrade_however_long_the_others_take() {
         )
     };
     let server = Setup::new(root.path())
+        .top("spare_zygotes = 0")
         .pool(&preload)
         .site(&rests("one"))
         .site(&rests("two"));

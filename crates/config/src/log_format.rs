@@ -285,6 +285,22 @@ impl LogFormat {
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
+
+    /// Whether a line says what a script has cost: how long it took, and where that time went.
+    pub fn tells_costs(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Text(_) => false,
+            Part::Value(variable, _) => matches!(
+                variable,
+                Variable::ScriptTime(_)
+                    | Variable::CpuTime(_)
+                    | Variable::CoreWaitTime(_)
+                    | Variable::BlockedTime(_)
+                    | Variable::ChildrenCpuTime(_)
+                    | Variable::PeakMemory
+            ),
+        })
+    }
 }
 
 impl Default for LogFormat {

@@ -49,6 +49,7 @@ const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
 const DEFAULT_CACHE_MEMORY_BYTES: u64 = 64 << 20;
 const DEFAULT_CACHE_MAX_SIZE_BYTES: u64 = 1 << 30;
 const DEFAULT_CACHE_INACTIVE: Duration = Duration::from_secs(600);
+const DEFAULT_SPARE_ZYGOTES: u32 = 2;
 const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
 const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
 
@@ -112,6 +113,9 @@ pub struct Config {
     pub process_control_timeout: Duration,
     /// Whether a PHP with known vulnerabilities is refused, not only warned about.
     pub require_fixed_php: bool,
+    /// Most pools with `pm = "ondemand"` whose PHP stays started while they have no worker.
+    #[serde(default = "default_spare_zygotes")]
+    pub spare_zygotes: u32,
     /// The pools, sorted by name.
     pub pools: Vec<Pool>,
     /// The sites, in the order of the file, at least one unless every pool has a door. No host is in
@@ -132,6 +136,10 @@ fn default_cache_max_size() -> u64 {
 
 fn default_cache_inactive() -> Duration {
     DEFAULT_CACHE_INACTIVE
+}
+
+fn default_spare_zygotes() -> u32 {
+    DEFAULT_SPARE_ZYGOTES
 }
 
 /// For what an older program hands over, which does not know of rates.
@@ -446,6 +454,7 @@ impl Default for Config {
             cache_inactive: DEFAULT_CACHE_INACTIVE,
             process_control_timeout: DEFAULT_PROCESS_CONTROL_TIMEOUT,
             require_fixed_php: false,
+            spare_zygotes: DEFAULT_SPARE_ZYGOTES,
             pools: Vec::new(),
             sites: Vec::new(),
             fpm: None,

@@ -1,6 +1,7 @@
 //! The access log: one line for every request, with the time it waited, the time its script took,
 //! and its id.
 
+mod late;
 mod line;
 
 use std::cell::RefCell;
@@ -17,10 +18,12 @@ use maitred_os::collector::{Address, Collector, Field, Form, Severity};
 use maitred_os::stderr;
 use maitred_seat::Spent;
 
-pub use line::Line;
+pub use late::write_later;
+pub use line::{Line, Time};
 
 use crate::door_log::{DoorLogs, LogFile};
 use crate::pool::Pool;
+use crate::pool::exchange::Exchange;
 use crate::request_id::RequestId;
 use crate::troubles::Troubles;
 
@@ -32,6 +35,7 @@ const BUFFER_BYTES: usize = 32 * 1024;
 pub struct AccessLog {
     sink: Sink,
     format: LogFormat,
+    tells_costs: bool,
     troubles: Arc<Troubles>,
 }
 
@@ -97,6 +101,10 @@ pub struct Answered {
     pub script: Option<Duration>,
     /// Where that time went, if its worker has told.
     pub spent: Option<Spent>,
+    /// The exchange of its script, if that goes on though its answer is complete.
+    pub going_on: Option<Arc<Exchange>>,
+    /// How long it went on, once that is known.
+    pub rest: Duration,
     /// The pool that ran it.
     pub pool: Option<Arc<Pool>>,
     /// The request's id, if somebody has wanted it.
@@ -155,6 +163,7 @@ impl AccessLog {
         Ok(Some(AccessLog {
             sink,
             format: config.access_log_format.clone(),
+            tells_costs: config.access_log_format.tells_costs(),
             troubles: troubles.clone(),
         }))
     }
@@ -173,6 +182,11 @@ impl AccessLog {
             SiteLog::Off => false,
             SiteLog::File(_) => true,
         }
+    }
+
+    /// Whether lines say what scripts have cost.
+    pub fn tells_costs(&self) -> bool {
+        self.tells_costs
     }
 
     /// Adds a line. It is written when the thread has a moment, or enough of them.
@@ -211,7 +225,7 @@ impl AccessLog {
         self.write(&Line {
             peer: peer.to_canonical(),
             head: None,
-            begun: None,
+            time: None,
             secured: None,
             answered: &answered,
         });
@@ -315,14 +329,14 @@ pub fn way_to(collector: &config::Collector) -> Collector {
 pub fn line<'a>(
     peer: IpAddr,
     head: &'a Head,
-    (begun, secured): (std::time::Instant, Option<&'a crate::tls::Secured>),
+    (time, secured): (Time, Option<&'a crate::tls::Secured>),
     answered: &'a mut Answered,
 ) -> Line<'a> {
     answered.id();
     Line {
         peer: peer.to_canonical(),
         head: Some(head),
-        begun: Some(begun),
+        time: Some(time),
         secured,
         answered,
     }

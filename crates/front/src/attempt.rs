@@ -1,72 +1,55 @@
-//! A request's tries to get an answer, and what is said when there is none.
+//! A request's way to an answer, and what is said when there is none.
+//!
+//! A script is never run twice for one request: nobody but its worker knows what it had done when it
+//! died, and a GET that counts, sends or charges is no rarity in PHP, whatever RFC 9110 §9.2.2 hopes. What a
+//! dead worker had not begun has gone to another by then (`pool/group.rs` `recover`).
 
 use std::time::{Duration, Instant};
 
 use crate::script::{Client, Failure, Form, Run, Sent};
 use crate::tally;
 
-/// Times a request whose worker died before it had said anything is tried again, if doing it
-/// twice is as good as once.
-const RETRIES: u32 = 1;
-
 /// Longest time in seconds that a refused client is told to wait: nobody knows what will be then.
 const MOST_RETRY_AFTER: u64 = 30;
 
-/// A request's last try.
+/// What became of a request.
 pub struct Tried {
     /// Whether there was a complete answer.
     pub outcome: Result<(), Failure>,
     /// How it went.
     pub sent: Sent,
-    /// When the first try began.
+    /// When it began.
     pub begun: Instant,
     /// After how many seconds a refused client may come again, if it was refused.
     pub retry_after: Option<u64>,
 }
 
-/// Runs a script, and once more if its worker has died and that is as good.
+/// Runs a script, and says why if there is no answer.
 pub async fn attempt<C: Client>(
     client: &mut C,
     form: &mut impl Form<Head = C::Head>,
     thread: u32,
     run: &Run<'_>,
-    mut request: Vec<u8>,
+    request: Vec<u8>,
 ) -> Tried {
     let begun = Instant::now();
-    let mut began = begun;
-    let mut tries = 0;
-    loop {
-        let mut sent = Sent::default();
-        let may_retry = tries < RETRIES && run.is_idempotent;
-        let outcome = run
-            .run(client, form, (thread, began), request, &mut sent)
-            .await;
-        tally::count(run, thread, &outcome, &sent, begun, may_retry);
-        if may_retry && matches!(outcome, Err(Failure::WorkerDied { silent: true })) {
-            tracing::warn!(
-                "{}: {}: its worker died; tried again{}",
-                run.backend.name(),
-                run.script,
-                run.concerned()
-            );
-            tries += 1;
-            form.restart();
-            (request, began) = (sent.unanswered, Instant::now());
-            continue;
-        }
-        let mut again = None;
-        if let Err(failure) = &outcome {
-            let waited = begun.elapsed();
-            tell(run, failure, waited);
-            let is_refused = explain(failure).0 == 503;
-            again = is_refused.then(|| retry_after(run.backend.takes(failure).unwrap_or(waited)));
-        }
-        return Tried {
-            outcome,
-            sent,
-            begun,
-            retry_after: again,
-        };
+    let mut sent = Sent::default();
+    let outcome = run
+        .run(client, form, (thread, begun), request, &mut sent)
+        .await;
+    tally::count(run, thread, &outcome, &sent, begun);
+    let mut again = None;
+    if let Err(failure) = &outcome {
+        let waited = begun.elapsed();
+        tell(run, failure, waited);
+        let is_refused = explain(failure).0 == 503;
+        again = is_refused.then(|| retry_after(run.backend.takes(failure).unwrap_or(waited)));
+    }
+    Tried {
+        outcome,
+        sent,
+        begun,
+        retry_after: again,
     }
 }
 
@@ -127,7 +110,7 @@ pub fn explain(failure: &Failure) -> (u16, &'static str) {
         Failure::LeftQueue => (499, "The client left before its script began."),
         Failure::ClientLeft => (499, "The client left."),
         Failure::Terminated => (504, "The script ran longer than request_terminate_timeout."),
-        Failure::WorkerDied { .. } => (502, "The worker died while it ran the script."),
+        Failure::WorkerDied => (502, "The worker died while it ran the script."),
         Failure::Invalid(_) => (502, "The script's answer is not valid."),
         Failure::Unreachable(_) => (502, "The upstream server cannot be reached."),
         Failure::Silent => (504, "The upstream server said nothing for too long."),

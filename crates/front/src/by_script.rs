@@ -124,7 +124,6 @@ pub fn run_of<'r>(
     Run {
         backend: way.backend,
         asked: (head.method(), head.target()),
-        is_idempotent: head.kind().is_idempotent(),
         body,
         script: name,
         request_id: REQUEST_ID,
@@ -194,6 +193,7 @@ fn tell<W: Wire>(tee: &Tee<'_, W>, sent: &Sent, answered: &mut Answered) {
     answered.cache = tee.fill().map(Fill::word);
     (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
     (answered.queued, answered.script, answered.spent) = (sent.queued, sent.script, sent.spent);
+    answered.going_on.clone_from(&sent.going_on);
 }
 
 /// What becomes of the connection after a complete answer.

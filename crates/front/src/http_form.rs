@@ -377,10 +377,6 @@ impl<W: Wire> Form for HttpForm<'_, W> {
     fn timed(&mut self, value: String) {
         self.timing = Some(value);
     }
-
-    fn restart(&mut self) {
-        *self = HttpForm::new(self.run, self.request, self.way, self.beside);
-    }
 }
 
 /// Headers by which a script speaks to its web server (nginx's `X-Accel-…`).

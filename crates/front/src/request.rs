@@ -12,7 +12,7 @@ use maitred_rules::dress::Dressing;
 use maitred_rules::forwarded::Field;
 use maitred_rules::site::Refusal;
 
-use crate::access::{self, AccessLog, Answered};
+use crate::access::{self, AccessLog, Answered, Time};
 use crate::admin;
 use crate::body::NoBody;
 use crate::by_rules::{self, Origin};
@@ -52,8 +52,12 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     if let Some(log) = log.as_ref().filter(is_wanted) {
         let peer = answered.client.unwrap_or_else(|| client.peer().ip());
         let secured = client.secured().cloned();
-        let how = (begun, secured.as_deref());
-        log.write(&access::line(peer, head, how, &mut answered));
+        if answered.going_on.is_some() && log.tells_costs() {
+            access::write_later(thread, (peer, head), (begun, secured), answered);
+        } else {
+            let how = (Time::Since(begun), secured.as_deref());
+            log.write(&access::line(peer, head, how, &mut answered));
+        }
     }
     if after.is_err() {
         client.break_off();

@@ -5,6 +5,7 @@
 use std::future::pending;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_fastcgi::{AnswerEvent, AnswerReader};
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::body::Body;
 use crate::deadline::Fields;
-use crate::pool::exchange::{Ended, Event};
+use crate::pool::exchange::{Ended, Event, Exchange};
 use crate::pool::local;
 use crate::pool::queue::Lane;
 use crate::server_timing;
@@ -46,11 +47,8 @@ pub enum Failure {
     ClientLeft,
     /// The script ran longer than `request_terminate_timeout`.
     Terminated,
-    /// The worker died. True when it had said nothing before, so that another may try.
-    WorkerDied {
-        /// Nothing of an answer had come.
-        silent: bool,
-    },
+    /// The worker died.
+    WorkerDied,
     /// What the worker said is no answer.
     Invalid(String),
     /// The foreign server could not be reached.
@@ -136,9 +134,6 @@ pub trait Form {
     /// The script has ended, and its time went as this says: a value of `Server-Timing`. Only told
     /// where answers are to say it.
     fn timed(&mut self, value: String);
-
-    /// The script is run once more: nothing has been said yet.
-    fn restart(&mut self);
 }
 
 /// One run of a script.
@@ -147,8 +142,6 @@ pub struct Run<'a> {
     pub backend: &'a Backend,
     /// The request's method and target, for log lines.
     pub asked: (&'a str, &'a str),
-    /// Doing it twice is as good as once.
-    pub is_idempotent: bool,
     /// Its body.
     pub body: &'a Body,
     /// The script's file, for log lines.
@@ -189,8 +182,8 @@ pub struct Sent {
     pub script: Option<Duration>,
     /// Where that time went, by the word of the worker.
     pub spent: Option<Spent>,
-    /// The request, if its worker died before it said anything.
-    pub unanswered: Vec<u8>,
+    /// The exchange of a script that goes on though its answer is complete.
+    pub going_on: Option<Arc<Exchange>>,
     /// When the script had said everything.
     script_over: Option<Instant>,
 }
@@ -235,13 +228,8 @@ impl Run<'_> {
                     .map_err(Failure::Unreachable)?,
             ),
         };
-        let outcome = self
-            .follow(client, form, &mut source, (begun, &limits), sent)
-            .await;
-        if matches!(outcome, Err(Failure::WorkerDied { silent: true })) {
-            sent.unanswered = source.request().to_vec();
-        }
-        outcome
+        self.follow(client, form, &mut source, (begun, &limits), sent)
+            .await
     }
 
     async fn follow<C: Client>(
@@ -280,7 +268,7 @@ impl Run<'_> {
             event = source.event() => match event {
                 Event::Ended(Ended::TakenBack) => Err(limits.failure(Failure::QueueTimeout)),
                 Event::Ended(Ended::TurnedAway(why)) => Err(limits.refusal(why)),
-                Event::Ended(_) => Err(Failure::WorkerDied { silent: true }),
+                Event::Ended(_) => Err(Failure::WorkerDied),
                 _ => Ok(()),
             },
             () = client.gone() => Err(Failure::LeftQueue),
@@ -547,6 +535,8 @@ impl<'a, F: Form> Answering<'a, F> {
     fn measured(&mut self, source: &Source) {
         let through = Instant::now();
         self.sent.script_over = Some(through);
+        // In this order: what it has cost by its end is then known if it does not go on.
+        self.sent.going_on = source.going_on();
         self.sent.spent = source.spent();
         if let Some(lent) = source.lent_at() {
             self.form.took(through - Instant::from_std(lent));
@@ -578,11 +568,7 @@ impl<'a, F: Form> Answering<'a, F> {
             Ended::TakenBack => Err(limits.failure(Failure::QueueTimeout)),
             Ended::TurnedAway(why) => Err(limits.refusal(why)),
             Ended::Silent => Err(Failure::Silent),
-            Ended::Broken => Err(Failure::WorkerDied { silent: false }),
-            Ended::WorkerDied => Err(Failure::WorkerDied {
-                // What is unsent may be the rest of a record that the client has half of.
-                silent: !self.form.has_begun() && self.spool.is_empty(),
-            }),
+            Ended::Broken | Ended::WorkerDied => Err(Failure::WorkerDied),
         }
     }
 

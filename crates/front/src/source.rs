@@ -172,14 +172,6 @@ impl Source {
         }
     }
 
-    /// The request's first records, with which another try can be made.
-    pub fn request(&self) -> &[u8] {
-        match self {
-            Source::Pool(exchange) => exchange.request(),
-            Source::Foreign(foreign) => foreign.request(),
-        }
-    }
-
     /// When the script began, at the earliest: `lent`, or later if it waited behind another in
     /// its seat. Nothing when it is over.
     pub fn began(&self, lent: Instant) -> Option<Instant> {
@@ -215,6 +207,14 @@ impl Source {
         match self {
             Source::Pool(exchange) => exchange.spent(),
             Source::Foreign(_) => None,
+        }
+    }
+
+    /// The exchange of a script that goes on though its answer is complete.
+    pub fn going_on(&self) -> Option<Arc<Exchange>> {
+        match self {
+            Source::Pool(exchange) if exchange.goes_on() => Some(exchange.clone()),
+            Source::Pool(_) | Source::Foreign(_) => None,
         }
     }
 

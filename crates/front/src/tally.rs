@@ -2,10 +2,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use maitred_scoreboard::{Outcome, Page, QueueShare, Took};
+use maitred_seat::Spent;
 
+use crate::pool::exchange::Exchange;
 use crate::route_class::Classes;
 use crate::script::{Failure, Run, Sent};
 use crate::source::Backend;
@@ -45,6 +48,13 @@ impl Tally {
         self.share.show(&self.page, short(waiting), short(busy));
     }
 
+    /// A request for `target` has taken this. Called on that thread.
+    fn observe(&self, thread: u32, target: &str, took: &Took) {
+        let board = self.page.thread(thread);
+        board.observe(took, maitred_scoreboard::now());
+        self.classes.count(thread, target, took);
+    }
+
     /// For so long newer requests came before older ones.
     pub fn newest_first(&self, time: Duration) {
         self.page.newest_first(time);
@@ -56,45 +66,60 @@ impl Tally {
     }
 }
 
-/// Counts a try to answer a request that began at `begun`, on a thread of the front. One that
-/// another try follows, which it `may`, is not the request's end.
+/// Counts what became of a request that began at `begun`, on a thread of the front.
 pub fn count(
     run: &Run<'_>,
     thread: u32,
     outcome: &Result<(), Failure>,
     sent: &Sent,
     begun: Instant,
-    may_retry: bool,
 ) {
     let Backend::Pool(pool) = run.backend else {
         return;
     };
     let Some(tally) = pool.tally() else { return };
-    let board = tally.page.thread(thread);
-    let retried = may_retry && matches!(outcome, Err(Failure::WorkerDied { silent: true }));
-    if !retried {
-        board.count(name(outcome));
-    }
+    tally.page.thread(thread).count(name(outcome));
     let waited = match outcome {
         Err(Failure::QueueTimeout | Failure::LeftQueue | Failure::Passed | Failure::Deadline) => {
             Some(begun.elapsed())
         }
         _ => sent.queued,
     };
-    if let Some(waited) = waited {
-        let took = took(waited, sent);
-        board.observe(&took, maitred_scoreboard::now());
-        tally.classes.count(thread, run.asked.1, &took);
+    let Some(waited) = waited else { return };
+    match &sent.going_on {
+        None => tally.observe(thread, run.asked.1, &took(waited, sent.script, sent.spent)),
+        Some(exchange) => {
+            let until_then = (waited, sent.script, sent.spent);
+            observe_later(exchange, tally, (thread, run.asked.1), until_then);
+        }
     }
 }
 
-fn took(waited: Duration, sent: &Sent) -> Took {
+/// What a script does after its answer is its request's, too: it is counted when all of it is known.
+fn observe_later(
+    exchange: &Exchange,
+    tally: &Arc<Tally>,
+    (thread, target): (u32, &str),
+    (waited, script, spent): (Duration, Option<Duration>, Option<Spent>),
+) {
+    let (tally, target, ends) = (tally.clone(), target.to_owned(), exchange.at_end());
+    tokio::spawn(async move {
+        let took = match ends.await {
+            Ok(Some(all)) => took(waited, Some(all.held), Some(all)),
+            // Its worker died: what was known then is all that is.
+            Ok(None) | Err(_) => took(waited, script, spent),
+        };
+        tally.observe(thread, &target, &took);
+    });
+}
+
+fn took(waited: Duration, script: Option<Duration>, spent: Option<Spent>) -> Took {
     let mut took = Took {
         waited,
-        script: sent.script,
+        script,
         ..Took::default()
     };
-    if let Some(spent) = &sent.spent {
+    if let Some(spent) = &spent {
         (took.cpu, took.children) = (Some(spent.cpu), spent.children);
         (took.core_wait, took.blocked) = (spent.core_wait, spent.blocked());
         took.peak_memory = spent.peak_memory;
@@ -115,7 +140,7 @@ fn name(outcome: &Result<(), Failure>) -> Outcome {
         Err(Failure::LeftQueue) => Outcome::LeftQueue,
         Err(Failure::ClientLeft) => Outcome::ClientLeft,
         Err(Failure::Terminated) => Outcome::Terminated,
-        Err(Failure::WorkerDied { .. }) => Outcome::WorkerDied,
+        Err(Failure::WorkerDied) => Outcome::WorkerDied,
         // The last two are those of a foreign server, which no pool has.
         Err(Failure::Invalid(_) | Failure::Unreachable(_) | Failure::Silent) => {
             Outcome::InvalidAnswer

@@ -27,8 +27,6 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// One request to a foreign server, over a connection of its own.
 pub struct Foreign {
     stream: Box<dyn Stream>,
-    /// The request's first records.
-    request: Vec<u8>,
     /// What has not been written of the request.
     unsent: Vec<u8>,
     sent: usize,
@@ -54,8 +52,7 @@ impl Foreign {
             .map_err(describe)?;
         Ok(Foreign {
             stream,
-            unsent: request.clone(),
-            request,
+            unsent: request,
             sent: 0,
             told_lent: false,
             wants_room: false,
@@ -63,11 +60,6 @@ impl Foreign {
             silence: Box::pin(tokio::time::sleep(SILENCE)),
             is_silent: false,
         })
-    }
-
-    /// The request's first records.
-    pub fn request(&self) -> &[u8] {
-        &self.request
     }
 
     /// What happens next.

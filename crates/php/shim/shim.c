@@ -58,6 +58,17 @@ static sapi_module_struct sapi = {
 };
 
 /*
+ * Whether a directive has had this value since PHP started, when it read all values of the pool like a
+ * php.ini. Such a value is not given to it once more: opcache.enable and zend.assertions may be turned on
+ * at the start and never after it.
+ */
+static bool holds(const zend_ini_entry *entry, const char *value)
+{
+	return entry->value && ZSTR_LEN(entry->value) == strlen(value)
+		&& !memcmp(ZSTR_VAL(entry->value), value, strlen(value));
+}
+
+/*
  * A value of the pool becomes the directive's default, as in php-fpm's children: php_value may be
  * changed by .user.ini and ini_set(), php_admin_value by nobody. A list of disabled functions adds
  * to that of php.ini.
@@ -81,15 +92,17 @@ static int apply_value(const struct maitred_ini_value *value)
 			effective = Z_STRVAL_P(parsed);
 		}
 	}
-	text = zend_string_init(effective, strlen(effective), 1);
-	if (entry->on_modify
-		&& entry->on_modify(entry, text, entry->mh_arg1, entry->mh_arg2, entry->mh_arg3,
-			   ZEND_INI_STAGE_ACTIVATE)
-			!= SUCCESS) {
-		zend_string_release_ex(text, 1);
-		return MAITRED_REFUSED;
+	if (!holds(entry, effective)) {
+		text = zend_string_init(effective, strlen(effective), 1);
+		if (entry->on_modify
+			&& entry->on_modify(entry, text, entry->mh_arg1, entry->mh_arg2, entry->mh_arg3,
+				   ZEND_INI_STAGE_ACTIVATE)
+				!= SUCCESS) {
+			zend_string_release_ex(text, 1);
+			return MAITRED_REFUSED;
+		}
+		entry->value = text;
 	}
-	entry->value = text;
 	if (value->admin) {
 		entry->modifiable = ZEND_INI_SYSTEM;
 	}

@@ -77,6 +77,43 @@ fn a_directive_php_does_not_know_is_named() {
 }
 
 #[test]
+fn a_value_that_php_takes_at_its_start_alone_holds_and_is_no_mistake() {
+    let php = Php::new()
+        .ini("zend_extension=opcache\nopcache.enable=0\nzend.assertions=1")
+        .with(&[
+            "--admin-value",
+            "opcache.enable=1",
+            "--admin-value",
+            "opcache.memory_consumption=16",
+            "--value",
+            "zend.assertions=-1",
+        ])
+        .file(
+            "t.php",
+            "<?php echo opcache_get_status(false)['opcache_enabled'], ' ',
+            opcache_get_configuration()['directives']['opcache.memory_consumption'] >> 20, ' ',
+            ini_get('zend.assertions'), ' '; var_dump(ini_set('opcache.enable', '0'));",
+        );
+    let run = php.serve(&["t.php"]);
+    assert_eq!(run.one().body(), "1 16 -1 bool(false)\n");
+    let said = String::from_utf8_lossy(&run.output.stderr);
+    assert!(!said.contains("temporary"), "{said}");
+}
+
+#[test]
+fn a_value_that_php_never_takes_is_named() {
+    let few = "opcache.max_accelerated_files=1";
+    let php = Php::new()
+        .ini("zend_extension=opcache")
+        .with(&["--admin-value", few])
+        .file("t.php", "");
+    let said = php.serve(&["t.php"]).output.stderr;
+    let said = String::from_utf8_lossy(&said);
+    let named = "refused: opcache.max_accelerated_files";
+    assert!(said.lines().any(|line| line == named), "{said}");
+}
+
+#[test]
 fn user_ini_files_hold_from_the_document_root_down() {
     let php = Php::new()
         .file(".user.ini", "precision=3\nserialize_precision=7")

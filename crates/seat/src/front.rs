@@ -174,6 +174,7 @@ impl FrontEnd {
         words.worker.request_tail.store(0, Ordering::Relaxed);
         words.worker.spent.held.store(0, Ordering::Relaxed);
         words.worker.wish.store(0, Ordering::Relaxed);
+        words.worker.goes_on.store(0, Ordering::Relaxed);
         words.front.granted.store(0, Ordering::Relaxed);
         words.front.request_head.store(head, Ordering::Relaxed);
         words.front.answer_tail.store(0, Ordering::Relaxed);
@@ -201,6 +202,13 @@ impl FrontEnd {
     /// nothing if the worker does not say.
     pub fn spent(&self, lent: &Lent) -> Option<Spent> {
         Spent::read(&self.layout.slot(lent.seat, lent.slot).worker.spent)
+    }
+
+    /// Whether the script goes on though its answer is complete, once the end of the answer has been
+    /// seen. What it then costs is known when it is done.
+    pub fn goes_on(&self, lent: &Lent) -> bool {
+        let words = self.layout.slot(lent.seat, lent.slot);
+        words.worker.goes_on.load(Ordering::Relaxed) != 0
     }
 
     /// Takes a request back that the worker has not begun; then the slot is free. False when it

@@ -8,7 +8,8 @@ use crate::words::SpentWords;
 /// Longest time that is believed, in microseconds: 51 days. What comes from a worker is its word.
 const MAX_MICROS: u64 = 1 << 42;
 
-/// What a request has cost its worker, from when it was given to it until its answer was complete.
+/// What a request has cost its worker, from when it was given to it until its answer was complete, or,
+/// once a script has ended that went on, until then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
     /// How long the worker had it.
@@ -30,6 +31,18 @@ impl Spent {
     pub fn blocked(&self) -> Option<Duration> {
         let waited = self.core_wait?;
         Some(self.held.saturating_sub(self.cpu).saturating_sub(waited))
+    }
+
+    /// What it has cost in all, if it went on and that has cost `more`.
+    pub fn and(self, more: Spent) -> Spent {
+        let core_wait = self.core_wait.zip(more.core_wait);
+        Spent {
+            held: self.held + more.held,
+            cpu: self.cpu + more.cpu,
+            core_wait: core_wait.map(|(before, after)| before + after),
+            children: self.children + more.children,
+            peak_memory: self.peak_memory.max(more.peak_memory),
+        }
     }
 
     pub(crate) fn write(&self, words: &SpentWords) {

@@ -175,12 +175,15 @@ pub struct WorkerWords {
     pub wish: AtomicU32,
     /// How long it is, in bytes.
     pub wish_bytes: AtomicU32,
+    /// 1: the script goes on when its answer is complete. Written before the end of the answer can be
+    /// seen.
+    pub goes_on: AtomicU32,
     /// What the request has cost.
     pub spent: SpentWords,
 }
 
 /// What a request has cost its worker until its answer was complete. Written before the end of the
-/// answer can be seen.
+/// answer can be seen, and once more before the end of a script that has gone on: what all of it has cost.
 #[derive(Debug)]
 #[repr(C)]
 pub struct SpentWords {

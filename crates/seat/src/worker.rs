@@ -297,6 +297,15 @@ impl WorkerEnd {
         }
     }
 
+    /// Tells the front that the script goes on when its answer is complete. It is seen with what is
+    /// written next.
+    pub fn tell_it_goes_on(&self) {
+        if let Some(hand) = &self.in_hand {
+            let words = self.layout.slot(self.seat, hand.slot);
+            words.worker.goes_on.store(1, Ordering::Relaxed);
+        }
+    }
+
     /// Has the front do something for the script that runs, and waits until it has: also when the
     /// client has gone, or has its whole answer. Returns what came of it; nothing if there is no front
     /// for as long as `patience`, or the wish is longer than [`WISH_BYTES`].

@@ -49,6 +49,7 @@ mod slow;
 mod slowlog;
 mod so_far;
 mod source;
+mod spare;
 mod speech;
 mod systemd;
 mod traces;

@@ -173,6 +173,12 @@ pub struct Pool {
     leaving: bool,
     /// Since when the zygote has had no workers and nobody has asked for one.
     unneeded_since: Option<Moment>,
+    /// When workers were last asked for.
+    asked_at: Option<Moment>,
+    /// The zygote is to be there although nobody asks for workers.
+    keeps_zygote: bool,
+    /// The last zygote did not start.
+    has_failed: bool,
 }
 
 impl Pool {
@@ -188,6 +194,9 @@ impl Pool {
             trial: false,
             leaving: false,
             unneeded_since: None,
+            asked_at: None,
+            keeps_zygote: false,
+            has_failed: false,
         }
     }
 
@@ -205,6 +214,7 @@ impl Pool {
         match event {
             Event::Tick => {}
             Event::ZygoteStarted => {
+                self.has_failed = false;
                 if self.zygote.ready(now).is_err() {
                     self.drop_zygote(Reason::BrokeRules, &mut actions);
                 }
@@ -230,7 +240,10 @@ impl Pool {
             Event::TerminateWorker { seat, incarnation } => {
                 self.sentence((seat, incarnation), true, now, &mut actions);
             }
-            Event::Wanted { workers } => self.growth.want(workers),
+            Event::Wanted { workers } => {
+                self.asked_at = (workers > 0).then_some(now).or(self.asked_at);
+                self.growth.want(workers);
+            }
             Event::Worn { seat, incarnation } => self.wear(seat, incarnation),
             Event::Allowed { workers } => self.growth.allow(workers),
             Event::Passed => self.trial = false,

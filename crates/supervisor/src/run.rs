@@ -606,6 +606,7 @@ impl Supervisor {
         if self.phase.is_start() {
             self.see_whether_full();
         }
+        self.keep_spare_zygotes();
         // An upgrade that is refused allows workers again, which the other says.
         self.keep_upgrade();
         self.do_what_waited();

@@ -62,6 +62,8 @@ pub struct WorkerExchange<'a> {
     peak_memory: u64,
     /// Processor time of the request as far as it was measured, with its children's.
     cpu: Duration,
+    /// What it had cost when its answer was complete, if its script went on.
+    before_the_rest: Option<Spent>,
     finished: bool,
 }
 
@@ -90,6 +92,7 @@ impl<'a> WorkerExchange<'a> {
             last: Vec::new(),
             peak_memory: 0,
             cpu: Duration::ZERO,
+            before_the_rest: None,
             finished: false,
         }
     }
@@ -118,6 +121,7 @@ impl<'a> WorkerExchange<'a> {
         self.output.truncate(HEADER_LEN);
         self.last.clear();
         (self.peak_memory, self.cpu) = (0, Duration::ZERO);
+        self.before_the_rest = None;
         self.finished = false;
         self.foreign = false;
         self.has_logged = false;
@@ -184,9 +188,11 @@ impl<'a> WorkerExchange<'a> {
     /// The request is over; the seat may have its slot.
     pub fn end_request(&mut self) {
         self.complete();
-        if !self.say_last() {
+        if self.say_last().is_none()
             // What it has done since its answer was complete is not the next one's.
-            self.measure();
+            && let (Some(rest), Some(before)) = (self.measure(), self.before_the_rest)
+        {
+            self.end.tell_spent(&before.and(rest));
         }
         if let Some(meter) = &self.meter {
             meter.show(self.end.seat_board(self.end.seat()));
@@ -213,18 +219,19 @@ impl<'a> WorkerExchange<'a> {
         self.peak_memory = maitred_php::peak_memory() as u64;
     }
 
-    /// Writes what comes after all output, and before it what the request has cost. False when that
-    /// was done before.
-    fn say_last(&mut self) -> bool {
+    /// Writes what comes after all output, and before it what the request has cost, which it returns.
+    /// Nothing when that was done before.
+    fn say_last(&mut self) -> Option<Option<Spent>> {
         if self.last.is_empty() {
-            return false;
+            return None;
         }
-        if let Some(spent) = self.measure() {
-            self.end.tell_spent(&spent);
+        let spent = self.measure();
+        if let Some(spent) = &spent {
+            self.end.tell_spent(spent);
         }
         self.end.write(&self.last);
         self.last.clear();
-        true
+        Some(spent)
     }
 
     /// What was used since the request before; nothing if nobody wants to know.
@@ -345,7 +352,8 @@ impl<'a> WorkerExchange<'a> {
     }
 
     /// Tells the status functions, and the front, how long it took.
-    pub fn show_end(&self, took_micros: u64, cpu_micros: u64, peak_memory: u64) {
+    pub fn show_end(&mut self, took_micros: u64, cpu_micros: u64, peak_memory: u64) {
+        self.peak_memory = self.peak_memory.max(peak_memory);
         let board = self.end.seat_board(self.end.seat());
         board.request_took.store(took_micros, Ordering::Relaxed);
         board.cpu_micros.store(cpu_micros, Ordering::Relaxed);
@@ -419,7 +427,12 @@ impl Exchange for WorkerExchange<'_> {
             return Verdict::Continue;
         }
         let said = if self.finished {
-            self.say_last();
+            if !self.last.is_empty() {
+                self.end.tell_it_goes_on();
+            }
+            if let Some(spent) = self.say_last() {
+                self.before_the_rest = spent;
+            }
             Verdict::Continue
         } else {
             self.write_output()

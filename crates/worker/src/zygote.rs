@@ -158,10 +158,15 @@ fn judge_values(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String
         }
         return Ok(());
     }
-    match unknown.iter().chain(engine.refused_values()).next() {
-        Some(value) => Err(format!(
-            "PHP does not take the setting `{}` of this pool",
-            value.name
+    if let Some(IniValue { name, .. }) = unknown.first() {
+        return Err(format!(
+            "PHP does not know the setting `{name}` of this pool; correct its name, or load the \
+             extension that has it"
+        ));
+    }
+    match engine.refused_values().first() {
+        Some(IniValue { name, value, .. }) => Err(format!(
+            "PHP does not take `{name} = {value}` of this pool, or not after its start"
         )),
         None => Ok(()),
     }

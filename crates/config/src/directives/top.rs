@@ -15,6 +15,8 @@ const MAX_FRONT_THREADS: u32 = 64;
 
 /// Highest least rate of clients, in bytes per second: of a client that is far away, not more can be asked.
 const MAX_MIN_RATE: u32 = 1_000_000;
+/// Most pools whose PHP is kept started for nobody.
+const MAX_SPARE_ZYGOTES: u32 = 1000;
 const LOG: &str = "a path, \"stderr\", \"syslog\" or \"journald\"";
 const LOG_OR_OFF: &str = "a path, \"stderr\", \"syslog\", \"journald\" or \"off\"";
 
@@ -341,6 +343,22 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         example: "true",
         read: |config, value| {
             config.require_fixed_php = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "spare_zygotes",
+        default: Preset::Value("2"),
+        unit: "",
+        takes: "a whole number from 0 to 1000",
+        needs: Needs::Live,
+        doc: "How many pools with `pm = \"ondemand\"` keep their PHP started while they have no \
+              worker: those that were asked last, and before that the first of the file. The first \
+              request to another waits until PHP has started, 30 to 100 ms. Each takes about 10 MB, \
+              as php-fpm's master does.",
+        example: "0",
+        read: |config, value| {
+            config.spare_zygotes = value.count(0, MAX_SPARE_ZYGOTES)?;
             Ok(())
         },
     },

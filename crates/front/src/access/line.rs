@@ -25,12 +25,30 @@ pub struct Line<'a> {
     pub peer: IpAddr,
     /// Its request, if it could be read.
     pub head: Option<&'a Head>,
-    /// When its head was there.
-    pub begun: Option<Instant>,
+    /// How long it took.
+    pub time: Option<Time>,
     /// What TLS says of it, if it came over that.
     pub secured: Option<&'a Secured>,
     /// What became of it.
     pub answered: &'a Answered,
+}
+
+/// The time from when a request's head was there until it had been answered.
+#[derive(Debug, Clone, Copy)]
+pub enum Time {
+    /// It is over now, and began then. The clock is looked at if somebody wants to know.
+    Since(Instant),
+    /// It is over.
+    Over(Duration),
+}
+
+impl Time {
+    fn length(self) -> Duration {
+        match self {
+            Time::Since(begun) => begun.elapsed(),
+            Time::Over(time) => time,
+        }
+    }
 }
 
 thread_local! {
@@ -100,7 +118,7 @@ impl Line<'_> {
                 return number(out, place, bytes.map(|bytes| digits.format(bytes)));
             }
             Variable::RequestTime(unit) => {
-                let time = self.begun.map(|begun| begun.elapsed());
+                let time = self.time.map(Time::length);
                 return duration(out, place, time, *unit);
             }
             Variable::QueueTime(unit) => return duration(out, place, answered.queued, *unit),
@@ -127,7 +145,8 @@ impl Line<'_> {
             }
             Variable::UpstreamTime => {
                 let both = answered.queued.zip(answered.script);
-                let both = both.map(|(queued, script)| queued + script);
+                let until_answered = |script: Duration| script.saturating_sub(answered.rest);
+                let both = both.map(|(queued, script)| queued + until_answered(script));
                 return duration(out, place, both, Unit::Seconds);
             }
             Variable::RequestId => text(answered.id.as_ref().map(|id| id.as_str())),
@@ -247,7 +266,7 @@ mod tests {
         let line = Line {
             peer: "192.0.2.7".parse().unwrap(),
             head,
-            begun: head.map(|_| Instant::now()),
+            time: head.map(|_| Time::Since(Instant::now())),
             secured: None,
             answered,
         };

@@ -201,10 +201,6 @@ impl Form for Unsent<'_> {
     }
 
     fn timed(&mut self, _value: String) {}
-
-    fn restart(&mut self) {
-        self.watch.restart();
-    }
 }
 
 /// A client that is not there, and takes everything.

@@ -101,14 +101,6 @@ impl<'a> Watch<'a> {
         let head_reader = self.head_reader.as_deref().filter(|_| !self.has_head);
         head_reader.map(why)
     }
-
-    /// The script is run once more: nothing has been said yet.
-    pub fn restart(&mut self) {
-        self.has_head = false;
-        if let Some(head_reader) = &mut self.head_reader {
-            **head_reader = HeadReader::default();
-        }
-    }
 }
 
 /// An answer that goes to the client, and to the cache if its site has one.
@@ -181,10 +173,5 @@ impl<W: Wire> Form for Tee<'_, W> {
 
     fn timed(&mut self, value: String) {
         self.form.timed(value);
-    }
-
-    fn restart(&mut self) {
-        self.watch.restart();
-        self.form.restart();
     }
 }

@@ -102,13 +102,6 @@ impl Entry {
             .extend_from_slice(&report[..report.len().min(room)]);
     }
 
-    /// Another worker has the request: nothing has been said yet.
-    pub fn restart(&mut self) {
-        self.head.clear();
-        self.report.clear();
-        self.has_head = false;
-    }
-
     /// The request has been answered by its script: writes the line, unless it was written.
     pub fn answered(&mut self) {
         let said = || header(&self.head, b"Status").map_or(200, leading_number);

@@ -121,15 +121,6 @@ impl Call {
         self.at(&self.places.method) == b"HEAD"
     }
 
-    /// Whether doing it twice is as good as once (RFC 9110 §9.2.2).
-    pub fn is_idempotent(&self) -> bool {
-        let method = self.at(&self.places.method);
-        matches!(
-            method,
-            b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE"
-        )
-    }
-
     /// Bytes of body that a script will read. Without a length it reads none (php-fpm's
     /// `sapi_cgi_read_post`).
     pub fn body_length(&self) -> u64 {

@@ -116,14 +116,6 @@ impl Form for FastcgiForm<'_> {
             self.out = out;
         }
     }
-
-    fn restart(&mut self) {
-        // What it logged on its first try has been told, and stays so.
-        self.out.clear();
-        if let Some(log) = &mut self.log {
-            log.restart();
-        }
-    }
 }
 
 /// A complete answer: a CGI head with these headers, and a body if it has one.

@@ -207,7 +207,6 @@ async fn run_script(
     let run = Run {
         backend: &site.backend,
         asked: (&method, &target),
-        is_idempotent: call.is_idempotent(),
         body,
         script: &script,
         request_id: call.begun.request_id,

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use maitred_seat::{Began, FrontEnd, Lent, Spent};
+use tokio::sync::oneshot;
 
 use super::generation::Generation;
 use super::queue::{Lane, Place};
@@ -128,6 +129,8 @@ struct State {
     script_micros: u64,
     /// What it has cost, once it has ended.
     spent: Option<Spent>,
+    /// Who wants to know when it has ended, and what it has cost.
+    at_end: Vec<oneshot::Sender<Option<Spent>>>,
     waker: Option<Waker>,
 }
 
@@ -272,7 +275,8 @@ impl Exchange {
         pumped
     }
 
-    /// Gives the slot of an exchange that is over back to the pool, and the lock to the caller.
+    /// Gives the slot of an exchange that is over back to the pool, tells who wants to know, and gives the
+    /// lock to the caller.
     fn give_back<'a>(
         self: &'a Arc<Exchange>,
         mut state: MutexGuard<'a, State>,
@@ -280,6 +284,7 @@ impl Exchange {
         if state.ended.is_none() {
             return state;
         }
+        tell_end(&mut state);
         let Some(loan) = state.loan.take() else {
             return state;
         };
@@ -376,11 +381,6 @@ impl Exchange {
         self.lock().lent_at
     }
 
-    /// The request's first records.
-    pub fn request(&self) -> &[u8] {
-        &self.request
-    }
-
     /// Where it is, if a worker has it.
     pub fn place(&self) -> Option<Place> {
         let state = self.lock();
@@ -456,6 +456,24 @@ impl Exchange {
         state.left = true;
         state.detached = true;
         state.waker = None;
+    }
+
+    /// Whether the script goes on, of a request whose answer is complete.
+    pub fn goes_on(&self) -> bool {
+        let state = self.lock();
+        let is_going_on = |loan: &Loan| loan.link().goes_on(&loan.lent);
+        state.ended.is_none() && state.loan.as_ref().is_some_and(is_going_on)
+    }
+
+    /// Tells what all of it has cost when it has ended; nothing if its worker did not say.
+    pub fn at_end(&self) -> oneshot::Receiver<Option<Spent>> {
+        let (tells, hears) = oneshot::channel();
+        let mut state = self.lock();
+        state.at_end.push(tells);
+        if state.ended.is_some() {
+            tell_end(&mut state);
+        }
+        hears
     }
 
     /// Whether the answer was complete before the script was.
@@ -575,11 +593,21 @@ impl Exchange {
 }
 
 fn wake(state: &mut State) -> bool {
+    let has_told = state.ended.is_some() && tell_end(state);
     match state.waker.take() {
         Some(waker) => {
             waker.wake();
             true
         }
-        None => false,
+        None => has_told,
     }
+}
+
+/// Tells who wants to know that it has ended. False when nobody does.
+fn tell_end(state: &mut State) -> bool {
+    let mut has_told = false;
+    for tells in state.at_end.drain(..) {
+        has_told |= tells.send(state.spent).is_ok();
+    }
+    has_told
 }

@@ -379,6 +379,29 @@ fn an_ondemand_pool_has_nothing_until_workers_are_wanted_and_then_all_of_them_at
 }
 
 #[test]
+fn a_zygote_that_is_kept_waits_for_nobody_and_one_that_did_not_start_does() {
+    let mut world = World::new(ProcessManager::Ondemand);
+    assert!(world.pool.may_rest() && world.pool.keep_zygote(true));
+    assert!(!world.pool.keep_zygote(true), "that is no news");
+    world.tell(Event::Tick);
+    assert_eq!(world.zygote, Zygote::Starting);
+    world.step(1, 0, 0);
+    assert_eq!((world.pool.deadline(), world.seated.len()), (None, 0));
+    assert!(world.pool.keep_zygote(false));
+    world.tell(Event::Tick);
+    world.settle();
+    assert_eq!(world.zygote, Zygote::None);
+    world.pool.keep_zygote(true);
+    world.tell(Event::Tick);
+    world.tell(Event::ZygoteFailed(Reason::StartFailed));
+    world.settle();
+    assert_eq!(world.zygote, Zygote::None, "nobody asks for it");
+    world.tell(Event::Wanted { workers: 1 });
+    world.settle();
+    assert_eq!(world.seated.len(), 1);
+}
+
+#[test]
 fn a_dynamic_pool_starts_with_its_start_servers_and_falls_to_no_less_than_its_fewest() {
     let mut world = World::new(ProcessManager::Dynamic);
     world.tell(Event::Tick);

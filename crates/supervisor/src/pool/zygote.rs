@@ -21,12 +21,28 @@ impl Pool {
         if !self.zygote.is_absent() {
             return true;
         }
-        !self.leaving && (self.trial || self.growth.zygote_rest().is_none() || self.lacks() > 0)
+        !self.leaving && (self.trial || self.zygote_rest().is_none() || self.lacks() > 0)
+    }
+
+    /// Whether the zygote may rest, unless it is kept.
+    pub fn may_rest(&self) -> bool {
+        !self.leaving && !self.trial && self.growth.zygote_rest().is_some()
+    }
+
+    /// When workers were last asked for.
+    pub fn asked_at(&self) -> Option<Moment> {
+        self.asked_at
+    }
+
+    /// Whether the zygote is to be there although nobody asks for workers. True if that is news.
+    pub fn keep_zygote(&mut self, keeps: bool) -> bool {
+        std::mem::replace(&mut self.keeps_zygote, keeps) != keeps
     }
 
     /// Orders that were not carried out are void. So are announcements: whoever could become our
     /// child has done so, or never will.
     pub(super) fn zygote_ended(&mut self, now: Moment) {
+        self.has_failed |= !self.zygote.is_up() && !self.zygote.is_leaving();
         self.zygote.ended(now);
         for place in &mut self.places {
             if matches!(place.state, State::Ordered { .. } | State::Announced { .. }) {
@@ -74,10 +90,12 @@ impl Pool {
         }
     }
 
-    /// How long the zygote stays when it has nothing to do; nothing: for ever.
+    /// How long the zygote stays when it has nothing to do; nothing: for ever. One that did not start is
+    /// not started again before somebody asks for workers.
     pub(super) fn zygote_rest(&self) -> Option<Moment> {
         match self.leaving {
             true => Some(Moment::ZERO),
+            false if self.keeps_zygote && !self.has_failed => None,
             false => self.growth.zygote_rest(),
         }
     }

@@ -1,0 +1,39 @@
+//! The line of a request whose script goes on though its answer is complete: it is written when the script
+//! has ended, and says what all of it has cost. php-fpm's access log does the same.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use maitred_http1::Head;
+
+use super::{Answered, Time, line};
+use crate::shared::Thread;
+use crate::tls::Secured;
+
+/// Writes the line of such a request, which has been answered now, when its script has ended. There are no
+/// more of them than workers.
+pub fn write_later(
+    thread: &Arc<Thread>,
+    (peer, head): (IpAddr, &Head),
+    (begun, secured): (Instant, Option<Arc<Secured>>),
+    mut answered: Answered,
+) {
+    let Some(exchange) = answered.going_on.take() else {
+        return;
+    };
+    let (thread, head, ends) = (thread.clone(), head.clone(), exchange.at_end());
+    let time = Time::Over(begun.elapsed());
+    drop(exchange);
+    tokio::spawn(async move {
+        if let Ok(Some(all)) = ends.await {
+            answered.rest = all.held.saturating_sub(answered.script.unwrap_or_default());
+            (answered.script, answered.spent) = (Some(all.held), Some(all));
+        }
+        // The log may be another one by now.
+        if let Some(log) = thread.shared.access_log.load().as_ref() {
+            let secured = secured.as_deref();
+            log.write(&line(peer, &head, (time, secured), &mut answered));
+        }
+    });
+}
