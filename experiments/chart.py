@@ -1,6 +1,7 @@
 """Charts as SVG that loads nothing from elsewhere: bars with their spread, and lines."""
 
 import math
+import re
 from xml.sax.saxutils import escape
 
 WIDTH = 860
@@ -11,6 +12,7 @@ TOP = 46
 PLOT_HEIGHT = 300
 LEFT = 70
 LEGEND = 210
+NOTE = 20
 COLOURS = {"maitred": "#b3402a", "nginx": "#2f6f4f", "prefork": "#4b5ea3", "event": "#8a6d1d"}
 SPARE = ("#b3402a", "#2f6f4f", "#4b5ea3", "#8a6d1d", "#6b4a8a", "#3b8ea5", "#c77d2e", "#777777")
 STYLE = (
@@ -33,6 +35,19 @@ def text(x, y, words, anchor="start", kind=""):
     """Words at a place."""
     name = f' class="{kind}"' if kind else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{name}>{escape(words)}</text>'
+
+
+def noted(svg, words):
+    """A chart with a line below it that says of what its figures are."""
+    height = int(re.search(r'height="(\d+)" role', svg).group(1))
+    for old, new in (
+        (f"0 0 {WIDTH} {height}", f"0 0 {WIDTH} {height + NOTE}"),
+        (f'height="{height}" role', f'height="{height + NOTE}" role'),
+        (f'height="{height}" fill="#fff"', f'height="{height + NOTE}" fill="#fff"'),
+        ("</svg>", f'{text(10, height + NOTE - 6, words, kind="s")}\n</svg>'),
+    ):
+        svg = svg.replace(old, new, 1)
+    return svg
 
 
 def ticks(most):

@@ -2,9 +2,11 @@
 
 import glob
 import os
+import re
 import textwrap
 
 from experiment import Column
+import chart
 import records
 import servers
 
@@ -21,7 +23,8 @@ prefork model with mod_php, and its event model with php-fpm; each with the arti
 defaults (of Debian, and of maitred), and maitred with `pm = "auto"`. What the rules of the articles have
 become here is in [rules.md](rules.md).
 
-How to read it: figures are medians of the rounds, with the least and the most. In a round every server
+How to read it: loads and pools are sized for a machine of two cores. Figures are medians of the rounds, with
+the least and the most where there was more than one. In a round every server
 is started anew, and the next round goes the other way round. Load comes from `maitred bench` on the same machine,
 unless said otherwise; latencies run from when a request was due. «Served» are answers of status 200 with the
 right body; 503 and 429 are «refused», other 5xx and broken answers «failed», those that did not come in time
@@ -52,12 +55,25 @@ def make(catalogue, results):
     for each, found in measured:
         charts = each.charts(found)
         for name, svg in charts:
-            files[f"experiments/{name}.svg"] = svg
+            files[f"experiments/{name}.svg"] = chart.noted(svg, sizes(found))
         sections.append(section(each, found, [name for name, _ in charts]))
     files["experiments.md"] = "\n".join(
         [INTRODUCTION, machines(measured), questions(measured), *sections]
     )
     return files
+
+
+def sizes(found):
+    """Of what machine and how many rounds figures are, and whether they have a spread."""
+    head = found.head
+    cores = re.search(r"\b(\d+) cores\b", head["machine"])
+    said = [f"{cores.group(1)} cores"] if cores else []
+    rounds, seconds = head["rounds"], head["seconds"]
+    if rounds == 1:
+        said.append(f"one round of {seconds} s: no spread is known")
+    else:
+        said.append(f"{rounds} rounds of {seconds} s: the middle, from the least to the most")
+    return "; ".join(said)
 
 
 def machines(measured):
@@ -103,8 +119,7 @@ def section(experiment, found, charts):
     parts += [fill(f"**Here.** {experiment.how}"), ""]
     parts += [
         fill(
-            f"`{head['command']}` at {head['at']}, commit {head['commit']}: {head['rounds']}"
-            f" {'round' if head['rounds'] == 1 else 'rounds'} of {head['seconds']} s."
+            f"`{head['command']}` at {head['at']}, commit {head['commit']}; {sizes(found)}."
             f" {foreign(found)}"
         ),
         "",
