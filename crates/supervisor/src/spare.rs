@@ -46,7 +46,7 @@ mod tests {
     fn those_are_kept_that_were_asked_last_and_before_anybody_asks_the_first() {
         let at = |seconds| Some(Moment::from_secs(seconds));
         let pools = [(0, None), (1, at(5)), (3, None), (4, at(9))];
-        assert_eq!(kept(&pools, 0), []);
+        assert!(kept(&pools, 0).is_empty());
         assert_eq!(kept(&pools, 1), [4]);
         assert_eq!(kept(&pools, 3), [4, 1, 0]);
         assert_eq!(kept(&pools, 9), [4, 1, 0, 3]);
