@@ -289,6 +289,9 @@ pub struct Pool {
     /// What becomes of connections that its boot has left open.
     #[serde(default)]
     pub boot_connections: BootConnections,
+    /// A booted application is booted anew when one of its files is saved.
+    #[serde(default)]
+    pub watch: bool,
     /// Paths asked for before a booted application is copied; each begins with a slash.
     #[serde(default)]
     pub warm_requests: Vec<String>,
@@ -573,6 +576,7 @@ impl Pool {
             requests_per_child: 1,
             rewinds_per_child: 0,
             boot_connections: BootConnections::Refuse,
+            watch: false,
             warm_requests: Vec::new(),
             max_requests: 0,
             max_private_memory: 0,

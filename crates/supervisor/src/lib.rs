@@ -59,6 +59,7 @@ mod upgrade;
 mod voice;
 mod wait;
 mod warm;
+mod watch;
 mod words;
 
 use std::ffi::OsStr;

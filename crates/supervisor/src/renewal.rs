@@ -30,22 +30,26 @@ pub struct Renewals(BTreeMap<String, Renewal>);
 #[derive(Debug)]
 struct Renewal {
     wanted: bool,
+    /// Because somebody has saved a file, and wants to see it.
+    saved: bool,
     /// When it was last renewed, and how long it is left alone from then on.
     last: Option<(Moment, Duration)>,
 }
 
 impl Renewal {
     fn not_before(&self) -> Moment {
-        self.last.map_or(Moment::ZERO, |(at, pause)| at + pause)
+        let last = self.last.filter(|_| !self.saved);
+        last.map_or(Moment::ZERO, |(at, pause)| at + pause)
     }
 
     /// It is renewed now.
     fn begin(&mut self, now: Moment) {
         let pause = match self.last {
+            Some((_, pause)) if self.saved => pause,
             Some((at, pause)) if now < at + CALM => (pause * 2).min(RENEWED_AT_LEAST_EVERY),
             Some(_) | None => RENEWED_EVERY,
         };
-        self.wanted = false;
+        (self.wanted, self.saved) = (false, false);
         self.last = Some((now, pause));
     }
 }
@@ -58,10 +62,19 @@ impl Renewals {
             None => {
                 let first = Renewal {
                     wanted: true,
+                    saved: false,
                     last: None,
                 };
                 self.0.insert(pool.to_owned(), first);
             }
+        }
+    }
+
+    /// Somebody has saved a file of this pool's, and is not let wait as scripts are that ask for it.
+    pub(crate) fn want_saved(&mut self, pool: &str) {
+        self.want(pool);
+        if let Some(renewal) = self.0.get_mut(pool) {
+            renewal.saved = true;
         }
     }
 
@@ -110,7 +123,7 @@ impl Supervisor {
         let mut pools = self.renewals.due(self.now());
         // A reload may have removed one since, or given it another mode.
         let in_use = self.pools.iter().filter(|pool| pool.is_current());
-        let boots = in_use.filter(|pool| pool.boots());
+        let boots = in_use.filter(|pool| pool.boots() || pool.plan.pool.watch);
         let boots: Vec<&str> = boots.map(|pool| &*pool.plan.settings.pool).collect();
         pools.retain(|name| boots.contains(&name.as_str()));
         if pools.is_empty() {
@@ -146,6 +159,19 @@ mod tests {
         assert_eq!(renewals.due(START), BTreeSet::new());
         assert_eq!(renewals.deadline(), Some(START + RENEWED_EVERY));
         assert_eq!(renewals.due(START + RENEWED_EVERY), shop());
+    }
+
+    #[test]
+    fn who_saves_a_file_waits_for_nothing_and_makes_nobody_wait_longer() {
+        let mut renewals = Renewals::default();
+        for saved in 0..20 {
+            renewals.want_saved("shop");
+            let now = START + RENEWED_EVERY / 10 * saved;
+            assert_eq!(renewals.due(now), shop());
+        }
+        renewals.want("shop");
+        let last = START + RENEWED_EVERY / 10 * 19;
+        assert_eq!(renewals.deadline(), Some(last + RENEWED_EVERY));
     }
 
     #[test]

@@ -40,6 +40,7 @@ use crate::troubles::Troubles;
 use crate::upgrade::Upgrade;
 use crate::wait::Ready;
 use crate::warm::Warming;
+use crate::watch::Watches;
 use crate::words::one_line;
 
 /// What the supervisor is told by signals. They are taken over before anything is started.
@@ -65,6 +66,7 @@ pub struct Supervisor {
     pub(crate) last_generation: Generation,
     pub(crate) reloads: Reloads,
     pub(crate) renewals: Renewals,
+    pub(crate) watches: Watches,
     pub(crate) front: Front,
     pub(crate) old_fronts: Vec<OldFront>,
     pub(crate) upgrade: Option<Upgrade>,
@@ -288,6 +290,7 @@ impl Supervisor {
             last_generation: u32::try_from(count).unwrap_or(u32::MAX),
             reloads: Reloads::default(),
             renewals: Renewals::default(),
+            watches: Watches::default(),
             pools: pools.map(running).collect(),
             front: Front::new(1, 0),
             old_fronts: Vec::new(),
@@ -348,6 +351,9 @@ impl Supervisor {
             self.hear_front(&ready);
             self.hear_voices(&ready);
             self.hear_acme(ready.acme);
+            if ready.watches {
+                self.hear_watches();
+            }
             for ended in ended {
                 self.collect(ended);
             }
@@ -611,6 +617,7 @@ impl Supervisor {
         self.keep_upgrade();
         self.do_what_waited();
         self.keep_reload();
+        self.keep_watches();
         self.renew_outdated();
         self.hurry_leaving();
         self.keep_front();

@@ -24,6 +24,8 @@ pub(crate) struct Ready {
     pub(crate) voices: Vec<bool>,
     /// By the index of the pool.
     pub(crate) outputs: Vec<(usize, Key, Source)>,
+    /// Files of an application that is watched.
+    pub(crate) watches: bool,
     pub(crate) acme: bool,
     pub(crate) admin: bool,
 }
@@ -58,6 +60,10 @@ impl Supervisor {
         let outputs: Vec<_> = self.outputs_to_hear().collect();
         for (_, pipe) in &outputs {
             fds.push(PollFd::from_borrowed_fd(*pipe, PollFlags::IN));
+        }
+        let watches: Vec<_> = self.watches.listening().collect();
+        for folders in &watches {
+            fds.push(PollFd::from_borrowed_fd(*folders, PollFlags::IN));
         }
         let acme = self.acme.listening();
         if let Some(peer) = acme {
@@ -95,6 +101,7 @@ impl Supervisor {
                 .into_iter()
                 .filter_map(|(output, _)| next().then_some(output))
                 .collect(),
+            watches: watches.iter().fold(false, |any, _| next() || any),
             acme: acme.is_some() && spoke.next().unwrap_or(false),
             admin: spoke.any(|spoke| spoke),
         }
@@ -119,6 +126,7 @@ impl Supervisor {
             self.obituaries.deadline(),
             self.reloads.deadline(),
             self.renewal_deadline(),
+            self.watch_deadline(),
             self.traces.deadline(),
             self.upgrade_deadline(),
             self.purges.deadline(),

@@ -59,6 +59,25 @@ pub(super) const BOOT_CONNECTIONS: Directive<Pool> = Directive {
     },
 };
 
+pub(super) const WATCH: Directive<Pool> = Directive {
+    name: "watch",
+    default: Preset::Value("false"),
+    unit: "",
+    takes: "true or false",
+    needs: Needs::NewZygote,
+    doc: "For development, in `mode = \"worker\"` and `\"snapshot\"`: whether the application is booted \
+          anew when one of its files is saved. What is watched are the PHP files, and YAML, NEON, INI \
+          and `.env` files, in the nearest folder above `script` with a `composer.json`, or else in \
+          that of the script, and below; but for hidden folders and those named vendor, node_modules, \
+          var, storage, cache, tmp, log and logs. The boot before serves until the new one is ready, \
+          and goes on if that fails.",
+    example: "true",
+    read: |pool, value| {
+        pool.watch = value.boolean()?;
+        Ok(())
+    },
+};
+
 pub(super) const WARM_REQUESTS: Directive<Pool> = Directive {
     name: "warm_requests",
     default: Preset::Words("none"),

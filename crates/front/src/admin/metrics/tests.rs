@@ -1,0 +1,92 @@
+use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
+use maitred_scoreboard::Copies;
+
+use super::*;
+
+fn pool(name: &str) -> Pool {
+    let reading = Reading {
+        queued: 2,
+        busy: 3,
+        seated: 4,
+        signals: vec![(11, 1)],
+        cache: (name == "b").then(|| (Cache::default(), maitred_scoreboard::now())),
+        copies: (name == "b").then(Copies::default),
+        ..Reading::default()
+    };
+    Pool {
+        name: name.to_owned(),
+        queue_limit: 1000,
+        workers_limit: 8,
+        reading,
+        classes: vec![("/cart/*".to_owned(), Figures::default())],
+    }
+}
+
+fn figures() -> FrontFigures {
+    let proxy = ProxyServer {
+        server: "unix:/run/\"a\".sock".to_owned(),
+        requests: [("2xx".to_owned(), 5)].into(),
+        seconds: 0.5,
+        active: 1,
+        connections: 2,
+    };
+    FrontFigures {
+        page_cache: Some(cache()),
+        proxies: vec![proxy],
+    }
+}
+
+fn cache() -> PageCache {
+    let count = |name: &str, count| [(name.to_owned(), count)].into();
+    PageCache {
+        disk: Some(PageTier::default()),
+        filling: 2,
+        sites: vec![CachedSite {
+            site: "*.a.example".to_owned(),
+            requests: count("hit", 3),
+            not_stored: count("set-cookie", 0),
+            saved_script_seconds: 1.5,
+            ..CachedSite::default()
+        }],
+        ..PageCache::default()
+    }
+}
+
+#[test]
+fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
+    for form in [Form::Prometheus, Form::OpenMetrics] {
+        let text = all(&[pool("a"), pool("b")], &figures(), form);
+        let mut declared: Vec<&str> = Vec::new();
+        for line in text.lines().filter(|line| *line != "# EOF") {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let name = rest.split(' ').next().unwrap();
+                assert!(!declared.contains(&name), "{name} twice");
+                declared.push(name);
+            } else if !line.starts_with('#') {
+                let last = declared.last().unwrap();
+                assert!(line.starts_with(last), "{line} under {last}");
+                let (_, value) = line.rsplit_once(' ').unwrap();
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+            }
+        }
+        assert!(text.contains("maitred_pool_workers{pool=\"b\",state=\"idle\"} 1\n"));
+        assert!(text.contains("maitred_pool_worker_crashes_total{pool=\"a\",signal=\"11\"} 1"));
+        let route = "route_seconds_total{pool=\"b\",route=\"/cart/*\",part=\"cpu\"} 0\n";
+        assert!(text.contains(route));
+        assert!(text.contains("opcache_restarts_total{pool=\"b\",reason=\"hash\"} 0\n"));
+        assert!(!text.contains("opcache_scripts{pool=\"a\""), "not known");
+        assert!(text.contains("copies_spare{pool=\"b\"} 1\n"));
+        assert!(text.contains("copies_ended_total{pool=\"b\",reason=\"forked\"} 0\n"));
+        for line in [
+            "maitred_cache_requests_total{site=\"*.a.example\",result=\"hit\"} 3\n",
+            "maitred_cache_saved_script_seconds_total{site=\"*.a.example\"} 1.5\n",
+            "maitred_cache_pages{tier=\"disk\"} 0\n",
+            "maitred_cache_filling 2\n",
+            "maitred_proxy_requests_total{server=\"unix:/run/\\\"a\\\".sock\",result=\"2xx\"} 5\n",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+        assert!(!text.contains("set-cookie"), "it never came");
+        assert_eq!(text.ends_with("# EOF\n"), form == Form::OpenMetrics);
+    }
+}

@@ -1,0 +1,77 @@
+//! When files that were saved are worth a new boot: as soon as whoever saves them has paused.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::limits::Moment;
+
+/// So long nothing has been saved when all that belongs together has been.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Longest that is waited for such a pause.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// What has been saved and not been acted upon.
+#[derive(Debug, Default)]
+pub struct Changes(Option<Saved>);
+
+#[derive(Debug)]
+struct Saved {
+    /// One of the files.
+    file: PathBuf,
+    first: Moment,
+    last: Moment,
+}
+
+impl Changes {
+    /// This file has been saved.
+    pub fn note(&mut self, file: PathBuf, now: Moment) {
+        let first = self.0.as_ref().map_or(now, |saved| saved.first);
+        let last = now;
+        self.0 = Some(Saved { file, first, last });
+    }
+
+    /// When they are to be acted upon.
+    pub fn deadline(&self) -> Option<Moment> {
+        let saved = self.0.as_ref()?;
+        Some((saved.last + PAUSE).min(saved.first + LONGEST))
+    }
+
+    /// One of the files that were saved, if it is time to act upon them. That counts as done.
+    pub fn take_due(&mut self, now: Moment) -> Option<PathBuf> {
+        self.deadline().filter(|due| *due <= now)?;
+        self.0.take().map(|saved| saved.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Moment = Duration::from_secs(100);
+
+    #[test]
+    fn what_is_saved_together_is_one_change() {
+        let mut changes = Changes::default();
+        assert_eq!((changes.deadline(), changes.take_due(START)), (None, None));
+        changes.note("a.php".into(), START);
+        changes.note("b.php".into(), START + PAUSE / 2);
+        assert_eq!(changes.take_due(START + PAUSE), None);
+        let due = START + PAUSE / 2 + PAUSE;
+        assert_eq!(changes.deadline(), Some(due));
+        assert_eq!(changes.take_due(due), Some("b.php".into()));
+        assert_eq!(changes.take_due(due + LONGEST), None);
+    }
+
+    #[test]
+    fn who_never_pauses_is_not_waited_for() {
+        let mut changes = Changes::default();
+        let mut now = START;
+        while changes.take_due(now).is_none() {
+            changes.note("a.php".into(), now);
+            now += PAUSE / 2;
+            assert!(now <= START + LONGEST + PAUSE);
+        }
+        assert!(now >= START + LONGEST);
+    }
+}

@@ -1,0 +1,249 @@
+//! The folders of an application, whose files are looked at while somebody works on them (inotify(7)).
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+/// Bytes of events that are read at a time.
+const EVENT_BYTES: usize = 16 * 1024;
+
+/// How the names of files end that a boot reads.
+const SOURCES: [&str; 10] = [
+    "php", "inc", "phtml", "module", "install", "theme", "ini", "neon", "yaml", "yml",
+];
+
+/// Folders beneath an application's that hold what it writes itself, or what others have written.
+const NOT_ITS_OWN: [&str; 8] = [
+    "cache",
+    "log",
+    "logs",
+    "node_modules",
+    "storage",
+    "tmp",
+    "var",
+    "vendor",
+];
+
+/// The folder that an application is in: the nearest one above its script with a `composer.json`, or
+/// that of the script.
+pub fn of_application(script: &Path) -> PathBuf {
+    let script = script.canonicalize().unwrap_or(script.to_path_buf());
+    let mut above = script.ancestors().skip(1);
+    let own = above.find(|folder| folder.join("composer.json").is_file());
+    let own = own.or(script.parent()).unwrap_or(Path::new("/"));
+    own.to_path_buf()
+}
+
+/// Whether a boot may read a file of this name.
+fn is_source(name: &OsStr) -> bool {
+    let extension = Path::new(name).extension().and_then(OsStr::to_str);
+    extension.is_some_and(|extension| SOURCES.contains(&extension))
+        || name.as_bytes().starts_with(b".env")
+}
+
+/// Whether what is in a folder of this name is the application's own work.
+fn is_own(name: &OsStr) -> bool {
+    let is_another = name
+        .to_str()
+        .is_some_and(|name| NOT_ITS_OWN.contains(&name));
+    !is_another && !name.as_bytes().starts_with(b".")
+}
+
+/// Folders that are watched.
+#[derive(Debug)]
+pub struct Folders {
+    inotify: OwnedFd,
+    paths: HashMap<i32, PathBuf>,
+    most: usize,
+    /// Why some of them are not watched.
+    lacks: Option<String>,
+}
+
+impl Folders {
+    /// Watches `root` and what is below, `most` folders in all.
+    ///
+    /// # Errors
+    /// When the user has too many descriptors or instances of inotify.
+    pub fn below(root: &Path, most: usize) -> io::Result<Folders> {
+        let mut folders = Folders {
+            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+            paths: HashMap::new(),
+            most,
+            lacks: None,
+        };
+        folders.add(root.to_path_buf());
+        Ok(folders)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// Why some are not watched, said once.
+    pub fn take_lack(&mut self) -> Option<String> {
+        self.lacks.take()
+    }
+
+    fn add(&mut self, folder: PathBuf) {
+        let mut ahead = vec![folder];
+        while let Some(folder) = ahead.pop() {
+            if self.paths.len() >= self.most {
+                let most = self.most;
+                self.lacks = Some(format!("there are more than {most} folders"));
+                return;
+            }
+            let what = WatchFlags::CLOSE_WRITE
+                | WatchFlags::CREATE
+                | WatchFlags::DELETE
+                | WatchFlags::MOVE
+                | WatchFlags::ONLYDIR
+                | WatchFlags::DONT_FOLLOW;
+            match inotify::add_watch(&self.inotify, &folder, what) {
+                Ok(number) => drop(self.paths.insert(number, folder.clone())),
+                // It has gone meanwhile.
+                Err(Errno::NOENT | Errno::NOTDIR) => continue,
+                Err(Errno::NOSPC) => {
+                    let why =
+                        "the kernel lets this user watch no more (fs.inotify.max_user_watches)";
+                    self.lacks = Some(why.to_owned());
+                    return;
+                }
+                Err(error) => {
+                    self.lacks = Some(format!("{}: {error}", folder.display()));
+                    continue;
+                }
+            }
+            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            let inner = entries.filter(|entry| {
+                entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_own(&entry.file_name())
+            });
+            ahead.extend(inner.map(|entry| entry.path()));
+        }
+    }
+
+    /// The files that have been saved or have gone since this was asked last, as far as a boot may
+    /// read them.
+    pub fn take_saved(&mut self) -> Vec<PathBuf> {
+        let mut buffer = [MaybeUninit::uninit(); EVENT_BYTES];
+        let (mut saved, mut new) = (Vec::new(), Vec::new());
+        let mut events = Reader::new(&self.inotify, &mut buffer);
+        while let Ok(event) = events.next() {
+            let how = event.events();
+            if how.contains(ReadFlags::IGNORED) {
+                self.paths.remove(&event.wd());
+                continue;
+            }
+            let Some(folder) = self.paths.get(&event.wd()) else {
+                // More has happened than the kernel has kept.
+                saved.extend(how.contains(ReadFlags::QUEUE_OVERFLOW).then(PathBuf::new));
+                continue;
+            };
+            let Some(name) = event.file_name() else {
+                continue;
+            };
+            let name = OsStr::from_bytes(name.to_bytes());
+            let path = folder.join(name);
+            let comes = how.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
+            if how.contains(ReadFlags::ISDIR) {
+                if comes && is_own(name) {
+                    new.push(path.clone());
+                    saved.push(path);
+                }
+            } else if is_source(name) && !how.contains(ReadFlags::CREATE) {
+                saved.push(path);
+            }
+        }
+        new.into_iter().for_each(|folder| self.add(folder));
+        saved
+    }
+}
+
+impl AsFd for Folders {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_somebody_saves_is_seen_and_what_the_application_writes_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["src/deep", "vendor/a", "var/cache", ".git"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let mut folders = Folders::below(root.path(), 100).unwrap();
+        assert_eq!(folders.count(), 3);
+        let write = |name: &str| fs::write(root.path().join(name), "x").unwrap();
+        for other in [
+            "vendor/a/a.php",
+            "var/cache/a.php",
+            ".git/a.php",
+            "src/notes.txt",
+            "src/.a.php.swp",
+        ] {
+            write(other);
+        }
+        assert_eq!(folders.take_saved(), Vec::<PathBuf>::new());
+        let is_seen = |folders: &mut Folders, name: &str| {
+            let saved = folders.take_saved();
+            assert!(saved.contains(&root.path().join(name)), "{name}: {saved:?}");
+        };
+        for name in ["src/deep/a.php", ".env.local", "services.yaml"] {
+            write(name);
+            is_seen(&mut folders, name);
+        }
+        // As many editors save: beside it, and into its place.
+        write("src/a.php~");
+        fs::rename(
+            root.path().join("src/a.php~"),
+            root.path().join("src/a.php"),
+        )
+        .unwrap();
+        is_seen(&mut folders, "src/a.php");
+        fs::remove_file(root.path().join("src/a.php")).unwrap();
+        is_seen(&mut folders, "src/a.php");
+        fs::create_dir(root.path().join("src/new")).unwrap();
+        is_seen(&mut folders, "src/new");
+        write("src/new/b.php");
+        is_seen(&mut folders, "src/new/b.php");
+        assert_eq!(folders.take_lack(), None);
+    }
+
+    #[test]
+    fn no_more_folders_are_watched_than_may_be_and_that_is_said() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a", "b", "c"] {
+            fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        let mut folders = Folders::below(root.path(), 2).unwrap();
+        assert_eq!(folders.count(), 2);
+        assert_eq!(
+            folders.take_lack().as_deref(),
+            Some("there are more than 2 folders")
+        );
+    }
+
+    #[test]
+    fn an_application_is_where_its_composer_json_is() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::create_dir(root.join("public")).unwrap();
+        let script = root.join("public/index.php");
+        fs::write(&script, "<?php").unwrap();
+        assert_eq!(of_application(&script), root.join("public"));
+        fs::write(root.join("composer.json"), "{}").unwrap();
+        assert_eq!(of_application(&script), root);
+    }
+}

@@ -1,0 +1,130 @@
+//! `watch`: applications that are booted once, and booted anew when somebody saves one of their files.
+//! The generation before serves until the new one is ready, or for good if that one does not boot.
+
+mod changes;
+mod folders;
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use maitred_config::Mode;
+use tracing::{error, info, warn};
+
+use crate::limits::Moment;
+use crate::run::{RunningPool, Supervisor};
+use changes::Changes;
+use folders::Folders;
+
+/// Most folders of an application that are watched.
+const FOLDERS_MAX: usize = 4096;
+
+/// The applications that are watched, by the names of their pools.
+#[derive(Debug, Default)]
+pub(crate) struct Watches(BTreeMap<String, Watch>);
+
+#[derive(Debug)]
+struct Watch {
+    script: PathBuf,
+    /// Nothing if that is not possible, which was said.
+    folders: Option<Folders>,
+    changes: Changes,
+}
+
+impl Watches {
+    /// Where there is something to hear.
+    pub(crate) fn listening(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let folders = self.0.values().filter_map(|watch| watch.folders.as_ref());
+        folders.map(Folders::as_fd)
+    }
+}
+
+impl RunningPool {
+    /// The script of an application that is to be watched.
+    fn watched(&self) -> Option<&PathBuf> {
+        let pool = &self.plan.pool;
+        let is_watched = pool.watch && pool.mode != Mode::Classic && self.is_current();
+        pool.script.as_ref().filter(|_| is_watched)
+    }
+}
+
+impl Supervisor {
+    /// When files that were saved are to be acted upon.
+    pub(crate) fn watch_deadline(&self) -> Option<Moment> {
+        let watches = self.watches.0.values();
+        watches.filter_map(|watch| watch.changes.deadline()).min()
+    }
+
+    /// Hears which files have been saved.
+    pub(crate) fn hear_watches(&mut self) {
+        let now = self.now();
+        for watch in self.watches.0.values_mut() {
+            let saved = watch.folders.as_mut().map(Folders::take_saved);
+            for file in saved.into_iter().flatten() {
+                watch.changes.note(file, now);
+            }
+        }
+    }
+
+    /// Watches what is to be watched now, and has booted anew what was saved.
+    pub(crate) fn keep_watches(&mut self) {
+        let watched = self.pools.iter().filter_map(RunningPool::watched);
+        if self.watches.0.is_empty() && watched.count() == 0 {
+            return;
+        }
+        let pools = self.pools.iter();
+        let wanted = pools.filter_map(|pool| {
+            let script = pool.watched()?.clone();
+            Some((pool.plan.settings.pool.clone(), script))
+        });
+        let wanted: BTreeMap<String, PathBuf> = wanted.collect();
+        let watches = &mut self.watches.0;
+        watches.retain(|pool, watch| wanted.get(pool) == Some(&watch.script));
+        for (pool, script) in wanted {
+            if !watches.contains_key(&pool) {
+                let watch = Watch::begin(&pool, script);
+                watches.insert(pool, watch);
+            }
+        }
+        let now = self.started.elapsed();
+        for (pool, watch) in &mut self.watches.0 {
+            let lack = watch.folders.as_mut().and_then(Folders::take_lack);
+            if let Some(lack) = lack {
+                warn!(
+                    "pool {pool}: {lack}, and files in some folders may be saved without being seen \
+                     (watch); use `maitred reload {pool}` for those"
+                );
+            }
+            if let Some(file) = watch.changes.take_due(now) {
+                info!("pool {pool}: {} was saved", file.display());
+                self.renewals.want_saved(pool);
+            }
+        }
+    }
+}
+
+impl Watch {
+    fn begin(pool: &str, script: PathBuf) -> Watch {
+        let root = folders::of_application(&script);
+        let folders = match Folders::below(&root, FOLDERS_MAX) {
+            Ok(folders) => {
+                let count = folders.count();
+                let root = root.display();
+                info!("pool {pool}: {count} folders from {root} on are watched (watch = true)");
+                Some(folders)
+            }
+            Err(why) => {
+                error!(
+                    "pool {pool}: its files cannot be watched: {why}; raise \
+                     fs.inotify.max_user_instances, or use `maitred reload {pool}`"
+                );
+                None
+            }
+        };
+        Watch {
+            script,
+            folders,
+            changes: Changes::default(),
+        }
+    }
+}

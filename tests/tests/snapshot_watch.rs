@@ -1,0 +1,90 @@
+//! `watch = true`: a file is saved, and requests see it soon.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use maitred_tests::Target;
+use maitred_tests::http;
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, write_file};
+use maitred_tests::wait;
+
+/// How long something may take on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn application(script: &str) -> tempfile::TempDir {
+    let root = document_root(&[
+        ("composer.json", "{}"),
+        ("src/version.php", "<?php const VERSION = 1;"),
+        ("public/index.php", script),
+    ]);
+    give_to_web_user(root.path());
+    root
+}
+
+fn watched(root: &Path, mode: &str) -> Setup {
+    let script = root.join("public/index.php");
+    Setup::new(&root.join("public"))
+        .workers(1)
+        .pool(&format!("mode = {mode:?}"))
+        .pool(&format!("script = {script:?}"))
+        .pool("watch = true")
+        .site("front_controller = \"/index.php\"")
+}
+
+fn says(server: &Server) -> String {
+    http::get(server.address(), "/").text()
+}
+
+fn save(root: &Path, version: &str) {
+    let text = format!("<?php const VERSION = {version};");
+    write_file(root, "src/version.php", text.as_bytes());
+}
+
+fn expect(server: &Server, version: &str) {
+    wait::until_within("the file that was saved", PATIENCE, || {
+        (says(server) == version).then_some(())
+    });
+}
+
+/// Saves, saves something that does not compile, and saves again.
+fn develop(script: &str, mode: &str) {
+    let root = application(script);
+    let server = watched(root.path(), mode).start();
+    server.expect_log(0, "are watched (watch = true)");
+    assert_eq!(says(&server), "1");
+    save(root.path(), "2");
+    expect(&server, "2");
+    let mark = server.log().mark();
+    save(root.path(), "");
+    server.expect_log(mark, "src/version.php was saved");
+    server.expect_log(mark, "syntax error");
+    server.expect_log(mark, "pool www goes on as it was");
+    assert_eq!(says(&server), "2");
+    // As many editors save: beside it, and into its place.
+    let (new, old) = (
+        root.path().join("src/new~"),
+        root.path().join("src/version.php"),
+    );
+    fs::write(&new, "<?php const VERSION = 3;").unwrap();
+    fs::rename(new, old).unwrap();
+    expect(&server, "3");
+    server.stop();
+}
+
+#[test]
+fn a_file_that_is_saved_is_booted_and_one_that_does_not_compile_keeps_what_serves() {
+    develop(
+        "<?php require __DIR__ . '/../src/version.php'; maitred_snapshot(); echo VERSION;",
+        "snapshot",
+    );
+}
+
+#[test]
+fn workers_boot_what_was_saved_too() {
+    develop(
+        "<?php require __DIR__ . '/../src/version.php';
+         while (frankenphp_handle_request(function () { echo VERSION; }));",
+        "worker",
+    );
+}
