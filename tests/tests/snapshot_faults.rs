@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use maitred_tests::Target;
 use maitred_tests::http;
+use maitred_tests::outside::{command, text};
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
-use maitred_tests::wait;
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, write_file};
+use maitred_tests::{Target, project_root, wait};
 use tempfile::TempDir;
 
 /// How long something may take on a machine that is busy with other tests.
@@ -123,5 +123,183 @@ fn whenever_its_zygote_is_killed_requests_are_served_and_no_copy_is_left_over() 
         }
     });
     server.wait_for_full_strength(3, PATIENCE);
+    server.stop();
+}
+
+#[test]
+fn copies_that_are_killed_while_they_wait_cost_no_request() {
+    let root = application("", "echo 'fine';");
+    let server = snapshot(root.path()).workers(2).start();
+    under_load(
+        || serves(&server, 1),
+        || {
+            for _ in 0..6 {
+                // As the kernel does that has no memory left: whoever it is.
+                if let Some(copy) = server.workers().pop() {
+                    copy.signal(Signal::KILL);
+                }
+                serves(&server, 2);
+            }
+        },
+    );
+    server.wait_for_full_strength(4, PATIENCE);
+    serves(&server, 4);
+    server.stop();
+}
+
+/// Replaces what a link leads to in one step, as deployments do.
+fn lead_to(link: &Path, target: &Path) {
+    let new = link.with_extension("new");
+    std::os::unix::fs::symlink(target, &new).unwrap();
+    std::fs::rename(new, link).unwrap();
+}
+
+#[test]
+fn a_deployment_under_load_mixes_no_two_releases_and_waits_for_a_boot_that_takes_long() {
+    let root = document_root(&[]);
+    let release = |version: &str, boot: &str| {
+        let folder = format!("releases/{version}");
+        let script = format!(
+            "<?php {boot}; require __DIR__ . '/boot.php'; maitred_snapshot();
+             echo BOOTED, '-', require __DIR__ . '/page.php';"
+        );
+        let constant = format!("<?php const BOOTED = {version};");
+        let page = format!("<?php return {version};");
+        for (name, text) in [
+            ("index.php", &script),
+            ("boot.php", &constant),
+            ("page.php", &page),
+        ] {
+            write_file(root.path(), &format!("{folder}/{name}"), text.as_bytes());
+        }
+        root.path().join(folder)
+    };
+    let (first, second) = (release("1", ""), release("2", "sleep(3)"));
+    let current = root.path().join("current");
+    lead_to(&current, &first);
+    let server = snapshot(&current).workers(2).start();
+    let address = server.address();
+    under_load(
+        || {
+            let answer = http::get(address, "/");
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert!(
+                ["1-1", "2-2"].contains(&&*answer.text()),
+                "{}",
+                answer.text()
+            );
+        },
+        || {
+            lead_to(&current, &second);
+            let reloaded = command(&server, &["reload", "www"]);
+            assert!(
+                text(&reloaded.stdout).contains("reloaded: "),
+                "{reloaded:?}"
+            );
+        },
+    );
+    std::fs::remove_dir_all(first).unwrap();
+    for _ in 0..4 {
+        assert_eq!(http::get(address, "/").text(), "2-2");
+    }
+    server.stop();
+}
+
+#[test]
+fn what_the_boot_has_set_is_in_every_copy_and_an_emptied_opcache_does_no_harm() {
+    let root = application(
+        "ini_set('precision', '5'); umask(0127); chdir('/tmp'); setlocale(LC_ALL, 'C.UTF-8');
+         putenv('BOOTED=yes'); date_default_timezone_set('Asia/Tokyo'); $reset = opcache_reset();",
+        "echo json_encode([ini_get('precision'), umask(), getcwd(), setlocale(LC_ALL, 0), getenv('BOOTED'),
+             date_default_timezone_get(), $reset]);
+         umask(0); chdir('/'); putenv('BOOTED=no'); ini_set('precision', '7');",
+    );
+    let server = snapshot(root.path()).workers(1).start();
+    let set = serde_json::json!(["5", 0o127, "/tmp", "C.UTF-8", "yes", "Asia/Tokyo", true]);
+    for _ in 0..4 {
+        assert_eq!(http::get(server.address(), "/").json(), set);
+    }
+    server.stop();
+}
+
+/// A copy that says who it is in a file, and does `what` until it is killed.
+const KILLED: &str = "file_put_contents(__DIR__ . '/pid.new', getmypid());
+    rename(__DIR__ . '/pid.new', __DIR__ . '/pid');";
+
+/// Has a copy do what it does until it is killed, and kills it so long after it has begun.
+fn kill_at_work(server: &Server, root: &Path, target: &str, after: Duration) {
+    let file = root.join("pid");
+    let _ = std::fs::remove_file(&file);
+    std::thread::scope(|threads| {
+        // By POST, since a GET whose copy has died is tried once more.
+        let request = http::Request::post(target, "text/plain", b"");
+        let address = server.address();
+        let answer = threads.spawn(move || http::ask(address, &request).status);
+        let pid = wait::until_within("a copy at work", PATIENCE, || {
+            std::fs::read_to_string(&file).ok()?.parse().ok()
+        });
+        pass(after);
+        Process::read(pid).unwrap().signal(Signal::KILL);
+        assert_eq!(answer.join().unwrap(), 502);
+    });
+}
+
+#[test]
+fn a_copy_that_is_killed_while_it_fills_opcache_leaves_that_to_others() {
+    let filling = format!(
+        "$page = __DIR__ . '/page.php';
+         if (isset($_GET['fill'])) {{ {KILLED}
+             while (true) {{ opcache_invalidate($page, true); opcache_compile_file($page); }}
+         }}
+         opcache_invalidate($page, true);
+         echo json_encode([opcache_compile_file($page), opcache_is_script_cached($page), count(require $page)]);"
+    );
+    let root = application("", &filling);
+    let list = (0..2000).map(|n| format!("['name' => 'entry {n}', 'next' => {n}],"));
+    let page = format!("<?php return [{}];", list.collect::<String>());
+    write_file(root.path(), "page.php", page.as_bytes());
+    let server = snapshot(root.path()).workers(2).start();
+    for kill in 0..6 {
+        let after = Duration::from_micros(730) * kill;
+        kill_at_work(&server, root.path(), "/?fill", after);
+        let seen = http::get(server.address(), "/").json();
+        assert_eq!(seen, serde_json::json!([true, true, 2000]));
+    }
+    server.wait_for_full_strength(4, PATIENCE);
+    server.stop();
+}
+
+#[test]
+fn a_lock_of_apcu_that_the_dead_held_costs_those_who_want_it_and_goes_with_a_reload() {
+    let holding = format!(
+        "$times = apcu_entry('times', function () {{ return 0; }});
+         if (isset($_GET['hold'])) {{ apcu_entry('held', function () {{ {KILLED} sleep(600); }}); }}
+         echo 'fine';"
+    );
+    // What comes before is asked for by nobody who does not want it.
+    let holding = format!("if (isset($_GET['without'])) {{ echo 'fine'; exit; }} {holding}");
+    let root = application("", &holding);
+    // Where the web user may read it.
+    let apcu = root.path().join("apcu.so");
+    std::fs::copy(project_root().join("target/tools/apcu.so"), &apcu)
+        .expect("APCu is there: run scripts/setup-test");
+    let server = snapshot(root.path())
+        .workers(2)
+        .pool("request_terminate_timeout = \"1s\"")
+        .pool(&format!("php_admin_value.extension = {apcu:?}"))
+        .start();
+    serves(&server, 2);
+    kill_at_work(&server, root.path(), "/?hold", Duration::ZERO);
+    let waits = http::Request::post("/", "text/plain", b"");
+    assert_eq!(http::ask(server.address(), &waits).status, 504);
+    for _ in 0..4 {
+        assert_eq!(http::get(server.address(), "/?without").text(), "fine");
+    }
+    let reloaded = command(&server, &["reload", "www"]);
+    assert!(
+        text(&reloaded.stdout).contains("reloaded: "),
+        "{reloaded:?}"
+    );
+    serves(&server, 4);
     server.stop();
 }
