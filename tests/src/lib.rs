@@ -7,6 +7,7 @@
 pub mod bench;
 pub mod browser;
 pub mod cache_suite;
+pub mod changes;
 pub mod coding;
 pub mod corpus;
 pub mod fastcgi;
