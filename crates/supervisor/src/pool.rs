@@ -596,4 +596,6 @@ impl Pool {
 #[cfg(test)]
 mod boot_tests;
 #[cfg(test)]
+mod copies_tests;
+#[cfg(test)]
 mod tests;
