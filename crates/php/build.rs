@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 17] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -19,9 +19,11 @@ const SOURCES: [&str; 15] = [
     "functions.c",
     "request_ini.c",
     "cache.c",
+    "ending.c",
     "folder.c",
     "info.c",
     "interposed.c",
+    "patterns.c",
     "snapshot.c",
     "timers.c",
     "trace.c",

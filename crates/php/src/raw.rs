@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod cache;
+pub(crate) mod patterns;
 pub(crate) mod present;
 mod request;
 pub(crate) mod stack;
