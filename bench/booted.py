@@ -21,7 +21,7 @@ function used() {{
 $until = used() + {milliseconds};
 while (used() < $until) {{ for ($i = 0; $i < 1000; $i++) {{ $made[$i % 500] = "service $i"; }} }}
 if (function_exists('maitred_snapshot')) {{ maitred_snapshot(); }}
-echo 'thing ', (int) substr($_SERVER['REQUEST_URI'], 7), ' of ', count($made);
+echo '<html>thing ', (int) substr($_SERVER['REQUEST_URI'], 7), ' of ', count($made), '</html>';
 """
 
 

@@ -21,11 +21,17 @@ NGINX_WORKERS = 2
 IS_ROOT = os.geteuid() == 0
 WORKER_USER = "www-data"
 CACHED_MINUTES = 30
-# What `Place.booted` names: how titles say it, the mode, and what else the pool is told.
+# What `Place.booted` names: how titles say it, the mode, the script, and what else the pool is told.
+WARM = 'warm_requests = ["/goods/1"]'
 WAYS = {
-    "worker": ("in worker mode", "worker", ""),
-    "snapshot": ("in snapshot mode", "snapshot", ""),
-    "rewind": ("in snapshot mode, going back", "snapshot", "rewinds_per_child = 10000"),
+    "worker": ("in worker mode", "worker", "worker", ""),
+    "snapshot": ("in snapshot mode", "snapshot", "snapshot", WARM),
+    "rewind": (
+        "in snapshot mode, going back", "snapshot", "snapshot", WARM + "\nrewinds_per_child = 10000"
+    ),
+    "serves1": ("copied for 1 request", "snapshot", "worker", "requests_per_child = 1"),
+    "serves10": ("copied for 10 requests", "snapshot", "worker", "requests_per_child = 10"),
+    "serves100": ("copied for 100 requests", "snapshot", "worker", "requests_per_child = 100"),
 }
 
 
@@ -173,13 +179,11 @@ valid = "{CACHED_MINUTES}m"
 
     def booted_config(self):
         """maitred.toml: the same server, which boots what is named for its mode once."""
-        _, mode, more = WAYS[self.place.booted]
-        warm = 'warm_requests = ["/goods/1"]' if mode == "snapshot" else ""
+        _, mode, script, more = WAYS[self.place.booted]
         return f"""listen = ["127.0.0.1:{self.port}"]
 [pools.www]
 mode = "{mode}"
-script = "{self.place.root}/{mode}.php"
-{warm}
+script = "{self.place.root}/{script}.php"
 {more}
 [[sites]]
 root = "{self.place.root}"

@@ -227,7 +227,7 @@ class Bench:
         """Applications, each with how to lay it out, the way it is booted, and its rows."""
         for name, title in booted.APPLICATIONS.items():
             unpack = functools.cache(functools.partial(booted.unpack, self.directory, name))
-            for way in rows.BOOTED_BARS:
+            for way in (*rows.BOOTED_BARS, *rows.SERVES):
                 yield unpack, way, rows.booted(title, way)
         for milliseconds in booted.BOOTS:
             unpack = functools.cache(

@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 18] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -20,9 +20,11 @@ const SOURCES: [&str; 16] = [
     "request_ini.c",
     "cache.c",
     "connections.c",
+    "ending.c",
     "folder.c",
     "info.c",
     "interposed.c",
+    "patterns.c",
     "snapshot.c",
     "timers.c",
     "trace.c",

@@ -111,6 +111,9 @@ void maitred_snapshot_start(void);
 const struct maitred_request *maitred_await_copy(void);
 PHP_FUNCTION(maitred_snapshot);
 
+/* ending.c: as php_request_shutdown(), for a process that may be a copy */
+void maitred_end_request(void);
+
 /* cache.c: whether the request is one of its own, whose directives then are set */
 bool maitred_cache_activate(void);
 

@@ -339,7 +339,7 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	}
 	served->peak_memory = zend_memory_peak_usage(1);
 	served->response_status = SG(sapi_headers).http_response_code;
-	php_request_shutdown(NULL);
+	maitred_end_request();
 	served->outcome = MAITRED_FINISHED;
 }
 

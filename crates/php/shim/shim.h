@@ -322,6 +322,15 @@ void maitred_php_work(const struct maitred_request *boot, struct maitred_worked 
  */
 void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked);
 
+/*
+ * Of a booted application: the process that is copied shares memory with a child, in which the child
+ * tells at its end which regular expressions it has compiled, and learns of it when the child has ended.
+ * In the process that is copied, while its script runs. None of them bails out.
+ */
+void maitred_php_patterns_share(void);
+void maitred_php_patterns_tell(void);
+void maitred_php_patterns_learn(void);
+
 /* Takes one script: its full path, and how often it was found in the cache. */
 typedef void maitred_script_visitor(
 	void *context, const char *path, size_t path_length, uint64_t hits);

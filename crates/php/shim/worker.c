@@ -103,8 +103,8 @@ static void end_modules(void)
 }
 
 /*
- * $_ENV is kept. What is only made when it is used ($_REQUEST) is made anew if it has been used; that
- * of sessions is none of the request's.
+ * $_ENV is kept. What is only made when code is compiled that uses it ($_SERVER and $_REQUEST, with
+ * auto_globals_jit) is made anew if it has been used; that of sessions is none of the request's.
  */
 static void renew_superglobals(void)
 {
@@ -114,12 +114,11 @@ static void renew_superglobals(void)
 	zval_ptr_dtor_nogc(files);
 	ZVAL_UNDEF(files);
 	ZEND_HASH_FOREACH_PTR(CG(auto_globals), global) {
-		bool is_server = zend_string_equals(global->name, ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_SERVER));
 		if (!global->auto_global_callback
 			|| zend_string_equals(global->name, ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_ENV))) {
 			continue;
 		}
-		if (is_server || !global->jit || !global->armed) {
+		if (!global->jit || !global->armed) {
 			global->armed = global->auto_global_callback(global->name);
 		}
 	} ZEND_HASH_FOREACH_END();

@@ -28,6 +28,7 @@ pub use foreign::{Admission, Foreign, Paths};
 pub use names::Name;
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};
 pub use raw::connections::connected_at;
+pub use raw::patterns::{learn_patterns, share_patterns, tell_patterns};
 pub use raw::present::{exit_status, peak_memory, response_status};
 pub use settings::{IniValue, Settings};
 pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};

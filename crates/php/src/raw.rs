@@ -3,6 +3,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod connections;
+pub(crate) mod patterns;
 pub(crate) mod present;
 mod request;
 pub(crate) mod stack;

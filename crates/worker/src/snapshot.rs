@@ -157,7 +157,10 @@ impl Script {
         }
         let is_clean = worked.last.outcome.process_is_clean();
         match &mut self.stage {
-            Some(Stage::Warming(_)) => exit_now(i32::from(!is_clean)),
+            Some(Stage::Warming(_)) => {
+                maitred_php::tell_patterns();
+                exit_now(i32::from(!is_clean))
+            }
             Some(Stage::Serving(serving)) => {
                 serving.answered(&worked.last);
                 serving.end_request(self.settings);
@@ -505,6 +508,7 @@ impl Exchange for Script {
             exit_now(exit::START_FAILED)
         }
         while let Some(target) = self.ahead.pop() {
+            maitred_php::share_patterns();
             if booting.zygote.sends_ahead(WARMING) {
                 mark_children();
                 // What was opened for the supervisor is not a request's to have.
@@ -512,6 +516,7 @@ impl Exchange for Script {
                 self.stage = Some(Stage::Warming(target));
                 return true;
             }
+            maitred_php::learn_patterns();
         }
         let serving = booting.stand_still(self.settings, self.snapshot);
         self.stage = Some(Stage::Serving(Box::new(serving)));

@@ -1,0 +1,169 @@
+//! How copies of a booted application end their requests, and what they have that requests compile.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use maitred_tests::Target;
+use maitred_tests::http;
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use tempfile::TempDir;
+
+/// How long something may take on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// All that a script can notice of its own end, written down in the order in which it happens. `%s` is
+/// the folder that it may write to.
+const TELLS_ALL: &str = r#"<?php
+$folder = '%s';
+function tell($what) { file_put_contents($GLOBALS['folder'] . '/told', "$what\n", FILE_APPEND); }
+class Told { public $more; function __construct(public $name) {} function __destruct() { tell("destructor $this->name"); } }
+class Plain { public $more; }
+class Lines {
+    public $context; private $path;
+    function stream_open($path) { $this->path = $path; return true; }
+    function stream_write($data) { return strlen($data); }
+    function stream_flush() { tell("flush $this->path"); return true; }
+    function stream_close() { tell("close $this->path"); }
+}
+class Sessions implements SessionHandlerInterface {
+    function open($path, $name): bool { return true; }
+    function close(): bool { tell('session close'); return true; }
+    function read($id): string { return ''; }
+    function write($id, $data): bool { tell("session $data"); return true; }
+    function destroy($id): bool { return true; }
+    function gc($most): int { return 0; }
+}
+stream_wrapper_register('lines', 'Lines');
+$booted = new Plain;
+if (function_exists('maitred_snapshot')) { maitred_snapshot(); }
+$how = $_GET['how'] ?? '';
+$plain = new Plain; $plain->more = new ArrayObject([new Plain, function () {}]); $plain->more[0]->more = $plain;
+if ($how === 'destructors') {
+    $outer = new Told('outer'); $outer->more = new Told('inner'); $booted->more = new Told('of what was booted');
+    $circle = new Told('circle'); $circle->more = $circle; $held = [new Told('held')];
+}
+session_set_save_handler(new Sessions, true);
+session_id('abcdefabcdefabcdefabcdef'); session_start(['use_cookies' => 0, 'use_only_cookies' => 0, 'cache_limiter' => '']);
+$_SESSION['how'] = $how;
+register_shutdown_function(function () {
+    tell('first function'); echo "first function\n";
+    register_shutdown_function(function () { tell('third function'); });
+});
+register_shutdown_function(function () use ($how) { tell('second function'); if ($how === 'late') { $GLOBALS['late'] = new Told('late'); } });
+ob_start(function ($text, $phase) { tell('output ' . ($phase & PHP_OUTPUT_HANDLER_FINAL ? 'final' : 'begins')); return strtoupper($text); });
+$zipped = gzopen("$folder/zipped.gz", 'w'); gzwrite($zipped, 'all of it');
+$xml = new XMLWriter; $xml->openUri("$folder/written.xml"); $xml->writeElement('all', 'of it');
+$lines = fopen('lines://one', 'w'); fwrite($lines, 'x');
+$temporary = tmpfile(); fwrite($temporary, 'x'); tell('temporary ' . (int) is_file(stream_get_meta_data($temporary)['uri']));
+file_put_contents("$folder/temporary", stream_get_meta_data($temporary)['uri']);
+$database = new PDO("sqlite:$folder/data.sqlite"); $database->exec('create table if not exists t (a)');
+$database->exec('insert into t values (1)'); tell('rows ' . $database->query('select count(*) from t')->fetchColumn());
+$database->beginTransaction(); $database->exec('insert into t values (2)');
+$GLOBALS['kept'] = new SplFileObject("$folder/kept", 'w'); $GLOBALS['kept']->fwrite('kept');
+echo "answer of $how\n";
+switch ($how) {
+    case 'exit': exit("left\n");
+    case 'exception': throw new LogicException('thrown');
+    case 'fatal': undefined_function();
+}
+"#;
+
+/// A folder with the script, and one that it may write to.
+fn told_by(script: &str) -> (TempDir, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    give_to_web_user(folder.path());
+    let path = folder.path().display().to_string();
+    let root = document_root(&[("index.php", &script.replacen("%s", &path, 1))]);
+    give_to_web_user(root.path());
+    (root, folder)
+}
+
+fn snapshot(root: &Path) -> Setup {
+    let script = root.join("index.php");
+    Setup::new(root)
+        .workers(1)
+        .pool("mode = \"snapshot\"")
+        .pool(&format!("script = {script:?}"))
+        .site("front_controller = \"/index.php\"")
+}
+
+/// What is seen of a request, in its answer and in files, once it is all over.
+fn all_of(server: &Server, folder: &Path, how: &str) -> Vec<String> {
+    let told = folder.join("told");
+    let answer = http::get(server.address(), &format!("/?how={how}"));
+    // Who answers the next request has ended the one before.
+    let next = http::get(server.address(), "/?how=next");
+    assert_eq!(next.status, 200, "{}", next.text());
+    let text = fs::read_to_string(&told).unwrap_or_default();
+    let mut seen = vec![
+        format!("{} {}", answer.status, answer.text()),
+        // All is told before the next request begins.
+        text.split_inclusive('\n')
+            .take_while(|line| !line.starts_with("session how|s:4:\"next\""))
+            .collect(),
+    ];
+    for name in ["zipped.gz", "written.xml", "kept"] {
+        let bytes = fs::read(folder.join(name)).unwrap_or_default();
+        seen.push(format!("{name} {bytes:?}"));
+    }
+    let temporary = fs::read_to_string(folder.join("temporary")).unwrap_or_default();
+    seen.push(format!(
+        "temporary file: {}",
+        Path::new(&temporary).exists()
+    ));
+    for name in ["told", "data.sqlite"] {
+        fs::remove_file(folder.join(name)).expect("the script has made it");
+    }
+    seen
+}
+
+#[test]
+fn a_copy_ends_its_request_as_a_classic_pool_does() {
+    let (root, folder) = told_by(TELLS_ALL);
+    let classic = Setup::new(root.path()).workers(1).start();
+    let copied = snapshot(root.path()).start();
+    let rewinding = snapshot(root.path())
+        .pool("rewinds_per_child = 100")
+        .start();
+    for how in ["plain", "destructors", "late", "exit", "exception", "fatal"] {
+        let expected = all_of(&classic, folder.path(), how);
+        assert!(expected[1].contains("session close"), "{expected:?}");
+        for (server, name) in [(&copied, "new"), (&rewinding, "gone back")] {
+            let seen = all_of(server, folder.path(), how);
+            assert_eq!(seen, expected, "{how}, {name}");
+        }
+    }
+    for server in [classic, copied, rewinding] {
+        server.stop();
+    }
+}
+
+#[test]
+fn what_is_asked_ahead_has_its_regular_expressions_compiled_for_all_copies() {
+    // That of `alike` was never compiled, and takes as long as that of the application did.
+    let script = "<?php
+        function pattern($seed) { mt_srand($seed); $all = []; for ($i = 0; $i < 700; $i++) { $all[] = 'a' . mt_rand() . '[b-f]+' . mt_rand() . '?'; } return '/' . implode('|', $all) . '/i'; }
+        function took($pattern) { $begun = hrtime(true); preg_match($pattern, 'xyz'); return hrtime(true) - $begun; }
+        $known = pattern(1); $alike = pattern(2);
+        maitred_snapshot();
+        $took = took($known);
+        echo json_encode(str_contains($_SERVER['REQUEST_URI'], 'ahead') ? [] : [$took, took($alike)]);";
+    let (root, _folder) = told_by(script);
+    for lines in [&[][..], &["rewinds_per_child = 100"]] {
+        let setup = snapshot(root.path()).pool("warm_requests = [\"/ahead\"]");
+        let setup = lines.iter().fold(setup, |setup, line| setup.pool(line));
+        let server = setup.start();
+        // The least of some, since others take the processor now and then.
+        let mut least = [u64::MAX; 2];
+        for _ in 0..5 {
+            let seen = http::get(server.address(), "/").json();
+            for (least, took) in least.iter_mut().zip([&seen[0], &seen[1]]) {
+                *least = took.as_u64().unwrap_or(u64::MAX).min(*least);
+            }
+        }
+        assert!(least[0] < least[1] / 4, "{least:?}");
+        server.wait_for_full_strength(3, PATIENCE);
+        server.stop();
+    }
+}

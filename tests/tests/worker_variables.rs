@@ -1,0 +1,37 @@
+//! The variables that PHP makes of a request, in a script that handles one after the other.
+
+use maitred_tests::Target;
+use maitred_tests::http;
+use maitred_tests::server::{Setup, document_root, give_to_web_user};
+
+#[test]
+fn what_uses_the_servers_variables_finds_those_of_its_request_however_late_it_is_loaded() {
+    // Nothing of the script names them.
+    let worker = "<?php
+        $n = 0;
+        $handle = function () use (&$n) {
+            $n++;
+            echo $n < 3 ? 'none ' . (int) isset($GLOBALS['_SERVER']) : require __DIR__ . '/late.php';
+        };
+        while (frankenphp_handle_request($handle)) {}";
+    let late = "<?php return $_SERVER['REQUEST_URI'] . ' ' . ($_REQUEST['name'] ?? '') . ' '
+        . filter_input(INPUT_SERVER, 'QUERY_STRING') . ' ' . $_SERVER['FRANKENPHP_WORKER'];";
+    let root = document_root(&[("index.php", worker), ("late.php", late)]);
+    give_to_web_user(root.path());
+    let script = root.path().join("index.php");
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("mode = \"worker\"")
+        .pool(&format!("script = {script:?}"))
+        .site("front_controller = \"/index.php\"")
+        .start();
+    for n in 1..7 {
+        let answer = http::get(server.address(), &format!("/page/{n}?name=n{n}"));
+        let expected = match n < 3 {
+            true => "none 0".to_owned(),
+            false => format!("/page/{n}?name=n{n} n{n} name=n{n} 1"),
+        };
+        assert_eq!(answer.text(), expected);
+    }
+    server.stop();
+}
