@@ -23,7 +23,7 @@ use maitred_tune::runner::{Ended, Runner};
 use maitred_tune::settings::Server;
 use maitred_tune::site::Site;
 use maitred_tune::target::{self, Reload, Target};
-use maitred_tune::workload::{Asked, Prober, prepare};
+use maitred_tune::workload::{Asked, Prober, Workload, prepare};
 use maitred_tune::{html, text};
 
 use crate::client::Client;
@@ -47,6 +47,9 @@ const SECONDS: std::ops::RangeInclusive<f64> = 5.0..=86_400.0;
 
 /// How long whoever is asked beforehand may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the site may take until it is served with what was written.
+const LIVE_CHECK: Duration = Duration::from_secs(10);
 
 /// How far it is, for who is told to end it: it can be ended, it is being ended, it is done.
 const GOING: u8 = 0;
@@ -123,7 +126,10 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     let servers = servers
         .collect::<Result<Vec<_>, _>>()
         .map_err(Refusal::Usage)?;
-    let wanted = !asked.urls.is_empty() || asked.load.urls_file.is_some() || asked.course.undo;
+    let wanted = !asked.urls.is_empty()
+        || asked.load.urls_file.is_some()
+        || asked.load.har.is_some()
+        || asked.course.undo;
     if !wanted {
         let why = "name a page of the site that is to be tuned, such as http://127.0.0.1/";
         return Err(Refusal::Usage(why.to_owned()));
@@ -150,6 +156,8 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         now: site.now(),
         most_workers: asked.course.most_workers,
         goal,
+        routes: workload.routes(),
+        despite_noise: asked.course.despite_noise,
         seed: asked.course.seed,
     });
     let mut progress = Progress::new(&workload.source, &site);
@@ -165,7 +173,8 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         Ended::Trouble(why) => Refusal::Now(why),
     })?;
     let mut report = Report::of(&site, &workload.source, &course, &servers);
-    let written = write_down(asked, &mut target, &course, &mut report);
+    let written = write_down(asked, &mut target, &course, &mut report)
+        .and_then(|keeps| serves(keeps, &mut target, &workload, &mut prober, &mut report));
     if !stop.done() {
         target.restore()?;
         return Err(Refusal::Stopped);
@@ -179,19 +188,20 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     })
 }
 
-/// Writes what is proven, or says what to paste.
+/// Writes what is proven, or says what to paste. Whether a file was written that is in use now.
 fn write_down(
     asked: &Tune,
     target: &mut Target,
     course: &Course,
     report: &mut Report,
-) -> Result<(), Refusal> {
-    let Some(choice) = course
-        .choice
-        .as_ref()
-        .filter(|_| course.verdict == Some(Verdict::Gain))
-    else {
-        return Ok(());
+) -> Result<bool, Refusal> {
+    let wanted = match &course.verdict {
+        Some(Verdict::Gain) => true,
+        Some(Verdict::NoGain(_)) => asked.course.write_unproven,
+        _ => false,
+    };
+    let Some(choice) = course.choice.as_ref().filter(|_| wanted) else {
+        return Ok(false);
     };
     let shown = target.file().display().to_string();
     if !target.takes_file() {
@@ -199,14 +209,14 @@ fn write_down(
             "put this into {shown}, and run maitred reload:\n{}",
             report.file
         ));
-        return Ok(());
+        return Ok(false);
     }
     if asked.course.no_write {
         report.written = Some(format!(
             "nothing is written (--no-write); {shown} would be:\n{}",
             report.file
         ));
-        return Ok(());
+        return Ok(false);
     }
     let file = report.file.clone();
     match target.keep(choice.workers, &file) {
@@ -214,13 +224,36 @@ fn write_down(
             report.written = Some(format!(
                 "written to {shown} and in use; maitred tune --undo takes it back"
             ));
-            Ok(())
+            Ok(true)
         }
         Err(why) => {
             report.written = Some(format!("not written: {why}"));
             Err(Refusal::Now(why))
         }
     }
+}
+
+/// Looks whether the site is served with what was written. If it is not, all is as it was.
+fn serves(
+    is_kept: bool,
+    target: &mut Target,
+    workload: &Workload,
+    prober: &mut Prober,
+    report: &mut Report,
+) -> Result<(), Refusal> {
+    if !is_kept {
+        return Ok(());
+    }
+    let Err(why) = workload.is_served(prober, LIVE_CHECK) else {
+        return Ok(());
+    };
+    let undone = match target.restore() {
+        Ok(()) => "its settings are as they were again".to_owned(),
+        Err(further) => further,
+    };
+    let why = format!("with the new setting the site is not served: {why}; {undone}");
+    report.written = Some(format!("not written: {why}"));
+    Err(Refusal::Now(why))
 }
 
 fn seconds(asked: &Tune) -> Result<f64, String> {
@@ -298,6 +331,8 @@ fn workload_of(asked: &Tune) -> Asked {
         urls: asked.urls.clone(),
         urls_file: load.urls_file.clone(),
         access_log: load.access_log.clone(),
+        har: load.har.clone(),
+        cookies: load.cookies,
         crawl: load.crawl,
         headers: load.header.clone(),
         expect: load.expect.clone(),
