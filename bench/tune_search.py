@@ -127,6 +127,7 @@ def arguments():
     parser.add_argument("--time", default="10m", help="what tune is given (10m)")
     parser.add_argument("--rounds", type=int, default=3, help="of the numbers around the best (3)")
     parser.add_argument("--seconds", type=int, default=4, help="each rate is tried (4)")
+    parser.add_argument("--tune-only", action="store_true", help="search nothing")
     parser.add_argument("--json", default="", metavar="FILE", help="all figures")
     parser.add_argument("tune", nargs="*", help="further arguments of tune, after --")
     return parser.parse_args()
@@ -229,13 +230,17 @@ class Search:
         """The number with the highest rate."""
         return max(self.rates, key=self.rate)
 
-    def all(self, chosen):
-        """The coarse grid, what lies around its best, and what was chosen."""
-        for workers in random.sample(COARSE, len(COARSE)):
+    def all(self, chosen, most):
+        """The coarse grid, what lies around its best, and what was chosen; no more than tune might try."""
+        coarse = [workers for workers in COARSE if workers <= most]
+        while coarse[-1] < min(chosen, most):
+            coarse.append(min(2 * coarse[-1], most))
+        for workers in random.sample(coarse, len(coarse)):
             self.highest(workers)
         best = self.best()
-        fine = {max(1, round(best * factor)) for factor in FINE} | {best, chosen}
-        fine |= set(sorted(COARSE, key=self.rate, reverse=True)[:BEST])
+        around = {max(1, round(best * factor)) for factor in FINE}
+        fine = {workers for workers in around if workers <= most} | {best, chosen}
+        fine |= set(sorted(coarse, key=self.rate, reverse=True)[:BEST])
         for _ in range(self.options.rounds):
             for workers in random.sample(sorted(fine), len(fine)):
                 self.highest(workers)
@@ -264,11 +269,11 @@ def measure(options, directory):
         found, seconds = tune(server, options, directory)
         report.say(f"maitred tune: {found['conclusion']}, in {seconds:.0f} s")
         choice = found["choice"]
-        if choice is None:
-            return found, None
+        if choice is None or options.tune_only:
+            return {"tune": found, "seconds": seconds}, None
         chosen, goal = choice["workers"], options.goal or found["goal"]
         search = Search(server, options, goal)
-        search.all(chosen)
+        search.all(chosen, found["ceiling"]["workers"])
         rate, both = side_by_side(search, chosen)
     best = search.best()
     share = search.rate(chosen) / search.rate(best)

@@ -51,6 +51,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the site may take until it is served with what was written.
 const LIVE_CHECK: Duration = Duration::from_secs(10);
 
+/// What doctor's findings are about that are about no server.
+const MACHINE: &str = "the machine";
+
+/// Checks of doctor's that make figures doubtful if they fail: a group that is throttled, paging, want of memory,
+/// OPcache or a debugger.
+const FALSIFIES: [&str; 4] = ["D5", "D6", "D7", "D15"];
+
 /// How far it is, for who is told to end it: it can be ended, it is being ended, it is done.
 const GOING: u8 = 0;
 const ENDING: u8 = 1;
@@ -136,7 +143,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     }
     check_files(&asked.output)?;
     let stop = stop_on_signals().map_err(|why| format!("signals cannot be awaited: {why}"))?;
-    let site = find(&asked.server)?;
+    let (site, doubts) = find(&asked.server)?;
     if asked.course.undo {
         let done = target::undo(&site, reload(&asked.server))?;
         let _ = writeln!(io::stdout(), "{done}");
@@ -173,6 +180,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         Ended::Trouble(why) => Refusal::Now(why),
     })?;
     let mut report = Report::of(&site, &workload.source, &course, &servers);
+    report.not_proven.extend(doubts);
     let written = write_down(asked, &mut target, &course, &mut report)
         .and_then(|keeps| serves(keeps, &mut target, &workload, &mut prober, &mut report));
     if !stop.done() {
@@ -268,8 +276,9 @@ fn seconds(asked: &Tune) -> Result<f64, String> {
     }
 }
 
-/// Looks at the machine, and finds the pool.
-fn find(asked: &ServerOptions) -> Result<Site, Refusal> {
+/// Looks at the machine, and finds the pool. Says what doctor finds wrong with it; with it comes what makes figures
+/// doubtful.
+fn find(asked: &ServerOptions) -> Result<(Site, Vec<String>), Refusal> {
     let which = match (&asked.config, &asked.php_fpm) {
         (Some(_), _) => Which::Maitred,
         (None, Some(_)) => Which::PhpFpm,
@@ -286,20 +295,22 @@ fn find(asked: &ServerOptions) -> Result<Site, Refusal> {
     });
     let site = Site::find(&facts, asked.pool.as_deref())?;
     let findings = maitred_doctor::Report::of(&facts).findings;
-    let of_it = [&site.service.name, &site.pool.name];
+    let of_it = [&site.service.name, &site.pool.name, MACHINE];
     let bad = findings
         .iter()
-        .filter(|found| found.severity == Severity::Fail && of_it.contains(&&found.about));
+        .filter(|found| found.severity == Severity::Fail && of_it.contains(&found.about.as_str()));
+    let mut doubts = Vec::new();
     for found in bad {
-        let _ = writeln!(
-            io::stderr(),
+        let line = format!(
             "doctor {}: {}; {}",
-            found.check,
-            found.seen,
-            found.consequence
+            found.check, found.seen, found.consequence
         );
+        let _ = writeln!(io::stderr(), "{line}");
+        if FALSIFIES.contains(&found.check) {
+            doubts.push(line);
+        }
     }
-    Ok(site)
+    Ok((site, doubts))
 }
 
 fn config(asked: &ServerOptions) -> PathBuf {
