@@ -18,13 +18,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// As short as it may be, with a goal that a busy machine still meets.
-const SHORT: [&str; 6] = [
+const SHORT: [&str; 7] = [
     "--time",
     "5s",
     "--goal",
     "p50<400ms",
     "--most-workers",
     "12",
+    // Other tests run meanwhile.
+    "--despite-noise",
 ];
 
 /// The file that tune writes.
@@ -187,7 +189,9 @@ fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when
     let site = Site::start();
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("tune.html");
+    let other = site.url("/nap.php?n=2");
     let further = [
+        other.as_str(),
         "--json",
         "-",
         "--html",
@@ -213,8 +217,15 @@ fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when
     };
     assert_eq!(value("pm.max_children"), workers.to_string());
     assert!(value("fastcgi_read_timeout").is_string());
+    let count = |name: &str| report[name].as_array().map(Vec::len);
+    assert_eq!((count("routes"), count("overload")), (Some(2), Some(2)));
+    assert!(report["routes"][1]["seen"]["cpu"].as_f64().is_some());
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("Requests a second by busy workers") && html.contains("<polyline"));
+    assert!(
+        html.contains("- pm = dynamic\n- pm.max_children = 2\n+ "),
+        "what changes"
+    );
     let written = fs::read_to_string(site.pools.path().join(DROP_IN)).expect("a file");
     let line = format!("\npm.max_children = {workers}\n");
     assert!(
@@ -319,7 +330,8 @@ fn what_cannot_be_measured_is_said_before_anything_is_changed() {
         &["no pool 'shop' runs here", "www of php-fpm"],
     );
     // Slower than asked: no number of workers helps.
-    let slow = site.tune(&[&nap, "--time", "5s", "--goal", "p99<20ms"]);
+    let slow = ["--time", "5s", "--despite-noise", "--goal", "p99<20ms"];
+    let slow = site.tune(&[&[nap.as_str()], &slow[..]].concat());
     let said = text(&slow.stdout);
     assert_eq!(slow.status.code(), Some(3), "{said}{}", text(&slow.stderr));
     assert!(
@@ -463,6 +475,7 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
         "p50<200ms",
         "--most-workers",
         "12",
+        "--despite-noise",
     ];
     let arguments = [&[url.as_str()], &goal[..]].concat();
     let start = || {

@@ -36,6 +36,8 @@ pub struct Answer {
     pub location: Option<String>,
     /// Cookies that were set (`name=value`), if they were asked for.
     pub cookies: Vec<String>,
+    /// Whether it says when to come again (`Retry-After`; RFC 9110, 10.2.3).
+    pub says_when: bool,
 }
 
 /// A text that a body has to hold.
@@ -316,6 +318,7 @@ impl AnswerReader {
                 8 if is("location") && (300..400).contains(&status) => {
                     answer.location = Some(String::from_utf8_lossy(field.value).into_owned());
                 }
+                11 if is("retry-after") => answer.says_when = true,
                 10 if self.cookies && is("set-cookie") && answer.cookies.len() < MAX_COOKIES => {
                     let pair = field.value.split(|byte| *byte == b';').next();
                     let pair = String::from_utf8_lossy(pair.unwrap_or_default());

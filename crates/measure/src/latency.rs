@@ -96,9 +96,14 @@ impl Latencies {
     /// What `percentile` of them (0 to 100) do not exceed, in seconds; nothing where fewer than
     /// [`SAMPLES_BEYOND`] lie beyond it, since then it is chance.
     pub fn percentile(&self, percentile: f64) -> Option<f64> {
+        self.carried(percentile, SAMPLES_BEYOND)
+    }
+
+    /// The same, where so many must lie beyond it.
+    pub fn carried(&self, percentile: f64, samples: f64) -> Option<f64> {
         let beyond = self.count() as f64 * (100.0 - percentile) / 100.0;
         // 0.1 % of 20 000 is a little less than 20 in floating point.
-        if beyond + 1e-6 < SAMPLES_BEYOND {
+        if beyond + 1e-6 < samples {
             return None;
         }
         self.at(percentile)

@@ -105,6 +105,7 @@ mod tests {
         total.ended(&End {
             cause: None,
             status: Some(200),
+            says_when: false,
             body_bytes: 1,
             corrected: 2_000_000,
             service: 2_000_000,

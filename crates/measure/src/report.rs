@@ -125,6 +125,8 @@ pub struct Requests {
     pub sent: u64,
     pub served: u64,
     pub refused: u64,
+    /// Those of them that were told when to come again (`Retry-After`).
+    pub told_when: u64,
     pub failed: u64,
     pub timed_out: u64,
     pub wrong: u64,
@@ -353,6 +355,7 @@ fn requests(measured: &Measured, slo: &Slo) -> Requests {
         sent: total.sent,
         served,
         refused: total.count(Class::Refused),
+        told_when: total.told_when,
         failed: total.count(Class::Failed),
         timed_out: total.count(Class::TimedOut),
         wrong: total.count(Class::Wrong),

@@ -99,6 +99,7 @@ impl ScriptReader {
                     } else {
                         Vec::new()
                     },
+                    says_when: head.header("Retry-After").is_some(),
                     ..Answer::default()
                 });
                 &bytes[used..]

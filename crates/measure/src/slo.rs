@@ -32,6 +32,8 @@ pub struct Condition {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Slo {
     conditions: Vec<Condition>,
+    /// How many samples must lie beyond a percentile for it to be judged.
+    beyond: f64,
 }
 
 /// How a condition has done.
@@ -55,7 +57,14 @@ impl Slo {
         let conditions = text.split(',').map(|part| condition(part.trim()));
         Ok(Slo {
             conditions: conditions.collect::<Result<_, _>>()?,
+            beyond: SAMPLES_BEYOND,
         })
+    }
+
+    /// Judges percentiles beyond which so few samples lie: it takes less time, and is less sure.
+    #[must_use]
+    pub fn with_samples_beyond(self, beyond: f64) -> Slo {
+        Slo { beyond, ..self }
     }
 
     /// The smallest limit of a latency, in seconds: what is slower is of no use.
@@ -73,7 +82,7 @@ impl Slo {
             .iter()
             .map(|condition| match condition.figure {
                 Figure::Percentile(percentile) if percentile < 100.0 => {
-                    SAMPLES_BEYOND / (1.0 - percentile / 100.0)
+                    self.beyond / (1.0 - percentile / 100.0)
                 }
                 _ => 0.0,
             });
@@ -83,7 +92,7 @@ impl Slo {
     /// How each condition has done.
     pub fn judge(&self, measured: &Measured) -> Vec<Verdict> {
         let verdicts = self.conditions.iter().map(|condition| {
-            let found = figure(condition.figure, measured);
+            let found = figure(condition.figure, measured, self.beyond);
             let holds = found.is_some_and(|found| {
                 if condition.below {
                     found < condition.limit
@@ -101,12 +110,12 @@ impl Slo {
     }
 }
 
-fn figure(figure: Figure, measured: &Measured) -> Option<f64> {
+fn figure(figure: Figure, measured: &Measured, beyond: f64) -> Option<f64> {
     let total = &measured.total;
     let served = &total.ended[Class::Served.index()].corrected;
     match figure {
         Figure::Percentile(100.0) => served.max(),
-        Figure::Percentile(percentile) => served.percentile(percentile),
+        Figure::Percentile(percentile) => served.carried(percentile, beyond),
         Figure::Mean => served.mean(),
         Figure::Errors => {
             let all = total.all() + total.unsent;
@@ -167,6 +176,7 @@ mod tests {
             measured.total.ended(&End {
                 cause: (number >= served).then_some(Cause::Status(502)),
                 status: Some(200),
+                says_when: false,
                 body_bytes: 0,
                 corrected: 100_000_000,
                 service: 100_000_000,
@@ -198,6 +208,9 @@ mod tests {
     fn what_the_samples_do_not_carry_does_not_hold() {
         assert_eq!(holds("p99.9<10s,p50<10s", &measured(100, 0)), [false, true]);
         assert_eq!(holds("error<1%", &Measured::default()), [false]);
+        let few = Slo::read("p99<10s").expect("conditions");
+        let judged = few.with_samples_beyond(3.0).judge(&measured(300, 0));
+        assert!(judged[0].holds);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct End {
     pub cause: Option<Cause>,
     /// The answer's status, if one came.
     pub status: Option<u16>,
+    /// Whether it said when to come again.
+    pub says_when: bool,
     /// The length of its body.
     pub body_bytes: u64,
     /// Nanoseconds from the moment it was due.
@@ -66,6 +68,8 @@ pub struct Tally {
     pub causes: BTreeMap<Cause, u64>,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
+    /// Refusals that said when to come again.
+    pub told_when: u64,
     /// The bodies of answers, in bytes.
     pub body_bytes: u64,
     /// By URL.
@@ -90,6 +94,7 @@ impl Tally {
         ended.corrected.record(end.corrected);
         ended.service.record(end.service);
         self.body_bytes += end.body_bytes;
+        self.told_when += u64::from(class == Class::Refused && end.says_when);
         if let Some(status) = end.status {
             *self.statuses.entry(status).or_default() += 1;
         }
@@ -146,6 +151,7 @@ impl Tally {
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }
+        self.told_when += other.told_when;
         self.body_bytes += other.body_bytes;
         if self.rows.len() < other.rows.len() {
             self.rows.resize_with(other.rows.len(), Row::default);
@@ -167,6 +173,7 @@ mod tests {
         End {
             cause,
             status: Some(200),
+            says_when: false,
             body_bytes: 10,
             corrected: 2_000_000,
             service: 1_000_000,

@@ -91,6 +91,8 @@ pub struct Choice {
     pub rate: f64,
     /// What is served with one, and how that grows.
     pub model: Option<Model>,
+    /// The same without each of the measurements.
+    pub models: Vec<Model>,
     /// Where throughput bends, by the shape of the curve.
     pub bend: Option<f64>,
     /// Where processors are all busy, K / u.
@@ -133,6 +135,7 @@ pub fn choose(points: &[(f64, f64)], ceiling: &Ceiling, knee: Option<f64>) -> Op
         },
         rate: wanted,
         model,
+        models: usl::without_each(points),
         bend,
         knee,
         doubt,

@@ -17,6 +17,8 @@ pub struct Slope {
     pub low: f64,
     /// The 95th.
     pub high: f64,
+    /// So many requests each worker has served.
+    pub requests: f64,
 }
 
 impl Slope {
@@ -46,6 +48,7 @@ pub fn slope(looks: &[(f64, f64)]) -> Option<Slope> {
         bytes: at(0.5),
         low: at(0.05),
         high: at(0.95),
+        requests: looks.iter().map(|look| look.0).fold(0.0, f64::max),
     })
 }
 

@@ -6,25 +6,40 @@ use maitred_measure::html::{STYLE, chart, curve, escape, nines, percentiles};
 use maitred_measure::words;
 
 use crate::course::hunt::Try;
+use crate::moments::Moment;
 use crate::report::Report;
-use crate::seen::Setting;
+use crate::seen::{Seen, Setting};
 use crate::text;
 
 /// How many numbers are written below a chart.
 const NUMBERS: f64 = 8.0;
+
+/// What lies around a curve.
+const BAND: &str =
+    ".d{stroke:#98a2b8;fill:none;stroke-width:1;stroke-dasharray:4 3}.kd{color:#98a2b8}";
+
+/// Most bars of a chart.
+const BARS: usize = 20;
 
 /// The page.
 pub fn page(report: &Report) -> String {
     let title = escape(&format!("maitred tune: {}", report.subject));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style>\n\
+         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}{BAND}</style>\n\
          <h1>{title}</h1>\n"
     );
+    // Writing to a string cannot fail, here and below.
+    for trouble in &report.despite_noise {
+        let _ = writeln!(
+            page,
+            "<p class=\"bad\">Despite noise: {}</p>",
+            escape(trouble)
+        );
+    }
     if report.indicative {
         page.push_str("<p class=\"bad\">Indicative: little time was given.</p>\n");
     }
-    // Writing to a string cannot fail.
     let _ = writeln!(
         page,
         "<pre>{}</pre>",
@@ -34,11 +49,12 @@ pub fn page(report: &Report) -> String {
     page.push_str(&latencies(report));
     page.push_str(&spectrum(report));
     page.push_str(&split(report));
+    page.push_str(&over_time(report));
     if !report.file.is_empty() {
         let _ = writeln!(
             page,
             "<h2>Settings</h2>\n<pre>{}</pre>",
-            escape(&report.file)
+            escape(&difference(report))
         );
     }
     page.push_str("</html>\n");
@@ -68,6 +84,7 @@ fn throughput(report: &Report) -> String {
         let points = (0..=60).map(|part| 1.0 + (last - 1.0).max(0.0) * f64::from(part) / 60.0);
         points.map(|workers| (workers, model.at(workers))).collect()
     });
+    let around = band(report, last);
     let best = report
         .sweep
         .iter()
@@ -81,6 +98,8 @@ fn throughput(report: &Report) -> String {
     let curves = [
         curve("measured", 'a', report.sweep.clone()),
         curve("universal scalability law", 'b', model.unwrap_or_default()),
+        curve("without each of the measurements", 'd', around.0),
+        curve("", 'd', around.1),
         curve("chosen", 'c', chosen.unwrap_or_default()),
     ];
     chart(
@@ -133,22 +152,49 @@ fn spectrum(report: &Report) -> String {
     )
 }
 
-/// One bar: what a request's time is made of.
+/// The least and the most that the law says without each of the measurements.
+fn band(report: &Report, last: f64) -> (Vec<(f64, f64)>, Vec<(f64, f64)>) {
+    let models = report.choice.as_ref().map(|choice| &choice.models);
+    let Some(models) = models.filter(|models| !models.is_empty()) else {
+        return Default::default();
+    };
+    let at = |part: u32| 1.0 + (last - 1.0).max(0.0) * f64::from(part) / 60.0;
+    let both = (0..=60).map(at).map(|workers| {
+        let each = || models.iter().map(|model| model.at(workers));
+        let least = each().fold(f64::MAX, f64::min);
+        let most = each().fold(0.0, f64::max);
+        ((workers, least), (workers, most))
+    });
+    both.unzip()
+}
+
+/// Bars: what a request's time is made of, and that of each route.
 fn split(report: &Report) -> String {
-    let Some(alone) = &report.alone else {
+    let all = report.alone.iter().map(|seen| ("all", seen));
+    let routes = report.routes.iter();
+    let each = all.chain(routes.map(|route| (route.name.as_str(), &route.seen)));
+    let bars: Vec<String> = each
+        .take(BARS)
+        .filter_map(|(name, seen)| bar(name, seen))
+        .collect();
+    if bars.is_empty() {
         return String::new();
-    };
-    let (Some(mean), Some(cpu)) = (alone.mean, alone.cpu) else {
-        return String::new();
-    };
-    let queue = alone.core_wait.unwrap_or(0.0);
+    }
+    format!("<h2>A request's time</h2>\n{}", bars.join(""))
+}
+
+fn bar(name: &str, seen: &Seen) -> Option<String> {
+    let parts = seen.parts()?;
     let parts = [
-        ("processor", "#2f7ed8", cpu),
-        ("run queue", "#c0392b", queue),
-        ("waiting", "#e08e0b", (mean - cpu - queue).max(0.0)),
+        ("processor", "#2f7ed8", parts.cpu),
+        ("run queue", "#c0392b", parts.queue),
+        ("waiting", "#e08e0b", parts.waiting),
     ];
     let all: f64 = parts.iter().map(|(_, _, seconds)| seconds).sum();
-    let mut svg = "<h2>A request's time</h2>\n<svg viewBox=\"0 0 860 50\" role=\"img\">".to_owned();
+    let mut svg = format!(
+        "<div class=\"key\">{}</div>\n<svg viewBox=\"0 0 860 50\" role=\"img\">",
+        escape(name)
+    );
     let mut x = 0.0;
     for (name, colour, seconds) in parts {
         let width = seconds / all.max(1e-9) * 860.0;
@@ -163,7 +209,73 @@ fn split(report: &Report) -> String {
         }
         x += width;
     }
-    svg + "</svg>\n"
+    Some(svg + "</svg>\n")
+}
+
+/// The whole tuning, second by second.
+fn over_time(report: &Report) -> String {
+    let points = |of: fn(&Moment) -> Option<f64>| -> Vec<(f64, f64)> {
+        let moments = report.moments.iter();
+        moments
+            .filter_map(|moment| Some((moment.at, of(moment)?)))
+            .collect()
+    };
+    let rates = [
+        curve("served", 'a', points(|moment| Some(moment.served))),
+        curve("wait", 'b', points(|moment| Some(moment.waiting))),
+        curve("workers", 'c', points(|moment| Some(moment.workers))),
+    ];
+    let latencies = [
+        curve("p50", 'a', points(|moment| moment.p50)),
+        curve("p99, or the longest", 'b', points(|moment| moment.p99)),
+    ];
+    let shares = [
+        curve("processors in use", 'a', points(|moment| moment.busy)),
+        curve(
+            "time in which some task waited for one",
+            'c',
+            points(|moment| moment.stalled),
+        ),
+    ];
+    let memory = [curve("in use", 'a', points(|moment| moment.memory))];
+    chart(
+        "Requests and workers over time (s)",
+        &rates,
+        numbers,
+        words::digits,
+    ) + &chart(
+        "Latency over time (s)",
+        &latencies,
+        numbers,
+        words::duration,
+    ) + &chart("Processors over time (s)", &shares, numbers, |share| {
+        format!("{:.0} %", share * 100.0)
+    }) + &chart(
+        "Memory of the machine over time (s)",
+        &memory,
+        numbers,
+        words::bytes,
+    )
+}
+
+/// What changes: the lines that go, and those that come.
+fn difference(report: &Report) -> String {
+    let name = if report.file.contains("pm.max_children") {
+        "pm.max_children"
+    } else {
+        "max_children"
+    };
+    let before = &report.before;
+    let mut lines = vec![
+        format!("- pm = {}", before.pm),
+        format!("- {name} = {}", before.workers),
+    ];
+    let file = report.file.lines();
+    lines.extend(
+        file.filter(|line| !line.is_empty())
+            .map(|line| format!("+ {line}")),
+    );
+    lines.join("\n")
 }
 
 #[cfg(test)]

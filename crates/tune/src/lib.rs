@@ -7,10 +7,13 @@
 //!   ([`workload`]).
 
 pub mod course;
+pub mod danger;
 pub mod decide;
 pub mod growth;
 pub mod html;
 pub mod laws;
+pub mod machine;
+pub mod moments;
 pub mod processes;
 pub mod report;
 pub mod runner;

@@ -67,6 +67,17 @@ impl Clocks {
         }
     }
 
+    /// Seconds that each has had a processor for on average, since it was born.
+    pub fn each(&self) -> Option<f64> {
+        let all: u64 = self.of.values().map(|(cpu, _)| cpu).sum();
+        (!self.of.is_empty()).then(|| all as f64 / 1e9 / self.of.len() as f64)
+    }
+
+    /// What a later look has seen, too; of processes that are gone by then, this one counts.
+    pub fn look_again(&mut self, later: Clocks) {
+        self.of.extend(later.of);
+    }
+
     /// Seconds on a processor and of waiting for one since `before`; nothing where workers have come
     /// and gone, so that it is not known.
     pub fn since(&self, before: &Clocks) -> Option<(f64, f64)> {
@@ -100,6 +111,36 @@ pub fn memory(pids: &[i32]) -> Memory {
     }
 }
 
+/// The most files that one of these has open; nothing where this user may not see it.
+pub fn open_files(pids: &[i32]) -> Option<u64> {
+    let each = pids.iter().take(MAX_MEASURED).filter_map(|pid| {
+        let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+        u64::try_from(entries.count()).ok()
+    });
+    each.max()
+}
+
+/// Has the kernel forget the most memory that workers have had (proc_pid_clear_refs(5): 5). Who may not,
+/// has it remember the most since they were started.
+pub fn forget_peaks(pids: &[i32]) {
+    for pid in pids {
+        // It is as good as it is without.
+        let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+    }
+}
+
+/// The most private memory that one of these has had at any moment: the most that it had in all, without
+/// what it shares with others now.
+pub fn peak(pids: &[i32]) -> Option<f64> {
+    let each = pids.iter().take(MAX_MEASURED).filter_map(|pid| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+        let shared = sum(&rollup, "Rss:")? - sum(&rollup, "Private_")?;
+        Some(sum(&status, "VmHWM:")? - shared)
+    });
+    each.filter(|bytes| *bytes > 0.0).reduce(f64::max)
+}
+
 /// The lines that begin so, in bytes.
 fn sum(rollup: &str, name: &str) -> Option<f64> {
     let lines = rollup.lines().filter(|line| line.starts_with(name));
@@ -126,13 +167,22 @@ mod tests {
         assert_eq!(workers(us, "sleep"), [pid]);
         assert_eq!(workers(us, "slee"), [0_i32; 0], "a part of a word is none");
         assert!(began(pid).is_some_and(|began| began > 0));
-        assert!(memory(&[pid]).private.is_some_and(|bytes| bytes > 0.0));
+        let private = memory(&[pid]).private.unwrap_or_default();
+        assert!(private > 0.0);
+        forget_peaks(&[pid]);
+        assert!(peak(&[pid]).is_some_and(|peak| peak >= private / 2.0));
+        assert_eq!(peak(&[]), None);
+        assert!(open_files(&[pid]).is_some_and(|files| files >= 3));
         let before = Clocks::of(&[pid, us]);
         assert!(Clocks::of(&[pid, us]).since(&before).is_some());
+        assert!(before.each().is_some_and(|cpu| cpu > 0.0));
         child.kill().unwrap();
         while began(pid).is_some() {}
         child.wait().unwrap();
         assert_eq!(Clocks::of(&[us]).since(&before), None, "one has gone");
+        let mut all = before.clone();
+        all.look_again(Clocks::of(&[us]));
+        assert!(all.since(&before).is_some(), "it was there before");
         assert_eq!(memory(&[]), Memory::default());
     }
 }

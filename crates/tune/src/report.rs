@@ -1,23 +1,37 @@
 //! What a tuning came to, for programs and for the other faces of the report.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use crate::course::goal::Goal;
 use crate::course::hunt::{Hunt, Try};
+use crate::course::overload::Beyond;
+use crate::course::profile::Profiled;
 use crate::course::proof::{self, Row};
-use crate::course::{Course, Now, Verdict};
+use crate::course::{Boot, Course, Now, Verdict};
 use crate::decide::{Ceiling, Choice};
 use crate::growth::Slope;
 use crate::laws;
+use crate::machine::Machine;
+use crate::moments::Moment;
+use crate::processes;
 use crate::seen::Seen;
 use crate::settings::{self, Inputs, Line, Server};
-use crate::site::Site;
+use crate::site::{Site, opcache};
 
 /// The report's form; it changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "maitred-tune/1";
 
-/// Others that use more than this share of the processors spoil what is measured.
-const MUCH_BACKGROUND: f64 = 0.1;
+/// The times that the demand is more than its mean in nearly all moments: the workers that one rate needs at
+/// 99 of 100 moments are its mean and so many of its deviations (Poisson).
+const PEAKS: f64 = 2.33;
+
+/// From this share on processors are busy: the web server and the generator need the rest.
+const BUSY: f64 = 0.6;
+
+/// Most files that are looked at to count scripts.
+const MOST_FILES: u64 = 200_000;
 
 /// Points of a chart.
 pub type Curve = Vec<(f64, f64)>;
@@ -45,8 +59,22 @@ pub struct Report {
     pub goal: Option<String>,
     #[allow(missing_docs)]
     pub goal_given: bool,
+    /// Others used much, or the machine differs from itself, and somebody has said that it is to go on.
+    pub despite_noise: Vec<String>,
+    /// By which share the throughput of the same setting may differ from itself.
+    pub noise_floor: Option<f64>,
     /// One user.
     pub alone: Option<Seen>,
+    /// The number of users nearest to what was chosen, and a request's waiting for a processor then.
+    pub crowded: Option<(u32, f64)>,
+    /// The same of each route, where there are several.
+    pub routes: Vec<Profiled>,
+    /// What it costs until a worker serves.
+    pub boot: Option<Boot>,
+    /// What all workers have together, in bytes: OPcache and code, counted once.
+    pub shared: Option<f64>,
+    /// The most private memory that a worker had at any moment.
+    pub peak: Option<f64>,
     /// Memory of a worker: the most of its own that was seen, and with what it shares.
     pub private: Option<f64>,
     #[allow(missing_docs)]
@@ -65,12 +93,26 @@ pub struct Report {
     pub rate_before: Option<f64>,
     #[allow(missing_docs)]
     pub rate_after: Option<f64>,
+    /// Whether that was kept up for long.
+    pub rate_lasts: bool,
+    /// Workers that this rate keeps busy, with what chance makes of it.
+    pub demand: Option<f64>,
+    /// What it would take to serve more.
+    pub further: Option<String>,
+    /// What becomes of more requests than that.
+    pub overload: Vec<Beyond>,
     /// The old setting beside itself.
     pub noise: Vec<Row>,
     /// The new one beside the old one.
     pub proof: Vec<Row>,
-    /// How many pairs that are.
+    /// How many pairs that are, and how many were made again since others used the processors.
     pub pairs: usize,
+    #[allow(missing_docs)]
+    pub repeated_pairs: usize,
+    /// Requests that were not served in the pairs, of all: before, after.
+    pub errors: Option<(f64, f64)>,
+    /// Memory of all workers' own, in bytes: before, after.
+    pub memory: Option<(f64, f64)>,
     /// Whether the figures obey the laws, in words.
     pub consistency: Vec<String>,
     /// What is not proven, and what makes the figures less sure.
@@ -84,17 +126,9 @@ pub struct Report {
     /// Latencies by percentile in the pairs, for a chart: before, after.
     #[serde(skip)]
     pub spectrums: (Curve, Curve),
-}
-
-/// The machine.
-#[derive(Debug, Clone, Serialize)]
-#[allow(missing_docs)]
-pub struct Machine {
-    pub cores: f64,
-    pub processors: u32,
-    pub memory: Option<f64>,
-    pub memory_from: String,
-    pub background: Option<f64>,
+    /// Second by second, for a chart.
+    #[serde(skip)]
+    pub moments: Vec<Moment>,
 }
 
 impl Report {
@@ -112,35 +146,40 @@ impl Report {
         let private = most(|seen| seen.private);
         let resident = most(|seen| seen.resident);
         let tries = [&course.before, &course.after].into_iter().flatten();
-        let inputs = inputs(site, course, private, resident);
+        let peak = most(|seen| seen.peak);
+        let shared = resident.zip(private).map(|(all, own)| (all - own).max(0.0));
+        let own = Sizes {
+            private,
+            resident,
+            peak,
+            shared,
+        };
+        let inputs = inputs(site, course, &own);
         let lines = inputs.iter().flat_map(|inputs| {
             servers
                 .iter()
                 .flat_map(move |server| settings::lines(*server, inputs))
         });
-        let (budget, memory_from) = match &site.memory.budget {
-            Ok((bytes, whose)) => (Some(*bytes), whose.clone()),
-            Err(why) => (None, format!("unknown: {why}")),
-        };
+        let machine = Machine::of(site, course.background);
         Report {
             schema: SCHEMA,
             subject: format!("{} of {}", site.pool.name, site.service.name),
             indicative: course.is_indicative(),
-            machine: Machine {
-                cores: site.cores,
-                processors: site.processors,
-                memory: budget,
-                memory_from,
-                background: course.background,
-            },
             load: load.to_owned(),
             before: course.terms.now.clone(),
             verdict,
             conclusion,
             goal: course.goal.as_ref().map(|goal| goal.text.clone()),
+            despite_noise: course.troubles.clone(),
+            noise_floor: course.noise.floor,
             goal_given: course.goal.as_ref().is_some_and(|goal| goal.is_given),
             alone: course.alone.clone(),
+            crowded: crowded(course),
+            routes: course.profile.profiled.clone(),
+            boot: course.boot(),
             private,
+            shared,
+            peak,
             resident,
             growth: course.growth,
             ceiling: course.sweep.as_ref().map(|sweep| sweep.ceiling().clone()),
@@ -153,15 +192,28 @@ impl Report {
             rates: tries.flat_map(|hunt| hunt.tries.clone()).collect(),
             rate_before: highest(&course.before),
             rate_after: highest(&course.after),
-            noise: course.noise_rows.clone(),
+            rate_lasts: course.after.as_ref().is_some_and(|hunt| hunt.is_confirmed),
+            demand: demand(course),
+            further: course.choice.as_ref().map(|choice| further(choice, course)),
+            overload: course
+                .overload
+                .as_ref()
+                .map(|overload| overload.beyond.clone())
+                .unwrap_or_default(),
+            noise: course.noise.rows.clone(),
             proof: course.rows.clone(),
             pairs: course.pairs.len(),
+            repeated_pairs: course.repeated,
+            errors: in_pairs(course, |seen| Some(seen.error_share)),
+            memory: in_pairs(course, |seen| Some(seen.private? * f64::from(seen.workers))),
             consistency: consistency(course),
-            not_proven: not_proven(site, course),
+            not_proven: not_proven(site, course, &machine),
+            machine,
             settings: lines.collect(),
             written: None,
             file: inputs.map_or(String::new(), |inputs| file(site, course, &inputs)),
             spectrums: spectrums(course),
+            moments: course.moments.clone(),
         }
     }
 
@@ -191,12 +243,15 @@ fn verdict(course: &Course) -> (&'static str, String) {
     }
 }
 
-fn inputs(
-    site: &Site,
-    course: &Course,
+/// Memory of a worker, in bytes.
+struct Sizes {
     private: Option<f64>,
     resident: Option<f64>,
-) -> Option<Inputs> {
+    peak: Option<f64>,
+    shared: Option<f64>,
+}
+
+fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
     let choice = course.choice.as_ref()?;
     let highest = |hunt: &Option<Hunt>| hunt.as_ref().and_then(Hunt::highest);
     let alone = course.alone.as_ref();
@@ -204,8 +259,14 @@ fn inputs(
         workers: choice.workers,
         is_proven: course.verdict == Some(Verdict::Gain),
         binding: choice.binding.clone(),
-        private,
-        resident,
+        private: own.private,
+        resident: own.resident,
+        peak: own.peak,
+        shared: own.shared,
+        opcache: opcache(&site.pool),
+        open_files: processes::open_files(&processes::workers(site.master, &site.title())),
+        scripts: scripts(&site.pool.roots),
+        boot: course.boot().and_then(|boot| boot.cpu),
         total: site.total,
         cores: site.cores,
         rate: highest(&course.after)
@@ -219,6 +280,28 @@ fn inputs(
         memory_limit: Inputs::memory_limit_of(site),
         somaxconn: site.somaxconn,
     })
+}
+
+/// Scripts in the folders of a pool's code, as far as they are counted.
+fn scripts(roots: &[String]) -> Option<u64> {
+    let mut folders: Vec<PathBuf> = roots.iter().map(PathBuf::from).collect();
+    let (mut found, mut seen) = (0, 0);
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        for entry in entries {
+            seen += 1;
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let path = entry.path();
+            found += u64::from(!is_folder && path.extension().is_some_and(|end| end == "php"));
+            if is_folder {
+                folders.push(path);
+            }
+        }
+        if seen > MOST_FILES {
+            break;
+        }
+    }
+    (found > 0).then_some(found)
 }
 
 /// The settings that were tried, with their reasons: nothing that no pair of runs has seen.
@@ -282,22 +365,36 @@ fn consistency(course: &Course) -> Vec<String> {
     lines
 }
 
-fn not_proven(site: &Site, course: &Course) -> Vec<String> {
+fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
     let mut lines = Vec::new();
-    if course.is_indicative() {
-        lines.push("all of it: there was little time, the figures are indicative".to_owned());
-    }
-    if !course.settled && course.alone.is_some() {
-        lines.push("latencies had not come to rest when measuring began".to_owned());
-    }
-    match course.background {
-        Some(share) if share > MUCH_BACKGROUND => lines.push(format!(
-            "others used {:.0} % of the processors while nothing was asked",
-            share * 100.0
-        )),
-        None => lines.push("what others use of the processors is not known (/proc)".to_owned()),
-        Some(_) => {}
-    }
+    let mut say = |said: bool, line: &str| {
+        if said {
+            lines.push(line.to_owned());
+        }
+    };
+    say(
+        course.is_indicative(),
+        "all of it: there was little time, the figures are indicative",
+    );
+    say(
+        !course.settled && course.alone.is_some(),
+        "latencies or memory had not come to rest when measuring began: a leak, or a cache that is filled anew \
+         again and again",
+    );
+    say(
+        course.background.is_none(),
+        "what others use of the processors is not known (/proc)",
+    );
+    say(
+        course.after.as_ref().is_some_and(|hunt| !hunt.is_confirmed),
+        "that the highest rate lasts: it was not kept up for long",
+    );
+    lines.extend(
+        course
+            .troubles
+            .iter()
+            .map(|why| format!("{why} (--despite-noise)")),
+    );
     if let Some(sweep) = course.sweep.as_ref().filter(|sweep| sweep.repeated > 0) {
         lines.push(format!(
             "others used the processors meanwhile: {} measurements were made again, and {} of {} count \
@@ -307,25 +404,73 @@ fn not_proven(site: &Site, course: &Course) -> Vec<String> {
             sweep.points.len()
         ));
     }
-    if proof::differs(&course.noise_rows) {
+    if proof::differs(&course.noise.rows) {
         lines.push(
             "the old setting differs from itself: this machine is not quiet enough".to_owned(),
         );
     }
-    if let Some(doubt) = course
-        .choice
-        .as_ref()
-        .and_then(|choice| choice.doubt.clone())
-    {
-        lines.push(doubt);
-    }
+    let doubt = course.choice.as_ref();
+    lines.extend(doubt.and_then(|choice| choice.doubt.clone()));
     if let Err(why) = &site.service.group.cores {
         lines.push(format!("a quota of processors is not known: {why}"));
     }
+    lines.extend(machine.doubts());
     lines
         .push("the generator runs on the same machine and has a part of its processors".to_owned());
-    lines.push("overload (T8) is not measured; settings other than the number of workers follow by formula".to_owned());
+    lines.push("settings other than the number of workers follow by formula".to_owned());
     lines
+}
+
+/// The workers that the highest rate keeps busy: rate x time of a request without waiting for a processor, and
+/// what chance makes of it.
+fn demand(course: &Course) -> Option<f64> {
+    let alone = course.alone.as_ref()?;
+    let each = alone.mean? - alone.core_wait.unwrap_or(0.0);
+    let mean = course.highest()? * each;
+    Some(mean + PEAKS * mean.sqrt())
+}
+
+fn crowded(course: &Course) -> Option<(u32, f64)> {
+    let chosen = course.choice.as_ref()?.workers;
+    let points = course.sweep.as_ref()?.points.iter();
+    let near = points.min_by_key(|point| point.workers.abs_diff(chosen))?;
+    Some((near.workers, near.seen.core_wait?))
+}
+
+/// What it would take to serve more.
+fn further(choice: &Choice, course: &Course) -> String {
+    let used = course.sweep.as_ref().and_then(|sweep| {
+        let points = sweep.points.iter();
+        points
+            .filter_map(|point| laws::processors(&point.seen))
+            .reduce(f64::max)
+    });
+    let cores = course.terms.cores;
+    match used {
+        _ if !choice.binding.starts_with("throughput") => {
+            "what binds the number of workers: memory, or the number that was given".to_owned()
+        }
+        Some(used) if used > cores * BUSY => {
+            "processors, or scripts that compute less: those that there are, are busy".to_owned()
+        }
+        Some(used) => format!(
+            "what the scripts wait for, such as a database: of {cores} processors they keep {used:.1} busy, and \
+             the web server and the generator take their part"
+        ),
+        None => "not known: the workers' processor time is not".to_owned(),
+    }
+}
+
+/// A figure of the pairs, before and after, as the middle of all has it.
+fn in_pairs(course: &Course, of: impl Fn(&Seen) -> Option<f64>) -> Option<(f64, f64)> {
+    let middle = |values: &mut dyn Iterator<Item = Option<f64>>| {
+        let mut values: Vec<f64> = values.flatten().collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied()
+    };
+    let old = middle(&mut course.pairs.iter().map(|(old, _)| of(old)))?;
+    let new = middle(&mut course.pairs.iter().map(|(_, new)| of(new)))?;
+    Some((old, new))
 }
 
 /// The last pair's curves.

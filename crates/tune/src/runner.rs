@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use maitred_measure::arrivals::{Profile, Spacing};
 use maitred_measure::clock;
-use maitred_measure::generate;
+use maitred_measure::generate::{self, Measured};
 use maitred_measure::outcome::Class;
 use maitred_measure::outside::Ours;
 use maitred_measure::plan::{Load as Sends, Plan, Think};
 use maitred_measure::report::{MAX_LATE_SHARE, Report};
 use maitred_measure::slo::Slo;
 
-use crate::course::{Course, Next};
+use crate::course::{Boot, Course, Next};
+use crate::danger::Danger;
+use crate::moments::Watch;
 use crate::processes::{self, Clocks};
 use crate::seen::{Load, Seen, Setting, Task};
 use crate::target::Target;
@@ -35,6 +37,11 @@ const RETURN: Duration = Duration::from_secs(60);
 
 /// A server is at rest when a page takes no longer than this multiple of what it took alone.
 const AT_REST: f64 = 2.0;
+
+/// How long it is waited for a server to recover from too much: so many times as long as it had too much, within
+/// these bounds, in seconds.
+const RECOVERY: f64 = 2.0;
+const RECOVERY_SECONDS: (f64, f64) = (2.0, 60.0);
 
 /// How often it is looked whether it is.
 const LOOK: Duration = Duration::from_millis(20);
@@ -72,7 +79,9 @@ impl Runner<'_> {
     /// # Errors
     /// Why it came to no end.
     pub fn run(&mut self, course: &mut Course) -> Result<(), Ended> {
-        let done = self.steps(course);
+        let mut watch = Watch::begin();
+        let done = self.steps(course, &mut watch);
+        course.moments = watch.moments;
         let restored = self.target.restore();
         match (done, restored) {
             (done, Ok(())) => done,
@@ -84,7 +93,7 @@ impl Runner<'_> {
         }
     }
 
-    fn steps(&mut self, course: &mut Course) -> Result<(), Ended> {
+    fn steps(&mut self, course: &mut Course, watch: &mut Watch) -> Result<(), Ended> {
         let mut patience = Duration::ZERO;
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -99,7 +108,8 @@ impl Runner<'_> {
                 }
                 Next::Measure(task) => {
                     (self.say)(&words(&task), course.left());
-                    let seen = self.measure(&task, course, patience)?;
+                    self.get_ready(&task, course, patience)?;
+                    let seen = self.measure(&task, course, watch)?;
                     course.seen(seen);
                     // Users who wait for their answers leave no queue behind.
                     patience = match task.load {
@@ -122,9 +132,24 @@ impl Runner<'_> {
         ours.outside(&before)
     }
 
-    fn measure(&mut self, task: &Task, course: &Course, patience: Duration) -> Result<Seen, Ended> {
+    /// Has the server set as the task wants it, and at rest.
+    fn get_ready(
+        &mut self,
+        task: &Task,
+        course: &mut Course,
+        patience: Duration,
+    ) -> Result<(), Ended> {
+        let before = self.target.now();
         self.target.set(task.setting).map_err(Ended::Trouble)?;
-        self.come_to_rest(course, patience)?;
+        let cpu = Clocks::of(&self.target.workers()).each();
+        let first = self.come_to_rest(course, patience)?;
+        if before != task.setting {
+            course.booted(Boot { cpu, first });
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, task: &Task, course: &Course, watch: &mut Watch) -> Result<Seen, Ended> {
         let goal = course.goal.as_ref();
         let slo = goal.map_or_else(Slo::default, |goal| goal.slo.clone());
         let limit = goal.map_or(FIRST_TIMEOUT, |goal| {
@@ -134,13 +159,16 @@ impl Runner<'_> {
         let ours = Ours::of(&plan.doors, &[self.target.master()]);
         let before = ours.as_ref().and_then(Ours::look);
         let pids = self.target.workers();
+        processes::forget_peaks(&pids);
         let clocks = Clocks::of(&pids);
-        let measured = generate::run(&plan, self.stop, &mut |_| {}).map_err(Ended::Trouble)?;
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Ended::Stopped);
-        }
+        let mut later = clocks.clone();
+        let measured = self.send(&plan, watch, &mut later)?;
+        let outside = ours
+            .zip(before)
+            .and_then(|(ours, before)| ours.outside(&before));
         let pids = self.target.workers();
-        let used = Clocks::of(&pids).since(&clocks);
+        later.look_again(Clocks::of(&pids));
+        let used = later.since(&clocks);
         let all = measured.total.count(Class::Served) + measured.warm_up.count(Class::Served);
         let memory = processes::memory(&pids);
         let each = used
@@ -155,29 +183,90 @@ impl Runner<'_> {
                 Setting::AsItWas => pids.len() as u32,
             },
             private: memory.private,
+            peak: processes::peak(&pids),
             resident: memory.resident,
-            outside: ours
-                .zip(before)
-                .and_then(|(ours, before)| ours.outside(&before)),
+            outside,
+            recovery: match task.recovers {
+                true => self.recovery(course, task.seconds)?,
+                false => None,
+            },
             ..of(&report)
         })
     }
 
+    /// Sends what the plan says, and ends at once when somebody wants it to, or the machine has no memory
+    /// left.
+    fn send(
+        &mut self,
+        plan: &Arc<Plan>,
+        watch: &mut Watch,
+        clocks: &mut Clocks,
+    ) -> Result<Measured, Ended> {
+        let halt = Arc::new(AtomicBool::new(false));
+        let before = Danger::now();
+        let mut danger = None;
+        let (target, stop) = (&*self.target, self.stop);
+        let measured = generate::run(plan, &halt, &mut |progress| {
+            // Workers of a dynamic pool come and go.
+            let pids = target.workers();
+            clocks.look_again(Clocks::of(&pids));
+            watch.see(progress.second, pids.len());
+            danger = danger.or(Danger::now().since(&before));
+            if danger.is_some() || stop.load(Ordering::Relaxed) {
+                halt.store(true, Ordering::Relaxed);
+            }
+        });
+        let measured = measured.map_err(Ended::Trouble)?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Ended::Stopped);
+        }
+        match danger.or(Danger::now().since(&before)) {
+            Some(danger) => Err(Ended::Trouble(format!(
+                "{danger} while the pool was set to {}: it was ended, and all is as it was; give the machine \
+                 more memory, or bound the workers with --most-workers",
+                self.target.now().words()
+            ))),
+            None => Ok(measured),
+        }
+    }
+
+    /// How long the server takes until it is at rest, in seconds; nothing if it does not within what is worth
+    /// waiting for after so many seconds of too much.
+    fn recovery(&mut self, course: &Course, seconds: f64) -> Result<Option<f64>, Ended> {
+        let (door, place) = &self.workload.first;
+        let (least, most) = RECOVERY_SECONDS;
+        let limit = Duration::from_secs_f64((seconds * RECOVERY).clamp(least, most));
+        let began = Instant::now();
+        while began.elapsed() < limit {
+            let asked = self.prober.ask_within(door, place, limit);
+            if let Ok((200..=499, took)) = asked
+                && course.rest().is_none_or(|alone| took <= alone * AT_REST)
+            {
+                return Ok(Some(began.elapsed().as_secs_f64()));
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Ended::Stopped);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(None)
+    }
+
     /// Waits until the site answers, and for so long at most until what an earlier load has left in queues
-    /// is gone.
-    fn come_to_rest(&mut self, course: &Course, patience: Duration) -> Result<(), Ended> {
+    /// is gone. How long the first request took, in seconds.
+    fn come_to_rest(&mut self, course: &Course, patience: Duration) -> Result<f64, Ended> {
         let (door, place) = &self.workload.first;
         let began = Instant::now();
-        let alone = course.alone.as_ref().and_then(|alone| alone.mean);
-        let mut last;
+        let alone = course.rest();
+        let (mut first, mut last) = (None, String::new());
         loop {
             match self.prober.ask_within(door, place, REST) {
                 Ok((status, took)) if status < 500 => {
+                    let first = *first.get_or_insert(took);
                     let rests = alone.is_none_or(|alone| took <= alone * AT_REST);
                     if rests || began.elapsed() >= patience {
-                        return Ok(());
+                        return Ok(first);
                     }
-                    last = String::new();
                 }
                 Ok((status, _)) => last = format!("it answers {status}"),
                 Err(why) => last = why,
@@ -223,6 +312,10 @@ fn plan(like: &Plan, task: &Task, timeout: f64, seed: u64) -> Plan {
         warm_up: clock::nanos(task.warm_up),
         timeout: clock::nanos(timeout),
         seed,
+        requests: match task.route {
+            Some(at) => like.requests.get(at).cloned().into_iter().collect(),
+            None => like.requests.clone(),
+        },
         ..like.clone()
     }
 }
@@ -243,13 +336,19 @@ fn of(report: &Report) -> Seen {
         rate: requests.rate,
         goodput: requests.goodput.unwrap_or(requests.rate),
         error_share: requests.error_share,
+        refused_share: requests.refused as f64 / requests.sent.max(1) as f64,
+        told_when: (requests.refused > 0)
+            .then(|| requests.told_when as f64 / requests.refused as f64),
         cause,
         holds: report.valid && report.holds(),
         generator_late: own as f64 > MAX_LATE_SHARE * requests.sent.max(1) as f64,
         p50: report.corrected.p50,
         p90: report.corrected.p90,
+        p95: report.corrected.p95,
         p99: report.corrected.p99,
+        p999: report.corrected.p99_9,
         mean: report.service.mean,
+        bytes: (requests.served > 0).then(|| requests.body_bytes as f64 / requests.served as f64),
         spectrum: points
             .filter_map(|point| Some((point.percentile, point.corrected?)))
             .collect(),

@@ -44,6 +44,41 @@ pub struct Task {
     pub seconds: f64,
     /// How long before that it is not, in seconds.
     pub warm_up: f64,
+    /// Only this route is asked for.
+    pub route: Option<usize>,
+    /// It is seen how long the server takes to be at rest again.
+    pub recovers: bool,
+}
+
+/// What a request's time is made of, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Parts {
+    /// On a processor.
+    pub cpu: f64,
+    /// Waiting for one.
+    pub queue: f64,
+    /// Waiting for others.
+    pub waiting: f64,
+}
+
+impl Parts {
+    /// The share of its own time that it computes.
+    pub fn share(&self) -> f64 {
+        self.cpu / (self.cpu + self.waiting).max(1e-9)
+    }
+}
+
+impl Seen {
+    /// What a request's time is made of, where that is known.
+    pub fn parts(&self) -> Option<Parts> {
+        let (mean, cpu) = (self.mean?, self.cpu?);
+        let queue = self.core_wait.unwrap_or(0.0);
+        Some(Parts {
+            cpu,
+            queue,
+            waiting: (mean - cpu - queue).max(0.0),
+        })
+    }
 }
 
 /// What a measurement has shown. Times are in seconds, memory in bytes.
@@ -59,6 +94,10 @@ pub struct Seen {
     pub goodput: f64,
     /// Requests that were not served, of all.
     pub error_share: f64,
+    /// Requests that the server said it cannot serve now, of all.
+    pub refused_share: f64,
+    /// Those of them that were told when to come again, of the refused ones.
+    pub told_when: Option<f64>,
     /// What most of those ended with.
     pub cause: Option<String>,
     /// Whether the goal held.
@@ -70,21 +109,32 @@ pub struct Seen {
     #[allow(missing_docs)]
     pub p90: Option<f64>,
     #[allow(missing_docs)]
+    pub p95: Option<f64>,
+    #[allow(missing_docs)]
     pub p99: Option<f64>,
+    /// 99.9 %.
+    pub p999: Option<f64>,
     /// How long answers took on average, from the moment requests were sent.
     pub mean: Option<f64>,
     /// The workers' processor time for each request.
     pub cpu: Option<f64>,
     /// Their waiting for a processor for each request.
     pub core_wait: Option<f64>,
+    /// Bytes of a body, on average.
+    pub bytes: Option<f64>,
     /// Workers at the end.
     pub workers: u32,
     /// Private memory that 95 of 100 workers do not exceed.
     pub private: Option<f64>,
+    /// The most private memory that a worker had at any moment since the measurement began, or, where this
+    /// user may not have the kernel forget earlier moments, since it was started.
+    pub peak: Option<f64>,
     /// Resident memory of a worker, on average.
     pub resident: Option<f64>,
     /// The share of all processors that neither the server nor the generator used.
     pub outside: Option<f64>,
+    /// How long it took until the server was at rest again; nothing: it was not, or nobody looked.
+    pub recovery: Option<f64>,
     /// Latencies by percentile, for a chart.
     #[serde(skip)]
     pub spectrum: Vec<(f64, f64)>,

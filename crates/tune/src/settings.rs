@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use crate::site::Site;
 
+mod further;
+mod web;
+
 /// What guides leave to the system (R21).
 const GUIDE_RESERVE: f64 = 512.0 * 1_048_576.0;
 
@@ -22,9 +25,6 @@ const STEP: f64 = 5.0;
 
 /// How far a leaking worker may grow, as a share of its size.
 const GROWTH: f64 = 0.5;
-
-/// Threads of a child of Apache's event MPM.
-const THREADS_PER_CHILD: u32 = 25;
 
 /// Fewest connections of a web server that are of any use.
 const LEAST_CONNECTIONS: f64 = 1_024.0;
@@ -128,6 +128,18 @@ pub struct Inputs {
     pub memory_limit: Option<f64>,
     /// `net.core.somaxconn`.
     pub somaxconn: Option<u64>,
+    /// The most private memory of a worker at any moment, in bytes.
+    pub peak: Option<f64>,
+    /// Memory that workers share, OPcache among it, in bytes.
+    pub shared: Option<f64>,
+    /// OPcache's size as it is set, in bytes.
+    pub opcache: f64,
+    /// The most files that a worker had open.
+    pub open_files: Option<u64>,
+    /// Scripts in the folders of its code.
+    pub scripts: Option<u64>,
+    /// Processor time of a new worker before its first request, in seconds.
+    pub boot: Option<f64>,
 }
 
 impl Inputs {
@@ -177,9 +189,9 @@ impl Inputs {
 pub fn lines(server: Server, inputs: &Inputs) -> Vec<Line> {
     match server {
         Server::PhpFpm => php_fpm(inputs),
-        Server::Nginx => nginx(inputs),
-        Server::Apache => apache(inputs),
-        Server::Sysctl => sysctl(inputs),
+        Server::Nginx => web::nginx(inputs),
+        Server::Apache => web::apache(inputs),
+        Server::Sysctl => web::sysctl(inputs),
         Server::Maitred => maitred(inputs),
     }
 }
@@ -331,6 +343,10 @@ fn php_fpm(inputs: &Inputs) -> Vec<Line> {
                 "8192 are {:.1} s of waiting here; php-fpm runs requests whose clients have left (W19)",
                 8_192.0 / inputs.rate.max(1e-9)
             )),
+        further::memory_limit(server, "php_admin_value[memory_limit]", inputs),
+        further::open_files(server, "rlimit_files", inputs),
+        further::opcache(server, "opcache.memory_consumption (php.ini)", inputs),
+        further::scripts(server, "opcache.max_accelerated_files (php.ini)", inputs),
         line(server, "process_control_timeout", format!("{:.0}s", (inputs.wall() + STEP).ceil()), &["R211"])
             .measured(slowest(inputs), "request_terminate_timeout + 5 s")
             .guide("0", "with 0 each reload ends the requests that run"),
@@ -361,109 +377,6 @@ fn wall(server: Server, name: &'static str, inputs: &Inputs) -> Line {
     )
 }
 
-fn nginx(inputs: &Inputs) -> Vec<Line> {
-    let server = Server::Nginx;
-    let connections = inputs.connections();
-    vec![
-        line(
-            server,
-            "fastcgi_read_timeout",
-            format!("{:.0}s", inputs.wall() + STEP),
-            &["R70", "R127"],
-        )
-        .measured(
-            slowest(inputs),
-            "request_terminate_timeout + 5 s: who waits gives up last",
-        )
-        .guide(
-            "300 s",
-            "by then php-fpm has ended the script, and clients have left (W26)",
-        ),
-        line(
-            server,
-            "worker_connections",
-            format!("{connections:.0}"),
-            &["R139", "R211"],
-        )
-        .measured(
-            rate_of(inputs),
-            "2 x (workers + rate x limit), up to the next power of two",
-        )
-        .guide(
-            "768 to 1024",
-            "a request that waits for PHP has two connections",
-        ),
-        line(
-            server,
-            "worker_rlimit_nofile",
-            format!("{:.0}", 2.0 * connections + 64.0),
-            &["R1", "R211"],
-        )
-        .measured(
-            format!("worker_connections {connections:.0}"),
-            "2 x that + 64",
-        )
-        .guide("65535", "more does no harm and is of no use"),
-    ]
-}
-
-fn apache(inputs: &Inputs) -> Vec<Line> {
-    let server = Server::Apache;
-    let busy = (inputs.queue() + f64::from(inputs.workers)) as u32;
-    let children = busy.div_ceil(THREADS_PER_CHILD).max(1);
-    vec![
-        line(
-            server,
-            "MaxRequestWorkers (event, with php-fpm)",
-            children * THREADS_PER_CHILD,
-            &["R160"],
-        )
-        .measured(rate_of(inputs), "workers + rate x limit, in whole children")
-        .guide(
-            "150 to 400",
-            "its threads only wait for php-fpm, whose workers are what is scarce",
-        ),
-        line(server, "ServerLimit (event)", children, &["R160", "R161"])
-            .measured("MaxRequestWorkers", "MaxRequestWorkers / ThreadsPerChild")
-            .guide("16", "the guides' formula is right"),
-        line(server, "ThreadsPerChild", THREADS_PER_CHILD, &["R160"])
-            .measured("nothing", "Apache's default")
-            .guide("25", "the same"),
-        workers(server, "MaxRequestWorkers (prefork, with mod_php)", inputs).proven(false),
-        max_requests(server, "MaxConnectionsPerChild (prefork)", inputs),
-        line(
-            server,
-            "ProxyTimeout",
-            format!("{:.0}", inputs.wall() + STEP),
-            &["R70"],
-        )
-        .measured(slowest(inputs), "request_terminate_timeout + 5 s")
-        .guide("300", "by then php-fpm has ended the script"),
-    ]
-}
-
-fn sysctl(inputs: &Inputs) -> Vec<Line> {
-    let backlog = inputs.queue();
-    let now = inputs.somaxconn.unwrap_or(0) as f64;
-    let value = backlog.max(now);
-    vec![
-        line(
-            Server::Sysctl,
-            "net.core.somaxconn",
-            format!("{value:.0}"),
-            &["R84", "R85", "R211"],
-        )
-        .measured(
-            format!("it is {now:.0}, and a backlog of {backlog:.0} is wanted"),
-            "no less than the backlog, and as it is if it is no less",
-        )
-        .guide(
-            "4000 to 65535",
-            "the kernel's default is 4096 since 5.4; a longer queue is a later answer",
-        ),
-    ]
-}
-
 fn maitred(inputs: &Inputs) -> Vec<Line> {
     let server = Server::Maitred;
     vec![
@@ -492,6 +405,11 @@ fn maitred(inputs: &Inputs) -> Vec<Line> {
             "a queue is to be bounded by time, not by length",
         ),
         wall(server, "request_terminate_timeout", inputs),
+        max_requests(server, "max_requests", inputs),
+        further::most_private(server, inputs),
+        further::memory_max(server, inputs),
+        further::spawn_rate(server, inputs),
+        further::open_files(server, "rlimit_files", inputs),
     ]
 }
 
@@ -508,7 +426,8 @@ pub fn file(server: Server, lines: &[Line], section: &str) -> String {
         Server::Maitred => text.push_str(&format!("[pools.{section}]\n")),
         _ => {}
     }
-    for line in lines.iter().filter(|line| line.value != "none") {
+    let is_here = |line: &&Line| line.value != "none" && !line.name.ends_with("(php.ini)");
+    for line in lines.iter().filter(is_here) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{comment} {}", line.measured);
         let _ = writeln!(text, "{comment} {}; guides: {}", line.formula, line.guide);
@@ -529,7 +448,7 @@ mod tests {
 
     const MB: f64 = 1_048_576.0;
 
-    fn inputs() -> Inputs {
+    pub(super) fn inputs() -> Inputs {
         Inputs {
             workers: 40,
             is_proven: true,
@@ -544,6 +463,12 @@ mod tests {
             leak: None,
             memory_limit: Some(128.0 * MB),
             somaxconn: Some(4_096),
+            peak: Some(20.0 * MB),
+            shared: Some(40.0 * MB),
+            opcache: 128.0 * MB,
+            open_files: Some(12),
+            scripts: Some(12_000),
+            boot: Some(0.01),
         }
     }
 

@@ -201,7 +201,8 @@ fn known(value: &Known<f64>) -> Option<f64> {
     value.as_ref().ok().copied()
 }
 
-fn opcache(pool: &Pool) -> f64 {
+/// The size of a pool's OPcache as it is set, in bytes.
+pub fn opcache(pool: &Pool) -> f64 {
     let size = pool
         .ini
         .as_ref()

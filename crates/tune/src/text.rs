@@ -5,6 +5,7 @@ use maitred_measure::words;
 use crate::course::proof::Row;
 use crate::report::Report;
 use crate::settings::Line;
+use crate::usl::Model;
 
 /// How wide the names at the left are.
 const NAME: usize = 16;
@@ -21,6 +22,9 @@ pub fn lines(report: &Report) -> Vec<String> {
     if report.indicative {
         lines.push("INDICATIVE: little time was given; figures show the direction only".to_owned());
     }
+    for trouble in &report.despite_noise {
+        lines.push(format!("DESPITE NOISE: {trouble}"));
+    }
     lines.push(String::new());
     machine(report, &mut lines);
     each(report, &mut lines);
@@ -28,6 +32,8 @@ pub fn lines(report: &Report) -> Vec<String> {
     choice(report, &mut lines);
     comparison("A/A noise", &report.noise, &mut lines);
     comparison("new beside old", &report.proof, &mut lines);
+    cost(report, &mut lines);
+    overload(report, &mut lines);
     several("consistency", &report.consistency, &mut lines);
     several("not proven", &report.not_proven, &mut lines);
     settings(&report.settings, &mut lines);
@@ -63,16 +69,35 @@ fn bytes(value: Option<f64>) -> String {
 
 fn machine(report: &Report, lines: &mut Vec<String>) {
     let machine = &report.machine;
+    let quota = machine.quota.as_ref();
     let text = format!(
-        "{} processors ({} logical) · memory {} ({}) · others use {}",
+        "{} processors ({} logical{}) · memory {} ({}) · others use {}",
         words::digits(machine.cores),
         machine.processors,
+        quota.map_or(String::new(), |quota| format!(", quota {quota}")),
         bytes(machine.memory),
         machine.memory_from,
         percent(machine.background),
     );
     named("machine", &text, lines);
-    named("load", &report.load, lines);
+    let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
+    let text = format!(
+        "Linux {} · PHP {} · {} · {}",
+        or_unknown(&machine.kernel),
+        or_unknown(&machine.php),
+        machine.opcache,
+        or_unknown(&machine.model),
+    );
+    named("", &text, lines);
+    let floor = report.noise_floor;
+    let floor = floor.map_or("unknown".to_owned(), |floor| {
+        format!("±{:.1} % (A/A)", floor * 100.0)
+    });
+    let text = format!(
+        "{}; generator on the same machine; noise floor {floor}",
+        report.load
+    );
+    named("load", &text, lines);
     named("before", &report.before.words(), lines);
     if let Some(goal) = &report.goal {
         let from = if report.goal_given {
@@ -86,37 +111,128 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
 
 fn each(report: &Report, lines: &mut Vec<String>) {
     let Some(alone) = &report.alone else { return };
-    let waits = alone
-        .mean
-        .zip(alone.cpu)
-        .map(|(mean, cpu)| mean - cpu - alone.core_wait.unwrap_or(0.0));
-    let share = alone
-        .cpu
-        .zip(waits)
-        .map(|(cpu, waits)| cpu / (cpu + waits.max(0.0)));
+    let parts = alone.parts();
     let text = format!(
-        "{} alone: processor {} · run queue {} · waiting {} · u {}",
+        "{} alone: processor {} · run queue {} · waiting {} · u {}{}",
         time(alone.mean),
         time(alone.cpu),
         time(alone.core_wait),
-        time(waits.map(|waits| waits.max(0.0))),
-        share.map_or("n/a".to_owned(), words::digits),
+        time(parts.map(|parts| parts.waiting)),
+        parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share())),
+        crowded(report),
     );
     named("per request", &text, lines);
+    routes(report, lines);
     let text = format!(
-        "private {} · RSS {} (which guides would use)",
+        "private {} · at most {} at any moment · shared once {} · RSS {} (which guides would use)",
         bytes(report.private),
+        bytes(report.peak),
+        bytes(report.shared),
         bytes(report.resident)
     );
     named("per worker", &text, lines);
+    if let Some(boot) = &report.boot {
+        let text = format!(
+            "processor {} until its first request · the first request after a reload {}",
+            time(boot.cpu),
+            words::duration(boot.first)
+        );
+        named("start", &text, lines);
+    }
     let growth = match &report.growth {
         Some(slope) if slope.leaks() => {
             format!("grows by {} with each request", words::bytes(slope.bytes))
         }
-        Some(_) => "no leak visible".to_owned(),
+        Some(slope) => format!(
+            "no leak visible in {:.0} requests of each worker",
+            slope.requests
+        ),
         None => "not seen for long enough to say".to_owned(),
     };
     named("growth", &growth, lines);
+}
+
+/// The run queue where as many users are served as were chosen.
+fn crowded(report: &Report) -> String {
+    let Some((users, wait)) = report.crowded else {
+        return String::new();
+    };
+    format!(" · run queue {} at N = {users}", words::duration(wait))
+}
+
+/// A row for each route.
+fn routes(report: &Report, lines: &mut Vec<String>) {
+    if report.routes.is_empty() {
+        return;
+    }
+    let heading = "  share   answer  processor  run queue  waiting     u      size      peak";
+    named("per route", heading, lines);
+    for route in &report.routes {
+        let seen = &route.seen;
+        let parts = seen.parts();
+        let text = format!(
+            "{:>6} {:>8} {:>10} {:>10} {:>8} {:>5} {:>9} {:>9}  {}",
+            percent(Some(route.share)),
+            time(seen.mean),
+            time(seen.cpu),
+            time(seen.core_wait),
+            time(parts.map(|parts| parts.waiting)),
+            parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share())),
+            bytes(seen.bytes),
+            bytes(seen.peak),
+            route.name,
+        );
+        named("", &text, lines);
+    }
+}
+
+/// What more workers cost.
+fn cost(report: &Report, lines: &mut Vec<String>) {
+    if let Some((before, after)) = report.memory {
+        let text = format!(
+            "{} of the workers' own (before: {})",
+            words::bytes(after),
+            words::bytes(before)
+        );
+        named("memory", &text, lines);
+    }
+    if let Some((before, after)) = report.errors {
+        let percent = |share: f64| format!("{:.2} %", share * 100.0);
+        let text = format!("{} (before: {})", percent(after), percent(before));
+        named("errors", &text, lines);
+    }
+    if report.repeated_pairs > 0 {
+        let text = format!(
+            "{} pairs count; {} were made again, since others used the processors",
+            report.pairs, report.repeated_pairs
+        );
+        named("pairs", &text, lines);
+    }
+}
+
+/// What becomes of more than the highest rate.
+fn overload(report: &Report, lines: &mut Vec<String>) {
+    for beyond in &report.overload {
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let told = beyond.told_when.map_or(String::new(), |told| {
+            format!(", {} of them with Retry-After", percent(told))
+        });
+        let slow = match (beyond.p99, beyond.slow) {
+            (Some(p99), _) => format!("p99 {}", words::duration(p99)),
+            (None, Some(slow)) => format!("the slowest {}", words::duration(slow)),
+            (None, None) => "nothing served".to_owned(),
+        };
+        let recovery = beyond.recovery.map_or("none".to_owned(), words::duration);
+        let text = format!(
+            "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without an answer {} · at rest \
+             after {recovery}",
+            words::digits(beyond.asked),
+            percent(beyond.goodput),
+            percent(beyond.refused),
+            percent(beyond.failed),
+        );
+        named(&format!("overload {}x", beyond.times), &text, lines);
+    }
 }
 
 fn curve(report: &Report, lines: &mut Vec<String>) {
@@ -141,19 +257,30 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
         let or_none =
             |value: Option<f64>| value.map_or("n/a".to_owned(), |value| format!("{value:.0}"));
         let model = choice.model.map_or("n/a".to_owned(), |model| {
+            let range = |of: fn(&Model) -> f64, digits: usize| {
+                let each = || choice.models.iter().map(of);
+                let (low, high) = (each().fold(f64::MAX, f64::min), each().fold(0.0, f64::max));
+                match choice.models.is_empty() {
+                    true => String::new(),
+                    false => format!(" [{low:.digits$}, {high:.digits$}]"),
+                }
+            };
             format!(
-                "peak {} (σ {:.4}, κ {:.6})",
+                "peak {} (σ {:.4}{}, κ {:.6}{})",
                 or_none(model.peak()),
                 model.sigma,
-                model.kappa
+                range(|model| model.sigma, 4),
+                model.kappa,
+                range(|model| model.kappa, 6),
             )
         });
         let text = format!(
-            "memory {} ({}) · knee K/u {} · Kneedle {} · USL {model}",
+            "memory {} ({}) · knee K/u {} · Kneedle {} · demand at the highest rate {} · USL {model}",
             ceiling.workers,
             ceiling.why,
             or_none(choice.knee),
             or_none(choice.bend),
+            or_none(report.demand),
         );
         named("limits", &text, lines);
         let text = format!(
@@ -161,6 +288,9 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
             choice.workers, choice.binding
         );
         named("choice", &text, lines);
+        if let Some(further) = &report.further {
+            named("to go further", further, lines);
+        }
     }
     let rate = |value: Option<f64>| {
         value.map_or("none".to_owned(), |rate| {
@@ -169,8 +299,13 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
     };
     if !report.rates.is_empty() {
         let text = format!(
-            "{} (before: {})",
+            "{}{} (before: {})",
             rate(report.rate_after),
+            if report.rate_lasts {
+                ", and it lasts"
+            } else {
+                ""
+            },
             rate(report.rate_before)
         );
         named("highest rate", &text, lines);

@@ -72,6 +72,17 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Model> {
     }
 }
 
+/// The models that each of the points less would give (the jackknife): how much a single measurement decides.
+/// Nothing where there are too few points for that.
+pub fn without_each(points: &[(f64, f64)]) -> Vec<Model> {
+    let left = |at: usize| {
+        let mut left = points.to_vec();
+        left.remove(at);
+        fit(&left)
+    };
+    (0..points.len()).filter_map(left).collect()
+}
+
 /// The model nearest to the points from `model` on, of which the first `terms` coefficients may change.
 fn nearest(points: &[(f64, f64)], mut model: Model, terms: usize) -> Model {
     let error = |model: &Model| -> f64 {
@@ -212,6 +223,8 @@ mod tests {
         let model = fit(&points).expect("a fit");
         assert!((model.at(100.0) - 2_500.0).abs() < 50.0, "{model:?}");
         assert_eq!(fit(&points[..3]), None);
+        assert_eq!(without_each(&points).len(), 8);
+        assert!(without_each(&points[..4]).is_empty());
         assert_eq!(fit(&[(1.0, 0.0); 8]), None);
     }
 }

@@ -12,9 +12,11 @@ use maitred_measure::generate::render;
 use maitred_measure::place::Place;
 use maitred_measure::plan::{Door, Expect, Load, Plan, Request, Think, Wire};
 use maitred_measure::request::{self, Wish};
-use maitred_measure::{clock, replay};
+use maitred_measure::{clock, har, replay};
 use maitred_warm::client::Asker;
 use tokio::runtime::Runtime;
+
+use crate::course::profile::Route;
 
 /// Most URLs that are asked for; those that are asked for most.
 const MOST_URLS: usize = 50;
@@ -60,6 +62,9 @@ const DOING: [&str; 22] = [
     "wp-cron.php",
 ];
 
+/// How often it is looked whether a page is served.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Most paths that are named of those that are not asked for.
 const MOST_NAMED: usize = 5;
 
@@ -72,6 +77,10 @@ pub struct Asked {
     pub urls_file: Option<PathBuf>,
     /// An access log.
     pub access_log: Option<PathBuf>,
+    /// What a browser has saved.
+    pub har: Option<PathBuf>,
+    /// Users keep cookies.
+    pub cookies: bool,
     /// The pages that the first URL links to.
     pub crawl: bool,
     /// Header fields, as `Name: value`.
@@ -169,13 +178,13 @@ impl Prober {
 pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
     let (mut wishes, source) = wishes(asked)?;
     let mut left_out = Vec::new();
-    if let Some(log) = &asked.access_log {
+    if let Some(saved) = asked.access_log.as_ref().or(asked.har.as_ref()) {
         wishes = only_showing(wishes, &mut left_out);
         if wishes.is_empty() {
             return Err(format!(
                 "{} has only requests that may change something, such as {}; name with --urls-file what may \
                  be asked for",
-                log.display(),
+                saved.display(),
                 left_out.first().map_or("", String::as_str)
             ));
         }
@@ -227,6 +236,38 @@ pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
 }
 
 impl Workload {
+    /// What is asked for, in the plan's order, and how often each is.
+    pub fn routes(&self) -> Vec<Route> {
+        let all: f64 = self.plan.requests.iter().map(|each| each.wish.weight).sum();
+        let routes = self.plan.requests.iter().map(|request| Route {
+            name: request.wish.label(),
+            share: request.wish.weight / all.max(f64::MIN_POSITIVE),
+        });
+        routes.collect()
+    }
+
+    /// Whether the first page gets the answer that is expected, within a time.
+    ///
+    /// # Errors
+    /// What it gets instead.
+    pub fn is_served(&self, prober: &mut Prober, within: Duration) -> Result<(), String> {
+        let (door, place) = &self.first;
+        let began = Instant::now();
+        loop {
+            let why = match prober.ask_within(door, place, within) {
+                Ok((status, _)) => match self.plan.expect.judge(status, true, None) {
+                    Some(cause) => format!("{place} answers {cause}"),
+                    None => return Ok(()),
+                },
+                Err(why) => format!("{place}: {why}"),
+            };
+            if began.elapsed() > within {
+                return Err(why);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// What is not asked for, in a sentence.
     pub fn left_out(&self) -> Option<String> {
         let named = self.left_out.iter().take(MOST_NAMED);
@@ -260,6 +301,11 @@ fn wishes(asked: &Asked) -> Result<(Vec<Wish>, &'static str), String> {
     let places = places.collect::<Result<Vec<_>, _>>()?;
     if let Some(list) = &asked.urls_file {
         return Ok((request::read_list(list, places.first())?, "a list"));
+    }
+    if let Some(file) = &asked.har {
+        let all = har::read(file, places.first())?;
+        let scripts = all.into_iter().filter(|wish| !is_file(&wish.place.path));
+        return Ok((scripts.collect(), "a HAR file"));
     }
     if let Some(log) = &asked.access_log {
         let like = places
@@ -457,7 +503,7 @@ fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<
         seed: 1,
         keep_alive: true,
         follow: false,
-        cookies: false,
+        cookies: asked.cookies,
         expect,
     };
     for mut wish in wishes {
@@ -541,6 +587,31 @@ mod tests {
         for path in ["/Logout", "/?action=delete&id=5", "/shop/?add-to-cart=7"] {
             assert!(said.contains(path), "{said}");
         }
+    }
+
+    #[test]
+    fn what_a_browser_has_saved_is_asked_for_but_for_files_and_what_does_something() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("visit.har");
+        let urls = ["/", "/style.css", "/logout", "/goods/7"];
+        let entries = urls.map(|path| {
+            format!("{{\"request\":{{\"method\":\"GET\",\"url\":\"http://shop.example{path}\"}}}}")
+        });
+        let text = format!("{{\"log\":{{\"entries\":[{}]}}}}", entries.join(","));
+        std::fs::write(&file, text).unwrap();
+        let asked = Asked {
+            har: Some(file),
+            ..Asked::default()
+        };
+        let (wishes, source) = wishes(&asked).unwrap();
+        let mut left_out = Vec::new();
+        let showing = only_showing(wishes, &mut left_out);
+        let paths: Vec<String> = showing.into_iter().map(|wish| wish.place.path).collect();
+        assert_eq!(
+            (paths, source),
+            (vec!["/".to_owned(), "/goods/7".to_owned()], "a HAR file")
+        );
+        assert_eq!(left_out, ["/logout"]);
     }
 
     #[test]

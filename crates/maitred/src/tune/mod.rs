@@ -23,7 +23,7 @@ use maitred_tune::runner::{Ended, Runner};
 use maitred_tune::settings::Server;
 use maitred_tune::site::Site;
 use maitred_tune::target::{self, Reload, Target};
-use maitred_tune::workload::{Asked, Prober, prepare};
+use maitred_tune::workload::{Asked, Prober, Workload, prepare};
 use maitred_tune::{html, text};
 
 use crate::client::Client;
@@ -47,6 +47,16 @@ const SECONDS: std::ops::RangeInclusive<f64> = 5.0..=86_400.0;
 
 /// How long whoever is asked beforehand may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the site may take until it is served with what was written.
+const LIVE_CHECK: Duration = Duration::from_secs(10);
+
+/// What doctor's findings are about that are about no server.
+const MACHINE: &str = "the machine";
+
+/// Checks of doctor's that make figures doubtful if they fail: a group that is throttled, paging, want of memory,
+/// OPcache or a debugger.
+const FALSIFIES: [&str; 4] = ["D5", "D6", "D7", "D15"];
 
 /// How far it is, for who is told to end it: it can be ended, it is being ended, it is done.
 const GOING: u8 = 0;
@@ -123,14 +133,17 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     let servers = servers
         .collect::<Result<Vec<_>, _>>()
         .map_err(Refusal::Usage)?;
-    let wanted = !asked.urls.is_empty() || asked.load.urls_file.is_some() || asked.course.undo;
+    let wanted = !asked.urls.is_empty()
+        || asked.load.urls_file.is_some()
+        || asked.load.har.is_some()
+        || asked.course.undo;
     if !wanted {
         let why = "name a page of the site that is to be tuned, such as http://127.0.0.1/";
         return Err(Refusal::Usage(why.to_owned()));
     }
     check_files(&asked.output)?;
     let stop = stop_on_signals().map_err(|why| format!("signals cannot be awaited: {why}"))?;
-    let site = find(&asked.server)?;
+    let (site, doubts) = find(&asked.server)?;
     if asked.course.undo {
         let done = target::undo(&site, reload(&asked.server))?;
         let _ = writeln!(io::stdout(), "{done}");
@@ -150,6 +163,8 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         now: site.now(),
         most_workers: asked.course.most_workers,
         goal,
+        routes: workload.routes(),
+        despite_noise: asked.course.despite_noise,
         seed: asked.course.seed,
     });
     let mut progress = Progress::new(&workload.source, &site);
@@ -165,7 +180,9 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         Ended::Trouble(why) => Refusal::Now(why),
     })?;
     let mut report = Report::of(&site, &workload.source, &course, &servers);
-    let written = write_down(asked, &mut target, &course, &mut report);
+    report.not_proven.extend(doubts);
+    let written = write_down(asked, &mut target, &course, &mut report)
+        .and_then(|keeps| serves(keeps, &mut target, &workload, &mut prober, &mut report));
     if !stop.done() {
         target.restore()?;
         return Err(Refusal::Stopped);
@@ -179,19 +196,20 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     })
 }
 
-/// Writes what is proven, or says what to paste.
+/// Writes what is proven, or says what to paste. Whether a file was written that is in use now.
 fn write_down(
     asked: &Tune,
     target: &mut Target,
     course: &Course,
     report: &mut Report,
-) -> Result<(), Refusal> {
-    let Some(choice) = course
-        .choice
-        .as_ref()
-        .filter(|_| course.verdict == Some(Verdict::Gain))
-    else {
-        return Ok(());
+) -> Result<bool, Refusal> {
+    let wanted = match &course.verdict {
+        Some(Verdict::Gain) => true,
+        Some(Verdict::NoGain(_)) => asked.course.write_unproven,
+        _ => false,
+    };
+    let Some(choice) = course.choice.as_ref().filter(|_| wanted) else {
+        return Ok(false);
     };
     let shown = target.file().display().to_string();
     if !target.takes_file() {
@@ -199,14 +217,14 @@ fn write_down(
             "put this into {shown}, and run maitred reload:\n{}",
             report.file
         ));
-        return Ok(());
+        return Ok(false);
     }
     if asked.course.no_write {
         report.written = Some(format!(
             "nothing is written (--no-write); {shown} would be:\n{}",
             report.file
         ));
-        return Ok(());
+        return Ok(false);
     }
     let file = report.file.clone();
     match target.keep(choice.workers, &file) {
@@ -214,13 +232,36 @@ fn write_down(
             report.written = Some(format!(
                 "written to {shown} and in use; maitred tune --undo takes it back"
             ));
-            Ok(())
+            Ok(true)
         }
         Err(why) => {
             report.written = Some(format!("not written: {why}"));
             Err(Refusal::Now(why))
         }
     }
+}
+
+/// Looks whether the site is served with what was written. If it is not, all is as it was.
+fn serves(
+    is_kept: bool,
+    target: &mut Target,
+    workload: &Workload,
+    prober: &mut Prober,
+    report: &mut Report,
+) -> Result<(), Refusal> {
+    if !is_kept {
+        return Ok(());
+    }
+    let Err(why) = workload.is_served(prober, LIVE_CHECK) else {
+        return Ok(());
+    };
+    let undone = match target.restore() {
+        Ok(()) => "its settings are as they were again".to_owned(),
+        Err(further) => further,
+    };
+    let why = format!("with the new setting the site is not served: {why}; {undone}");
+    report.written = Some(format!("not written: {why}"));
+    Err(Refusal::Now(why))
 }
 
 fn seconds(asked: &Tune) -> Result<f64, String> {
@@ -235,8 +276,9 @@ fn seconds(asked: &Tune) -> Result<f64, String> {
     }
 }
 
-/// Looks at the machine, and finds the pool.
-fn find(asked: &ServerOptions) -> Result<Site, Refusal> {
+/// Looks at the machine, and finds the pool. Says what doctor finds wrong with it; with it comes what makes figures
+/// doubtful.
+fn find(asked: &ServerOptions) -> Result<(Site, Vec<String>), Refusal> {
     let which = match (&asked.config, &asked.php_fpm) {
         (Some(_), _) => Which::Maitred,
         (None, Some(_)) => Which::PhpFpm,
@@ -253,20 +295,22 @@ fn find(asked: &ServerOptions) -> Result<Site, Refusal> {
     });
     let site = Site::find(&facts, asked.pool.as_deref())?;
     let findings = maitred_doctor::Report::of(&facts).findings;
-    let of_it = [&site.service.name, &site.pool.name];
+    let of_it = [&site.service.name, &site.pool.name, MACHINE];
     let bad = findings
         .iter()
-        .filter(|found| found.severity == Severity::Fail && of_it.contains(&&found.about));
+        .filter(|found| found.severity == Severity::Fail && of_it.contains(&found.about.as_str()));
+    let mut doubts = Vec::new();
     for found in bad {
-        let _ = writeln!(
-            io::stderr(),
+        let line = format!(
             "doctor {}: {}; {}",
-            found.check,
-            found.seen,
-            found.consequence
+            found.check, found.seen, found.consequence
         );
+        let _ = writeln!(io::stderr(), "{line}");
+        if FALSIFIES.contains(&found.check) {
+            doubts.push(line);
+        }
     }
-    Ok(site)
+    Ok((site, doubts))
 }
 
 fn config(asked: &ServerOptions) -> PathBuf {
@@ -298,6 +342,8 @@ fn workload_of(asked: &Tune) -> Asked {
         urls: asked.urls.clone(),
         urls_file: load.urls_file.clone(),
         access_log: load.access_log.clone(),
+        har: load.har.clone(),
+        cookies: load.cookies,
         crawl: load.crawl,
         headers: load.header.clone(),
         expect: load.expect.clone(),

@@ -35,6 +35,9 @@ pub struct LoadOptions {
     /// Ask for what this access log has, as often as it has it; the URL says of which server it is
     #[arg(long, value_name = "LOG", conflicts_with = "crawl")]
     pub access_log: Option<PathBuf>,
+    /// Ask for the requests of this HAR file, as a browser saves it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls_file", "access_log", "crawl"])]
+    pub har: Option<PathBuf>,
     /// Ask for the pages that the URL links to, too
     #[arg(long)]
     pub crawl: bool,
@@ -47,6 +50,9 @@ pub struct LoadOptions {
     /// A text that every right page holds
     #[arg(long, value_name = "TEXT")]
     pub contains: Option<String>,
+    /// Have each user keep the cookies that are set
+    #[arg(long)]
+    pub cookies: bool,
     /// Also send requests of a list that may change something (POST and others)
     #[arg(long)]
     pub allow_write: bool,
@@ -100,13 +106,20 @@ pub struct CourseOptions {
     /// Take two minutes; figures are indicative then
     #[arg(long)]
     pub quick: bool,
+    /// Go on where others use more than a tenth of the processors, or the same setting differs from itself by
+    /// more than 5 %; the report says so
+    #[arg(long)]
+    pub despite_noise: bool,
+    /// Write down what was chosen even if no gain is proven
+    #[arg(long, conflicts_with = "no_write")]
+    pub write_unproven: bool,
     /// Measure and say, but leave everything as it was in the end
     #[arg(long)]
     pub no_write: bool,
     /// Put back what was before the last setting that was written
     #[arg(
         long,
-        conflicts_with_all = ["urls", "urls_file", "access_log", "crawl", "goal", "time", "quick"]
+        conflicts_with_all = ["urls", "urls_file", "access_log", "har", "crawl", "goal", "time", "quick"]
     )]
     pub undo: bool,
     /// What chance begins with

@@ -298,6 +298,7 @@ fn answer_of<T>(response: &Response<T>, asked: Asked<'_>) -> Answer {
         keeps: true,
         location: location.map(text),
         cookies: cookies.map(|cookie| pair(text(cookie))).collect(),
+        says_when: fields.contains_key(header::RETRY_AFTER),
         ..Answer::default()
     }
 }

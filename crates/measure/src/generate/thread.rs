@@ -194,6 +194,7 @@ impl Thread {
         let end = End {
             cause,
             status: answer.as_ref().map(|answer| answer.status),
+            says_when: answer.as_ref().is_some_and(|answer| answer.says_when),
             body_bytes: answer.map_or(0, |answer| answer.body_bytes),
             corrected: done.saturating_sub(job.due),
             service: done.saturating_sub(sent),

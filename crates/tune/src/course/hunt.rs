@@ -8,6 +8,10 @@ use crate::seen::{Seen, Setting};
 /// How often a rate is tried at which the generator, not the server, was late.
 const TRIES: u32 = 2;
 
+/// How often a rate is kept up for long that did not last, and how many rates are tried then.
+const CONFIRMATIONS: u32 = 3;
+const AFTER_CONFIRMATION: usize = 3;
+
 /// A rate that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[allow(missing_docs)]
@@ -15,12 +19,23 @@ pub struct Try {
     pub setting: Setting,
     pub rate: f64,
     pub holds: bool,
+    /// For so many seconds.
+    pub seconds: f64,
     pub served: f64,
     pub p50: Option<f64>,
     pub p90: Option<f64>,
     pub p99: Option<f64>,
     pub error_share: f64,
     pub generator_late: bool,
+}
+
+/// What is to be tried.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ask {
+    /// So many requests a second.
+    pub rate: f64,
+    /// It is the highest, and is to be kept up to see whether it lasts.
+    pub confirms: bool,
 }
 
 /// A search that goes on.
@@ -30,6 +45,12 @@ pub struct Hunt {
     search: Search,
     left: usize,
     late: u32,
+    /// How often the highest rate may be kept up to see whether it lasts.
+    confirmations: u32,
+    /// Whether the highest rate has lasted.
+    pub is_confirmed: bool,
+    /// The last that held, but not for long.
+    short_lived: Option<f64>,
     /// What was tried so far.
     pub tries: Vec<Try>,
 }
@@ -42,13 +63,32 @@ impl Hunt {
             search: Search::new(first),
             left: most,
             late: 0,
+            confirmations: 0,
+            is_confirmed: false,
+            short_lived: None,
             tries: Vec::new(),
         }
     }
 
-    /// The rate to try next; nothing when it is over.
-    pub fn next(&self) -> Option<f64> {
-        self.search.next().filter(|_| self.left > 0)
+    /// The same, and the highest rate is kept up for long in the end.
+    pub fn lasting(setting: Setting, first: f64, most: usize) -> Hunt {
+        Hunt {
+            confirmations: CONFIRMATIONS,
+            ..Hunt::new(setting, first, most)
+        }
+    }
+
+    /// What to try next; nothing when it is over.
+    pub fn next(&self) -> Option<Ask> {
+        let ask = |rate, confirms| Ask { rate, confirms };
+        if self.is_confirmed {
+            return None;
+        }
+        let searched = self.search.next().filter(|_| self.left > 0);
+        searched.map(|rate| ask(rate, false)).or_else(|| {
+            let highest = self.search.highest().filter(|_| self.confirmations > 0)?;
+            Some(ask(highest, true))
+        })
     }
 
     /// How many more rates there may be.
@@ -56,13 +96,19 @@ impl Hunt {
         self.left
     }
 
+    /// Whether the highest rate is still to be kept up.
+    pub fn will_confirm(&self) -> bool {
+        self.confirmations > 0 && !self.is_confirmed
+    }
+
     /// What became of the rate that was tried.
     pub fn tried(&mut self, seen: &Seen) {
-        let rate = self.search.next().unwrap_or(0.0);
+        let Some(ask) = self.next() else { return };
         self.tries.push(Try {
             setting: self.setting,
-            rate,
+            rate: ask.rate,
             holds: seen.holds,
+            seconds: seen.seconds,
             served: seen.rate,
             p50: seen.p50,
             p90: seen.p90,
@@ -70,18 +116,36 @@ impl Hunt {
             error_share: seen.error_share,
             generator_late: seen.generator_late,
         });
+        if ask.confirms {
+            return self.confirmed(seen.holds && !seen.generator_late);
+        }
         self.left = self.left.saturating_sub(1);
         if seen.generator_late && self.late < TRIES {
             self.late += 1;
             return;
         }
         self.late = 0;
-        self.search.tried(seen.holds && !seen.generator_late);
+        let held = seen.holds && !seen.generator_late;
+        self.search.tried(held);
+        if held && self.short_lived.is_some() {
+            // Whether this one lasts is what is to be seen now.
+            self.left = 0;
+        }
     }
 
-    /// The highest rate that held.
+    fn confirmed(&mut self, lasted: bool) {
+        self.confirmations -= 1;
+        self.is_confirmed = lasted;
+        if !lasted {
+            self.short_lived = self.search.highest();
+            self.search.did_not_last();
+            self.left = AFTER_CONFIRMATION;
+        }
+    }
+
+    /// The highest rate that held; where none has lasted, one that held for a short time.
     pub fn highest(&self) -> Option<f64> {
-        self.search.highest()
+        self.search.highest().or(self.short_lived)
     }
 }
 
@@ -89,37 +153,62 @@ impl Hunt {
 mod tests {
     use super::*;
 
-    fn run(capacity: f64, most: usize) -> Hunt {
-        let mut hunt = Hunt::new(Setting::AsItWas, 100.0, most);
-        while let Some(rate) = hunt.next() {
+    /// Rates up to `capacity` hold, those up to `lasting` for long.
+    fn run(mut hunt: Hunt, capacity: f64, lasting: f64) -> Hunt {
+        while let Some(ask) = hunt.next() {
+            let most = if ask.confirms { lasting } else { capacity };
             hunt.tried(&Seen {
-                holds: rate <= capacity,
+                holds: ask.rate <= most,
                 ..Seen::default()
             });
+            assert!(hunt.tries.len() < 50);
         }
         hunt
     }
 
+    fn short(capacity: f64, most: usize) -> Hunt {
+        let hunt = Hunt::new(Setting::AsItWas, 100.0, most);
+        run(hunt, capacity, 0.0)
+    }
+
     #[test]
     fn the_highest_rate_is_found_within_its_tries() {
-        let found = run(130.0, 9).highest().expect("a rate");
+        let found = short(130.0, 9).highest().expect("a rate");
         assert!(found <= 130.0 && found > 120.0, "{found}");
-        assert!(run(130.0, 3).highest().expect("a rate") >= 100.0);
-        assert_eq!(run(0.0, 5).highest(), None);
+        assert!(short(130.0, 3).highest().expect("a rate") >= 100.0);
+        assert_eq!(short(0.0, 5).highest(), None);
+    }
+
+    #[test]
+    fn a_rate_that_does_not_last_is_not_the_highest() {
+        let hunt = || Hunt::lasting(Setting::AsItWas, 100.0, 9);
+        let lasts = run(hunt(), 130.0, 130.0);
+        assert!(lasts.is_confirmed && lasts.highest().is_some_and(|rate| rate > 120.0));
+        let less = run(hunt(), 130.0, 115.0);
+        let found = less.highest().expect("a rate");
+        assert!(
+            less.is_confirmed && (100.0..=115.0).contains(&found),
+            "{found}"
+        );
+        assert!(
+            !run(hunt(), 130.0, 20.0).is_confirmed,
+            "it is not tried for ever"
+        );
     }
 
     #[test]
     fn a_rate_at_which_the_generator_was_late_says_nothing() {
         let mut hunt = Hunt::new(Setting::AsItWas, 100.0, 9);
+        let next = |hunt: &Hunt| hunt.next().map(|ask| ask.rate);
         let late = Seen {
             generator_late: true,
             holds: false,
             ..Seen::default()
         };
         hunt.tried(&late);
-        assert_eq!(hunt.next(), Some(100.0));
+        assert_eq!(next(&hunt), Some(100.0));
         hunt.tried(&late);
         hunt.tried(&late);
-        assert_ne!(hunt.next(), Some(100.0), "it is not tried for ever");
+        assert_ne!(next(&hunt), Some(100.0), "it is not tried for ever");
     }
 }

@@ -1,8 +1,13 @@
 //! The course of a tuning, step by step: what is measured next, and what follows from what was seen.
 //! It measures and changes nothing itself.
 
+mod ahead;
 pub mod goal;
 pub mod hunt;
+mod left;
+pub mod noise;
+pub mod overload;
+pub mod profile;
 pub mod proof;
 pub mod sweep;
 mod times;
@@ -13,12 +18,16 @@ use serde::Serialize;
 use crate::decide::{self, Choice, Memory};
 use crate::growth::{self, Slope};
 use crate::laws;
-use crate::seen::{Load, Seen, Setting, Task};
+use crate::moments::Moment;
+use crate::seen::{Seen, Setting, Task};
 use goal::Goal;
 use hunt::Hunt;
+use noise::Noise;
+use overload::Overload;
+use profile::{Profile, Route};
 use proof::Row;
 use sweep::Sweep;
-use times::{Times, warm_up};
+use times::Times;
 
 /// Most windows of the warm-up, and by how much the median may still change in the last ones.
 const MOST_WINDOWS: usize = 8;
@@ -31,17 +40,13 @@ const MOST_ERRORS: f64 = 0.05;
 /// A search begins with this share of what users without pauses were served.
 const FIRST_RATE: f64 = 0.85;
 
-/// So many times the goal's limit a rate is kept up at least.
-const OVERLOAD_SHOWS: f64 = 3.0;
+/// The share of all processors that others may use while nothing is asked, and how often it is looked again
+/// whether they still do.
+const MOST_BACKGROUND: f64 = 0.1;
+const LOOKS_AT_OTHERS: usize = 3;
 
-/// Both settings are compared at this share of the highest rate that one of them holds.
-const PROOF_RATE: f64 = 0.9;
-
-/// Users before anything is known of a pool that finds its size itself, for each processor.
-const USERS_PER_CORE: f64 = 2.0;
-
-/// Most users before anything is known.
-const MOST_FIRST_USERS: u32 = 64;
+/// How many pairs of the proof are made again, since others used the processors meanwhile.
+const MOST_REPEATED_PAIRS: usize = 8;
 
 /// What is known beforehand.
 #[derive(Debug, Clone)]
@@ -58,6 +63,10 @@ pub struct Terms {
     pub most_workers: Option<u32>,
     /// What has to hold, if somebody said it.
     pub goal: Option<Goal>,
+    /// What is asked for, and how often.
+    pub routes: Vec<Route>,
+    /// Go on on a machine that others use, or that differs from itself.
+    pub despite_noise: bool,
     /// What chance begins with.
     pub seed: u64,
 }
@@ -91,6 +100,15 @@ pub enum Verdict {
     CannotSay(String),
 }
 
+/// What it costs until a worker serves.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Boot {
+    /// Processor time of a new worker before its first request, in seconds.
+    pub cpu: Option<f64>,
+    /// How long the first request after a reload took, in seconds.
+    pub first: f64,
+}
+
 /// What comes next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
@@ -107,10 +125,12 @@ enum Phase {
     Idle,
     Warm,
     Alone,
+    Routes,
     Noise,
     Before,
     Sweep,
     After,
+    Overload,
     Proof,
     Over,
 }
@@ -126,16 +146,20 @@ pub struct Course {
     half: Option<Seen>,
     /// What others used of the processors while nothing was asked.
     pub background: Option<f64>,
-    windows: Vec<f64>,
+    looks_at_others: usize,
+    windows: Vec<(f64, Option<f64>)>,
     /// Whether latencies came to rest.
     pub settled: bool,
     /// One user.
     pub alone: Option<Seen>,
+    /// Each route by itself.
+    pub profile: Profile,
     /// The goal, given or made.
     pub goal: Option<Goal>,
-    noise: Vec<(Seen, Seen)>,
     /// The setting as it was, against itself.
-    pub noise_rows: Vec<Row>,
+    pub noise: Noise,
+    /// Why nothing would be concluded here and now, if somebody had not said that it is to go on.
+    pub troubles: Vec<String>,
     /// Rates with the setting as it was.
     pub before: Option<Hunt>,
     /// Throughput by workers.
@@ -143,14 +167,21 @@ pub struct Course {
     /// Requests each worker has served and its memory, of a pool of so many.
     looks: Vec<(f64, f64)>,
     looked_at: u32,
+    boots: Vec<Boot>,
+    /// Second by second.
+    pub moments: Vec<Moment>,
     /// How workers grow with what they serve.
     pub growth: Option<Slope>,
     /// The number of workers.
     pub choice: Option<Choice>,
     /// Rates with that.
     pub after: Option<Hunt>,
+    /// More than that.
+    pub overload: Option<Overload>,
     /// Pairs of runs, old and new.
     pub pairs: Vec<(Seen, Seen)>,
+    /// Pairs that were made again, since others used the processors meanwhile.
+    pub repeated: usize,
     /// What they say.
     pub rows: Vec<Row>,
     /// Figures that broke a law, and why they are not told.
@@ -165,24 +196,30 @@ impl Course {
         Course {
             times: Times::of(terms.seconds),
             goal: terms.goal.clone(),
+            profile: Profile::of(&terms.routes),
             terms,
             phase: Phase::Idle,
             last: Setting::AsItWas,
             half: None,
             background: None,
+            looks_at_others: 0,
             windows: Vec::new(),
             settled: false,
             alone: None,
-            noise: Vec::new(),
-            noise_rows: Vec::new(),
+            noise: Noise::default(),
+            troubles: Vec::new(),
             before: None,
             sweep: None,
             looks: Vec::new(),
             looked_at: 0,
+            boots: Vec::new(),
+            moments: Vec::new(),
             growth: None,
             choice: None,
             after: None,
+            overload: None,
             pairs: Vec::new(),
+            repeated: 0,
             rows: Vec::new(),
             broken: Vec::new(),
             verdict: None,
@@ -194,90 +231,25 @@ impl Course {
         self.times.is_indicative
     }
 
-    /// What comes next.
-    pub fn next(&self) -> Next {
-        let times = &self.times;
-        let users = Load::Users(self.first_users());
-        match self.phase {
-            Phase::Idle => Next::Idle(times.idle),
-            Phase::Warm => self.task("warming up", Setting::AsItWas, users, times.window),
-            Phase::Alone => self.task("one user", Setting::AsItWas, Load::Users(1), times.alone),
-            Phase::Noise => self.task(
-                "the same against itself",
-                Setting::AsItWas,
-                users,
-                times.noise,
-            ),
-            Phase::Before => self.rate("rates as it was", Setting::AsItWas, self.before.as_ref()),
-            Phase::Sweep => match self.sweep.as_ref().and_then(Sweep::next) {
-                Some((users, setting)) => self.task(
-                    "numbers of workers",
-                    setting,
-                    Load::Users(users),
-                    times.sweep,
-                ),
-                None => Next::Over,
-            },
-            Phase::After => self.rate("rates as proposed", self.proposed(), self.after.as_ref()),
-            Phase::Proof => {
-                let setting = if self.is_new_next() {
-                    self.proposed()
-                } else {
-                    Setting::AsItWas
-                };
-                self.task(
-                    "proof in pairs",
-                    setting,
-                    self.proof_load(),
-                    times.run.max(self.overload()),
-                )
-            }
-            Phase::Over => Next::Over,
-        }
+    /// How long the page takes that it is looked with whether the server is at rest, in seconds: it is the
+    /// first of all.
+    pub fn rest(&self) -> Option<f64> {
+        let first = self.profile.profiled.first();
+        let first = first.and_then(|route| route.seen.mean);
+        let alone = self.alone.as_ref().and_then(|alone| alone.mean);
+        first.into_iter().chain(alone).reduce(f64::max)
     }
 
-    fn task(&self, what: &'static str, setting: Setting, load: Load, seconds: f64) -> Next {
-        // New workers are cold.
-        let cold = if setting == self.last {
-            0.0
-        } else {
-            self.times.window
-        };
-        Next::Measure(Task {
-            what,
-            setting,
-            load,
-            seconds,
-            warm_up: warm_up(seconds).max(cold),
-        })
+    /// Workers were started.
+    pub fn booted(&mut self, boot: Boot) {
+        self.boots.push(boot);
     }
 
-    fn rate(&self, what: &'static str, setting: Setting, hunt: Option<&Hunt>) -> Next {
-        let Some(rate) = hunt.and_then(Hunt::next) else {
-            return Next::Over;
-        };
-        let needed = self.goal.as_ref().map_or(0.0, |goal| goal.slo.samples()) * 1.05 / rate;
-        let seconds = needed
-            .clamp(self.times.step, 2.0 * self.times.step)
-            .max(self.overload());
-        self.task(what, setting, Load::Rate(rate), seconds)
-    }
-
-    /// How long it takes at least, in seconds, until a rate that is too high shows: a queue has to grow
-    /// until it is longer than the goal allows.
-    fn overload(&self) -> f64 {
-        self.goal
-            .as_ref()
-            .map_or(0.0, |goal| goal.limit() * OVERLOAD_SHOWS)
-    }
-
-    /// As many as there are workers, as far as their number is known.
-    fn first_users(&self) -> u32 {
-        let most = match self.terms.now.pm.as_str() {
-            "auto" => (self.terms.cores * USERS_PER_CORE).ceil() as u32,
-            _ => self.terms.now.workers,
-        };
-        most.clamp(1, MOST_FIRST_USERS)
+    /// What it costs until a worker serves, as the middle of all starts has it.
+    pub fn boot(&self) -> Option<Boot> {
+        let mut boots = self.boots.clone();
+        boots.sort_by(|a, b| a.first.total_cmp(&b.first));
+        boots.get(boots.len() / 2).copied()
     }
 
     /// The setting that was chosen.
@@ -292,23 +264,34 @@ impl Course {
         new_first == self.half.is_none()
     }
 
-    /// Both are asked as much as the better one can do.
-    fn proof_load(&self) -> Load {
-        let highest = |hunt: &Option<Hunt>| hunt.as_ref().and_then(Hunt::highest);
-        match [highest(&self.before), highest(&self.after)]
-            .into_iter()
-            .flatten()
-            .reduce(f64::max)
-        {
-            Some(rate) => Load::Rate(rate * PROOF_RATE),
-            None => Load::Users(self.choice.as_ref().map_or(1, |choice| choice.workers)),
-        }
-    }
-
     /// What others used while nothing was asked.
     pub fn idled(&mut self, outside: Option<f64>) {
         self.background = outside;
-        self.phase = Phase::Warm;
+        self.looks_at_others += 1;
+        let much = outside.filter(|share| *share > MOST_BACKGROUND);
+        if let Some(share) = much {
+            if self.looks_at_others < LOOKS_AT_OTHERS && !self.terms.despite_noise {
+                return;
+            }
+            self.trouble(format!(
+                "others use {:.0} % of the processors while nothing is asked; expected 10 % at most",
+                share * 100.0
+            ));
+        }
+        if self.phase != Phase::Over {
+            self.phase = Phase::Warm;
+        }
+    }
+
+    /// Figures would not be the site's: it ends here, unless somebody has said that it is to go on.
+    fn trouble(&mut self, why: String) {
+        if !self.terms.despite_noise {
+            return self.end(Verdict::CannotSay(format!(
+                "{why}: figures would be those of others as much as the site's; tune when the machine is \
+                 quiet, or give more time, or go on all the same with --despite-noise"
+            )));
+        }
+        self.troubles.push(why);
     }
 
     /// What was seen of what came next.
@@ -320,10 +303,12 @@ impl Course {
             Phase::Idle | Phase::Over => {}
             Phase::Warm => self.warmed(&seen),
             Phase::Alone => self.was_alone(seen),
+            Phase::Routes => self.profiled(seen),
             Phase::Noise => self.against_itself(seen),
             Phase::Before => self.tried_before(&seen),
             Phase::Sweep => self.swept(seen),
             Phase::After => self.tried_after(&seen),
+            Phase::Overload => self.overloaded(&seen),
             Phase::Proof => self.paired(seen),
         }
     }
@@ -341,16 +326,27 @@ impl Course {
                 seen.cause.as_deref().unwrap_or("no answer"),
             )));
         }
-        self.windows.extend(seen.mean);
-        let last = self.windows.iter().rev().take(SETTLED_WINDOWS);
-        let (low, high) = last.fold((f64::MAX, 0.0_f64), |(low, high), mean| {
-            (low.min(*mean), high.max(*mean))
-        });
-        let enough = self.windows.len() >= SETTLED_WINDOWS;
-        self.settled = enough && high <= low * (1.0 + SETTLED);
+        if let Some(typical) = seen.p50.or(seen.mean) {
+            self.windows.push((typical, seen.private));
+        }
+        self.settled = self.has_settled();
         if self.settled || self.windows.len() >= MOST_WINDOWS {
             self.phase = Phase::Alone;
         }
+    }
+
+    /// Whether neither latencies nor the workers' memory change any more.
+    fn has_settled(&self) -> bool {
+        let last = || self.windows.iter().rev().take(SETTLED_WINDOWS);
+        let rests = |values: &mut dyn Iterator<Item = f64>| {
+            let (low, high) = values.fold((f64::MAX, 0.0_f64), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
+            high <= low * (1.0 + SETTLED)
+        };
+        self.windows.len() >= SETTLED_WINDOWS
+            && rests(&mut last().map(|(typical, _)| *typical))
+            && rests(&mut last().filter_map(|(_, private)| *private))
     }
 
     fn was_alone(&mut self, seen: Seen) {
@@ -377,34 +373,40 @@ impl Course {
             )));
         }
         self.alone = Some(seen);
-        self.phase = Phase::Noise;
+        self.phase = match self.profile.next() {
+            Some(_) => Phase::Routes,
+            None => Phase::Noise,
+        };
+    }
+
+    fn profiled(&mut self, seen: Seen) {
+        self.profile.tried(seen);
+        if self.profile.next().is_none() {
+            self.phase = Phase::Noise;
+        }
     }
 
     fn against_itself(&mut self, seen: Seen) {
-        let Some(first) = self.half.take() else {
-            self.half = Some(seen);
-            return;
-        };
-        let rate = first.rate.max(seen.rate);
-        self.noise.push((first, seen));
-        if self.noise.len() < self.times.pairs.0 {
+        let pairs = self.times.noise_pairs;
+        if !self.noise.tried(seen, pairs, self.terms.seed) {
             return;
         }
-        self.noise_rows = proof::rows(&self.noise, self.terms.seed);
         self.before = Some(Hunt::new(
             Setting::AsItWas,
-            rate * FIRST_RATE,
+            self.noise.best() * FIRST_RATE,
             self.times.steps,
         ));
         self.phase = Phase::Before;
+        if let Some(why) = self.noise.trouble() {
+            self.trouble(why);
+        }
     }
 
     fn tried_before(&mut self, seen: &Seen) {
         let Some(hunt) = &mut self.before else { return };
         hunt.tried(seen);
         if hunt.next().is_none() {
-            let private = self.noise.iter().filter_map(|(_, seen)| seen.private);
-            let private = private.reduce(f64::max);
+            let private = self.noise.private();
             let terms = &self.terms;
             let ceiling = decide::ceiling(
                 &terms.memory,
@@ -464,10 +466,12 @@ impl Course {
         let now = &self.terms.now;
         if now.pm == "static" && decide::is_same(now.workers, choice.workers) {
             let what = format!("{} is what was found", now.words());
-            return self.end(Verdict::NothingToGain(what));
+            // Nothing is proposed; what there is is asked for too much.
+            self.verdict = Some(Verdict::NothingToGain(what));
+            return self.go_beyond();
         }
         let setting = Setting::Workers(choice.workers);
-        self.after = Some(Hunt::new(
+        self.after = Some(Hunt::lasting(
             setting,
             choice.rate * FIRST_RATE,
             self.times.steps,
@@ -479,8 +483,40 @@ impl Course {
         let Some(hunt) = &mut self.after else { return };
         hunt.tried(seen);
         if hunt.next().is_none() {
-            self.phase = Phase::Proof;
+            self.go_beyond();
         }
+    }
+
+    /// What the better of both can do is known: now more is asked for.
+    fn go_beyond(&mut self) {
+        self.phase = Phase::Overload;
+        self.overload = self.highest().map(Overload::of);
+        if self.overload.is_none() {
+            self.end_overload();
+        }
+    }
+
+    fn overloaded(&mut self, seen: &Seen) {
+        let Some(overload) = &mut self.overload else {
+            return;
+        };
+        overload.tried(seen);
+        if overload.next().is_none() {
+            self.end_overload();
+        }
+    }
+
+    fn end_overload(&mut self) {
+        self.phase = match self.verdict {
+            Some(_) => Phase::Over,
+            None => Phase::Proof,
+        };
+    }
+
+    /// The highest rate of the setting that is proposed, or, where none is or no rate held, as it was.
+    pub fn highest(&self) -> Option<f64> {
+        let highest = |hunt: &Option<Hunt>| hunt.as_ref().and_then(Hunt::highest);
+        highest(&self.after).or(highest(&self.before))
     }
 
     fn paired(&mut self, seen: Seen) {
@@ -489,6 +525,13 @@ impl Course {
             self.half = Some(seen);
             return;
         };
+        let is_disturbed = |seen: &Seen| seen.outside.is_some_and(|share| share > MOST_BACKGROUND);
+        let is_quiet = !self.background.is_some_and(|share| share > MOST_BACKGROUND);
+        let again = is_quiet && self.repeated < MOST_REPEATED_PAIRS;
+        if again && (is_disturbed(&first) || is_disturbed(&seen)) {
+            self.repeated += 1;
+            return;
+        }
         self.pairs
             .push(if is_new { (first, seen) } else { (seen, first) });
         let (fewest, most) = self.times.pairs;
@@ -513,44 +556,6 @@ impl Course {
             );
         }
         Verdict::NoGain("the pairs show no gain that chance does not explain".to_owned())
-    }
-
-    /// How long the rest will take, in seconds, as far as that can be said.
-    pub fn left(&self) -> f64 {
-        let times = &self.times;
-        let pairs = |done: usize| (times.pairs.0 - done.min(times.pairs.0)) as f64 * 2.0;
-        let search = |hunt: &Option<Hunt>| hunt.as_ref().map_or(times.steps, Hunt::left) as f64;
-        let (swept, of) = self.sweep.as_ref().map_or((0, 12), Sweep::progress);
-        let parts = [
-            (Phase::Idle, times.idle),
-            (
-                Phase::Warm,
-                Times::whole(times.window) * SETTLED_WINDOWS as f64,
-            ),
-            (Phase::Alone, Times::whole(times.alone)),
-            (
-                Phase::Noise,
-                Times::whole(times.noise) * pairs(self.noise.len()),
-            ),
-            (
-                Phase::Before,
-                Times::whole(times.step) * search(&self.before),
-            ),
-            (
-                Phase::Sweep,
-                Times::whole(times.sweep) * of.saturating_sub(swept) as f64,
-            ),
-            (Phase::After, Times::whole(times.step) * search(&self.after)),
-            (
-                Phase::Proof,
-                (times.run + times.window) * pairs(self.pairs.len()),
-            ),
-        ];
-        parts
-            .iter()
-            .filter(|(phase, _)| *phase >= self.phase)
-            .map(|(_, seconds)| seconds)
-            .sum()
     }
 }
 

@@ -12,11 +12,12 @@ const NARROW: f64 = 0.03;
 type Figure = (&'static str, Better, fn(&Seen) -> Option<f64>);
 
 /// What is compared.
-const FIGURES: [Figure; 4] = [
+const FIGURES: [Figure; 5] = [
     ("in time/s", Better::More, |seen| Some(seen.goodput)),
     ("p50", Better::Less, |seen| seen.p50),
-    ("p90", Better::Less, |seen| seen.p90),
+    ("p95", Better::Less, |seen| seen.p95),
     ("p99", Better::Less, |seen| seen.p99),
+    ("p99.9", Better::Less, |seen| seen.p999),
 ];
 
 /// Nothing in time counts as this share of the other run's, so that there is a ratio.
@@ -46,12 +47,23 @@ pub fn rows(pairs: &[(Seen, Seen)], seed: u64) -> Vec<Row> {
     let ratio_of = |place: usize, old: &Seen, new: &Seen| {
         Some(value(place, new, old)? / value(place, old, new)?)
     };
-    let ratios: Vec<(Better, Option<Ratio>)> = (0..FIGURES.len())
+    let known: Vec<Option<Vec<f64>>> = (0..FIGURES.len())
         .map(|place| {
             let ratios = pairs.iter().map(|(old, new)| ratio_of(place, old, new));
-            let ratios: Option<Vec<f64>> = ratios.collect();
-            let ratio = ratios.and_then(|ratios| Ratio::of(&ratios, FIGURES.len(), seed));
-            (FIGURES[place].1, ratio)
+            ratios.collect()
+        })
+        .collect();
+    // Who is not compared makes the others no less sure.
+    let compared = known.iter().flatten().count();
+    let ratios: Vec<(Better, Option<Ratio>)> = known
+        .iter()
+        .zip(FIGURES)
+        .map(|(ratios, (_, better, _))| {
+            let ratio = ratios.as_ref();
+            (
+                better,
+                ratio.and_then(|ratios| Ratio::of(ratios, compared, seed)),
+            )
         })
         .collect();
     let all = FIGURES.iter().zip(&ratios).zip(verdicts(&ratios));
@@ -100,7 +112,7 @@ mod tests {
         Seen {
             goodput,
             p50: Some(p50),
-            p90: Some(p50 * 1.5),
+            p95: Some(p50 * 1.5),
             ..Seen::default()
         }
     }

@@ -9,7 +9,19 @@ const INDICATIVE_BELOW: f64 = 300.0;
 /// With less than this, fewer rates are tried, too, in seconds.
 const HURRIED: f64 = 60.0;
 
-/// Fewest pairs that can show anything.
+/// How long the highest rate has to be kept up, and each load beyond it, in seconds.
+const CONFIRM: f64 = 60.0;
+const BEYOND: f64 = 30.0;
+
+/// Fewest pairs of the same that can show anything, and most.
+const FEWEST_PAIRS_OF_NOISE: usize = 5;
+const MOST_PAIRS_OF_NOISE: usize = 10;
+
+/// Fewest and most pairs of the proof: six that agree are so by chance once in 64 times.
+const FEWEST_PAIRS_OF_PROOF: usize = 6;
+const MOST_PAIRS_OF_PROOF: usize = 12;
+
+/// Fewest pairs of the proof where there is little time.
 const FEWEST_PAIRS: usize = 5;
 
 /// Durations, in seconds, and how often.
@@ -21,14 +33,22 @@ pub struct Times {
     pub window: f64,
     /// One user.
     pub alone: f64,
-    /// A run of the pairs of the same against itself.
+    /// Each route by itself, of so many seconds for all of them.
+    pub routes: f64,
+    /// A run of the pairs of the same against itself, and fewest and most of them.
     pub noise: f64,
+    #[allow(missing_docs)]
+    pub noise_pairs: (usize, usize),
     /// Each rate of a search.
     pub step: f64,
     /// Most rates of a search.
     pub steps: usize,
     /// Each number of workers.
     pub sweep: f64,
+    /// The highest rate, to see that it lasts.
+    pub confirm: f64,
+    /// Each load beyond it.
+    pub beyond: f64,
     /// A run of the proof.
     pub run: f64,
     /// Fewest and most pairs of the proof.
@@ -46,8 +66,13 @@ impl Times {
         Times {
             idle: part(10.0, 0.2),
             window: part(3.0, 0.2),
-            alone: part(15.0, 0.5),
+            alone: part(12.0, 0.5),
+            routes: part(15.0, 0.5),
             noise: part(5.0, 0.3),
+            noise_pairs: match total < HURRIED {
+                true => (FEWEST_PAIRS_OF_NOISE, FEWEST_PAIRS_OF_NOISE),
+                false => (FEWEST_PAIRS_OF_NOISE, MOST_PAIRS_OF_NOISE),
+            },
             step: part(8.0, 0.5),
             steps: match is_indicative {
                 true if total < HURRIED => 4,
@@ -55,10 +80,12 @@ impl Times {
                 false => 9,
             },
             sweep: part(6.0, 0.3),
-            run: part(10.0, 0.6),
+            confirm: (CONFIRM * factor).clamp(0.6, CONFIRM),
+            beyond: (BEYOND * factor).clamp(0.5, BEYOND),
+            run: part(8.0, 0.6),
             pairs: match is_indicative {
                 true => (FEWEST_PAIRS, FEWEST_PAIRS),
-                false => (8, 12),
+                false => (FEWEST_PAIRS_OF_PROOF, MOST_PAIRS_OF_PROOF),
             },
             is_indicative,
         }
@@ -84,6 +111,8 @@ mod tests {
         assert!(!Times::of(600.0).is_indicative && Times::of(120.0).is_indicative);
         assert_eq!(Times::of(600.0).sweep, 6.0);
         assert!(Times::of(1.0).run >= 0.6);
+        let long = Times::of(3_600.0);
+        assert_eq!((long.confirm, long.beyond), (60.0, 30.0));
         assert_eq!(Times::whole(10.0), 11.0);
     }
 }

@@ -101,6 +101,11 @@ impl Target {
         self.master
     }
 
+    /// How the pool is set now.
+    pub fn now(&self) -> Setting {
+        self.now
+    }
+
     /// The pool's workers.
     pub fn workers(&self) -> Vec<i32> {
         processes::workers(self.master, &self.title)

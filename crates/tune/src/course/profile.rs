@@ -1,0 +1,103 @@
+//! What a request for each route costs, by one user alone (T4).
+
+use serde::Serialize;
+
+use crate::seen::Seen;
+
+/// Most routes that are looked at by themselves: those that are asked for most.
+pub const MOST_ROUTES: usize = 20;
+
+/// A path that is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Route {
+    /// Its method and its path.
+    pub name: String,
+    /// Its share of all requests.
+    pub share: f64,
+}
+
+/// A route, and what was seen of it alone. Times are in seconds, memory in bytes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Profiled {
+    /// Its method and its path.
+    pub name: String,
+    /// Its share of all requests.
+    pub share: f64,
+    /// What one user has seen.
+    pub seen: Seen,
+}
+
+/// Routes, one after the other.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    routes: Vec<Route>,
+    /// Those that were looked at.
+    pub profiled: Vec<Profiled>,
+}
+
+impl Profile {
+    /// Of these routes. What is said of the only one is said of all requests.
+    pub fn of(routes: &[Route]) -> Profile {
+        let several = if routes.len() > 1 { routes } else { &[] };
+        Profile {
+            routes: several.iter().take(MOST_ROUTES).cloned().collect(),
+            profiled: Vec::new(),
+        }
+    }
+
+    /// The place of the next route; nothing when all were looked at.
+    pub fn next(&self) -> Option<usize> {
+        Some(self.profiled.len()).filter(|at| *at < self.routes.len())
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> usize {
+        self.routes.len() - self.profiled.len()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// What was seen of the next.
+    pub fn tried(&mut self, seen: Seen) {
+        if let Some(route) = self.routes.get(self.profiled.len()) {
+            self.profiled.push(Profiled {
+                name: route.name.clone(),
+                share: route.share,
+                seen,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(count: usize) -> Vec<Route> {
+        let route = |number| Route {
+            name: format!("/{number}"),
+            share: 1.0 / count as f64,
+        };
+        (0..count).map(route).collect()
+    }
+
+    #[test]
+    fn each_route_is_looked_at_once_and_a_single_one_not_apart() {
+        let mut profile = Profile::of(&routes(3));
+        while let Some(at) = profile.next() {
+            assert_eq!(at + profile.left(), 3);
+            profile.tried(Seen::default());
+        }
+        let names: Vec<&str> = profile
+            .profiled
+            .iter()
+            .map(|each| each.name.as_str())
+            .collect();
+        assert_eq!(names, ["/0", "/1", "/2"]);
+        assert_eq!(Profile::of(&routes(1)).next(), None);
+        assert_eq!(Profile::of(&routes(50)).len(), MOST_ROUTES);
+    }
+}

@@ -1,0 +1,155 @@
+//! What the figures of a report are of: the machine, and the PHP on it.
+
+use std::fs;
+
+use serde::Serialize;
+
+use crate::site::Site;
+
+/// How a processor's frequency is decided (Documentation/admin-guide/pm/cpufreq.rst).
+const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+
+/// The governor that leaves a processor's frequency alone.
+const STEADY: &str = "performance";
+
+/// The machine. Memory is in bytes, shares are of 1; what is not known is nothing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct Machine {
+    pub cores: f64,
+    /// A quota around the server, and where it is set.
+    pub quota: Option<String>,
+    pub processors: u32,
+    /// The processor's name.
+    pub model: Option<String>,
+    /// Whether it is a virtual one.
+    pub is_virtual: bool,
+    /// How its frequency is decided.
+    pub governor: Option<String>,
+    pub memory: Option<f64>,
+    pub memory_from: String,
+    pub kernel: Option<String>,
+    pub php: Option<String>,
+    /// Whether code is kept compiled, in words.
+    pub opcache: String,
+    /// What others used of the processors while nothing was asked.
+    pub background: Option<f64>,
+}
+
+impl Machine {
+    /// That a site is on.
+    pub fn of(site: &Site, background: Option<f64>) -> Machine {
+        let (memory, memory_from) = match &site.memory.budget {
+            Ok((bytes, whose)) => (Some(*bytes), whose.clone()),
+            Err(why) => (None, format!("unknown: {why}")),
+        };
+        let quota = site.service.group.cores.as_ref().ok();
+        let quota = quota.and_then(|quota| quota.as_ref());
+        let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let governor = fs::read_to_string(GOVERNOR).ok();
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+        let trimmed = |text: String| text.trim().to_owned();
+        let version = site.pool.ini.as_ref().ok().and_then(|ini| ini.version);
+        Machine {
+            cores: site.cores,
+            quota: quota.map(|(cores, place)| format!("{cores} ({place})")),
+            processors: site.processors,
+            model: field(&processor, "model name"),
+            is_virtual: field(&processor, "flags")
+                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            governor: governor.map(trimmed),
+            memory,
+            memory_from,
+            kernel: kernel.map(trimmed),
+            php: version.map(|(major, minor)| format!("{major}.{minor}")),
+            opcache: opcache(site),
+            background,
+        }
+    }
+
+    /// What makes figures of this machine less sure, in a sentence each.
+    pub fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if let Some(governor) = self.governor.as_ref().filter(|name| *name != STEADY) {
+            doubts.push(format!(
+                "the processors' frequency changes (governor {governor}): the first seconds of a load differ from \
+                 those after"
+            ));
+        }
+        if self.is_virtual {
+            doubts.push(
+                "the machine is a virtual one: what its host gives to others shows as slowness here"
+                    .to_owned(),
+            );
+        }
+        doubts
+    }
+}
+
+/// A field of /proc/cpuinfo, of the first processor.
+fn field(text: &str, name: &str) -> Option<String> {
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(found, _)| found.trim() == name)?;
+    Some(value.trim().to_owned())
+}
+
+fn opcache(site: &Site) -> String {
+    let live = site.pool.live.as_ref().ok();
+    match live.and_then(|live| live.opcache.as_ref().ok()) {
+        Some(Some(cache)) => format!(
+            "OPcache {:.0} of {:.0} MB in use",
+            cache.used / 1_048_576.0,
+            (cache.used + cache.free + cache.wasted) / 1_048_576.0
+        ),
+        Some(None) => "no OPcache".to_owned(),
+        None => match site
+            .pool
+            .ini
+            .as_ref()
+            .map(|ini| ini.get("opcache.enable", "1"))
+        {
+            Ok("1" | "on" | "On" | "yes" | "true") => "OPcache on by php.ini".to_owned(),
+            Ok(_) => "OPcache off".to_owned(),
+            Err(_) => "OPcache unknown".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_of_a_processor_is_understood() {
+        let text = "processor\t: 0\nmodel name\t: A 1 @ 2 GHz\nflags\t\t: fpu hypervisor\n\nprocessor\t: 1\n";
+        assert_eq!(field(text, "model name").as_deref(), Some("A 1 @ 2 GHz"));
+        assert_eq!(field(text, "flags").as_deref(), Some("fpu hypervisor"));
+        assert_eq!(field("", "flags"), None);
+    }
+
+    #[test]
+    fn a_frequency_that_changes_and_a_host_that_others_use_are_said() {
+        let machine = Machine {
+            cores: 2.0,
+            quota: None,
+            processors: 2,
+            model: None,
+            is_virtual: false,
+            governor: Some(STEADY.to_owned()),
+            memory: None,
+            memory_from: String::new(),
+            kernel: None,
+            php: None,
+            opcache: String::new(),
+            background: None,
+        };
+        assert_eq!(machine.doubts(), [""; 0]);
+        let other = Machine {
+            is_virtual: true,
+            governor: Some("powersave".to_owned()),
+            ..machine
+        };
+        let doubts = other.doubts();
+        assert!(doubts[0].contains("governor powersave") && doubts[1].contains("virtual"));
+    }
+}

@@ -1,0 +1,140 @@
+//! What a tuning was like second by second, for a chart.
+
+use std::fs;
+use std::time::Instant;
+
+use maitred_measure::series::Second;
+
+/// A second. Latencies are in seconds, shares of 1, memory in bytes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Moment {
+    /// Seconds since the tuning began.
+    pub at: f64,
+    /// Answers that were expected.
+    pub served: f64,
+    /// Of those.
+    pub p50: Option<f64>,
+    #[allow(missing_docs)]
+    pub p99: Option<f64>,
+    /// Requests that wait for their answer, or for a connection.
+    pub waiting: f64,
+    /// The pool's workers.
+    pub workers: f64,
+    /// The share of all processors that was used, by whomever.
+    pub busy: Option<f64>,
+    /// The share of the last ten seconds in which some task waited for a processor.
+    pub stalled: Option<f64>,
+    /// Memory that is in use, by whomever.
+    pub memory: Option<f64>,
+}
+
+/// Who looks once a second.
+#[derive(Debug)]
+pub struct Watch {
+    began: Instant,
+    processors: Option<(u64, u64)>,
+    /// What was seen.
+    pub moments: Vec<Moment>,
+}
+
+impl Watch {
+    /// From now on.
+    pub fn begin() -> Watch {
+        Watch {
+            began: Instant::now(),
+            processors: processors(),
+            moments: Vec::new(),
+        }
+    }
+
+    /// A second is over, with so many workers at its end.
+    pub fn see(&mut self, second: &Second, workers: usize) {
+        let now = processors();
+        let busy = now.zip(self.processors).and_then(|(now, then)| {
+            let all = now.0.checked_sub(then.0).filter(|all| *all > 0)?;
+            Some(now.1.saturating_sub(then.1) as f64 / all as f64)
+        });
+        self.processors = now;
+        self.moments.push(Moment {
+            at: self.began.elapsed().as_secs_f64(),
+            served: second.served as f64,
+            p50: second.p50,
+            p99: second.p99.or(second.max),
+            waiting: (second.in_flight + second.waiting) as f64,
+            workers: workers as f64,
+            busy,
+            stalled: fs::read_to_string("/proc/pressure/cpu")
+                .ok()
+                .and_then(|text| stalled(&text)),
+            memory: fs::read_to_string("/proc/meminfo")
+                .ok()
+                .and_then(|text| in_use(&text)),
+        });
+    }
+}
+
+/// All ticks of all processors, and those that were used (proc_stat(5)).
+fn processors() -> Option<(u64, u64)> {
+    ticks(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+fn ticks(text: &str) -> Option<(u64, u64)> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks = line.split_whitespace().take(8).map(str::parse::<u64>);
+    let ticks: Vec<u64> = ticks.collect::<Result<_, _>>().ok()?;
+    let all: u64 = ticks.iter().sum();
+    // Idle, and idle while the disk works.
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    Some((all, all - idle))
+}
+
+/// `some avg10` (Documentation/accounting/psi.rst), in percent there.
+fn stalled(text: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    let share = line
+        .split(' ')
+        .find_map(|word| word.strip_prefix("avg10="))?;
+    share.parse::<f64>().ok().map(|percent| percent / 100.0)
+}
+
+fn in_use(text: &str) -> Option<f64> {
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    Some((value("MemTotal:")? - value("MemAvailable:")?) * 1_024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_of_a_moment_is_understood() {
+        let stat = "cpu  10 0 20 60 10 0 0 0 0 0\ncpu0 1 1 1 1\n";
+        assert_eq!(ticks(stat), Some((100, 30)));
+        let pressure = "some avg10=12.50 avg60=1.00 avg300=0.10 total=5\n";
+        assert_eq!(stalled(pressure), Some(0.125));
+        let memory = "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n";
+        assert_eq!(in_use(memory), Some(600.0 * 1_024.0));
+        assert_eq!((ticks(""), stalled(""), in_use("")), (None, None, None));
+    }
+
+    #[test]
+    fn each_second_is_a_moment() {
+        let mut watch = Watch::begin();
+        let second = Second {
+            served: 7,
+            in_flight: 2,
+            waiting: 3,
+            ..Second::default()
+        };
+        watch.see(&second, 4);
+        let moment = &watch.moments[0];
+        assert_eq!(
+            (moment.served, moment.waiting, moment.workers),
+            (7.0, 5.0, 4.0)
+        );
+        assert!(moment.at >= 0.0 && moment.memory.is_some_and(|bytes| bytes > 0.0));
+    }
+}

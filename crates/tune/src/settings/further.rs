@@ -1,0 +1,232 @@
+//! Settings of memory, files and starts.
+
+use super::{Inputs, Line, Server, line, megabytes};
+
+/// Sizes are said in steps of that, in bytes.
+const STEP: f64 = 16.0 * 1_048_576.0;
+
+/// Room for what was not seen: pages that nobody asked for, files that are not open now.
+const ROOM: f64 = 2.0;
+
+/// Room in OPcache, for what changes before it is emptied.
+const ROOM_IN_OPCACHE: f64 = 1.5;
+
+/// Open files that no process can do without.
+const LEAST_FILES: u64 = 1_024;
+
+/// OPcache's keys by default, and its primes (ZendAccelerator.c, prime_numbers).
+const PRIMES: [u64; 14] = [
+    5, 11, 19, 53, 107, 223, 463, 983, 1_979, 3_907, 7_963, 16_229, 32_531, 65_407,
+];
+const DEFAULT_SCRIPTS: u64 = 10_000;
+
+/// The share of the processors that starts of workers may take.
+const STARTS: f64 = 0.5;
+
+/// Most starts a second that can be set.
+const MOST_STARTS: f64 = 10_000.0;
+
+fn up(bytes: f64) -> f64 {
+    (bytes / STEP).ceil().max(1.0) * STEP
+}
+
+fn size(bytes: f64) -> String {
+    format!("{:.0}M", bytes / 1_048_576.0)
+}
+
+/// How much a script may have: no less than it may now, since not all pages were asked for.
+pub(super) fn memory_limit(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let now = inputs.memory_limit.unwrap_or(super::DEFAULT_MEMORY_LIMIT);
+    let value = inputs.peak.map_or(now, |peak| up(peak * ROOM).max(now));
+    line(server, name, size(value), &["R21", "R23"])
+        .measured(
+            format!("a worker had {} of its own at most", megabytes(inputs.peak)),
+            "twice that, and no less than it is: not all pages were asked for",
+        )
+        .guide(
+            "128M to 756M",
+            "it is a bound for a script that goes wrong, and no size of a worker",
+        )
+}
+
+/// How many files a process may have open.
+pub(super) fn open_files(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let seen = inputs.open_files;
+    let value = seen.map_or(LEAST_FILES, |files| (files * 2).max(LEAST_FILES));
+    let measured = seen.map_or("what workers have open is not known".to_owned(), |files| {
+        format!("a worker has {files} files open")
+    });
+    line(server, name, value, &["R1", "R211"])
+        .measured(measured, "twice that, at least 1024")
+        .guide(
+            "65535",
+            "a worker has one client; it is the web server that has many",
+        )
+}
+
+/// How much code is kept compiled.
+pub(super) fn opcache(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let needed = inputs
+        .shared
+        .map_or(0.0, |shared| up(shared * ROOM_IN_OPCACHE));
+    let value = needed.max(inputs.opcache);
+    let megabyte = 1_048_576.0;
+    line(
+        server,
+        name,
+        format!("{:.0}", value / megabyte),
+        &["R6", "R57"],
+    )
+    .measured(
+        format!(
+            "workers share {}, OPcache is part of it; it is set to {}",
+            megabytes(inputs.shared),
+            size(inputs.opcache)
+        ),
+        "one and a half times what is shared, and no less than it is",
+    )
+    .guide(
+        "128 to 256",
+        "what is right is what the code needs; maitred doctor says whether it was ever full",
+    )
+}
+
+/// How many scripts are kept.
+pub(super) fn scripts(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let found = inputs.scripts.unwrap_or(0);
+    let wanted = found.max(DEFAULT_SCRIPTS);
+    let measured = match inputs.scripts {
+        Some(found) => format!("{found} scripts in the folders of the code"),
+        None => "the folders of the code are not known".to_owned(),
+    };
+    let prime = PRIMES.into_iter().find(|prime| *prime >= wanted);
+    line(server, name, wanted, &["R6"])
+        .measured(measured, "as many, and no less than PHP's default of 10000")
+        .guide(
+            "10000 to 20000",
+            format!(
+                "PHP takes the next number of a list ({}), so nearly all of them are the same",
+                prime.map_or("1048793 at most".to_owned(), |prime| prime.to_string())
+            ),
+        )
+}
+
+/// From which size on a worker is replaced.
+pub(super) fn most_private(server: Server, inputs: &Inputs) -> Line {
+    let value = inputs
+        .peak
+        .map_or("0".to_owned(), |peak| size(up(peak * ROOM)));
+    line(server, "max_private_memory", value, &["R23", "R66"])
+        .measured(
+            format!("a worker had {} of its own at most", megabytes(inputs.peak)),
+            "twice that: a worker that is larger has a leak, or made a page that nobody asked for here",
+        )
+        .guide(
+            "pm.max_requests = 500",
+            "what grows is to be replaced when it has grown, whatever it has served",
+        )
+}
+
+/// What all of a pool may have together.
+pub(super) fn memory_max(server: Server, inputs: &Inputs) -> Line {
+    let all = inputs.private.zip(inputs.peak).map(|(private, peak)| {
+        let workers = f64::from(inputs.workers);
+        // They are not all at their largest at once.
+        up(workers * private.max(peak / ROOM) * ROOM_IN_OPCACHE + inputs.opcache)
+    });
+    let value = all.map_or("none".to_owned(), size);
+    line(server, "memory_max", value, &["R22", "R64"])
+        .measured(
+            format!(
+                "{} workers of {} each, at most {}",
+                inputs.workers,
+                megabytes(inputs.private),
+                megabytes(inputs.peak)
+            ),
+            "half as much again as all of them, and OPcache",
+        )
+        .guide(
+            "none",
+            "without it the kernel ends whichever process it likes, a database too",
+        )
+}
+
+/// How many workers may be started in a second.
+pub(super) fn spawn_rate(server: Server, inputs: &Inputs) -> Line {
+    let rate = inputs.boot.filter(|boot| *boot > 0.0);
+    let rate = rate.map(|boot| {
+        (inputs.cores * STARTS / boot)
+            .floor()
+            .clamp(1.0, MOST_STARTS)
+    });
+    let value = rate.map_or("32".to_owned(), |rate| format!("{rate:.0}"));
+    let measured = inputs
+        .boot
+        .map_or("what a start costs is not known".to_owned(), |boot| {
+            format!("a start takes {:.1} ms of a processor", boot * 1e3)
+        });
+    line(server, "max_spawn_rate", value, &["R53", "R55"])
+        .measured(
+            measured,
+            "as many as half of the processors can start in a second",
+        )
+        .guide(
+            "32",
+            "php-fpm's own number, from which it begins with one a second",
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: f64 = 1_048_576.0;
+
+    #[test]
+    fn sizes_follow_from_the_largest_that_was_seen_and_never_shrink_a_limit() {
+        let inputs = super::super::tests::inputs();
+        assert_eq!(
+            memory_limit(Server::PhpFpm, "memory_limit", &inputs).value,
+            "128M"
+        );
+        let large = Inputs {
+            peak: Some(100.0 * MB),
+            shared: Some(200.0 * MB),
+            ..inputs.clone()
+        };
+        assert_eq!(
+            memory_limit(Server::PhpFpm, "memory_limit", &large).value,
+            "208M"
+        );
+        assert_eq!(opcache(Server::PhpFpm, "opcache", &large).value, "304");
+        assert_eq!(opcache(Server::PhpFpm, "opcache", &inputs).value, "128");
+        assert_eq!(most_private(Server::Maitred, &large).value, "208M");
+        assert_eq!(memory_max(Server::Maitred, &inputs).value, "736M");
+        assert_eq!(spawn_rate(Server::Maitred, &inputs).value, "100");
+        assert_eq!(
+            open_files(Server::PhpFpm, "rlimit_files", &inputs).value,
+            "1024"
+        );
+        let scripts = scripts(Server::PhpFpm, "files", &inputs);
+        assert!(
+            scripts.value == "12000" && scripts.why.contains("16229"),
+            "{scripts:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_not_measured_changes_nothing() {
+        let unknown = Inputs {
+            peak: None,
+            shared: None,
+            open_files: None,
+            scripts: None,
+            boot: None,
+            ..super::super::tests::inputs()
+        };
+        assert_eq!(most_private(Server::Maitred, &unknown).value, "0");
+        assert_eq!(memory_max(Server::Maitred, &unknown).value, "none");
+        assert_eq!(spawn_rate(Server::Maitred, &unknown).value, "32");
+        assert_eq!(opcache(Server::PhpFpm, "opcache", &unknown).value, "128");
+    }
+}
