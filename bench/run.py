@@ -20,6 +20,7 @@ import tempfile
 import booted
 import bounded
 import fpm
+import generators
 import growth
 import hostile
 import inspect_workers
@@ -42,7 +43,8 @@ MEMORY = "private memory per idle worker"
 SYSTEM_CALLS = "system calls per hello.php"
 POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS, **standing.MEASUREMENTS,
          **fpm.MEASUREMENTS, **hostile.MEASUREMENTS, **size.MEASUREMENTS,
-         **overload.MEASUREMENTS, **sizing.MEASUREMENTS, **bounded.MEASUREMENTS}
+         **overload.MEASUREMENTS, **sizing.MEASUREMENTS, **bounded.MEASUREMENTS,
+         **generators.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,

@@ -252,6 +252,8 @@ impl Exchange {
         }
         let done = link.progress(&lent) == Ok(Began::Done);
         let drained = link.drain(&mut lent, usize::MAX, &mut state.answer);
+        // It may have answered before it died.
+        state.spent = link.spent(&lent);
         link.release(lent);
         state.ended = Some(match (done, drained) {
             (true, Ok(_)) => Ended::Finished,
