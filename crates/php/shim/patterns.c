@@ -32,10 +32,13 @@ static bool is_in_locale(void)
 
 void maitred_php_patterns_share(void)
 {
-	void *memory = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *memory = MAP_FAILED;
 
-	told = memory == MAP_FAILED || is_in_locale() ? NULL : memory;
+	if (!is_in_locale()) {
+		memory = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	}
+	told = memory == MAP_FAILED ? NULL : memory;
 }
 
 void maitred_php_patterns_tell(void)
