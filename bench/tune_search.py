@@ -48,6 +48,7 @@ DEFAULT = {
 }
 AUTO = {"pm": "auto", "max_children": 64}
 NEAR = 1.05
+LEAST_RATE = 0.5
 SAMPLES_BEYOND = 5
 MOST_ERRORS = 0.001
 MOST_RUN_SECONDS = 24
@@ -127,6 +128,8 @@ def arguments():
     parser.add_argument("--time", default="10m", help="what tune is given (10m)")
     parser.add_argument("--rounds", type=int, default=3, help="of the numbers around the best (3)")
     parser.add_argument("--seconds", type=int, default=4, help="each rate is tried (4)")
+    parser.add_argument("--chosen", type=int, metavar="N", help="search only: this was chosen")
+    parser.add_argument("--most", type=int, default=max(COARSE), help="workers, with --chosen")
     parser.add_argument("--tune-only", action="store_true", help="search nothing")
     parser.add_argument("--json", default="", metavar="FILE", help="all figures")
     parser.add_argument("tune", nargs="*", help="further arguments of tune, after --")
@@ -156,6 +159,13 @@ def serving(options, directory):
 
 def tune(server, options, directory):
     """Runs `maitred tune`; its report, and how long it took."""
+    if options.chosen:
+        return {
+            "choice": {"workers": options.chosen},
+            "ceiling": {"workers": options.most},
+            "conclusion": f"{options.chosen} workers were chosen before",
+            "rate_before": None,
+        }, 0
     file = os.path.join(directory, "tune.json")
     url = f"http://127.0.0.1:{server.port}{PAGES[options.page]}"
     command = [os.path.abspath(peers.Maitred.program), "tune", url, *server.configuration()]
@@ -207,7 +217,8 @@ class Search:
         """The highest rate at which the goal holds with so many workers."""
         self.server.fix(workers)
         users = self.ask(self.options.seconds, "--users", str(workers))
-        rate, holds, fails, p99 = users["requests"]["rate"] * 0.9, None, None, None
+        rate = max(users["requests"]["rate"] * 0.9, LEAST_RATE)
+        holds, fails, p99 = None, None, None
         for _ in range(MOST_STEPS):
             held, seen = self.holds(rate)
             holds, fails = (rate, fails) if held else (holds, rate)

@@ -120,10 +120,9 @@ pub fn choose(points: &[(f64, f64)], ceiling: &Ceiling, knee: Option<f64>) -> Op
     };
     let workers = (crossing.ceil() as u32).clamp(1, ceiling.workers.max(1));
     let last = points.last().map_or(0.0, |(workers, _)| *workers);
-    // The last is the best one, and nobody could try more.
-    let still_grows = points.len() > 1
-        && last + 0.5 >= f64::from(ceiling.workers)
-        && points[points.len() - 2].1 < wanted;
+    // Only the last is enough, and nobody could try more.
+    let still_grows =
+        points.len() > 1 && last + 0.5 >= f64::from(ceiling.workers) && first + 1 == points.len();
     let model = usl::fit(points);
     let bend = bend(points);
     let doubt = doubt(workers, points, bend, knee).filter(|_| !still_grows);
@@ -234,6 +233,9 @@ mod tests {
         };
         let bound = choose(&points(|n| 25.0 * n)[..8], &low, None).unwrap();
         assert_eq!((bound.workers, bound.binding.as_str()), (16, "memory"));
+        let falls = [(1.0, 3.0), (8.0, 6.0), (12.0, 2.0), (16.0, 1.0)];
+        let bound = choose(&falls, &low, None).unwrap();
+        assert!(bound.binding.starts_with("throughput"), "{bound:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use maitred_measure::words;
 
 use crate::course::hunt::Try;
 use crate::moments::Moment;
-use crate::report::Report;
+use crate::report::{Curve, Report};
 use crate::seen::{Seen, Setting};
 use crate::text;
 
@@ -153,7 +153,7 @@ fn spectrum(report: &Report) -> String {
 }
 
 /// The least and the most that the law says without each of the measurements.
-fn band(report: &Report, last: f64) -> (Vec<(f64, f64)>, Vec<(f64, f64)>) {
+fn band(report: &Report, last: f64) -> (Curve, Curve) {
     let models = report.choice.as_ref().map(|choice| &choice.models);
     let Some(models) = models.filter(|models| !models.is_empty()) else {
         return Default::default();

@@ -22,6 +22,15 @@ const USERS_PER_CORE: f64 = 2.0;
 /// Most users before anything is known.
 const MOST_FIRST_USERS: u32 = 64;
 
+/// Each user has to have so many answers of a slow site, but for no longer than that, in seconds.
+const ROUNDS: f64 = 4.0;
+const LONGEST_ROUNDS: f64 = 30.0;
+
+/// So many requests have to come in a run of the same against itself: of few, one more or less is a difference
+/// that nothing has made. For no longer than this, in seconds, or twice as long where there is little time.
+const ALIKE: f64 = 60.0;
+const LONGEST_ALIKE: f64 = 15.0;
+
 /// A rate at which few requests come is kept up for so many times longer than others at most.
 const MOST_STEP: f64 = 4.0;
 
@@ -39,16 +48,16 @@ impl Course {
                 "the same against itself",
                 Setting::AsItWas,
                 users,
-                times.noise,
+                self.noise_seconds(),
             ),
             Phase::Before => self.rate("rates as it was", Setting::AsItWas, self.before.as_ref()),
             Phase::Sweep => match self.sweep.as_ref().and_then(Sweep::next) {
-                Some((users, setting)) => self.task(
-                    "numbers of workers",
-                    setting,
-                    Load::Users(users),
-                    times.sweep,
-                ),
+                Some((users, setting)) => {
+                    let expected = self.sweep.as_ref().and_then(Sweep::expected);
+                    let rounds = (expected.unwrap_or(0.0) * ROUNDS).min(LONGEST_ROUNDS);
+                    let seconds = times.sweep.max(rounds);
+                    self.task("numbers of workers", setting, Load::Users(users), seconds)
+                }
                 None => Next::Over,
             },
             Phase::After => self.rate("rates as proposed", self.proposed(), self.after.as_ref()),
@@ -88,8 +97,17 @@ impl Course {
         })
     }
 
+    fn noise_seconds(&self) -> f64 {
+        let needed = self.usual_rate.map_or(0.0, |rate| ALIKE / rate.max(1e-9));
+        let longest = match self.is_indicative() {
+            true => self.times.noise * 2.0,
+            false => LONGEST_ALIKE,
+        };
+        self.times.noise.max(needed.min(longest))
+    }
+
     fn route(&self) -> Next {
-        let seconds = (self.times.routes / self.profile.len().max(1) as f64).max(SHORTEST_ROUTE);
+        let seconds = (self.times.routes / self.profile.count().max(1) as f64).max(SHORTEST_ROUTE);
         match self.task("each route", Setting::AsItWas, Load::Users(1), seconds) {
             Next::Measure(task) => Next::Measure(Task {
                 route: self.profile.next(),

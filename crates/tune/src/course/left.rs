@@ -16,7 +16,7 @@ impl Course {
             .sweep
             .as_ref()
             .map_or((0, USUAL_NUMBERS), Sweep::progress);
-        let routes = times.routes * self.profile.left() as f64 / self.profile.len().max(1) as f64;
+        let routes = times.routes * self.profile.left() as f64 / self.profile.count().max(1) as f64;
         let confirms = self.after.as_ref().is_none_or(Hunt::will_confirm);
         let confirm = if confirms { times.confirm } else { 0.0 };
         let overload = Overload::of(1.0);

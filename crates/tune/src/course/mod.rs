@@ -148,6 +148,8 @@ pub struct Course {
     pub background: Option<f64>,
     looks_at_others: usize,
     windows: Vec<(f64, Option<f64>)>,
+    /// What the first users were served in the last window of the warm-up, a second.
+    usual_rate: Option<f64>,
     /// Whether latencies came to rest.
     pub settled: bool,
     /// One user.
@@ -204,6 +206,7 @@ impl Course {
             background: None,
             looks_at_others: 0,
             windows: Vec::new(),
+            usual_rate: None,
             settled: false,
             alone: None,
             noise: Noise::default(),
@@ -329,6 +332,7 @@ impl Course {
         if let Some(typical) = seen.p50.or(seen.mean) {
             self.windows.push((typical, seen.private));
         }
+        self.usual_rate = Some(seen.rate).filter(|rate| *rate > 0.0);
         self.settled = self.has_settled();
         if self.settled || self.windows.len() >= MOST_WINDOWS {
             self.phase = Phase::Alone;

@@ -55,8 +55,8 @@ impl Profile {
         self.routes.len() - self.profiled.len()
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
+    /// How many there are in all.
+    pub fn count(&self) -> usize {
         self.routes.len()
     }
 
@@ -98,6 +98,6 @@ mod tests {
             .collect();
         assert_eq!(names, ["/0", "/1", "/2"]);
         assert_eq!(Profile::of(&routes(1)).next(), None);
-        assert_eq!(Profile::of(&routes(50)).len(), MOST_ROUTES);
+        assert_eq!(Profile::of(&routes(50)).count(), MOST_ROUTES);
     }
 }

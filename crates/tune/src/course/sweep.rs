@@ -89,6 +89,13 @@ impl Sweep {
         Some((users, Setting::Workers(self.pool.max(users))))
     }
 
+    /// How long an answer to the next users may take, in seconds: no number before served more than the best.
+    pub fn expected(&self) -> Option<f64> {
+        let best = self.points.iter().map(|point| point.seen.rate);
+        let best = best.reduce(f64::max).filter(|rate| *rate > 0.0)?;
+        Some(f64::from(self.next()?.0) / best)
+    }
+
     /// What so many users have shown, on so many processors.
     pub fn tried(&mut self, seen: Seen, cores: f64) {
         let Some((workers, _)) = self.next() else {
@@ -99,6 +106,11 @@ impl Sweep {
         };
         let is_of_list = self.users().is_some();
         match laws::obeys(Some(workers), cores, &seen) {
+            // Whoever has had no answer yet tells nothing of the rate at which they come.
+            Ok(()) if seen.served == 0 => self.broken.push(format!(
+                "nothing was served to {workers} users within {:.1} s",
+                seen.seconds
+            )),
             Ok(()) => self.points.push(Point { workers, seen }),
             Err(why) => self.broken.push(why),
         }
@@ -212,6 +224,7 @@ mod tests {
             let mean = f64::from(users) / rate;
             let seen = Seen {
                 seconds: 100.0,
+                served: 1_000,
                 rate,
                 mean: Some(mean),
                 ..Seen::default()
@@ -249,6 +262,7 @@ mod tests {
         let mut sweep = Sweep::new(ceiling, None);
         let seen = |rate: f64, outside| Seen {
             seconds: 10.0,
+            served: 100,
             rate,
             mean: Some(1.0 / rate),
             outside: Some(outside),
@@ -281,5 +295,28 @@ mod tests {
         };
         sweep.tried(wrong, 2.0);
         assert!(sweep.points.is_empty() && sweep.broken.len() == 1);
+    }
+
+    #[test]
+    fn a_number_that_was_served_nothing_is_no_point_and_slow_answers_get_time() {
+        let ceiling = Ceiling {
+            workers: 8,
+            why: String::new(),
+        };
+        let mut sweep = Sweep::new(ceiling, None);
+        assert_eq!(sweep.expected(), None);
+        sweep.tried(
+            Seen {
+                seconds: 10.0,
+                served: 20,
+                rate: 2.0,
+                mean: Some(0.5),
+                ..Seen::default()
+            },
+            2.0,
+        );
+        assert_eq!(sweep.expected(), Some(1.0), "two users at two a second");
+        sweep.tried(Seen::default(), 2.0);
+        assert_eq!((sweep.points.len(), sweep.broken.len()), (1, 1));
     }
 }

@@ -243,6 +243,7 @@ fn figures_that_break_a_law_are_not_used() {
     while course.phase == Phase::Sweep {
         course.seen(Seen {
             seconds: 1_000.0,
+            served: 100_000,
             rate: 100.0,
             mean: Some(9.0),
             ..Seen::default()
