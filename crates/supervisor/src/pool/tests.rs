@@ -389,13 +389,21 @@ fn a_zygote_that_is_kept_waits_for_nobody_and_one_that_did_not_start_does() {
     assert_eq!((world.pool.deadline(), world.seated.len()), (None, 0));
     assert!(world.pool.keep_zygote(false));
     world.tell(Event::Tick);
-    world.settle();
-    assert_eq!(world.zygote, Zygote::None);
+    world.now = world.pool.deadline().unwrap();
+    world.tell(Event::Tick);
+    assert_eq!(world.zygote, Zygote::Dismissed);
+    world.zygote_dies();
     world.pool.keep_zygote(true);
     world.tell(Event::Tick);
+    assert_eq!(world.zygote, Zygote::Starting);
     world.tell(Event::ZygoteFailed(Reason::StartFailed));
-    world.settle();
-    assert_eq!(world.zygote, Zygote::None, "nobody asks for it");
+    world.zygote_dies();
+    world.tell(Event::Tick);
+    assert_eq!(
+        (world.pool.deadline(), &world.zygote),
+        (None, &Zygote::None),
+        "nobody asks for it"
+    );
     world.tell(Event::Wanted { workers: 1 });
     world.settle();
     assert_eq!(world.seated.len(), 1);
