@@ -5,7 +5,7 @@ use std::path::Path;
 use maitred_tests::Target;
 use maitred_tests::http::get;
 use maitred_tests::load::Load;
-use maitred_tests::outside::{WAIT_PAGE, command, occupy, occupy_many, pool, text};
+use maitred_tests::outside::{WAIT_PAGE, command, let_go, occupy, occupy_many, pool, text};
 use maitred_tests::server::{Setup, document_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
@@ -100,5 +100,29 @@ fn who_waits_behind_one_that_hangs_gets_a_worker_of_its_own() {
     assert!((2..=4).contains(&few), "{few} workers");
     std::fs::write(root.path().join("go"), "").expect("a file can be written");
     drop(hangs);
+    server.stop();
+}
+
+#[test]
+fn scripts_that_hang_take_no_place_from_others_though_processors_are_few() {
+    let root = site();
+    let server = auto(root.path()).start();
+    let load = Load::start(server.address(), CROWD);
+    wait::until_true("what requests cost to be known", || {
+        pool(&server)["size"]["cpu_seconds"].is_f64()
+    });
+    let tally = load.stop();
+    assert_eq!(tally.failed(), 0, "{tally:?}");
+    // More than keep the processors busy: each gets a worker while others hang.
+    let hang = occupy_many(&server, BURST);
+    assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    wait::until_true("all that hang to be seen", || {
+        pool(&server)["size"]["hanging"] == BURST
+    });
+    let size = pool(&server)["size"].clone();
+    let cpu = size["terms"]["cpu"].as_u64();
+    assert!(cpu.is_some_and(|cpu| cpu > BURST as u64), "{size}");
+    let_go(root.path());
+    drop(hang);
     server.stop();
 }

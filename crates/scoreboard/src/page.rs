@@ -160,6 +160,13 @@ impl Page {
         Duration::from_nanos(self.word(CACHE_ASKED_AT).load(Relaxed))
     }
 
+    /// How many requests have been answered.
+    pub fn answered(&self) -> u64 {
+        let threads = (0..self.threads).map(|thread| self.block(thread));
+        let answered = threads.map(|words| words[Outcome::Answered as usize].load(Relaxed));
+        answered.sum()
+    }
+
     /// A request found all workers busy and no further one allowed.
     pub fn limit_reached(&self) {
         self.word(LIMIT_REACHED).fetch_add(1, Relaxed);

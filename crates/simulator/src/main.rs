@@ -43,6 +43,9 @@ fn main() {
     let all = all
         .chain([
             plants::hang(options.seconds),
+            plants::hang_and_work(options.seconds),
+            plants::step_from_cold(options.seconds),
+            plants::pictures(options.seconds),
             plants::crosstalk(options.seconds),
         ])
         .chain(plants::ladder(options.seconds))

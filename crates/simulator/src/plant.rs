@@ -65,6 +65,8 @@ pub struct Memory {
     pub worker: f64,
     /// By how much each request makes it grow.
     pub leak: f64,
+    /// What requests take is their children's.
+    pub by_children: bool,
     /// How much slower everybody is for each hundredth that is swapped out.
     pub swap_drag: f64,
 }

@@ -90,6 +90,7 @@ fn wall(name: &'static str, seconds: f64) -> Plant {
         base: (900.0 + 128.0) * MB,
         worker: 70.0 * MB,
         leak: 0.0,
+        by_children: false,
         swap_drag: 1.0,
     });
     plant
@@ -109,6 +110,36 @@ fn children(name: &'static str, seconds: f64) -> Plant {
     };
     plant.segments[0].kinds = vec![page, image];
     plant.segments[0].rate = 20.0;
+    plant.memory = plant.memory.map(|memory| Memory {
+        by_children: true,
+        ..memory
+    });
+    plant
+}
+
+/// 6 % of the requests take 400 MB for a second, of which two fit beside each other.
+pub fn pictures(seconds: f64) -> Plant {
+    let page = Kind {
+        weight: 0.94,
+        ..mixed(5.0, 0.0)
+    };
+    let large = Kind {
+        weight: 0.06,
+        peak: 400.0 * MB,
+        ..Kind::new(fixed(300.0), fixed(700.0))
+    };
+    let mut plant = Plant::steady("B14 pictures of 400 MB", 2.0, 20.0, page, seconds);
+    plant.segments[0].kinds = vec![page, large];
+    plant.memory = Some(Memory {
+        limit: 1024.0 * MB,
+        base: 60.0 * MB,
+        worker: 10.0 * MB,
+        leak: 0.0,
+        by_children: false,
+        swap_drag: 1.0,
+    });
+    plant.queue_timeout = 30.0;
+    plant.warm_up = 0.0;
     plant
 }
 
@@ -126,6 +157,26 @@ pub fn hang(seconds: f64) -> Plant {
     plant.segments[0].kinds = vec![quick, hanging];
     plant.warm_up = 0.0;
     plant
+}
+
+/// The same of requests that only work, on two processors: as few workers as those keep busy may hang at a
+/// time.
+pub fn hang_and_work(seconds: f64) -> Plant {
+    let mut plant = hang(seconds);
+    plant.name = "P6 hang, others work";
+    plant.segments[0].kinds[0].cpu = fixed(5.0);
+    plant.segments[0].kinds[0].blocked = fixed(0.0);
+    plant.segments[0].cores = 2.0;
+    plant
+}
+
+/// From nothing to 200 requests a second that work for 4 ms and wait for 40, all of it counted.
+pub fn step_from_cold(seconds: f64) -> Plant {
+    let kind = Kind::new(fixed(4.0), fixed(40.0));
+    Plant {
+        warm_up: 0.0,
+        ..Plant::steady("P7 from cold to 200/s", 2.0, 200.0, kind, seconds)
+    }
 }
 
 /// Plants whose work changes.

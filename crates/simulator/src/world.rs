@@ -7,6 +7,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use maitred_sizing::Spent;
+use maitred_sizing::rooms::Has;
 use maitred_sizing::sources::Memory;
 
 use crate::arrivals::Arrival;
@@ -85,6 +86,8 @@ struct Worker {
     blocked: f64,
     waits_since: f64,
     private: f64,
+    /// What it has had at most.
+    most: f64,
 }
 
 struct World<'p> {
@@ -108,6 +111,8 @@ struct World<'p> {
     privates: f64,
     cpu_before: f64,
     ticked_at: f64,
+    /// Requests that have ended.
+    ended: u64,
     outcome: Outcome,
 }
 
@@ -133,6 +138,7 @@ impl<'p> World<'p> {
             privates: 0.0,
             cpu_before: 0.0,
             ticked_at: 0.0,
+            ended: 0,
             outcome: Outcome::new(plant),
         };
         for segment in &plant.segments[1..] {
@@ -201,6 +207,9 @@ impl<'p> World<'p> {
                     }
                     None => self.waiting.push_back(request),
                 }
+                if self.idle.is_empty() {
+                    policy.all_busy(&mut self.waits());
+                }
                 policy.arrived(&self.view());
             }
             Event::Unblocked(worker) => self.unblocked(worker, policy),
@@ -208,18 +217,17 @@ impl<'p> World<'p> {
             Event::Tick => {
                 self.expire();
                 let (now, busy) = (self.now, self.cores.busy());
-                let ages = self.workers.iter();
-                let mut ages = ages
-                    .filter(|worker| worker.is_busy())
-                    .map(|worker| now - worker.began);
-                policy.running(&mut ages);
-                let arrivals = self.arrivals;
+                policy.running(&mut self.waits());
+                let (arrivals, tells) = (self.arrivals, self.tells_most());
                 let alive = self.workers.iter().filter(|worker| worker.is_alive());
-                let mut has = alive.map(|worker| match worker.is_busy() {
-                    true => (worker.id, worker.private + arrivals[worker.request].peak),
-                    false => (worker.id, worker.private),
+                let mut has = alive.map(|worker| {
+                    let peak = arrivals[worker.request].peak;
+                    let peak = if worker.is_busy() { peak } else { 0.0 };
+                    let own = worker.private + peak;
+                    let most = tells.then_some(worker.most);
+                    (worker.id, Has { own, most })
                 });
-                policy.measures(&mut has);
+                policy.measures(&mut has, self.ended);
                 let view = self.view();
                 policy.tick(&view);
                 for _ in 0..policy.lets_go(&view).min(self.idle.len()) {
@@ -232,6 +240,20 @@ impl<'p> World<'p> {
                 self.plan(now + policy.every(), Event::Tick);
             }
         }
+    }
+
+    /// Whether it can be known what a worker has had at most: of its children it cannot.
+    fn tells_most(&self) -> bool {
+        self.plant.memory.is_some_and(|memory| !memory.by_children)
+    }
+
+    /// For how long each request that runs has waited for other things than a processor.
+    fn waits(&self) -> impl Iterator<Item = f64> {
+        let busy = self.workers.iter().filter(|worker| worker.is_busy());
+        busy.map(|worker| match worker.stage {
+            Stage::Blocked | Stage::Database => worker.blocked + self.now - worker.waits_since,
+            _ => worker.blocked,
+        })
     }
 
     /// Refuses what has waited for too long.
@@ -289,6 +311,7 @@ impl<'p> World<'p> {
                 blocked: 0.0,
                 waits_since: 0.0,
                 private: self.plant.memory.map_or(0.0, |memory| memory.worker),
+                most: self.plant.memory.map_or(0.0, |memory| memory.worker),
             };
             self.privates += worker.private;
             let place = match self.free.pop() {
@@ -323,6 +346,7 @@ impl<'p> World<'p> {
         one.request = request;
         one.began = self.now;
         one.blocked = 0.0;
+        one.most = one.most.max(one.private + arrival.peak);
         self.peaks += arrival.peak;
         self.outcome.waited(arrival.at, self.now);
         self.cores.begin(worker, arrival.cpu / 2.0);
@@ -410,6 +434,7 @@ impl<'p> World<'p> {
             blocked: Duration::from_secs_f64(one.blocked),
         };
         self.outcome.served(arrival, one.began, self.now);
+        self.ended += 1;
         self.peaks -= arrival.peak;
         let leak = self.plant.memory.map_or(0.0, |memory| memory.leak);
         self.workers[worker].private += leak;

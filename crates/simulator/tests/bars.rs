@@ -1,7 +1,8 @@
 //! `pm = auto` beside the best fixed number of workers, in a small form; in full:
 //! `cargo run -p maitred-simulator --release`.
 
-use maitred_simulator::plant::Plant;
+use maitred_simulator::chance::Times;
+use maitred_simulator::plant::{Kind, Plant};
 use maitred_simulator::plants;
 use maitred_simulator::policies::auto::Auto;
 use maitred_simulator::policies::fixed::Fixed;
@@ -16,7 +17,11 @@ const SEEDS: u64 = 1;
 const STEP: f64 = 0.25;
 
 fn compare(plant: &Plant) -> (Score, Score) {
-    let traces = traces(plant, SEEDS);
+    compare_often(plant, SEEDS)
+}
+
+fn compare_often(plant: &Plant, seeds: u64) -> (Score, Score) {
+    let traces = traces(plant, seeds);
     let (_, fixed) = best(plant, &traces, &numbers(plant.cap, STEP));
     (score(plant, &traces, &|| Box::new(Auto::new(plant))), fixed)
 }
@@ -28,7 +33,11 @@ fn stationary(name: &str) -> Plant {
 }
 
 fn is_as_good_as_the_best(name: &str) {
-    let (auto, fixed) = compare(&stationary(name));
+    is_as_good_often(name, SEEDS);
+}
+
+fn is_as_good_often(name: &str, seeds: u64) {
+    let (auto, fixed) = compare_often(&stationary(name), seeds);
     let goodput = auto.goodput / fixed.goodput;
     assert!(goodput >= 0.985, "{name}: {goodput} of its requests");
     let p99 = auto.p99 / fixed.p99;
@@ -45,7 +54,8 @@ fn a_pool_that_works_is_as_good_as_the_best_fixed_one_up_to_three_times_its_capa
     is_as_good_as_the_best("P1 work, 0.9 of capacity");
     is_as_good_as_the_best("P1 work, 3 x capacity");
     is_as_good_as_the_best("P2 7 + 3 ms, half");
-    is_as_good_as_the_best("P2 7 + 3 ms, 2 x capacity");
+    // What a full pool serves in so short a time depends on which requests it happens to get.
+    is_as_good_often("P2 7 + 3 ms, 2 x capacity", 2);
 }
 
 #[test]
@@ -100,18 +110,37 @@ fn memory_is_never_swapped_out_where_fewer_workers_do() {
     }
 }
 
+/// The part of all that takes longest of those who do not hang, where two of a hundred do.
+const P99_OF_OTHERS: f64 = 97.02;
+
 #[test]
 fn who_does_not_hang_waits_for_nobody_who_does() {
-    let plant = plants::hang(SECONDS);
-    let traces = traces(&plant, SEEDS);
-    for trace in &traces {
-        let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
-        let (wait, time) = (outcome.wait(99.0), outcome.percentile(50.0));
-        assert!(
-            wait <= 3.0 * time,
-            "{wait} s waited where half take {time} s"
-        );
-        assert_eq!(outcome.refused, 0);
+    // Of exponential times the slowest hundredth takes about four times as long as half of them.
+    for (plant, times) in [
+        (plants::hang(SECONDS), 4.5),
+        (plants::hang_and_work(SECONDS), 3.0),
+    ] {
+        for trace in &traces(&plant, SEEDS) {
+            let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
+            let (slow, half) = (outcome.percentile(P99_OF_OTHERS), outcome.percentile(50.0));
+            assert!(
+                slow <= times * half,
+                "{}: {slow} s, where half take {half} s",
+                plant.name
+            );
+            assert_eq!(outcome.refused, 0);
+        }
+    }
+}
+
+#[test]
+fn a_step_from_one_idle_worker_is_as_quick_as_with_fifty() {
+    let plant = plants::step_from_cold(6.0);
+    for trace in traces(&plant, SEEDS) {
+        let outcome = maitred_simulator::world::play(&plant, &trace, &mut Auto::new(&plant));
+        let fixed = maitred_simulator::world::play(&plant, &trace, &mut Fixed(50));
+        let (ours, theirs) = (outcome.percentile(99.0), fixed.percentile(99.0));
+        assert!(ours <= 1.3 * theirs, "{ours} s, {theirs} s with 50");
     }
 }
 
@@ -132,5 +161,23 @@ fn where_the_work_changes_it_serves_about_as_much_as_the_best_fixed_number() {
         let (goodput, p99) = (auto.goodput / fixed.goodput, auto.p99 / fixed.p99);
         assert!(goodput >= 0.96, "{}: {goodput} of its requests", plant.name);
         assert!(p99 <= 1.05, "{}: {p99} times its p99", plant.name);
+    }
+}
+
+#[test]
+fn pages_that_work_for_long_do_not_hang() {
+    let kind = Kind::new(Times::Fixed(0.2), Times::Fixed(0.0));
+    let plant = Plant::steady(
+        "P1 slow pages from cold, 3 x capacity",
+        4.0,
+        60.0,
+        kind,
+        20.0,
+    );
+    for trace in traces(&plant, SEEDS) {
+        let outcome = maitred_simulator::world::play(&plant, &trace, &mut Auto::new(&plant));
+        let most = outcome.sizes.iter().map(|(_, workers)| *workers).max();
+        // As many as if a quarter of each were work, until it is known.
+        assert!(most.is_some_and(|most| most <= 24), "{most:?}");
     }
 }

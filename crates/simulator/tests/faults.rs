@@ -10,6 +10,7 @@ use maitred_simulator::policies::fixed::Fixed;
 use maitred_simulator::policies::{Policy, View};
 use maitred_simulator::search::{Score, best, numbers, score, traces};
 use maitred_sizing::Spent;
+use maitred_sizing::rooms::Has;
 
 const SECONDS: f64 = 40.0;
 
@@ -35,12 +36,16 @@ impl Policy for Deceived {
         self.auto.finished(&(self.view)(*view), (self.spent)(spent));
     }
 
-    fn running(&mut self, ages: &mut dyn Iterator<Item = f64>) {
-        self.auto.running(ages);
+    fn running(&mut self, waits: &mut dyn Iterator<Item = f64>) {
+        self.auto.running(waits);
     }
 
-    fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, f64)>) {
-        self.auto.measures(workers);
+    fn all_busy(&mut self, waits: &mut dyn Iterator<Item = f64>) {
+        self.auto.all_busy(waits);
+    }
+
+    fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, Has)>, ended: u64) {
+        self.auto.measures(workers, ended);
     }
 
     fn every(&self) -> f64 {

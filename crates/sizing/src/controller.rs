@@ -6,6 +6,7 @@ use crate::cost::{Cost, Spent};
 use crate::demand::{Demand, WAITING_SHARE};
 use crate::downstream::{Guard, Seen};
 use crate::knee::{Pace, knee};
+use crate::terms::{Binding, Limits, Load, Machine, Sizing, Terms};
 
 /// What a request is taken to be until enough have ended: a quarter of it work, as in the rule of
 /// thumb of four workers a processor.
@@ -51,11 +52,19 @@ const SMALL: usize = 4;
 /// One of so many workers goes in a second, and one at least.
 const GOES: usize = 20;
 
-/// A request that has run for so many times as long as one takes hangs.
+/// A request that has waited for so many times as long as one takes hangs, where they differ much, and where
+/// all take about as long.
 const PARKS_AFTER: f64 = 8.0;
+const PARKS_SOONEST: f64 = 3.0;
 
-/// One that has run for less than this, in seconds, does not, however short they are.
-const PARKS_SECONDS: f64 = 0.1;
+/// And in between, one that has waited for so many times as long as a slow one takes.
+const PARKS_AFTER_SLOW: f64 = 3.0;
+
+/// One that has waited for less than this, in seconds, does not, however short they are.
+const PARKS_SECONDS: f64 = 0.03;
+
+/// Nor one that has waited for less than this, in seconds, while it is not known what they take.
+const PARKS_UNKNOWN_SECONDS: f64 = 0.1;
 
 /// Requests that wait say that a pool is stuck when there are so many for each worker.
 const STUCK: f64 = 0.25;
@@ -90,133 +99,6 @@ const FOLLOWS: f64 = 0.1;
 
 /// Processors that are busy to this part are full.
 const FULL: f64 = 0.9;
-
-/// What the user has said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Fewest workers.
-    pub floor: usize,
-    /// Most workers (`max_children`).
-    pub cap: usize,
-}
-
-/// What the pool's processes may use now.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Machine {
-    /// Processors, in parts where a quota gives parts.
-    pub cores: f64,
-    /// Workers there is memory for; nothing: as many as there may be.
-    pub memory: Option<usize>,
-}
-
-/// What is in the pool's hands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Workers that serve, with a request or without.
-    pub ready: usize,
-    /// Workers that run a request.
-    pub busy: usize,
-    /// Requests that wait for one.
-    pub waiting: usize,
-    /// Of the workers those that have run theirs for much longer than one takes
-    /// ([`Controller::parks_after`]).
-    pub parked: usize,
-}
-
-/// What decides. What binds is the smallest; of two that are the same the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Binding {
-    /// No more are needed.
-    Demand,
-    /// The processors are full.
-    Cpu,
-    /// Memory is.
-    Memory,
-    /// All wait for the same thing.
-    Downstream,
-    /// `max_children`.
-    User,
-}
-
-impl Binding {
-    /// Its name in logs and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Binding::Demand => "demand",
-            Binding::Cpu => "cpu",
-            Binding::Memory => "memory",
-            Binding::Downstream => "downstream",
-            Binding::User => "user",
-        }
-    }
-}
-
-/// How many workers each part allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
-    /// As many are needed.
-    pub demand: usize,
-    /// As many keep the processors busy.
-    pub cpu: usize,
-    /// There is memory for as many; nothing: it is no limit.
-    pub memory: Option<usize>,
-    /// As many do something; nothing: no such limit was found.
-    pub downstream: Option<usize>,
-    /// As many may be.
-    pub user: usize,
-}
-
-impl Terms {
-    /// One of them; nothing: it is no limit.
-    pub fn of(&self, binding: Binding) -> Option<usize> {
-        match binding {
-            Binding::Demand => Some(self.demand),
-            Binding::Cpu => Some(self.cpu),
-            Binding::Memory => self.memory,
-            Binding::Downstream => self.downstream,
-            Binding::User => Some(self.user),
-        }
-    }
-
-    /// The number they make, and which of them it is.
-    pub fn least(&self) -> (usize, Binding) {
-        let all = [
-            (self.demand, Binding::Demand),
-            (self.cpu, Binding::Cpu),
-            (self.memory.unwrap_or(usize::MAX), Binding::Memory),
-            (self.downstream.unwrap_or(usize::MAX), Binding::Downstream),
-            (self.user, Binding::User),
-        ];
-        let least = all.into_iter().min_by_key(|(workers, _)| *workers);
-        least.unwrap_or((self.user, Binding::User))
-    }
-}
-
-impl std::fmt::Display for Terms {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let or_none = |term: Option<usize>| term.map_or("-".to_owned(), |term| term.to_string());
-        write!(
-            out,
-            "demand {}, cpu {}, memory {}, downstream {}, max_children {}",
-            self.demand,
-            self.cpu,
-            or_none(self.memory),
-            or_none(self.downstream),
-            self.user
-        )
-    }
-}
-
-/// The outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizing {
-    /// As many workers are to be there.
-    pub workers: usize,
-    /// Why not more.
-    pub binding: Binding,
-    /// What it was made of.
-    pub terms: Terms,
-}
 
 /// A pool's size, from what is seen of it.
 #[derive(Debug)]
@@ -288,6 +170,7 @@ impl Controller {
 
     /// A request has come; it is part of `load`.
     pub fn arrived(&mut self, load: Load) {
+        self.parked = load.parked;
         let in_hand = load.busy + load.waiting;
         let enough = self.enough_for(in_hand, load.parked);
         // What piles up while workers are on their way says nothing about how many are enough.
@@ -309,6 +192,7 @@ impl Controller {
 
     /// Some request has waited for longer than it may: the pool grows.
     pub fn crowded(&mut self, load: Load) {
+        self.parked = load.parked;
         let enough = self.enough_for(load.busy + load.waiting, load.parked);
         self.level = self.level.max(enough);
     }
@@ -483,12 +367,14 @@ impl Controller {
         }
     }
 
-    /// After how many seconds of running a request hangs, as far as anybody can tell.
+    /// After how many seconds of waiting for other things than a processor a request hangs, as far as anybody can tell.
     pub fn parks_after(&self) -> f64 {
-        match self.cost.is_known() {
-            true => (PARKS_AFTER * self.cost.whole()).max(PARKS_SECONDS),
-            false => PARKS_SECONDS,
+        if !self.cost.is_known() {
+            return PARKS_UNKNOWN_SECONDS;
         }
+        let slow = PARKS_AFTER_SLOW * self.cost.slow_part();
+        let times = slow.clamp(PARKS_SOONEST, PARKS_AFTER);
+        (times * self.cost.whole()).max(PARKS_SECONDS)
     }
 
     /// What the processes may use now.
@@ -503,194 +389,4 @@ impl Controller {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const FOUR: Machine = Machine {
-        cores: 4.0,
-        memory: None,
-    };
-
-    fn pool(cap: usize) -> Controller {
-        Controller::new(Limits { floor: 1, cap }, FOUR)
-    }
-
-    fn load(ready: usize, busy: usize, waiting: usize) -> Load {
-        Load {
-            ready,
-            busy,
-            waiting,
-            parked: 0,
-        }
-    }
-
-    fn spent(cpu_ms: u64, blocked_ms: u64) -> Spent {
-        Spent {
-            cpu: Duration::from_millis(cpu_ms),
-            ready: Some(Duration::ZERO),
-            blocked: Duration::from_millis(blocked_ms),
-        }
-    }
-
-    #[test]
-    fn the_request_that_finds_nobody_idle_gets_a_worker_at_once() {
-        let mut pool = pool(50);
-        assert_eq!(pool.sizing().workers, 1);
-        for waiting in 1..=5 {
-            pool.arrived(load(1, 1, waiting));
-        }
-        assert_eq!(pool.sizing().workers, 6);
-        assert_eq!(pool.sizing().binding, Binding::Demand);
-    }
-
-    #[test]
-    fn a_hundred_requests_that_work_get_as_many_workers_as_there_are_processors() {
-        let mut pool = pool(50);
-        (0..100).for_each(|_| pool.finished(spent(20, 0)));
-        pool.look(Duration::from_secs(1), load(1, 1, 100));
-        pool.arrived(load(1, 1, 100));
-        assert_eq!(
-            (pool.sizing().workers, pool.sizing().binding),
-            (4, Binding::Cpu)
-        );
-    }
-
-    #[test]
-    fn idle_processors_are_believed_when_they_are_seen_again_and_again_and_forgotten_later() {
-        let mut pool = pool(50);
-        (0..100).for_each(|_| pool.finished(spent(20, 0)));
-        (0..4).for_each(|_| pool.arrived(load(1, 1, 100)));
-        let looks = |pool: &mut Controller, seconds: std::ops::Range<u64>, waiting| {
-            let each = |second| {
-                pool.look(Duration::from_secs(second), load(4, 4, waiting));
-                pool.sizing().terms.cpu
-            };
-            seconds.map(each).collect::<Vec<_>>()
-        };
-        // A crowd by chance in a pool that is half busy, now and then.
-        assert_eq!(looks(&mut pool, 10..12, 5), [4, 4]);
-        assert_eq!(looks(&mut pool, 12..13, 0), [4]);
-        assert_eq!(looks(&mut pool, 13..16, 5), [4, 4, 8]);
-        let calm = looks(&mut pool, 16..80, 0);
-        assert_eq!((calm[0], calm[63]), (8, 4));
-    }
-
-    #[test]
-    fn what_hangs_leaves_its_processor_to_others() {
-        let mut pool = pool(50);
-        (0..100).for_each(|_| pool.finished(spent(20, 0)));
-        let hangs = Load {
-            parked: 7,
-            ..load(11, 11, 100)
-        };
-        pool.arrived(hangs);
-        pool.look(Duration::from_secs(1), hangs);
-        assert_eq!(pool.sizing().workers, 11);
-    }
-
-    #[test]
-    fn other_limits_and_another_machine_leave_what_was_learned() {
-        let mut pool = pool(50);
-        pool.arrived(load(1, 1, 20));
-        let before = pool.sizing().workers;
-        pool.limit(Limits { floor: 1, cap: 10 });
-        assert_eq!(
-            (pool.sizing().workers, pool.sizing().binding),
-            (10, Binding::User)
-        );
-        pool.see(Machine {
-            memory: Some(3),
-            ..FOUR
-        });
-        assert_eq!(
-            (pool.sizing().workers, pool.sizing().binding),
-            (3, Binding::Memory)
-        );
-        pool.see(FOUR);
-        pool.limit(Limits { floor: 1, cap: 50 });
-        assert_eq!(pool.sizing().workers, before);
-    }
-
-    #[test]
-    fn a_quiet_pool_gives_its_workers_up_when_five_minutes_are_over() {
-        let mut pool = pool(50);
-        pool.look(Duration::ZERO, load(1, 0, 0));
-        for busy in 1..=20 {
-            pool.arrived(load(20, busy, 0));
-        }
-        let at = |pool: &mut Controller, second| {
-            pool.look(Duration::from_secs(second), load(20, 0, 0));
-            pool.sizing().workers
-        };
-        assert_eq!(
-            at(&mut pool, 200),
-            18,
-            "19 are met with a short wait, one is not"
-        );
-        (301..340).for_each(|second| assert!(at(&mut pool, second) <= 18));
-        assert_eq!(at(&mut pool, 340), 1);
-    }
-
-    #[derive(Debug, Clone)]
-    enum Step {
-        Arrive(Load),
-        Finish(Spent),
-        Look(u64, Load),
-        See(Machine),
-    }
-
-    fn any_load() -> impl Strategy<Value = Load> {
-        (0..5000_usize, 0..5000_usize, 0..5000_usize, 0..5000_usize).prop_map(
-            |(ready, busy, waiting, parked)| Load {
-                ready,
-                busy,
-                waiting,
-                parked,
-            },
-        )
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        let time = || (0..u64::MAX / 2).prop_map(Duration::from_nanos);
-        let spent = (time(), time(), time()).prop_map(|(cpu, ready, blocked)| Spent {
-            cpu,
-            ready: Some(ready),
-            blocked,
-        });
-        let machine = (0.01..512.0_f64, proptest::option::of(0..1000_usize))
-            .prop_map(|(cores, memory)| Machine { cores, memory });
-        prop_oneof![
-            4 => any_load().prop_map(Step::Arrive),
-            4 => spent.prop_map(Step::Finish),
-            2 => (any::<u64>(), any_load()).prop_map(|(at, load)| Step::Look(at, load)),
-            1 => machine.prop_map(Step::See),
-        ]
-    }
-
-    proptest! {
-        /// Clocks that jump, times that cannot be, memory that comes and goes.
-        #[test]
-        fn whatever_is_measured_a_pool_keeps_to_its_limits(
-            steps in proptest::collection::vec(step(), 1..100),
-            cap in 1..2000_usize,
-        ) {
-            let mut pool = pool(cap);
-            let mut room = None;
-            for step in steps {
-                match step {
-                    Step::Arrive(load) => pool.arrived(load),
-                    Step::Finish(spent) => pool.finished(spent),
-                    Step::Look(at, load) => pool.look(Duration::from_secs(at), load),
-                    Step::See(machine) => {
-                        room = machine.memory;
-                        pool.see(machine);
-                    }
-                }
-                let sizing = pool.sizing();
-                prop_assert!((1..=cap).contains(&sizing.workers));
-                prop_assert!(room.is_none_or(|room| sizing.workers <= room.max(1)));
-            }
-        }
-    }
-}
+mod tests;

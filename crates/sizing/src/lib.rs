@@ -21,6 +21,8 @@ pub mod knee;
 pub mod memory;
 pub mod rooms;
 pub mod sources;
+pub mod terms;
 
-pub use controller::{Binding, Controller, Limits, Load, Machine, Sizing, Terms};
+pub use controller::Controller;
 pub use cost::{Cost, Spent};
+pub use terms::{Binding, Limits, Load, Machine, Sizing, Terms};

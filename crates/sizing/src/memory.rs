@@ -48,12 +48,17 @@ impl Room {
             let together = reserve(workers * self.deviation * self.deviation);
             workers * self.worker + together.max(beyond).min(workers * beyond)
         };
-        // On average there would be room for so many; each step down is one that does not fit.
-        let mut workers = (self.usable() / self.worker).floor().min(MOST);
-        while workers > 0.0 && takes(workers) > self.usable() {
-            workers -= 1.0;
+        // On average there would be room for so many. The more there are, the more they take.
+        let most = (self.usable() / self.worker).floor().min(MOST) as usize;
+        let (mut fit, mut too_many) = (0, most + 1);
+        while fit + 1 < too_many {
+            let middle = fit + (too_many - fit) / 2;
+            match takes(middle as f64) <= self.usable() {
+                true => fit = middle,
+                false => too_many = middle,
+            }
         }
-        Some(workers as usize)
+        Some(fit)
     }
 }
 

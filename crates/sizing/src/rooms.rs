@@ -5,23 +5,18 @@
 //! themselves, with their children. Between two looks each worker that is ordered is paid for out of what
 //! was there, so all pools together order no more than there is memory for.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use crate::memory::{Level, Pressure, Room, Signs, reserve};
+pub use self::known::{Budget, Due, Has};
+use self::known::{Known, UNKNOWN_WORKER_BYTES};
+use crate::memory::{Level, Pressure, Room, Signs};
 use crate::sources::Memory;
 
-/// Workers of a pool that are measured at a look: it costs the kernel a walk through their pages.
-const MEASURED_AT_ONCE: usize = 4;
+mod known;
 
-/// What a worker is taken to need, in bytes, until enough were measured: PHP's own `memory_limit`.
-const UNKNOWN_WORKER_BYTES: f64 = 128.0 * 1024.0 * 1024.0;
-
-/// Measures that say what workers take, how it scatters, and what one takes at most.
-const ENOUGH: usize = 40;
-
-/// Measures that are remembered.
-const REMEMBERED: usize = 400;
+/// Memory of which less than this part is in use or promised is far from being short.
+const FAR: f64 = 0.5;
 
 /// How long what is not the workers' own is averaged, in seconds.
 const AVERAGED_SECONDS: f64 = 60.0;
@@ -45,94 +40,29 @@ pub struct Rooms {
     promised: f64,
     /// What is in use and is no worker's own, on average over some seconds, in bytes.
     base: Option<f64>,
+    /// What the workers of all pools take together, in bytes.
+    taken: f64,
     pools: BTreeMap<String, Known>,
-}
-
-/// What is known of a pool's workers.
-#[derive(Debug, Default)]
-struct Known {
-    workers: usize,
-    /// Which were measured, and what they had, in bytes; those that were last at the end.
-    measured: VecDeque<(i32, f64)>,
-    /// What workers had that were not measured for the first time, in bytes; the last at the end.
-    had: VecDeque<f64>,
-    mean: f64,
-    variance: f64,
-    most: f64,
-}
-
-impl Known {
-    fn is_known(&self) -> bool {
-        self.had.len() >= ENOUGH
-    }
-
-    /// What one more worker takes, in bytes.
-    fn worker(&self) -> f64 {
-        match self.is_known() {
-            true => self.mean.max(1.0),
-            false => self.most.max(UNKNOWN_WORKER_BYTES),
-        }
-    }
-
-    fn unmeasured(&self) -> usize {
-        self.workers.saturating_sub(self.measured.len())
-    }
-
-    /// What all have now, in bytes: those that were not measured are taken for the average of the others.
-    fn own(&self) -> f64 {
-        let sum: f64 = self.measured.iter().map(|(_, bytes)| bytes).sum();
-        let count = self.measured.len().max(1) as f64;
-        sum + sum / count * self.unmeasured() as f64
-    }
-
-    fn add(&mut self, bytes: f64) {
-        self.had.push_back(bytes);
-        if self.had.len() > REMEMBERED {
-            self.had.pop_front();
-        }
-        let count = self.had.len() as f64;
-        self.mean = self.had.iter().sum::<f64>() / count;
-        let squares = self.had.iter().map(|had| (had - self.mean).powi(2));
-        self.variance = squares.sum::<f64>() / count;
-        self.most = self.had.iter().copied().fold(0.0, f64::max);
-    }
-
-    /// What its workers take beyond their average, all of them together, in bytes.
-    fn beyond(&self) -> f64 {
-        let workers = self.workers as f64;
-        let most = workers * (self.most - self.mean);
-        reserve(workers * self.variance).min(most.max(0.0))
-    }
 }
 
 impl Rooms {
     /// Which of a pool's workers are to be measured now, by their process ids: those that were not yet,
-    /// and some of the others in turn.
-    pub fn due(&mut self, pool: &str, workers: &[i32]) -> Vec<i32> {
+    /// and the others in turn, within the budget of this look. So many requests of the pool have ended.
+    pub fn due(
+        &mut self,
+        pool: &str,
+        (workers, requests): (&[i32], u64),
+        budget: &mut Budget,
+    ) -> Vec<Due> {
         let known = self.pools.entry(pool.to_owned()).or_default();
-        known.workers = workers.len();
-        let present: HashSet<i32> = workers.iter().copied().collect();
-        known.measured.retain(|(one, _)| present.contains(one));
-        let seen: HashSet<i32> = known.measured.iter().map(|(one, _)| *one).collect();
-        let new = workers.iter().filter(|one| !seen.contains(one));
-        let old = known.measured.iter().map(|(one, _)| *one);
-        let new = new.copied().take(MEASURED_AT_ONCE);
-        new.chain(old.take(MEASURED_AT_ONCE)).collect()
+        known.served(requests);
+        known.due(workers, budget)
     }
 
-    /// A worker has so many bytes for itself, its children's included.
-    pub fn measured(&mut self, pool: &str, worker: i32, bytes: u64) {
+    /// What a worker has that was to be measured.
+    pub fn measured(&mut self, pool: &str, due: Due, has: Has) {
         let known = self.pools.entry(pool.to_owned()).or_default();
-        let bytes = bytes as f64;
-        match known.measured.iter().position(|(one, _)| *one == worker) {
-            // When it is young it has little, and says nothing of what it will have.
-            None => known.measured.push_back((worker, bytes)),
-            Some(place) => {
-                known.measured.remove(place);
-                known.measured.push_back((worker, bytes));
-                known.add(bytes);
-            }
-        }
+        known.measured(due, has, self.looks);
     }
 
     /// A look, after all that was due has been measured; `pools` are those that there are.
@@ -146,10 +76,13 @@ impl Rooms {
         self.pressure.look(now, signs);
         self.pools.retain(|name, _| pools.contains(name.as_str()));
         self.memory = memory;
+        self.looks = self.looks.saturating_add(1);
+        self.pools.values_mut().for_each(Known::settle);
         let all = self.pools.values();
         self.promised = all
             .map(|known| known.unmeasured() as f64 * known.worker())
             .sum();
+        self.taken = self.pools.values().map(Known::takes).sum();
         let passed = now.saturating_sub(self.looked.unwrap_or(now));
         self.looked = Some(now);
         let Some(memory) = memory else {
@@ -158,14 +91,19 @@ impl Rooms {
         let all = self.pools.values();
         let own: f64 = all.map(Known::own).sum();
         let base = (memory.used - own).max(0.0);
-        self.looks += 1;
         let weight = 1.0 - (-passed.as_secs_f64() / AVERAGED_SECONDS).exp();
         let weight = match self.looks < FIRST_LOOKS {
             true => weight.max(1.0 / f64::from(self.looks)),
             false => weight,
         };
         let before = self.base.unwrap_or(base);
-        self.base = Some(before + weight * (base - before));
+        let base = before + weight * (base - before);
+        self.base = Some(base);
+        for known in self.pools.values_mut() {
+            let others = (self.taken - known.takes()).max(0.0);
+            known.fits = known.fits_in(&memory, (base, others));
+            known.fit_at_most = known.fit_at_most_in(&memory, base);
+        }
     }
 
     /// How many workers a pool may have that has `workers`.
@@ -175,12 +113,6 @@ impl Rooms {
         let (Some(memory), Some(base)) = (self.memory, self.base) else {
             return workers.max(1);
         };
-        match self.pressure.level() {
-            Level::Out => return part(OUT),
-            Level::Short => return part(SHORT),
-            Level::Careful => return workers.max(1),
-            Level::Calm => {}
-        }
         let unknown = Known::default();
         let known = self.pools.get(pool).unwrap_or(&unknown);
         let free = Room {
@@ -191,36 +123,23 @@ impl Rooms {
         let more = (free.usable() / known.worker()) as usize;
         let now = workers.saturating_add(more);
         // One serves whatever there is: none would be a pool that is down.
+        let (fits, stay) = match self.pools.get(pool) {
+            Some(known) => (known.fits, known.fit_at_most),
+            None => (known.fits_in(&memory, (base, 0.0)), usize::MAX),
+        };
         let long = match known.is_known() {
-            true => self.for_long(known, &memory, base),
-            // Those that are there may stay until it is known what they take.
-            false => self.for_now(known, &memory, base).max(workers),
+            true => fits,
+            // Those that are there may stay until it is known what they take, unless that is too much as it
+            // is.
+            false => fits.max(workers.min(stay)),
         };
-        long.min(now).max(1)
-    }
-
-    /// For how many workers of which nobody knows what they take.
-    fn for_now(&self, known: &Known, memory: &Memory, base: f64) -> usize {
-        let room = Room {
-            limit: memory.limit,
-            base,
-            ..Room::default()
+        let most = match self.pressure.level() {
+            Level::Out => part(OUT),
+            Level::Short => part(SHORT),
+            Level::Careful => workers,
+            Level::Calm => now,
         };
-        (room.usable() / known.worker()) as usize
-    }
-
-    /// For how many workers there is room whatever their requests happen to take at a time.
-    fn for_long(&self, known: &Known, memory: &Memory, base: f64) -> usize {
-        let others = self.pools.values().filter(|one| !std::ptr::eq(*one, known));
-        let others = others.map(|one| one.workers as f64 * one.mean + one.beyond());
-        let room = Room {
-            limit: memory.limit,
-            base: base + others.sum::<f64>(),
-            worker: known.worker(),
-            deviation: known.variance.sqrt(),
-            most: known.most,
-        };
-        room.workers().unwrap_or(usize::MAX)
+        most.min(long).max(1)
     }
 
     /// So many workers of a pool are on their way.
@@ -233,6 +152,12 @@ impl Rooms {
     /// Whether it is known what the workers of all pools take: until then it is good to look more often.
     pub fn are_known(&self) -> bool {
         self.pools.values().all(Known::is_known)
+    }
+
+    /// Whether there is so much memory that what workers take need not be known soon.
+    pub fn are_far_from_the_limit(&self) -> bool {
+        let is_far = |memory: &Memory| memory.used + self.promised <= FAR * memory.limit;
+        self.level() == Level::Calm && self.memory.as_ref().is_some_and(is_far)
     }
 
     /// How hard memory is pressed.
@@ -286,8 +211,13 @@ mod tests {
         workers: &[i32],
         has: impl Fn(i32) -> f64,
     ) {
-        for worker in rooms.due("www", workers) {
-            rooms.measured("www", worker, (has(worker) * MB) as u64);
+        let mut budget = Budget {
+            exactly: 16,
+            roughly: 64,
+        };
+        for due in rooms.due("www", (workers, 100 * second), &mut budget) {
+            let own = has(due.worker) * MB;
+            rooms.measured("www", due, Has { own, most: None });
         }
         let memory = memory(4096.0, used);
         let pools = HashSet::from(["www"]);
@@ -331,6 +261,34 @@ mod tests {
     }
 
     #[test]
+    fn the_more_requests_have_taken_no_more_the_less_is_kept_for_one_that_might() {
+        let mut rooms = Rooms::default();
+        let fits: Vec<usize> = [0, 3, 30, 150]
+            .into_iter()
+            .map(|requests| {
+                let mut budget = Budget {
+                    exactly: 16,
+                    roughly: 64,
+                };
+                for due in rooms.due("www", (&[1, 2], requests), &mut budget) {
+                    let (own, most) = (20.0 * MB, Some(40.0 * MB));
+                    rooms.measured("www", due, Has { own, most });
+                }
+                let memory = memory(1024.0, 100.0);
+                rooms.look(
+                    Duration::ZERO,
+                    memory,
+                    &signs(memory),
+                    &HashSet::from(["www"]),
+                );
+                rooms.workers("www", 2)
+            })
+            .collect();
+        // 862 MB are for workers: 6 of 128 MB, 17 of 48.8, 20 of 41.8.
+        assert_eq!(fits, [6, 6, 17, 20]);
+    }
+
+    #[test]
     fn what_children_take_now_and_then_is_kept_free_for_all_workers() {
         let mut rooms = looked(memory(4096.0, 1028.0));
         let workers: Vec<i32> = (1..=6).collect();
@@ -357,6 +315,7 @@ mod tests {
             &signs(less),
             &HashSet::from(["www"]),
         );
-        assert_eq!(rooms.workers("www", 20), 16);
+        // 1350 MB are to be used, and others have 1000.
+        assert_eq!(rooms.workers("www", 20), 7);
     }
 }

@@ -51,8 +51,10 @@ impl Growth {
             ProcessManager::Auto => (1, 1),
         };
         let is_copied = pool.mode == Mode::Snapshot;
-        // Every request uses a copy up: a rate would be one of requests.
-        let bounded = pool.pm != ProcessManager::Static && !is_copied;
+        // Every request uses a copy up: a rate would be one of requests. A pool that finds its size is held
+        // back by what there is for workers, and nothing else.
+        let heeds_rate = matches!(pool.pm, ProcessManager::Dynamic | ProcessManager::Ondemand);
+        let bounded = heeds_rate && !is_copied;
         let ondemand = pool.pm == ProcessManager::Ondemand;
         Growth {
             limit,

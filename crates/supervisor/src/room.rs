@@ -2,25 +2,35 @@
 //! follows from them is decided by the crate `sizing` ([`Rooms`]).
 //!
 //! They are read once a second while such a pool grows or shrinks or memory is nearly full, more often
-//! until it is known what workers take, and otherwise now and then.
+//! until it is known what workers take, and otherwise now and then: seldom where there is plenty of memory.
+//! However many pools and workers there are, a look costs about the same ([`BUDGET`]).
+
+mod measure;
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use maitred_config::ProcessManager;
 use maitred_control::ToFront;
+use maitred_scoreboard::Page;
 use maitred_sizing::memory::Level;
-use maitred_sizing::rooms::Rooms;
+use maitred_sizing::rooms::{Budget, Rooms};
 use maitred_sizing::sources::{self, Counters, Files, Memory};
 use tracing::{info, warn};
 
-use crate::admin::private_bytes;
+use self::measure::Counted;
 use crate::limits::Moment;
 use crate::run::Supervisor;
 
 /// How often it is looked while a pool grows or shrinks, and until it is known what workers take.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const LOOK_SOON: Duration = Duration::from_millis(200);
+const LOOK_SOON: Duration = Duration::from_millis(100);
+
+/// Workers that are measured at a look: whose pages the kernel has to walk through, and others.
+const BUDGET: Budget = Budget {
+    exactly: 16,
+    roughly: 128,
+};
 
 /// How often while some pool has more than one worker, and while none has.
 const STEADY_LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -32,9 +42,6 @@ const STIRRED_FOR: Duration = Duration::from_secs(10);
 /// From which part of the limit on memory counts as nearly full.
 const NEARLY_FULL: f64 = 0.75;
 
-/// Children of a worker whose memory counts.
-const CHILDREN_MOST: usize = 16;
-
 /// What there is for all pools that find their size.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
@@ -45,11 +52,21 @@ pub(crate) struct Room {
     cores: u32,
     memory: Option<Memory>,
     rooms: Rooms,
+    counted: Counted,
+    /// At which pool the next look begins.
+    next: usize,
     /// By pool, what the front of this number was told last: of which generation, and what.
     told: BTreeMap<String, (u32, u32, u32, Option<u32>)>,
     level: Level,
     /// That memory cannot be read was said.
     said: bool,
+}
+
+/// A pool that finds its size, with its workers' processes and the requests that they have answered.
+struct Seen {
+    name: String,
+    workers: Vec<i32>,
+    requests: u64,
 }
 
 /// The files of this machine.
@@ -69,24 +86,39 @@ pub(crate) fn machine_now() -> (f64, Option<Memory>) {
 }
 
 impl Room {
-    /// Looks at the machine; `pools` are the pools that find their size with their workers' processes.
-    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[(String, Vec<i32>)]) {
-        for (name, pids) in pools {
-            for pid in self.rooms.due(name, pids) {
-                if let Some(bytes) = with_children(files, pid) {
-                    self.rooms.measured(name, pid, bytes);
-                }
-            }
-        }
+    /// Looks at the machine; `pools` are the pools that find their size.
+    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[Seen]) {
+        self.measure(files, pools);
         let counters = Counters::read(files);
         let signs = counters.signs(&self.counters, files);
         self.counters = counters;
         let allowed = std::thread::available_parallelism().map_or(1, usize::from);
         self.cores = (sources::cores(files, allowed).count * 1000.0) as u32;
         self.memory = sources::memory(files);
-        let names: HashSet<&str> = pools.iter().map(|(name, _)| name.as_str()).collect();
+        let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
         self.told.retain(|name, _| names.contains(name.as_str()));
         self.rooms.look(now, self.memory, &signs, &names);
+    }
+
+    /// Measures some of the workers of each pool, as far as the budget goes; the next look goes on from
+    /// there.
+    fn measure(&mut self, files: &dyn Files, pools: &[Seen]) {
+        let mut left = BUDGET;
+        let (seen, first) = (pools.len(), self.next);
+        for turn in 0..seen {
+            let pool = &pools[(first + turn) % seen];
+            let workers = (pool.workers.as_slice(), pool.requests);
+            for due in self.rooms.due(&pool.name, workers, &mut left) {
+                if let Some(has) = self.counted.measure(files, due) {
+                    self.rooms.measured(&pool.name, due, has);
+                }
+            }
+            if left.exactly > 0 && left.roughly > 0 {
+                self.next = (first + turn + 1) % seen;
+            }
+        }
+        let present = pools.iter().flat_map(|pool| pool.workers.iter().copied());
+        self.counted.keep(&present.collect());
     }
 
     fn workers(&self, pool: &str, workers: u32) -> u32 {
@@ -99,6 +131,7 @@ impl Room {
         let is_stirred = now < self.stirred + STIRRED_FOR;
         let is_full = |memory: Memory| memory.used >= NEARLY_FULL * memory.limit;
         let is_pressed = self.rooms.level() > Level::Calm || self.memory.is_some_and(is_full);
+        let is_stirred = is_stirred && !self.rooms.are_far_from_the_limit();
         match (is_stirred, is_stirred || is_pressed, most) {
             (true, _, _) if !self.rooms.are_known() => LOOK_SOON,
             (_, true, _) => LOOK_EVERY,
@@ -133,16 +166,6 @@ impl Room {
     }
 }
 
-/// What a worker and its children have for themselves, in bytes.
-fn with_children(files: &dyn Files, pid: i32) -> Option<u64> {
-    let own = private_bytes(pid)?;
-    let children = files.read(&format!("/proc/{pid}/task/{pid}/children"));
-    let children = children.unwrap_or_default();
-    let children = children.split_whitespace().take(CHILDREN_MOST);
-    let children = children.filter_map(|child| private_bytes(child.parse().ok()?));
-    Some(children.fold(own, u64::saturating_add))
-}
-
 impl Supervisor {
     /// When what there is has to be looked at again.
     pub(crate) fn room_deadline(&self) -> Option<Moment> {
@@ -158,13 +181,18 @@ impl Supervisor {
         }
         let pools = self.pools.iter().filter(|pool| pool.finds_its_size());
         let pools = pools.map(|pool| {
-            let pids = pool.workers.keys().copied().collect();
-            (pool.plan.settings.pool.clone(), pids)
+            let name = pool.plan.settings.pool.clone();
+            let page = self.scores.page(&name);
+            Seen {
+                workers: pool.workers.keys().copied().collect(),
+                requests: page.map_or(0, Page::answered),
+                name,
+            }
         });
-        let pools: Vec<(String, Vec<i32>)> = pools.collect();
+        let pools: Vec<Seen> = pools.collect();
         self.room.look(now, &Machine, &pools);
         self.room.say();
-        let most = pools.iter().map(|(_, pids)| pids.len()).max();
+        let most = pools.iter().map(|pool| pool.workers.len()).max();
         let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
         for index in 0..self.pools.len() {
             if self.give_room(index) && self.pools[index].pool.lacks_room() {
@@ -198,7 +226,11 @@ impl Supervisor {
         let more = now.saturating_sub(before) as usize;
         self.room.rooms.promise(name, more);
         self.room.stirred = self.now();
-        let soon = self.room.stirred + LOOK_SOON;
+        let soon = match self.room.rooms.are_far_from_the_limit() {
+            true => STEADY_LOOK_EVERY,
+            false => LOOK_SOON,
+        };
+        let soon = self.room.stirred + soon;
         self.room.due = self.room.due.map(|due| due.min(soon));
     }
 
@@ -253,10 +285,18 @@ mod tests {
 
     const NOW: Moment = Moment::ZERO;
 
+    fn pool(name: &str, workers: Vec<i32>) -> Seen {
+        Seen {
+            name: name.to_owned(),
+            workers,
+            requests: 0,
+        }
+    }
+
     fn looked(total: u64, available: u64) -> Room {
         let mut room = Room::default();
         let files = Small { total, available };
-        room.look(NOW, &files, &[("www".to_owned(), Vec::new())]);
+        room.look(NOW, &files, &[pool("www", Vec::new())]);
         room
     }
 
@@ -271,17 +311,41 @@ mod tests {
     fn it_is_looked_more_often_where_something_changes_or_memory_is_nearly_full() {
         let mut room = looked(4000, 3000);
         let later = NOW + 2 * STIRRED_FOR;
-        assert_eq!(room.wait(NOW, 1), LOOK_SOON);
+        assert_eq!(room.wait(NOW, 2), STEADY_LOOK_EVERY, "there is plenty");
+        assert_eq!(looked(4000, 1900).wait(NOW, 1), LOOK_SOON);
         assert_eq!(room.wait(later, 1), CALM_LOOK_EVERY);
         assert_eq!(room.wait(later, 2), STEADY_LOOK_EVERY);
         room = looked(4000, 900);
         assert_eq!(room.wait(later, 1), LOOK_EVERY);
     }
 
+    /// Notes whose pages were looked at.
+    struct Noted(std::cell::RefCell<HashSet<String>>);
+
+    impl Files for Noted {
+        fn read(&self, path: &str) -> Option<String> {
+            self.0.borrow_mut().insert(path.to_owned());
+            None
+        }
+    }
+
     #[test]
-    fn what_a_worker_and_its_children_have_for_themselves_counts() {
-        let own = with_children(&Machine, std::process::id() as i32);
-        assert!(own.is_some_and(|bytes| bytes > 100_000), "{own:?}");
-        assert_eq!(with_children(&Machine, i32::MAX), None);
+    fn however_many_workers_there_are_a_look_measures_no_more_and_the_next_goes_on() {
+        let ours = std::process::id() as i32;
+        let many = |number: i32| pool(&format!("p{number:03}"), vec![ours, -number]);
+        let pools: Vec<Seen> = (1..=100).map(many).collect();
+        let (mut room, mut seen) = (Room::default(), HashSet::new());
+        for _ in 0..50 {
+            let files = Noted(std::cell::RefCell::default());
+            room.measure(&files, &pools);
+            let read = files.0.into_inner();
+            assert!(
+                read.len() <= 3 * (BUDGET.exactly + BUDGET.roughly),
+                "{}",
+                read.len()
+            );
+            seen.insert(room.next);
+        }
+        assert!(seen.len() > 5, "{seen:?}");
     }
 }

@@ -114,10 +114,11 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
-        doc: "Most workers that a dynamic, ondemand or auto pool starts within any one second, \
+        doc: "Most workers that a dynamic or ondemand pool starts within any one second, \
               besides `start_servers`. Up to that number they are started at once: unlike \
               php-fpm, which doubles what it starts from second to second until it comes to this \
-              rate, and heeds it in dynamic pools only.",
+              rate, and heeds it in dynamic pools only. An auto pool starts at once what requests \
+              wait for, as far as there are memory and processors for it.",
         example: "64",
         read: |pool, value| {
             pool.max_spawn_rate = value.count(1, MAX_CHILDREN_PER_POOL)?;

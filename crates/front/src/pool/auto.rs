@@ -2,8 +2,7 @@
 //! that comes and ends, and once a second of the time.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use maitred_scoreboard::Size;
 use maitred_seat::Spent;
@@ -12,8 +11,10 @@ use maitred_sizing::{Controller, Limits, Load, Machine, Sizing};
 
 use super::Pool;
 use super::exchange::Exchange;
+use super::generation::Generation;
 use super::group::Inner;
 use super::growth::Growth;
+use super::hanging::{Hanging, running, waited};
 use super::queue::Queue;
 use crate::clock;
 
@@ -23,14 +24,22 @@ const FLOOR: usize = 1;
 /// Thousandths of a processor in one.
 const THOUSANDTHS: f64 = 1000.0;
 
+/// What hangs is counted so often in the time after which a request does,
+const COUNTS: u32 = 4;
+
+/// and no sooner than this after the last count, which looks at every seat.
+const COUNTS_AFTER: Duration = Duration::from_millis(5);
+
 /// What such a pool has learned.
 #[derive(Debug)]
 pub struct Auto {
     controller: Controller,
     began: Instant,
     limits: Limits,
-    /// Workers whose script has run for much longer than one takes.
+    /// Workers whose script hangs, and when they are counted again.
     parked: usize,
+    hanging: Hanging,
+    counts_at: Instant,
     /// Something has come since the last look.
     stirred: bool,
     /// What was said of its size last.
@@ -57,11 +66,14 @@ impl Auto {
             cores: cores as f64,
             memory: None,
         };
+        let began = Instant::now();
         Auto {
             controller: Controller::new(limits, machine),
-            began: Instant::now(),
+            began,
             limits,
             parked: 0,
+            hanging: Hanging::default(),
+            counts_at: began,
             stirred: false,
             said: None,
         }
@@ -121,20 +133,31 @@ impl Auto {
         }
     }
 
-    /// Of the seats' scripts those that have run for so long that they hang, as far as anybody can tell.
-    fn count_parked(&mut self, inner: &[Arc<super::generation::Generation>]) {
-        let after = (self.controller.parks_after() * 1e6) as u64;
-        let now = u64::try_from(clock::since_1970().as_micros()).unwrap_or(0);
-        let boards = inner.iter().flat_map(|generation| {
-            let link = generation.link();
-            (0..link.seats()).map(|seat| link.seat_board(seat))
+    /// After how long a script hangs, as far as anybody can tell.
+    fn parks_after(&self) -> Duration {
+        Duration::try_from_secs_f64(self.controller.parks_after()).unwrap_or(Duration::MAX)
+    }
+
+    /// Counts whose scripts hang, unless that was done a moment ago.
+    fn see_parked(&mut self, generations: &[Arc<Generation>]) {
+        if Instant::now() >= self.counts_at {
+            self.count_parked(generations);
+        }
+    }
+
+    /// Of the seats' scripts those that have waited for so long that they hang.
+    fn count_parked(&mut self, generations: &[Arc<Generation>]) {
+        let after = self.parks_after();
+        let soon = Instant::now();
+        let again = (after / COUNTS).max(COUNTS_AFTER);
+        self.counts_at = soon.checked_add(again).unwrap_or(soon);
+        let scripts = generations.iter().flat_map(|generation| {
+            let (number, link) = (generation.number, generation.link());
+            let seats = 0..link.seats();
+            seats.filter_map(move |seat| running((number, seat), link.seat_board(seat)))
         });
-        let parked = boards.filter(|board| {
-            let runs = board.running.load(Ordering::Relaxed) != 0;
-            let at = board.request_at.load(Ordering::Relaxed);
-            runs && now.saturating_sub(at) > after
-        });
-        self.parked = parked.count();
+        let now = clock::since_1970();
+        self.parked = self.hanging.count(scripts, (after, now), waited);
     }
 }
 
@@ -146,11 +169,17 @@ impl Growth {
 }
 
 impl Inner {
-    /// A request has come, and is placed or waits.
-    pub(super) fn count_arrival(&mut self) {
-        if let Some(auto) = &mut self.growth.auto {
-            auto.arrived(load(&self.queue));
+    /// A request has come, and is placed or waits. True if the pool finds its size.
+    pub(super) fn count_arrival(&mut self) -> bool {
+        let Some(auto) = &mut self.growth.auto else {
+            return false;
+        };
+        let load = load(&self.queue);
+        if load.busy >= load.ready {
+            auto.see_parked(&self.generations);
         }
+        auto.arrived(load);
+        true
     }
 }
 
@@ -166,6 +195,35 @@ impl Pool {
             });
         }
         self.stirred.notify_one();
+    }
+
+    /// For how long requests may wait until it is looked which of the others hang.
+    pub(super) fn parks_after(&self) -> Duration {
+        let inner = self.lock();
+        let auto = inner.growth.auto.as_ref();
+        auto.map_or(Duration::MAX, Auto::parks_after)
+    }
+
+    /// Requests have waited for so long. Nobody else need come for the pool to grow for them.
+    pub(super) fn help_stalled(&self) {
+        let mut inner = self.lock();
+        let Inner {
+            queue,
+            generations,
+            growth,
+            ..
+        } = &mut *inner;
+        let (Some(auto), 1..) = (&mut growth.auto, queue.waiting()) else {
+            return;
+        };
+        auto.see_parked(generations);
+        let parked = auto.parked;
+        auto.controller.crowded(Load {
+            parked,
+            ..load(queue)
+        });
+        self.stalls.notify_one();
+        self.ask_for_workers(&mut inner, 0);
     }
 
     /// A request has ended: what it has cost, if its worker has told. Where there are more workers than

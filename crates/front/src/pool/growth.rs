@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use maitred_config::{Pool as Settings, ProcessManager};
 use maitred_control::FromFront;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Pool;
 use super::auto::{Auto, load};
@@ -179,17 +181,38 @@ impl Pool {
 /// Looks after a pool that shrinks, for as long as there is something to shrink and the pool
 /// exists.
 pub async fn tend(pool: Weak<Pool>) {
-    let Some(stirred) = pool.upgrade().map(|pool| pool.stirred.clone()) else {
+    let found = pool.upgrade();
+    let found = found.map(|pool| (pool.stirred.clone(), pool.stalls.clone()));
+    let Some((stirred, stalls)) = found else {
         return;
     };
     loop {
         stirred.notified().await;
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            until_look(&pool, &stalls).await;
             let Some(pool) = pool.upgrade() else { return };
             if !pool.tend() {
                 break;
             }
+        }
+    }
+}
+
+/// The time from one look to the next. A pool that finds its size does not wait for that while requests
+/// wait for it.
+async fn until_look(pool: &Weak<Pool>, stalls: &Notify) {
+    let look = Instant::now() + LOOK_EVERY;
+    while timeout_at(look, stalls.notified()).await.is_ok() {
+        let Some(after) = pool.upgrade().map(|pool| pool.parks_after()) else {
+            return;
+        };
+        let then = Instant::now() + after.min(LOOK_EVERY);
+        if then >= look {
+            return sleep_until(look).await;
+        }
+        sleep_until(then).await;
+        if let Some(pool) = pool.upgrade() {
+            pool.help_stalled();
         }
     }
 }

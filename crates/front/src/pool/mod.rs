@@ -5,6 +5,7 @@ pub mod exchange;
 pub mod generation;
 mod group;
 pub mod growth;
+mod hanging;
 pub mod local;
 mod overload;
 pub mod queue;
@@ -83,6 +84,8 @@ pub struct Pool {
     supervisor: Arc<Supervisor>,
     /// Somebody has to look whether it can shrink.
     stirred: Arc<Notify>,
+    /// It finds its size, and a request waits.
+    stalls: Arc<Notify>,
     /// What is said of its queue.
     pub watch: Watch,
     /// What has to be known of its PHP to answer in its stead.
@@ -113,6 +116,7 @@ impl Pool {
             average_micros: AtomicU32::new(u32::MAX),
             supervisor,
             stirred: Arc::default(),
+            stalls: Arc::default(),
             watch: Watch::new(is_fpm),
             manner: ArcSwap::default(),
             tally: OnceLock::new(),
@@ -161,10 +165,10 @@ impl Pool {
         self.take_interest(&exchange);
         let mut inner = self.lock();
         let submitted = inner.queue.submit(exchange.clone(), lane, self.depth());
-        inner.count_arrival();
         let refused = match submitted {
             Submitted::Placed(place) => {
                 let generation = inner.generation(place.seat.generation).cloned();
+                inner.count_arrival();
                 inner.count_accepted();
                 if let Some(generation) = &generation {
                     exchange.lend(generation.clone(), place);

@@ -31,6 +31,9 @@ impl Pool {
             Joined::Full => return Err(NotTaken::QueueFull),
             Joined::Hopeless => return Err(NotTaken::Hopeless),
         }
+        if inner.count_arrival() {
+            self.stalls.notify_one();
+        }
         self.show_figures(inner);
         let at_limit = inner.queue.open_seats() >= inner.queue.max_open();
         self.watch.waits(at_limit);

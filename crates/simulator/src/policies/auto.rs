@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use maitred_sizing::memory::Signs;
-use maitred_sizing::rooms::Rooms;
+use maitred_sizing::rooms::{Budget, Has, Rooms};
 use maitred_sizing::{Controller, Limits, Load, Machine, Sizing, Spent};
 
 use super::{Policy, View};
@@ -15,8 +15,14 @@ const POOL: &str = "www";
 
 /// How often memory is looked at until it is known what workers take, in seconds, and how many of
 /// those looks there are to one of all else.
-const SOON_SECONDS: f64 = 0.2;
-const SOON_PER_LOOK: u32 = 5;
+const SOON_SECONDS: f64 = 0.1;
+const SOON_PER_LOOK: u32 = 10;
+
+/// Workers that are measured at each, as in the server.
+const BUDGET: Budget = Budget {
+    exactly: 16,
+    roughly: 128,
+};
 
 /// Ours.
 #[derive(Debug)]
@@ -77,20 +83,28 @@ impl Policy for Auto {
         self.controller.finished(spent);
     }
 
-    fn running(&mut self, ages: &mut dyn Iterator<Item = f64>) {
-        let after = self.controller.parks_after();
-        self.parked = ages.filter(|age| *age > after).count();
+    fn running(&mut self, waits: &mut dyn Iterator<Item = f64>) {
+        if self.soon == 0 {
+            self.all_busy(waits);
+        }
     }
 
-    fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, f64)>) {
+    fn all_busy(&mut self, waits: &mut dyn Iterator<Item = f64>) {
+        let after = self.controller.parks_after();
+        self.parked = waits.filter(|wait| *wait > after).count();
+    }
+
+    fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, Has)>, ended: u64) {
         if !self.counts_memory || self.soon > 0 && self.rooms.are_known() {
             return;
         }
-        let all: Vec<(i32, f64)> = workers.collect();
+        let all: Vec<(i32, Has)> = workers.collect();
         let ids: Vec<i32> = all.iter().map(|(id, _)| *id).collect();
-        for due in self.rooms.due(POOL, &ids) {
-            for (id, bytes) in all.iter().filter(|(id, _)| *id == due) {
-                self.rooms.measured(POOL, *id, *bytes as u64);
+        let mut budget = BUDGET;
+        for due in self.rooms.due(POOL, (&ids, ended), &mut budget) {
+            for (_, has) in all.iter().filter(|(id, _)| *id == due.worker) {
+                let most = has.most.filter(|_| due.exactly);
+                self.rooms.measured(POOL, due, Has { most, ..*has });
             }
         }
     }

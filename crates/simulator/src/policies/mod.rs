@@ -6,6 +6,7 @@ pub mod fpm;
 pub mod frankenphp;
 
 use maitred_sizing::Spent;
+use maitred_sizing::rooms::Has;
 use maitred_sizing::sources::Memory;
 
 /// What a policy may see of a pool.
@@ -48,11 +49,16 @@ pub trait Policy {
     /// A request has ended.
     fn finished(&mut self, _view: &View, _spent: Spent) {}
 
-    /// Ages of the requests that run, if the policy wants to know before a tick.
-    fn running(&mut self, _ages: &mut dyn Iterator<Item = f64>) {}
+    /// How long each request that runs has waited for other things than a processor, in seconds, if the policy
+    /// wants to know before a tick.
+    fn running(&mut self, _waits: &mut dyn Iterator<Item = f64>) {}
 
-    /// What each worker has for itself, by its number, if the policy wants to know before a tick.
-    fn measures(&mut self, _workers: &mut dyn Iterator<Item = (i32, f64)>) {}
+    /// The same before it is told of a request that finds nobody idle.
+    fn all_busy(&mut self, _waits: &mut dyn Iterator<Item = f64>) {}
+
+    /// What each worker has, by its number, and how many requests have ended by now, if the policy wants to
+    /// know before a tick.
+    fn measures(&mut self, _workers: &mut dyn Iterator<Item = (i32, Has)>, _ended: u64) {}
 
     /// So many workers were started, of those it wants.
     fn forked(&mut self, _workers: usize) {}

@@ -106,10 +106,9 @@ impl World {
                 let recent = |fill: &&Moment| **fill + Duration::from_secs(1) > self.now;
                 let recent = self.fills.iter().filter(recent).count();
                 let start = match self.pm {
-                    ProcessManager::Static => usize::MAX - RATE,
+                    ProcessManager::Static | ProcessManager::Auto => usize::MAX - RATE,
                     ProcessManager::Dynamic => START as usize,
                     ProcessManager::Ondemand => 0,
-                    ProcessManager::Auto => 1,
                 };
                 assert!(recent < RATE + start, "{recent} workers in a second");
                 let most = self.allowed.min(SEATS + SPARE_SEATS) as usize;
@@ -437,6 +436,17 @@ fn no_more_workers_are_ordered_in_a_second_than_the_rate_allows() {
     world.now = next;
     world.tell(Event::Tick);
     assert_eq!(world.orders.len(), SEATS as usize);
+}
+
+#[test]
+fn a_pool_that_finds_its_size_has_all_ordered_at_once_that_there_is_memory_for() {
+    for room in [SEATS, SEATS - 1] {
+        let mut world = World::new(ProcessManager::Auto);
+        world.pool.give_room(room);
+        world.tell(Event::Wanted { workers: SEATS });
+        world.step(1, 0, 0);
+        assert_eq!(world.orders.len(), room as usize);
+    }
 }
 
 #[test]

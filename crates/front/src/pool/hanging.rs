@@ -1,0 +1,130 @@
+//! Which scripts hang: those that have waited for much longer than one takes. One that works, or waits for a
+//! processor, does not hang, however long it has run: another worker would have no processor either.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use maitred_os::schedstat::Schedstat;
+use maitred_seat::board::{NOT_KNOWN, SeatBoard};
+
+/// A seat of a generation.
+type Place = (u32, u32);
+
+/// The scripts that hang: the seat of each, and when it began, in microseconds since 1970.
+#[derive(Debug, Default)]
+pub struct Hanging(HashMap<Place, u64>);
+
+/// A script that runs: in which seat, since when in microseconds since 1970, and who can tell more.
+pub type Running<T> = (Place, u64, T);
+
+/// The script in a seat, if one runs.
+pub fn running(place: Place, board: &SeatBoard) -> Option<Running<&SeatBoard>> {
+    let began = board.request_at.load(Relaxed);
+    (board.running.load(Relaxed) != 0).then_some((place, began, board))
+}
+
+impl Hanging {
+    /// How many of these scripts have waited for longer than `after` by `now` (since 1970), as `waited` says
+    /// of one that has run for so long. Who is found to hang does so to its end.
+    pub fn count<T>(
+        &mut self,
+        scripts: impl Iterator<Item = Running<T>>,
+        (after, now): (Duration, Duration),
+        waited: impl Fn(T, Duration) -> Duration,
+    ) -> usize {
+        let before = std::mem::take(&mut self.0);
+        for (place, began, script) in scripts {
+            let ran = now.saturating_sub(Duration::from_micros(began));
+            let hangs = || before.get(&place) == Some(&began) || waited(script, ran) > after;
+            if ran > after && hangs() {
+                self.0.insert(place, began);
+            }
+        }
+        self.0.len()
+    }
+}
+
+/// How long a script that has run for `ran` has waited for anything but a processor. Where nobody tells: all
+/// the time. It costs a file.
+pub fn waited(board: &SeatBoard, ran: Duration) -> Duration {
+    let pid = i32::try_from(board.pid.load(Relaxed)).unwrap_or(0);
+    let cpu = board.used_cpu.load(Relaxed);
+    // A new worker has used nothing before its first script. Another was not measured.
+    let is_told = cpu > 0 || board.requests.load(Relaxed) <= 1;
+    let now = Schedstat::of(pid).filter(|_| is_told);
+    let core_wait = match board.used_core_wait.load(Relaxed) {
+        NOT_KNOWN => 0,
+        nanos => nanos,
+    };
+    let before = (Duration::from_micros(cpu), Duration::from_nanos(core_wait));
+    now.map_or(ran, |now| without(before, now, ran))
+}
+
+/// The same for one whose worker had used so much processor time before, and had waited so long for it.
+fn without(before: (Duration, Duration), now: Schedstat, ran: Duration) -> Duration {
+    let cpu = Duration::from_nanos(now.ran).saturating_sub(before.0);
+    let core_wait = Duration::from_nanos(now.waited).saturating_sub(before.1);
+    ran.saturating_sub(cpu).saturating_sub(core_wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AFTER: Duration = Duration::from_millis(100);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A script of seat 7 that began at a second and has waited for so long.
+    fn script(began: u64, waited: Duration) -> std::iter::Once<Running<Duration>> {
+        std::iter::once(((1, 7), began * 1_000_000, waited))
+    }
+
+    fn count(
+        hanging: &mut Hanging,
+        scripts: impl Iterator<Item = Running<Duration>>,
+        now: u64,
+    ) -> usize {
+        hanging.count(scripts, (AFTER, SECOND * now as u32), |waited, ran| {
+            waited.min(ran)
+        })
+    }
+
+    #[test]
+    fn who_waits_for_long_hangs_and_who_works_or_is_new_does_not() {
+        let mut hanging = Hanging::default();
+        assert_eq!(
+            count(&mut hanging, script(100, SECOND), 100),
+            0,
+            "it is new"
+        );
+        assert_eq!(
+            count(&mut hanging, script(100, AFTER / 2), 160),
+            0,
+            "it works"
+        );
+        assert_eq!(count(&mut hanging, script(100, SECOND), 160), 1);
+    }
+
+    #[test]
+    fn who_hangs_does_so_to_its_end_and_the_next_in_its_seat_does_not() {
+        let mut hanging = Hanging::default();
+        assert_eq!(count(&mut hanging, script(100, SECOND), 102), 1);
+        let asked_again = |_, _| panic!("that is known");
+        let again = hanging.count(script(100, SECOND), (AFTER, 103 * SECOND), asked_again);
+        assert_eq!(again, 1);
+        assert_eq!(count(&mut hanging, script(103, Duration::ZERO), 104), 0);
+        assert_eq!(count(&mut hanging, std::iter::empty(), 105), 0);
+    }
+
+    #[test]
+    fn what_a_script_has_worked_and_waited_for_a_processor_is_no_waiting() {
+        let now = Schedstat {
+            ran: 7_000_000_000,
+            waited: 2_000_000_000,
+        };
+        assert_eq!(without((6 * SECOND, SECOND), now, 5 * SECOND), 3 * SECOND);
+        assert_eq!(without((SECOND, SECOND), now, 5 * SECOND), Duration::ZERO);
+        assert_eq!(without((9 * SECOND, 9 * SECOND), now, SECOND), SECOND);
+    }
+}

@@ -1,0 +1,191 @@
+//! What a pool of each kind gets.
+
+use super::*;
+use proptest::prelude::*;
+
+const FOUR: Machine = Machine {
+    cores: 4.0,
+    memory: None,
+};
+
+fn pool(cap: usize) -> Controller {
+    Controller::new(Limits { floor: 1, cap }, FOUR)
+}
+
+fn load(ready: usize, busy: usize, waiting: usize) -> Load {
+    Load {
+        ready,
+        busy,
+        waiting,
+        parked: 0,
+    }
+}
+
+fn spent(cpu_ms: u64, blocked_ms: u64) -> Spent {
+    Spent {
+        cpu: Duration::from_millis(cpu_ms),
+        ready: Some(Duration::ZERO),
+        blocked: Duration::from_millis(blocked_ms),
+    }
+}
+
+#[test]
+fn the_request_that_finds_nobody_idle_gets_a_worker_at_once() {
+    let mut pool = pool(50);
+    assert_eq!(pool.sizing().workers, 1);
+    for waiting in 1..=5 {
+        pool.arrived(load(1, 1, waiting));
+    }
+    assert_eq!(pool.sizing().workers, 6);
+    assert_eq!(pool.sizing().binding, Binding::Demand);
+}
+
+#[test]
+fn a_hundred_requests_that_work_get_as_many_workers_as_there_are_processors() {
+    let mut pool = pool(50);
+    (0..100).for_each(|_| pool.finished(spent(20, 0)));
+    pool.look(Duration::from_secs(1), load(1, 1, 100));
+    pool.arrived(load(1, 1, 100));
+    assert_eq!(
+        (pool.sizing().workers, pool.sizing().binding),
+        (4, Binding::Cpu)
+    );
+}
+
+#[test]
+fn idle_processors_are_believed_when_they_are_seen_again_and_again_and_forgotten_later() {
+    let mut pool = pool(50);
+    (0..100).for_each(|_| pool.finished(spent(20, 0)));
+    (0..4).for_each(|_| pool.arrived(load(1, 1, 100)));
+    let looks = |pool: &mut Controller, seconds: std::ops::Range<u64>, waiting| {
+        let each = |second| {
+            pool.look(Duration::from_secs(second), load(4, 4, waiting));
+            pool.sizing().terms.cpu
+        };
+        seconds.map(each).collect::<Vec<_>>()
+    };
+    // A crowd by chance in a pool that is half busy, now and then.
+    assert_eq!(looks(&mut pool, 10..12, 5), [4, 4]);
+    assert_eq!(looks(&mut pool, 12..13, 0), [4]);
+    assert_eq!(looks(&mut pool, 13..16, 5), [4, 4, 8]);
+    let calm = looks(&mut pool, 16..80, 0);
+    assert_eq!((calm[0], calm[63]), (8, 4));
+}
+
+#[test]
+fn what_hangs_leaves_its_processor_to_others() {
+    let mut pool = pool(50);
+    (0..100).for_each(|_| pool.finished(spent(20, 0)));
+    let hangs = Load {
+        parked: 7,
+        ..load(11, 11, 100)
+    };
+    pool.arrived(hangs);
+    pool.look(Duration::from_secs(1), hangs);
+    assert_eq!(pool.sizing().workers, 11);
+}
+
+#[test]
+fn other_limits_and_another_machine_leave_what_was_learned() {
+    let mut pool = pool(50);
+    pool.arrived(load(1, 1, 20));
+    let before = pool.sizing().workers;
+    pool.limit(Limits { floor: 1, cap: 10 });
+    assert_eq!(
+        (pool.sizing().workers, pool.sizing().binding),
+        (10, Binding::User)
+    );
+    pool.see(Machine {
+        memory: Some(3),
+        ..FOUR
+    });
+    assert_eq!(
+        (pool.sizing().workers, pool.sizing().binding),
+        (3, Binding::Memory)
+    );
+    pool.see(FOUR);
+    pool.limit(Limits { floor: 1, cap: 50 });
+    assert_eq!(pool.sizing().workers, before);
+}
+
+#[test]
+fn a_quiet_pool_gives_its_workers_up_when_five_minutes_are_over() {
+    let mut pool = pool(50);
+    pool.look(Duration::ZERO, load(1, 0, 0));
+    for busy in 1..=20 {
+        pool.arrived(load(20, busy, 0));
+    }
+    let at = |pool: &mut Controller, second| {
+        pool.look(Duration::from_secs(second), load(20, 0, 0));
+        pool.sizing().workers
+    };
+    assert_eq!(
+        at(&mut pool, 200),
+        18,
+        "19 are met with a short wait, one is not"
+    );
+    (301..340).for_each(|second| assert!(at(&mut pool, second) <= 18));
+    assert_eq!(at(&mut pool, 340), 1);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Arrive(Load),
+    Finish(Spent),
+    Look(u64, Load),
+    See(Machine),
+}
+
+fn any_load() -> impl Strategy<Value = Load> {
+    (0..5000_usize, 0..5000_usize, 0..5000_usize, 0..5000_usize).prop_map(
+        |(ready, busy, waiting, parked)| Load {
+            ready,
+            busy,
+            waiting,
+            parked,
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let time = || (0..u64::MAX / 2).prop_map(Duration::from_nanos);
+    let spent = (time(), time(), time()).prop_map(|(cpu, ready, blocked)| Spent {
+        cpu,
+        ready: Some(ready),
+        blocked,
+    });
+    let machine = (0.01..512.0_f64, proptest::option::of(0..1000_usize))
+        .prop_map(|(cores, memory)| Machine { cores, memory });
+    prop_oneof![
+        4 => any_load().prop_map(Step::Arrive),
+        4 => spent.prop_map(Step::Finish),
+        2 => (any::<u64>(), any_load()).prop_map(|(at, load)| Step::Look(at, load)),
+        1 => machine.prop_map(Step::See),
+    ]
+}
+
+proptest! {
+    /// Clocks that jump, times that cannot be, memory that comes and goes.
+    #[test]
+    fn whatever_is_measured_a_pool_keeps_to_its_limits(
+        steps in proptest::collection::vec(step(), 1..100),
+        cap in 1..2000_usize,
+    ) {
+        let mut pool = pool(cap);
+        let mut room = None;
+        for step in steps {
+            match step {
+                Step::Arrive(load) => pool.arrived(load),
+                Step::Finish(spent) => pool.finished(spent),
+                Step::Look(at, load) => pool.look(Duration::from_secs(at), load),
+                Step::See(machine) => {
+                    room = machine.memory;
+                    pool.see(machine);
+                }
+            }
+            let sizing = pool.sizing();
+            prop_assert!((1..=cap).contains(&sizing.workers));
+            prop_assert!(room.is_none_or(|room| sizing.workers <= room.max(1)));
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! What is known of the memory that a pool's workers take.
+
+use std::collections::{HashSet, VecDeque};
+
+use crate::memory::{Room, reserve};
+use crate::sources::Memory;
+
+/// What a worker is taken to need, in bytes, of which nothing is known: PHP's own `memory_limit`.
+pub const UNKNOWN_WORKER_BYTES: f64 = 128.0 * 1024.0 * 1024.0;
+
+/// Measures that say what workers take, how it scatters, and what one takes at most, if so many requests have
+/// ended: many measures of a few requests say little.
+const ENOUGH: usize = 40;
+const ENOUGH_REQUESTS: u64 = 200;
+
+/// Measures that are remembered, and those of them that say what workers take now, if that is more.
+const REMEMBERED: usize = 400;
+const RECENT: usize = 100;
+
+/// Of so many requests of which none was an exception, this many divided by their number may be ones
+/// (the rule of three: with 95 % confidence, for any distribution).
+const RULE_OF_THREE: f64 = 3.0;
+
+/// Workers of a pool whose pages are counted at a look: of those whose never were, and of the others before
+/// and after it is known what they take.
+const NEW_AT_ONCE: usize = 4;
+const OLD_AT_FIRST: usize = 8;
+const OLD_AT_ONCE: usize = 1;
+
+/// What a worker has, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Has {
+    /// For itself now, with what its children have.
+    pub own: f64,
+    /// At most since it came, without children; nothing: nobody tells.
+    pub most: Option<f64>,
+}
+
+/// How a worker is to be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    /// Its process id.
+    pub worker: i32,
+    /// Its pages are to be counted. Otherwise it is enough to see by how much what is resident has
+    /// changed since.
+    pub exactly: bool,
+}
+
+/// How many workers are measured at one look, of all pools together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Whose pages are counted: the kernel walks through all of them.
+    pub exactly: usize,
+    /// Others.
+    pub roughly: usize,
+}
+
+/// What is known of a pool's workers.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// How many there are.
+    pub workers: usize,
+    /// Those that were measured; who was so last is at the end.
+    measured: VecDeque<One>,
+    /// What workers had that were not measured for the first time, in bytes; the last at the end.
+    had: VecDeque<f64>,
+    /// On average, in bytes.
+    pub mean: f64,
+    /// And by how much that scatters.
+    pub variance: f64,
+    /// What one has had at most, as far as it is known, and what one more takes, in bytes.
+    pub most: f64,
+    worker: f64,
+    /// For how many of them there is room, by the last look.
+    pub fits: usize,
+    /// And for how many if each took what one has had at most.
+    pub fit_at_most: usize,
+    /// Requests that had ended when it was looked for the first time, and since then.
+    began_at: Option<u64>,
+    requests: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct One {
+    worker: i32,
+    has: Has,
+    /// At which look its pages were counted.
+    counted_at: u32,
+}
+
+impl Known {
+    /// Whether workers were measured often enough.
+    pub fn is_known(&self) -> bool {
+        self.had.len() >= ENOUGH && self.requests >= ENOUGH_REQUESTS
+    }
+
+    /// So many requests have ended since somebody counts.
+    pub fn served(&mut self, requests: u64) {
+        let began_at = *self.began_at.get_or_insert(requests);
+        self.requests = requests.saturating_sub(began_at);
+    }
+
+    /// Which of these workers are to be measured, within the budget.
+    pub fn due(&mut self, workers: &[i32], budget: &mut Budget) -> Vec<Due> {
+        self.workers = workers.len();
+        let present: HashSet<i32> = workers.iter().copied().collect();
+        self.measured.retain(|one| present.contains(&one.worker));
+        let seen: HashSet<i32> = self.measured.iter().map(|one| one.worker).collect();
+        let new = workers.iter().copied().filter(|one| !seen.contains(one));
+        let mut exactly: Vec<i32> = new.take(NEW_AT_ONCE.min(budget.exactly)).collect();
+        budget.exactly -= exactly.len();
+        let mut old: Vec<&One> = self.measured.iter().collect();
+        old.sort_by_key(|one| one.counted_at);
+        let at_once = if self.is_known() {
+            OLD_AT_ONCE
+        } else {
+            OLD_AT_FIRST
+        };
+        let old = old.into_iter().take(at_once.min(budget.exactly));
+        let old: Vec<i32> = old.map(|one| one.worker).collect();
+        budget.exactly -= old.len();
+        let others = self.measured.iter().map(|one| one.worker);
+        let others = others.filter(|one| !old.contains(one));
+        let roughly: Vec<i32> = others.take(budget.roughly).collect();
+        budget.roughly -= roughly.len();
+        exactly.extend(old);
+        let due = |exactly| move |worker| Due { worker, exactly };
+        let exactly = exactly.into_iter().map(due(true));
+        exactly.chain(roughly.into_iter().map(due(false))).collect()
+    }
+
+    /// A worker was measured as it was due, at a look of this number.
+    pub fn measured(&mut self, due: Due, has: Has, look: u32) {
+        let place = self.measured.iter();
+        let place = place.clone().position(|one| one.worker == due.worker);
+        let before = place.and_then(|place| self.measured.remove(place));
+        let counted_before = before.map_or(look, |one| one.counted_at);
+        self.measured.push_back(One {
+            worker: due.worker,
+            has: Has {
+                most: has.most.or(before.and_then(|one| one.has.most)),
+                ..has
+            },
+            counted_at: if due.exactly { look } else { counted_before },
+        });
+        // When it is young it has little, and says nothing of what it will have.
+        if before.is_some() {
+            self.add(has.own);
+        }
+    }
+
+    fn add(&mut self, bytes: f64) {
+        self.had.push_back(bytes);
+        if self.had.len() > REMEMBERED {
+            self.had.pop_front();
+        }
+    }
+
+    /// All that was due was measured: what follows from it.
+    pub fn settle(&mut self) {
+        let average = |of: &mut dyn Iterator<Item = f64>, count: usize| {
+            of.sum::<f64>() / count.clamp(1, self.had.len().max(1)) as f64
+        };
+        let mean = average(&mut self.had.iter().copied(), REMEMBERED);
+        let squares = self.had.iter().map(|had| (had - mean).powi(2));
+        self.variance = average(&mut squares.into_iter(), REMEMBERED);
+        let recent = self.had.iter().rev().take(RECENT).copied();
+        self.mean = mean.max(average(&mut recent.into_iter(), RECENT));
+        let told = self.measured.iter().filter_map(|one| one.has.most);
+        let all = self.had.iter().copied().chain(told);
+        self.most = all.fold(0.0, f64::max);
+        self.worker = match self.is_known() {
+            true => self.mean.max(1.0),
+            false => self.guess(),
+        };
+    }
+
+    /// As long as few were measured: the more requests have taken no more than some number, the more that
+    /// is believed.
+    fn guess(&self) -> f64 {
+        let tells = self.measured.iter().any(|one| one.has.most.is_some());
+        let evidence = if tells {
+            self.requests
+        } else {
+            self.had.len() as u64
+        };
+        let exceptions = (RULE_OF_THREE / evidence as f64).min(1.0);
+        self.most + (UNKNOWN_WORKER_BYTES - self.most).max(0.0) * exceptions
+    }
+
+    /// What one more worker takes, in bytes.
+    pub fn worker(&self) -> f64 {
+        match self.worker > 0.0 {
+            true => self.worker,
+            false => UNKNOWN_WORKER_BYTES,
+        }
+    }
+
+    /// For how many workers there is room whatever their requests happen to take at a time, beside what is
+    /// no worker's own and what other pools' workers take; without what scatters as long as
+    /// nobody knows what they take.
+    pub fn fits_in(&self, memory: &Memory, (base, others): (f64, f64)) -> usize {
+        let room = Room {
+            limit: memory.limit,
+            base,
+            worker: self.worker(),
+            ..Room::default()
+        };
+        let room = match self.is_known() {
+            true => Room {
+                base: base + others,
+                deviation: self.variance.sqrt(),
+                most: self.most,
+                ..room
+            },
+            false => room,
+        };
+        room.workers().unwrap_or(usize::MAX)
+    }
+
+    /// For how many there is room if each takes what one has had at most.
+    pub fn fit_at_most_in(&self, memory: &Memory, base: f64) -> usize {
+        let room = Room {
+            limit: memory.limit,
+            base,
+            worker: self.most,
+            ..Room::default()
+        };
+        room.workers().unwrap_or(usize::MAX)
+    }
+
+    /// How many were never measured.
+    pub fn unmeasured(&self) -> usize {
+        self.workers.saturating_sub(self.measured.len())
+    }
+
+    /// What all have now, in bytes: those that were not measured are taken for the average of the others.
+    pub fn own(&self) -> f64 {
+        let sum: f64 = self.measured.iter().map(|one| one.has.own).sum();
+        let count = self.measured.len().max(1) as f64;
+        sum + sum / count * self.unmeasured() as f64
+    }
+
+    /// What its workers take, all of them together, in bytes: on average, and beyond that.
+    pub fn takes(&self) -> f64 {
+        let workers = self.workers as f64;
+        let most = workers * (self.most - self.mean);
+        let beyond = reserve(workers * self.variance).min(most.max(0.0));
+        workers * self.mean + beyond
+    }
+}

@@ -1,0 +1,157 @@
+//! What workers have for themselves, measured at little cost.
+//!
+//! Counting private pages costs the kernel a walk through all pages of a process (50 µs for a small one).
+//! In between it is enough to see by how much what is resident, and neither a file's nor shared, has
+//! changed since (3 µs): what a worker still shares with its zygote does not change much once it is warm.
+
+use std::collections::{HashMap, HashSet};
+
+use maitred_sizing::rooms::{Due, Has};
+use maitred_sizing::sources::Files;
+
+use crate::admin::private_bytes;
+
+/// Children of a worker whose memory counts.
+const CHILDREN_MOST: usize = 16;
+
+/// Bytes in a kilobyte of `/proc/PID/status`.
+const KILOBYTE: f64 = 1024.0;
+
+/// What was counted of workers, by process id.
+#[derive(Debug, Default)]
+pub(super) struct Counted(HashMap<i32, Count>);
+
+/// In bytes: what is private, and what was resident then that is neither a file's nor shared.
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    private: f64,
+    resident: f64,
+}
+
+impl Counted {
+    /// Measures a worker with its children, as it is due. Nothing: it is gone.
+    pub(super) fn measure(&mut self, files: &dyn Files, due: Due) -> Option<Has> {
+        let pid = due.worker;
+        let before = self.0.get(&pid).filter(|_| !due.exactly).copied();
+        let (own, most) = match before {
+            Some(count) => {
+                let grown = resident(files, pid)? - count.resident;
+                ((count.private + grown).max(0.0), None)
+            }
+            None => self.count(files, pid)?,
+        };
+        let own = own + of_children(files, pid);
+        Some(Has { own, most })
+    }
+
+    /// Counts private pages: what there are now, and what there have been at most.
+    fn count(&mut self, files: &dyn Files, pid: i32) -> Option<(f64, Option<f64>)> {
+        let private = private_bytes(pid)? as f64;
+        let resident = resident(files, pid).unwrap_or(private);
+        self.0.insert(pid, Count { private, resident });
+        let most = highest(files, pid).map(|highest| private + (highest - resident).max(0.0));
+        Some((private, most))
+    }
+
+    /// Forgets all but these.
+    pub(super) fn keep(&mut self, present: &HashSet<i32>) {
+        self.0.retain(|pid, _| present.contains(pid));
+    }
+}
+
+/// What is resident of a process and neither a file's nor shared memory, in bytes (proc_pid_statm(5)).
+fn resident(files: &dyn Files, pid: i32) -> Option<f64> {
+    let text = files.read(&format!("/proc/{pid}/statm"))?;
+    let mut pages = text.split_ascii_whitespace().skip(1);
+    let mut next = || pages.next()?.parse::<u64>().ok();
+    let (resident, shared) = (next()?, next()?);
+    let bytes = resident.saturating_sub(shared) as f64 * rustix::param::page_size() as f64;
+    Some(bytes)
+}
+
+/// The most of it that there has been since the process came, in bytes (`VmHWM` in
+/// proc_pid_status(5)): what is a file's or shared is taken to have been what it is now.
+fn highest(files: &dyn Files, pid: i32) -> Option<f64> {
+    let text = files.read(&format!("/proc/{pid}/status"))?;
+    let of = |name: &str| -> Option<f64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        let number = line.trim_start_matches(':').split_whitespace().next()?;
+        Some(number.parse::<f64>().ok()? * KILOBYTE)
+    };
+    Some((of("VmHWM")? - of("RssFile")? - of("RssShmem")?).max(0.0))
+}
+
+/// What a worker's children have for themselves, in bytes.
+fn of_children(files: &dyn Files, pid: i32) -> f64 {
+    let children = files.read(&format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_whitespace().take(CHILDREN_MOST);
+    let each = children.filter_map(|child| private_bytes(child.parse().ok()?));
+    each.map(|bytes| bytes as f64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Machine;
+    use super::*;
+
+    const OURSELVES: fn(bool) -> Due = |exactly| Due {
+        worker: std::process::id() as i32,
+        exactly,
+    };
+
+    /// A process as it is written here.
+    struct Written(&'static str, &'static str);
+
+    impl Files for Written {
+        fn read(&self, path: &str) -> Option<String> {
+            let text = match path.rsplit('/').next() {
+                Some("statm") => self.0,
+                Some("status") => self.1,
+                _ => return None,
+            };
+            Some(text.to_owned())
+        }
+    }
+
+    #[test]
+    fn what_a_worker_has_now_and_has_had_at_most_is_counted() {
+        let mut counted = Counted::default();
+        let has = counted.measure(&Machine, OURSELVES(true)).unwrap();
+        assert!(has.own > 100_000.0, "{has:?}");
+        assert!(
+            has.most.is_some_and(|most| most >= 0.9 * has.own),
+            "{has:?}"
+        );
+        let gone = Due {
+            worker: i32::MAX,
+            ..OURSELVES(true)
+        };
+        assert_eq!(counted.measure(&Machine, gone), None);
+    }
+
+    #[test]
+    fn what_has_become_resident_since_it_was_counted_is_its_own() {
+        let mut counted = Counted::default();
+        let page = rustix::param::page_size() as f64;
+        let first = Written("2000 900 600 10 0 100 0\n", "");
+        let more = Written("2000 960 610 10 0 100 0\n", "");
+        let before = counted.measure(&first, OURSELVES(true)).unwrap();
+        let after = counted.measure(&more, OURSELVES(false)).unwrap();
+        assert_eq!(after.own - before.own, 50.0 * page);
+        assert_eq!((before.most, after.most), (None, None), "nobody tells");
+        let less = Written("1 1 1\n", "");
+        let least = counted.measure(&less, OURSELVES(false)).unwrap();
+        assert!(least.own >= 0.0);
+        counted.keep(&HashSet::new());
+        assert!(counted.0.is_empty());
+    }
+
+    #[test]
+    fn the_most_that_a_process_has_had_is_without_what_is_shared() {
+        let status = "Name:\tphp\nVmHWM:\t   5000 kB\nVmRSS:\t 3000 kB\nRssAnon:\t 900 kB\n\
+                      RssFile:\t 1500 kB\nRssShmem:\t 500 kB\n";
+        assert_eq!(highest(&Written("", status), 1), Some(3000.0 * 1024.0));
+        assert_eq!(highest(&Written("", "VmHWM: many kB\n"), 1), None);
+    }
+}
