@@ -1,7 +1,6 @@
 //! What is asked for: URLs, a list of them, an access log, or the links of a page; each tried once before
 //! anything is measured.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,10 @@ use maitred_measure::{clock, har, replay};
 use maitred_warm::client::Asker;
 use tokio::runtime::Runtime;
 
+mod links;
+
 use crate::course::profile::Route;
+use links::crawl;
 
 /// Most URLs that are asked for; those that are asked for most.
 const MOST_URLS: usize = 50;
@@ -428,59 +430,6 @@ fn is_file(path: &str) -> bool {
     extension.is_some_and(|(_, extension)| FILES.contains(&extension.to_ascii_lowercase().as_str()))
 }
 
-/// The pages of the same server that a page links to.
-fn crawl(prober: &mut Prober, door: &Door, first: &Place) -> Result<Vec<Wish>, String> {
-    let (_, body, _) = prober.ask(door, first)?;
-    let mut seen = HashSet::from([first.path.clone()]);
-    let links = links(&String::from_utf8_lossy(&body), first);
-    Ok(links
-        .into_iter()
-        .filter(|place| seen.insert(place.path.clone()))
-        .map(Wish::get)
-        .collect())
-}
-
-fn links(page: &str, base: &Place) -> Vec<Place> {
-    let mut found = Vec::new();
-    for part in page.split("href=").skip(1) {
-        let quote = part
-            .chars()
-            .next()
-            .filter(|sign| matches!(sign, '"' | '\''));
-        let Some(link) = quote.and_then(|quote| part[1..].split(quote).next()) else {
-            continue;
-        };
-        let link = link.replace("&amp;", "&");
-        if link.starts_with('#') || is_file(&link) {
-            continue;
-        }
-        if let Some(place) = resolve(&link, base) {
-            found.push(place);
-        }
-    }
-    found
-}
-
-/// A link as a browser understands it, of the same server only.
-fn resolve(link: &str, base: &Place) -> Option<Place> {
-    if link.contains("://") {
-        return Place::read(link, None)
-            .ok()
-            .filter(|place| place.same_server(base));
-    }
-    if link.starts_with("//") || link.split('/').next()?.contains(':') {
-        return None;
-    }
-    let path = match link.starts_with('/') {
-        true => link.to_owned(),
-        false => {
-            let folder = base.path.split('?').next()?.rsplit_once('/')?.0;
-            format!("{folder}/{link}")
-        }
-    };
-    Place::read(&path, Some(base)).ok()
-}
-
 fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<Plan, String> {
     let headers = asked.headers.iter().map(|text| request::read_header(text));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
@@ -532,7 +481,8 @@ mod tests {
                     <a href=\"https://other.example/\">o</a><a href=\"mailto:x@y\">m</a>\
                     <a href=\"http://shop.example/full\">f</a><a href=\"#top\">t</a>\
                     <a href=\"/wp-login.php?action=logout\">l</a><a href=\"//cdn.example/x\">c</a>";
-        let found = links(page, &base()).into_iter().map(Wish::get).collect();
+        let found = links::links(page, &base());
+        let found = found.into_iter().map(Wish::get).collect();
         let mut left_out = Vec::new();
         let showing = only_showing(found, &mut left_out);
         let paths: Vec<String> = showing.into_iter().map(|wish| wish.place.path).collect();
