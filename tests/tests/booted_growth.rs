@@ -32,7 +32,8 @@ fn requests() -> u64 {
 
 /// What a process holds: its own memory in kilobytes, whoever else has the same, and descriptors.
 fn held(process: &Process) -> (u64, usize) {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap();
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", process.pid)).expect("the process runs");
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("RssAnon:"));
@@ -105,14 +106,16 @@ fn endure_changes(how: &str) {
         .pool(how);
     let first = OnceLock::new();
     endure(setup.workers(2), 4, &|mut answer| {
-        let seen = answer["before"].as_object_mut().unwrap();
+        let seen = answer["before"].as_object_mut().expect("an object");
         // Two requests run at once.
         seen.remove("files");
         assert_eq!(seen["global"], "booted");
         assert_eq!(seen, first.get_or_init(|| seen.clone()));
     });
-    let all = std::fs::read_dir(root.path()).unwrap().flatten();
-    let mut names = all.map(|entry| entry.file_name().into_string().unwrap());
+    let all = std::fs::read_dir(root.path())
+        .expect("the folder is there")
+        .flatten();
+    let mut names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
     assert_eq!(names.find(|name| name.starts_with("snapshot-")), None);
 }
 

@@ -150,8 +150,8 @@ fn copies_that_are_killed_while_they_wait_cost_no_request() {
 /// Replaces what a link leads to in one step, as deployments do.
 fn lead_to(link: &Path, target: &Path) {
     let new = link.with_extension("new");
-    std::os::unix::fs::symlink(target, &new).unwrap();
-    std::fs::rename(new, link).unwrap();
+    std::os::unix::fs::symlink(target, &new).expect("a link can be made");
+    std::fs::rename(new, link).expect("it can take its place");
 }
 
 #[test]
@@ -239,8 +239,9 @@ fn kill_at_work(server: &Server, root: &Path, target: &str, after: Duration) {
             std::fs::read_to_string(&file).ok()?.parse().ok()
         });
         pass(after);
-        Process::read(pid).unwrap().signal(Signal::KILL);
-        assert_eq!(answer.join().unwrap(), 502);
+        let copy = Process::read(pid).expect("it is at work");
+        copy.signal(Signal::KILL);
+        assert_eq!(answer.join().expect("there is an answer"), 502);
     });
 }
 

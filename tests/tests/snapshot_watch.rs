@@ -66,8 +66,8 @@ fn develop(script: &str, mode: &str) {
         root.path().join("src/new~"),
         root.path().join("src/version.php"),
     );
-    fs::write(&new, "<?php const VERSION = 3;").unwrap();
-    fs::rename(new, old).unwrap();
+    fs::write(&new, "<?php const VERSION = 3;").expect("a file can be written");
+    fs::rename(new, old).expect("it can take its place");
     expect(&server, "3");
     server.stop();
 }

@@ -5,6 +5,7 @@ mod changes;
 mod folders;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
@@ -81,9 +82,9 @@ impl Supervisor {
         let watches = &mut self.watches.0;
         watches.retain(|pool, watch| wanted.get(pool) == Some(&watch.script));
         for (pool, script) in wanted {
-            if !watches.contains_key(&pool) {
-                let watch = Watch::begin(&pool, script);
-                watches.insert(pool, watch);
+            if let Entry::Vacant(new) = watches.entry(pool) {
+                let watch = Watch::begin(new.key(), script);
+                new.insert(watch);
             }
         }
         let now = self.started.elapsed();
