@@ -6,6 +6,7 @@
 mod accept;
 mod access;
 mod admin;
+mod afterwards;
 mod attempt;
 pub mod auth;
 mod body;

@@ -12,6 +12,7 @@ use maitred_os::users::Identity;
 use tokio::sync::mpsc;
 
 use crate::access::AccessLog;
+use crate::afterwards;
 use crate::cache::Cache;
 use crate::door_log::DoorLogs;
 use crate::orders::{self, Hearer, ThreadOrder, follow_thread, take_error_log};
@@ -299,7 +300,7 @@ async fn drained(shared: &Shared) {
     loop {
         let changed = shared.changed.notified();
         let connections = shared.connections.load(Ordering::Acquire);
-        if connections == 0 && shared.pools.are_quiet() {
+        if connections == 0 && shared.pools.are_quiet() && afterwards::is_all_said() {
             return;
         }
         if shared.has_handed_over() {

@@ -103,7 +103,7 @@ fn observe_later(
     (waited, script, spent): (Duration, Option<Duration>, Option<Spent>),
 ) {
     let (tally, target, ends) = (tally.clone(), target.to_owned(), exchange.at_end());
-    tokio::spawn(async move {
+    crate::afterwards::write(async move {
         let took = match ends.await {
             Ok(Some(all)) => took(waited, Some(all.held), Some(all)),
             // Its worker died: what was known then is all that is.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use maitred_http1::Head;
 
 use super::{Answered, Time, line};
+use crate::afterwards;
 use crate::shared::Thread;
 use crate::tls::Secured;
 
@@ -25,7 +26,7 @@ pub fn write_later(
     let (thread, head, ends) = (thread.clone(), head.clone(), exchange.at_end());
     let time = Time::Over(begun.elapsed());
     drop(exchange);
-    tokio::spawn(async move {
+    afterwards::write(async move {
         if let Ok(Some(all)) = ends.await {
             answered.rest = all.held.saturating_sub(answered.script.unwrap_or_default());
             (answered.script, answered.spent) = (Some(all.held), Some(all));

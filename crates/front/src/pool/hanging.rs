@@ -11,9 +11,17 @@ use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 /// A seat of a generation.
 type Place = (u32, u32);
 
+/// Scripts that are asked about at most in one count, each of which costs a file. It is done under the pool's
+/// lock; the others have their turn in the next counts.
+const ASKED_MAX: usize = 32;
+
 /// The scripts that hang: the seat of each, and when it began, in microseconds since 1970.
 #[derive(Debug, Default)]
-pub struct Hanging(HashMap<Place, u64>);
+pub struct Hanging {
+    known: HashMap<Place, u64>,
+    /// Who was asked about last.
+    last: Place,
+}
 
 /// A script that runs: in which seat, since when in microseconds since 1970, and who can tell more.
 pub type Running<T> = (Place, u64, T);
@@ -33,15 +41,25 @@ impl Hanging {
         (after, now): (Duration, Duration),
         waited: impl Fn(T, Duration) -> Duration,
     ) -> usize {
-        let before = std::mem::take(&mut self.0);
+        let before = std::mem::take(&mut self.known);
+        let mut unknown = Vec::new();
         for (place, began, script) in scripts {
             let ran = now.saturating_sub(Duration::from_micros(began));
-            let hangs = || before.get(&place) == Some(&began) || waited(script, ran) > after;
-            if ran > after && hangs() {
-                self.0.insert(place, began);
+            if before.get(&place) == Some(&began) {
+                self.known.insert(place, began);
+            } else if ran > after {
+                unknown.push((place, began, script, ran));
             }
         }
-        self.0.len()
+        let next = unknown.partition_point(|(place, ..)| *place <= self.last);
+        unknown.rotate_left(next);
+        for (place, began, script, ran) in unknown.into_iter().take(ASKED_MAX) {
+            self.last = place;
+            if waited(script, ran) > after {
+                self.known.insert(place, began);
+            }
+        }
+        self.known.len()
     }
 }
 
@@ -115,6 +133,17 @@ mod tests {
         assert_eq!(again, 1);
         assert_eq!(count(&mut hanging, script(103, Duration::ZERO), 104), 0);
         assert_eq!(count(&mut hanging, std::iter::empty(), 105), 0);
+    }
+
+    #[test]
+    fn of_many_scripts_all_are_asked_about_in_turn() {
+        let mut hanging = Hanging::default();
+        let many = 3 * ASKED_MAX as u32;
+        let found = std::array::from_fn(|_| {
+            let all = (0..many).map(|seat| ((1, seat), 100_000_000, SECOND));
+            count(&mut hanging, all, 160)
+        });
+        assert_eq!(found, [1, 2, 3, 3].map(|counts| counts * ASKED_MAX));
     }
 
     #[test]
