@@ -31,11 +31,14 @@ fn status_metrics_and_top_know_what_becomes_of_copies_and_go_on_after_a_reload()
         assert_eq!(get("/"), 200);
     }
     assert_eq!((get("/?a=fork"), get("/?a=fatal")), (200, 500));
-    // The copies that have ended, and those in their place.
+    // The copies that have ended, and those in their place. Each counts when it comes to it.
     let copies = wait::until("figures of seven requests", || {
         let copies = pool(&server)["copies"].clone();
         let stayed = &copies["stayed"];
-        let is_told = stayed["forked"] == 1 && stayed["fatal_error"] == 1;
+        let have_ended = stayed["forked"] == 1 && stayed["fatal_error"] == 1;
+        let is_told = have_ended
+            && copies["went_back"].as_u64() >= Some(5)
+            && copies["fork_time"]["count"].as_u64() >= Some(5);
         (is_told && copies["spare"] == 3 && copies["pages"].is_f64()).then_some(copies)
     });
     assert_eq!(copies["went_back"], 5, "{copies}");

@@ -4,8 +4,9 @@
  * shared with other copies until somebody writes to it, and to free is to write.
  *
  * All that anybody can notice is done as php_request_shutdown() does it, in its order: functions for the
- * end, destructors, output, what extensions do at the end of a request, resources, and objects that have
- * more than memory. Where that is not certain, php_request_shutdown() does it.
+ * end, destructors (and with them what only global objects hold, such as open files), output, what
+ * extensions do at the end of a request, resources, and objects that have more than memory. Where that is
+ * not certain, php_request_shutdown() does it.
  */
 #include "engine.h"
 
@@ -31,23 +32,6 @@ static bool others_look_on(void)
 	for (zend_extension *extension = zend_llist_get_first_ex(&zend_extensions, &position); extension;
 		extension = zend_llist_get_next_ex(&zend_extensions, &position)) {
 		if (extension->deactivate && strcmp(extension->name, "Zend OPcache")) {
-			return true;
-		}
-	}
-	return false;
-}
-
-static bool has_destructor(const zend_object *object)
-{
-	return !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED)
-		&& (object->ce->destructor || object->handlers->dtor_obj != zend_objects_destroy_object);
-}
-
-static bool any_has_destructor(void)
-{
-	for (uint32_t i = 1; i < EG(objects_store).top; i++) {
-		const zend_object *object = EG(objects_store).object_buckets[i];
-		if (IS_OBJ_VALID(object) && has_destructor(object)) {
 			return true;
 		}
 	}
@@ -90,16 +74,30 @@ static void free_objects(void)
 	}
 }
 
-/* Resources first, in which objects play no part. */
+/* As zend_close_rsrc_list() does, which extensions may not call: the list may grow meanwhile. */
+static void close_resources(void)
+{
+	for (uint32_t i = EG(regular_list).nNumUsed; i-- > 0;) {
+#if PHP_VERSION_ID >= 80200
+		zval *entry = ZEND_HASH_ELEMENT(&EG(regular_list), i);
+#else
+		zval *entry = &EG(regular_list).arData[i].val;
+#endif
+		if (Z_TYPE_P(entry) == IS_RESOURCE) {
+			zend_list_close(Z_RES_P(entry));
+		}
+	}
+}
+
+/* The first steps of zend_shutdown_executor_values(). */
 static void free_values(void)
 {
-	uint32_t top = EG(objects_store).top;
-
-	EG(objects_store).top = 1;
+	EG(flags) |= EG_FLAGS_IN_RESOURCE_SHUTDOWN;
 	zend_try {
-		zend_shutdown_executor_values(true);
+		close_resources();
 	} zend_end_try();
-	EG(objects_store).top = top;
+	/* PHP calls no functions of scripts after this. */
+	EG(active) = 0;
 	zend_try {
 		free_objects();
 	} zend_end_try();
@@ -115,9 +113,7 @@ void maitred_end_request(void)
 	EG(current_execute_data) = NULL;
 	zend_llist_clean(&PG(tick_functions));
 	php_call_shutdown_functions();
-	if (any_has_destructor()) {
-		zend_call_destructors();
-	}
+	zend_call_destructors();
 	zend_try {
 		php_output_end_all();
 	} zend_end_try();

@@ -80,7 +80,9 @@ static void compile(const char *text, size_t length)
 
 static void compile_all(const struct told *from)
 {
-	uint32_t used = MIN(from->used, TOLD_BYTES);
+	/* Read once: what the child has left behind may still write to it. */
+	uint32_t told_of = *(const volatile uint32_t *) &from->used;
+	uint32_t used = MIN(told_of, TOLD_BYTES);
 	uint32_t length;
 
 	for (uint32_t at = 0; at + sizeof(length) <= used; at += length) {
@@ -93,22 +95,75 @@ static void compile_all(const struct told *from)
 	}
 }
 
+/* What a script can ask about errors, and what the engine knows of them. */
+struct errors {
+	int reporting, handled, exit_status, response_code, last_type, last_line;
+	zend_string *last_message, *last_file;
+	php_pcre_error_code of_pcre;
+	zend_execute_data *running;
+	bool is_unclean, is_gc_protected;
+};
+
+/* From here on nobody hears of one. */
+static struct errors put_errors_aside(void)
+{
+	struct errors aside = {
+		.reporting = EG(error_reporting),
+		.handled = EG(user_error_handler_error_reporting),
+		.exit_status = EG(exit_status),
+		.response_code = SG(sapi_headers).http_response_code,
+		.last_type = PG(last_error_type),
+		.last_line = PG(last_error_lineno),
+		.last_message = PG(last_error_message),
+		.last_file = PG(last_error_file),
+		.of_pcre = PCRE_G(error_code),
+		.running = EG(current_execute_data),
+		.is_unclean = CG(unclean_shutdown),
+		.is_gc_protected = gc_protected(),
+	};
+	PG(last_error_message) = NULL;
+	PG(last_error_file) = NULL;
+	EG(error_reporting) = 0;
+	EG(user_error_handler_error_reporting) = 0;
+	return aside;
+}
+
+static void put_errors_back(const struct errors *aside)
+{
+	if (PG(last_error_message)) {
+		zend_string_release(PG(last_error_message));
+	}
+	if (PG(last_error_file)) {
+		zend_string_release(PG(last_error_file));
+	}
+	EG(error_reporting) = aside->reporting;
+	EG(user_error_handler_error_reporting) = aside->handled;
+	EG(exit_status) = aside->exit_status;
+	SG(sapi_headers).http_response_code = aside->response_code;
+	PG(last_error_type) = aside->last_type;
+	PG(last_error_lineno) = aside->last_line;
+	PG(last_error_message) = aside->last_message;
+	PG(last_error_file) = aside->last_file;
+	PCRE_G(error_code) = aside->of_pcre;
+	/* A fatal error changes these before it jumps. */
+	EG(current_execute_data) = aside->running;
+	CG(unclean_shutdown) = aside->is_unclean;
+	gc_protect(aside->is_gc_protected);
+}
+
 void maitred_php_patterns_learn(void)
 {
-	int reporting = EG(error_reporting);
-	int handled = EG(user_error_handler_error_reporting);
+	struct errors aside;
 
 	if (!told) {
 		return;
 	}
 	/* They have been compiled before; should that fail here, nobody need hear of it. */
-	EG(error_reporting) = 0;
-	EG(user_error_handler_error_reporting) = 0;
+	aside = put_errors_aside();
 	zend_try {
 		compile_all(told);
 	} zend_end_try();
-	EG(error_reporting) = reporting;
-	EG(user_error_handler_error_reporting) = handled;
+	put_errors_back(&aside);
 	munmap(told, sizeof(*told));
 	told = NULL;
 }

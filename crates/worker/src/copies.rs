@@ -34,14 +34,13 @@ fn written_bytes(text: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// A copy is about to go back.
-pub fn goes_back(words: &CopyWords) {
+/// A copy has gone back. Not counted before that is so: who looks in between must see no more than there is.
+pub fn went_back(words: &CopyWords) {
     words.went_back.fetch_add(1, Relaxed);
 }
 
 /// It has not, for this reason, and ends.
 pub fn has_stayed(words: &CopyWords, why: &str) {
-    words.went_back.fetch_sub(1, Relaxed);
     ends(words, stays(why));
 }
 

@@ -249,6 +249,7 @@ impl Serving {
                 let mut kept = [0; KEPT];
                 kept.copy_from_slice(&rewind.carried()[..KEPT]);
                 self.exchange.go_on(kept);
+                copies::went_back(self.exchange.copy_words());
             }
             Err(error) => {
                 if image.speaks_for_all() {
@@ -277,7 +278,6 @@ impl Serving {
         }
         carried[KEPT] -= 1;
         carried[..KEPT].copy_from_slice(&self.exchange.kept());
-        copies::goes_back(words);
         let why = rewind.back();
         copies::has_stayed(words, &why);
         if image.speaks_for_all() {
