@@ -88,3 +88,29 @@ fn workers_boot_what_was_saved_too() {
         "worker",
     );
 }
+
+/// Most boots in the minute that the test below may take: they are 0, 1, 2, 4 and so on seconds apart.
+const FEW: usize = 12;
+
+#[test]
+fn an_application_whose_boot_writes_files_is_not_booted_without_end_and_it_is_said_which_file() {
+    let root = application(
+        "<?php require __DIR__ . '/../src/version.php';
+         file_put_contents(__DIR__ . '/../src/compiled.php', '<?php // ' . hrtime(true));
+         maitred_snapshot(); echo VERSION;",
+    );
+    give_to_web_user(&root.path().join("src"));
+    let server = watched(root.path(), "snapshot").start();
+    server.expect_log(0, "are watched (watch = true)");
+    assert_eq!(says(&server), "1");
+    save(root.path(), "2");
+    server.expect_log(0, "src/compiled.php was saved, and so was a file during");
+    // It rests, and then has what was saved meanwhile.
+    save(root.path(), "3");
+    expect(&server, "3");
+    let log = server.log().since(0);
+    let count = |words: &str| log.iter().filter(|line| line.contains(words)).count();
+    assert!(count("is booted anew") <= FEW, "{log:?}");
+    assert_eq!(count("src/compiled.php was saved, and so"), 1, "{log:?}");
+    server.stop();
+}

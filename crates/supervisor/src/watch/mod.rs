@@ -7,12 +7,13 @@ mod folders;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use maitred_config::Mode;
 use tracing::{error, info, warn};
 
 use crate::limits::Moment;
+use crate::renewal::Heard;
 use crate::run::{RunningPool, Supervisor};
 use changes::Changes;
 use folders::Folders;
@@ -96,11 +97,27 @@ impl Supervisor {
                      (watch); use `maitred reload {pool}` for those"
                 );
             }
-            if let Some(file) = watch.changes.take_due(now) {
-                info!("pool {pool}: {} was saved", file.display());
-                self.renewals.want_saved(pool);
+            if let Some((file, at)) = watch.changes.take_due(now) {
+                let heard = self.renewals.want_saved(pool, at);
+                tell_saved(pool, &file, heard);
             }
         }
+    }
+}
+
+/// Says why a pool is booted anew.
+fn tell_saved(pool: &str, file: &Path, heard: Heard) {
+    let file = file.display();
+    match heard {
+        Heard::News => info!("pool {pool}: {file} was saved"),
+        Heard::Echo(rest) => warn!(
+            "pool {pool}: {file} was saved, and so was a file during the boot before, or less than a \
+             second after it; if the application writes it itself, let it do so in a folder named var, \
+             cache or storage; the next boot waits for {} s, and more each time (watch); `maitred reload \
+             {pool}` boots at once",
+            rest.as_secs()
+        ),
+        Heard::Known => {}
     }
 }
 
