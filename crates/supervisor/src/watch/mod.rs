@@ -15,6 +15,7 @@ use tracing::{error, info, warn};
 use crate::limits::Moment;
 use crate::renewal::Heard;
 use crate::run::{RunningPool, Supervisor};
+use crate::words::one_line;
 use changes::Changes;
 use folders::Folders;
 
@@ -91,7 +92,7 @@ impl Supervisor {
         let now = self.started.elapsed();
         for (pool, watch) in &mut self.watches.0 {
             let lack = watch.folders.as_mut().and_then(Folders::take_lack);
-            if let Some(lack) = lack {
+            if let Some(lack) = lack.as_deref().map(one_line) {
                 warn!(
                     "pool {pool}: {lack}, and files in some folders may be saved without being seen \
                      (watch); use `maitred reload {pool}` for those"
@@ -105,9 +106,17 @@ impl Supervisor {
     }
 }
 
+/// A file that was saved, on one line whatever its name is.
+fn in_words(file: &Path) -> String {
+    match file.as_os_str().is_empty() {
+        true => "more than the kernel has kept".to_owned(),
+        false => one_line(&file.to_string_lossy()),
+    }
+}
+
 /// Says why a pool is booted anew.
 fn tell_saved(pool: &str, file: &Path, heard: Heard) {
-    let file = file.display();
+    let file = in_words(file);
     match heard {
         Heard::News => info!("pool {pool}: {file} was saved"),
         Heard::Echo(rest) => warn!(
@@ -127,7 +136,7 @@ impl Watch {
         let folders = match Folders::below(&root, FOLDERS_MAX) {
             Ok(folders) => {
                 let count = folders.count();
-                let root = root.display();
+                let root = one_line(&root.to_string_lossy());
                 info!("pool {pool}: {count} folders from {root} on are watched (watch = true)");
                 Some(folders)
             }
@@ -144,5 +153,20 @@ impl Watch {
             folders,
             changes: Changes::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_file_adds_no_line_to_the_log_and_one_that_nobody_knows_is_said_to_be_so() {
+        let forged = Path::new("/srv/a\n2026-11-22T20:00:00Z ERROR forged.php");
+        assert_eq!(
+            in_words(forged),
+            "/srv/a 2026-11-22T20:00:00Z ERROR forged.php"
+        );
+        assert_eq!(in_words(Path::new("")), "more than the kernel has kept");
     }
 }
