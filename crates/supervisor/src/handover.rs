@@ -111,6 +111,9 @@ struct PoolState {
     workers: Vec<WorkerState>,
     /// By seat: which worker was ordered last.
     incarnations: Vec<Incarnation>,
+    /// When workers were last asked for.
+    #[serde(default)]
+    asked_at: Option<Duration>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -353,6 +356,7 @@ fn pool_state(running: &RunningPool) -> PoolState {
         zygote: zygote.map(|zygote| peer_state(&zygote.peer)),
         workers: workers.collect(),
         incarnations: running.pool.incarnations(),
+        asked_at: running.pool.asked_at(),
     }
 }
 
@@ -423,6 +427,7 @@ impl PoolState {
         let up = zygote.is_some();
         running.pool.remember(&self.incarnations);
         running.pool.take_over(&seated, up, self.leaving, now);
+        running.pool.was_asked_at(self.asked_at);
         running.zygote = zygote.map(Zygote::new);
         running.introduced = self.introduced;
         running.closed = self.closed;

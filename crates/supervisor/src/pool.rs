@@ -173,7 +173,7 @@ pub struct Pool {
     leaving: bool,
     /// Since when the zygote has had no workers and nobody has asked for one.
     unneeded_since: Option<Moment>,
-    /// When workers were last asked for.
+    /// When workers were last asked for, or the last one went.
     asked_at: Option<Moment>,
     /// The zygote is to be there although nobody asks for workers.
     keeps_zygote: bool,
@@ -240,10 +240,7 @@ impl Pool {
             Event::TerminateWorker { seat, incarnation } => {
                 self.sentence((seat, incarnation), true, now, &mut actions);
             }
-            Event::Wanted { workers } => {
-                self.asked_at = (workers > 0).then_some(now).or(self.asked_at);
-                self.growth.want(workers);
-            }
+            Event::Wanted { workers } => self.want(workers, now),
             Event::Worn { seat, incarnation } => self.wear(seat, incarnation),
             Event::Allowed { workers } => self.growth.allow(workers),
             Event::Passed => self.trial = false,
@@ -460,8 +457,10 @@ impl Pool {
         let not_before = if early { self.backoff.failed(now) } else { now };
         let place = &mut self.places[index];
         place.state = State::Empty { not_before };
+        let incarnation = place.incarnation;
+        self.asked_at = self.asked_at.max(self.is_empty().then_some(now));
         if failed {
-            let (incarnation, retry) = (place.incarnation, not_before - now);
+            let retry = not_before - now;
             let seat = Seat::try_from(index).unwrap_or(Seat::MAX);
             actions.push(Action::Report {
                 seat,

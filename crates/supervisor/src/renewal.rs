@@ -19,6 +19,10 @@ const RENEWED_EVERY: Duration = Duration::from_secs(1);
 /// request is not booted for more than this, and one that was updated then is as old at most.
 const RENEWED_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
+/// A file that is saved during a boot, or so soon after, may have been written by the boot itself or by
+/// the first requests: a boot for it may be the first of a row without end.
+const AFTERMATH: Duration = Duration::from_secs(1);
+
 /// After so long without a renewal, the next one is the first again.
 const CALM: Duration = Duration::from_secs(300);
 
@@ -27,63 +31,113 @@ const CALM: Duration = Duration::from_secs(300);
 pub struct Renewals(BTreeMap<String, Renewal>);
 
 /// What is known of one pool.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Renewal {
-    wanted: bool,
+    /// Because a script has asked for it.
+    asked: bool,
     /// Because somebody has saved a file, and wants to see it.
     saved: bool,
-    /// When it was last renewed, and how long it is left alone from then on.
+    /// When it was last renewed, and how long scripts that ask are left alone from then on.
     last: Option<(Moment, Duration)>,
+    /// When the last renewal was over; nothing: it is going on, or there was none.
+    ended: Option<Moment>,
+    /// How long files that are saved are left alone from then on.
+    rest: Duration,
+}
+
+/// What is to be said of a file that was saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// That it is the reason of the renewal to come.
+    News,
+    /// The same, and that such files may come from the boots themselves; the next one waits so long.
+    Echo(Duration),
+    /// Nothing: there is a reason already.
+    Known,
 }
 
 impl Renewal {
+    fn is_wanted(&self) -> bool {
+        self.asked || self.saved
+    }
+
     fn not_before(&self) -> Moment {
-        let last = self.last.filter(|_| !self.saved);
-        last.map_or(Moment::ZERO, |(at, pause)| at + pause)
+        let asked = self.last.map_or(Moment::ZERO, |(at, pause)| at + pause);
+        let saved = self.ended.map_or(Moment::ZERO, |at| at + self.rest);
+        match (self.asked, self.saved) {
+            (true, true) => asked.min(saved),
+            (false, true) => saved,
+            (true | false, false) => asked,
+        }
+    }
+
+    /// A file was saved at this time.
+    fn note_saved(&mut self, at: Moment) -> Heard {
+        if std::mem::replace(&mut self.saved, true) {
+            return Heard::Known;
+        }
+        let Some((began, _)) = self.last else {
+            return Heard::News;
+        };
+        if at >= began && self.ended.is_none_or(|ended| at < ended + AFTERMATH) {
+            self.rest = match self.rest.is_zero() {
+                true => RENEWED_EVERY,
+                false => (self.rest * 2).min(RENEWED_AT_LEAST_EVERY),
+            };
+            // Once may be chance.
+            if self.rest == RENEWED_EVERY * 2 {
+                return Heard::Echo(self.rest);
+            }
+        } else if self.ended.is_some_and(|ended| at >= ended + self.rest) {
+            self.rest = Duration::ZERO;
+        }
+        Heard::News
     }
 
     /// It is renewed now.
     fn begin(&mut self, now: Moment) {
         let pause = match self.last {
-            Some((_, pause)) if self.saved => pause,
+            Some((_, pause)) if !self.asked => pause,
             Some((at, pause)) if now < at + CALM => (pause * 2).min(RENEWED_AT_LEAST_EVERY),
             Some(_) | None => RENEWED_EVERY,
         };
-        (self.wanted, self.saved) = (false, false);
+        (self.asked, self.saved) = (false, false);
         self.last = Some((now, pause));
+        self.ended = None;
     }
 }
 
 impl Renewals {
-    /// Scripts of this pool have changed.
-    fn want(&mut self, pool: &str) {
-        match self.0.get_mut(pool) {
-            Some(renewal) => renewal.wanted = true,
-            None => {
-                let first = Renewal {
-                    wanted: true,
-                    saved: false,
-                    last: None,
-                };
-                self.0.insert(pool.to_owned(), first);
-            }
-        }
+    fn of(&mut self, pool: &str) -> &mut Renewal {
+        self.0.entry(pool.to_owned()).or_default()
     }
 
-    /// Somebody has saved a file of this pool's, and is not let wait as scripts are that ask for it.
-    pub(crate) fn want_saved(&mut self, pool: &str) {
-        self.want(pool);
-        if let Some(renewal) = self.0.get_mut(pool) {
-            renewal.saved = true;
+    /// Scripts of this pool have changed.
+    fn want(&mut self, pool: &str) {
+        self.of(pool).asked = true;
+    }
+
+    /// Somebody has saved a file of this pool's at this time, and is not let wait as scripts are that
+    /// ask for it; but for files that the boots may have written.
+    pub(crate) fn want_saved(&mut self, pool: &str, at: Moment) -> Heard {
+        self.of(pool).note_saved(at)
+    }
+
+    /// No renewal is going on.
+    fn are_over(&mut self, now: Moment) {
+        let begun = self.0.values_mut().filter(|one| one.last.is_some());
+        for renewal in begun {
+            renewal.ended.get_or_insert(now);
         }
     }
 
     /// The pools whose turn it is now.
     fn due(&mut self, now: Moment) -> BTreeSet<String> {
         let calm = |renewal: &Renewal| renewal.last.is_none_or(|(at, _)| at + CALM <= now);
-        self.0.retain(|_, renewal| renewal.wanted || !calm(renewal));
+        self.0
+            .retain(|_, renewal| renewal.is_wanted() || !calm(renewal));
         let due = self.0.iter_mut();
-        let due = due.filter(|(_, renewal)| renewal.wanted && renewal.not_before() <= now);
+        let due = due.filter(|(_, renewal)| renewal.is_wanted() && renewal.not_before() <= now);
         due.map(|(name, renewal)| {
             renewal.begin(now);
             name.clone()
@@ -93,7 +147,7 @@ impl Renewals {
 
     /// When there is something to do.
     fn deadline(&self) -> Option<Moment> {
-        let wanted = self.0.values().filter(|renewal| renewal.wanted);
+        let wanted = self.0.values().filter(|renewal| renewal.is_wanted());
         wanted.map(Renewal::not_before).min()
     }
 }
@@ -117,6 +171,9 @@ impl Supervisor {
 
     /// Boots anew what is to be, as it is configured now.
     pub(crate) fn renew_outdated(&mut self) {
+        if !self.reloads.is_going_on() && !self.renewals.0.is_empty() {
+            self.renewals.are_over(self.started.elapsed());
+        }
         if self.renewal_deadline().is_none() {
             return;
         }
@@ -165,13 +222,54 @@ mod tests {
     fn who_saves_a_file_waits_for_nothing_and_makes_nobody_wait_longer() {
         let mut renewals = Renewals::default();
         for saved in 0..20 {
-            renewals.want_saved("shop");
-            let now = START + RENEWED_EVERY / 10 * saved;
+            let now = START + 2 * AFTERMATH * saved;
+            assert_eq!(renewals.want_saved("shop", now), Heard::News);
+            assert_eq!(renewals.want_saved("shop", now), Heard::Known);
             assert_eq!(renewals.due(now), shop());
+            renewals.are_over(now + AFTERMATH / 2);
         }
         renewals.want("shop");
-        let last = START + RENEWED_EVERY / 10 * 19;
+        let last = START + 2 * AFTERMATH * 19;
         assert_eq!(renewals.deadline(), Some(last + RENEWED_EVERY));
+    }
+
+    #[test]
+    fn files_that_boots_write_have_them_booted_less_and_less_until_somebody_else_saves() {
+        let boot = Duration::from_millis(30);
+        // While it boots, or by the first requests.
+        for written in [Duration::from_millis(10), boot + AFTERMATH / 2] {
+            let mut renewals = Renewals::default();
+            let (mut now, mut pauses, mut echoes) = (START, Vec::new(), Vec::new());
+            let mut saved = START;
+            for _ in 0..10 {
+                if let Heard::Echo(next) = renewals.want_saved("shop", saved) {
+                    echoes.push(next);
+                }
+                // Asking makes it no faster.
+                renewals.want("shop");
+                let next = renewals.deadline().unwrap().max(now);
+                pauses.push((next - now).as_secs());
+                now = next;
+                assert_eq!(renewals.due(now), shop());
+                saved = now + written;
+                renewals.are_over(now + boot);
+                now += boot;
+                renewals.are_over(now + boot);
+            }
+            let asked = [0, 0, 1, 3, 7, 15, 31, 59, 59, 59];
+            assert_eq!(pauses, asked);
+            assert_eq!(echoes, [RENEWED_EVERY * 2]);
+            // While it rests, somebody saves a file; then nobody does; then somebody does again.
+            let other = now + RENEWED_AT_LEAST_EVERY / 2;
+            assert_eq!(renewals.want_saved("shop", other), Heard::News);
+            assert_eq!(renewals.deadline(), Some(now + RENEWED_AT_LEAST_EVERY));
+            now += RENEWED_AT_LEAST_EVERY;
+            assert_eq!(renewals.due(now), shop());
+            renewals.are_over(now);
+            now += RENEWED_AT_LEAST_EVERY;
+            assert_eq!(renewals.want_saved("shop", now), Heard::News);
+            assert_eq!(renewals.due(now), shop());
+        }
     }
 
     #[test]

@@ -17,11 +17,15 @@ impl Supervisor {
         let may_rest = |pool: &crate::run::RunningPool| pool.is_current() && pool.pool.may_rest();
         let resting = self.pools.iter().enumerate();
         let resting = resting.filter(|(_, pool)| may_rest(pool));
-        let asked: Vec<(usize, Option<Moment>)> = resting
-            .map(|(index, pool)| (index, pool.pool.asked_at()))
+        let resting: Vec<Resting> = resting
+            .map(|(index, pool)| Resting {
+                index,
+                asked_at: pool.pool.asked_at(),
+                has_failed: pool.pool.has_failed(),
+            })
             .collect();
-        let kept = kept(&asked, self.plan.config.spare_zygotes as usize);
-        for (index, _) in asked {
+        let kept = kept(&resting, self.plan.config.spare_zygotes as usize);
+        for Resting { index, .. } in resting {
             if self.pools[index].pool.keep_zygote(kept.contains(&index)) {
                 self.pool_event(index, pool::Event::Tick);
             }
@@ -29,13 +33,21 @@ impl Supervisor {
     }
 }
 
-/// Which of the pools with these numbers, each asked last at that time, are kept ready: `most` of them. Of
-/// those that nobody has asked, the first.
-fn kept(asked: &[(usize, Option<Moment>)], most: usize) -> Vec<usize> {
-    let mut all = asked.to_vec();
-    all.sort_by_key(|(index, asked_at)| (Reverse(*asked_at), *index));
+/// A pool whose PHP may rest.
+#[derive(Debug, Clone, Copy)]
+struct Resting {
+    index: usize,
+    asked_at: Option<Moment>,
+    /// Its PHP does not start, and keeping it would keep nothing.
+    has_failed: bool,
+}
+
+/// Which of these pools are kept ready: `most` of them. Of those that nobody has asked, the first.
+fn kept(resting: &[Resting], most: usize) -> Vec<usize> {
+    let mut all: Vec<&Resting> = resting.iter().filter(|pool| !pool.has_failed).collect();
+    all.sort_by_key(|pool| (Reverse(pool.asked_at), pool.index));
     all.truncate(most);
-    all.into_iter().map(|(index, _)| index).collect()
+    all.into_iter().map(|pool| pool.index).collect()
 }
 
 #[cfg(test)]
@@ -44,11 +56,23 @@ mod tests {
 
     #[test]
     fn those_are_kept_that_were_asked_last_and_before_anybody_asks_the_first() {
-        let at = |seconds| Some(Moment::from_secs(seconds));
-        let pools = [(0, None), (1, at(5)), (3, None), (4, at(9))];
+        let pool = |index, asked_at: Option<u64>| Resting {
+            index,
+            asked_at: asked_at.map(Moment::from_secs),
+            has_failed: false,
+        };
+        let mut pools = [
+            pool(0, None),
+            pool(1, Some(5)),
+            pool(3, None),
+            pool(4, Some(9)),
+        ];
         assert!(kept(&pools, 0).is_empty());
         assert_eq!(kept(&pools, 1), [4]);
         assert_eq!(kept(&pools, 3), [4, 1, 0]);
         assert_eq!(kept(&pools, 9), [4, 1, 0, 3]);
+        // One whose PHP does not start takes nobody's place.
+        pools[3].has_failed = true;
+        assert_eq!(kept(&pools, 2), [1, 0]);
     }
 }

@@ -732,3 +732,28 @@ fn a_worker_that_was_asked_to_leave_before_an_upgrade_leaves_after_it() {
     let told = |action: &Action| matches!(action, Action::Report { .. });
     assert!(!ended.iter().any(told), "{ended:?}");
 }
+
+#[test]
+fn a_pool_that_was_busy_for_long_was_asked_last_when_its_last_worker_went() {
+    let mut world = World::new(ProcessManager::Ondemand);
+    world.tell(Event::Tick);
+    assert_eq!(world.pool.asked_at(), None);
+    world.tell(Event::Wanted { workers: 2 });
+    world.settle();
+    let asked = world.pool.asked_at();
+    assert_eq!(asked, Some(Moment::ZERO));
+    world.now += Duration::from_secs(3600);
+    let pids: Vec<i32> = world.seated.values().copied().collect();
+    assert_eq!(pids.len(), 2);
+    world.tell(Event::Wanted { workers: 0 });
+    world.worker_dies(pids[0], false);
+    assert_eq!(world.pool.asked_at(), asked, "one still works");
+    world.worker_dies(pids[1], false);
+    assert_eq!(world.pool.asked_at(), Some(world.now));
+    // The next generation knows it; what it has been asked itself later counts.
+    let mut next = Pool::new(SEATS + SPARE_SEATS, growth(ProcessManager::Ondemand));
+    next.was_asked_at(world.pool.asked_at());
+    assert_eq!(next.asked_at(), Some(world.now));
+    next.was_asked_at(asked);
+    assert_eq!(next.asked_at(), Some(world.now));
+}

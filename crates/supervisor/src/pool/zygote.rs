@@ -29,9 +29,26 @@ impl Pool {
         !self.leaving && !self.trial && self.growth.zygote_rest().is_some()
     }
 
-    /// When workers were last asked for.
+    /// So many workers are asked for.
+    pub(super) fn want(&mut self, workers: u32, now: Moment) {
+        self.asked_at = self.asked_at.max((workers > 0).then_some(now));
+        self.growth.want(workers);
+    }
+
+    /// When workers were last asked for, or the last one went: until then they had something to do, or
+    /// were kept in case they would. Nothing before anybody asks.
     pub fn asked_at(&self) -> Option<Moment> {
         self.asked_at
+    }
+
+    /// Workers were asked for at this time, of the generation before this one.
+    pub fn was_asked_at(&mut self, at: Option<Moment>) {
+        self.asked_at = self.asked_at.max(at);
+    }
+
+    /// Whether the last zygote did not start.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// Whether the zygote is to be there although nobody asks for workers. True if that is news.

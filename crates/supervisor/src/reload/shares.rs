@@ -13,6 +13,10 @@ impl Supervisor {
         });
         let moves = named.clone().any(|one| one.pool.is_leaving());
         let workers: u32 = named.map(|one| one.pool.workers()).sum();
+        let before = self.pools.iter();
+        let before = before.filter(|one| one.generation < own && one.plan.settings.pool == name);
+        let asked_at = before.map(|one| one.pool.asked_at()).max().flatten();
+        self.pools[index].pool.was_asked_at(asked_at);
         self.pools[index].replaces = workers.saturating_sub(u32::from(moves));
         self.pools[index].introduced = true;
     }

@@ -37,10 +37,11 @@ impl Changes {
         Some((saved.last + PAUSE).min(saved.first + LONGEST))
     }
 
-    /// One of the files that were saved, if it is time to act upon them. That counts as done.
-    pub fn take_due(&mut self, now: Moment) -> Option<PathBuf> {
+    /// One of the files that were saved, and when the first of them was, if it is time to act upon
+    /// them. That counts as done.
+    pub fn take_due(&mut self, now: Moment) -> Option<(PathBuf, Moment)> {
         self.deadline().filter(|due| *due <= now)?;
-        self.0.take().map(|saved| saved.file)
+        self.0.take().map(|saved| (saved.file, saved.first))
     }
 }
 
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!(changes.take_due(START + PAUSE), None);
         let due = START + PAUSE / 2 + PAUSE;
         assert_eq!(changes.deadline(), Some(due));
-        assert_eq!(changes.take_due(due), Some("b.php".into()));
+        assert_eq!(changes.take_due(due), Some(("b.php".into(), START)));
         assert_eq!(changes.take_due(due + LONGEST), None);
     }
 

@@ -60,7 +60,10 @@ fn is_own(name: &OsStr) -> bool {
 #[derive(Debug)]
 pub struct Folders {
     inotify: OwnedFd,
+    root: PathBuf,
     paths: HashMap<i32, PathBuf>,
+    /// What was watched is not where it was any more.
+    gone: bool,
     most: usize,
     /// Why some of them are not watched.
     lacks: Option<String>,
@@ -74,7 +77,9 @@ impl Folders {
     pub fn below(root: &Path, most: usize) -> io::Result<Folders> {
         let mut folders = Folders {
             inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+            root: root.to_path_buf(),
             paths: HashMap::new(),
+            gone: false,
             most,
             lacks: None,
         };
@@ -85,6 +90,16 @@ impl Folders {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.paths.len()
+    }
+
+    /// The folder that all are in, without symbolic links.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether that folder was removed or moved away. What has come into its place is not watched.
+    pub fn are_gone(&self) -> bool {
+        self.gone
     }
 
     /// Why some are not watched, said once.
@@ -104,12 +119,16 @@ impl Folders {
                 | WatchFlags::CREATE
                 | WatchFlags::DELETE
                 | WatchFlags::MOVE
+                | WatchFlags::MOVE_SELF
                 | WatchFlags::ONLYDIR
                 | WatchFlags::DONT_FOLLOW;
             match inotify::add_watch(&self.inotify, &folder, what) {
                 Ok(number) => drop(self.paths.insert(number, folder.clone())),
                 // It has gone meanwhile.
-                Err(Errno::NOENT | Errno::NOTDIR) => continue,
+                Err(Errno::NOENT | Errno::NOTDIR) => {
+                    self.gone |= folder == self.root;
+                    continue;
+                }
                 Err(Errno::NOSPC) => {
                     let why =
                         "the kernel lets this user watch no more (fs.inotify.max_user_watches)";
@@ -137,8 +156,11 @@ impl Folders {
         let mut events = Reader::new(&self.inotify, &mut buffer);
         while let Ok(event) = events.next() {
             let how = event.events();
-            if how.contains(ReadFlags::IGNORED) {
-                self.paths.remove(&event.wd());
+            if how.intersects(ReadFlags::IGNORED | ReadFlags::MOVE_SELF) {
+                self.gone |= self.paths.get(&event.wd()) == Some(&self.root);
+                if how.contains(ReadFlags::IGNORED) {
+                    self.paths.remove(&event.wd());
+                }
                 continue;
             }
             let Some(folder) = self.paths.get(&event.wd()) else {
@@ -233,6 +255,31 @@ mod tests {
             folders.take_lack().as_deref(),
             Some("there are more than 2 folders")
         );
+    }
+
+    #[test]
+    fn a_root_that_is_removed_or_moved_away_is_gone_and_a_folder_below_is_not() {
+        let inside = tempfile::tempdir().unwrap();
+        let root = inside.path().join("app");
+        let begin = || {
+            fs::create_dir_all(root.join("src")).unwrap();
+            Folders::below(&root, 100).unwrap()
+        };
+        let mut folders = begin();
+        fs::rename(root.join("src"), root.join("lib")).unwrap();
+        folders.take_saved();
+        fs::remove_dir(root.join("lib")).unwrap();
+        folders.take_saved();
+        assert!(!folders.are_gone());
+        fs::remove_dir(&root).unwrap();
+        folders.take_saved();
+        assert!(folders.are_gone());
+        let mut folders = begin();
+        assert!(!folders.are_gone());
+        fs::rename(&root, inside.path().join("old")).unwrap();
+        folders.take_saved();
+        assert!(folders.are_gone());
+        assert!(Folders::below(&root, 100).unwrap().are_gone());
     }
 
     #[test]
