@@ -238,7 +238,8 @@ impl Runner<'_> {
         let limit = Duration::from_secs_f64((seconds * RECOVERY).clamp(least, most));
         let began = Instant::now();
         while began.elapsed() < limit {
-            let asked = self.prober.ask_within(door, place, limit);
+            let left = limit.saturating_sub(began.elapsed());
+            let asked = self.prober.ask_within(door, place, left, self.stop);
             if let Ok((200..=499, took)) = asked
                 && course.rest().is_none_or(|alone| took <= alone * AT_REST)
             {
@@ -260,7 +261,7 @@ impl Runner<'_> {
         let alone = course.rest();
         let (mut first, mut last) = (None, String::new());
         loop {
-            match self.prober.ask_within(door, place, REST) {
+            match self.prober.ask_within(door, place, REST, self.stop) {
                 Ok((status, took)) if status < 500 => {
                     let first = *first.get_or_insert(took);
                     let rests = alone.is_none_or(|alone| took <= alone * AT_REST);

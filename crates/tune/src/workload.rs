@@ -2,6 +2,7 @@
 //! anything is measured.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
@@ -64,7 +65,7 @@ const DOING: [&str; 22] = [
     "wp-cron.php",
 ];
 
-/// How often it is looked whether a page is served.
+/// How often it is looked whether a page is served, and whether somebody has said to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Most paths that are named of those that are not asked for.
@@ -153,22 +154,33 @@ impl Prober {
         ))
     }
 
-    /// As [`Prober::ask`], and no longer than so.
+    /// As [`Prober::ask`], no longer than so, and no longer than until somebody says to stop.
     ///
     /// # Errors
-    /// The same, and when it takes longer.
+    /// The same, when it takes longer, and when it was stopped.
     pub fn ask_within(
         &mut self,
         door: &Door,
         place: &Place,
         limit: Duration,
+        stop: &AtomicBool,
     ) -> Result<(u16, f64), String> {
         let began = Instant::now();
         let asked = self.asker.ask(door, place, 0);
-        let answer = self
-            .runtime
-            .block_on(async { tokio::time::timeout(limit, asked).await });
-        let answer = answer.map_err(|_| "it takes too long".to_owned())??;
+        let stopped = async {
+            while !stop.load(Ordering::Relaxed) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let answer = self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                answer = tokio::time::timeout(limit, asked) => {
+                    answer.map_err(|_| "it takes too long".to_owned())?
+                }
+                () = stopped => Err("it was stopped".to_owned()),
+            }
+        })?;
         Ok((answer.status, began.elapsed().as_secs_f64()))
     }
 }
@@ -255,8 +267,10 @@ impl Workload {
     pub fn is_served(&self, prober: &mut Prober, within: Duration) -> Result<(), String> {
         let (door, place) = &self.first;
         let began = Instant::now();
+        // What is written already is looked at to the end.
+        let never = AtomicBool::new(false);
         loop {
-            let why = match prober.ask_within(door, place, within) {
+            let why = match prober.ask_within(door, place, within, &never) {
                 Ok((status, _)) => match self.plan.expect.judge(status, true, None) {
                     Some(cause) => format!("{place} answers {cause}"),
                     None => return Ok(()),
@@ -591,6 +605,36 @@ mod tests {
             None
         );
         assert!(why_not(&base(), 200, b"Welcome", &named, &expect).is_some());
+    }
+
+    #[test]
+    fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::read(&format!("http://{}/", listener.local_addr().unwrap()), None);
+        let place = place.unwrap();
+        let door = find(&place, &Asked::default()).unwrap();
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let stops = std::sync::Arc::clone(&stop);
+        let silent = std::thread::spawn(move || {
+            use std::io::Read;
+            // Whoever looks whether there is somebody asks for nothing.
+            let asked =
+                |mut client: &std::net::TcpStream| matches!(client.read(&mut [0; 4096]), Ok(1..));
+            let mut clients = listener.incoming().map(Result::unwrap);
+            let client = clients.find(asked);
+            stops.store(true, Ordering::Relaxed);
+            client
+        });
+        let mut prober = Prober::new(&[]).unwrap();
+        let began = Instant::now();
+        let limit = Duration::from_secs(600);
+        let answer = prober.ask_within(&door, &place, limit, &stop);
+        assert_eq!(answer.unwrap_err(), "it was stopped");
+        assert!(began.elapsed() < limit / 5, "{:?}", began.elapsed());
+        assert!(silent.join().unwrap().is_some(), "it was asked");
+        stop.store(false, Ordering::Relaxed);
+        let late = prober.ask_within(&door, &place, Duration::from_millis(1), &stop);
+        assert!(late.is_err(), "nobody answers there");
     }
 
     #[test]
