@@ -70,7 +70,9 @@ impl Danger {
         let is_short = self.stalls > before.stalls;
         let (group, machine) = (&self.group, &self.machine);
         if more(group.killed, before.group.killed) > 0 {
-            return Some("the kernel has killed a process of the server's for want of memory");
+            return Some(
+                "the kernel has killed a process in the server's control group for want of memory",
+            );
         }
         let counts = is_short || group.killed.is_none();
         if counts && more(machine.killed, before.machine.killed) > 0 {
@@ -92,6 +94,11 @@ fn more(now: Option<u64>, then: Option<u64>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::process::ExitStatusExt;
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     const UNKNOWN: Counters = Counters {
@@ -133,7 +140,7 @@ mod tests {
         let before = danger(group(1, 0), 3, 100, 5);
         assert_eq!(danger(group(1, 0), 4, 100_000, 5).since(&before), None);
         let own = danger(group(2, 0), 4, 100, 5).since(&before).unwrap();
-        assert!(own.contains("of the server's"), "{own}");
+        assert!(own.contains("in the server's control group"), "{own}");
         let swapped = danger(group(1, 100 << 20), 3, 100, 5).since(&before);
         assert_eq!(swapped, Some("memory of the server goes to swap"));
         assert_eq!(danger(group(1, 4096), 3, 101, 5).since(&before), None);
@@ -147,5 +154,66 @@ mod tests {
         let swapped = danger(group(1, 0), 3, 100_000, 6).since(&before);
         assert_eq!(swapped, Some("memory goes to swap on this machine"));
         assert_eq!(danger(group(1, 0), 3, 100, 9).since(&before), None);
+    }
+
+    /// A control group with little memory, of either version; nothing where this user may make none.
+    fn small_group() -> Option<PathBuf> {
+        let kinds = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ];
+        let mut made = kinds.iter().filter_map(|(at, limit)| {
+            let folder = Path::new(at).join(format!("maitred-danger-{}", std::process::id()));
+            fs::create_dir(&folder).ok()?;
+            let limit = folder.join(limit);
+            if !limit.exists() || fs::write(limit, "20000000").is_err() {
+                let _ = fs::remove_dir(&folder);
+                return None;
+            }
+            // Swap is not accounted for everywhere.
+            for swap in ["memory.swap.max", "memory.memsw.limit_in_bytes"] {
+                let swap = folder.join(swap);
+                if swap.exists() {
+                    let _ = fs::write(swap, "20000000");
+                }
+            }
+            Some(folder)
+        });
+        made.next()
+    }
+
+    #[test]
+    fn a_process_that_is_killed_is_seen_by_its_own_group_and_by_no_other() {
+        let Some(folder) = small_group() else {
+            return;
+        };
+        let enters = "echo $$ > \"$1/cgroup.procs\" && echo in && read go && exec tail /dev/zero";
+        let mut child = Command::new("sh")
+            .args(["-c", enters, "sh"])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut said).unwrap();
+        let its = MemoryGroup::of(i32::try_from(child.id()).unwrap());
+        let ours = MemoryGroup::of(i32::try_from(std::process::id()).unwrap());
+        let kills = ours.as_ref().and_then(MemoryGroup::oom_kills);
+        let before = Danger::now(its.as_ref());
+        let stdin = child.stdin.take().unwrap();
+        (&stdin).write_all(b"go\n").unwrap();
+        let status = child.wait().unwrap();
+        let danger = Danger::now(its.as_ref()).since(&before);
+        // Who is dead may be in the group for a moment still.
+        while fs::remove_dir(&folder).is_err() && folder.exists() {}
+        assert_eq!((said.as_str(), status.signal()), ("in\n", Some(9)));
+        assert!(
+            danger.is_some_and(|danger| danger.contains("control group")),
+            "{danger:?}"
+        );
+        assert_eq!(ours.as_ref().and_then(MemoryGroup::oom_kills), kills);
+        assert_eq!(its.and_then(|group| group.oom_kills()), None, "it is gone");
     }
 }
