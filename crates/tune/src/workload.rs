@@ -2,10 +2,9 @@
 //! anything is measured.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
 use maitred_measure::answer::Marker;
 use maitred_measure::doors::{self, NotFound, Trust};
 use maitred_measure::generate::render;
@@ -13,13 +12,13 @@ use maitred_measure::place::Place;
 use maitred_measure::plan::{Door, Expect, Load, Plan, Request, Think, Wire};
 use maitred_measure::request::{self, Wish};
 use maitred_measure::{clock, har, replay};
-use maitred_warm::client::Asker;
-use tokio::runtime::Runtime;
 
 mod links;
+mod prober;
 
 use crate::course::profile::Route;
 use links::crawl;
+pub use prober::Prober;
 
 /// Most URLs that are asked for; those that are asked for most.
 const MOST_URLS: usize = 50;
@@ -65,7 +64,7 @@ const DOING: [&str; 22] = [
     "wp-cron.php",
 ];
 
-/// How often it is looked whether a page is served, and whether somebody has said to stop.
+/// How often it is looked whether a page is served.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Most paths that are named of those that are not asked for.
@@ -111,78 +110,6 @@ pub struct Workload {
     pub left_out: Vec<String>,
     /// The first of them, which is asked to see whether the site is there.
     pub first: (Door, Place),
-}
-
-/// Who asks for single pages.
-pub struct Prober {
-    runtime: Runtime,
-    asker: Asker,
-}
-
-impl Prober {
-    /// With these fields in each request.
-    ///
-    /// # Errors
-    /// One sentence.
-    pub fn new(headers: &[String]) -> Result<Prober, String> {
-        let mut map = HeaderMap::new();
-        for text in headers {
-            let (name, value) = maitred_warm::client::header(text)?;
-            map.append(name, value);
-        }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        Ok(Prober {
-            runtime: runtime.map_err(|why| format!("nothing can be asked: {why}"))?,
-            asker: Asker::new(map),
-        })
-    }
-
-    /// A page's status and body, and how long it took in seconds.
-    ///
-    /// # Errors
-    /// One sentence, when there is no answer.
-    pub fn ask(&mut self, door: &Door, place: &Place) -> Result<(u16, Vec<u8>, f64), String> {
-        let began = Instant::now();
-        let asked = self.asker.ask(door, place, MOST_BYTES);
-        let answer = self.runtime.block_on(asked)?;
-        Ok((
-            answer.status,
-            answer.body.to_vec(),
-            began.elapsed().as_secs_f64(),
-        ))
-    }
-
-    /// As [`Prober::ask`], no longer than so, and no longer than until somebody says to stop.
-    ///
-    /// # Errors
-    /// The same, when it takes longer, and when it was stopped.
-    pub fn ask_within(
-        &mut self,
-        door: &Door,
-        place: &Place,
-        limit: Duration,
-        stop: &AtomicBool,
-    ) -> Result<(u16, f64), String> {
-        let began = Instant::now();
-        let asked = self.asker.ask(door, place, 0);
-        let stopped = async {
-            while !stop.load(Ordering::Relaxed) {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        let answer = self.runtime.block_on(async {
-            tokio::select! {
-                biased;
-                answer = tokio::time::timeout(limit, asked) => {
-                    answer.map_err(|_| "it takes too long".to_owned())?
-                }
-                () = stopped => Err("it was stopped".to_owned()),
-            }
-        })?;
-        Ok((answer.status, began.elapsed().as_secs_f64()))
-    }
 }
 
 /// Finds out what to ask for, and whether the site answers it as it should.
@@ -483,6 +410,8 @@ fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
 
     fn base() -> Place {
