@@ -14,7 +14,7 @@ pub mod report;
 pub mod rules;
 mod words;
 
-pub use read::{Options, Which, read};
+pub use read::{MemoryGroup, Options, Which, read};
 pub use report::Report;
 
 /// Looks at the machine, and says what was found.

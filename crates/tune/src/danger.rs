@@ -1,71 +1,219 @@
-//! What ends a measurement at once: a machine that runs out of memory.
+//! What ends a measurement at once: a server, or a machine, that runs out of memory.
 
 use std::fs;
 
-/// The kernel's counters (proc_vmstat(5)).
+use maitred_doctor::MemoryGroup;
+
+/// The kernel's counters of the whole machine (proc_vmstat(5)).
 const COUNTERS: &str = "/proc/vmstat";
 
-/// Pages that may go to swap in a measurement: what is never used may go there at any time. 4 MB.
+/// Pages of the machine that may go to swap in a measurement: what is never used may go there at any time. 4 MB.
 const MOST_SWAPPED: u64 = 1_024;
+
+/// The same of the server's control group, in bytes.
+const MOST_SWAPPED_OF_GROUP: u64 = 4 << 20;
 
 /// How far the kernel has gone for want of memory until a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Danger {
+    group: Counters,
+    machine: Counters,
+    /// How often somebody had to wait until the machine found memory. Those who wait since the limit of their
+    /// control group is reached do not count (`ALLOCSTALL` in mm/vmscan.c).
+    stalls: u64,
+}
+
+/// What is not known is nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counters {
     killed: Option<u64>,
     swapped: Option<u64>,
 }
 
 impl Danger {
-    /// As it is now. What the kernel does not say is no danger.
-    pub fn now() -> Danger {
-        Danger::of(&fs::read_to_string(COUNTERS).unwrap_or_default())
+    /// As it is now, for a server in a control group, if it is in one. What the kernel does not say is no
+    /// danger.
+    pub fn now(group: Option<&MemoryGroup>) -> Danger {
+        let machine = fs::read_to_string(COUNTERS).unwrap_or_default();
+        let group = group.map_or_else(Counters::default, |group| Counters {
+            killed: group.oom_kills(),
+            swapped: group.swapped(),
+        });
+        Danger::of(group, &machine)
     }
 
-    fn of(text: &str) -> Danger {
+    fn of(group: Counters, machine: &str) -> Danger {
+        let lines = || machine.lines().filter_map(|line| line.split_once(' '));
         let value = |name: &str| {
-            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-            let (_, value) = lines.find(|(found, _)| *found == name)?;
+            let (_, value) = lines().find(|(found, _)| *found == name)?;
             value.trim().parse().ok()
         };
+        let stalls = lines().filter(|(name, _)| name.starts_with("allocstall"));
         Danger {
-            killed: value("oom_kill"),
-            swapped: value("pswpout"),
+            group,
+            machine: Counters {
+                killed: value("oom_kill"),
+                swapped: value("pswpout"),
+            },
+            stalls: stalls
+                .filter_map(|(_, value)| value.trim().parse::<u64>().ok())
+                .sum(),
         }
     }
 
     /// What has happened since, if it is dangerous to go on.
+    ///
+    /// The machine's counters hold what befalls other containers within their own limits, too. They count where
+    /// the server's group is not known, and where the machine itself was short of memory: then the server may
+    /// have taken it from others.
     pub fn since(&self, before: &Danger) -> Option<&'static str> {
-        let more = |now: Option<u64>, then: Option<u64>| {
-            now.zip(then)
-                .map_or(0, |(now, then)| now.saturating_sub(then))
-        };
-        if more(self.killed, before.killed) > 0 {
-            return Some("the kernel has killed a process for want of memory");
+        let is_short = self.stalls > before.stalls;
+        let (group, machine) = (&self.group, &self.machine);
+        if more(group.killed, before.group.killed) > 0 {
+            return Some(
+                "the kernel has killed a process in the server's control group for want of memory",
+            );
         }
-        (more(self.swapped, before.swapped) > MOST_SWAPPED).then_some("memory goes to swap")
+        let counts = is_short || group.killed.is_none();
+        if counts && more(machine.killed, before.machine.killed) > 0 {
+            return Some("the kernel has killed a process on this machine for want of memory");
+        }
+        if more(group.swapped, before.group.swapped) > MOST_SWAPPED_OF_GROUP {
+            return Some("memory of the server goes to swap");
+        }
+        let counts = is_short || group.swapped.is_none();
+        (counts && more(machine.swapped, before.machine.swapped) > MOST_SWAPPED)
+            .then_some("memory goes to swap on this machine")
     }
+}
+
+fn more(now: Option<u64>, then: Option<u64>) -> u64 {
+    now.zip(then)
+        .map_or(0, |(now, then)| now.saturating_sub(then))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::process::ExitStatusExt;
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Stdio};
+
     use super::*;
 
-    fn counters(killed: u64, swapped: u64) -> Danger {
-        Danger::of(&format!(
-            "nr_free_pages 1\npswpin 5\npswpout {swapped}\noom_kill {killed}\n"
-        ))
+    const UNKNOWN: Counters = Counters {
+        killed: None,
+        swapped: None,
+    };
+
+    fn group(killed: u64, swapped: u64) -> Counters {
+        Counters {
+            killed: Some(killed),
+            swapped: Some(swapped),
+        }
+    }
+
+    fn danger(group: Counters, killed: u64, swapped: u64, stalls: u64) -> Danger {
+        let machine = format!(
+            "nr_free_pages 1\npswpin 5\npswpout {swapped}\nallocstall_dma 0\nallocstall_normal {stalls}\n\
+             allocstall_movable 7\noom_kill {killed}\n"
+        );
+        Danger::of(group, &machine)
     }
 
     #[test]
-    fn a_killed_process_and_swap_are_dangers_and_what_is_not_said_is_none() {
-        let before = counters(3, 100);
+    fn without_a_group_what_befalls_the_machine_is_a_danger_and_what_is_not_said_is_none() {
+        let before = danger(UNKNOWN, 3, 100, 0);
         assert_eq!(before.since(&before), None);
-        let killed = counters(4, 100).since(&before).unwrap();
-        assert!(killed.contains("killed a process"), "{killed}");
-        assert_eq!(counters(3, 200).since(&before), None);
-        let swapped = counters(3, 100_000).since(&before);
-        assert_eq!(swapped, Some("memory goes to swap"));
-        assert_eq!(Danger::of("").since(&before), None);
-        assert_eq!(counters(9, 9).since(&Danger::of("")), None);
+        let killed = danger(UNKNOWN, 4, 100, 0).since(&before).unwrap();
+        assert!(killed.contains("on this machine"), "{killed}");
+        assert_eq!(danger(UNKNOWN, 3, 200, 0).since(&before), None);
+        let swapped = danger(UNKNOWN, 3, 100_000, 0).since(&before);
+        assert_eq!(swapped, Some("memory goes to swap on this machine"));
+        let silent = Danger::of(UNKNOWN, "");
+        assert_eq!(silent.since(&before), None);
+        assert_eq!(danger(UNKNOWN, 9, 9, 9).since(&silent), None);
+    }
+
+    #[test]
+    fn what_befalls_others_within_their_own_limits_is_none_of_the_servers() {
+        let before = danger(group(1, 0), 3, 100, 5);
+        assert_eq!(danger(group(1, 0), 4, 100_000, 5).since(&before), None);
+        let own = danger(group(2, 0), 4, 100, 5).since(&before).unwrap();
+        assert!(own.contains("in the server's control group"), "{own}");
+        let swapped = danger(group(1, 100 << 20), 3, 100, 5).since(&before);
+        assert_eq!(swapped, Some("memory of the server goes to swap"));
+        assert_eq!(danger(group(1, 4096), 3, 101, 5).since(&before), None);
+    }
+
+    #[test]
+    fn a_machine_that_is_short_itself_is_a_danger_whoever_loses() {
+        let before = danger(group(1, 0), 3, 100, 5);
+        let killed = danger(group(1, 0), 4, 100, 6).since(&before).unwrap();
+        assert!(killed.contains("on this machine"), "{killed}");
+        let swapped = danger(group(1, 0), 3, 100_000, 6).since(&before);
+        assert_eq!(swapped, Some("memory goes to swap on this machine"));
+        assert_eq!(danger(group(1, 0), 3, 100, 9).since(&before), None);
+    }
+
+    /// A control group with little memory, of either version; nothing where this user may make none.
+    fn small_group() -> Option<PathBuf> {
+        let kinds = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ];
+        let mut made = kinds.iter().filter_map(|(at, limit)| {
+            let folder = Path::new(at).join(format!("maitred-danger-{}", std::process::id()));
+            fs::create_dir(&folder).ok()?;
+            let limit = folder.join(limit);
+            if !limit.exists() || fs::write(limit, "20000000").is_err() {
+                let _ = fs::remove_dir(&folder);
+                return None;
+            }
+            // Swap is not accounted for everywhere.
+            for swap in ["memory.swap.max", "memory.memsw.limit_in_bytes"] {
+                let swap = folder.join(swap);
+                if swap.exists() {
+                    let _ = fs::write(swap, "20000000");
+                }
+            }
+            Some(folder)
+        });
+        made.next()
+    }
+
+    #[test]
+    fn a_process_that_is_killed_is_seen_by_its_own_group_and_by_no_other() {
+        let Some(folder) = small_group() else {
+            return;
+        };
+        let enters = "echo $$ > \"$1/cgroup.procs\" && echo in && read go && exec tail /dev/zero";
+        let mut child = Command::new("sh")
+            .args(["-c", enters, "sh"])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut said).unwrap();
+        let its = MemoryGroup::of(i32::try_from(child.id()).unwrap());
+        let ours = MemoryGroup::of(i32::try_from(std::process::id()).unwrap());
+        let kills = ours.as_ref().and_then(MemoryGroup::oom_kills);
+        let before = Danger::now(its.as_ref());
+        let stdin = child.stdin.take().unwrap();
+        (&stdin).write_all(b"go\n").unwrap();
+        let status = child.wait().unwrap();
+        let danger = Danger::now(its.as_ref()).since(&before);
+        // Who is dead may be in the group for a moment still.
+        while fs::remove_dir(&folder).is_err() && folder.exists() {}
+        assert_eq!((said.as_str(), status.signal()), ("in\n", Some(9)));
+        assert!(
+            danger.is_some_and(|danger| danger.contains("control group")),
+            "{danger:?}"
+        );
+        assert_eq!(ours.as_ref().and_then(MemoryGroup::oom_kills), kills);
+        assert_eq!(its.and_then(|group| group.oom_kills()), None, "it is gone");
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use maitred_doctor::MemoryGroup;
 use maitred_measure::arrivals::{Profile, Spacing};
 use maitred_measure::clock;
 use maitred_measure::generate::{self, Measured};
@@ -203,15 +204,18 @@ impl Runner<'_> {
         clocks: &mut Clocks,
     ) -> Result<Measured, Ended> {
         let halt = Arc::new(AtomicBool::new(false));
-        let before = Danger::now();
-        let mut danger = None;
         let (target, stop) = (&*self.target, self.stop);
+        // Workers may have a group of their own, with a limit of its own.
+        let first = target.workers().first().copied();
+        let group = MemoryGroup::of(first.unwrap_or(target.master()));
+        let before = Danger::now(group.as_ref());
+        let mut danger = None;
         let measured = generate::run(plan, &halt, &mut |progress| {
             // Workers of a dynamic pool come and go.
             let pids = target.workers();
             clocks.look_again(Clocks::of(&pids));
             watch.see(progress.second, pids.len());
-            danger = danger.or(Danger::now().since(&before));
+            danger = danger.or_else(|| Danger::now(group.as_ref()).since(&before));
             if danger.is_some() || stop.load(Ordering::Relaxed) {
                 halt.store(true, Ordering::Relaxed);
             }
@@ -220,9 +224,9 @@ impl Runner<'_> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Ended::Stopped);
         }
-        match danger.or(Danger::now().since(&before)) {
+        match danger.or_else(|| Danger::now(group.as_ref()).since(&before)) {
             Some(danger) => Err(Ended::Trouble(format!(
-                "{danger} while the pool was set to {}: it was ended, and all is as it was; give the machine \
+                "{danger} while the pool was set to {}: it was ended, and all is as it was; give the server \
                  more memory, or bound the workers with --most-workers",
                 self.target.now().words()
             ))),
@@ -238,7 +242,8 @@ impl Runner<'_> {
         let limit = Duration::from_secs_f64((seconds * RECOVERY).clamp(least, most));
         let began = Instant::now();
         while began.elapsed() < limit {
-            let asked = self.prober.ask_within(door, place, limit);
+            let left = limit.saturating_sub(began.elapsed());
+            let asked = self.prober.ask_within(door, place, left, self.stop);
             if let Ok((200..=499, took)) = asked
                 && course.rest().is_none_or(|alone| took <= alone * AT_REST)
             {
@@ -260,7 +265,7 @@ impl Runner<'_> {
         let alone = course.rest();
         let (mut first, mut last) = (None, String::new());
         loop {
-            match self.prober.ask_within(door, place, REST) {
+            match self.prober.ask_within(door, place, REST, self.stop) {
                 Ok((status, took)) if status < 500 => {
                     let first = *first.get_or_insert(took);
                     let rests = alone.is_none_or(|alone| took <= alone * AT_REST);

@@ -2,9 +2,9 @@
 //! anything is measured.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
 use maitred_measure::answer::Marker;
 use maitred_measure::doors::{self, NotFound, Trust};
 use maitred_measure::generate::render;
@@ -12,13 +12,13 @@ use maitred_measure::place::Place;
 use maitred_measure::plan::{Door, Expect, Load, Plan, Request, Think, Wire};
 use maitred_measure::request::{self, Wish};
 use maitred_measure::{clock, har, replay};
-use maitred_warm::client::Asker;
-use tokio::runtime::Runtime;
 
 mod links;
+mod prober;
 
 use crate::course::profile::Route;
 use links::crawl;
+pub use prober::Prober;
 
 /// Most URLs that are asked for; those that are asked for most.
 const MOST_URLS: usize = 50;
@@ -112,67 +112,6 @@ pub struct Workload {
     pub first: (Door, Place),
 }
 
-/// Who asks for single pages.
-pub struct Prober {
-    runtime: Runtime,
-    asker: Asker,
-}
-
-impl Prober {
-    /// With these fields in each request.
-    ///
-    /// # Errors
-    /// One sentence.
-    pub fn new(headers: &[String]) -> Result<Prober, String> {
-        let mut map = HeaderMap::new();
-        for text in headers {
-            let (name, value) = maitred_warm::client::header(text)?;
-            map.append(name, value);
-        }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        Ok(Prober {
-            runtime: runtime.map_err(|why| format!("nothing can be asked: {why}"))?,
-            asker: Asker::new(map),
-        })
-    }
-
-    /// A page's status and body, and how long it took in seconds.
-    ///
-    /// # Errors
-    /// One sentence, when there is no answer.
-    pub fn ask(&mut self, door: &Door, place: &Place) -> Result<(u16, Vec<u8>, f64), String> {
-        let began = Instant::now();
-        let asked = self.asker.ask(door, place, MOST_BYTES);
-        let answer = self.runtime.block_on(asked)?;
-        Ok((
-            answer.status,
-            answer.body.to_vec(),
-            began.elapsed().as_secs_f64(),
-        ))
-    }
-
-    /// As [`Prober::ask`], and no longer than so.
-    ///
-    /// # Errors
-    /// The same, and when it takes longer.
-    pub fn ask_within(
-        &mut self,
-        door: &Door,
-        place: &Place,
-        limit: Duration,
-    ) -> Result<(u16, f64), String> {
-        let began = Instant::now();
-        let asked = self.asker.ask(door, place, 0);
-        let answer = self
-            .runtime
-            .block_on(async { tokio::time::timeout(limit, asked).await });
-        let answer = answer.map_err(|_| "it takes too long".to_owned())??;
-        Ok((answer.status, began.elapsed().as_secs_f64()))
-    }
-}
-
 /// Finds out what to ask for, and whether the site answers it as it should.
 ///
 /// # Errors
@@ -255,8 +194,10 @@ impl Workload {
     pub fn is_served(&self, prober: &mut Prober, within: Duration) -> Result<(), String> {
         let (door, place) = &self.first;
         let began = Instant::now();
+        // What is written already is looked at to the end.
+        let never = AtomicBool::new(false);
         loop {
-            let why = match prober.ask_within(door, place, within) {
+            let why = match prober.ask_within(door, place, within, &never) {
                 Ok((status, _)) => match self.plan.expect.judge(status, true, None) {
                     Some(cause) => format!("{place} answers {cause}"),
                     None => return Ok(()),
@@ -469,6 +410,8 @@ fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
 
     fn base() -> Place {
@@ -591,6 +534,36 @@ mod tests {
             None
         );
         assert!(why_not(&base(), 200, b"Welcome", &named, &expect).is_some());
+    }
+
+    #[test]
+    fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::read(&format!("http://{}/", listener.local_addr().unwrap()), None);
+        let place = place.unwrap();
+        let door = find(&place, &Asked::default()).unwrap();
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let stops = std::sync::Arc::clone(&stop);
+        let silent = std::thread::spawn(move || {
+            use std::io::Read;
+            // Whoever looks whether there is somebody asks for nothing.
+            let asked =
+                |mut client: &std::net::TcpStream| matches!(client.read(&mut [0; 4096]), Ok(1..));
+            let mut clients = listener.incoming().map(Result::unwrap);
+            let client = clients.find(asked);
+            stops.store(true, Ordering::Relaxed);
+            client
+        });
+        let mut prober = Prober::new(&[]).unwrap();
+        let began = Instant::now();
+        let limit = Duration::from_secs(600);
+        let answer = prober.ask_within(&door, &place, limit, &stop);
+        assert_eq!(answer.unwrap_err(), "it was stopped");
+        assert!(began.elapsed() < limit / 5, "{:?}", began.elapsed());
+        assert!(silent.join().unwrap().is_some(), "it was asked");
+        stop.store(false, Ordering::Relaxed);
+        let late = prober.ask_within(&door, &place, Duration::from_millis(1), &stop);
+        assert!(late.is_err(), "nobody answers there");
     }
 
     #[test]

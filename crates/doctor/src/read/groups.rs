@@ -1,5 +1,7 @@
 //! The control groups around a process, of either version (cgroups(7)).
 
+use std::time::Duration;
+
 use super::world::World;
 use crate::facts::{Group, Known, Throttled, Unknown};
 
@@ -213,6 +215,40 @@ fn throttled(world: &World, all: &[Folder]) -> Known<Option<Throttled>> {
     Ok(None)
 }
 
+/// The innermost control group around a process that accounts for memory, for who looks at it more than once.
+pub struct MemoryGroup {
+    world: World,
+    folder: Folder,
+}
+
+impl MemoryGroup {
+    /// Of a process; nothing where the kernel tells of no such group, as of the outermost of version 2.
+    pub fn of(pid: i32) -> Option<MemoryGroup> {
+        MemoryGroup::below(World::new(None, Duration::ZERO), &pid.to_string())
+    }
+
+    fn below(world: World, process: &str) -> Option<MemoryGroup> {
+        let mut all = around(&world, process, "memory").ok()?.into_iter();
+        let folder = all.find(|folder| matches!(oom_kills(&world, folder), Ok(Some(_))))?;
+        Some(MemoryGroup { world, folder })
+    }
+
+    /// Processes that were killed in it for want of memory, whether it was its own limit or the machine's that
+    /// was reached. Nothing once the group is gone.
+    pub fn oom_kills(&self) -> Option<u64> {
+        oom_kills(&self.world, &self.folder).ok()?
+    }
+
+    /// What it has in swap, in bytes; nothing where the kernel does not account for it.
+    pub fn swapped(&self) -> Option<u64> {
+        let of = |name: &str| format!("{}/{name}", self.folder.folder);
+        match self.folder.is_second {
+            true => self.world.number(&of("memory.swap.current")).ok(),
+            false => entry(&self.world.read(&of("memory.stat")).ok()?, "swap"),
+        }
+    }
+}
+
 fn oom_kills(world: &World, own: &Folder) -> Known<Option<u64>> {
     let name = match own.is_second {
         true => "memory.events",
@@ -236,7 +272,6 @@ pub(super) fn entry(text: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use std::path::Path;
-    use std::time::Duration;
 
     fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -354,5 +389,55 @@ mod tests {
             ("sys/fs/cgroup/web/memory.max/not-a-file", ""),
         ]);
         assert!(read(folder.path()).memory.is_err());
+    }
+
+    fn memory_group(root: &Path) -> Option<MemoryGroup> {
+        let world = World::new(Some(root), Duration::from_secs(1));
+        MemoryGroup::below(world, "self")
+    }
+
+    #[test]
+    fn the_innermost_group_with_memory_is_looked_at_again_and_again() {
+        let second = root(&[
+            SECOND,
+            ("proc/self/cgroup", "0::/system.slice/web.service/plain\n"),
+            ("sys/fs/cgroup/system.slice/memory.events", "oom_kill 9\n"),
+            (
+                "sys/fs/cgroup/system.slice/web.service/memory.events",
+                "oom 3\noom_kill 2\n",
+            ),
+            (
+                "sys/fs/cgroup/system.slice/web.service/memory.swap.current",
+                "8192\n",
+            ),
+        ]);
+        let group = memory_group(second.path()).unwrap();
+        assert_eq!((group.oom_kills(), group.swapped()), (Some(2), Some(8192)));
+        let events = "sys/fs/cgroup/system.slice/web.service/memory.events";
+        std::fs::write(second.path().join(events), "oom_kill 3\n").unwrap();
+        assert_eq!(group.oom_kills(), Some(3));
+        std::fs::remove_file(second.path().join(events)).unwrap();
+        assert_eq!(group.oom_kills(), None);
+
+        let first = root(&[
+            ("proc/self/cgroup", "4:memory:/box\n0::/\n"),
+            (
+                "proc/self/mountinfo",
+                "1 0 0:1 / /cg/memory rw - cgroup cgroup rw,memory\n\
+                 2 0 0:2 / /cg/unified rw - cgroup2 cgroup2 rw\n",
+            ),
+            ("cg/memory/memory.oom_control", "oom_kill 7\n"),
+            (
+                "cg/memory/box/memory.oom_control",
+                "under_oom 0\noom_kill 1\n",
+            ),
+            ("cg/memory/box/memory.stat", "swap 4096\ntotal_swap 9\n"),
+        ]);
+        let group = memory_group(first.path()).unwrap();
+        assert_eq!((group.oom_kills(), group.swapped()), (Some(1), Some(4096)));
+
+        let outermost = root(&[SECOND, ("proc/self/cgroup", "0::/\n")]);
+        assert!(memory_group(outermost.path()).is_none());
+        assert!(memory_group(root(&[]).path()).is_none());
     }
 }

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::facts::{Facts, Known, Throttled};
+pub use groups::MemoryGroup;
 use machine::Counters;
 use world::World;
 

@@ -1,0 +1,87 @@
+//! Who asks for single pages.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use maitred_measure::place::Place;
+use maitred_measure::plan::Door;
+use maitred_warm::client::Asker;
+use tokio::runtime::Runtime;
+
+use super::MOST_BYTES;
+
+/// How often it is looked whether somebody has said to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Who asks for single pages.
+pub struct Prober {
+    runtime: Runtime,
+    asker: Asker,
+}
+
+impl Prober {
+    /// With these fields in each request.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn new(headers: &[String]) -> Result<Prober, String> {
+        let mut map = HeaderMap::new();
+        for text in headers {
+            let (name, value) = maitred_warm::client::header(text)?;
+            map.append(name, value);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        Ok(Prober {
+            runtime: runtime.map_err(|why| format!("nothing can be asked: {why}"))?,
+            asker: Asker::new(map),
+        })
+    }
+
+    /// A page's status and body, and how long it took in seconds.
+    ///
+    /// # Errors
+    /// One sentence, when there is no answer.
+    pub fn ask(&mut self, door: &Door, place: &Place) -> Result<(u16, Vec<u8>, f64), String> {
+        let began = Instant::now();
+        let asked = self.asker.ask(door, place, MOST_BYTES);
+        let answer = self.runtime.block_on(asked)?;
+        Ok((
+            answer.status,
+            answer.body.to_vec(),
+            began.elapsed().as_secs_f64(),
+        ))
+    }
+
+    /// As [`Prober::ask`], no longer than so, and no longer than until somebody says to stop.
+    ///
+    /// # Errors
+    /// The same, when it takes longer, and when it was stopped.
+    pub fn ask_within(
+        &mut self,
+        door: &Door,
+        place: &Place,
+        limit: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(u16, f64), String> {
+        let began = Instant::now();
+        let asked = self.asker.ask(door, place, 0);
+        let stopped = async {
+            while !stop.load(Ordering::Relaxed) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let answer = self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                answer = tokio::time::timeout(limit, asked) => {
+                    answer.map_err(|_| "it takes too long".to_owned())?
+                }
+                () = stopped => Err("it was stopped".to_owned()),
+            }
+        })?;
+        Ok((answer.status, began.elapsed().as_secs_f64()))
+    }
+}
