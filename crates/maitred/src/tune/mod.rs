@@ -151,11 +151,12 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     }
     let wish = workload_of(asked);
     let mut prober = Prober::new(&wish.headers).map_err(Refusal::Usage)?;
+    // Before the site is asked: it may not answer while another tune has it begin anew.
+    let mut target = Target::of(&site, reload(&asked.server))?;
     let workload = prepare(&wish, &mut prober)?;
     if let Some(said) = workload.left_out() {
         let _ = writeln!(io::stderr(), "{said}");
     }
-    let mut target = Target::of(&site, reload(&asked.server))?;
     let mut course = Course::new(Terms {
         seconds,
         cores: site.cores,
