@@ -83,7 +83,6 @@ fn a_spare_php_that_does_not_start_is_told_once_and_not_tried_again_for_nobody()
     hello(&server, "localhost");
     let request = Request::new("GET", "/hello.php").header("Host", "broken.test");
     assert_eq!(http::ask(server.address(), &request).status, 503);
-    let said = server.log().since(mark).join("\n");
-    assert!(said.contains("broken"), "{said}");
+    server.expect_log(mark, "pool `broken`");
     server.stop();
 }
