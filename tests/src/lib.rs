@@ -19,6 +19,7 @@ pub mod http2;
 pub mod installed;
 pub mod load;
 pub mod log;
+pub mod lowered;
 pub mod mariadb;
 pub mod mediawiki;
 pub mod node;

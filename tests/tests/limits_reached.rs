@@ -3,10 +3,10 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::process::Command;
 use std::time::Duration;
 
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::lowered::Lowered;
 use maitred_tests::outside::{WAIT_PAGE, let_go, occupy, send};
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, WEB_USER, document_root, give_to_web_user, is_root};
@@ -115,64 +115,6 @@ fn a_front_out_of_descriptors_says_so_once_and_recovers() {
     expect_later(&server, "connections was not accepted");
     assert_eq!(count(&server, "no connection can be accepted"), 1);
     server.stop();
-}
-
-/// A soft limit of a process that runs, lowered until this is dropped. A user may do that to its
-/// own processes; root needs a capability that containers lack.
-struct Lowered {
-    process: Process,
-    user: Option<&'static str>,
-    option: &'static str,
-    before: String,
-}
-
-impl Lowered {
-    /// Lowers what `/proc/PID/limits` calls `name` and prlimit(1) `option`.
-    fn new(
-        process: Process,
-        user: &'static str,
-        name: &str,
-        option: &'static str,
-        to: u64,
-    ) -> Self {
-        let file = format!("/proc/{}/limits", process.pid);
-        let limits = std::fs::read_to_string(file).expect("its limits");
-        let line = limits.lines().find_map(|line| line.strip_prefix(name));
-        let before = line.and_then(|line| line.split_whitespace().next());
-        let before = before.expect("a soft limit").to_owned();
-        let user = is_root().then_some(user);
-        let lowered = Self {
-            process,
-            user,
-            option,
-            before,
-        };
-        lowered.set(&to.to_string());
-        lowered
-    }
-
-    fn set(&self, soft: &str) {
-        let mut command = match self.user {
-            None => Command::new("prlimit"),
-            Some(user) => {
-                let mut command = Command::new("runuser");
-                command.args(["-u", user, "--", "prlimit"]);
-                command
-            }
-        };
-        let pid = format!("--pid={}", self.process.pid);
-        let limit = format!("{}={soft}:", self.option);
-        let done = command.args([pid, limit]).status();
-        assert!(done.is_ok_and(|status| status.success()), "{command:?}");
-    }
-}
-
-impl Drop for Lowered {
-    fn drop(&mut self) {
-        if self.process.is_running() && !std::thread::panicking() {
-            self.set(&self.before);
-        }
-    }
 }
 
 #[test]

@@ -418,16 +418,25 @@ impl Connection {
             if residency(fd.as_ref(), at, piece) != Residency::Resident {
                 read_ahead(fd.clone(), at, piece).await?;
             }
-            let stop = at + piece;
-            while at < stop {
-                let count = usize::try_from(stop - at).unwrap_or(usize::MAX);
-                match self.stream.try_sendfile(fd, at, count)? {
-                    None => self.sendable().await?,
-                    Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    Some(sent) => {
-                        at += sent as u64;
-                        self.sent += sent as u64;
-                    }
+            self.send_resident(fd, at, at + piece).await?;
+            at += piece;
+        }
+        Ok(())
+    }
+
+    /// Sends what lies between two places of a file that is in memory.
+    ///
+    /// # Errors
+    /// As [`Connection::send_file`].
+    pub async fn send_resident(&mut self, fd: &OwnedFd, mut at: u64, end: u64) -> io::Result<()> {
+        while at < end {
+            let count = usize::try_from((end - at).min(SENDFILE_BYTES)).unwrap_or(usize::MAX);
+            match self.stream.try_sendfile(fd, at, count)? {
+                None => self.sendable().await?,
+                Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Some(sent) => {
+                    at += sent as u64;
+                    self.sent += sent as u64;
                 }
             }
         }

@@ -162,8 +162,14 @@ impl HttpClient for Connection {
         content: Content<'_>,
         answered: &mut Answered,
     ) -> io::Result<()> {
+        let content = match content {
+            // To seal it, we have to read it.
+            Content::Housed(body, ..) if self.secured.is_some() => Content::Kept(body),
+            content => content,
+        };
         let at_once = match content {
             Content::Kept(body) if body.len() > COPIED_MOST => &[],
+            Content::Housed(..) => &[],
             _ => content.at_once(),
         };
         let mut out = Vec::with_capacity(512 + reply.lines.len() + at_once.len());
@@ -173,6 +179,10 @@ impl HttpClient for Connection {
         match content {
             Content::Kept(body) if body.len() > COPIED_MOST => self.send_both(&out, body).await,
             Content::Nothing | Content::Made(_) | Content::Kept(_) => self.send(&out).await,
+            Content::Housed(body, fd, at) => {
+                self.send_more(&out).await?;
+                self.send_resident(fd, at, at + body.len() as u64).await
+            }
             Content::File(fd, slice) => {
                 self.send_more(&out).await?;
                 self.send_file(fd, slice.offset, slice.len).await

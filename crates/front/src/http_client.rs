@@ -133,6 +133,9 @@ pub enum Content<'a> {
     Made(&'a [u8]),
     /// Bytes that are kept, and can be shared.
     Kept(&'a Bytes),
+    /// Bytes that are kept, and their place in a file in memory, which nobody changes: what the kernel
+    /// may send by itself.
+    Housed(&'a Bytes, &'a OwnedFd, u64),
     /// A piece of a file.
     File(&'a Arc<OwnedFd>, Slice),
     /// Pieces of a file, each after a head of its own, and what ends them.
@@ -155,7 +158,7 @@ impl<'a> Content<'a> {
         match self {
             Content::Nothing => 0,
             Content::Made(bytes) => bytes.len() as u64,
-            Content::Kept(bytes) => bytes.len() as u64,
+            Content::Kept(bytes) | Content::Housed(bytes, ..) => bytes.len() as u64,
             Content::File(_, slice) => slice.len,
             Content::Pieces(_, parts, closing) => {
                 let parts = parts.iter();
@@ -169,7 +172,7 @@ impl<'a> Content<'a> {
     pub fn at_once(&self) -> &'a [u8] {
         match self {
             Content::Made(bytes) => bytes,
-            Content::Kept(bytes) => bytes,
+            Content::Kept(bytes) | Content::Housed(bytes, ..) => bytes,
             _ => &[],
         }
     }

@@ -25,6 +25,13 @@ use crate::troubles::Troubles;
 
 /// Descriptors kept back for files, pools and temporary files when connections are counted.
 const RESERVED_DESCRIPTORS: u64 = 512;
+/// With no more descriptors than this, all are for connections; of those beyond, kept pages may have
+/// [`PART_OF_PAGES`], and no more than [`MOST_OF_PAGES`].
+const FEW_DESCRIPTORS: u64 = 4096;
+/// One in so many.
+const PART_OF_PAGES: u64 = 8;
+/// Most descriptors of kept pages: 200 MB of the smallest that have one.
+const MOST_OF_PAGES: u64 = 4096;
 /// How often a thread with connections looks at the clock. A timer that is set for earlier than
 /// every other costs a system call; with this one there is always an earlier one.
 const BEAT: Duration = Duration::from_millis(500);
@@ -155,9 +162,13 @@ fn prepare(
     warn_of_unusable_folders(&config);
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
-    let max_connections = limit.saturating_sub(RESERVED_DESCRIPTORS).max(64);
+    let of_pages = descriptors_of_pages(limit);
+    let max_connections = limit
+        .saturating_sub(RESERVED_DESCRIPTORS + of_pages)
+        .max(64);
     let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
-    let cache = Cache::open(&config, threads, supervisor.clone())
+    let files = usize::try_from(of_pages).unwrap_or(0);
+    let cache = Cache::open(&config, (threads, files), supervisor.clone())
         .map_err(|error| format!("there is no page cache: {error}"))?;
     let (wishes, unheard) = Wishes::new();
     let is_fpm = config.fpm.is_some();
@@ -179,6 +190,12 @@ fn prepare(
         early: orders.early,
         unheard,
     })
+}
+
+/// Descriptors that kept pages may have, of so many.
+fn descriptors_of_pages(limit: u64) -> u64 {
+    let part = limit.saturating_sub(FEW_DESCRIPTORS) / PART_OF_PAGES;
+    part.min(MOST_OF_PAGES)
 }
 
 /// Says at start what would otherwise show only as a 403 or a 507 some day.
@@ -319,5 +336,16 @@ async fn beat(thread: Arc<Thread>) {
             tokio::time::sleep(BEAT).await;
             local::beat();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FEW_DESCRIPTORS, descriptors_of_pages as of};
+
+    #[test]
+    fn kept_pages_have_descriptors_only_where_there_are_many() {
+        assert_eq!((of(0), of(1024), of(FEW_DESCRIPTORS)), (0, 0, 0));
+        assert_eq!((of(20_000), of(1 << 20)), (1988, 4096));
     }
 }

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod rewind;
 pub mod roots;
 pub mod schedstat;
+pub mod sealed;
 pub mod shared;
 pub mod signals;
 pub mod sockets;

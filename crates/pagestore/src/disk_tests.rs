@@ -29,7 +29,7 @@ fn body(disk: &Disk, name: &str) -> Option<Bytes> {
         return None;
     };
     match entry {
-        Entry::Page(page) => Some(page.body.clone()),
+        Entry::Page(page) => Some(Bytes::clone(&page.body)),
         Entry::Varies(_) => None,
     }
 }

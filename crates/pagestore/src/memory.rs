@@ -11,7 +11,8 @@ use maitred_pagecache::key::Key;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
-use crate::object::Entry;
+use crate::body::Files;
+use crate::object::{Entry, Object};
 
 /// What a page needs beside its own bytes: its place in the table, the counters of what it shares.
 const OVERHEAD_BYTES: usize = 200;
@@ -52,12 +53,13 @@ impl Lifecycle<Key, Entry> for Gone {
 #[derive(Debug)]
 pub struct Memory {
     cache: Cache<Key, Entry, Weight, RandomState, Gone>,
+    files: Files,
     evicted: AtomicU64,
 }
 
 impl Memory {
-    /// Room for so many bytes.
-    pub fn new(bytes: u64) -> Memory {
+    /// Room for so many bytes, of which some may be in so many files.
+    pub fn new(bytes: u64, files: usize) -> Memory {
         let shards = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = shards.min(MAX_SHARDS);
         let expected = usize::try_from(bytes / EXPECTED_BYTES).unwrap_or(usize::MAX);
@@ -78,6 +80,7 @@ impl Memory {
         };
         Memory {
             cache,
+            files: Files::new(files),
             evicted: AtomicU64::new(0),
         }
     }
@@ -85,6 +88,14 @@ impl Memory {
     /// What is under a key.
     pub fn get(&self, key: &Key) -> Option<Entry> {
         self.cache.get(key)
+    }
+
+    /// Has a page that nobody else knows yet keep its body where it can be sent from best, if it is one
+    /// that there is room for.
+    pub fn take_in(&self, page: &mut Object) {
+        if page.weight() as u64 <= self.largest() {
+            page.body = self.files.take_in(page.body.clone());
+        }
     }
 
     /// Puts something under a key, if it is not too large for the room there is.
@@ -106,7 +117,7 @@ impl Memory {
     }
 
     /// Takes away what is under a key, if it is this page.
-    pub fn remove(&self, key: &Key, page: &Arc<crate::Object>) {
+    pub fn remove(&self, key: &Key, page: &Arc<Object>) {
         self.cache.remove_if(key, |entry| match entry {
             Entry::Page(found) => Arc::ptr_eq(found, page),
             Entry::Varies(_) => false,
@@ -162,7 +173,7 @@ mod tests {
     #[test]
     fn there_is_never_more_than_there_is_room_for() {
         let room = 4 << 20;
-        let memory = Memory::new(room);
+        let memory = Memory::new(room, 0);
         for number in 0..5000 {
             put(&memory, &number.to_string(), 1000 + number % 7000);
             assert!(memory.bytes() <= room);
@@ -172,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_would_need_too_much_of_the_room_is_not_put_there() {
-        let memory = Memory::new(1 << 20);
+        let memory = Memory::new(1 << 20, 0);
         assert!(put(&memory, "a", 1000));
         let largest = usize::try_from(memory.largest()).unwrap();
         assert!(!put(&memory, "a", largest));
@@ -182,7 +193,7 @@ mod tests {
 
     #[test]
     fn only_the_page_that_is_meant_is_taken_away() {
-        let memory = Memory::new(1 << 20);
+        let memory = Memory::new(1 << 20, 0);
         put(&memory, "a", 10);
         let Some(Entry::Page(old)) = memory.get(&key("a")) else {
             panic!()

@@ -8,6 +8,8 @@ use maitred_pagecache::key::Key;
 use maitred_pagecache::stored::Stored;
 use maitred_pagecache::vary::Vary;
 
+use crate::body::Body;
+
 /// What a page is about, as purges name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
@@ -27,7 +29,7 @@ pub struct Object {
     /// Its head, and what was decided about it.
     pub stored: Stored,
     /// Its body.
-    pub body: Bytes,
+    pub body: Body,
     /// How long a worker had to do with it.
     pub cost: Duration,
     /// Until which purge it is known what they made of it, and whether that was to make it stale: the
@@ -37,12 +39,12 @@ pub struct Object {
 
 impl Object {
     /// A page of which no purge has been looked at.
-    pub fn new(subject: Subject, stored: Stored, body: Bytes) -> Object {
+    pub fn new(subject: Subject, stored: Stored, body: impl Into<Body>) -> Object {
         let checked = AtomicU64::new(stored.stamp.saturating_mul(2));
         Object {
             subject,
             stored,
-            body,
+            body: body.into(),
             cost: Duration::ZERO,
             checked,
         }
@@ -69,7 +71,7 @@ impl Object {
     pub fn weight(&self) -> usize {
         let Subject { site, host, target } = &self.subject;
         let subject = site.len() + host.len() + target.len();
-        size_of::<Object>() + subject + self.stored.weight() + self.body.len()
+        size_of::<Object>() + subject + self.stored.weight() + self.body.weight()
     }
 }
 
@@ -111,7 +113,7 @@ impl Entry {
                 let cost = u64::try_from(object.cost.as_micros()).unwrap_or(u64::MAX);
                 head.extend_from_slice(&cost.to_le_bytes());
                 object.stored.write(&mut head);
-                (PAGE, object.body.clone())
+                (PAGE, Bytes::clone(&object.body))
             }
             Entry::Varies(vary) => {
                 for name in vary.names() {

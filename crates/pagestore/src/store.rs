@@ -26,6 +26,8 @@ use crate::uses::Uses;
 pub struct Limits {
     /// Bytes in memory.
     pub memory: u64,
+    /// Descriptors that pages in memory may have, to be sent from.
+    pub files: usize,
     /// What may be on disk, if anything.
     pub disk: Option<DiskLimits>,
 }
@@ -155,7 +157,7 @@ impl Store {
             boot: boot.to_owned(),
         });
         let store = Store {
-            memory: Memory::new(limits.memory),
+            memory: Memory::new(limits.memory, limits.files),
             disk: ArcSwapOption::empty(),
             purges: Purges::default(),
             folder: Mutex::default(),
@@ -325,11 +327,16 @@ impl Store {
         let Some(disk) = &*self.disk.load() else {
             return Fetched::Nothing;
         };
-        let read = disk.read(key, now, most);
-        if let Fetched::Entry(entry) = &read
+        let mut read = disk.read(key, now, most);
+        if let Fetched::Entry(entry) = &mut read
             // What was kept in the meantime is newer.
             && !self.memory.holds(key)
         {
+            if let Entry::Page(page) = entry
+                && let Some(page) = Arc::get_mut(page)
+            {
+                self.memory.take_in(page);
+            }
             self.memory.put(key.clone(), entry.clone());
         }
         read
@@ -398,13 +405,14 @@ impl Store {
     pub fn keep_at(
         &self,
         place: &Place,
-        page: Object,
+        mut page: Object,
         now: Millis,
     ) -> Result<Arc<Object>, NotStored> {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         if self.purges.refuses(&page) {
             return Err(NotStored::Purged);
         }
+        self.memory.take_in(&mut page);
         let page = Arc::new(page);
         let key = match &place.variant {
             None => &place.primary,
@@ -426,11 +434,17 @@ impl Store {
     }
 
     /// Keeps beside a page what was made of it, in memory alone.
-    pub fn keep_beside(&self, key: Key, page: Arc<Object>) {
+    pub fn keep_beside(&self, key: Key, mut page: Object) -> Arc<Object> {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        if !self.purges.refuses(&page) {
-            self.memory.put(key, Entry::Page(page));
+        let is_kept = !self.purges.refuses(&page);
+        if is_kept {
+            self.memory.take_in(&mut page);
         }
+        let page = Arc::new(page);
+        if is_kept {
+            self.memory.put(key, Entry::Page(page.clone()));
+        }
+        page
     }
 
     /// Takes a page away that is not what its address gives any more. One that has taken its place

@@ -3,13 +3,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::*;
+use crate::body::FILE_LEAST_BYTES;
 use crate::object::tests::{key, page};
 
 const NOW: Millis = 1_000_000;
+const FILES: usize = 100;
 
 fn memory_only() -> Store {
     let limits = Limits {
         memory: 64 << 20,
+        files: FILES,
         disk: None,
     };
     Store::open(limits, "boot", NOW).unwrap().0
@@ -24,6 +27,7 @@ fn on_disk(dir: &Path, memory: u64) -> (Store, Opened) {
     Store::open(
         Limits {
             memory,
+            files: FILES,
             disk: Some(disk),
         },
         "boot",
@@ -258,6 +262,7 @@ fn a_hundred_thousand_pages_are_kept_and_ten_thousand_of_them_purged_at_once() {
     let store = Store::open(
         Limits {
             memory: 512 << 20,
+            files: FILES,
             disk: None,
         },
         "boot",
@@ -421,4 +426,29 @@ fn a_large_page_is_read_by_whoever_may_wait_for_it() {
     assert_eq!(read.map(|body| body.len()), Some(5000));
     let looked = store.look(&crate::object::tests::key("/a"), [].into_iter());
     assert!(matches!(looked, Looked::Page { .. }), "it is in memory now");
+}
+
+#[test]
+fn a_large_page_in_memory_has_a_file_wherever_it_comes_from() {
+    let has_file = |looked: Looked| match looked {
+        Looked::Page { page, .. } => Some(page.body.file().is_some()),
+        _ => None,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let body = vec![b'x'; FILE_LEAST_BYTES];
+    let (store, _) = on_disk(dir.path(), 64 << 20);
+    keep(&store, "/a", &[], &body).unwrap();
+    assert_eq!(has_file(store.look(&key("/a"), [].into_iter())), Some(true));
+    let coded = page("/a", &[], store.stamp(), &body);
+    let coded = store.keep_beside(key("/a in a coding"), coded);
+    assert!(coded.body.file().is_some());
+    drop(store);
+    let (store, _) = on_disk(dir.path(), 64 << 20);
+    let loaded = store.load(&key("/a"), [].into_iter(), (NOW, u64::MAX));
+    assert_eq!(has_file(loaded), Some(true));
+    drop(store);
+    // There is no room for it in memory.
+    let (store, _) = on_disk(dir.path(), FILE_LEAST_BYTES as u64);
+    let loaded = store.load(&key("/a"), [].into_iter(), (NOW, u64::MAX));
+    assert_eq!(has_file(loaded), Some(false));
 }

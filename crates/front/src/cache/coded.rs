@@ -53,8 +53,7 @@ pub fn coded(
     let Some(made) = make(&page, &plan, Effort::Passing) else {
         return page;
     };
-    cache.store.keep_beside(beside, made.clone());
-    made
+    cache.store.keep_beside(beside, made)
 }
 
 /// Puts a page into a coding on another thread, if somebody will find it then.
@@ -100,7 +99,7 @@ fn lock(making: &Making) -> MutexGuard<'_, Vec<Key>> {
 }
 
 /// What becomes of a page; nothing if there is no memory for it.
-fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Arc<Object>> {
+fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
     let body = match plan.coding {
         None => page.body.clone(),
         Some(coding) => {
@@ -110,7 +109,7 @@ fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Arc<Object>> {
                     Encoder::new(coding, effort).and_then(|encoder| encoder.last(&page.body))
                 }
             };
-            Bytes::from(coded.ok()?)
+            Bytes::from(coded.ok()?.into_boxed_slice()).into()
         }
     };
     let mut lines = Vec::with_capacity(page.stored.lines.len() + 64);
@@ -119,8 +118,7 @@ fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Arc<Object>> {
         lines: lines.into(),
         ..page.stored.clone()
     };
-    let made = Object::new(page.subject.clone(), stored, body).of_cost(page.cost);
-    Some(Arc::new(made))
+    Some(Object::new(page.subject.clone(), stored, body).of_cost(page.cost))
 }
 
 /// What is to be done to a page for a client, if anything is.

@@ -21,7 +21,7 @@ use maitred_pagecache::reuse::{Stale, is_error, validators};
 use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
 use maitred_pagecache::stored::Stored;
 use maitred_pagecache::{freshness, invalidate};
-use maitred_pagestore::{Object, Place, Subject};
+use maitred_pagestore::{Body, Object, Place, Subject};
 
 use super::client::Wanted;
 use super::coded::say_that_it_varies;
@@ -74,7 +74,7 @@ pub struct Fill<'a> {
     /// The request has gone on to a script, and was not answered with what is kept.
     counts: bool,
     /// What the kept page has become with a 304.
-    merged: Option<(Stored, Bytes)>,
+    merged: Option<(Stored, Body)>,
     /// Other fronts drop what the answer has made out of date.
     elsewhere: Option<Elsewhere>,
 }
@@ -460,18 +460,19 @@ impl<'a> Fill<'a> {
         let Some(admitted) = self.admitted.take() else {
             return;
         };
-        let body = Bytes::from(std::mem::take(&mut self.body));
+        // It grew by doubling: what it has no use for would count for nothing and be held.
+        let body = Bytes::from(std::mem::take(&mut self.body).into_boxed_slice());
         let length = body.len() as u64;
         if self.announced.is_some_and(|announced| announced != length) {
             // It lies about its length: nobody knows what is missing, or too much.
             return self.finish(Finished::NotKept);
         }
-        self.keep(admitted, body);
+        self.keep(admitted, body.into());
     }
 
     /// Keeps a page; one that is large, or comes to a slow disk, once somebody waits for it to be where
     /// it is to be.
-    fn keep(&mut self, admitted: Admitted, body: Bytes) {
+    fn keep(&mut self, admitted: Admitted, body: Body) {
         let Some(primary) = &self.primary else {
             return;
         };

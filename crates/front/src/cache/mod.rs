@@ -29,9 +29,10 @@ use maitred_pagecache::select::{Selected, content_range, not_modified_lines, sel
 use maitred_pagecache::settings::Settings;
 use maitred_pagecache::status::CacheStatus;
 use maitred_pagecache::stored::Stored;
+use maitred_pagestore::body::FILE_LEAST_BYTES;
 use maitred_pagestore::disk::DiskLimits;
 use maitred_pagestore::journal::Opened;
-use maitred_pagestore::{Limits, Store};
+use maitred_pagestore::{Body, Limits, Store};
 use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
 
@@ -93,12 +94,16 @@ fn now() -> Millis {
 }
 
 impl Cache {
-    /// The cache that a configuration asks for, for a front with so many threads. Without its folder it is in memory alone, which is
-    /// told.
+    /// The cache that a configuration asks for, for a front with so many threads, whose pages may have so
+    /// many descriptors. Without its folder it is in memory alone, which is told.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn open(config: &Config, threads: u32, supervisor: Arc<Supervisor>) -> io::Result<Cache> {
+    pub fn open(
+        config: &Config,
+        (threads, files): (u32, usize),
+        supervisor: Arc<Supervisor>,
+    ) -> io::Result<Cache> {
         let disk = config.cache_dir.as_ref().map(|dir| DiskLimits {
             dir: dir.clone(),
             max_size: config.cache_max_size,
@@ -107,7 +112,12 @@ impl Cache {
         let memory = config.cache_memory;
         let disk_limit = disk.as_ref().map(|disk| disk.max_size);
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let opened = Store::open(Limits { memory, disk }, boot.trim(), now());
+        let limits = |disk| Limits {
+            memory,
+            files,
+            disk,
+        };
+        let opened = Store::open(limits(disk), boot.trim(), now());
         let store = match opened {
             Ok((store, opened)) => {
                 tell(opened);
@@ -124,7 +134,7 @@ impl Cache {
                     "cache_dir {dir} cannot be used by {me}, whom the front runs as: {error}; pages \
                      are kept in memory only"
                 );
-                Store::open(Limits { memory, disk: None }, "", now())?.0
+                Store::open(limits(None), "", now())?.0
             }
         };
         let fills = Fills::default();
@@ -302,7 +312,7 @@ fn whole(seconds: u64) -> i64 {
 async fn reply(
     client: &mut impl HttpClient,
     (head, way): (&Head, &Way<'_>),
-    (stored, body, saved): (&Stored, &Bytes, Duration),
+    (stored, body, saved): (&Stored, &Body, Duration),
     (age, status): (u64, CacheStatus),
     answered: &mut Answered,
 ) -> io::Result<After> {
@@ -314,13 +324,13 @@ async fn reply(
         Selected::NotModified => not_modified_lines(stored),
         _ => lines,
     };
-    let (code, part) = match selected {
-        Selected::Whole => (stored.status, body.clone()),
-        Selected::NotModified => (304, Bytes::new()),
-        Selected::Unsatisfiable => (416, Bytes::new()),
+    let (code, part, at) = match selected {
+        Selected::Whole => (stored.status, Bytes::clone(body), 0),
+        Selected::NotModified => (304, Bytes::new(), 0),
+        Selected::Unsatisfiable => (416, Bytes::new(), 0),
         Selected::Part { start, end } => {
             let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX).min(body.len());
-            (206, body.slice(at(start)..at(end)))
+            (206, body.slice(at(start)..at(end)), start)
         }
     };
     answered.cache = Some(status.word());
@@ -360,9 +370,10 @@ async fn reply(
         length: carries_body.then_some(part.len() as u64),
         after,
     };
-    let content = match asked.is_head() || part.is_empty() {
-        true => Content::Nothing,
-        false => Content::Kept(&part),
+    let content = match body.file() {
+        _ if asked.is_head() || part.is_empty() => Content::Nothing,
+        Some(file) if part.len() >= FILE_LEAST_BYTES => Content::Housed(&part, file, at),
+        _ => Content::Kept(&part),
     };
     if code == stored.status {
         client.is_answered_by_script();

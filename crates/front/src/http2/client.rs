@@ -415,7 +415,9 @@ impl HttpClient for Http2Client {
         match content {
             Content::Nothing => {}
             Content::Made(bytes) => self.send_copy(bytes).await?,
-            Content::Kept(bytes) => self.send_kept(bytes.clone()).await?,
+            Content::Kept(bytes) | Content::Housed(bytes, ..) => {
+                self.send_kept(bytes.clone()).await?;
+            }
             Content::File(fd, slice) => self.send_file(fd, slice.offset, slice.len).await?,
             Content::Pieces(fd, parts, closing) => {
                 for part in parts {

@@ -1,0 +1,186 @@
+//! A kept page's body. A large one is in memory that is a file, from which the kernel sends it without
+//! copying it for each client; a small one is sent faster from where programs have their memory.
+
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use maitred_os::sealed::Sealed;
+use maitred_os::shared::page_bytes;
+
+/// Bytes from which on a body is kept in a file, and a piece of it sent from there: up to about this many,
+/// the kernel copies them in less time than it needs to find them (docs/decisions/0009-page-cache.md).
+pub const FILE_LEAST_BYTES: usize = 48 * 1024;
+
+/// Bytes that a file takes of the kernel's memory beside its contents: inode, name, table of pages.
+const FILE_OVERHEAD_BYTES: usize = 3 * 1024;
+
+/// What the files are called in `/proc/PID/maps`.
+const NAME: &str = "kept page";
+
+/// A kept page's body; clones share it.
+#[derive(Debug, Clone)]
+pub struct Body {
+    bytes: Bytes,
+    file: Option<Arc<Held>>,
+}
+
+impl Body {
+    /// Its file, whose contents are the body and nothing else, if it has one.
+    pub fn file(&self) -> Option<&OwnedFd> {
+        self.file.as_ref().map(|held| held.sealed.file())
+    }
+
+    /// Bytes of memory that it needs, about.
+    pub fn weight(&self) -> usize {
+        match &self.file {
+            None => self.bytes.len(),
+            Some(_) => {
+                let page = usize::try_from(page_bytes()).unwrap_or(1);
+                self.bytes.len().next_multiple_of(page) + FILE_OVERHEAD_BYTES
+            }
+        }
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Body {
+        Body { bytes, file: None }
+    }
+}
+
+impl Deref for Body {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+/// The files of bodies, of which there may be so many.
+#[derive(Debug, Clone)]
+pub struct Files {
+    left: Arc<AtomicUsize>,
+}
+
+impl Files {
+    /// Room for so many.
+    pub fn new(most: usize) -> Files {
+        Files {
+            left: Arc::new(AtomicUsize::new(most)),
+        }
+    }
+
+    /// The same body, in a file if it is large and there is room for one. Without room, or descriptors,
+    /// it stays where it is.
+    pub fn take_in(&self, body: Body) -> Body {
+        if body.file.is_some() || body.len() < FILE_LEAST_BYTES {
+            return body;
+        }
+        let Some(place) = self.place() else {
+            return body;
+        };
+        let Ok(sealed) = Sealed::copy(NAME, &body) else {
+            return body;
+        };
+        let held = Arc::new(Held {
+            sealed,
+            _place: place,
+        });
+        Body {
+            bytes: Bytes::from_owner(Mapped(held.clone())),
+            file: Some(held),
+        }
+    }
+
+    fn place(&self) -> Option<Place> {
+        let less = |left: usize| left.checked_sub(1);
+        let left = &self.left;
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .ok()?;
+        Some(Place(left.clone()))
+    }
+}
+
+/// A file with the room that it takes of [`Files`].
+#[derive(Debug)]
+struct Held {
+    sealed: Sealed,
+    _place: Place,
+}
+
+#[derive(Debug)]
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A file's bytes, which stay mapped as long as somebody reads them.
+struct Mapped(Arc<Held>);
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        self.0.sealed.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(bytes: usize) -> Body {
+        let bytes: Vec<u8> = (0..bytes).map(|number| number as u8).collect();
+        Body::from(Bytes::from(bytes))
+    }
+
+    fn in_file(body: &Body) -> Option<Vec<u8>> {
+        let mut read = vec![0; body.len() + 1];
+        let count = rustix::io::pread(body.file()?, &mut read, 0).unwrap();
+        read.truncate(count);
+        Some(read)
+    }
+
+    #[test]
+    fn a_large_body_is_in_a_file_and_a_small_one_is_not() {
+        let files = Files::new(10);
+        let small = files.take_in(body(FILE_LEAST_BYTES - 1));
+        assert!(small.file().is_none());
+        let large = files.take_in(body(FILE_LEAST_BYTES));
+        assert_eq!(large[..], body(FILE_LEAST_BYTES)[..]);
+        assert_eq!(in_file(&large).unwrap(), large[..]);
+        assert!(large.weight() > large.len());
+    }
+
+    #[test]
+    fn there_are_no_more_files_than_there_may_be_and_each_is_given_back() {
+        let files = Files::new(2);
+        let kept = [0; 3].map(|_| files.take_in(body(FILE_LEAST_BYTES)));
+        let with_file = kept.iter().filter(|body| body.file().is_some());
+        assert_eq!(with_file.count(), 2);
+        let [first, second, third] = kept;
+        drop((second, third));
+        let again = files.take_in(body(FILE_LEAST_BYTES));
+        assert!(again.file().is_some(), "the others have gone");
+        let shared = files.take_in(first.clone());
+        assert!(shared.file().is_some(), "it has one already");
+        drop((first, again));
+        assert_eq!(files.left.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn who_reads_a_body_has_it_also_when_it_is_not_kept_any_more() {
+        let files = Files::new(1);
+        let large = files.take_in(body(FILE_LEAST_BYTES));
+        let part = large.slice(1000..2000);
+        drop(large);
+        assert_eq!(part[..], body(FILE_LEAST_BYTES)[1000..2000]);
+        assert_eq!(files.left.load(Ordering::Relaxed), 0);
+        drop(part);
+        assert_eq!(files.left.load(Ordering::Relaxed), 1);
+    }
+}
