@@ -65,6 +65,14 @@ fn main() {
 
 fn build() -> Result<(), String> {
     let php = find()?;
+    // What was built for another PHP, or an older one, would be taken for what it was built for.
+    println!("cargo:rerun-if-changed={}", php.object.display());
+    for include in &php.includes {
+        let version = Path::new(include).join("php_version.h");
+        if version.exists() {
+            println!("cargo:rerun-if-changed={}", version.display());
+        }
+    }
     compile(&php);
     link(&php)
 }

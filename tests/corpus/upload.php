@@ -15,7 +15,7 @@ require 'dump.inc';
 $file = $_FILES['file'];
 $sent = file_get_contents($file['tmp_name']);
 $temporary = $file['tmp_name'];
-$file['tmp_name'] = preg_replace('/php\w{6}$/', 'phpXXXXXX', $temporary);
+$file['tmp_name'] = preg_replace('/php\w{6,}$/', 'phpXXXXXX', $temporary);
 dump(['file' => $file, 'post' => $_POST, 'sent' => substr($sent, 0, 100), 'hash' => md5($sent),
     'is_uploaded' => is_uploaded_file($temporary), 'mode' => decoct(fileperms($temporary) & 0777),
     'moved' => move_uploaded_file($temporary, "$temporary.moved") && unlink("$temporary.moved")]);

@@ -9,6 +9,6 @@
 // expect: "name"
 require 'dump.inc';
 array_walk_recursive($_FILES, function (&$value) {
-    $value = is_string($value) ? preg_replace('/php\w{6}$/', 'phpXXXXXX', $value) : $value;
+    $value = is_string($value) ? preg_replace('/php\w{6,}$/', 'phpXXXXXX', $value) : $value;
 });
 dump(['files' => $_FILES]);

@@ -42,6 +42,7 @@ pub mod wordpress;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Something that answers HTTP and writes a log: maitred, or a peer.
 pub trait Target {
@@ -78,4 +79,13 @@ pub fn maitred_program() -> PathBuf {
         program.display()
     );
     program
+}
+
+/// The PHP that `maitred-php` beside the program under test runs, as `8.2.35`.
+pub fn php_version() -> String {
+    let mut program = Command::new(maitred_program().with_file_name("maitred-php"));
+    let said = program.arg("--version").output().expect("it can be run");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let version = said.trim().rsplit_once("runs PHP ").map(|(_, php)| php);
+    version.expect("it says what it runs").to_owned()
 }

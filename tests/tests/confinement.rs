@@ -9,7 +9,7 @@ use maitred_tests::processes::Process;
 use maitred_tests::server::{
     Setup, WEB_USER, document_root, is_root, public_folder, set_mode, user_ids, write_file,
 };
-use maitred_tests::{Target, maitred_program, wait};
+use maitred_tests::{Target, maitred_program, php_version, wait};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -251,15 +251,6 @@ fn copies(names: &[&str]) -> TempDir {
             .expect("a program can be copied");
     }
     folder
-}
-
-/// The PHP that `maitred-php` beside the program under test runs, as `8.2.35`.
-fn php_version() -> String {
-    let mut program = Command::new(maitred_program().with_file_name("maitred-php"));
-    let said = program.arg("--version").output().expect("it can be run");
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let version = said.trim().rsplit_once("runs PHP ").map(|(_, php)| php);
-    version.expect("it says what it runs").to_owned()
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
         ("jit", "", jit, "OPcache's JIT is on"),
         ("threads", "$c = FFI::cdef('typedef void *(*start)(void *); int pthread_create(unsigned long *, void *, start, void *); void *malloc(size_t); unsigned sleep(unsigned);', 'libc.so.6');
              $id = $c->new('unsigned long'); $seconds = $c->new('unsigned long[1]');
-             $c->pthread_create(FFI::addr($id), null, $c->cast('start', FFI::addr($c->sleep)), $c->cast('void *', 600));",
+             $c->pthread_create(FFI::addr($id), null, $c->cast('start', $c->sleep), $c->cast('void *', 600));",
             ffi, "has started threads (2 run)"),
     ];
     let root = document_root(&[("index.php", "<?php echo 'classic';")]);

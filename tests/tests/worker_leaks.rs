@@ -96,6 +96,18 @@ fn what_requests_leave_behind_is_named_and_what_the_first_has_set_is_not() {
 }
 
 #[test]
+fn an_error_handler_that_throws_hears_of_nothing_that_is_looked_at() {
+    let root = application(&[("tidy", "<?php echo 'tidy';")]);
+    let strict = WORKER.replace(
+        "$handle =",
+        "set_error_handler(fn ($level, $said) => throw new ErrorException($said));\n$handle =",
+    );
+    write_file(root.path(), "worker.php", strict.as_bytes());
+    let tidy = leaks(root.path(), &["--rounds", "2", "/tidy"]);
+    assert_eq!(tidy.status.code(), Some(0), "{tidy:?}");
+}
+
+#[test]
 fn what_cannot_be_watched_is_said() {
     let root = application(&[]);
     write_file(root.path(), "worker.php", b"<?php exit('no database');");

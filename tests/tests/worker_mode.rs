@@ -323,6 +323,25 @@ fn a_script_that_does_not_boot_is_told_and_tried_again_until_it_does() {
 }
 
 #[test]
+fn a_look_that_fails_between_two_requests_ends_the_script_and_is_told() {
+    let root = application(&[("state", STATE)]);
+    write_file(
+        root.path(),
+        "worker.php",
+        b"<?php namespace maitred\\leaks;
+        function look() { throw new \\Exception('nothing can be seen'); }
+        while (\\frankenphp_handle_request(fn () => print 'served')) { }",
+    );
+    let server = setup(root.path())
+        .pool("request_queue_timeout = \"200ms\"")
+        .start();
+    server.expect_log(0, "nothing can be seen");
+    server.expect_log(0, "before its script had booted");
+    assert_eq!(ask(&server, "/state").status, 503);
+    server.stop();
+}
+
+#[test]
 fn a_reload_waits_for_the_boot_and_one_that_fails_keeps_the_application_that_works() {
     let root = application(&[("state", STATE)]);
     let server = setup(root.path()).start();
@@ -407,6 +426,8 @@ fn limits_the_slow_log_and_the_status_page_work_as_in_a_classic_pool() {
         .pool(&format!("slowlog = {log:?}"))
         .pool("status_path = \"/status\"")
         .pool("max_private_memory = \"64M\"")
+        // Room for the requests between two looks at the exact figure.
+        .pool("php_admin_value.memory_limit = \"512M\"")
         .start();
     assert_eq!(ask(&server, "/doze").text(), "awake");
     let stack = wait::until_within("the slow log", LONG, || {

@@ -8,9 +8,6 @@
 #include <ext/standard/info.h>
 #include <zend_extensions.h>
 
-/* What stands before the time at which libphp was built, in phpinfo() as text. */
-static const char build_date[] = "Build Date => ";
-
 static size_t write_out(const char *bytes, size_t length)
 {
 	size_t done = 0;
@@ -24,6 +21,15 @@ static size_t write_out(const char *bytes, size_t length)
 	}
 	return done;
 }
+
+#if PHP_VERSION_ID >= 80400
+static void print_version(void)
+{
+	php_print_version(&sapi_module);
+}
+#else
+/* What stands before the time at which libphp was built, in phpinfo() as text. */
+static const char build_date[] = "Build Date => ";
 
 static void print_version(void)
 {
@@ -44,6 +50,7 @@ static void print_version(void)
 		sapi_module.name, (int) length, date ? date : "", get_zend_version());
 	zval_ptr_dtor(&general);
 }
+#endif
 
 static int compare_modules(Bucket *one, Bucket *other)
 {

@@ -358,6 +358,10 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	if (UNEXPECTED(worker.look)) {
 		zend_call_known_function(worker.look, NULL, NULL, &result, 0, NULL, NULL);
 		zval_ptr_dtor(&result);
+		/* Nobody would hear of it while the worker waits. */
+		if (EG(exception)) {
+			RETURN_THROWS();
+		}
 	}
 	/* Waiting is not limited; what a script does after an answer belongs to the request before. */
 	zend_unset_timeout();

@@ -8,7 +8,8 @@ use php::{Php, Run};
 fn cache() -> Php {
     Php::new()
         .with(&["--fork", "--cached"])
-        .ini("zend_extension=opcache\nopcache.file_update_protection=0")
+        .opcache()
+        .ini("opcache.file_update_protection=0")
 }
 
 /// Has these scripts compiled, in this order, before the first request.
@@ -73,12 +74,15 @@ fn what_scripts_may_not_ask_is_told_to_the_server() {
 
 #[test]
 fn without_opcache_nothing_is_cached_and_nothing_compiled() {
-    for ini in [
-        "",
-        "zend_extension=opcache\nopcache.enable=0",
-        "zend_extension=opcache\nopcache.file_cache_only=1\nopcache.file_cache=/tmp",
+    for (php, ini) in [
+        (Php::new(), "opcache.enable=0"),
+        (Php::new().opcache(), "opcache.enable=0"),
+        (
+            Php::new().opcache(),
+            "opcache.file_cache_only=1\nopcache.file_cache=/tmp",
+        ),
     ] {
-        let php = Php::new()
+        let php = php
             .with(&["--fork", "--cached"])
             .ini(ini)
             .file("a.php", "a");

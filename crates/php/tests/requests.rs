@@ -130,7 +130,8 @@ fn cookies_and_query_strings_are_parsed() {
 fn argv_holds_the_query_string_when_wanted() {
     let script = "<?php echo json_encode([$_SERVER['argv'] ?? null, $_SERVER['argc'] ?? null]);";
     let php = Php::new()
-        .ini("register_argc_argv=1")
+        // PHP 8.5 says that this is deprecated.
+        .ini("register_argc_argv=1\ndisplay_errors=0")
         .param("QUERY_STRING", "a+b")
         .file("t.php", script);
     assert_eq!(php.serve(&["t.php"]).one().body(), r#"[["a","b"],2]"#);

@@ -79,7 +79,8 @@ fn a_directive_php_does_not_know_is_named() {
 #[test]
 fn a_value_that_php_takes_at_its_start_alone_holds_and_is_no_mistake() {
     let php = Php::new()
-        .ini("zend_extension=opcache\nopcache.enable=0\nzend.assertions=1")
+        .opcache()
+        .ini("opcache.enable=0\nzend.assertions=1")
         .with(&[
             "--admin-value",
             "opcache.enable=1",
@@ -104,7 +105,7 @@ fn a_value_that_php_takes_at_its_start_alone_holds_and_is_no_mistake() {
 fn a_value_that_php_never_takes_is_named() {
     let few = "opcache.max_accelerated_files=1";
     let php = Php::new()
-        .ini("zend_extension=opcache")
+        .opcache()
         .with(&["--admin-value", few])
         .file("t.php", "");
     let said = php.serve(&["t.php"]).output.stderr;
@@ -193,7 +194,8 @@ fn values_passed_with_a_request_end_with_it() {
 fn opcache_works_in_a_forked_child_with_the_memory_of_the_pool() {
     let php = Php::new()
         .with(&["--fork"])
-        .ini("zend_extension=opcache\nopcache.file_update_protection=0")
+        .opcache()
+        .ini("opcache.file_update_protection=0")
         .with(&["--admin-value", "opcache.memory_consumption=16"])
         .file(
             "t.php",
@@ -240,13 +242,14 @@ fn errors_are_shown_as_php_ini_says() {
 #[test]
 fn a_preloaded_class_is_there_in_every_request() {
     let php = Php::new()
+        .opcache()
         .file(
             "preload.php",
             "<?php class Preloaded { const HERE = 'here'; }",
         )
         .file("t.php", "<?php echo Preloaded::HERE;");
     let preload = format!(
-        "zend_extension=opcache\nopcache.preload={}\nopcache.preload_user={}",
+        "opcache.preload={}\nopcache.preload_user={}",
         php.path("preload.php").display(),
         php::owner(php.root()),
     );

@@ -31,7 +31,13 @@ final class Look
     {
         $first = self::$before === null;
         $look = new self();
-        $now = $look->take();
+        // The application's own may throw at what is passed over here.
+        $handler = set_error_handler(static fn (): bool => true);
+        try {
+            $now = $look->take($handler);
+        } finally {
+            restore_error_handler();
+        }
         $changes = [];
         foreach (self::$before === null ? [] : $now + self::$before as $name => $_) {
             $old = self::$before[$name] ?? null;
@@ -49,7 +55,7 @@ final class Look
     }
 
     /** @return array<string, string> */
-    private function take(): array
+    private function take(mixed $handler): array
     {
         foreach (array_keys($GLOBALS) as $name) {
             if (!\in_array($name, self::GLOBALS_PASSED_OVER, true)) {
@@ -81,7 +87,7 @@ final class Look
             $this->found["environment $name"] = self::digest($value);
         }
         $this->descriptors();
-        $this->rest();
+        $this->rest($handler);
 
         return $this->found;
     }
@@ -113,19 +119,17 @@ final class Look
         }
     }
 
-    private function rest(): void
+    private function rest(mixed $handler): void
     {
-        $error = set_error_handler(null);
-        restore_error_handler();
         $exception = set_exception_handler(null);
         restore_exception_handler();
         $this->found += [
-            'error handler' => self::callable($error),
+            'error handler' => self::callable($handler),
             'exception handler' => self::callable($exception),
             'autoloaders' => (string) \count(spl_autoload_functions()),
             'working folder' => (string) getcwd(),
             'umask' => decoct(umask()),
-            'locale' => (string) setlocale(\LC_ALL, 0),
+            'locale' => (string) setlocale(\LC_ALL, '0'),
             'time zone' => date_default_timezone_get(),
         ];
     }

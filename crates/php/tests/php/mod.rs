@@ -8,6 +8,9 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+/// The branches of PHP in which php.ini names OPcache.
+const OPCACHE_IS_A_MODULE: [&str; 4] = ["8.1", "8.2", "8.3", "8.4"];
+
 /// A PHP with a php.ini and a document root of its own.
 pub struct Php {
     folder: TempDir,
@@ -46,6 +49,14 @@ impl Php {
         self.ini.push_str(lines);
         self.ini.push('\n');
         self
+    }
+
+    /// Has OPcache loaded, which is a part of PHP from 8.5 on.
+    pub fn opcache(self) -> Self {
+        match OPCACHE_IS_A_MODULE.contains(&maitred_php::PHP_BRANCH) {
+            true => self.ini("zend_extension=opcache"),
+            false => self,
+        }
     }
 
     /// Adds options of `serve_script`.
