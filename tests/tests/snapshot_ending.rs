@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use maitred_tests::Target;
-use maitred_tests::booted::{PATIENCE, snapshot};
+use maitred_tests::booted::{PATIENCE, application, snapshot};
 use maitred_tests::http;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use tempfile::TempDir;
@@ -176,4 +176,31 @@ fn what_is_asked_ahead_has_its_regular_expressions_compiled_for_all_copies() {
         server.wait_for_full_strength(3, PATIENCE);
         server.stop();
     }
+}
+
+#[test]
+fn a_regular_expression_for_which_a_boot_has_left_no_memory_harms_no_copy() {
+    // What boots takes all that it may have, but for less than the expression is long. The one who is
+    // asked ahead may have more.
+    let root = application(
+        "$fill = array_fill(0, 4000, null); $n = 0;
+         do { $real = memory_get_usage(true); $fill[$n++] = str_repeat('x', 20000 + $n); } while (memory_get_usage(true) === $real);
+         for ($i = 0; $i < 90; $i++) { $fill[$n++] = str_repeat('x', 20000 + $n); }
+         $most = (string) memory_get_usage(true); ini_set('memory_limit', $most);",
+        "$before = ini_set('memory_limit', '256M');
+         $found = preg_match('/a' . str_repeat(' ', 240000) . '/x', 'a');
+         echo json_encode([$before === $most, $found, error_get_last(), preg_last_error_msg(), count(array_filter($fill)) === $n]);",
+    );
+    let server = snapshot(root.path())
+        .workers(1)
+        .pool("warm_requests = [\"/ahead\"]")
+        .start();
+    for _ in 0..3 {
+        let seen = http::get(server.address(), "/").json();
+        assert_eq!(seen, serde_json::json!([true, 1, null, "No error", true]));
+    }
+    server.wait_for_full_strength(3, PATIENCE);
+    let log = server.log_text();
+    assert!(!log.contains("Allowed memory size"), "{log}");
+    server.stop();
 }
