@@ -142,6 +142,35 @@ fn a_site_that_is_not_served_with_what_was_written_has_its_settings_back() {
 }
 
 #[test]
+fn who_ends_a_tuning_while_a_site_does_not_recover_from_too_much_need_not_wait_for_it() {
+    // Once it has had too much it answers nobody but the load.
+    let site = Site::start(|_| {
+        "<?php $is_load = str_starts_with($_SERVER['HTTP_USER_AGENT'] ?? '', 'maitred-bench/');
+        $had = __DIR__ . '/had';
+        if ($is_load && file_exists(__DIR__ . '/overload')) { touch($had); }
+        if (!$is_load && file_exists($had)) {
+            touch(__DIR__ . '/asked');
+            while (file_exists($had)) { usleep(10000); clearstatcache(); }
+        }
+        usleep(20000); echo 'rested';"
+            .to_owned()
+    });
+    let file = |name: &str| site.root.path().join(name);
+    let mut going = Going::start(site.command(&[DESPITE]));
+    going.until("overload: ");
+    fs::write(file("overload"), "").expect("it is ours");
+    wait::until_true("it to be asked whether it has recovered", || {
+        file("asked").exists()
+    });
+    going.signal(Signal::INT);
+    let (said, code) = going.end();
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("all is as it was"), "{said}");
+    fs::remove_file(file("had")).expect("it is there");
+    site.expect_as_it_was();
+}
+
+#[test]
 fn without_control_groups_a_pool_does_not_grow_and_it_is_said() {
     if !is_root() {
         return;
