@@ -106,7 +106,7 @@ def heading(experiment):
 
 def anchor(experiment):
     """As Markdown on GitHub makes it of the heading."""
-    kept_signs = (sign for sign in heading(experiment).lower() if sign.isalnum() or sign in " -")
+    kept_signs = (sign for sign in heading(experiment).lower() if sign.isalnum() or sign in " -_")
     return "".join(kept_signs).replace(" ", "-")
 
 

@@ -4,9 +4,12 @@
 //! Everything here panics with a sentence when something is not as it must be, since its callers
 //! are tests. Waiting is always for an event with a deadline; see [`wait`].
 
+pub mod acme;
 pub mod bench;
+pub mod booted;
 pub mod browser;
 pub mod cache_suite;
+pub mod cached;
 pub mod changes;
 pub mod coding;
 pub mod corpus;
@@ -30,11 +33,13 @@ pub mod peer;
 pub mod picture;
 pub mod ports;
 pub mod processes;
+pub mod proxied;
 pub mod redis;
 pub mod rules;
 pub mod server;
 pub mod session;
 pub mod tls;
+pub mod tuned;
 pub mod wait;
 pub mod web;
 pub mod websocket;

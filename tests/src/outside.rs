@@ -52,6 +52,16 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// What a command has printed that has to succeed.
+///
+/// # Panics
+/// It has failed.
+#[track_caller]
+pub fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
 /// What `maitred status --json` prints.
 ///
 /// # Panics

@@ -10,7 +10,8 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use crate::server::{public_folder, set_mode};
+use crate::ports;
+use crate::server::{Server, Setup, document_root, public_folder, set_mode};
 
 /// The kinds of key that sites have.
 pub const ECDSA: &[&str] = &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
@@ -245,5 +246,124 @@ impl Drop for Secure {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// A site with what tests of TLS ask for.
+pub fn site() -> TempDir {
+    document_root(&[
+        ("hello.txt", "Hello, world!"),
+        ("hello.php", "<?php echo 'hello';"),
+        (
+            "server.php",
+            "<?php foreach ($_SERVER as $name => $value) {
+                 if (preg_match('/^(HTTPS|REQUEST_SCHEME|SERVER_PORT|SSL_.*)$/', $name))
+                     echo \"$name=$value\\n\";
+             }",
+        ),
+        (
+            "body.php",
+            "<?php echo md5(file_get_contents('php://input'));",
+        ),
+        (
+            "large.php",
+            "<?php for ($i = 0; $i < 200; $i++) echo str_repeat(chr(65 + $i % 26), 100000);",
+        ),
+        (
+            "dies.php",
+            "<?php echo str_repeat('x', 2000000); flush(); posix_kill(getmypid(), SIGKILL);",
+        ),
+        (
+            "own.php",
+            "<?php header('Strict-Transport-Security: max-age=7');",
+        ),
+    ])
+}
+
+/// A server under TLS.
+#[derive(Debug)]
+pub struct Served {
+    /// Who has issued its certificate.
+    pub authority: Authority,
+    /// Its certificate, for localhost.
+    pub certificate: Certificate,
+    /// Where it listens for TLS.
+    pub address: SocketAddr,
+    /// Its document root.
+    pub root: TempDir,
+    /// How it was started.
+    pub setup: Setup,
+    /// The server.
+    pub server: Server,
+}
+
+/// A server with one certificate, for localhost, and further lines for `[tls]`.
+pub fn served(lines: &[&str]) -> Served {
+    served_with(lines, |setup| setup)
+}
+
+/// The same, with more of it set up.
+pub fn served_with(lines: &[&str], change: impl Fn(Setup) -> Setup) -> Served {
+    let (authority, root) = (Authority::default(), site());
+    let certificate = authority.issue("site", &["localhost"]);
+    let address = ports::free_address();
+    let ca = authority.folder().display().to_string();
+    let mut all = vec![format!("certificates = [{}]", certificate.toml())];
+    all.extend(lines.iter().map(|line| line.replace("DIR", &ca)));
+    let setup = change(Setup::new(root.path()).tls(address, &all));
+    let server = setup.clone().start();
+    Served {
+        authority,
+        certificate,
+        address,
+        root,
+        setup,
+        server,
+    }
+}
+
+impl Served {
+    /// What curl does with these words.
+    pub fn curl(&self, words: &[&str]) -> Output {
+        curl(&self.authority, self.address, words)
+    }
+
+    /// The body of a page.
+    pub fn page(&self, path: &str) -> String {
+        page(&self.authority, self.address, path)
+    }
+
+    /// Which certificate is shown to openssl.
+    pub fn shown(&self, words: &[&str]) -> String {
+        shown(&self.authority, self.address, words)
+    }
+
+    /// What openssl says of a connection.
+    pub fn s_client(&self, words: &[&str]) -> String {
+        s_client(&self.authority, self.address, words)
+    }
+
+    /// Sends a request by openssl, and waits until the server closes the connection.
+    pub fn ask(&self, words: &[&str], request: &str) -> Output {
+        let mut client = Command::new("openssl")
+            .args(["s_client", "-connect", &self.address.to_string(), "-quiet"])
+            .arg("-CAfile")
+            .arg(self.authority.ca())
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("openssl runs");
+        let mut pipe = client.stdin.take().expect("stdin is a pipe");
+        let sent = pipe.write_all(request.as_bytes());
+        sent.expect("openssl takes a request");
+        client.wait_with_output().expect("openssl ends")
+    }
+
+    /// The path of a file beside the certificates.
+    pub fn file(&self, name: &str) -> String {
+        let path = self.authority.folder().join(name);
+        path.to_str().expect("a path is text").to_owned()
     }
 }

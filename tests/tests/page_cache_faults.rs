@@ -1,154 +1,17 @@
 //! What can go wrong with the page cache goes wrong for nobody but whom it concerns: scripts that end
-//! early or lie, PHP that hangs, is busy or down, disks that are full, read-only or changed under us,
-//! hostile requests.
+//! early or lie, PHP that hangs, is busy or down, hostile requests.
 
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use maitred_tests::Target;
-use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::cached::{
+    flag, get, is_hit, kill_front, pages, request, runs, setup, site, status, with,
+};
+use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::http2;
 use maitred_tests::outside::{page_cache, status as told};
 use maitred_tests::processes::Signal;
-use maitred_tests::server::{
-    Server, Setup, document_root, give_to_web_user, is_root, public_folder,
-};
 use maitred_tests::wait;
-use tempfile::TempDir;
-
-/// Counts its runs for a path in `runs/`, and does what the query says. It waits for the file
-/// `runs/goWAIT` if the query has `wait=WAIT`, or for `runs/go` if there is `runs/hold`; and it sleeps for
-/// `ms` milliseconds.
-const PAGE: &str = "<?php
-    $runs = __DIR__ . '/runs/';
-    $file = $runs . md5(strtok($_SERVER['REQUEST_URI'], '?'));
-    file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);
-    clearstatcache();
-    $run = filesize($file);
-    $wait = isset($_GET['wait']) || file_exists($runs . 'hold');
-    $go = $runs . 'go' . ($_GET['wait'] ?? '');
-    usleep(1000 * (int) ($_GET['ms'] ?? 0));
-    while ($wait && !file_exists($go)) { clearstatcache(); usleep(2000); }
-    foreach ($_GET['h'] ?? [] as $header) header($header, false);
-    if (file_exists($runs . 'vary')) header(file_get_contents($runs . 'vary'));
-    echo $_GET['body'] ?? \"run $run \";
-    if (isset($_GET['host'])) echo 'links to ', $_SERVER['HTTP_HOST'], ' ',
-        $_SERVER['HTTP_X_FORWARDED_HOST'] ?? '', $_SERVER['HTTP_X_ORIGINAL_URL'] ?? '';
-    if (isset($_GET['end'])) {
-        ob_end_flush();
-        flush();
-        switch ($_GET['end']) {
-            case 'killed': posix_kill(getmypid(), SIGKILL);
-            case 'fatal': no_such_function();
-            case 'memory': ini_set('memory_limit', '8M'); str_repeat('x', 1 << 26);
-            case 'cookie': setcookie('late', '1'); header('Cache-Control: private'); break;
-            case 'pause':
-                while (!file_exists($runs . 'go')) { clearstatcache(); usleep(2000); }
-                echo 'and its end';
-                break;
-            case 'finished': fastcgi_finish_request(); no_such_function();
-        }
-    }
-    if (isset($_GET['size'])) echo str_repeat(md5($_SERVER['REQUEST_URI']), (int) $_GET['size']);";
-
-fn site() -> TempDir {
-    let root = document_root(&[("index.php", PAGE), ("runs/.keep", "")]);
-    give_to_web_user(&root.path().join("runs"));
-    root
-}
-
-fn setup(root: &TempDir, lines: &[&str]) -> Setup {
-    let setup = Setup::new(root.path()).site("[sites.cache]\nvalid = \"10m\"");
-    lines.iter().fold(setup, |setup, line| setup.site(line))
-}
-
-/// A folder for the disk tier.
-fn pages() -> (TempDir, String) {
-    let pages = public_folder();
-    give_to_web_user(pages.path());
-    let line = format!("cache_dir = {:?}", pages.path());
-    (pages, line)
-}
-
-fn status(answer: &Response) -> &str {
-    answer.header("Cache-Status").unwrap_or_default()
-}
-
-fn is_hit(answer: &Response) -> bool {
-    status(answer).starts_with("maitred; hit;")
-}
-
-fn request(target: &str, fields: &[(&str, &str)]) -> Request {
-    let request = Request::new("GET", target).header("Connection", "close");
-    let has_host = fields.iter().any(|(name, _)| *name == "Host");
-    let host = (!has_host).then_some(("Host", "localhost"));
-    let fields = host.iter().chain(fields);
-    fields.fold(request, |request, (name, value)| {
-        request.header(name, value)
-    })
-}
-
-fn with(server: &Server, target: &str, fields: &[(&str, &str)]) -> Response {
-    http::ask(server.address(), &request(target, fields))
-}
-
-fn get(server: &Server, target: &str) -> Response {
-    with(server, target, &[])
-}
-
-fn flag(root: &TempDir, name: &str) -> PathBuf {
-    root.path().join("runs").join(name)
-}
-
-/// How often the script has run for a path.
-fn runs(root: &TempDir, count: u64) -> bool {
-    let files = fs::read_dir(root.path().join("runs")).expect("runs can be listed");
-    let counts = files
-        .map(|file| file.expect("the testbed works"))
-        .filter(|file| file.file_name().len() == 32);
-    counts
-        .map(|file| file.metadata().expect("the testbed works").len())
-        .sum::<u64>()
-        >= count
-}
-
-/// Has the front killed, and waits for the next one to answer.
-fn kill_front(server: &Server) {
-    let before = server.front().expect("a front runs");
-    before.signal(Signal::KILL);
-    wait::until("the next front", || {
-        let front = server.front().filter(|front| *front != before)?;
-        let ready = request("/ready-or-not", &[("Cookie", "PHPSESSID=1")]);
-        http::try_ask(server.address(), &ready).ok().map(|_| front)
-    });
-}
-
-/// The files of the disk tier.
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for folder in fs::read_dir(dir).into_iter().flatten().flatten() {
-        for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
-            if file.file_name().len() == 32 {
-                files.push(file.path());
-            }
-        }
-    }
-    files
-}
-
-/// The file of the page with this text in it.
-fn file_with(dir: &Path, text: &str) -> PathBuf {
-    let has = |file: &PathBuf| {
-        let bytes = fs::read(file).unwrap_or_default();
-        bytes
-            .windows(text.len())
-            .any(|window| window == text.as_bytes())
-    };
-    let found = files(dir).into_iter().find(has);
-    found.unwrap_or_else(|| panic!("no file holds {text:?}"))
-}
 
 #[test]
 fn what_ends_early_or_lies_about_its_length_is_not_kept() {
@@ -184,7 +47,7 @@ fn a_page_is_made_to_its_end_however_the_client_leaves_who_asked_for_it() {
     let root = site();
     let server = setup(&root, &["lock_timeout = \"60s\""]).start();
     let target = |name: &str| format!("/{name}?end=pause");
-    let begun = |count| wait::until_true("the script to run", || runs(&root, count));
+    let begun = |count| wait::until_true("the script to run", || runs(&root) >= count);
     let mut reads = Connection::open(server.address());
     reads
         .send(&request(&target("reads"), &[]).to_bytes())
@@ -271,7 +134,7 @@ fn who_waits_for_a_page_that_hangs_has_one_made_of_his_own() {
     fs::write(flag(&root, "hold"), "").unwrap();
     std::thread::scope(|scope| {
         let hangs = scope.spawn(|| get(&server, "/a"));
-        wait::until_true("the script to run", || runs(&root, 1));
+        wait::until_true("the script to run", || runs(&root) >= 1);
         fs::remove_file(flag(&root, "hold")).unwrap();
         let own = get(&server, "/a");
         assert_eq!(own.text(), "run 2 ");
@@ -301,7 +164,7 @@ fn a_page_that_the_queue_refuses_to_make_is_made_when_there_is_room() {
     std::thread::scope(|scope| {
         let asking = |target: &'static str| scope.spawn(|| get(&server, target));
         let busy = asking("/busy?wait");
-        wait::until_true("the worker to be busy", || runs(&root, 2));
+        wait::until_true("the worker to be busy", || runs(&root) >= 2);
         let waits = asking("/waits");
         wait::until_true("the queue to be full", || {
             told(&server)["pools"][0]["queue"]["now"] == 1
@@ -403,224 +266,6 @@ fn a_thousand_who_ask_for_one_cold_page_have_php_run_once() {
         (&requests["miss"], &requests["hit"]),
         (&1.into(), &999.into())
     );
-}
-
-/// How often a front is killed: 100 times where that is asked for.
-fn kills() -> usize {
-    match std::env::var_os("MAITRED_FRONT_KILLS") {
-        Some(count) => count
-            .to_str()
-            .and_then(|count| count.parse().ok())
-            .unwrap_or(100),
-        None => 10,
-    }
-}
-
-#[test]
-fn a_front_that_is_killed_while_pages_are_made_leaves_no_key_stuck_and_no_page_damaged() {
-    let root = site();
-    let (dir, line) = pages();
-    let server = setup(&root, &[]).top(&line).start();
-    let kept = get(&server, "/kept").text();
-    let large = |number: usize| format!("/large/{number}?size=8192");
-    let expected = |number: usize| {
-        let answer = get(&server, &large(number));
-        assert_eq!(answer.status, 200);
-        let text = answer.text();
-        let (run, body) = text.split_once(' ').unwrap();
-        let (_, body) = body.split_once(' ').unwrap();
-        assert_eq!((run, body.len()), ("run", 32 * 8192));
-        let (first, rest) = body.split_at(32);
-        assert!(
-            rest.as_bytes()
-                .chunks(32)
-                .all(|part| part == first.as_bytes())
-        );
-    };
-    for round in 0..kills() {
-        // A script whose front is gone waits on, for a word of its own.
-        let target = format!("/{round}?wait={round}");
-        let go = flag(&root, &format!("go{round}"));
-        let before = runs_in_all(&root);
-        let mut filling = Connection::open(server.address());
-        filling.send(&request(&target, &[]).to_bytes()).unwrap();
-        wait::until_true("the script to run", || runs_in_all(&root) > before);
-        // And a large one is on its way to the disk, perhaps.
-        let mut large_one = Connection::open(server.address());
-        large_one
-            .send(&request(&large(round), &[]).to_bytes())
-            .unwrap();
-        wait::until_true("its script to run", || runs_in_all(&root) > before + 1);
-        kill_front(&server);
-        assert!(filling.read_response(false).is_err(), "it was cut off");
-        let again = get(&server, "/kept");
-        assert!(is_hit(&again) && again.text() == kept, "{}", status(&again));
-        fs::write(go, "").unwrap();
-        let made = get(&server, &target);
-        assert_eq!(made.status, 200, "{round}");
-        assert!(is_hit(&get(&server, &target)), "{round}");
-    }
-    for round in 0..kills() {
-        expected(round);
-        expected(round);
-    }
-    assert_eq!(page_cache(&server)["damaged_files"], 0);
-    drop(dir);
-}
-
-fn runs_in_all(root: &TempDir) -> u64 {
-    let files = fs::read_dir(root.path().join("runs")).expect("runs can be listed");
-    let counts = files.flatten().filter(|file| file.file_name().len() == 32);
-    counts
-        .map(|file| file.metadata().map_or(0, |meta| meta.len()))
-        .sum()
-}
-
-#[test]
-fn files_that_somebody_changes_takes_away_or_replaces_are_misses_and_nothing_worse() {
-    let root = site();
-    let (dir, line) = pages();
-    let server = setup(&root, &[]).top(&line).start();
-    let names = [
-        "whole", "cut", "edited", "empty", "gone", "link", "other", "folder", "pipe",
-    ];
-    for name in names {
-        get(&server, &format!("/{name}?body=body+of+{name}."));
-    }
-    let file = |name: &str| file_with(dir.path(), &format!("body of {name}."));
-    let secret = root.path().join("runs/secret");
-    fs::write(&secret, "SECRET").unwrap();
-    let bytes = fs::read(file("cut")).unwrap();
-    fs::write(file("cut"), &bytes[..bytes.len() - 3]).unwrap();
-    let path = file("edited");
-    let mut bytes = fs::read(&path).unwrap();
-    *bytes.last_mut().unwrap() = b'!';
-    fs::write(&path, bytes).unwrap();
-    fs::write(file("empty"), "").unwrap();
-    fs::remove_file(file("gone")).unwrap();
-    let whole = file("whole");
-    // What another's page is is known by what is in it, not by its name.
-    fs::copy(&whole, file("other")).unwrap();
-    let replace = |name: &str, with: &dyn Fn(&Path)| {
-        let path = file(name);
-        fs::remove_file(&path).unwrap();
-        with(&path);
-        path
-    };
-    let link = replace("link", &|path| symlink(&secret, path).unwrap());
-    let folder = replace("folder", &|path| fs::create_dir(path).unwrap());
-    replace("pipe", &|path| {
-        let made = Command::new("mkfifo").arg(path).status();
-        assert!(made.is_ok_and(|made| made.success()));
-    });
-    kill_front(&server);
-    for name in names {
-        let answer = get(&server, &format!("/{name}?body=body+of+{name}."));
-        assert_eq!(
-            (answer.status, answer.text()),
-            (200, format!("body of {name}."))
-        );
-        assert_eq!(
-            is_hit(&answer),
-            name == "whole",
-            "{name}: {}",
-            status(&answer)
-        );
-    }
-    assert_eq!(fs::read_to_string(&secret).unwrap(), "SECRET");
-    assert!(
-        !fs::symlink_metadata(&link).unwrap().is_symlink(),
-        "the page has taken its place"
-    );
-    fs::remove_dir(&folder).unwrap();
-    // All of it goes while the server runs, and comes again.
-    for entry in fs::read_dir(dir.path()).unwrap().flatten() {
-        match entry.file_type().unwrap().is_dir() {
-            true => fs::remove_dir_all(entry.path()).unwrap(),
-            false => fs::remove_file(entry.path()).unwrap(),
-        }
-    }
-    assert!(is_hit(&get(&server, "/whole?body=body+of+whole.")));
-    get(&server, "/new?body=new");
-    assert_eq!(files(dir.path()).len(), 1);
-}
-
-/// A folder on a file system of its own of 1 MB, unmounted when dropped.
-struct TinyDisk(TempDir);
-
-impl TinyDisk {
-    fn mount() -> Option<TinyDisk> {
-        let folder = public_folder();
-        let options = "size=1m,mode=0777";
-        let mounted = is_root() && mount(&["-t", "tmpfs", "-o", options, "tmpfs"], folder.path());
-        mounted.then_some(TinyDisk(folder))
-    }
-
-    fn again(&self, how: &str) {
-        assert!(
-            mount(&["-o", &format!("remount,{how}")], self.0.path()),
-            "{how}"
-        );
-    }
-}
-
-fn mount(arguments: &[&str], folder: &Path) -> bool {
-    let mounted = Command::new("mount").args(arguments).arg(folder).status();
-    mounted.is_ok_and(|status| status.success())
-}
-
-impl Drop for TinyDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
-#[test]
-fn a_disk_that_is_full_or_read_only_costs_pages_their_place_there_and_nothing_else() {
-    let Some(disk) = TinyDisk::mount() else {
-        eprintln!("skipped: only root may mount a file system that is full soon");
-        return;
-    };
-    let root = site();
-    let start = || {
-        let setup = setup(&root, &["purge_from = \"127.0.0.1\""]);
-        let dir = format!("cache_dir = {:?}", disk.0.path());
-        setup.top(&dir).start()
-    };
-    let server = start();
-    let purge = |target: &str| {
-        let purge = Request::new("PURGE", target).header("Host", "localhost");
-        http::ask(server.address(), &purge.header("Connection", "close")).status
-    };
-    for name in ["/a", "/b", "/c"] {
-        assert_eq!(get(&server, name).text(), "run 1 ");
-    }
-    let large = |number: usize| format!("/large/{number}?size=8192");
-    for number in 0..8 {
-        assert_eq!(get(&server, &large(number)).status, 200);
-        assert!(is_hit(&get(&server, &large(number))), "in memory at least");
-    }
-    let cache = page_cache(&server);
-    assert!(cache["write_errors"].as_u64() > Some(0), "{cache}");
-    assert_eq!(cache["sites"][0]["stored"], 11, "{cache}");
-    assert_eq!(purge("/a"), 200);
-    assert_eq!(get(&server, "/a").text(), "run 2 ");
-    disk.again("rw,size=8m");
-    kill_front(&server);
-    // What had no place on disk is made again, and what was purged does not come back.
-    for number in 0..8 {
-        assert_eq!(
-            get(&server, &large(number)).body.len(),
-            "run 1 ".len() + 32 * 8192
-        );
-    }
-    assert_ne!(get(&server, "/a").text(), "run 1 ");
-    server.stop();
-    disk.again("ro");
-    let server = start();
-    assert!(server.log_text().contains("pages are kept in memory only"));
-    assert!(!is_hit(&get(&server, "/c")) && is_hit(&get(&server, "/c")));
-    assert!(page_cache(&server)["disk"].is_null());
 }
 
 #[test]

@@ -5,43 +5,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::http2::{Connection as Http2, END_STREAM, curl, curl_with, fields};
 use maitred_tests::node::Node;
-use maitred_tests::server::{Server, Setup, document_root, public_folder};
+use maitred_tests::proxied::{MIB, proxied, rule, said, serve, site};
+use maitred_tests::server::{Setup, public_folder};
 use maitred_tests::web::Web;
 use maitred_tests::{Target, maitred_program, wait};
-use tempfile::TempDir;
-
-const MIB: usize = 1024 * 1024;
-
-fn site() -> TempDir {
-    document_root(&[
-        ("index.php", "<?php echo 'php';"),
-        ("style.css", "p {}"),
-        ("app/file.txt", "a file that nobody gets"),
-        ("sorry.html", "sorry"),
-    ])
-}
-
-fn serve(root: &TempDir, lines: &[&str]) -> Server {
-    let setup = Setup::new(root.path());
-    let setup = lines.iter().fold(setup, |setup, line| setup.site(line));
-    setup.start()
-}
-
-/// A server that passes `/app/*` on, with further fields of the rule.
-fn proxied(root: &TempDir, url: &str, fields: &str) -> Server {
-    serve(root, &[&rule(url, fields)])
-}
-
-fn rule(url: &str, fields: &str) -> String {
-    format!("proxy = {{ path = \"/app/*\", to = \"{url}\"{fields} }}")
-}
-
-fn said(answer: &Response) -> String {
-    format!("{} {}", answer.status, answer.text())
-}
 
 #[test]
 fn a_path_is_answered_by_its_server_and_all_others_as_before() {

@@ -6,41 +6,11 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::node::{ByHand, Node, answer, read_head};
-use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::proxied::{MIB, proxied, rule, said, site};
+use maitred_tests::server::Setup;
 use maitred_tests::{Target, wait};
-use tempfile::TempDir;
-
-const MIB: usize = 1024 * 1024;
-
-fn site() -> TempDir {
-    document_root(&[
-        ("index.php", "<?php echo 'php';"),
-        ("style.css", "p {}"),
-        ("app/file.txt", "a file that nobody gets"),
-        ("sorry.html", "sorry"),
-    ])
-}
-
-fn serve(root: &TempDir, lines: &[&str]) -> Server {
-    let setup = Setup::new(root.path());
-    let setup = lines.iter().fold(setup, |setup, line| setup.site(line));
-    setup.start()
-}
-
-/// A server that passes `/app/*` on, with further fields of the rule.
-fn proxied(root: &TempDir, url: &str, fields: &str) -> Server {
-    serve(root, &[&rule(url, fields)])
-}
-
-fn rule(url: &str, fields: &str) -> String {
-    format!("proxy = {{ path = \"/app/*\", to = \"{url}\"{fields} }}")
-}
-
-fn said(answer: &Response) -> String {
-    format!("{} {}", answer.status, answer.text())
-}
 
 /// Memory of a process that is nobody else's, in bytes, at its highest.
 fn peak(pid: i32) -> usize {

@@ -83,9 +83,7 @@ fn what_a_killed_worker_had_not_begun_is_answered_by_another() {
     let mut begun = send(&server, &Request::get("/order.php"));
     wait::until_true("the order to be taken", || orders.exists());
     let mut others = [(); 4].map(|()| send(&server, &Request::get("/hello.php")));
-    wait::until_true("the others to wait", || {
-        pool(&server)["queue"]["now"].as_u64() >= Some(3)
-    });
+    wait::until_true("the others to wait", || pool(&server)["queue"]["now"] == 4);
     kill_who_took(&server, &orders, 0);
     let answer = begun.read_response(false).expect("it is answered");
     assert_eq!(answer.status, 502);

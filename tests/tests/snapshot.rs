@@ -3,35 +3,15 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use maitred_tests::Target;
+use maitred_tests::booted::{
+    PATIENCE, application, expect_nothing_grows, from_environment, snapshot,
+};
 use maitred_tests::changes::CHANGES_ALL;
 use maitred_tests::http::{self, Request};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// How long something may take on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A document root whose `index.php` boots with `boot`, and serves with `serve`.
-fn application(boot: &str, serve: &str) -> TempDir {
-    let script = format!(
-        "<?php\n{boot}\nif (function_exists('maitred_snapshot')) {{ maitred_snapshot(); }}\n{serve}\n"
-    );
-    let root = document_root(&[("index.php", &script)]);
-    give_to_web_user(root.path());
-    root
-}
-
-fn snapshot(root: &Path) -> Setup {
-    let script = root.join("index.php");
-    Setup::new(root)
-        .pool("mode = \"snapshot\"")
-        .pool(&format!("script = {script:?}"))
-        .site("front_controller = \"/index.php\"")
-}
 
 fn ask(server: &Server, request: &Request) -> Value {
     let answer = http::ask(server.address(), request);
@@ -507,36 +487,7 @@ fn nothing_of_a_request_is_left_after_many_and_nothing_grows() {
          putenv('SEEN=1'); echo 'fine';",
     );
     let server = snapshot(root.path()).workers(3).start();
-    let rounds: u64 = std::env::var("MAITRED_SNAPSHOT_REQUESTS")
-        .ok()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(200);
-    let open = |process: &maitred_tests::processes::Process| {
-        fs::read_dir(format!("/proc/{}/fd", process.pid)).map_or(0, Iterator::count)
-    };
-    let load = |count| {
-        for _ in 0..count {
-            let answer = http::get(server.address(), "/");
-            assert_eq!((answer.status, &*answer.text()), (200, "fine"));
-        }
-    };
-    load(rounds / 4);
-    server.wait_for_full_strength(5, PATIENCE);
-    let all = [
-        server.supervisor(),
-        server.zygote().unwrap(),
-        server.front().unwrap(),
-    ];
-    let before = all.each_ref().map(open);
-    load(rounds);
-    server.wait_for_full_strength(5, PATIENCE);
-    for (process, before) in all.iter().zip(before) {
-        let after = open(process);
-        assert!(
-            after <= before + 8,
-            "{}: {before} to {after}",
-            process.title
-        );
-    }
+    let rounds = from_environment("MAITRED_SNAPSHOT_REQUESTS", 200);
+    expect_nothing_grows(&server, 5, rounds);
     server.stop();
 }

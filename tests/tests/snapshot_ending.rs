@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use maitred_tests::Target;
+use maitred_tests::booted::{PATIENCE, application, snapshot};
 use maitred_tests::http;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use tempfile::TempDir;
-
-/// How long something may take on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// All that a script can notice of its own end, written down in the order in which it happens. `%s` is
 /// the folder that it may write to.
@@ -84,15 +81,6 @@ fn told_by(script: &str) -> (TempDir, TempDir) {
     (root, folder)
 }
 
-fn snapshot(root: &Path) -> Setup {
-    let script = root.join("index.php");
-    Setup::new(root)
-        .workers(1)
-        .pool("mode = \"snapshot\"")
-        .pool(&format!("script = {script:?}"))
-        .site("front_controller = \"/index.php\"")
-}
-
 /// What is seen of a request, in its answer and in files, once it is all over.
 fn all_of(server: &Server, folder: &Path, how: &str) -> Vec<String> {
     let told = folder.join("told");
@@ -127,8 +115,9 @@ fn all_of(server: &Server, folder: &Path, how: &str) -> Vec<String> {
 fn a_copy_ends_its_request_as_a_classic_pool_does() {
     let (root, folder) = told_by(TELLS_ALL);
     let classic = Setup::new(root.path()).workers(1).start();
-    let copied = snapshot(root.path()).start();
+    let copied = snapshot(root.path()).workers(1).start();
     let rewinding = snapshot(root.path())
+        .workers(1)
         .pool("rewinds_per_child = 100")
         .start();
     for how in [
@@ -170,7 +159,9 @@ fn what_is_asked_ahead_has_its_regular_expressions_compiled_for_all_copies() {
         echo json_encode(str_contains($_SERVER['REQUEST_URI'], 'ahead') ? [] : [$took, took($alike)]);";
     let (root, _folder) = told_by(script);
     for lines in [&[][..], &["rewinds_per_child = 100"]] {
-        let setup = snapshot(root.path()).pool("warm_requests = [\"/ahead\"]");
+        let setup = snapshot(root.path())
+            .workers(1)
+            .pool("warm_requests = [\"/ahead\"]");
         let setup = lines.iter().fold(setup, |setup, line| setup.pool(line));
         let server = setup.start();
         // The least of some, since others take the processor now and then.
@@ -185,4 +176,31 @@ fn what_is_asked_ahead_has_its_regular_expressions_compiled_for_all_copies() {
         server.wait_for_full_strength(3, PATIENCE);
         server.stop();
     }
+}
+
+#[test]
+fn a_regular_expression_for_which_a_boot_has_left_no_memory_harms_no_copy() {
+    // What boots takes all that it may have, but for less than the expression is long. The one who is
+    // asked ahead may have more.
+    let root = application(
+        "$fill = array_fill(0, 4000, null); $n = 0;
+         do { $real = memory_get_usage(true); $fill[$n++] = str_repeat('x', 20000 + $n); } while (memory_get_usage(true) === $real);
+         for ($i = 0; $i < 90; $i++) { $fill[$n++] = str_repeat('x', 20000 + $n); }
+         $most = (string) memory_get_usage(true); ini_set('memory_limit', $most);",
+        "$before = ini_set('memory_limit', '256M');
+         $found = preg_match('/a' . str_repeat(' ', 240000) . '/x', 'a');
+         echo json_encode([$before === $most, $found, error_get_last(), preg_last_error_msg(), count(array_filter($fill)) === $n]);",
+    );
+    let server = snapshot(root.path())
+        .workers(1)
+        .pool("warm_requests = [\"/ahead\"]")
+        .start();
+    for _ in 0..3 {
+        let seen = http::get(server.address(), "/").json();
+        assert_eq!(seen, serde_json::json!([true, 1, null, "No error", true]));
+    }
+    server.wait_for_full_strength(3, PATIENCE);
+    let log = server.log_text();
+    assert!(!log.contains("Allowed memory size"), "{log}");
+    server.stop();
 }

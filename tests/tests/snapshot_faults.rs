@@ -5,39 +5,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use maitred_tests::booted::{PATIENCE, application, expect_fine, from_environment, snapshot};
 use maitred_tests::http;
 use maitred_tests::outside::{command, text};
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, write_file};
+use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::{Target, project_root, wait};
-use tempfile::TempDir;
 
-/// How long something may take on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A document root whose `index.php` boots with `boot`, and serves with `serve`.
-fn application(boot: &str, serve: &str) -> TempDir {
-    let script = format!("<?php\n{boot}\nmaitred_snapshot();\n{serve}\n");
-    let root = document_root(&[("index.php", &script)]);
-    give_to_web_user(root.path());
-    root
-}
-
-fn snapshot(root: &Path) -> Setup {
-    let script = root.join("index.php");
-    Setup::new(root)
-        .pool("mode = \"snapshot\"")
-        .pool(&format!("script = {script:?}"))
-        .pool("request_queue_timeout = \"60s\"")
-        .site("front_controller = \"/index.php\"")
-}
-
-/// A number from the environment, for a run that takes longer.
-fn from_environment(name: &str, otherwise: u32) -> u32 {
-    let given = std::env::var(name).ok();
-    given
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(otherwise)
+/// The same where nobody is to be refused for how long it waits.
+fn patient(root: &Path) -> Setup {
+    snapshot(root).pool("request_queue_timeout = \"60s\"")
 }
 
 /// The zygote of pool `www`: what it has forked has its title for a moment, and is younger.
@@ -46,13 +23,6 @@ fn zygote(server: &Server) -> Process {
     let zygotes = all.filter(|process| process.title.starts_with("maitred-php: zygote pool www"));
     let oldest = zygotes.min_by_key(|process| (process.started, process.pid));
     oldest.expect("there is a zygote")
-}
-
-fn serves(server: &Server, requests: u32) {
-    for _ in 0..requests {
-        let answer = http::get(server.address(), "/");
-        assert_eq!((answer.status, &*answer.text()), (200, "fine"));
-    }
 }
 
 /// Says that it is over, also when a test fails.
@@ -92,13 +62,13 @@ fn whenever_its_zygote_is_killed_requests_are_served_and_no_copy_is_left_over() 
     const MOMENTS_APART: Duration = Duration::from_micros(170);
     let kills = from_environment("MAITRED_SNAPSHOT_KILLS", 8);
     let root = application("", "echo 'fine';");
-    let server = snapshot(root.path()).workers(1).start();
+    let server = patient(root.path()).workers(1).start();
     for kill in 0..kills {
         server.wait_for_full_strength(3, PATIENCE);
         let (zygote, supervisor) = (zygote(&server), server.supervisor());
         // Two copies are used up, and orders for two others wait for a zygote that stands still.
         zygote.signal(Signal::STOP);
-        serves(&server, 2);
+        expect_fine(&server, 2);
         wait::until_true("two copies to be gone", || server.workers().len() == 1);
         // It gets through with some of them, which the supervisor hears of together with its death.
         supervisor.signal(Signal::STOP);
@@ -106,11 +76,11 @@ fn whenever_its_zygote_is_killed_requests_are_served_and_no_copy_is_left_over() 
         pass(MOMENTS_APART * (kill % 16));
         zygote.signal(Signal::KILL);
         supervisor.signal(Signal::CONT);
-        serves(&server, 5);
+        expect_fine(&server, 5);
     }
     server.wait_for_full_strength(3, PATIENCE);
     // And at any moment, while clients keep it forking.
-    let ask = || serves(&server, 1);
+    let ask = || expect_fine(&server, 1);
     under_load(ask, || {
         for kill in 0..kills / 2 {
             let dead = zygote(&server);
@@ -119,7 +89,7 @@ fn whenever_its_zygote_is_killed_requests_are_served_and_no_copy_is_left_over() 
             wait::until_within("another zygote", PATIENCE, || {
                 server.zygote().filter(|zygote| *zygote != dead)
             });
-            serves(&server, 4);
+            expect_fine(&server, 4);
         }
     });
     server.wait_for_full_strength(3, PATIENCE);
@@ -130,7 +100,7 @@ fn whenever_its_zygote_is_killed_requests_are_served_and_no_copy_is_left_over() 
 fn copies_that_are_killed_while_they_wait_cost_no_request_and_at_work_only_their_own() {
     const KILLS: usize = 6;
     let root = application("", "echo 'fine';");
-    let server = snapshot(root.path()).workers(2).start();
+    let server = patient(root.path()).workers(2).start();
     let kill_one = || {
         // As the kernel does that has no memory left: whoever it is.
         if let Some(copy) = server.workers().pop() {
@@ -140,7 +110,7 @@ fn copies_that_are_killed_while_they_wait_cost_no_request_and_at_work_only_their
     for _ in 0..KILLS {
         // Nobody asks for anything, so it waits, or has answered.
         kill_one();
-        serves(&server, 2);
+        expect_fine(&server, 2);
     }
     let lost = AtomicUsize::new(0);
     let ask = || {
@@ -161,7 +131,7 @@ fn copies_that_are_killed_while_they_wait_cost_no_request_and_at_work_only_their
     let lost = lost.into_inner();
     assert!(lost <= KILLS, "{lost} requests for {KILLS} copies");
     server.wait_for_full_strength(4, PATIENCE);
-    serves(&server, 4);
+    expect_fine(&server, 4);
     server.stop();
 }
 
@@ -195,7 +165,7 @@ fn a_deployment_under_load_mixes_no_two_releases_and_waits_for_a_boot_that_takes
     let (first, second) = (release("1", ""), release("2", "sleep(3)"));
     let current = root.path().join("current");
     lead_to(&current, &first);
-    let server = snapshot(&current).workers(2).start();
+    let server = patient(&current).workers(2).start();
     let address = server.address();
     under_load(
         || {
@@ -232,7 +202,7 @@ fn what_the_boot_has_set_is_in_every_copy_and_an_emptied_opcache_does_no_harm() 
              date_default_timezone_get(), $reset]);
          umask(0); chdir('/'); putenv('BOOTED=no'); ini_set('precision', '7');",
     );
-    let server = snapshot(root.path()).workers(1).start();
+    let server = patient(root.path()).workers(1).start();
     let set = serde_json::json!(["5", 0o127, "/tmp", "C.UTF-8", "yes", "Asia/Tokyo", true]);
     for _ in 0..4 {
         assert_eq!(http::get(server.address(), "/").json(), set);
@@ -275,7 +245,7 @@ fn a_copy_that_is_killed_while_it_fills_opcache_leaves_that_to_others() {
     let list = (0..2000).map(|n| format!("['name' => 'entry {n}', 'next' => {n}],"));
     let page = format!("<?php return [{}];", list.collect::<String>());
     write_file(root.path(), "page.php", page.as_bytes());
-    let server = snapshot(root.path()).workers(2).start();
+    let server = patient(root.path()).workers(2).start();
     for kill in 0..6 {
         let after = Duration::from_micros(730) * kill;
         kill_at_work(&server, root.path(), "/?fill", after);
@@ -300,12 +270,12 @@ fn a_lock_of_apcu_that_the_dead_held_costs_those_who_want_it_and_goes_with_a_rel
     let apcu = root.path().join("apcu.so");
     std::fs::copy(project_root().join("target/tools/apcu.so"), &apcu)
         .expect("APCu is there: run scripts/setup-test");
-    let server = snapshot(root.path())
+    let server = patient(root.path())
         .workers(2)
         .pool("request_terminate_timeout = \"1s\"")
         .pool(&format!("php_admin_value.extension = {apcu:?}"))
         .start();
-    serves(&server, 2);
+    expect_fine(&server, 2);
     kill_at_work(&server, root.path(), "/?hold", Duration::ZERO);
     let waits = http::Request::post("/", "text/plain", b"");
     assert_eq!(http::ask(server.address(), &waits).status, 504);
@@ -317,6 +287,6 @@ fn a_lock_of_apcu_that_the_dead_held_costs_those_who_want_it_and_goes_with_a_rel
         text(&reloaded.stdout).contains("reloaded: "),
         "{reloaded:?}"
     );
-    serves(&server, 4);
+    expect_fine(&server, 4);
     server.stop();
 }

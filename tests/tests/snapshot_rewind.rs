@@ -6,32 +6,20 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use maitred_tests::booted::{
+    PATIENCE, application, expect_nothing_grows, from_environment, snapshot,
+};
 use maitred_tests::http::{self, Request};
 use maitred_tests::processes::Process;
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root};
+use maitred_tests::server::{Server, Setup, is_root};
 use maitred_tests::{Target, php_version};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long something may take on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A document root whose `index.php` boots with `boot`, and serves with `serve`.
-fn application(boot: &str, serve: &str) -> TempDir {
-    let script = format!("<?php\n{boot}\nmaitred_snapshot();\n{serve}\n");
-    let root = document_root(&[("index.php", &script)]);
-    give_to_web_user(root.path());
-    root
-}
-
 fn rewinding(root: &Path, times: u32) -> Setup {
-    let script = root.join("index.php");
-    Setup::new(root)
+    snapshot(root)
         .workers(1)
-        .pool("mode = \"snapshot\"")
-        .pool(&format!("script = {script:?}"))
         .pool(&format!("rewinds_per_child = {times}"))
-        .site("front_controller = \"/index.php\"")
 }
 
 fn get(server: &Server, target: &str) -> Value {
@@ -345,37 +333,8 @@ fn nothing_of_a_request_is_left_after_many_and_nothing_grows() {
          echo 'fine';",
     );
     let server = rewinding(root.path(), 50).workers(3).start();
-    let rounds: u64 = std::env::var("MAITRED_SNAPSHOT_REQUESTS")
-        .ok()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(300);
-    let open = |process: &Process| {
-        fs::read_dir(format!("/proc/{}/fd", process.pid)).map_or(0, Iterator::count)
-    };
-    let load = |count| {
-        for _ in 0..count {
-            let answer = http::get(server.address(), "/");
-            assert_eq!((answer.status, &*answer.text()), (200, "fine"));
-        }
-    };
-    load(rounds / 4);
-    server.wait_for_full_strength(5, PATIENCE);
-    let all = [
-        server.supervisor(),
-        server.zygote().unwrap(),
-        server.front().unwrap(),
-    ];
-    let before = all.each_ref().map(open);
-    load(rounds);
-    server.wait_for_full_strength(5, PATIENCE);
-    for (process, before) in all.iter().zip(before) {
-        let after = open(process);
-        assert!(
-            after <= before + 8,
-            "{}: {before} to {after}",
-            process.title
-        );
-    }
+    let rounds = from_environment("MAITRED_SNAPSHOT_REQUESTS", 300);
+    expect_nothing_grows(&server, 5, rounds);
     server.stop();
 }
 

@@ -2,17 +2,17 @@
 //! meanwhile leaves them as they were.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 
 use maitred_tests::outside::text;
-use maitred_tests::peer::{Peer, PeerSetup};
-use maitred_tests::processes::{self, Process, Signal};
+use maitred_tests::peer::Peer;
+use maitred_tests::processes::{self, Signal};
 use maitred_tests::server::{
     Setup, document_root, give_to_web_user, is_root, public_folder, set_mode, user_ids,
 };
+use maitred_tests::tuned::{self, Fpm, Going};
 use maitred_tests::{Target, http, maitred_program, wait};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -59,11 +59,7 @@ impl Site {
         ]);
         give_to_web_user(root.path());
         let pools = public_folder();
-        let peer = PeerSetup::new(root.path())
-            .workers(2)
-            .pool("pm = dynamic\npm.min_spare_servers = 1\npm.max_spare_servers = 2")
-            .pool(&format!("include = {}/*.conf", pools.path().display()))
-            .start();
+        let peer = tuned::peer(root.path(), pools.path()).start();
         Site { peer, pools, root }
     }
 
@@ -140,47 +136,6 @@ fn expect_refused(output: &Output, parts: &[&str]) {
     );
     for part in parts {
         assert!(said.contains(part), "'{part}' is expected of\n{said}");
-    }
-}
-
-/// A tuning that goes on, up to where it tries settings.
-struct Going {
-    child: Child,
-    said: BufReader<std::process::ChildStderr>,
-}
-
-impl Going {
-    fn start(mut command: Command) -> Going {
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let mut child = child.expect("the program can be started");
-        let said = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
-        Going { child, said }
-    }
-
-    fn until(&mut self, part: &str) {
-        let mut all = String::new();
-        loop {
-            let mut line = String::new();
-            let read = self.said.read_line(&mut line).expect("it says something");
-            all.push_str(&line);
-            if line.contains(part) {
-                return;
-            }
-            assert!(read > 0, "'{part}' is expected of\n{all}");
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).expect("a pid");
-        Process::read(pid).expect("it runs").signal(signal);
-    }
-
-    /// What it says further, and its exit code.
-    fn end(mut self) -> (String, Option<i32>) {
-        let mut said = String::new();
-        self.said.read_to_string(&mut said).expect("it ends");
-        let status = self.child.wait().expect("it ends");
-        (said, status.code())
     }
 }
 
@@ -381,12 +336,14 @@ fn who_may_not_change_the_server_or_cannot_write_leaves_it_as_it_is() {
 fn a_server_that_does_not_come_back_after_a_reload_has_its_settings_back_and_it_is_said() {
     let root = document_root(&[("nap.php", "<?php usleep(20000); echo 'rested';")]);
     let folder = public_folder();
-    let pools = folder.path().join("pools");
-    fs::create_dir(&pools).expect("a folder");
     let program = folder.path().join("php-fpm-copy");
     fs::copy(maitred_tests::peer::fpm_program(), &program).expect("a copy");
-    let fpm = Fpm::start(&program, folder.path(), &pools);
-    let nginx = nginx_before(&fpm.socket, root.path());
+    let lines = match is_root() {
+        true => "user = www-data\ngroup = www-data\npm = static",
+        false => "pm = static",
+    };
+    let fpm = Fpm::start(&program, folder.path(), lines, None);
+    let nginx = fpm.behind_nginx(root.path());
     let url = format!("{}/nap.php", nginx.base_url());
     let mut command = Command::new(maitred_program());
     command
@@ -406,8 +363,7 @@ fn a_server_that_does_not_come_back_after_a_reload_has_its_settings_back_and_it_
         said.contains("its settings are as they were again, but it does not serve: start it"),
         "{said}"
     );
-    let left = fs::read_dir(&pools).expect("a folder").count();
-    assert_eq!(left, 0);
+    fpm.expect_no_trial();
 }
 
 #[test]
@@ -513,58 +469,4 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
     assert!(undone.status.success(), "{}", text(&undone.stderr));
     expect_as_it_was();
     server.stop();
-}
-
-/// php-fpm of a program that may be taken away.
-struct Fpm {
-    _process: maitred_tests::guard::Guarded,
-    config: PathBuf,
-    socket: PathBuf,
-}
-
-impl Fpm {
-    fn start(program: &Path, folder: &Path, pools: &Path) -> Fpm {
-        let (config, socket) = (folder.join("fpm.conf"), folder.join("fpm.sock"));
-        let user = match is_root() {
-            true => {
-                "user = www-data\ngroup = www-data\nlisten.owner = www-data\nlisten.group = www-data\n"
-            }
-            false => "",
-        };
-        let conf = format!(
-            "[global]\nerror_log = {}/fpm.log\ndaemonize = no\n[www]\nlisten = {}\n{user}pm = static\n\
-             pm.max_children = 2\ninclude = {}/*.conf\n",
-            folder.display(),
-            socket.display(),
-            pools.display()
-        );
-        fs::write(&config, conf).expect("it can be written");
-        let mut command = Command::new(program);
-        command
-            .arg("--nodaemonize")
-            .arg("--fpm-config")
-            .arg(&config);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let process = maitred_tests::guard::Guarded::spawn(&mut command, Signal::TERM);
-        wait::until_true("php-fpm to listen", || {
-            std::os::unix::net::UnixStream::connect(&socket).is_ok()
-        });
-        Fpm {
-            _process: process,
-            config,
-            socket,
-        }
-    }
-}
-
-fn nginx_before(socket: &Path, root: &Path) -> maitred_tests::web::Web {
-    let server = format!(
-        "root {}; location / {{ include /etc/nginx/fastcgi.conf; fastcgi_pass unix:{}; }}",
-        root.display(),
-        socket.display()
-    );
-    maitred_tests::web::Web::nginx("", &server)
 }

@@ -1,18 +1,18 @@
 //! What may go wrong while `maitred tune` is at work, and what it does then: all is as it was, and it is said.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use maitred_tests::guard::Guarded;
 use maitred_tests::outside::text;
-use maitred_tests::peer::{Peer, PeerSetup, fpm_program};
-use maitred_tests::processes::{Process, Signal};
+use maitred_tests::peer::{Peer, fpm_program};
+use maitred_tests::processes::Signal;
 use maitred_tests::server::{
     document_root, give_to_web_user, is_root, public_folder, set_mode, user_ids,
 };
+use maitred_tests::tuned::{self, Fpm, Going};
 use maitred_tests::{Target, http, maitred_program, wait};
 use tempfile::TempDir;
 
@@ -26,7 +26,7 @@ const DESPITE: &str = "--despite-noise";
 struct Site {
     peer: Peer,
     pools: TempDir,
-    _root: TempDir,
+    root: TempDir,
 }
 
 impl Site {
@@ -34,16 +34,8 @@ impl Site {
         let pools = public_folder();
         let root = document_root(&[("nap.php", script(pools.path()).as_str())]);
         give_to_web_user(root.path());
-        let peer = PeerSetup::new(root.path())
-            .workers(2)
-            .pool("pm = dynamic\npm.min_spare_servers = 1\npm.max_spare_servers = 2")
-            .pool(&format!("include = {}/*.conf", pools.path().display()))
-            .start();
-        Site {
-            peer,
-            pools,
-            _root: root,
-        }
+        let peer = tuned::peer(root.path(), pools.path()).start();
+        Site { peer, pools, root }
     }
 
     fn arguments(&self, further: &[&str]) -> Vec<String> {
@@ -59,10 +51,15 @@ impl Site {
         own.into_iter().chain(rest).collect()
     }
 
-    fn tune(&self, further: &[&str]) -> Output {
+    fn command(&self, further: &[&str]) -> Command {
         let mut command = Command::new(maitred_program());
         command.args(self.arguments(further)).stdin(Stdio::null());
-        command.output().expect("the program can be started")
+        command
+    }
+
+    fn tune(&self, further: &[&str]) -> Output {
+        let output = self.command(further).output();
+        output.expect("the program can be started")
     }
 
     /// Nothing of a trial is left, and the page is served.
@@ -145,6 +142,35 @@ fn a_site_that_is_not_served_with_what_was_written_has_its_settings_back() {
 }
 
 #[test]
+fn who_ends_a_tuning_while_a_site_does_not_recover_from_too_much_need_not_wait_for_it() {
+    // Once it has had too much it answers nobody but the load.
+    let site = Site::start(|_| {
+        "<?php $is_load = str_starts_with($_SERVER['HTTP_USER_AGENT'] ?? '', 'maitred-bench/');
+        $had = __DIR__ . '/had';
+        if ($is_load && file_exists(__DIR__ . '/overload')) { touch($had); }
+        if (!$is_load && file_exists($had)) {
+            touch(__DIR__ . '/asked');
+            while (file_exists($had)) { usleep(10000); clearstatcache(); }
+        }
+        usleep(20000); echo 'rested';"
+            .to_owned()
+    });
+    let file = |name: &str| site.root.path().join(name);
+    let mut going = Going::start(site.command(&[DESPITE]));
+    going.until("overload: ");
+    fs::write(file("overload"), "").expect("it is ours");
+    wait::until_true("it to be asked whether it has recovered", || {
+        file("asked").exists()
+    });
+    going.signal(Signal::INT);
+    let (said, code) = going.end();
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("all is as it was"), "{said}");
+    fs::remove_file(file("had")).expect("it is there");
+    site.expect_as_it_was();
+}
+
+#[test]
 fn without_control_groups_a_pool_does_not_grow_and_it_is_said() {
     if !is_root() {
         return;
@@ -181,13 +207,10 @@ fn who_is_not_root_tunes_a_server_of_their_own() {
     let folder = public_folder();
     let (user, group) = user_ids("nobody");
     std::os::unix::fs::chown(folder.path(), Some(user), Some(group)).expect("it is ours");
-    let fpm = Own::start(folder.path(), user, group);
-    let server = format!(
-        "root {}; location / {{ include /etc/nginx/fastcgi.conf; fastcgi_pass unix:{}; }}",
-        root.path().display(),
-        fpm.socket.display()
-    );
-    let nginx = maitred_tests::web::Web::nginx("", &server);
+    let lines =
+        "pm = dynamic\npm.start_servers = 1\npm.min_spare_servers = 1\npm.max_spare_servers = 2";
+    let fpm = Fpm::start(&fpm_program(), folder.path(), lines, Some((user, group)));
+    let nginx = fpm.behind_nginx(root.path());
     let mut command = Command::new(maitred_program());
     command
         .arg("tune")
@@ -198,69 +221,14 @@ fn who_is_not_root_tunes_a_server_of_their_own() {
     let (said, code) = ended_at(command, "rates as proposed");
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("all is as it was"), "{said}");
-    let left = fs::read_dir(folder.path().join("pools")).expect("it can be listed");
-    assert_eq!(left.count(), 0);
+    fpm.expect_no_trial();
 }
 
 /// Ends a tuning when it says something; what it has said, and its exit code.
-fn ended_at(mut command: Command, part: &str) -> (String, Option<i32>) {
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    let child = command.stderr(Stdio::piped()).spawn();
-    let mut child = child.expect("the program can be started");
-    let mut lines = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
-    let mut said = String::new();
-    while !said.contains(part) {
-        let read = lines.read_line(&mut said).expect("it says something");
-        assert!(read > 0, "'{part}' is expected of\n{said}");
-    }
-    let pid = i32::try_from(child.id()).expect("a pid");
-    Process::read(pid).expect("it runs").signal(Signal::INT);
-    lines.read_to_string(&mut said).expect("it ends");
-    (said, child.wait().expect("it ends").code())
-}
-
-/// php-fpm of a user who is not root.
-struct Own {
-    _process: Guarded,
-    config: PathBuf,
-    socket: PathBuf,
-}
-
-impl Own {
-    fn start(folder: &Path, user: u32, group: u32) -> Own {
-        let pools = folder.join("pools");
-        fs::create_dir(&pools).expect("a folder");
-        let owned = |path: &Path| {
-            std::os::unix::fs::chown(path, Some(user), Some(group)).expect("it is ours");
-        };
-        owned(&pools);
-        let (config, socket) = (folder.join("fpm.conf"), folder.join("fpm.sock"));
-        let conf = format!(
-            "[global]\nerror_log = {}/fpm.log\ndaemonize = no\n[www]\nlisten = {}\nlisten.mode = 0666\n\
-             pm = dynamic\npm.max_children = 2\npm.start_servers = 1\npm.min_spare_servers = 1\n\
-             pm.max_spare_servers = 2\ninclude = {}/*.conf\n",
-            folder.display(),
-            socket.display(),
-            pools.display()
-        );
-        fs::write(&config, conf).expect("it can be written");
-        owned(&config);
-        let mut command = Command::new(fpm_program());
-        command.args(["--nodaemonize", "--fpm-config"]).arg(&config);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .uid(user)
-            .gid(group);
-        let process = Guarded::spawn(&mut command, Signal::TERM);
-        wait::until_true("php-fpm to listen", || {
-            std::os::unix::net::UnixStream::connect(&socket).is_ok()
-        });
-        Own {
-            _process: process,
-            config,
-            socket,
-        }
-    }
+fn ended_at(command: Command, part: &str) -> (String, Option<i32>) {
+    let mut going = Going::start(command);
+    let before = going.until(part);
+    going.signal(Signal::INT);
+    let (after, code) = going.end();
+    (before + &after, code)
 }

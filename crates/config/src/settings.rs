@@ -2,27 +2,28 @@
 //!
 //! Sent to the front as JSON, so all text in it is UTF-8.
 
+mod site;
+
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use maitred_rules::IpNet;
 use maitred_rules::forwarded::Field;
 pub use maitred_rules::settings::Upstream;
-use maitred_rules::{IpNet, Rules};
 use serde::{Deserialize, Serialize};
 
 use crate::collector::Collector;
 use crate::confinement::{Confinement, outside_of_chroot};
 use crate::door::{Address, Door};
 use crate::fpm::Fpm;
-use crate::host::Host;
 use crate::log_format::LogFormat;
 use crate::mistakes::Mistakes;
 use crate::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode, default_boot_timeout};
-use crate::output::Output;
 use crate::tls::Tls;
 use crate::value::directory_problem;
+pub use site::{Cache, Destination, Site, SiteLog};
 
 /// Most workers one pool may have. Each has slots in the pool's shared memory.
 pub const MAX_CHILDREN_PER_POOL: u32 = 10_000;
@@ -45,13 +46,10 @@ const DEFAULT_SPOOL_LIMIT_BYTES: u64 = 1 << 30;
 /// php-fpm's `security.limit_extensions`.
 const DEFAULT_LIMIT_EXTENSIONS: [&str; 2] = [".php", ".phar"];
 const DEFAULT_PING_RESPONSE: &str = "pong";
-const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
 const DEFAULT_CACHE_MEMORY_BYTES: u64 = 64 << 20;
 const DEFAULT_CACHE_MAX_SIZE_BYTES: u64 = 1 << 30;
 const DEFAULT_CACHE_INACTIVE: Duration = Duration::from_secs(600);
 const DEFAULT_SPARE_ZYGOTES: u32 = 2;
-const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
-const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
 
 /// A whole configuration in which nothing is left to check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -366,71 +364,6 @@ pub struct DoorLog {
     pub suppress_path: Vec<String>,
 }
 
-/// What answers the requests for some hosts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Site {
-    /// The hosts, at least one.
-    pub hosts: Vec<Host>,
-    /// The document root: an absolute path that was a directory when it was checked.
-    pub root: PathBuf,
-    /// File names looked for in a folder, in this order.
-    pub index: Vec<String>,
-    /// Who runs the site's PHP.
-    pub destination: Destination,
-    /// The script for paths that are no file, as a path below the root that begins with `/`.
-    pub front_controller: Option<String>,
-    /// Largest request body in bytes.
-    pub max_body_size: u64,
-    /// Where its requests are logged, if not where all are.
-    #[serde(default)]
-    pub access_log: SiteLog,
-    /// How its pages are cached; none: they are not.
-    #[serde(default)]
-    pub cache: Option<Cache>,
-    /// What it says about paths and clients; those of its application follow its own.
-    #[serde(default)]
-    pub rules: Rules,
-    /// How its answers leave.
-    #[serde(default)]
-    pub output: Output,
-}
-
-/// Where the requests of a site are logged.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SiteLog {
-    /// Where [`Config::access_log`] says.
-    #[default]
-    Server,
-    /// Nowhere.
-    Off,
-    /// A file of its own; an absolute path.
-    File(PathBuf),
-}
-
-/// The page cache of a site.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cache {
-    /// What is kept.
-    pub rules: maitred_pagecache::settings::Settings,
-    /// It says `enabled = false`: the site has none.
-    #[serde(skip)]
-    pub(crate) is_off: bool,
-    /// Who may drop pages with PURGE.
-    #[serde(default)]
-    pub purge_from: Vec<IpNet>,
-}
-
-/// Who runs a site's PHP.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Destination {
-    /// A pool of ours, by its name; it is in `Config::pools`.
-    Pool(String),
-    /// A foreign FastCGI server.
-    Upstream(Upstream),
-}
-
 impl Default for Config {
     /// All defaults, and not yet a site: what the directives are read into.
     fn default() -> Config {
@@ -607,35 +540,6 @@ impl Pool {
             request_terminate_timeout_track_finished: false,
             process_dumpable: false,
             apparmor_hat: None,
-        }
-    }
-}
-
-impl Site {
-    /// The pools that run its scripts, by their names.
-    pub fn pools(&self) -> impl Iterator<Item = &str> {
-        let own = match &self.destination {
-            Destination::Pool(name) => Some(name.as_str()),
-            Destination::Upstream(_) => None,
-        };
-        let others = self.rules.paths.iter();
-        own.into_iter()
-            .chain(others.filter_map(|path| path.pool.as_deref()))
-    }
-
-    /// A site for every host in which every setting has its default.
-    pub(crate) fn at(root: PathBuf, destination: Destination) -> Site {
-        Site {
-            hosts: vec![Host::Any],
-            root,
-            index: DEFAULT_INDEX.map(str::to_owned).to_vec(),
-            destination,
-            front_controller: Some(DEFAULT_FRONT_CONTROLLER.to_owned()),
-            max_body_size: DEFAULT_MAX_BODY_SIZE_BYTES,
-            access_log: SiteLog::Server,
-            output: Output::default(),
-            cache: None,
-            rules: Rules::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use maitred_config::Config;
 use maitred_control::admin::FrontFigures;
-use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront, purge};
+use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront, acme, purge};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
@@ -213,14 +213,7 @@ impl Hearer {
                     cache.leave_folder();
                 }
             }
-            ToFront::Settle { mark } => {
-                // Behind the tasks that earlier orders have begun.
-                let shared = shared.clone();
-                tokio::spawn(async move {
-                    tokio::task::yield_now().await;
-                    shared.supervisor.report(&FromFront::Settled { mark });
-                });
-            }
+            ToFront::Settle { mark } => self.settle(mark),
             ToFront::Listen {
                 thread,
                 address,
@@ -286,24 +279,9 @@ impl Hearer {
                     .supervisor
                     .report(&FromFront::Reconfigured { refused });
             }
-            ToFront::Figures => {
-                let figures = FrontFigures {
-                    page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
-                    proxies: shared.proxies.read(),
-                };
-                if let Err(error) = write_json(fds.pop(), &figures) {
-                    tracing::warn!("the front's figures cannot be told: {error}");
-                }
-                shared.supervisor.report(&FromFront::Figures);
-            }
+            ToFront::Figures => self.tell_figures(fds.pop()),
             ToFront::Certificates => self.take_certificates(fds).await,
-            ToFront::Proofs { proofs, mark } => {
-                shared.proofs.set(proofs);
-                if let Some(tls) = shared.tls.load_full() {
-                    self.use_tls(&tls);
-                }
-                shared.supervisor.report(&FromFront::ProofsTaken { mark });
-            }
+            ToFront::Proofs { proofs, mark } => self.take_proofs(proofs, mark),
             ToFront::Purge { order, mark } => self.purge(&order, mark),
             ToFront::PurgedElsewhere { mark } => {
                 if let Some(cache) = &shared.cache {
@@ -325,6 +303,38 @@ impl Hearer {
                 tracing::error!("an order came too late: {other:?}");
             }
         }
+    }
+
+    /// Says when all orders up to here have been carried out.
+    fn settle(&self, mark: u64) {
+        let shared = self.shared.clone();
+        // Behind the tasks that earlier orders have begun.
+        tokio::spawn(async move {
+            tokio::task::yield_now().await;
+            shared.supervisor.report(&FromFront::Settled { mark });
+        });
+    }
+
+    fn tell_figures(&self, file: Option<OwnedFd>) {
+        let shared = &self.shared;
+        let figures = FrontFigures {
+            page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
+            proxies: shared.proxies.read(),
+        };
+        if let Err(error) = write_json(file, &figures) {
+            tracing::warn!("the front's figures cannot be told: {error}");
+        }
+        shared.supervisor.report(&FromFront::Figures);
+    }
+
+    /// Shows authorities these from now on.
+    fn take_proofs(&self, proofs: Vec<acme::Proof>, mark: u64) {
+        let shared = &self.shared;
+        shared.proofs.set(proofs);
+        if let Some(tls) = shared.tls.load_full() {
+            self.use_tls(&tls);
+        }
+        shared.supervisor.report(&FromFront::ProofsTaken { mark });
     }
 
     /// Handshakes from now on are held with these. What is wrong with them the supervisor has seen

@@ -2,7 +2,8 @@
 //! what it says as fast as it says it and no faster than the client reads. What form the answer has
 //! is its door's business ([`Form`]), and so is how a client shows that it has gone ([`Client`]).
 
-use std::future::pending;
+mod due;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use maitred_fastcgi::{AnswerEvent, AnswerReader};
 use maitred_seat::Spent;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::body::Body;
 use crate::deadline::Fields;
@@ -21,6 +22,7 @@ use crate::server_timing;
 use crate::source::{Backend, Feeder, Limits, Source};
 use crate::spool::{self, Spool};
 use crate::upstream::Foreign;
+use due::{Due, until};
 
 /// Bytes of an answer after which others have their turn of the thread. To code as many takes br, which
 /// takes longest, a millisecond.
@@ -348,67 +350,6 @@ async fn sendable(client: &mut impl Client, has_unsent: bool) -> io::Result<()> 
     }
     client.gone_later().await;
     Err(io::ErrorKind::UnexpectedEof.into())
-}
-
-/// When a script will have run for long enough to be told of, and to be ended.
-struct Due<'a> {
-    lent: Instant,
-    limits: &'a Limits,
-    slow: Option<Instant>,
-    over: Option<Instant>,
-}
-
-impl<'a> Due<'a> {
-    fn new(lent: Instant, limits: &'a Limits) -> Due<'a> {
-        let after = |timeout: Option<Duration>| timeout.map(|timeout| lent + timeout);
-        let (slow, over) = (after(limits.slow_timeout), after(limits.terminate_timeout));
-        Due {
-            lent,
-            limits,
-            slow,
-            over,
-        }
-    }
-
-    /// When to look; never if there is no limit.
-    fn next(&self) -> Option<Instant> {
-        self.slow.min(self.over).or(self.slow).or(self.over)
-    }
-
-    /// Tells of a script that is slow, once, and ends one that has run for too long.
-    fn look(&mut self, source: &Source) -> Result<(), Failure> {
-        let is_over = |time: Option<Instant>| time.is_some_and(|time| time <= Instant::now());
-        if is_over(self.slow) {
-            self.slow = self.later(source, self.limits.slow_timeout);
-            if is_over(self.slow) {
-                self.slow = None;
-                source.report_slow();
-            }
-        }
-        if is_over(self.over) {
-            self.over = self.later(source, self.limits.terminate_timeout);
-            if is_over(self.over) {
-                source.end_overrun();
-                return Err(Failure::Terminated);
-            }
-        }
-        Ok(())
-    }
-
-    /// When the script will have run for as long as `timeout`: later than was thought, if it waited
-    /// behind another. Never when it is over.
-    fn later(&self, source: &Source, timeout: Option<Duration>) -> Option<Instant> {
-        let began = source.began(self.lent.into_std()).map(Instant::from_std);
-        began.zip(timeout).map(|(began, timeout)| began + timeout)
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        // Few get as far as to wait for it, and all of them would hold the room.
-        Some(deadline) => Box::pin(sleep_until(deadline)).await,
-        None => pending().await,
-    }
 }
 
 /// An answer on its way from script to client.

@@ -158,11 +158,17 @@ void maitred_php_patterns_learn(void)
 	if (!told) {
 		return;
 	}
-	/* They have been compiled before; should that fail here, nobody need hear of it. */
+	/*
+	 * They have been compiled before; should that fail here, nobody need hear of it. That there is no
+	 * memory left PHP may tell later, when a script goes on, which would be in every copy: so the limit
+	 * does not count for what one of them takes meanwhile, TOLD_BYTES at most.
+	 */
 	aside = put_errors_aside();
+	zend_set_memory_limit((size_t) -1);
 	zend_try {
 		compile_all(told);
 	} zend_end_try();
+	zend_set_memory_limit((size_t) PG(memory_limit));
 	put_errors_back(&aside);
 	munmap(told, sizeof(*told));
 	told = NULL;

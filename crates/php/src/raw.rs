@@ -6,16 +6,17 @@ pub(crate) mod connections;
 pub(crate) mod patterns;
 pub(crate) mod present;
 mod request;
+mod settings;
 pub(crate) mod stack;
 mod status;
 
 use request::{RawParam, RawRequest, fill_foreign, fill_request};
+use settings::{REFUSED, RawSettings, ScanDir, SettingTexts, UNKNOWN};
 use status::{RawPoolStatus, StatusTexts};
 
 use std::any::Any;
-use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::slice;
@@ -79,32 +80,6 @@ struct RawCallbacks {
 struct RawText {
     start: *const c_char,
     length: usize,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-struct RawIniValue {
-    name: *const c_char,
-    value: *const c_char,
-    admin: bool,
-    fate: c_int,
-}
-
-/// PHP has no such directive.
-const UNKNOWN: c_int = 1;
-/// The directive does not take the value.
-const REFUSED: c_int = 2;
-
-#[repr(C)]
-struct RawSettings {
-    sapi_name: *const c_char,
-    executable: *const c_char,
-    ini_path: *const c_char,
-    ini_entries: *const c_char,
-    values: *mut RawIniValue,
-    value_count: usize,
-    no_ini_files: bool,
-    fpm: bool,
 }
 
 unsafe extern "C" {
@@ -269,52 +244,6 @@ fn code(verdict: Verdict) -> c_int {
     }
 }
 
-/// The strings of [`Settings`] as C reads them, for as long as the process lives.
-struct SettingTexts {
-    sapi_name: CString,
-    executable: Option<CString>,
-    ini_path: Option<CString>,
-    ini_entries: CString,
-    values: Vec<(CString, CString, bool)>,
-}
-
-impl SettingTexts {
-    fn new(settings: &Settings) -> Result<Self, StartError> {
-        let values = settings.values.iter().map(|value| {
-            let name = c_string(value.name.as_bytes(), &value.name)?;
-            Ok((
-                name,
-                c_string(value.value.as_bytes(), &value.name)?,
-                value.admin,
-            ))
-        });
-        let path = |path: &OsStr, setting| c_string(path.as_bytes(), setting);
-        Ok(Self {
-            sapi_name: c_string(settings.sapi_name.as_bytes(), "sapi_name")?,
-            executable: std::env::current_exe()
-                .ok()
-                .and_then(|executable| CString::new(executable.as_os_str().as_bytes()).ok()),
-            ini_path: settings
-                .ini_path
-                .as_ref()
-                .map(|ini_path| path(ini_path.as_os_str(), "php_ini"))
-                .transpose()?,
-            ini_entries: c_string(settings.ini_entries().as_bytes(), "php_value")?,
-            values: values.collect::<Result<_, StartError>>()?,
-        })
-    }
-}
-
-fn c_string(bytes: &[u8], setting: &str) -> Result<CString, StartError> {
-    CString::new(bytes).map_err(|_| StartError::Nul {
-        setting: setting.to_owned(),
-    })
-}
-
-fn pointer(text: Option<&CString>) -> *const c_char {
-    text.map_or(ptr::null(), |text| text.as_ptr())
-}
-
 /// The started engine: proof that C may be called.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -332,26 +261,8 @@ impl Engine {
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(StartError::AlreadyStarted);
         }
-        let mut values: Vec<RawIniValue> = texts
-            .values
-            .iter()
-            .map(|(name, value, admin)| RawIniValue {
-                name: name.as_ptr(),
-                value: value.as_ptr(),
-                admin: *admin,
-                fate: 0,
-            })
-            .collect();
-        let raw = RawSettings {
-            sapi_name: texts.sapi_name.as_ptr(),
-            executable: pointer(texts.executable.as_ref()),
-            ini_path: pointer(texts.ini_path.as_ref()),
-            ini_entries: texts.ini_entries.as_ptr(),
-            values: values.as_mut_ptr(),
-            value_count: values.len(),
-            no_ini_files: settings.no_ini_files,
-            fpm: settings.fpm,
-        };
+        let mut values = texts.values();
+        let raw = texts.raw(settings, &mut values);
         let scan_dir = ScanDir::set(settings.ini_scan_dir.as_ref().map(|path| path.as_os_str()));
         // SAFETY: called once per process (`STARTED`); `texts` and `CALLBACKS` are static, `values`
         // is C's alone during the call, and C keeps only the strings in it.
@@ -585,37 +496,5 @@ fn outcome(code: c_int) -> Outcome {
         2 => Outcome::ClientGone,
         NOT_STARTED => Outcome::NotStarted,
         _ => Outcome::Fatal,
-    }
-}
-
-/// `PHP_INI_SCAN_DIR` is the only way to tell PHP where further ini files are; scripts must not see
-/// it afterwards.
-struct ScanDir {
-    before: Option<Option<std::ffi::OsString>>,
-}
-
-const SCAN_DIR: &str = "PHP_INI_SCAN_DIR";
-
-impl ScanDir {
-    fn set(value: Option<&OsStr>) -> Self {
-        let Some(value) = value else {
-            return Self { before: None };
-        };
-        let before = std::env::var_os(SCAN_DIR);
-        // SAFETY: `Engine::start` asks its callers to start PHP before there are threads.
-        unsafe { std::env::set_var(SCAN_DIR, value) };
-        Self {
-            before: Some(before),
-        }
-    }
-
-    fn restore(self) {
-        match self.before {
-            None => {}
-            // SAFETY: as in `set`.
-            Some(Some(before)) => unsafe { std::env::set_var(SCAN_DIR, before) },
-            // SAFETY: as in `set`.
-            Some(None) => unsafe { std::env::remove_var(SCAN_DIR) },
-        }
     }
 }

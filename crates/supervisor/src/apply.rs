@@ -22,7 +22,8 @@ use crate::phase;
 use crate::pool::{self, Action, Boot, Reason};
 use crate::programs::is_version;
 use crate::roomy_name;
-use crate::run::{Supervisor, Zygote};
+use crate::run::Supervisor;
+use crate::running::Zygote;
 use crate::words::one_line;
 
 /// The argument that makes the PHP program a zygote.

@@ -7,7 +7,8 @@ use maitred_control::{CacheFigures, ToZygote};
 use maitred_scoreboard::Cache;
 
 use crate::limits::Moment;
-use crate::run::{RunningPool, Supervisor};
+use crate::run::Supervisor;
+use crate::running::RunningPool;
 
 /// How long figures are good: to look at OPcache takes a process and a request to PHP.
 const FRESH: Duration = Duration::from_secs(10);

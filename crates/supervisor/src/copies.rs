@@ -8,7 +8,8 @@ use maitred_scoreboard::CopiesTold;
 use maitred_seat::Boards;
 
 use crate::limits::WORKER_SPAWN;
-use crate::run::{RunningPool, Supervisor};
+use crate::run::Supervisor;
+use crate::running::RunningPool;
 
 /// Most that is believed of a counter between two looks: it is the word of processes that run scripts.
 const BELIEVED: u64 = 1 << 32;

@@ -26,7 +26,8 @@ use crate::listen;
 use crate::plan::Plan;
 use crate::pool::{self, Action, Pool};
 use crate::reload::Anew;
-use crate::run::{RunningPool, Supervisor};
+use crate::run::Supervisor;
+use crate::running::RunningPool;
 use crate::words::one_line;
 use maitred_control::episode::Episode;
 

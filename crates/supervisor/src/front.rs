@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use maitred_control::{FromFront, ToFront};
+use maitred_control::{FromFront, Incarnation, Overrun, Seat, ToFront};
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
@@ -17,7 +17,8 @@ use crate::limits::FRONT_START;
 use crate::peer::Peer;
 use crate::phase;
 use crate::pool;
-use crate::run::{RunningPool, Supervisor};
+use crate::run::Supervisor;
+use crate::running::RunningPool;
 use crate::slow::SlowScript;
 use crate::upgrade::Upgrade;
 use crate::words::one_line;
@@ -135,19 +136,9 @@ impl Supervisor {
                 why,
                 overrun,
             } => {
-                let Some(index) = self.index_of(generation) else {
-                    return;
-                };
-                if self.is_fpm() {
-                    let overrun = overrun.as_ref();
-                    return self.terminate_worker(index, (seat, incarnation), &why, overrun);
+                if let Some(index) = self.index_of(generation) {
+                    self.end_worker(index, (seat, incarnation), &why, overrun.as_ref());
                 }
-                let pool = self.name(index);
-                warn!(
-                    "pool {pool} seat {seat}: its worker is ended: {}",
-                    one_line(&why)
-                );
-                self.pool_event(index, pool::Event::EndWorker { seat, incarnation });
             }
             FromFront::ScriptDied {
                 generation,
@@ -155,12 +146,11 @@ impl Supervisor {
                 incarnation,
                 script,
             } => {
-                let Some(index) = self.index_of(generation) else {
-                    return;
-                };
-                let who = self.who(index, seat, incarnation);
-                let (now, script) = (self.now(), one_line(&script));
-                self.obituaries.ran(who, script, now);
+                if let Some(index) = self.index_of(generation) {
+                    let who = self.who(index, seat, incarnation);
+                    let (now, script) = (self.now(), one_line(&script));
+                    self.obituaries.ran(who, script, now);
+                }
             }
             FromFront::Wanted {
                 generation,
@@ -228,22 +218,41 @@ impl Supervisor {
                 self.look_at_caches();
                 self.measure();
             }
-            FromFront::Drained => {
-                if line == self.front.line {
-                    self.front.drained = true;
-                }
-                if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
-                    && old.line == line
-                {
-                    old.drained = true;
-                }
-                let mut old = self.old_fronts.iter_mut();
-                if let Some(old) = old.find(|old| old.line == line) {
-                    old.drained = true;
-                }
-                self.see_whether_drained();
-            }
+            FromFront::Drained => self.front_drained(line),
         }
+    }
+
+    /// The front wants a worker ended.
+    fn end_worker(
+        &mut self,
+        index: usize,
+        (seat, incarnation): (Seat, Incarnation),
+        why: &str,
+        overrun: Option<&Overrun>,
+    ) {
+        if self.is_fpm() {
+            return self.terminate_worker(index, (seat, incarnation), why, overrun);
+        }
+        let (pool, why) = (self.name(index), one_line(why));
+        warn!("pool {pool} seat {seat}: its worker is ended: {why}");
+        self.pool_event(index, pool::Event::EndWorker { seat, incarnation });
+    }
+
+    /// A front has no request left.
+    fn front_drained(&mut self, line: u32) {
+        if line == self.front.line {
+            self.front.drained = true;
+        }
+        if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
+            && old.line == line
+        {
+            old.drained = true;
+        }
+        let mut old = self.old_fronts.iter_mut();
+        if let Some(old) = old.find(|old| old.line == line) {
+            old.drained = true;
+        }
+        self.see_whether_drained();
     }
 
     /// Tells the front of a generation that it could not open when it was told before, and who has

@@ -44,6 +44,7 @@ mod reload;
 mod renewal;
 mod room;
 mod run;
+mod running;
 mod scores;
 mod slow;
 mod slowlog;

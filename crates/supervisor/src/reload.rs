@@ -34,7 +34,8 @@ use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
 use crate::listen::{self, Listener, Opened};
 use crate::plan::PoolPlan;
 use crate::pool;
-use crate::run::{RunningPool, Supervisor};
+use crate::run::Supervisor;
+use crate::running::RunningPool;
 
 /// Most outcomes kept for those who ask what became of their reload.
 const MAX_OUTCOMES: usize = 64;

@@ -3,43 +3,35 @@
 //! The decisions are in [`crate::phase`] and [`crate::pool`], which know no clock and no process;
 //! carrying them out is in `apply.rs`. This file is what happens in between, and in which order.
 
-use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use maitred_control::{FromFront, FromZygote, Generation, Manner, ToFront, ToZygote};
+use maitred_control::{FromFront, FromZygote, Generation, Incarnation, Manner, Seat};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
-use maitred_scoreboard::CopiesTold;
 use tracing::{debug, error, info, warn};
 
 use crate::acme::Acme;
 use crate::admin::Admin;
 use crate::adopt;
-use crate::cache::CacheLook;
 use crate::emergency::Emergency;
 use crate::fpm::{self, Tidings};
 use crate::front_figures::FiguresLook;
-use crate::life::Life;
-use crate::limits::{FRONT_START, MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
+use crate::limits::{MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
 use crate::obituary::Obituaries;
-use crate::output::Outputs;
-use crate::peer::Peer;
 use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
-use crate::pool::{self, Pool, Reason};
+use crate::pool::{self, Reason};
 use crate::purges::Purges;
 use crate::reload::Reloads;
 use crate::renewal::Renewals;
 use crate::room::Room;
+use crate::running::{Front, OldFront, RunningPool};
 use crate::scores::Scores;
-use crate::slow::{About, Slow};
+use crate::slow::About;
 use crate::systemd::Systemd;
 use crate::traces::{TRACES_MAX, Traces};
-use crate::troubles::Troubles;
 use crate::upgrade::Upgrade;
 use crate::wait::Ready;
-use crate::warm::Warming;
 use crate::watch::Watches;
 use crate::words::one_line;
 
@@ -86,189 +78,6 @@ pub struct Supervisor {
     pub(crate) scores: Scores,
     pub(crate) room: Room,
     pub(crate) systemd: Systemd,
-}
-
-/// A generation of a pool: what is decided about it, and the processes it has.
-#[derive(Debug)]
-pub(crate) struct RunningPool {
-    pub(crate) generation: Generation,
-    /// Which line of fronts uses it.
-    pub(crate) line: u32,
-    /// The front knows it.
-    pub(crate) introduced: bool,
-    /// It is leaving, and its pool with it.
-    pub(crate) closed: bool,
-    /// How many workers it was told the other generations of its pool leave it.
-    pub(crate) allowed: u32,
-    /// How many workers its pool had when it took over.
-    pub(crate) replaces: u32,
-    /// Why its zygote did not start, if that was said.
-    pub(crate) complaint: Option<String>,
-    /// It could not be started: a server that begins as php-fpm begins without it.
-    pub(crate) failed: bool,
-    /// Workers that died so that php-fpm says who takes their place.
-    pub(crate) to_be_replaced: u32,
-    /// When its workers get no more time, if it leaves and their time is limited.
-    pub(crate) leave_by: Option<Moment>,
-    /// Its OPcache is being warmed.
-    pub(crate) warming: Option<Warming>,
-    pub(crate) plan: PoolPlan,
-    pub(crate) pool: Pool,
-    pub(crate) zygote: Option<Zygote>,
-    /// The PHP it runs, once a zygote has said so.
-    pub(crate) php: Option<String>,
-    /// What has to be known of that PHP to answer in its stead.
-    pub(crate) manner: Manner,
-    /// Descriptors of the processes that sit in its seats.
-    pub(crate) workers: HashMap<i32, OwnedFd>,
-    /// What its workers print, if that is caught for each of them.
-    pub(crate) outputs: Outputs,
-    pub(crate) slow: Slow,
-    /// What goes wrong with its processes.
-    pub(crate) troubles: Troubles,
-    /// Its workers as the pool's scoreboard shows them: those in seats, those on their way.
-    pub(crate) shown: (u64, u64),
-    /// What its copies have counted, as far as the scoreboard shows it.
-    pub(crate) told: CopiesTold,
-}
-
-impl RunningPool {
-    /// Whether its zygote boots an application, which may fail for reasons of its own.
-    pub(crate) fn boots(&self) -> bool {
-        self.plan.settings.snapshot.is_some()
-    }
-}
-
-/// A pool's zygote.
-#[derive(Debug)]
-pub(crate) struct Zygote {
-    pub(crate) peer: Peer<ToZygote>,
-    /// When it was reaped. Its last intermediate process may still speak for it.
-    pub(crate) reaped: Option<Moment>,
-    pub(crate) cache: CacheLook,
-}
-
-impl Zygote {
-    /// A process that is talked with.
-    pub(crate) fn new(peer: Peer<ToZygote>) -> Zygote {
-        Zygote {
-            peer,
-            reaped: None,
-            cache: CacheLook::default(),
-        }
-    }
-}
-
-/// The front that accepts clients.
-#[derive(Debug)]
-pub(crate) struct Front {
-    pub(crate) life: Life,
-    /// A front and those that are started after its death are one line; each upgrade begins
-    /// another. Every generation of a pool belongs to one.
-    pub(crate) line: u32,
-    pub(crate) epoch: u32,
-    pub(crate) peer: Option<Peer<ToFront>>,
-    pub(crate) drained: bool,
-}
-
-/// A front that has handed over to another and finishes what it has.
-#[derive(Debug)]
-pub(crate) struct OldFront {
-    pub(crate) line: u32,
-    pub(crate) epoch: u32,
-    pub(crate) peer: Peer<ToFront>,
-    /// When it is ended whatever it still has.
-    pub(crate) until: Moment,
-    pub(crate) drained: bool,
-}
-
-impl Front {
-    /// A front that has not been started; those before it had numbers up to `epoch`.
-    pub(crate) fn new(line: u32, epoch: u32) -> Front {
-        Front {
-            life: Life::new(FRONT_START),
-            line,
-            epoch,
-            peer: None,
-            drained: false,
-        }
-    }
-
-    /// One that accepts clients already.
-    pub(crate) fn running(line: u32, epoch: u32, peer: Peer<ToFront>, now: Moment) -> Front {
-        Front {
-            life: Life::of_running(FRONT_START, now),
-            peer: Some(peer),
-            ..Front::new(line, epoch)
-        }
-    }
-}
-
-impl RunningPool {
-    /// A generation without processes, which is used from the start.
-    pub(crate) fn new(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
-        RunningPool {
-            generation,
-            line,
-            introduced: true,
-            closed: false,
-            allowed: u32::MAX,
-            replaces: 0,
-            complaint: None,
-            failed: false,
-            to_be_replaced: 0,
-            leave_by: None,
-            warming: None,
-            pool: Pool::new(plan.settings.seats, plan.growth()).booting(plan.boots_within()),
-            slow: Slow::new(&plan.pool, plan.settings.identity.as_ref()),
-            plan,
-            zygote: None,
-            php: None,
-            manner: Manner::default(),
-            workers: HashMap::new(),
-            outputs: Outputs::new(),
-            troubles: Troubles::default(),
-            shown: (0, 0),
-            told: CopiesTold::default(),
-        }
-    }
-
-    /// A generation without processes, which is used once it has shown that it works.
-    /// It begins with as many workers as the generation before it has, as far as it may.
-    pub(crate) fn on_trial(
-        generation: Generation,
-        line: u32,
-        plan: PoolPlan,
-        workers: u32,
-    ) -> RunningPool {
-        let pool = Pool::on_trial(plan.settings.seats, plan.growth());
-        let mut pool = pool.booting(plan.boots_within());
-        pool.expect(workers);
-        RunningPool {
-            introduced: false,
-            pool,
-            ..RunningPool::new(generation, line, plan)
-        }
-    }
-
-    /// A generation without processes that needs none: the first request starts its PHP.
-    pub(crate) fn at_rest(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
-        RunningPool {
-            introduced: false,
-            ..RunningPool::new(generation, line, plan)
-        }
-    }
-
-    /// Whether nobody is being forked for it.
-    pub(crate) fn is_still(&self) -> bool {
-        let reaped = |zygote: &Zygote| zygote.reaped.is_some() || zygote.peer.is_behind();
-        self.pool.is_still() && !self.zygote.as_ref().is_some_and(reaped)
-    }
-
-    /// Whether it is the one that its pool's requests go to.
-    pub(crate) fn is_current(&self) -> bool {
-        self.introduced && !self.pool.is_leaving()
-    }
 }
 
 impl Supervisor {
@@ -447,7 +256,8 @@ impl Supervisor {
     }
 
     /// Hears all that a zygote which keeps to the rules can have said: two reports for each seat, one
-    /// for each stack, one of its start and one of its OPcache. No announcement stays behind the death it has to come before.
+    /// for each stack, one of its start and one of its OPcache. No announcement stays behind the death
+    /// it has to come before.
     fn hear_zygote(&mut self, index: usize) {
         let reports = self.pools[index].plan.settings.seats as usize * 2 + TRACES_MAX + 2;
         for _ in 0..reports {
@@ -458,72 +268,75 @@ impl Supervisor {
             let Some(report) = zygote.peer.hear::<FromZygote>() else {
                 return;
             };
-            match report {
-                FromZygote::Started {
-                    php,
-                    fixed,
-                    exposed,
-                    by_path_info,
-                } => {
-                    let manner = Manner {
-                        powered_by: exposed.then(|| format!("PHP/{php}")),
-                        by_path_info,
-                    };
-                    self.zygote_started(index, &php, fixed, manner);
-                }
-                FromZygote::StartFailed { why } => {
-                    let (pool, why) = (self.name(index), one_line(&why));
-                    self.pool_fails(
-                        index,
-                        format!("PHP could not start for pool `{pool}`: {why}"),
-                    );
-                    self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
-                }
-                FromZygote::SeatFilled {
-                    seat,
-                    incarnation,
-                    pid,
-                    took,
-                } => {
-                    self.copy_forked(index, took);
-                    let taken = self.is_known_elsewhere(index, pid);
-                    self.output_is_of(index, (seat, incarnation), pid);
-                    let event = match taken {
-                        true => pool::Event::ZygoteFailed(Reason::BrokeRules),
-                        false => pool::Event::Announced {
-                            seat,
-                            incarnation,
-                            pid,
-                        },
-                    };
-                    self.pool_event(index, event);
-                }
-                FromZygote::Booted { seat, incarnation } => {
-                    self.pool_event(index, pool::Event::Booted { seat, incarnation });
-                }
-                FromZygote::Traced { trace, stack } => self.traced(index, trace, &stack),
-                FromZygote::ForkFailed {
-                    seat,
-                    incarnation,
-                    why,
-                } => {
-                    let (pool, why) = (self.name(index), one_line(&why));
-                    let sentence =
-                        format!("pool {pool} seat {seat}: no worker could be made: {why}");
-                    let now = self.now();
-                    match self.pools[index].troubles.fork_failed(now) {
-                        true => warn!("{sentence}; it is tried again"),
-                        false => debug!("{sentence}"),
-                    }
-                    self.scores.fork_failed(self.name(index));
-                    self.pools[index].outputs.remove(&(seat, incarnation));
-                    self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
-                }
-                FromZygote::CacheFigures { figures } => self.cache_told(index, figures),
-                FromZygote::ScriptsListed { count } => self.scripts_listed(index, count),
-                FromZygote::Warmed { compiled } => self.warmed(index, compiled),
-            }
+            self.zygote_said(index, report);
         }
+    }
+
+    fn zygote_said(&mut self, index: usize, report: FromZygote) {
+        match report {
+            FromZygote::Started {
+                php,
+                fixed,
+                exposed,
+                by_path_info,
+            } => {
+                let manner = Manner {
+                    powered_by: exposed.then(|| format!("PHP/{php}")),
+                    by_path_info,
+                };
+                self.zygote_started(index, &php, fixed, manner);
+            }
+            FromZygote::StartFailed { why } => {
+                let (pool, why) = (self.name(index), one_line(&why));
+                let sentence = format!("PHP could not start for pool `{pool}`: {why}");
+                self.pool_fails(index, sentence);
+                self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
+            }
+            FromZygote::SeatFilled {
+                seat,
+                incarnation,
+                pid,
+                took,
+            } => {
+                self.copy_forked(index, took);
+                let taken = self.is_known_elsewhere(index, pid);
+                self.output_is_of(index, (seat, incarnation), pid);
+                let event = match taken {
+                    true => pool::Event::ZygoteFailed(Reason::BrokeRules),
+                    false => pool::Event::Announced {
+                        seat,
+                        incarnation,
+                        pid,
+                    },
+                };
+                self.pool_event(index, event);
+            }
+            FromZygote::Booted { seat, incarnation } => {
+                self.pool_event(index, pool::Event::Booted { seat, incarnation });
+            }
+            FromZygote::Traced { trace, stack } => self.traced(index, trace, &stack),
+            FromZygote::ForkFailed {
+                seat,
+                incarnation,
+                why,
+            } => self.fork_failed(index, (seat, incarnation), &one_line(&why)),
+            FromZygote::CacheFigures { figures } => self.cache_told(index, figures),
+            FromZygote::ScriptsListed { count } => self.scripts_listed(index, count),
+            FromZygote::Warmed { compiled } => self.warmed(index, compiled),
+        }
+    }
+
+    fn fork_failed(&mut self, index: usize, (seat, incarnation): (Seat, Incarnation), why: &str) {
+        let pool = self.name(index);
+        let sentence = format!("pool {pool} seat {seat}: no worker could be made: {why}");
+        let now = self.now();
+        match self.pools[index].troubles.fork_failed(now) {
+            true => warn!("{sentence}; it is tried again"),
+            false => debug!("{sentence}"),
+        }
+        self.scores.fork_failed(self.name(index));
+        self.pools[index].outputs.remove(&(seat, incarnation));
+        self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
     }
 
     fn hear_front(&mut self, ready: &Ready) {

@@ -14,7 +14,8 @@ impl Supervisor {
         if self.phase.is_start() || !self.phase.wants_workers() {
             return;
         }
-        let may_rest = |pool: &crate::run::RunningPool| pool.is_current() && pool.pool.may_rest();
+        let may_rest =
+            |pool: &crate::running::RunningPool| pool.is_current() && pool.pool.may_rest();
         let resting = self.pools.iter().enumerate();
         let resting = resting.filter(|(_, pool)| may_rest(pool));
         let resting: Vec<Resting> = resting

@@ -32,7 +32,8 @@ use crate::plan::PoolPlan;
 use crate::pool;
 use crate::reload::Anew;
 use crate::roomy_name;
-use crate::run::{Front, OldFront, RunningPool, Supervisor};
+use crate::run::Supervisor;
+use crate::running::{Front, OldFront, RunningPool};
 
 /// The argument after which the new program finds the descriptor of what it takes over.
 pub const TAKE_OVER: &str = "--take-over";

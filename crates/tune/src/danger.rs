@@ -156,6 +156,37 @@ mod tests {
         assert_eq!(danger(group(1, 0), 3, 100, 9).since(&before), None);
     }
 
+    #[test]
+    fn a_kill_and_swap_of_a_group_of_version_2_are_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let hierarchy = "31 25 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        write("proc/self/mountinfo", hierarchy);
+        write("proc/7/cgroup", "0::/php.service\n");
+        let tells = |kills: u64, swapped: u64| {
+            let events = format!("low 0\nhigh 0\nmax 9\noom 3\noom_kill {kills}\n");
+            write("sys/fs/cgroup/php.service/memory.events", &events);
+            let swap = "sys/fs/cgroup/php.service/memory.swap.current";
+            write(swap, &format!("{swapped}\n"));
+        };
+        tells(1, 0);
+        let group = MemoryGroup::of_root(root.path(), 7).unwrap();
+        let before = Danger::now(Some(&group));
+        tells(2, 0);
+        let killed = Danger::now(Some(&group)).since(&before);
+        assert!(
+            killed.is_some_and(|killed| killed.contains("in the server's control group")),
+            "{killed:?}"
+        );
+        tells(1, 8 << 20);
+        let swapped = Danger::now(Some(&group)).since(&before);
+        assert_eq!(swapped, Some("memory of the server goes to swap"));
+    }
+
     /// A control group with little memory, of either version; nothing where this user may make none.
     fn small_group() -> Option<PathBuf> {
         let kinds = [

@@ -13,4 +13,6 @@ mod reference;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]
+mod sites;
+#[cfg(test)]
 mod wrong_values;

@@ -1,5 +1,6 @@
 //! The control groups around a process, of either version (cgroups(7)).
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::world::World;
@@ -225,6 +226,11 @@ impl MemoryGroup {
     /// Of a process; nothing where the kernel tells of no such group, as of the outermost of version 2.
     pub fn of(pid: i32) -> Option<MemoryGroup> {
         MemoryGroup::below(World::new(None, Duration::ZERO), &pid.to_string())
+    }
+
+    /// The same by the files of another root, for tests of who looks at it.
+    pub fn of_root(root: &Path, pid: i32) -> Option<MemoryGroup> {
+        MemoryGroup::below(World::new(Some(root), Duration::ZERO), &pid.to_string())
     }
 
     fn below(world: World, process: &str) -> Option<MemoryGroup> {

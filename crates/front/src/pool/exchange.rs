@@ -141,6 +141,13 @@ impl State {
         self.loan = None;
         (self.was_lent, self.lent_told, self.wants_room) = (false, false, false);
     }
+
+    /// The slot that an exchange which is over still has; who wants to know of its end is told.
+    fn take_over(&mut self) -> Option<Loan> {
+        self.ended?;
+        tell_end(self);
+        self.loan.take()
+    }
 }
 
 impl PartialEq for Exchange {
@@ -273,7 +280,11 @@ impl Exchange {
             woke: news && wake(&mut state),
             is_over: state.ended.is_some(),
         };
-        drop(self.give_back(state));
+        let loan = state.take_over();
+        drop(state);
+        if let Some(loan) = loan {
+            self.pool.finished(loan, self);
+        }
         pumped
     }
 
@@ -283,11 +294,7 @@ impl Exchange {
         self: &'a Arc<Exchange>,
         mut state: MutexGuard<'a, State>,
     ) -> MutexGuard<'a, State> {
-        if state.ended.is_none() {
-            return state;
-        }
-        tell_end(&mut state);
-        let Some(loan) = state.loan.take() else {
+        let Some(loan) = state.take_over() else {
             return state;
         };
         drop(state);

@@ -55,7 +55,7 @@ impl Inner {
 
     /// Writes what there is now to every generation's board: their scripts read their own.
     pub fn show_figures(&self) {
-        let (queued, active) = (self.queue.waiting() as u32, self.queue.busy() as u32);
+        let (queued, active) = (self.queue.queued() as u32, self.queue.busy() as u32);
         for generation in &self.generations {
             let board = generation.link().board();
             board.queued.store(queued, Ordering::Relaxed);

@@ -233,7 +233,7 @@ impl Pool {
     fn show_figures(&self, inner: &mut Inner) {
         inner.show_figures();
         if let Some(tally) = self.tally.get() {
-            tally.show(inner.queue.waiting(), inner.queue.busy());
+            tally.show(inner.queue.queued(), inner.queue.busy());
         }
         self.report_worn(inner);
         self.ask_for_workers(inner, 0);
@@ -396,6 +396,7 @@ impl Pool {
         if self.fetch(&mut inner, vec![(exchange.clone(), from)], to) {
             // The seat it was taken from may have become one that can go.
             self.turn_over(&mut inner);
+            self.show_figures(&mut inner);
             let generation = inner.generation(to.seat.generation).cloned();
             drop(inner);
             if let Some(generation) = generation {

@@ -107,6 +107,8 @@ pub struct Queue<T> {
     pub(super) worn: Vec<(SeatId, Incarnation, Wear)>,
     /// The seat that was given a request last.
     warm: SeatId,
+    /// Requests that are in a slot of an open seat.
+    pub(super) held: usize,
 }
 
 impl<T: Clone + PartialEq> Queue<T> {
@@ -134,6 +136,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             keep: None,
             worn: Vec::new(),
             warm: nowhere,
+            held: 0,
         }
     }
 
@@ -153,6 +156,16 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// How many requests wait that are in no slot.
     pub fn waiting(&self) -> usize {
         self.waiting.len() + self.urgent.len()
+    }
+
+    /// How many requests wait because every worker is busy, those in a slot behind another included: a
+    /// seat runs one. While a worker is idle, nobody waits there for longer than waking it would take.
+    pub fn queued(&self) -> usize {
+        let behind = match self.idle.is_empty() {
+            true => self.held.saturating_sub(self.busy()),
+            false => 0,
+        };
+        self.waiting() + behind
     }
 
     /// From now on so many seats are kept for urgent requests.
@@ -386,9 +399,10 @@ impl<T: Clone + PartialEq> Queue<T> {
             slot,
             incarnation,
         };
-        let had = slots
+        let had: Vec<_> = slots
             .filter_map(|(slot, item)| Some((at(slot), item.take()?)))
             .collect();
+        self.held -= had.len();
         self.open -= 1;
         self.closing -= usize::from(was_closing);
         self.urgent_seats -= usize::from(was_urgent);
@@ -437,6 +451,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             self.urgent_seats -= usize::from(was_urgent);
             self.idle.push(at.seat);
         }
+        self.held -= 1;
     }
 
     /// What a seat that may have room does next. Call it until it says [`Next::Rest`].
@@ -546,9 +561,10 @@ impl<T: Clone + PartialEq> Queue<T> {
         let Some(place) = self.seat_mut(seat) else {
             return 0;
         };
-        place.slots[slot] = Some(item);
+        let was_free = place.slots[slot].replace(item).is_none();
         place.given += 1;
         let (incarnation, is_worn) = (place.incarnation, place.given >= place.wears_at);
+        self.held += usize::from(was_free);
         if is_worn {
             self.wear_out(seat, incarnation, Wear::Requests);
         }

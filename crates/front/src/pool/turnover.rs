@@ -14,7 +14,7 @@
 use maitred_control::{Generation, Incarnation, Wear};
 
 use super::queue::Queue;
-use super::seats::{House, Place, SeatId, Standing};
+use super::seats::{House, Place, Seat, SeatId, Standing};
 
 /// A seat that changes hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,9 +172,15 @@ impl<T: Clone + PartialEq> Queue<T> {
         let Some(house) = self.house_mut(seat.generation) else {
             return;
         };
-        let (before, is_idle) = (house.open, left.is_empty());
+        let held = |house: &House<T>| {
+            let place = house.seats.get(seat.number as usize);
+            place.map_or(0, Seat::taken)
+        };
+        let (before, had, is_idle) = (house.open, held(house), left.is_empty());
         house.sit(seat.number, incarnation, left);
-        self.open += house.open - before;
+        let (opened, has) = (house.open - before, held(house));
+        self.open += opened;
+        self.held = self.held + has - had;
         self.idle.retain(|idle| *idle != seat);
         if is_idle {
             self.idle.push(seat);

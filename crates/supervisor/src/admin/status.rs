@@ -12,7 +12,8 @@ use maitred_seat::{Boards, Process, Snapshot};
 
 use crate::pool::Seated;
 use crate::room::machine_now;
-use crate::run::{RunningPool, Supervisor};
+use crate::run::Supervisor;
+use crate::running::RunningPool;
 use crate::so_far::SoFar;
 
 use super::advice::{Means, advice};

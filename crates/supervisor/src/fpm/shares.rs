@@ -7,7 +7,8 @@ use maitred_config::fpm::Level;
 use super::say;
 use crate::fpm_words as words;
 use crate::process_max::{self, Need};
-use crate::run::{RunningPool, Supervisor};
+use crate::run::Supervisor;
+use crate::running::RunningPool;
 
 /// A pool, all its generations together.
 #[derive(Debug)]

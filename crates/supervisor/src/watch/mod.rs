@@ -16,7 +16,8 @@ use tracing::{error, info, warn};
 
 use crate::limits::Moment;
 use crate::renewal::Heard;
-use crate::run::{RunningPool, Supervisor};
+use crate::run::Supervisor;
+use crate::running::RunningPool;
 use crate::words::one_line;
 use changes::Changes;
 use folders::Folders;

@@ -87,7 +87,13 @@ fn short_scripts_use_the_second_slot_and_long_ones_do_not() {
     assert_eq!(come(&mut queue, 2, ONE), Submitted::Busy);
     let mut queue = opened(1);
     come(&mut queue, 1, TWO);
+    assert_eq!(queue.queued(), 0);
     assert_eq!(come(&mut queue, 2, TWO), Submitted::Placed(place(0, 1)));
+    assert_eq!(
+        (queue.queued(), queue.waiting()),
+        (1, 0),
+        "it waits in a slot"
+    );
 }
 
 #[test]
@@ -99,6 +105,7 @@ fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
             Submitted::Placed(place(1, slot))
         );
     }
+    assert_eq!(queue.queued(), 0, "a worker is idle");
     assert_eq!(come(&mut queue, 3, DEEP), Submitted::Placed(place(0, 0)));
     assert_eq!(queue.idle_place(Lane::Usual), None);
 }
@@ -380,6 +387,12 @@ proptest! {
             places.sort_unstable();
             places.dedup();
             prop_assert_eq!(places.len(), world.placed.len());
+            places.dedup_by_key(|(seat, _)| *seat);
+            let behind = match world.queue.busy() {
+                3 => world.placed.len() - places.len(),
+                _ => 0,
+            };
+            prop_assert_eq!(world.queue.queued(), world.waiting.len() + behind);
             let mut items: Vec<_> = world.placed.iter().map(|(item, _)| *item).collect();
             items.sort_unstable();
             items.dedup();
