@@ -3,6 +3,7 @@
 //! see some recent state.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Longest text kept of a request in bytes; more is cut.
 pub const TEXT_BYTES: usize = 256;
@@ -44,7 +45,7 @@ pub struct SeatBoard {
     pub running: AtomicU32,
     /// When the worker was forked, in seconds since 1970.
     pub started_at: AtomicU64,
-    /// When the last request began, in microseconds since 1970.
+    /// When the last request began, in microseconds since 1970, by a clock that may be set meanwhile.
     pub request_at: AtomicU64,
     /// How long the last finished request took, in microseconds.
     pub request_took: AtomicU64,
@@ -76,6 +77,17 @@ pub struct SeatBoard {
     pub used_core_wait: AtomicU64,
     /// What copies of a booted application that have sat here have counted, one after the other.
     pub copies: CopyWords,
+    /// When the last request began, in nanoseconds on the clock that never goes backwards: who decides
+    /// goes by this one, and who shows it to people by `request_at`. 0: the worker does not say.
+    pub request_since: AtomicU64,
+}
+
+impl SeatBoard {
+    /// Since when its script runs, on the clock that never goes backwards; nothing if none does.
+    pub fn runs_since(&self) -> Option<Duration> {
+        let since = Duration::from_nanos(self.request_since.load(Ordering::Relaxed));
+        (self.running.load(Ordering::Relaxed) != 0).then_some(since)
+    }
 }
 
 /// How many reasons of [`Stays`] there are.

@@ -21,6 +21,9 @@ const PATIENCE_GROWS: f64 = 2.0;
 /// A knee between this part of what it was and as much more is the same.
 const STAYS: f64 = 0.9;
 
+/// A share of work, or a number of processors, that differs by less than this part makes no other knee.
+const SAME: f64 = 0.01;
+
 /// A share of work that is less than this part of what it was is believed at once, and less by as much as
 /// work scatters more than exponential times.
 const MUCH_LESS: f64 = 0.25;
@@ -117,6 +120,9 @@ pub struct Controller {
     waits: bool,
     /// As many workers keep the processors busy.
     knee: usize,
+    /// The processors and the share of work that it was worked out for last, which takes long, and what
+    /// came of it.
+    full: (f64, f64, usize),
     /// By how many times as many workers as that there may be, since processors were idle while requests
     /// waited for them.
     doubt: usize,
@@ -147,6 +153,7 @@ impl Controller {
             parked: 0,
             waits: false,
             knee: knee(machine.cores, UNKNOWN_CPU_SHARE),
+            full: (0.0, 0.0, 0),
             pace: Pace::default(),
             busy_cores: 0.0,
             doubt: 1,
@@ -300,7 +307,7 @@ impl Controller {
             return;
         }
         let share = self.share();
-        let full = knee(self.machine.cores, share) as f64;
+        let full = self.full(share) as f64;
         let scatter = (self.cost.cpu_scatter() - 1.0).clamp(0.0, SCATTER_MOST);
         let next = full * (1.0 + FOR_SCATTER * scatter);
         let (low, high) = (STAYS * self.knee as f64, self.knee as f64 / STAYS);
@@ -309,6 +316,16 @@ impl Controller {
             self.pace = Pace::new(self.machine.cores, share);
         }
         self.believed = 1.0;
+    }
+
+    /// As many workers keep the processors full where so much is work.
+    fn full(&mut self, share: f64) -> usize {
+        let (cores, before, _) = self.full;
+        let is_same = |now: f64, before: f64| (now - before).abs() <= SAME * before;
+        if !is_same(self.machine.cores, cores) || !is_same(share, before) {
+            self.full = (self.machine.cores, share, knee(self.machine.cores, share));
+        }
+        self.full.2
     }
 
     /// Where requests wait, no more workers come for the processors' sake, and those are idle, what workers

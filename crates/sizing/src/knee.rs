@@ -31,10 +31,14 @@ const LARGE: f64 = 1e200;
 /// Fewest workers that keep `cores` processors full, if `cpu_share` of a request is work.
 pub fn knee(cores: f64, cpu_share: f64) -> usize {
     let is_full = |workers: usize| busy(workers, cores, cpu_share) >= FULL * cores;
-    if !is_full(MOST) {
-        return MOST;
+    // Fewer would not do if none of them ever waited for another. It takes little more than that.
+    let least = FULL * cores / cpu_share.clamp(LEAST_SHARE, 1.0);
+    let mut few = (least.ceil() as usize).saturating_sub(1);
+    let (mut enough, mut step) = (few + 1, 1);
+    while enough < MOST && !is_full(enough) {
+        (few, enough, step) = (enough, enough + step, 2 * step);
     }
-    let (mut few, mut enough) = (0, MOST);
+    enough = enough.min(MOST);
     while few + 1 < enough {
         let middle = few + (enough - few) / 2;
         match is_full(middle) {
@@ -153,6 +157,18 @@ mod tests {
         // What a search through all numbers finds; cores / u would be 5.7, 8 and 40.
         let all = [0.7, 0.5, 0.1].map(|share| knee(4.0, share));
         assert_eq!(all, [8, 11, 49]);
+    }
+
+    #[test]
+    fn no_fewer_keep_processors_full_and_so_many_do() {
+        for cores in [0.5, 1.0, 2.5, 4.0, 64.0] {
+            for share in [0.03, 0.1, 0.5, 0.7, 0.97, 1.0] {
+                let enough = knee(cores, share);
+                let is_full = |workers| busy(workers, cores, share) >= FULL * cores;
+                assert!(is_full(enough) || enough == MOST, "{cores} {share}");
+                assert!(!is_full(enough - 1), "{cores} {share}: {enough}");
+            }
+        }
     }
 
     #[test]

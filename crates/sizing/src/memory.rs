@@ -122,6 +122,8 @@ const STAYS: Duration = Duration::from_secs(10);
 pub struct Pressure {
     level: Level,
     since: Duration,
+    /// What the signs of the last look say by themselves.
+    seen: Level,
 }
 
 impl Pressure {
@@ -130,10 +132,16 @@ impl Pressure {
         self.level
     }
 
+    /// What the signs of the last look say by themselves: what is above that has helped already, and waits.
+    pub fn seen(&self) -> Level {
+        self.seen
+    }
+
     /// Looks at the signs; to be called about once a second.
     pub fn look(&mut self, now: Duration, signs: &Signs) -> Level {
         let signs = signs.without_what_others_wait_for();
         let reached = signs.reached(0.0, 1.0);
+        self.seen = reached;
         if reached >= self.level {
             if reached > self.level {
                 self.since = now;

@@ -133,11 +133,12 @@ impl Rooms {
             // is.
             false => fits.max(workers.min(stay)),
         };
-        let most = match self.pressure.level() {
-            Level::Out => part(OUT),
-            Level::Short => part(SHORT),
-            Level::Careful => workers,
-            Level::Calm => now,
+        // Nobody goes for what was: a fifth would at each look, for as long as the level stays.
+        let most = match (self.pressure.seen(), self.pressure.level()) {
+            (Level::Out, _) => part(OUT),
+            (Level::Short, _) => part(SHORT),
+            (_, Level::Calm) => now,
+            _ => workers,
         };
         most.min(long).max(1)
     }
@@ -248,6 +249,49 @@ mod tests {
         assert_eq!((rooms.workers("www", 10), rooms.workers("www", 1)), (8, 1));
         let rooms = looked(memory(1000.0, 870.0));
         assert_eq!(rooms.workers("www", 10), 10);
+    }
+
+    #[test]
+    fn where_memory_was_out_for_a_moment_nobody_goes_or_comes_once_there_is_some() {
+        let mut rooms = looked(memory(4000.0, 3960.0));
+        assert_eq!(rooms.workers("www", 10), 8);
+        let pools = HashSet::from(["www"]);
+        let workers: Vec<usize> = (1..=40)
+            .map(|second| {
+                let enough = memory(4000.0, 300.0);
+                rooms.look(Duration::from_secs(second), enough, &signs(enough), &pools);
+                rooms.workers("www", 8)
+            })
+            .collect();
+        assert_eq!(workers[..29], [8; 29], "ten seconds on each level");
+        assert!(workers[39] > 8, "{workers:?}");
+    }
+
+    #[test]
+    fn what_the_largest_has_had_still_counts_when_it_has_left() {
+        let mut rooms = Rooms::default();
+        let turns = [(vec![1, 2], 0), (vec![1, 2], 150), (vec![2], 160)];
+        let workers = turns.map(|(workers, requests)| {
+            let mut budget = Budget {
+                exactly: 16,
+                roughly: 64,
+            };
+            for due in rooms.due("www", (&workers, requests), &mut budget) {
+                let most = if due.worker == 1 { 120.0 } else { 40.0 };
+                let (own, most) = (20.0 * MB, Some(most * MB));
+                rooms.measured("www", due, Has { own, most });
+            }
+            let memory = memory(1024.0, 100.0);
+            rooms.look(
+                Duration::ZERO,
+                memory,
+                &signs(memory),
+                &HashSet::from(["www"]),
+            );
+            rooms.workers("www", workers.len())
+        });
+        // About 860 MB are for workers of 128, then of 120 and a little: none of 150 requests took more.
+        assert_eq!(workers, [6, 7, 7]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use maitred_fastcgi::{
     FOREIGN_PARAMS, HEADER_LEN, MAX_CONTENT_LEN, ProtocolStatus, RESPONDER, RecordType,
     RequestEvent, RequestReader, WANTS_REPORT, record_header, write_end, write_hints, write_stderr,
 };
+use maitred_os::clock::monotonic_nanos;
 use maitred_os::fork::is_forked_child;
 use maitred_php::{
     Admission, Exchange, Foreign, Level, Params, ParamsError, Paths, PoolStatus, Purge, Purged,
@@ -345,6 +346,9 @@ impl<'a> WorkerExchange<'a> {
         let board = self.end.seat_board(self.end.seat());
         board.requests.fetch_add(1, Ordering::Relaxed);
         board.request_at.store(now_micros, Ordering::Relaxed);
+        board
+            .request_since
+            .store(monotonic_nanos(), Ordering::Relaxed);
         board.running.store(1, Ordering::Relaxed);
         if !self.foreign {
             status::show_request(board, params);

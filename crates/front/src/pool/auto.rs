@@ -14,9 +14,8 @@ use super::exchange::Exchange;
 use super::generation::Generation;
 use super::group::Inner;
 use super::growth::Growth;
-use super::hanging::{Hanging, running, waited};
+use super::hanging::{self, Hanging, running, waited};
 use super::queue::Queue;
-use crate::clock;
 
 /// Fewest workers of such a pool.
 const FLOOR: usize = 1;
@@ -156,8 +155,7 @@ impl Auto {
             let seats = 0..link.seats();
             seats.filter_map(move |seat| running((number, seat), link.seat_board(seat)))
         });
-        let now = clock::since_1970();
-        self.parked = self.hanging.count(scripts, (after, now), waited);
+        self.parked = self.hanging.count(scripts, (after, hanging::now()), waited);
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use maitred_os::clock::monotonic_nanos;
 use maitred_os::schedstat::Schedstat;
 use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 
@@ -15,26 +16,31 @@ type Place = (u32, u32);
 /// lock; the others have their turn in the next counts.
 const ASKED_MAX: usize = 32;
 
-/// The scripts that hang: the seat of each, and when it began, in microseconds since 1970.
+/// The scripts that hang: the seat of each, and when it began, on the clock that never goes backwards.
 #[derive(Debug, Default)]
 pub struct Hanging {
-    known: HashMap<Place, u64>,
+    known: HashMap<Place, Duration>,
     /// Who was asked about last.
     last: Place,
 }
 
-/// A script that runs: in which seat, since when in microseconds since 1970, and who can tell more.
-pub type Running<T> = (Place, u64, T);
+/// A script that runs: in which seat, since when on the clock that never goes backwards, and who can tell
+/// more.
+pub type Running<T> = (Place, Duration, T);
 
 /// The script in a seat, if one runs.
 pub fn running(place: Place, board: &SeatBoard) -> Option<Running<&SeatBoard>> {
-    let began = board.request_at.load(Relaxed);
-    (board.running.load(Relaxed) != 0).then_some((place, began, board))
+    board.runs_since().map(|began| (place, began, board))
+}
+
+/// Now, on the clock that never goes backwards.
+pub fn now() -> Duration {
+    Duration::from_nanos(monotonic_nanos())
 }
 
 impl Hanging {
-    /// How many of these scripts have waited for longer than `after` by `now` (since 1970), as `waited` says
-    /// of one that has run for so long. Who is found to hang does so to its end.
+    /// How many of these scripts have waited for longer than `after` by [`now`], as `waited` says of one
+    /// that has run for so long. Who is found to hang does so to its end.
     pub fn count<T>(
         &mut self,
         scripts: impl Iterator<Item = Running<T>>,
@@ -44,7 +50,7 @@ impl Hanging {
         let before = std::mem::take(&mut self.known);
         let mut unknown = Vec::new();
         for (place, began, script) in scripts {
-            let ran = now.saturating_sub(Duration::from_micros(began));
+            let ran = now.saturating_sub(began);
             if before.get(&place) == Some(&began) {
                 self.known.insert(place, began);
             } else if ran > after {
@@ -95,7 +101,7 @@ mod tests {
 
     /// A script of seat 7 that began at a second and has waited for so long.
     fn script(began: u64, waited: Duration) -> std::iter::Once<Running<Duration>> {
-        std::iter::once(((1, 7), began * 1_000_000, waited))
+        std::iter::once(((1, 7), Duration::from_secs(began), waited))
     }
 
     fn count(
@@ -136,11 +142,29 @@ mod tests {
     }
 
     #[test]
+    fn a_wall_clock_that_is_set_makes_nobody_hang_and_hides_nobody() {
+        let file = maitred_seat::create("clock", 1, 1).unwrap();
+        let link = maitred_seat::FrontEnd::take_over(file, 1, 1).unwrap();
+        let board = link.seat_board(0);
+        board.running.store(1, Relaxed);
+        let count = |began, wall| {
+            let nanos = u64::try_from(Duration::as_nanos(&began)).unwrap();
+            board.request_since.store(nanos, Relaxed);
+            board.request_at.store(wall, Relaxed);
+            let scripts = running((1, 0), board).into_iter();
+            Hanging::default().count(scripts, (AFTER, 160 * SECOND), |_, ran| ran)
+        };
+        // It has begun this very moment: decades ago, and in centuries, as the wall clock has it.
+        assert_eq!([0, u64::MAX].map(|wall| count(160 * SECOND, wall)), [0, 0]);
+        assert_eq!([0, u64::MAX].map(|wall| count(100 * SECOND, wall)), [1, 1]);
+    }
+
+    #[test]
     fn of_many_scripts_all_are_asked_about_in_turn() {
         let mut hanging = Hanging::default();
         let many = 3 * ASKED_MAX as u32;
         let found = std::array::from_fn(|_| {
-            let all = (0..many).map(|seat| ((1, seat), 100_000_000, SECOND));
+            let all = (0..many).map(|seat| ((1, seat), 100 * SECOND, SECOND));
             count(&mut hanging, all, 160)
         });
         assert_eq!(found, [1, 2, 3, 3].map(|counts| counts * ASKED_MAX));

@@ -62,6 +62,8 @@ pub struct Known {
     pub workers: usize,
     /// Those that were measured; who was so last is at the end.
     measured: VecDeque<One>,
+    /// What one has had at most of those that have left before it was known what workers take, in bytes.
+    left: f64,
     /// What workers had that were not measured for the first time, in bytes; the last at the end.
     had: VecDeque<f64>,
     /// On average, in bytes.
@@ -104,6 +106,13 @@ impl Known {
     pub fn due(&mut self, workers: &[i32], budget: &mut Budget) -> Vec<Due> {
         self.workers = workers.len();
         let present: HashSet<i32> = workers.iter().copied().collect();
+        let has_left = |one: &&One| !present.contains(&one.worker);
+        let told = self
+            .measured
+            .iter()
+            .filter(has_left)
+            .filter_map(|one| one.has.most);
+        self.left = told.fold(self.left, f64::max);
         self.measured.retain(|one| present.contains(&one.worker));
         let seen: HashSet<i32> = self.measured.iter().map(|one| one.worker).collect();
         let new = workers.iter().copied().filter(|one| !seen.contains(one));
@@ -168,7 +177,8 @@ impl Known {
         self.mean = mean.max(average(&mut recent.into_iter(), RECENT));
         let told = self.measured.iter().filter_map(|one| one.has.most);
         let all = self.had.iter().copied().chain(told);
-        self.most = all.fold(0.0, f64::max);
+        let left = if self.is_known() { 0.0 } else { self.left };
+        self.most = all.fold(left, f64::max);
         self.worker = match self.is_known() {
             true => self.mean.max(1.0),
             false => self.guess(),

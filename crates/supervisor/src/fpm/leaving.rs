@@ -1,25 +1,20 @@
 //! How long what runs in a generation that has been replaced is waited for, as php-fpm's
 //! `process_control_timeout` has it.
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use maitred_control::Seat;
+use maitred_os::clock::monotonic_nanos;
 use maitred_seat::Boards;
+use maitred_seat::board::SeatBoard;
 
 use crate::limits::Moment;
 use crate::pool;
 use crate::run::Supervisor;
 
-/// Whether the worker in a seat has run the same script for so long, as far as its board says.
-fn has_run_for(boards: &Boards, seat: Seat, time: Duration) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let Some(board) = boards.seat(seat) else {
-        return true;
-    };
-    let began = Duration::from_micros(board.request_at.load(Ordering::Relaxed));
-    let ran = now.unwrap_or_default().saturating_sub(began);
-    board.running.load(Ordering::Relaxed) != 0 && ran >= time
+/// Whether a worker has run the same script for so long by `now`, as far as its board says.
+fn has_run_for(board: &SeatBoard, time: Duration, now: Duration) -> bool {
+    let since = board.runs_since();
+    since.is_some_and(|since| now.saturating_sub(since) >= time)
 }
 
 impl Supervisor {
@@ -44,13 +39,14 @@ impl Supervisor {
             running.leave_by = Some(Moment::MAX);
             let since = (now - leave_by).saturating_add(limit);
             let boards = Boards::map(&running.plan.memory);
+            let clock = Duration::from_nanos(monotonic_nanos());
             let seated: Vec<_> = running.pool.seated().collect();
             for pool::Seated {
                 seat, incarnation, ..
             } in seated
             {
-                let is_old = |boards: &Boards| has_run_for(boards, seat, since);
-                if boards.as_ref().map_or(true, is_old) {
+                let board = boards.as_ref().ok().and_then(|boards| boards.seat(seat));
+                if board.is_none_or(|board| has_run_for(board, since, clock)) {
                     self.pool_event(index, pool::Event::TerminateWorker { seat, incarnation });
                 }
             }
@@ -61,5 +57,29 @@ impl Supervisor {
     pub(crate) fn leaving_deadline(&self) -> Option<Moment> {
         let leaving = self.pools.iter().filter_map(|pool| pool.leave_by);
         leaving.filter(|by| *by != Moment::MAX).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn a_wall_clock_that_is_set_makes_no_script_an_old_one() {
+        const LIMIT: Duration = Duration::from_secs(10);
+        let file = maitred_seat::create("clock", 1, 1).unwrap();
+        let boards = Boards::map(file).unwrap();
+        let board = boards.seat(0).unwrap();
+        let began = Duration::from_secs(100);
+        board.request_since.store(100_000_000_000, Relaxed);
+        board.running.store(1, Relaxed);
+        for wall in [0, u64::MAX] {
+            board.request_at.store(wall, Relaxed);
+            assert!(!has_run_for(board, LIMIT, began + LIMIT / 2));
+            assert!(has_run_for(board, LIMIT, began + LIMIT));
+        }
+        board.running.store(0, Relaxed);
+        assert!(!has_run_for(board, LIMIT, began + LIMIT));
     }
 }
