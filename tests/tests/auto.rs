@@ -43,6 +43,9 @@ fn requests_that_wait_get_workers_and_it_is_told_how_many_and_why() {
     let root = site();
     let server = auto(root.path()).start();
     assert_eq!(server.workers().len(), 1);
+    let told = server.log_text();
+    let words = format!("(auto, up to {ROOM} workers, PHP ");
+    assert!(told.contains(&words), "{told}");
     assert_eq!(get(server.address(), "/status.php").text(), "auto");
     let busy = occupy_many(&server, BURST);
     let many = server.workers().len();

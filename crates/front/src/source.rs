@@ -222,7 +222,8 @@ impl Source {
     pub fn script_time(&self) -> Option<Duration> {
         match self {
             Source::Pool(exchange) => {
-                Some(Duration::from_micros(exchange.script_micros())).filter(|took| !took.is_zero())
+                let took = Duration::from_micros(exchange.script_micros().into());
+                Some(took).filter(|took| !took.is_zero())
             }
             Source::Foreign(_) => None,
         }

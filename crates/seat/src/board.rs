@@ -3,7 +3,7 @@
 //! see some recent state.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Longest text kept of a request in bytes; more is cut.
 pub const TEXT_BYTES: usize = 256;
@@ -83,10 +83,22 @@ pub struct SeatBoard {
 }
 
 impl SeatBoard {
-    /// Since when its script runs, on the clock that never goes backwards; nothing if none does.
-    pub fn runs_since(&self) -> Option<Duration> {
+    /// Since when its script runs, on the clock that never goes backwards and says `now`; nothing if none
+    /// does. A worker of an older program tells it by the wall clock only, and no two looks have quite the
+    /// same of that.
+    pub fn runs_since(&self, now: Duration) -> Option<Duration> {
+        if self.running.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
         let since = Duration::from_nanos(self.request_since.load(Ordering::Relaxed));
-        (self.running.load(Ordering::Relaxed) != 0).then_some(since)
+        let told = Some(since).filter(|since| !since.is_zero());
+        Some(told.unwrap_or_else(|| now.saturating_sub(self.ran_by_wall_clock())))
+    }
+
+    fn ran_by_wall_clock(&self) -> Duration {
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let began = Duration::from_micros(self.request_at.load(Ordering::Relaxed));
+        wall.unwrap_or_default().saturating_sub(began)
     }
 }
 

@@ -175,6 +175,7 @@ impl FrontEnd {
         words.worker.spent.held.store(0, Ordering::Relaxed);
         words.worker.wish.store(0, Ordering::Relaxed);
         words.worker.goes_on.store(0, Ordering::Relaxed);
+        words.worker.took.store(0, Ordering::Relaxed);
         words.front.granted.store(0, Ordering::Relaxed);
         words.front.request_head.store(head, Ordering::Relaxed);
         words.front.answer_tail.store(0, Ordering::Relaxed);
@@ -202,6 +203,14 @@ impl FrontEnd {
     /// nothing if the worker does not say.
     pub fn spent(&self, lent: &Lent) -> Option<Spent> {
         Spent::read(&self.layout.slot(lent.seat, lent.slot).worker.spent)
+    }
+
+    /// How long the script took, in microseconds, by the word of its worker, once the request is done;
+    /// nothing if the worker does not say, and `u32::MAX` for what is more.
+    pub fn took(&self, lent: &Lent) -> Option<u32> {
+        let words = self.layout.slot(lent.seat, lent.slot);
+        let micros = words.worker.took.load(Ordering::Relaxed);
+        Some(micros).filter(|micros| *micros > 0)
     }
 
     /// Whether the script goes on though its answer is complete, once the end of the answer has been

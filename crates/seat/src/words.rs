@@ -178,6 +178,8 @@ pub struct WorkerWords {
     /// 1: the script goes on when its answer is complete. Written before the end of the answer can be
     /// seen.
     pub goes_on: AtomicU32,
+    /// How long the script took, in microseconds; 0: nothing is said. Written before the request ends.
+    pub took: AtomicU32,
     /// What the request has cost.
     pub spent: SpentWords,
 }

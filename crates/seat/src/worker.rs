@@ -297,6 +297,16 @@ impl WorkerEnd {
         }
     }
 
+    /// Tells the front how long the script in hand took, in microseconds. It is seen with the end of the
+    /// request.
+    pub fn tell_took(&self, micros: u64) {
+        if let Some(hand) = &self.in_hand {
+            let words = self.layout.slot(self.seat, hand.slot);
+            let micros = u32::try_from(micros).unwrap_or(u32::MAX).max(1);
+            words.worker.took.store(micros, Ordering::Relaxed);
+        }
+    }
+
     /// Tells the front that the script goes on when its answer is complete. It is seen with what is
     /// written next.
     pub fn tell_it_goes_on(&self) {

@@ -24,7 +24,7 @@ use crate::programs::is_version;
 use crate::roomy_name;
 use crate::run::Supervisor;
 use crate::running::Zygote;
-use crate::words::one_line;
+use crate::words::{one_line, some_workers};
 
 /// The argument that makes the PHP program a zygote.
 const ZYGOTE_ROLE: &str = "zygote";
@@ -366,20 +366,16 @@ impl Supervisor {
         if let more @ 1.. = roots.len() - shown.len() {
             shown.push(format!("{more} more"));
         }
-        let workers: usize = self
-            .pools
-            .iter()
-            .map(|pool| pool.pool.seated().count())
-            .sum();
+        let (auto, others): (Vec<_>, Vec<_>) =
+            self.pools.iter().partition(|pool| pool.finds_its_size());
+        let workers = others.iter().map(|pool| pool.pool.seated().count()).sum();
+        let most = auto.iter().map(|pool| pool.plan.max_children() as usize);
         let versions: BTreeSet<&String> = self
             .pools
             .iter()
             .filter_map(|pool| pool.php.as_ref())
             .collect();
-        let mut facts = format!(
-            "{workers} {}",
-            if workers == 1 { "worker" } else { "workers" }
-        );
+        let mut facts = some_workers(workers, most.sum());
         for version in versions {
             facts.push_str(&format!(", PHP {version}"));
         }

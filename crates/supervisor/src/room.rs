@@ -260,7 +260,7 @@ impl Supervisor {
 
 impl crate::running::RunningPool {
     /// Whether its number of workers is found.
-    fn finds_its_size(&self) -> bool {
+    pub(crate) fn finds_its_size(&self) -> bool {
         self.plan.pool.pm == ProcessManager::Auto && !self.pool.is_leaving()
     }
 }

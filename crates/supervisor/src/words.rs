@@ -127,6 +127,19 @@ pub fn one_line(words: &str) -> String {
     kept.trim_end().chars().map(plain).collect()
 }
 
+/// So many workers, and at most so many in pools that find their size.
+pub fn some_workers(workers: usize, most_of_auto: usize) -> String {
+    let some = |number| match number {
+        1 => "1 worker".to_owned(),
+        _ => format!("{number} workers"),
+    };
+    match (workers, most_of_auto) {
+        (_, 0) => some(workers),
+        (0, most) => format!("auto, up to {}", some(most)),
+        (_, most) => format!("{} and auto, up to {most} more", some(workers)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,5 +151,21 @@ mod tests {
             one_line(&"x".repeat(600)).chars().count(),
             MAX_QUOTED_CHARS + 1
         );
+    }
+
+    #[test]
+    fn workers_of_a_pool_that_finds_its_size_are_no_fixed_number() {
+        let told = [(0, 0), (1, 0), (4, 0), (0, 64), (0, 1), (1, 64), (4, 64)];
+        let told = told.map(|(workers, most)| some_workers(workers, most));
+        let words = [
+            "0 workers",
+            "1 worker",
+            "4 workers",
+            "auto, up to 64 workers",
+            "auto, up to 1 worker",
+            "1 worker and auto, up to 64 more",
+            "4 workers and auto, up to 64 more",
+        ];
+        assert_eq!(told, words);
     }
 }

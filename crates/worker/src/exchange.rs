@@ -359,6 +359,7 @@ impl<'a> WorkerExchange<'a> {
     pub fn show_end(&mut self, took_micros: u64, cpu_micros: u64, peak_memory: u64) {
         self.peak_memory = self.peak_memory.max(peak_memory);
         let board = self.end.seat_board(self.end.seat());
+        self.end.tell_took(took_micros);
         board.request_took.store(took_micros, Ordering::Relaxed);
         board.cpu_micros.store(cpu_micros, Ordering::Relaxed);
         board.memory_peak.store(peak_memory, Ordering::Relaxed);

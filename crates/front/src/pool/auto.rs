@@ -150,12 +150,13 @@ impl Auto {
         let soon = Instant::now();
         let again = (after / COUNTS).max(COUNTS_AFTER);
         self.counts_at = soon.checked_add(again).unwrap_or(soon);
+        let now = hanging::now();
         let scripts = generations.iter().flat_map(|generation| {
             let (number, link) = (generation.number, generation.link());
             let seats = 0..link.seats();
-            seats.filter_map(move |seat| running((number, seat), link.seat_board(seat)))
+            seats.filter_map(move |seat| running((number, seat), link.seat_board(seat), now))
         });
-        self.parked = self.hanging.count(scripts, (after, hanging::now()), waited);
+        self.parked = self.hanging.count(scripts, (after, now), waited);
     }
 }
 

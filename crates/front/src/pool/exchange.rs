@@ -3,7 +3,7 @@
 //! An exchange is shared by the task that serves the client, the pool's queue, and the front
 //! thread that empties answer rings ([`super::local`]).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -126,7 +126,7 @@ struct State {
     detached: bool,
     /// It was told that its script is slow.
     told_slow: bool,
-    script_micros: u64,
+    script_micros: u32,
     /// What it has cost, once it has ended.
     spent: Option<Spent>,
     /// Who wants to know when it has ended, and what it has cost.
@@ -339,8 +339,8 @@ impl Exchange {
                 true
             }
             (Ok(Began::Done), Ok(_)) if !link.has_answer(lent) => {
-                let board = link.seat_board(lent.seat());
-                state.script_micros = board.request_took.load(Ordering::Relaxed);
+                let took = link.took(lent).filter(|took| *took < u32::MAX);
+                state.script_micros = took.unwrap_or(0);
                 state.spent = link.spent(lent);
                 state.ended = Some(Ended::Finished);
                 true
@@ -522,9 +522,9 @@ impl Exchange {
         }
     }
 
-    /// How long the worker says that its last script took, in microseconds, while this exchange
-    /// has just ended.
-    pub fn script_micros(&self) -> u64 {
+    /// How long the worker says that the script took, in microseconds, once the exchange has ended; 0 if
+    /// it does not say, or it was more than fits (71 minutes).
+    pub fn script_micros(&self) -> u32 {
         self.lock().script_micros
     }
 

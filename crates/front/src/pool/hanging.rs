@@ -28,9 +28,10 @@ pub struct Hanging {
 /// more.
 pub type Running<T> = (Place, Duration, T);
 
-/// The script in a seat, if one runs.
-pub fn running(place: Place, board: &SeatBoard) -> Option<Running<&SeatBoard>> {
-    board.runs_since().map(|began| (place, began, board))
+/// The script in a seat, if one runs [`now`]. One of an older program's worker is asked about at each
+/// count: when it began is a little different each time.
+pub fn running(place: Place, board: &SeatBoard, now: Duration) -> Option<Running<&SeatBoard>> {
+    board.runs_since(now).map(|began| (place, began, board))
 }
 
 /// Now, on the clock that never goes backwards.
@@ -151,12 +152,33 @@ mod tests {
             let nanos = u64::try_from(Duration::as_nanos(&began)).unwrap();
             board.request_since.store(nanos, Relaxed);
             board.request_at.store(wall, Relaxed);
-            let scripts = running((1, 0), board).into_iter();
-            Hanging::default().count(scripts, (AFTER, 160 * SECOND), |_, ran| ran)
+            let now = 160 * SECOND;
+            let scripts = running((1, 0), board, now).into_iter();
+            Hanging::default().count(scripts, (AFTER, now), |_, ran| ran)
         };
         // It has begun this very moment: decades ago, and in centuries, as the wall clock has it.
         assert_eq!([0, u64::MAX].map(|wall| count(160 * SECOND, wall)), [0, 0]);
         assert_eq!([0, u64::MAX].map(|wall| count(100 * SECOND, wall)), [1, 1]);
+    }
+
+    #[test]
+    fn who_tells_the_wall_clock_only_hangs_by_that_and_a_new_one_does_not() {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let file = maitred_seat::create("clock", 1, 1).unwrap();
+        let link = maitred_seat::FrontEnd::take_over(file, 1, 1).unwrap();
+        let board = link.seat_board(0);
+        board.running.store(1, Relaxed);
+        let mut hanging = Hanging::default();
+        let mut count = |ran: Duration| {
+            let wall = crate::clock::since_1970() - ran;
+            let micros = u64::try_from(wall.as_micros()).unwrap();
+            board.request_at.store(micros, Relaxed);
+            let scripts = running((1, 0), board, 30 * DAY).into_iter();
+            hanging.count(scripts, (DAY, 30 * DAY), |_, ran| ran)
+        };
+        assert_eq!(count(Duration::ZERO), 0);
+        assert_eq!([2 * DAY, 2 * DAY].map(&mut count), [1, 1]);
+        assert_eq!(count(Duration::ZERO), 0, "the next in its seat");
     }
 
     #[test]

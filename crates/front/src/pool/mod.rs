@@ -295,18 +295,14 @@ impl Pool {
     /// none either.
     fn measure(&self, generation: &Generation, lent: &Lent) {
         let link = generation.link();
-        let took = link
-            .seat_board(lent.seat())
-            .request_took
-            .load(Ordering::Relaxed);
+        let Some(took) = link.took(lent) else { return };
         // It may also have waited for a processor before it began: the worker's own time has none of
         // that.
         let without_waits = link.spent(lent).and_then(|spent| {
             let waited = spent.core_wait?;
-            u64::try_from(spent.held.saturating_sub(waited).as_micros()).ok()
+            u32::try_from(spent.held.saturating_sub(waited).as_micros()).ok()
         });
         let took = without_waits.map_or(took, |time| time.min(took));
-        let took = u32::try_from(took).unwrap_or(u32::MAX);
         let average = self.average_micros.load(Ordering::Relaxed);
         let next = match average {
             u32::MAX => took,

@@ -36,6 +36,29 @@ fn what_a_request_has_cost_comes_with_its_answer_and_is_gone_with_the_next() {
 }
 
 #[test]
+fn how_long_a_script_took_is_told_with_its_request_and_not_with_the_next() {
+    let (front, mut worker) = both();
+    let (lent, _) = front.offer(0, 0, 1, 0, b"one");
+    assert_eq!(front.took(&lent), None);
+    assert!(worker.try_claim());
+    worker.tell_took(17);
+    worker.finish();
+    assert_eq!(front.took(&lent), Some(17));
+    front.release(lent);
+    let (lent, _) = front.offer(0, 0, 1, 0, b"two");
+    assert_eq!(front.took(&lent), None);
+    assert!(worker.try_claim());
+    worker.tell_took(0);
+    assert_eq!(
+        front.took(&lent),
+        Some(1),
+        "less than a microsecond is said, too"
+    );
+    worker.tell_took(u64::MAX);
+    assert_eq!(front.took(&lent), Some(u32::MAX));
+}
+
+#[test]
 fn who_is_not_told_how_long_it_waited_for_a_processor_does_not_know_what_it_waited_for() {
     let (front, mut worker) = both();
     let (lent, _) = front.offer(0, 0, 1, 0, b"one");

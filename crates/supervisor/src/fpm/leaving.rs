@@ -13,7 +13,7 @@ use crate::run::Supervisor;
 
 /// Whether a worker has run the same script for so long by `now`, as far as its board says.
 fn has_run_for(board: &SeatBoard, time: Duration, now: Duration) -> bool {
-    let since = board.runs_since();
+    let since = board.runs_since(now);
     since.is_some_and(|since| now.saturating_sub(since) >= time)
 }
 
@@ -64,6 +64,7 @@ impl Supervisor {
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering::Relaxed;
+    use std::time::{SystemTime, UNIX_EPOCH};
 
     #[test]
     fn a_wall_clock_that_is_set_makes_no_script_an_old_one() {
@@ -81,5 +82,22 @@ mod tests {
         }
         board.running.store(0, Relaxed);
         assert!(!has_run_for(board, LIMIT, began + LIMIT));
+    }
+
+    #[test]
+    fn a_script_of_a_worker_that_tells_the_wall_clock_only_is_as_old_as_that_says() {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let file = maitred_seat::create("clock", 1, 1).unwrap();
+        let boards = Boards::map(file).unwrap();
+        let board = boards.seat(0).unwrap();
+        let began = |at: SystemTime| {
+            let at = at.duration_since(UNIX_EPOCH).unwrap().as_micros();
+            board.request_at.store(u64::try_from(at).unwrap(), Relaxed);
+        };
+        board.running.store(1, Relaxed);
+        began(SystemTime::now());
+        assert!(!has_run_for(board, DAY, 30 * DAY));
+        began(SystemTime::now() - 2 * DAY);
+        assert!(has_run_for(board, DAY, 30 * DAY));
     }
 }

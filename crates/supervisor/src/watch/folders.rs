@@ -67,6 +67,8 @@ pub struct Folders {
     most: usize,
     /// Why some of them are not watched.
     lacks: Option<String>,
+    /// What was told of that last, unless all have been watched since.
+    told: Option<String>,
 }
 
 impl Folders {
@@ -82,6 +84,7 @@ impl Folders {
             gone: false,
             most,
             lacks: None,
+            told: None,
         };
         folders.add(root.to_path_buf());
         Ok(folders)
@@ -104,7 +107,10 @@ impl Folders {
 
     /// Why some are not watched, said once.
     pub fn take_lack(&mut self) -> Option<String> {
-        self.lacks.take()
+        let told = self.told.as_ref();
+        let lack = self.lacks.take().filter(|lack| told != Some(lack))?;
+        self.told = Some(lack.clone());
+        Some(lack)
     }
 
     fn add(&mut self, folder: PathBuf) {
@@ -151,7 +157,11 @@ impl Folders {
     /// Looks for all folders again: some may have come or gone without being seen.
     fn add_anew(&mut self) {
         let known = std::mem::take(&mut self.paths);
+        self.lacks = None;
         self.add(self.root.clone());
+        if self.lacks.is_none() {
+            self.told = None;
+        }
         for number in known.into_keys() {
             if !self.paths.contains_key(&number) {
                 // Where the folder is gone, the kernel watches it no more.
@@ -272,6 +282,25 @@ mod tests {
             folders.take_lack().as_deref(),
             Some("there are more than 2 folders")
         );
+    }
+
+    #[test]
+    fn what_is_still_not_watched_is_not_said_again_until_all_was() {
+        let root = tempfile::tempdir().unwrap();
+        let inside = ["a", "b"].map(|name| root.path().join(name));
+        let fill = || inside.iter().for_each(|path| fs::create_dir(path).unwrap());
+        fill();
+        let mut folders = Folders::below(root.path(), 2).unwrap();
+        assert!(folders.take_lack().is_some());
+        // As after each burst of which the kernel could not tell all.
+        folders.add_anew();
+        assert_eq!(folders.take_lack(), None);
+        inside.iter().for_each(|path| fs::remove_dir(path).unwrap());
+        folders.add_anew();
+        assert_eq!((folders.count(), folders.take_lack()), (1, None));
+        fill();
+        folders.add_anew();
+        assert!(folders.take_lack().is_some());
     }
 
     #[test]
