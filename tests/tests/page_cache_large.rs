@@ -2,6 +2,7 @@
 //! the same bytes, and there are never more of these files than there may be.
 
 use std::fs;
+use std::io::Write;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request, Response};
@@ -11,6 +12,7 @@ use maitred_tests::ports;
 use maitred_tests::server::{Server, Setup, WEB_USER, document_root, write_file};
 use maitred_tests::tls::{Authority, curl};
 use maitred_tests::wait;
+use rustix::process::{Resource, getrlimit};
 use tempfile::TempDir;
 
 /// A page of `?k=` kilobytes of its version, which the file `version` says: no two places in it are the
@@ -29,6 +31,9 @@ const SIZES: [usize; 4] = [47, 48, 300, 5000];
 /// Kilobytes that no socket's buffers hold.
 const LONG: usize = 15_000;
 
+/// Descriptors of which pages may have four: of what is beyond 4096, an eighth.
+const DESCRIPTORS: u64 = 4128;
+
 /// What the files of pages are called where a process's descriptors are listed.
 const FILE: &str = "/memfd:kept page (deleted)";
 
@@ -36,10 +41,22 @@ fn site() -> TempDir {
     document_root(&[("index.php", PAGE), ("version", "1")])
 }
 
-fn setup(root: &TempDir) -> Setup {
-    Setup::new(root.path())
-        .top("cache_memory = \"256M\"")
-        .site("[sites.cache]\nvalid = \"10m\"\npurge_from = \"127.0.0.1\"")
+/// Nothing, which is said for all to see, where no page may have a file.
+fn setup(root: &TempDir) -> Option<Setup> {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    if hard.is_some_and(|hard| hard < DESCRIPTORS) {
+        return not_tested(&format!("fewer than {DESCRIPTORS} files may be open here"));
+    }
+    // The largest has room on a machine with any number of processors.
+    let setup = Setup::new(root.path()).top("cache_memory = \"1G\"");
+    Some(setup.site("[sites.cache]\nvalid = \"10m\"\npurge_from = \"127.0.0.1\""))
+}
+
+fn not_tested<T>(why: &str) -> Option<T> {
+    // Past what is kept back of a test that passes, in one piece.
+    let line = format!("NOT TESTED: page_cache_large: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    None
 }
 
 fn body(kilobytes: usize, version: u32) -> Vec<u8> {
@@ -79,7 +96,8 @@ fn files(server: &Server) -> usize {
 #[test]
 fn a_large_page_arrives_as_it_is_whatever_is_asked_of_it() {
     let root = site();
-    let server = setup(&root).start();
+    let Some(setup) = setup(&root) else { return };
+    let server = setup.start();
     let mut connection = Connection::open(server.address());
     for kilobytes in SIZES {
         let whole = body(kilobytes, 1);
@@ -125,7 +143,8 @@ fn a_large_page_is_the_same_over_tls() {
     let certificate = authority.issue("site", &["localhost"]);
     let address = ports::free_address();
     let lines = [format!("certificates = [{}]", certificate.toml())];
-    let server = setup(&root).tls(address, &lines).start();
+    let Some(setup) = setup(&root) else { return };
+    let server = setup.tls(address, &lines).start();
     for version in ["--http1.1", "--http2"] {
         for kilobytes in SIZES {
             let url = format!("https://localhost/{}", &target(kilobytes)[1..]);
@@ -153,7 +172,8 @@ fn a_large_page_is_the_same_over_tls() {
 #[test]
 fn who_reads_slowly_gets_the_page_that_was_there_when_it_asked() {
     let root = site();
-    let server = setup(&root).start();
+    let Some(setup) = setup(&root) else { return };
+    let server = setup.start();
     let mut others = Connection::open(server.address());
     get(&mut others, LONG);
     let mut slow = Connection::open(server.address());
@@ -187,9 +207,10 @@ fn who_reads_slowly_gets_the_page_that_was_there_when_it_asked() {
 #[test]
 fn pages_have_no_more_files_than_they_may_and_those_go_with_them() {
     let root = site();
-    // Of what is beyond 4096, an eighth.
+    // Two of them are for pages.
     let limit = ["prlimit", "--nofile=4112:4112"];
-    let server = setup(&root).under(&limit).start();
+    let Some(setup) = setup(&root) else { return };
+    let server = setup.under(&limit).start();
     let mut connection = Connection::open(server.address());
     let sizes = [60, 61, 62, 63, 64];
     for kilobytes in sizes.into_iter().chain(sizes) {
@@ -218,7 +239,8 @@ fn pages_have_no_more_files_than_they_may_and_those_go_with_them() {
 #[test]
 fn without_descriptors_a_large_page_is_kept_where_small_ones_are() {
     let root = site();
-    let server = setup(&root).start();
+    let Some(setup) = setup(&root) else { return };
+    let server = setup.start();
     let mut connection = Connection::open(server.address());
     get(&mut connection, 1);
     let front = server.front().expect("a front");
