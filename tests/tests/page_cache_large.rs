@@ -258,3 +258,28 @@ fn without_descriptors_a_large_page_is_kept_where_small_ones_are() {
     assert_eq!(files(&server), 1);
     server.stop();
 }
+
+#[test]
+fn where_files_may_not_be_so_large_pages_and_answers_wait_in_memory() {
+    let root = site();
+    let Some(setup) = setup(&root) else { return };
+    let server = setup.start();
+    let mut connection = Connection::open(server.address());
+    get(&mut connection, 1);
+    let front = server.front().expect("a front");
+    let lowered = Lowered::new(front, WEB_USER, "Max file size", "--fsize", 1 << 20);
+    let mark = server.log().mark();
+    let mut slow = Connection::open(server.address());
+    slow.send(&Request::get(&target(LONG)).to_bytes())
+        .expect("a request is taken");
+    server.expect_log(mark, "could not be kept on disk");
+    let answer = slow.read_response(false).expect("an answer");
+    assert!(!is_hit(&answer) && answer.body == body(LONG, 1));
+    let again = get(&mut connection, LONG);
+    assert!(is_hit(&again) && again.body == answer.body);
+    assert_eq!(files(&server), 0);
+    get(&mut connection, 300);
+    assert_eq!(files(&server), 1);
+    drop(lowered);
+    server.stop();
+}
