@@ -1,6 +1,7 @@
 //! Large kept pages: their bodies are files in memory, which the kernel sends by itself. Whoever asks gets
 //! the same bytes, and there are never more of these files than there may be.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 
@@ -11,7 +12,7 @@ use maitred_tests::lowered::Lowered;
 use maitred_tests::ports;
 use maitred_tests::server::{Server, Setup, WEB_USER, document_root, write_file};
 use maitred_tests::tls::{Authority, curl};
-use maitred_tests::wait;
+use maitred_tests::{traced, wait};
 use rustix::process::{Resource, getrlimit};
 use tempfile::TempDir;
 
@@ -281,5 +282,37 @@ fn where_files_may_not_be_so_large_pages_and_answers_wait_in_memory() {
     get(&mut connection, 300);
     assert_eq!(files(&server), 1);
     drop(lowered);
+    server.stop();
+}
+
+#[test]
+fn a_large_page_is_put_into_its_file_beside_the_threads_that_serve() {
+    let root = site();
+    let Some(setup) = setup(&root) else { return };
+    let server = setup.start();
+    let mut connection = Connection::open(server.address());
+    get(&mut connection, 1);
+    let front = server.front().expect("a front");
+    let calls = root.path().join("calls");
+    let output = format!("--output={}", calls.display());
+    let options = [
+        output.as_str(),
+        "--trace=memfd_create,?epoll_wait,?epoll_pwait",
+    ];
+    let Some(mut trace) = traced::attach(&front, &options) else {
+        not_tested::<()>("strace is not permitted here");
+        return;
+    };
+    get(&mut connection, 300);
+    assert!(is_hit(&get(&mut connection, 300)));
+    trace.stop();
+    let calls = fs::read_to_string(calls).expect("what strace saw");
+    let threads = |call: &str| -> BTreeSet<&str> {
+        let calls = calls.lines().filter(|line| line.contains(call));
+        calls.filter_map(|line| line.split(' ').next()).collect()
+    };
+    let (copied, served) = (threads("memfd_create("), threads("epoll_"));
+    assert!(copied.len() == 1 && !served.is_empty(), "{calls}");
+    assert!(copied.is_disjoint(&served), "{calls}");
     server.stop();
 }
