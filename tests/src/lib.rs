@@ -39,6 +39,7 @@ pub mod rules;
 pub mod server;
 pub mod session;
 pub mod tls;
+pub mod traced;
 pub mod tuned;
 pub mod wait;
 pub mod web;

@@ -1,6 +1,7 @@
 //! A folder for kept pages whose disk is slow: it is used beside the threads that serve, and nobody who
 //! does not need it waits for it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use maitred_tests::guard::Guarded;
 use maitred_tests::http::{self, Response};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
-use maitred_tests::{Target, project_root, wait};
+use maitred_tests::{Target, project_root, traced, wait};
 
 /// How long the slow disk takes for each step.
 const STEP: Duration = Duration::from_secs(1);
@@ -56,29 +57,18 @@ fn by_permission(files: &[PathBuf]) -> Option<Guarded> {
 
 /// strace, where one may trace.
 fn by_tracing(server: &Server, files: &[PathBuf]) -> Option<Guarded> {
-    let front = server.front().expect("there is a front").pid.to_string();
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-o", "/dev/null", "-p", &front]);
-    for file in files {
-        strace.arg("-P").arg(file);
-    }
+    let front = server.front().expect("there is a front");
     let steps = "open,openat,rename,renameat,renameat2";
-    strace.args(["-e", &format!("trace={steps}")]);
+    let trace = format!("trace={steps}");
     let delay = STEP.as_micros();
-    strace.args(["-e", &format!("inject={steps}:delay_enter={delay}")]);
-    strace.stderr(Stdio::piped());
-    let mut strace = Guarded::spawn(&mut strace, Signal::TERM);
-    let said = strace.child().stderr.take().expect("stderr is a pipe");
-    let mut line = String::new();
-    let mut said = BufReader::new(said);
-    said.read_line(&mut line).expect("strace says something");
-    if line.contains("not permitted") {
-        return None;
+    let slow = format!("inject={steps}:delay_enter={delay}");
+    let mut options = ["-o", "/dev/null", "-e", &trace, "-e", &slow]
+        .map(OsStr::new)
+        .to_vec();
+    for file in files {
+        options.extend([OsStr::new("-P"), file.as_os_str()]);
     }
-    assert!(line.contains("attached"), "{line}");
-    // It may have more to say, and must find somebody who reads it.
-    thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-    Some(strace)
+    traced::attach(&front, &options)
 }
 
 fn verdict(answer: &Response) -> &str {

@@ -31,7 +31,8 @@ impl Sealed {
     /// Copies bytes into a file of their own.
     ///
     /// # Errors
-    /// When there are none, or the system is out of descriptors, memory or address space.
+    /// When there are none, or the system is out of descriptors, memory or address space, or no file may be
+    /// so large, which ends a process that does not ignore `SIGXFSZ`.
     pub fn copy(name: &str, bytes: &[u8]) -> io::Result<Sealed> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let mut file = std::fs::File::from(rustix::fs::memfd_create(name, flags)?);

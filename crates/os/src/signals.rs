@@ -102,6 +102,13 @@ pub fn ignore_sigpipe() {
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
 }
 
+/// Makes writing more to a file than this process may (`RLIMIT_FSIZE`; setrlimit(2)) an error instead of its
+/// end. Files in memory count as well.
+pub fn ignore_sigxfsz() {
+    // SAFETY: ignoring a signal runs no code of ours.
+    let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
+}
+
 /// Sends `signal` to the process behind a pidfd; a process that has gone is no error.
 ///
 /// # Errors

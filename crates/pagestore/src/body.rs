@@ -37,12 +37,15 @@ impl Body {
     pub fn weight(&self) -> usize {
         match &self.file {
             None => self.bytes.len(),
-            Some(_) => {
-                let page = usize::try_from(page_bytes()).unwrap_or(1);
-                self.bytes.len().next_multiple_of(page) + FILE_OVERHEAD_BYTES
-            }
+            Some(_) => weight_in_file(self.bytes.len()),
         }
     }
+}
+
+/// Bytes of memory that a body of so many needs in a file, about.
+pub fn weight_in_file(bytes: usize) -> usize {
+    let page = usize::try_from(page_bytes()).unwrap_or(1);
+    bytes.next_multiple_of(page) + FILE_OVERHEAD_BYTES
 }
 
 impl From<Bytes> for Body {

@@ -11,7 +11,7 @@ use maitred_pagecache::key::Key;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
-use crate::body::Files;
+use crate::body::{Files, weight_in_file};
 use crate::object::{Entry, Object};
 
 /// What a page needs beside its own bytes: its place in the table, the counters of what it shares.
@@ -29,8 +29,13 @@ struct Weight;
 
 impl Weighter<Key, Entry> for Weight {
     fn weight(&self, key: &Key, entry: &Entry) -> u64 {
-        (key.as_bytes().len() + entry.weight() + OVERHEAD_BYTES) as u64
+        weight(key, entry.weight())
     }
+}
+
+/// What something of so many bytes weighs under a key.
+fn weight(key: &Key, bytes: usize) -> u64 {
+    (key.as_bytes().len() + bytes + OVERHEAD_BYTES) as u64
 }
 
 /// Collects the keys of what has to go, that of what is replaced included.
@@ -90,10 +95,11 @@ impl Memory {
         self.cache.get(key)
     }
 
-    /// Has a page that nobody else knows yet keep its body where it can be sent from best, if it is one
-    /// that there is room for.
-    pub fn take_in(&self, page: &mut Object) {
-        if page.weight() as u64 <= self.largest() {
+    /// Has a page that nobody else knows yet keep its body where it can be sent from best, if it can be put
+    /// under this key then.
+    pub fn take_in(&self, key: &Key, page: &mut Object) {
+        let bytes = page.weight() - page.body.weight() + weight_in_file(page.body.len());
+        if weight(key, bytes) <= self.largest() {
             page.body = self.files.take_in(page.body.clone());
         }
     }
@@ -189,6 +195,26 @@ mod tests {
         assert!(!put(&memory, "a", largest));
         // What was there before would be out of date.
         assert!(memory.get(&key("a")).is_none());
+    }
+
+    #[test]
+    fn a_page_that_would_be_too_large_in_a_file_is_put_there_without_one() {
+        let memory = Memory::new(16 << 20, 10);
+        let largest = usize::try_from(memory.largest()).unwrap();
+        let with_body = |bytes| page("a", &[], 0, &vec![0; bytes]);
+        let beside = usize::try_from(weight(&key("a"), with_body(0).weight())).unwrap();
+        let taken = |bytes| {
+            let mut page = with_body(bytes);
+            memory.take_in(&key("a"), &mut page);
+            let has_file = page.body.file().is_some();
+            (has_file, memory.put(key("a"), Entry::Page(Arc::new(page))))
+        };
+        let fits = |bytes: &usize| beside + weight_in_file(*bytes) <= largest;
+        let most = (0..largest).rev().find(fits).unwrap();
+        assert_eq!(taken(most), (true, true));
+        assert_eq!(taken(most + 1), (false, true));
+        assert_eq!(taken(largest - beside), (false, true));
+        assert_eq!(taken(largest - beside + 1), (false, false));
     }
 
     #[test]

@@ -335,7 +335,7 @@ impl Store {
             if let Entry::Page(page) = entry
                 && let Some(page) = Arc::get_mut(page)
             {
-                self.memory.take_in(page);
+                self.memory.take_in(key, page);
             }
             self.memory.put(key.clone(), entry.clone());
         }
@@ -412,8 +412,6 @@ impl Store {
         if self.purges.refuses(&page) {
             return Err(NotStored::Purged);
         }
-        self.memory.take_in(&mut page);
-        let page = Arc::new(page);
         let key = match &place.variant {
             None => &place.primary,
             Some((vary, key)) => {
@@ -421,6 +419,8 @@ impl Store {
                 key
             }
         };
+        self.memory.take_in(key, &mut page);
+        let page = Arc::new(page);
         self.put(key, Entry::Page(page.clone()), now)?;
         if self.purges.refuses(&page) {
             // It was purged while it was put there.
@@ -438,7 +438,7 @@ impl Store {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let is_kept = !self.purges.refuses(&page);
         if is_kept {
-            self.memory.take_in(&mut page);
+            self.memory.take_in(&key, &mut page);
         }
         let page = Arc::new(page);
         if is_kept {

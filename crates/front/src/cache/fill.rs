@@ -412,7 +412,7 @@ impl<'a> Fill<'a> {
             let is_small = page.body.len() as u64 <= AT_ONCE_BYTES;
             let keep = move || {
                 let keep = || cache.store.keep_at(&place, page, now());
-                // A large page takes its time on any disk.
+                // A large page takes its time on any disk, and in memory.
                 Ok(match is_small {
                     true => cache.disk_pace.watch(keep, now),
                     false => keep(),
@@ -491,15 +491,15 @@ impl<'a> Fill<'a> {
         let is_large = body.len() as u64 > AT_ONCE_BYTES;
         let page = Object::new(subject, stored, body).of_cost(self.cost());
         let (store, pace) = (&self.cache.store, &self.cache.disk_pace);
-        if !store.has_disk() {
-            let kept = store.keep_at(&place, page, now());
-            return self.kept(kept.map(drop));
-        }
         if is_large || pace.is_slow(now()) {
             self.unwritten = Some((place, page));
             return;
         }
-        let kept = pace.watch(|| store.keep_at(&place, page, now()), now);
+        let keep = || store.keep_at(&place, page, now());
+        let kept = match store.has_disk() {
+            true => pace.watch(keep, now),
+            false => keep(),
+        };
         self.kept(kept.map(drop));
     }
 

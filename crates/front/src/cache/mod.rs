@@ -62,7 +62,7 @@ pub const CACHE_STATUS: &[u8] = b"Cache-Status";
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Bytes of a page up to which it is read and written by whoever has it in hand: from a disk that is not
-/// slow (see [`DiskPace`]) that takes less time than to have another thread do it.
+/// slow (see [`DiskPace`]), or into a file in memory, that takes less time than to have another thread do it.
 const AT_ONCE_BYTES: u64 = 64 * 1024;
 
 /// The pages of all sites, and those that are being made.
