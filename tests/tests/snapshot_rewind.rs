@@ -132,7 +132,7 @@ fn difference(one: &BTreeMap<u64, Vec<u8>>, other: &BTreeMap<u64, Vec<u8>>) -> (
     let words = |all: &BTreeMap<u64, Vec<u8>>| -> Vec<u64> {
         let words = all.values().flat_map(|bytes| bytes.chunks_exact(8));
         words
-            .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))
+            .map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
             .collect()
     };
     let pairs = words(one).into_iter().zip(words(other));
