@@ -164,7 +164,12 @@ fn prepare(
     warn_of_unusable_folders(&config);
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
-    let of_pages = descriptors_of_pages(limit);
+    let has_cache = config.sites.iter().any(|site| site.cache.is_some());
+    let of_pages = if has_cache {
+        descriptors_of_pages(limit)
+    } else {
+        0
+    };
     let max_connections = limit
         .saturating_sub(RESERVED_DESCRIPTORS + of_pages)
         .max(64);
@@ -194,7 +199,7 @@ fn prepare(
     })
 }
 
-/// Descriptors that kept pages may have, of so many.
+/// Descriptors that kept pages may have, of so many, where a site has a cache.
 fn descriptors_of_pages(limit: u64) -> u64 {
     let part = limit.saturating_sub(FEW_DESCRIPTORS) / PART_OF_PAGES;
     part.min(MOST_OF_PAGES)
