@@ -47,6 +47,8 @@ fn the_php_of_the_ondemand_pools_that_were_asked_last_stays_started() {
     assert_eq!(zygote(&server, "two"), None);
     hello(&server, "one.test");
     assert_eq!(zygote(&server, "one"), Some(first));
+    // A pool counts as asked until its last worker has gone.
+    wait::until_true("its worker to leave", || workers(&server) == 1);
     hello(&server, "two.test");
     let second = started("two");
     wait::until_true("the other to rest, and the workers to leave", || {
@@ -76,6 +78,8 @@ fn a_spare_php_that_does_not_start_is_told_once_and_not_tried_again_for_nobody()
         .workers(1)
         .hosts(&["localhost"])
         .site(&broken)
+        // A second failure within a minute is told to nobody else.
+        .under(&["env", "MAITRED_LOG=debug"])
         .start();
     server.expect_log(0, "no_such_setting");
     wait::until_true("it to have gone", || zygote(&server, "broken").is_none());
@@ -83,6 +87,6 @@ fn a_spare_php_that_does_not_start_is_told_once_and_not_tried_again_for_nobody()
     hello(&server, "localhost");
     let request = Request::new("GET", "/hello.php").header("Host", "broken.test");
     assert_eq!(http::ask(server.address(), &request).status, 503);
-    server.expect_log(mark, "pool `broken`");
+    server.expect_log(mark, "PHP could not start for pool `broken`");
     server.stop();
 }
