@@ -9,15 +9,62 @@ import time
 import load
 import peers
 import processes
+import report
 import rows
 
+MEMORY_TITLE = "Private memory per idle worker"
+SYSTEM_CALLS_TITLE = "System calls per hello.php in the worker"
 HELLO = load.Load("/hello.php", 16)
+STATES = ("never served", "after hello.php")
 WARM_UP_SECONDS = 2
 # A worker has settled when its memory has not changed between two looks this far apart.
 SETTLE_SECONDS = 0.5
 SETTLE_MOST_SECONDS = 20
 TRACED_REQUESTS = 2000
 TRACE_SECONDS = 60
+
+
+def memory(bench):
+    """Private memory of workers that rest, before and after they have served."""
+    found = {}
+    with bench.serving(bench.kinds_with_pools(), bench.root) as servers:
+        for kind, server in servers.items():
+            found[kind] = idle_memory(server)
+    outcomes = []
+    for state, ours, theirs in zip(STATES, found[peers.Maitred], found[peers.NginxFpm]):
+        ratio = ours / theirs
+        outcomes.append(report.Outcome(
+            f"{MEMORY_TITLE}, {state}", peers.NginxFpm.name, f"≤ {rows.IDLE_MEMORY_RATIO:g}", ratio,
+            f"{ratio:.2f} ({ours:.0f} : {theirs:.0f} KiB)", ratio <= rows.IDLE_MEMORY_RATIO,
+        ))
+    lines = [(kind.name, *(f"{each:.0f}" for each in pair)) for kind, pair in found.items()]
+    text = "Private_* of smaps_rollup, the median of the workers, in KiB."
+    samples = {kind.name: pair for kind, pair in found.items()}
+    return report.Section(MEMORY_TITLE, text, ("server", *STATES), lines, outcomes, samples)
+
+
+def calls(bench):
+    """What the kernel is asked for by a request."""
+    found = {}
+    with bench.serving(bench.kinds_with_pools(), bench.root) as servers:
+        for kind, server in servers.items():
+            found[kind.name] = system_calls(server, bench.directory)
+    count = sum(found[peers.Maitred.name].values())
+    most = rows.SYSTEM_CALLS_MOST
+    outcome = report.Outcome(
+        SYSTEM_CALLS_TITLE, "", f"≤ {most}", count, f"{count:.2f}", count <= most
+    )
+    text = (f"Counted by strace over {TRACED_REQUESTS} requests, one after the other on one "
+            "connection.")
+    lines = [(name, f"{sum(each.values()):.2f}", often(each)) for name, each in found.items()]
+    columns = ("server", "per request", "which")
+    return report.Section(SYSTEM_CALLS_TITLE, text, columns, lines, [outcome], found)
+
+
+def often(counted):
+    """The calls that are more than a rarity, the most frequent first."""
+    every = sorted(counted.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {each:.2f}" for name, each in every if each >= 0.01)
 
 
 def idle_memory(peer):
@@ -90,3 +137,6 @@ def ask_in_turn(port, count):
         if answer.status != 200 or answer.read() != rows.HELLO:
             raise load.WrongAnswer(f"port {port}: a wrong answer while system calls were counted")
     connection.close()
+
+
+MEASUREMENTS = {MEMORY_TITLE: memory, SYSTEM_CALLS_TITLE: calls}

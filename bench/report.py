@@ -6,18 +6,17 @@ import json
 import math
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
-import textwrap
 
-import inspect_workers
+import page
 import peers
 import rows
 
 # Above this share of the machine's CPU time spent by others, a figure is worth a second look.
 FOREIGN_SHARE_WORTH_SAYING = 0.10
-PAGE_WIDTH = 100
 
 
 def median(samples, field):
@@ -47,10 +46,14 @@ class Outcome:
     measured: str
     holds: bool
 
-    def line(self):
-        """A row of the Markdown table."""
+    def cells(self):
+        """A row of the table of bars."""
         word = "PASS" if self.holds else "FAIL"
-        return f"| {self.title} | {self.against} | {self.wanted} | {self.measured} | {word} |"
+        return [self.title, self.against, self.wanted, self.measured, word]
+
+    def line(self):
+        """The same for the terminal."""
+        return f"| {' | '.join(self.cells())} |"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,13 +73,10 @@ class Section:
         outcome = Outcome(title, "", "to be measured", 0, str(problem), False)
         return cls(title, f"Not measured: {problem}", (), [], [outcome], {})
 
-    def markdown(self):
-        """The section of the page."""
-        text = f"### {self.title}\n\n{textwrap.fill(self.text, PAGE_WIDTH)}\n"
-        if not self.columns:
-            return text
-        table = [self.columns, ["---"] * len(self.columns), *self.lines]
-        return text + "\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in table) + "\n"
+    def part(self):
+        """What the page has of it."""
+        shown = {"text": self.text, "columns": self.columns, "lines": self.lines}
+        return {"bars": [each.cells() for each in self.outcomes], "figures": [], "section": shown}
 
     def as_json(self):
         """Everything, for programs."""
@@ -99,15 +99,17 @@ class MeasuredRow:
         ]
         return f"{self.row.title}: " + "; ".join(parts)
 
-    def lines(self):
-        """The rows of the Markdown table of figures."""
-        return [
-            f"| {self.row.title} | {kind.name} | {spread(samples, 'cpu_us', '.1f')} "
-            f"| {spread(samples, 'per_second', '.0f')} | {median(samples, 'p50_ms'):.2f} "
-            f"| {median(samples, 'p99_ms'):.2f} | {sum(s.not_2xx for s in samples)} "
-            f"| {sum(s.socket_errors for s in samples)} |"
+    def part(self):
+        """What the page has of it."""
+        figures = [
+            [self.row.title, kind.name, spread(samples, "cpu_us", ".1f"),
+             spread(samples, "per_second", ".0f"), f"{median(samples, 'p50_ms'):.2f}",
+             f"{median(samples, 'p99_ms'):.2f}", sum(s.not_2xx for s in samples),
+             sum(s.socket_errors for s in samples)]
             for kind, samples in self.samples.items()
         ]
+        bars = [each.cells() for each in self.outcomes()]
+        return {"bars": bars, "figures": figures, "section": None}
 
     def outcomes(self):
         """The row's bars; none without maitred. An error of maitred's fails them all."""
@@ -150,35 +152,15 @@ class MeasuredRow:
 class Results:
     """All that one run measured."""
 
-    def __init__(self, measured, sections, memory, calls, options):
+    def __init__(self, measured, sections, options):
         self.measured = measured
         self.sections = sections
-        self.memory = memory
-        self.calls = calls
         self.options = options
         self.at = datetime.datetime.now(datetime.timezone.utc)
 
     def outcomes(self):
         """Every bar, in the order of the tables."""
         found = [outcome for row in self.measured for outcome in row.outcomes()]
-        if peers.Maitred in self.calls:
-            count = sum(self.calls[peers.Maitred].values())
-            most = rows.SYSTEM_CALLS_MOST
-            found.append(
-                Outcome("System calls per hello.php in the worker", "", f"≤ {most}",
-                        count, f"{count:.2f}", count <= most)
-            )
-        if peers.Maitred in self.memory:
-            pairs = zip(self.memory[peers.Maitred], self.memory[peers.NginxFpm])
-            states = ("never served", "after hello.php")
-            for state, (ours, theirs) in zip(states, pairs):
-                ratio = ours / theirs
-                found.append(
-                    Outcome(f"Private memory per idle worker, {state}", peers.NginxFpm.name,
-                            f"≤ {rows.IDLE_MEMORY_RATIO:g}",
-                            ratio, f"{ratio:.2f} ({ours:.0f} : {theirs:.0f} KiB)",
-                            ratio <= rows.IDLE_MEMORY_RATIO)
-                )
         return found + [outcome for section in self.sections for outcome in section.outcomes]
 
     def holds(self):
@@ -204,96 +186,36 @@ class Results:
         ]
         return "\n".join(lines + [outcome.line() for outcome in self.outcomes()])
 
-    def figures_table(self):
-        """Every figure as Markdown."""
-        if not self.measured:
-            return "None were asked for."
-        lines = [
-            "| work, connections | server | CPU µs per request | requests/s | p50 ms | p99 ms "
-            "| not 2xx | socket errors |",
-            "| --- | --- | --- | --- | --- | --- | --- | --- |",
-        ]
-        return "\n".join(lines + [line for row in self.measured for line in row.lines()])
+    def parts(self):
+        """What the page has of it, by title."""
+        rows_parts = {each.row.title: each.part() for each in self.measured}
+        return rows_parts | {section.title: section.part() for section in self.sections}
 
-    def workers_table(self):
-        """Memory and system calls as Markdown."""
-        if not self.memory and not self.calls:
-            return "None were asked for."
-        lines = [
-            "| server | private memory per idle worker, KiB | after hello.php, KiB "
-            "| system calls per hello.php in the worker |",
-            "| --- | --- | --- | --- |",
-        ]
-        for kind in dict.fromkeys([*self.memory, *self.calls]):
-            fresh, served = self.memory.get(kind, ("", ""))
-            calls = self.calls.get(kind, {})
-            often = sorted(calls.items(), key=lambda item: -item[1])
-            named = ", ".join(f"{name} {each:.2f}" for name, each in often if each >= 0.01)
-            total = f"{sum(calls.values()):.2f}: {named}" if calls else ""
-            lines.append(f"| {kind.name} | {fresh} | {served} | {total} |")
-        return "\n".join(lines)
+    def run(self):
+        """When and how it was measured."""
+        return {
+            "at": self.at.isoformat(timespec="seconds"),
+            "commit": commit(),
+            "command": command(),
+            "machine": machine(),
+            "versions": ", ".join(f"{name} {number}" for name, number in peers.versions().items()),
+            "rounds": self.options.rounds,
+            "seconds": self.options.seconds,
+            "workers": self.options.workers,
+            "foreign": self.foreign(),
+        }
 
     def as_json(self):
         """Everything, for programs."""
         return {
-            "at": self.at.isoformat(),
-            "commit": commit(),
-            "command": command(),
-            "machine": machine(),
-            "versions": peers.versions(),
+            **self.run(),
             "rows": [row.as_json() for row in self.measured],
-            "pools": [section.as_json() for section in self.sections],
-            "idle_private_kib": {kind.name: pair for kind, pair in self.memory.items()},
-            "system_calls": {kind.name: calls for kind, calls in self.calls.items()},
+            "sections": [section.as_json() for section in self.sections],
             "bars": [dataclasses.asdict(outcome) for outcome in self.outcomes()],
         }
 
-    def markdown(self):
-        """The page."""
-        versions = ", ".join(f"{name} {number}" for name, number in peers.versions().items())
-        return f"""# Benchmarks
-
-Measured by `{command()}` at {self.at:%Y-%m-%d %H:%M} UTC, commit {commit()}.
-Machine: {machine()}. {versions}.
-
-Each server has {self.options.workers} PHP workers, except Apache, whose prefork model needs a
-process with PHP in it for every connection ({peers.ApacheModPhp.max_connections + 8}); nginx has
-{peers.NGINX_WORKERS} worker processes. All use php-fpm's php.ini, with OPcache, without access logs
-and compression, on loopback. wrk runs with one thread on the same machine. CPU is that of all
-processes of the server, children that have ended included, per answered request. Figures are
-medians of {self.options.rounds} rounds of {self.options.seconds} s (WordPress: three times as
-long), taken in turn, with the least and the most. {self.foreign()}
-
-## What must be reached
-
-A ratio is maitred's median divided by the peer's; beside it, the least and most of the rounds.
-
-{self.bars_table()}
-
-## Figures
-
-{self.figures_table()}
-
-## Workers
-
-Private memory is `Private_*` of smaps_rollup, the median of the workers. System calls were counted
-by strace over {inspect_workers.TRACED_REQUESTS} requests, one after the other on one connection.
-
-{self.workers_table()}
-
-## Pools
-
-{self.pools_text()}
-"""
-
-    def pools_text(self):
-        """The measurements of pools as Markdown."""
-        if not self.sections:
-            return "None were asked for."
-        return "\n".join(section.markdown() for section in self.sections).rstrip()
-
     def foreign(self):
-        """A sentence on what else the machine was doing."""
+        """The largest share of the machine that other programs took during a sample."""
         shares = [
             sample.foreign_share
             for row in self.measured for each in row.samples.values() for sample in each
@@ -302,8 +224,7 @@ by strace over {inspect_workers.TRACED_REQUESTS} requests, one after the other o
         if not shares:
             return ""
         most = max(shares)
-        text = f"Other programs took at most {most:.0%} of the machine during a run."
-        return f"**{text}**" if most > FOREIGN_SHARE_WORTH_SAYING else text
+        return f"**{most:.0%}**" if most > FOREIGN_SHARE_WORTH_SAYING else f"{most:.0%}"
 
 
 def foreign_shares(samples):
@@ -331,7 +252,7 @@ def say(line):
 
 def command():
     """The command that gives this page again."""
-    flags = " ".join(sys.argv[1:])
+    flags = shlex.join(sys.argv[1:])
     return f'make bench ARGS="{flags}"' if flags else "make bench"
 
 
@@ -360,21 +281,22 @@ def commit():
     return name + (" with changes" if git("status", "--porcelain") else "")
 
 
-def write(results, here):
-    """Writes bench/results/DATE.json and .md, and docs/benchmarks.md after a whole run."""
+def write(results, titles, here):
+    """Writes bench/results/DATE.json and .md, and docs/benchmarks.md after a whole run, or with --page."""
     directory = os.path.join(here, "results")
     os.makedirs(directory, exist_ok=True)
     name = os.path.join(directory, results.at.strftime("%Y-%m-%dT%H%M%SZ"))
-    with open(name + ".json", "w", encoding="utf-8") as file:
+    with open(name + ".samples.json", "w", encoding="utf-8") as file:
         json.dump(results.as_json(), file, indent=1)
-    pages = [name + ".md"]
     options = results.options
-    partial = options.quick or options.only or options.peers_only or options.no_wordpress
-    if not partial:
-        docs = os.path.join(here, "..", "docs")
-        os.makedirs(docs, exist_ok=True)
-        pages.append(os.path.join(docs, "benchmarks.md"))
-    for page in pages:
-        with open(page, "w", encoding="utf-8") as file:
-            file.write(results.markdown())
-        print(f"Written: {os.path.relpath(page)}", file=sys.stderr)
+    docs = os.path.join(here, "..", "docs", "benchmarks")
+    pages = [(name, page.Page())]
+    if options.page:
+        pages.append((docs, page.Page.read(docs + ".json")))
+    elif not (options.quick or options.only or options.peers_only or options.no_wordpress):
+        pages.append((docs, page.Page()))
+    for path, each in pages:
+        each.take(results.run(), results.parts())
+        each.keep(titles)
+        each.write(path)
+        print(f"Written: {os.path.relpath(path)}.md", file=sys.stderr)

@@ -39,12 +39,11 @@ import wordpress
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MEASURED_PEERS = (peers.Maitred, peers.NginxFpm, peers.Nginx, peers.ApacheModPhp)
-MEMORY = "private memory per idle worker"
-SYSTEM_CALLS = "system calls per hello.php"
-POOLS = {**growth.MEASUREMENTS, **turnover.MEASUREMENTS, **standing.MEASUREMENTS,
-         **fpm.MEASUREMENTS, **hostile.MEASUREMENTS, **size.MEASUREMENTS,
-         **overload.MEASUREMENTS, **sizing.MEASUREMENTS, **bounded.MEASUREMENTS,
-         **generators.MEASUREMENTS}
+SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
+            **turnover.MEASUREMENTS, **standing.MEASUREMENTS,
+            **fpm.MEASUREMENTS, **hostile.MEASUREMENTS, **size.MEASUREMENTS,
+            **overload.MEASUREMENTS, **sizing.MEASUREMENTS, **bounded.MEASUREMENTS,
+            **generators.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,
@@ -59,12 +58,17 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=3, help="length of a run (3)")
     parser.add_argument("--workers", type=int, default=4, help="PHP workers of each server (4)")
     parser.add_argument("--reloads", type=int, default=10000, help="of one pool in a row (10000)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose title has TEXT")
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT",
+                        help="only rows whose title has TEXT; more than once: any of them")
     parser.add_argument("--quick", action="store_true", help="2 rounds of 1 s; writes no docs page")
+    parser.add_argument("--page", action="store_true",
+                        help="renew these rows in docs/benchmarks.md, and leave the others there")
     parser.add_argument("--peers-only", action="store_true",
                         help="measure without maitred, and so no pools")
     parser.add_argument("--no-wordpress", action="store_true", help="leave WordPress out")
     options = parser.parse_args()
+    if options.page and (options.quick or options.peers_only):
+        parser.error("--page takes no --quick and no --peers-only: the page has whole measurements")
     if options.quick:
         options.rounds, options.seconds, options.reloads = 2, 1, 100
     if min(options.rounds, options.seconds, options.workers, options.reloads) < 1:
@@ -109,10 +113,10 @@ class Bench:
         finally:
             server.stop()
 
-    def measure_pools(self):
-        """What pools do: growing, being replaced, resting. One that fails does not end the rest."""
+    def measure_sections(self):
+        """Workers and pools: growing, being replaced, resting. One that fails does not end the rest."""
         sections = []
-        for title, measure in POOLS.items():
+        for title, measure in SECTIONS.items():
             if self.options.peers_only or not self.wants(title):
                 continue
             try:
@@ -152,33 +156,15 @@ class Bench:
 
     def wants(self, title):
         """Whether --only names this."""
-        return self.options.only.lower() in title.lower()
+        only = self.options.only
+        return not only or any(text.lower() in title.lower() for text in only)
 
-    def wants_anything(self):
-        """Whether --only names anything at all."""
+    def titles(self):
+        """Of every row and every measurement, in the order of the page."""
         every = rows.spine() + rows.http2() + rows.tls() + rows.wordpress()
         every += rows.cached() + rows.cached_wordpress() + rows.booted_hello()
         every += [row for _, _, wanted in self.boots() for row in wanted]
-        titles = [row.title for row in every]
-        return any(map(self.wants, [*titles, *POOLS, MEMORY, SYSTEM_CALLS]))
-
-    def inspect(self):
-        """Memory and system calls, each of servers that nothing has been asked of before."""
-        kinds = self.kinds_with_pools()
-        memory, calls = {}, {}
-        if self.wants(MEMORY):
-            with self.serving(kinds, self.root) as servers:
-                for kind, server in servers.items():
-                    memory[kind] = inspect_workers.idle_memory(server)
-                    report.say(f"{kind.name}: idle worker {memory[kind][0]:.0f} KiB private, "
-                               f"{memory[kind][1]:.0f} after serving")
-        if self.wants(SYSTEM_CALLS):
-            with self.serving(kinds, self.root) as servers:
-                for kind, server in servers.items():
-                    calls[kind] = inspect_workers.system_calls(server, self.directory)
-                    count = sum(calls[kind].values())
-                    report.say(f"{kind.name}: {count:.2f} system calls per hello.php")
-        return memory, calls
+        return [*(row.title for row in every), *SECTIONS]
 
     def spine(self):
         """hello.php and static files, over HTTP/1.1 and HTTP/2."""
@@ -313,14 +299,15 @@ def run(options):
     with tempfile.TemporaryDirectory(prefix="maitred-bench-") as directory:
         os.chmod(directory, 0o755)
         bench = Bench(options, directory)
-        if not bench.wants_anything():
-            raise peers.CannotStart(f"no row's title has \"{options.only}\"")
-        memory, calls = bench.inspect()
+        if not any(map(bench.wants, bench.titles())):
+            texts = ", ".join(f'"{text}"' for text in options.only)
+            raise peers.CannotStart(f"no row's title has {texts}")
         measured = bench.spine() + bench.tls() + bench.cached() + bench.wordpress()
         measured += bench.booted()
-        sections = bench.measure_pools()
-    results = report.Results(measured, sections, memory, calls, options)
-    report.write(results, HERE)
+        sections = bench.measure_sections()
+        titles = bench.titles()
+    results = report.Results(measured, sections, options)
+    report.write(results, titles, HERE)
     print(results.bars_table())
     print(results.verdict())
     return 0 if results.holds() else 1

@@ -129,6 +129,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3, help="of the numbers around the best (3)")
     parser.add_argument("--seconds", type=int, default=4, help="each rate is tried (4)")
     parser.add_argument("--chosen", type=int, metavar="N", help="search only: this was chosen")
+    parser.add_argument("--numbers", type=lambda text: [int(each) for each in text.split(",")],
+                        metavar="N,N…", help="search these numbers of workers, and no grid")
     parser.add_argument("--most", type=int, default=max(COARSE), help="workers, with --chosen")
     parser.add_argument("--tune-only", action="store_true", help="search nothing")
     parser.add_argument("--json", default="", metavar="FILE", help="all figures")
@@ -243,6 +245,9 @@ class Search:
 
     def all(self, chosen, most):
         """The coarse grid, what lies around its best, and what was chosen; no more than tune might try."""
+        if self.options.numbers:
+            self.in_rounds({*self.options.numbers, chosen})
+            return
         coarse = [workers for workers in COARSE if workers <= most]
         while coarse[-1] < min(chosen, most):
             coarse.append(min(2 * coarse[-1], most))
@@ -251,9 +256,12 @@ class Search:
         best = self.best()
         around = {max(1, round(best * factor)) for factor in FINE}
         fine = {workers for workers in around if workers <= most} | {best, chosen}
-        fine |= set(sorted(coarse, key=self.rate, reverse=True)[:BEST])
+        self.in_rounds(fine | set(sorted(coarse, key=self.rate, reverse=True)[:BEST]))
+
+    def in_rounds(self, numbers):
+        """Each of these numbers in every round, in random order."""
         for _ in range(self.options.rounds):
-            for workers in random.sample(sorted(fine), len(fine)):
+            for workers in random.sample(sorted(numbers), len(numbers)):
                 self.highest(workers)
 
 
