@@ -224,3 +224,31 @@ fn explain_says_what_is_compressed() {
         assert!(said.contains(words), "{path}: {said}");
     }
 }
+
+#[test]
+fn explain_names_the_script_that_answers_in_place_of_the_one_that_is_asked_for() {
+    let (root, beside) = (site(), public_folder());
+    let file = beside.path().join("maitred.toml");
+    let script = root.path().join("uploads/evil.php");
+    let folder = root.path();
+    for (mode, words) in [
+        ("worker", "says, which the workers of pool www have booted"),
+        ("snapshot", "says, in a copy of it that pool www has booted"),
+    ] {
+        let text = format!(
+            "listen = [\"127.0.0.1:0\"]\n[pools.www]\nmode = {mode:?}\nscript = {script:?}\n[pools.plain]\n\
+             [[sites]]\nroot = {folder:?}\npool = \"www\"\nclassic_pool = \"plain\"\nclassic_paths = [\"/style.css\", \"/uploads/\"]\n"
+        );
+        std::fs::write(&file, text).expect("a file can be written");
+        let explain =
+            |path| command(&["explain", path, "--config", file.to_str().expect("UTF-8")]).1;
+        let said = explain("/nowhere");
+        let expected = format!("answer           what {} {words}", script.display());
+        assert!(said.contains(&expected), "{said}");
+        let said = explain("/uploads/evil.php");
+        assert!(
+            said.contains("what the script says, run by pool plain (paths)"),
+            "{said}"
+        );
+    }
+}

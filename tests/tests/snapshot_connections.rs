@@ -1,5 +1,6 @@
 //! `mode = "snapshot"` and boots that connect to a database: they are told who is at the other end and
-//! which line has done it, or have the connection closed and connect again where they need it.
+//! which line has done it, or have the connection closed and connect again where they need it. What
+//! libraries do then is theirs: phpredis, Predis, Laravel's and Doctrine's are tried.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -7,6 +8,7 @@ use std::path::Path;
 use maitred_tests::Target;
 use maitred_tests::http;
 use maitred_tests::mariadb::MariaDb;
+use maitred_tests::project_root;
 use maitred_tests::redis::Redis;
 use maitred_tests::server::{Setup, document_root, give_to_web_user};
 use serde_json::Value;
@@ -53,29 +55,81 @@ echo json_encode(['boot' => $boot, 'gone' => $store->connected, 'own' => $store-
     + $store->increment('others') * 1000, 'connected' => $store->connected]);
 "#;
 
-/// One pool that refuses what `script` has open, and one that closes it.
-fn both(root: &Path, script: &str) -> Setup {
-    let file = root.join(script);
-    Setup::new(root)
+/// What copies say of phpredis, which the boot has used.
+const PHPREDIS: &str = r#"<?php
+$redis = new Redis();
+$redis->connect('SOCKET');
+$boot = $redis->incr('boots');
+maitred_snapshot();
+echo json_encode(['boot' => $boot, 'count' => $redis->incr('requests'), 'own' => $redis->rawCommand('CLIENT', 'ID')]);
+"#;
+
+/// What copies say of a database or store: which number their connection has there, at the first and at the second
+/// question, and what the first of them has thrown.
+const ASKS: &str = r#"
+$boot = $ask();
+LET_GO
+maitred_snapshot();
+$thrown = null;
+try { $first = $ask(); } catch (Throwable $why) { $thrown = get_class($why); $first = $ask(); }
+echo json_encode(['boot' => $boot, 'thrown' => $thrown, 'own' => $first === $ask() ? $first : 0]);
+"#;
+
+const PREDIS: &str = r#"<?php
+require '/usr/share/php/Predis/Autoloader.php';
+Predis\Autoloader::register();
+$redis = new Predis\Client(['scheme' => 'unix', 'path' => 'SOCKET']);
+$ask = fn () => (int) $redis->executeRaw(['CLIENT', 'ID']);
+"#;
+
+/// Laravel's database, without the rest of it.
+const ILLUMINATE: &str = r#"<?php
+require '/usr/share/php/Illuminate/Database/autoload.php';
+$capsule = new Illuminate\Database\Capsule\Manager;
+$capsule->addConnection(['driver' => 'mysql', 'unix_socket' => 'SOCKET', 'database' => 'mysql',
+    'username' => 'root', 'password' => '']);
+$ask = fn () => (int) $capsule->getConnection()->select('SELECT CONNECTION_ID() AS id')[0]->id;
+"#;
+
+const DOCTRINE: &str = r#"<?php
+require '/usr/share/php/Doctrine/DBAL/autoload.php';
+$connection = Doctrine\DBAL\DriverManager::getConnection(['driver' => 'pdo_mysql', 'user' => 'root',
+    'unix_socket' => 'SOCKET']);
+$ask = fn () => (int) $connection->fetchOne('SELECT CONNECTION_ID()');
+"#;
+
+/// One pool that refuses what `script` has open, and one that closes it. Both have `lines`.
+fn both(root: &Path, script: &str, lines: &[&str]) -> Setup {
+    let script = format!("script = {:?}", root.join(script));
+    let closes = ["mode = \"snapshot\"\nboot_connections = \"close\"", &script];
+    let strict = [
+        "[pools.strict]\nmax_children = 1\nmode = \"snapshot\"",
+        &script,
+    ];
+    let setup = Setup::new(root)
         .workers(1)
-        .pool("mode = \"snapshot\"\nboot_connections = \"close\"")
-        .pool(&format!("script = {file:?}"))
-        .pool("[pools.strict]\nmax_children = 1\nmode = \"snapshot\"")
-        .pool(&format!("script = {file:?}"))
-        .site("front_controller = \"/index.php\"")
+        .site("front_controller = \"/index.php\"");
+    let all = [&closes[..], lines, &strict, lines].concat();
+    all.iter().fold(setup, |setup, line| setup.pool(line))
 }
 
-/// What four copies say, whose boot was in the line that is told in the log with `kind`.
-fn four_copies(root: &Path, socket: &Path, kind: &str, line: u32) -> Vec<Value> {
+/// What four copies say, whose boot has connected to `socket`, in the line that is told in the log with
+/// `kind`.
+fn four_copies(
+    root: &Path,
+    lines: &[&str],
+    (socket, kind): (&Path, &str),
+    opened_at: &str,
+) -> Vec<Value> {
     give_to_web_user(root);
-    let server = both(root, "index.php").start();
+    let server = both(root, "index.php", lines).start();
     let refused = server.expect_log(0, "PHP could not start for pool `strict`");
-    let (socket, script) = (socket.display(), root.join("index.php"));
-    let opened = format!(
-        "a connection to {socket} ({kind}) ({}:{line}) is open",
-        script.display()
+    let socket = socket.display();
+    let opened = format!("a connection to {socket} ({kind}) ({opened_at}");
+    assert!(
+        refused.contains(&opened) && refused.contains(") is open"),
+        "{opened} in {refused}"
     );
-    assert!(refused.contains(&opened), "{opened} in {refused}");
     server.expect_log(0, &format!("the connection to {socket} ({kind}) ("));
     let answers = (0..4).map(|_| {
         let answer = http::get(server.address(), "/");
@@ -87,18 +141,29 @@ fn four_copies(root: &Path, socket: &Path, kind: &str, line: u32) -> Vec<Value> 
     answers
 }
 
+/// Each copy has a connection of its own, and not the boot's.
+#[track_caller]
+fn expect_connections_of_their_own(answers: &[Value]) {
+    let mut connections = HashSet::new();
+    for seen in answers {
+        assert!(connections.insert(seen["own"].to_string()), "{seen}");
+        assert!(
+            seen["own"] != seen["boot"] && seen["own"] != 0,
+            "{seen} has its own"
+        );
+    }
+}
+
 #[test]
 fn a_database_that_the_boot_has_asked_is_named_or_every_copy_connects_anew() {
     let database = MariaDb::start();
     let socket = database.socket();
     let script = DATABASE.replace("SOCKET", &socket.display().to_string());
     let root = document_root(&[("index.php", &script)]);
-    let mut connections = HashSet::new();
-    for seen in four_copies(root.path(), &socket, "MySQL", 4) {
-        assert_eq!(seen["gone"], true, "{seen}");
-        assert!(connections.insert(seen["own"].to_string()), "{seen}");
-        assert_ne!(seen["own"], seen["boot"], "{seen}");
-    }
+    let at = format!("{}:4", root.path().join("index.php").display());
+    let answers = four_copies(root.path(), &[], (&socket, "MySQL"), &at);
+    assert!(answers.iter().all(|seen| seen["gone"] == true));
+    expect_connections_of_their_own(&answers);
 }
 
 #[test]
@@ -107,8 +172,112 @@ fn a_store_that_the_boot_has_used_is_named_or_every_copy_connects_anew() {
     let socket = store.socket();
     let script = STORE.replace("SOCKET", &socket.display().to_string());
     let root = document_root(&[("index.php", &script)]);
-    for (request, seen) in (1..).zip(four_copies(root.path(), &socket, "Redis", 9)) {
+    let at = format!("{}:9", root.path().join("index.php").display());
+    let answers = four_copies(root.path(), &[], (&socket, "Redis"), &at);
+    for (request, seen) in (1..).zip(answers) {
         assert_eq!((&seen["gone"], &seen["connected"]), (&1.into(), &2.into()));
         assert_eq!(seen["own"], request * 1001, "{seen}");
     }
+}
+
+#[test]
+fn phpredis_connects_again_by_itself_in_every_copy() {
+    let store = Redis::start();
+    let socket = store.socket();
+    let script = PHPREDIS.replace("SOCKET", &socket.display().to_string());
+    let root = document_root(&[("index.php", &script)]);
+    let extensions = root.path().join("extensions");
+    std::fs::create_dir(&extensions).unwrap();
+    // By name: phpredis as Debian builds it needs the first.
+    for name in ["igbinary", "redis"] {
+        let object = extensions.join(format!("{name}.so"));
+        std::fs::copy(
+            project_root().join(format!("target/tools/{name}.so")),
+            &object,
+        )
+        .expect("scripts/setup-test fetches it");
+        let line = format!("extension={}\n", object.display());
+        std::fs::write(extensions.join(format!("{name}.ini")), line).unwrap();
+    }
+    let lines = format!("php_ini_scan_dir = {extensions:?}");
+    let at = format!("{}:3", root.path().join("index.php").display());
+    let answers = four_copies(root.path(), &[&lines], (&socket, "Redis"), &at);
+    for (request, seen) in (1..).zip(&answers) {
+        assert_eq!(seen["count"], request, "{seen}");
+    }
+    let mut connections = HashSet::new();
+    assert!(
+        answers
+            .iter()
+            .all(|seen| connections.insert(seen["own"].to_string()))
+    );
+}
+
+/// What copies say of a library in a folder of PHP's, which the boot has asked with.
+fn copies_with(library: &str, script: &str, (socket, kind): (&Path, &str)) -> Vec<Value> {
+    let script = [script, &ASKS.replace("LET_GO", "")].concat();
+    let script = script.replace("SOCKET", &socket.display().to_string());
+    let root = document_root(&[("index.php", &script)]);
+    let library = format!("/usr/share/php/{library}/");
+    let answers = four_copies(root.path(), &[], (socket, kind), &library);
+    expect_connections_of_their_own(&answers);
+    answers
+}
+
+#[test]
+fn predis_tells_every_copy_that_its_connection_is_lost_and_connects_for_the_next_command() {
+    let store = Redis::start();
+    for seen in copies_with("Predis/Connection", PREDIS, (&store.socket(), "Redis")) {
+        let thrown = "Predis\\Connection\\ConnectionException";
+        assert_eq!(seen["thrown"], thrown, "{seen}");
+    }
+}
+
+#[test]
+fn laravels_database_connects_again_by_itself_in_every_copy() {
+    let database = MariaDb::start();
+    let library = "Illuminate/Database/Connectors";
+    for seen in copies_with(library, ILLUMINATE, (&database.socket(), "MySQL")) {
+        assert_eq!(seen["thrown"], Value::Null, "{seen}");
+    }
+}
+
+#[test]
+fn doctrine_tells_every_copy_that_its_connection_is_lost_and_connects_for_the_next_query() {
+    let database = MariaDb::start();
+    let socket = database.socket();
+    for seen in copies_with("Doctrine/DBAL/Driver", DOCTRINE, (&socket, "MySQL")) {
+        let thrown = "Doctrine\\DBAL\\Exception\\ConnectionLost";
+        assert_eq!(seen["thrown"], thrown, "{seen}");
+    }
+}
+
+/// A boot that has asked with a library and then closed its connection is copied.
+#[track_caller]
+fn expect_no_loss(script: &str, closes: &str, socket: &Path) {
+    let script = [script, &ASKS.replace("LET_GO", closes)].concat();
+    let script = script.replace("SOCKET", &socket.display().to_string());
+    let root = document_root(&[("index.php", &script)]);
+    give_to_web_user(root.path());
+    let script = root.path().join("index.php");
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("mode = \"snapshot\"")
+        .pool(&format!("script = {script:?}"))
+        .start();
+    let ask = || http::get(server.address(), "/").json();
+    let answers: Vec<_> = std::iter::repeat_with(ask).take(4).collect();
+    assert!(
+        answers.iter().all(|seen| seen["thrown"].is_null()),
+        "{answers:?}"
+    );
+    expect_connections_of_their_own(&answers);
+    server.stop();
+}
+
+#[test]
+fn what_is_closed_before_the_snapshot_connects_in_every_copy_as_if_it_were_the_first_time() {
+    let (database, store) = (MariaDb::start(), Redis::start());
+    expect_no_loss(DOCTRINE, "$connection->close();", &database.socket());
+    expect_no_loss(PREDIS, "$redis->disconnect();", &store.socket());
 }

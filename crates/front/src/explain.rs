@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use maitred_config::{Config, Destination, Site, Upstream};
+use maitred_config::{Config, Destination, Mode, Site, Upstream};
 use maitred_rules::SiteRules;
 use maitred_rules::coding::Coding;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
@@ -164,13 +164,7 @@ fn target(
     };
     let settings = rules.path_settings(clean.as_bytes());
     let own_pool = settings.and_then(|settings| settings.pool.as_deref());
-    let runs = match (own_pool, &site.destination) {
-        (Some(pool), _) => format!("pool {pool} (paths)"),
-        (None, Destination::Pool(pool)) => format!("pool {pool}"),
-        (None, Destination::Upstream(upstream)) => {
-            format!("upstream {}", crate::upstream::name(upstream))
-        }
-    };
+    let answer = answer_of_a_script(config, own_pool, &site.destination);
     if let Some(rule) = rules
         .proxy(clean.as_bytes())
         .and_then(|at| rules.settings().proxy.get(at))
@@ -216,7 +210,7 @@ fn target(
                     format!("{names}, as the client takes it, if type and length are worth it");
                 said.say("compression", what);
             }
-            script_runs(said, (site, rules), asked, &script, &runs);
+            script_runs(said, (site, rules), asked, &script, &answer);
         }
         Route::RedirectSlash(location) => {
             said.say("answer", format!("301 to {location}: it is a folder"));
@@ -278,7 +272,7 @@ fn script_runs(
     (site, rules): (&Site, &SiteRules),
     asked: &Question,
     script: &Script,
-    runs: &str,
+    answer: &str,
 ) {
     let name = String::from_utf8_lossy(&script.script_filename);
     said.say("script", name);
@@ -290,7 +284,35 @@ fn script_runs(
         return refuse(said, rules, refusal.status, refusal.why);
     }
     cache::cache(said, site, asked);
-    said.say("answer", format!("what the script says, run by {runs}"));
+    said.say("answer", answer);
+}
+
+/// Which script answers in place of the one that is asked for, if another does, and who runs it.
+fn answer_of_a_script(
+    config: &Config,
+    own_pool: Option<&str>,
+    destination: &Destination,
+) -> String {
+    let (name, by) = match (own_pool, destination) {
+        (Some(name), _) => (name, format!("pool {name} (paths)")),
+        (None, Destination::Pool(name)) => (name.as_str(), format!("pool {name}")),
+        (None, Destination::Upstream(upstream)) => {
+            let upstream = crate::upstream::name(upstream);
+            return format!("what the script says, run by upstream {upstream}");
+        }
+    };
+    let pool = config.pool(name);
+    match pool.and_then(|pool| Some((pool.mode, pool.booted_script()?))) {
+        Some((Mode::Worker, script)) => {
+            let script = script.display();
+            format!("what {script} says, which the workers of {by} have booted")
+        }
+        Some((Mode::Snapshot, script)) => {
+            let script = script.display();
+            format!("what {script} says, in a copy of it that {by} has booted")
+        }
+        Some((Mode::Classic, _)) | None => format!("what the script says, run by {by}"),
+    }
 }
 
 fn header(said: &mut Explanation, rules: &SiteRules, path: &CleanPath<'_>) {

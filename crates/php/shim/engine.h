@@ -117,6 +117,15 @@ void maitred_end_request(void);
 /* cache.c: whether the request is one of its own, whose directives then are set */
 bool maitred_cache_activate(void);
 
+/* limits.c: the limits of a worker script's request, from its beginning until they are put back */
+void maitred_limits_begin(void);
+void maitred_limits_end(void);
+/*
+ * Has the engine keep to memory_limit as it is. It refuses one below what it holds, so what is free goes
+ * first then; false: that is not enough, and it keeps to the limit before.
+ */
+bool maitred_limit_memory(void);
+
 /* timers.c */
 void maitred_timers_after_fork(void);
 

@@ -151,19 +151,12 @@ static void put_errors_back(const struct errors *aside)
 	gc_protect(aside->is_gc_protected);
 }
 
-/*
- * The engine refuses a limit below what it holds, and then none would stay. So what is free goes first;
- * if expressions had to stay where they are, what is held is the limit. It is set twice: where chunks
- * kept for later are what is too much, the first call gives them back and says that all is well, but
- * sets nothing (zend_set_memory_limit() of php-src; the 8.2.36 of Debian 12 does set it).
- */
+/* If expressions had to stay where they are, what is held is the limit. */
 static void put_limit_back(void)
 {
-	size_t limit = (size_t) PG(memory_limit);
-
-	zend_mm_gc(zend_mm_get_heap());
-	zend_set_memory_limit(limit);
-	zend_set_memory_limit(MAX(limit, zend_memory_usage(true)));
+	if (!maitred_limit_memory()) {
+		zend_set_memory_limit(zend_memory_usage(true));
+	}
 }
 
 void maitred_php_patterns_learn(void)

@@ -36,7 +36,6 @@ static struct {
 	zend_function *look;
 	bool booted;
 	bool in_request;
-	zend_long time_limit;   /* max_execution_time as the request in hand has found it, in seconds */
 } worker;
 
 /* Modules whose variables are made of a request, beside the session's. */
@@ -197,7 +196,6 @@ static int close_request(void)
 	release_body(body);
 	forget_request_info();
 	maitred_engine.request = NULL;
-	zend_set_memory_limit(PG(memory_limit));
 	return status;
 }
 
@@ -236,23 +234,7 @@ static void open_request(const struct maitred_request *request)
 	SG(sapi_started) = 1;
 	/* Who has called mt_srand() must not know what the next request draws. */
 	maitred_seed_anew();
-	worker.time_limit = INI_INT("max_execution_time");
-	zend_set_timeout(worker.time_limit, 0);
-}
-
-/* set_time_limit() is for the request that calls it; it changes the directive, as ini_set() does. */
-static void restore_time_limit(void)
-{
-	char value[MAX_LENGTH_OF_LONG];
-	zend_string *name;
-
-	if (EXPECTED(EG(timeout_seconds) == worker.time_limit)) {
-		return;
-	}
-	snprintf(value, sizeof(value), ZEND_LONG_FMT, worker.time_limit);
-	name = zend_string_init(ZEND_STRL("max_execution_time"), 0);
-	zend_alter_ini_entry_chars(name, value, strlen(value), PHP_INI_USER, PHP_INI_STAGE_RUNTIME);
-	zend_string_release(name);
+	maitred_limits_begin();
 }
 
 /* Also in the empty requests there are none of a request's directives to be set. */
@@ -333,6 +315,36 @@ static void answered(int status)
 	maitred_engine.callbacks->answered(worker.boot->exchange, &served);
 }
 
+/* Says why the worker cannot go on within its limit: it keeps what a request has made that had raised it. */
+static void tell_what_is_held(void)
+{
+	char message[160];
+
+	snprintf(message, sizeof(message),
+		"the worker script keeps %zu bytes and memory_limit is %zu: this worker ends, another boots",
+		zend_memory_usage(true), (size_t) PG(memory_limit));
+	maitred_log(MAITRED_NOTICE, message);
+}
+
+/* NULL: the script is to come to its end. */
+static const struct maitred_request *next_request(void)
+{
+	const struct maitred_request *request;
+
+	/* Waiting is not limited; what a script does after an answer belongs to the request before. */
+	zend_unset_timeout();
+	/* Looked at only here: by now the script may have let go of what the request had made. */
+	if (UNEXPECTED(!maitred_limit_memory())) {
+		tell_what_is_held();
+		return NULL;
+	}
+	request = maitred_engine.callbacks->next(worker.boot->exchange);
+	if (!request && maitred_engine.boots) {
+		request = maitred_await_copy();
+	}
+	return request;
+}
+
 static PHP_FUNCTION(frankenphp_handle_request)
 {
 	zend_fcall_info call;
@@ -363,12 +375,7 @@ static PHP_FUNCTION(frankenphp_handle_request)
 			RETURN_THROWS();
 		}
 	}
-	/* Waiting is not limited; what a script does after an answer belongs to the request before. */
-	zend_unset_timeout();
-	request = maitred_engine.callbacks->next(worker.boot->exchange);
-	if (!request && maitred_engine.boots) {
-		request = maitred_await_copy();
-	}
+	request = next_request();
 	if (!request) {
 		/* What the script does to come to its end may take as long as a request. */
 		zend_set_timeout(INI_INT("max_execution_time"), 0);
@@ -388,7 +395,7 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	}
 	int status = close_request();
 	rest();
-	restore_time_limit();
+	maitred_limits_end();
 	answered(status);
 	if (EG(exception)) {
 		RETURN_THROWS();

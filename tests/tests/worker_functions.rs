@@ -1,0 +1,98 @@
+//! FrankenPHP's functions in a worker script, beside `frankenphp_handle_request()`.
+
+use std::fs;
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::wait;
+use tempfile::TempDir;
+
+/// `/finish` answers and goes on until there is a file `go`; what it does then is written to `told`.
+const WORKER: &str = r#"<?php
+function finish() {
+    header('X-Finished: 1');
+    echo 'early';
+    $finished = frankenphp_finish_request();
+    for ($i = 0; $i < 5000 && !file_exists(__DIR__ . '/go'); $i++) { clearstatcache(); usleep(2000); }
+    echo 'late';
+    file_put_contents(__DIR__ . '/told', json_encode([$finished, frankenphp_finish_request()]));
+}
+function hint() {
+    header('Link: </style.css>; rel=preload; as=style');
+    echo json_encode([headers_send(103), headers_sent()]);
+}
+function logs() {
+    frankenphp_log('told by the script', FRANKENPHP_LOG_LEVEL_WARN, ['who' => 'somebody', 'path' => '/a']);
+    frankenphp_log('without more');
+    echo 'logged';
+}
+$handle = function () { $name = ltrim($_SERVER['REQUEST_URI'], '/'); $name === '' ? print('free') : $name(); };
+while (frankenphp_handle_request($handle)) { }
+"#;
+
+fn start() -> (TempDir, Server) {
+    let root = document_root(&[("index.php", WORKER)]);
+    give_to_web_user(root.path());
+    let script = root.path().join("index.php");
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("mode = \"worker\"")
+        .pool(&format!("script = {script:?}"))
+        .site("front_controller = \"/index.php\"")
+        .start();
+    (root, server)
+}
+
+#[test]
+fn a_finished_answer_leaves_and_what_is_said_after_it_reaches_nobody() {
+    let (root, server) = start();
+    let told = root.path().join("told");
+    for _ in 0..2 {
+        let mut connection = Connection::open(server.address());
+        let answer = connection.ask(&Request::get("/finish")).unwrap();
+        assert_eq!((answer.status, answer.text()), (200, "early".into()));
+        assert!(!told.exists(), "the script still waits");
+        fs::write(root.path().join("go"), "").unwrap();
+        wait::until_true("the script to go on", || {
+            fs::read_to_string(&told).is_ok_and(|text| text == "[true,false]")
+        });
+        let next = connection.ask(&Request::get("/")).unwrap();
+        assert_eq!(
+            (next.header("X-Finished"), next.text()),
+            (None, "free".into())
+        );
+        fs::remove_file(&told).unwrap();
+        fs::remove_file(root.path().join("go")).unwrap();
+    }
+    server.stop();
+}
+
+#[test]
+fn hints_leave_before_the_answer_and_are_not_those_of_the_next() {
+    let (_root, server) = start();
+    let mut connection = Connection::open(server.address());
+    for _ in 0..2 {
+        connection.send(&Request::get("/hint").to_bytes()).unwrap();
+        let hints = connection.read_until(b"\r\n\r\n").unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&hints),
+            "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload; as=style"
+        );
+        let answer = connection.read_response(false).unwrap();
+        assert_eq!((answer.status, answer.text()), (200, "[1,false]".into()));
+        let next = connection.ask(&Request::get("/")).unwrap();
+        assert_eq!((next.header("Link"), next.text()), (None, "free".into()));
+    }
+    drop(connection);
+    server.stop();
+}
+
+#[test]
+fn what_the_script_logs_is_in_the_log_with_its_context() {
+    let (_root, server) = start();
+    assert_eq!(http::get(server.address(), "/logs").text(), "logged");
+    server.expect_log(0, r#"told by the script {"who":"somebody","path":"/a"}"#);
+    server.expect_log(0, "without more");
+    server.stop();
+}
