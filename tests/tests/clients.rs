@@ -12,6 +12,7 @@ use tempfile::TempDir;
 fn site() -> TempDir {
     document_root(&[
         ("index.php", "<?php echo json_encode($_SERVER);"),
+        ("other.php", "<?php require 'index.php';"),
         ("style.css", "p {}"),
         (
             "wait.php",
@@ -225,4 +226,32 @@ fn a_user_is_let_in_with_the_password_and_without_it_nobody_is() {
             .any(|line| line.contains("users:1: this line has an MD5"))
     });
     assert_eq!(ask(&basic("anna", "secret")).status, 401);
+}
+
+#[test]
+fn a_name_that_nobody_has_checked_is_no_user_to_a_script() {
+    let (root, beside) = (site(), public_folder());
+    write_file(beside.path(), "users", USER.as_bytes());
+    let users = beside.path().join("users");
+    let auth = format!("basic_auth = {{ path = \"/index.php\", users = {users:?} }}");
+    let rewrite = "rewrite = [{ from = \"/staff\", to = \"/index.php\" }]";
+    let server = serve(&root, &[&auth, rewrite]);
+    let ask = |path: &str, name: &str| {
+        with_header(
+            server.address(),
+            path,
+            "Authorization",
+            &basic(name, "secret"),
+        )
+        .json()
+    };
+    for path in ["/index.php", "/", "/index.php/x", "/staff"] {
+        assert_eq!(ask(path, "anna")["REMOTE_USER"], "anna", "{path}");
+    }
+    for name in ["anna", "root"] {
+        let seen = ask("/other.php", name);
+        assert_eq!(seen["REMOTE_USER"], "", "{name}");
+        assert_eq!(seen["PHP_AUTH_USER"], name);
+    }
+    server.stop();
 }

@@ -100,6 +100,56 @@ fn explain_says_what_the_server_then_does() {
 }
 
 #[test]
+fn explain_knows_what_a_pool_answers_itself() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .pool("status_path = \"/status\"")
+        .pool("ping_path = \"/alive\"")
+        .site("deny = { path = \"/status\", except = \"127.0.0.1\" }")
+        .start();
+    let file = server.configuration();
+    let file = file.to_str().expect("its name is UTF-8");
+    for (path, answer) in [
+        ("/status?json", "the status page of pool www (status_path)"),
+        ("/alive", "the ping of pool www (ping_path)"),
+    ] {
+        let (went_well, said) = command(&["explain", path, "--config", file]);
+        assert!(went_well && said.contains(answer), "{path}: {said}");
+        assert_eq!(http::get(server.address(), path).status, 200, "{path}");
+    }
+    let other = ["explain", "/%73tatus", "--config", file];
+    assert!(command(&other).1.contains("script "));
+    let outside = [
+        "explain",
+        "/status",
+        "--config",
+        file,
+        "--client",
+        "192.0.2.1",
+    ];
+    assert!(command(&outside).1.contains("answer           403"));
+}
+
+#[test]
+fn explain_says_that_plain_http_is_sent_to_https_and_takes_a_path_alone_for_one_of_https() {
+    let folder = document_root(&[
+        ("public/style.css", "p {}"),
+        ("cert.pem", ""),
+        ("key.pem", ""),
+    ]);
+    let file = folder.path().join("maitred.toml");
+    let lines = "listen = \"127.0.0.1:80\"\n[tls]\nlisten = \"127.0.0.1:8443\"\nredirect = true\n\
+                 certificates = { cert = \"cert.pem\", key = \"key.pem\" }\n[[sites]]\nroot = \"public\"\n";
+    std::fs::write(&file, lines).expect("a file can be written");
+    let file = file.to_str().expect("its name is UTF-8");
+    let (went_well, said) = command(&["explain", "http://a.example/b?c", "--config", file]);
+    let answer = "answer           308 to https://a.example:8443/b?c";
+    assert!(went_well && said.contains(answer), "{said}");
+    let (went_well, said) = command(&["explain", "/style.css", "--config", file]);
+    assert!(went_well && said.contains("200 with the file"), "{said}");
+}
+
+#[test]
 fn check_reads_what_the_rules_name_without_touching_a_running_server() {
     let (root, beside) = (site(), public_folder());
     write_file(

@@ -100,6 +100,37 @@ fn host_and_path_are_as_the_rule_says() {
 }
 
 #[test]
+fn no_spelling_of_a_path_leads_a_server_where_its_rule_does_not() {
+    let (root, node) = (site(), Node::start());
+    let server = serve(
+        &root,
+        &[&rule(&node.url(), ""), "deny = [\"/app/private/*\"]"],
+    );
+    for (asked, url) in [
+        ("/app/private/../seen?a=/../b", "/app/seen?a=/../b"),
+        ("/app/private%2f..%2fseen", "/app/seen"),
+        ("/app/x/%2E%2e/./seen%20y", "/app/seen%20y"),
+        ("/app/a%2Fb/seen", "/app/a%2Fb/seen"),
+        ("/app/seen\\..\\private\\x", "/app/seen%5C..%5Cprivate%5Cx"),
+        ("/app/.well-known/seen", "/app/.well-known/seen"),
+    ] {
+        let seen = http::get(server.address(), asked).json();
+        assert_eq!(seen["url"], url, "{asked}");
+    }
+    for (asked, status) in [
+        ("/app/seen/..%2fprivate/x", 403),
+        ("/app//private/x", 403),
+        ("/app/seen/..;/private/x", 400),
+        ("/app/seen/%2e%2e%3Ba=b/private/x", 400),
+        ("/app/../../x", 400),
+    ] {
+        let answer = http::get(server.address(), asked);
+        assert_eq!(answer.status, status, "{asked}");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_request_is_called_the_same_behind_and_in_the_answer() {
     let (root, node) = (site(), Node::start());
     let setup = Setup::new(root.path()).top("send_request_id = true");

@@ -7,6 +7,7 @@ use maitred_tests::Target;
 use maitred_tests::http;
 use maitred_tests::installed::{installed, replace};
 use maitred_tests::load::Load;
+use maitred_tests::lowered::Lowered;
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, is_root};
 use maitred_tests::wait;
@@ -180,6 +181,28 @@ fn a_full_disk_under_both_logs_neither_stops_nor_ends_the_server() {
     load.wait_for_ok(ANSWERS_BETWEEN);
     let tally = load.stop();
     assert_eq!(tally.failed(), 0, "{tally:?}");
+    server.stop();
+}
+
+#[test]
+fn a_log_that_may_not_grow_any_more_ends_no_process_and_goes_on_when_it_may() {
+    let (root, folder) = (site(), tempfile::tempdir().expect("a folder"));
+    let server = start(root.path(), folder.path());
+    let tells = |what: &str| {
+        let lines = lines(&folder.path().join("error.log"));
+        lines.iter().any(|line| line.contains(what))
+    };
+    let zygote = server.zygote().expect("a zygote");
+    let lowered = Lowered::new(server.supervisor(), "root", "Max file size", "--fsize", 1);
+    zygote.signal(Signal::KILL);
+    wait::until_true("another zygote", || {
+        server.zygote().is_some_and(|now| now.pid != zygote.pid)
+    });
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    drop(lowered);
+    server.workers().remove(0).signal(Signal::KILL);
+    wait::until_true("the next line", || tells("was ended by signal 9"));
+    assert!(!tells("the zygote of pool"), "its line found no room");
     server.stop();
 }
 

@@ -40,6 +40,8 @@ pub struct Facts {
     pub databases: Known<Vec<Database>>,
     /// Configurations that cannot be read: which, and why.
     pub broken: Vec<(String, Unknown)>,
+    /// Those of `broken` that are a web server's.
+    pub broken_web: Vec<(String, Unknown)>,
 }
 
 impl Facts {
@@ -269,6 +271,8 @@ pub struct Pool {
     pub status_path: Option<String>,
     /// That has a socket of its own.
     pub has_status_listen: bool,
+    /// Sites of maitred's at which every client may read the status page.
+    pub status_shown_at: Vec<String>,
     /// The entries of php.ini that hold for it, by name; what is absent has PHP's default.
     pub ini: Known<Ini>,
     /// Folders that its code is in, as far as that is known.

@@ -65,6 +65,7 @@ pub async fn answer<C: HttpClient>(
         dressing: &dressing,
         origin: Some(origin),
         is_https,
+        has_user: false,
         status: None,
     };
     let mut ruled = Ruled::new(client, origin.client, &dressing, pages);
@@ -97,13 +98,8 @@ async fn decide(
         let why = "You have too many requests at a time.";
         return too_many(client, head, answered, Duration::from_secs(1), why).await;
     };
-    for at in rules.rate_limits(path.as_bytes()) {
-        let limit = site.limits.rates.get(at);
-        let taken = limit.map(|limit| limit.take(client_key(peer), thread.shared.limits.now()));
-        if let Some(Err(wait)) = taken {
-            let why = "You ask too often.";
-            return too_many(client, head, answered, wait, why).await;
-        }
+    if let Some(wait) = comes_too_soon(thread, (site, rules), path, peer) {
+        return too_many(client, head, answered, wait, "You ask too often.").await;
     }
     let asked = Asked {
         path,
@@ -130,6 +126,7 @@ async fn decide(
         }
     }
     let mut way = *way;
+    way.has_user = serve.auth.iter().any(Option::is_some);
     let now = match &serve.rewritten {
         None => Some(Cow::Borrowed(path)),
         Some(rewritten) => {
@@ -163,6 +160,22 @@ async fn decide(
         }
     }
     request::serve_path(client, head, thread, &way, &serve.auth, answered).await
+}
+
+/// How long a client has to wait by the first `rate_limit` that it has used up.
+fn comes_too_soon(
+    thread: &Thread,
+    (site, rules): (&Site, &SiteRules),
+    path: &CleanPath<'_>,
+    client: IpAddr,
+) -> Option<Duration> {
+    let mut limits = rules.rate_limits(path.as_bytes()).into_iter();
+    limits.find_map(|at| {
+        let limit = site.limits.rates.get(at)?;
+        limit
+            .take(client_key(client), thread.shared.limits.now())
+            .err()
+    })
 }
 
 /// Asks for a user of this `basic_auth`. Nothing when the request shows one.

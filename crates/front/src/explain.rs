@@ -19,7 +19,7 @@ use crate::by_rules;
 use crate::compress::Compression;
 use crate::files::Entry;
 use crate::route::{Limits, Resolver, Route, Script, SiteFiles};
-use crate::sites::{Hosts, host_name};
+use crate::sites::{Hosts, host_name, https_address};
 
 /// What is asked.
 #[derive(Debug, Clone)]
@@ -71,6 +71,11 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
         "site",
         format!("{} ({})", site.root.display(), hosts.join(", ")),
     );
+    if let Some(location) = to_https(config, asked) {
+        said.say("redirect", "plain HTTP is sent to HTTPS ([tls] redirect)");
+        said.say("answer", location);
+        return Ok(said);
+    }
     if let Some(app) = site.rules.app {
         said.say(
             "app",
@@ -122,6 +127,15 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
     }
     header(&mut said, &rules, &clean);
     Ok(said)
+}
+
+/// The answer to plain HTTP, if it is sent to HTTPS.
+fn to_https(config: &Config, asked: &Question) -> Option<String> {
+    let tls = config.tls.as_ref().filter(|_| asked.scheme == "http")?;
+    let query = asked.query.as_ref().map(|query| format!("?{query}"));
+    let target = [asked.path.as_str(), query.as_deref().unwrap_or_default()].concat();
+    let location = https_address(host_name(&asked.authority), tls.port(), &target);
+    Some(format!("{} to {location}", tls.redirect?))
 }
 
 fn limits(said: &mut Explanation, rules: &SiteRules, path: &CleanPath<'_>) {
@@ -186,30 +200,18 @@ fn target(
         said.say("answer", "a list of the folder's files (autoindex)");
         return Ok(());
     }
+    let pool = match &site.destination {
+        Destination::Pool(own) => own_pool.or(Some(own)),
+        Destination::Upstream(_) => own_pool,
+    };
+    if let Some(page) = pool.and_then(|pool| page_of(config, pool, &asked.path)) {
+        said.say("answer", page);
+        return Ok(());
+    }
     match resolver.resolve(&inner, query) {
-        Route::File(entry) => {
-            said.say(
-                "file",
-                format!("{}, {} bytes", entry.content_type(), entry.len()),
-            );
-            if let Err(refusal) = by_rules::admit_index(rules, path, &entry, asked.client) {
-                said.say("deny", "the folder's index is denied");
-                refuse(said, rules, refusal.status, refusal.why);
-                return Ok(());
-            }
-            file_coding(said, site, &mut resolver, &entry);
-            match asked.method.as_str() {
-                "GET" | "HEAD" => said.say("answer", "200 with the file"),
-                _ => refuse(said, rules, 405, "a file is asked for with GET or HEAD"),
-            }
-        }
+        Route::File(entry) => file(said, (site, rules), asked, path, (&mut resolver, &entry)),
         Route::Script(script) => {
-            if !site.output.compression.is_empty() {
-                let names = names(&site.output.compression);
-                let what =
-                    format!("{names}, as the client takes it, if type and length are worth it");
-                said.say("compression", what);
-            }
+            script_coding(said, site);
             script_runs(said, (site, rules), asked, &script, &answer);
         }
         Route::RedirectSlash(location) => {
@@ -222,6 +224,48 @@ fn target(
         said.say("queue", "urgent: before all others (paths)");
     }
     Ok(())
+}
+
+/// A file that the path stands for, if the rules let it be had.
+fn file(
+    said: &mut Explanation,
+    (site, rules): (&Site, &SiteRules),
+    asked: &Question,
+    path: &str,
+    (resolver, entry): (&mut Resolver, &Entry),
+) {
+    said.say(
+        "file",
+        format!("{}, {} bytes", entry.content_type(), entry.len()),
+    );
+    if let Err(refusal) = by_rules::admit_index(rules, path, entry, asked.client) {
+        said.say("deny", "the folder's index is denied");
+        return refuse(said, rules, refusal.status, refusal.why);
+    }
+    file_coding(said, site, resolver, entry);
+    match asked.method.as_str() {
+        "GET" | "HEAD" => said.say("answer", "200 with the file"),
+        _ => refuse(said, rules, 405, "a file is asked for with GET or HEAD"),
+    }
+}
+
+fn script_coding(said: &mut Explanation, site: &Site) {
+    if !site.output.compression.is_empty() {
+        let names = names(&site.output.compression);
+        let what = format!("{names}, as the client takes it, if type and length are worth it");
+        said.say("compression", what);
+    }
+}
+
+/// What a pool answers itself at this path, as the client wrote it.
+fn page_of(config: &Config, pool: &str, path: &str) -> Option<String> {
+    let settings = config.pool(pool)?;
+    let is = |page: &Option<String>| page.as_deref() == Some(path);
+    match (is(&settings.ping_path), is(&settings.status_path)) {
+        (true, _) => Some(format!("the ping of pool {pool} (ping_path)")),
+        (_, true) => Some(format!("the status page of pool {pool} (status_path)")),
+        _ => None,
+    }
 }
 
 fn own_body_size(said: &mut Explanation, settings: Option<&PathSettings>) {

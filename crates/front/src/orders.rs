@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,57 +208,30 @@ impl Hearer {
         let shared = &self.shared;
         match order {
             ToFront::Drain => shared.drain(),
-            ToFront::HandOver => {
-                shared.hand_over();
-                if let Some(cache) = &shared.cache {
-                    cache.leave_folder();
-                }
-            }
+            ToFront::HandOver => self.hand_over(),
             ToFront::Settle { mark } => self.settle(mark),
             ToFront::Listen {
                 thread,
                 address,
                 clients,
-            } => {
-                if let (Some(thread), Some(socket)) = (self.threads.get(thread as usize), fds.pop())
-                {
-                    let order = ThreadOrder::Listen {
-                        address,
-                        socket,
-                        clients,
-                    };
-                    let _ = thread.send(order).await;
-                }
-            }
+            } => self.listen(thread, address, clients, fds.pop()).await,
             ToFront::Unlisten { address } => {
                 self.tell_all(|| ThreadOrder::Unlisten(address.clone()))
                     .await;
             }
             ToFront::OpenPool { generation } => self.open_pool(generation, fds).await,
-            ToFront::Replace { new } => {
-                if let Some(pool) = shared.pools.of(new) {
-                    pool.replace(new);
-                }
-            }
+            ToFront::Replace { new } => self.with_pool(new, |pool| pool.replace(new)),
             ToFront::ClosePool { generation } => {
-                if let Some(pool) = shared.pools.of(generation) {
-                    pool.leave(generation);
-                }
+                self.with_pool(generation, |pool| pool.leave(generation));
             }
             ToFront::Manner { generation, manner } => {
-                if let Some(pool) = shared.pools.of(generation) {
-                    pool.manner.store(Arc::new(manner));
-                }
+                self.with_pool(generation, |pool| pool.manner.store(Arc::new(manner)));
             }
             ToFront::Room {
                 generation,
                 cores,
                 workers,
-            } => {
-                if let Some(pool) = shared.pools.of(generation) {
-                    pool.see_room(cores, workers);
-                }
-            }
+            } => self.with_pool(generation, |pool| pool.see_room(cores, workers)),
             ToFront::ForgetPool { generation } => {
                 shared.pools.forget(generation);
                 self.tell_all(|| ThreadOrder::Remove(generation)).await;
@@ -268,40 +242,78 @@ impl Hearer {
                 incarnation,
                 pid,
             } => {
-                let seat = SeatId { generation, number };
-                if let Some(pool) = shared.pools.of(generation) {
-                    tokio::spawn(watch_seat(pool, seat, incarnation, pid, fds.pop()));
-                }
+                let (seat, pidfd) = (SeatId { generation, number }, fds.pop());
+                self.with_pool(generation, |pool| {
+                    tokio::spawn(watch_seat(pool, seat, incarnation, pid, pidfd));
+                });
             }
-            ToFront::Reconfigure => {
-                let refused = self.reconfigure(fds).await.err();
-                shared
-                    .supervisor
-                    .report(&FromFront::Reconfigured { refused });
-            }
+            ToFront::Reconfigure => self.reconfigure_and_tell(fds).await,
             ToFront::Figures => self.tell_figures(fds.pop()),
             ToFront::Certificates => self.take_certificates(fds).await,
             ToFront::Proofs { proofs, mark } => self.take_proofs(proofs, mark),
             ToFront::Purge { order, mark } => self.purge(&order, mark),
-            ToFront::PurgedElsewhere { mark } => {
-                if let Some(cache) = &shared.cache {
-                    cache.others.done(mark);
-                }
-            }
-            ToFront::AccessLog => {
-                if let (Some(log), Some(file)) = (&*shared.access_log.load(), fds.pop()) {
-                    log.reopened(file);
-                }
-            }
-            ToFront::DoorLog { path } => {
-                if let Some(file) = fds.pop() {
-                    shared.door_logs.opened(path, file);
-                }
-            }
+            ToFront::PurgedElsewhere { mark } => self.purged_elsewhere(mark),
+            ToFront::AccessLog => self.take_access_log(fds.pop()),
+            ToFront::DoorLog { path } => self.take_door_log(path, fds.pop()),
             ToFront::ErrorLog => take_error_log(fds),
             other @ (ToFront::Configure { .. } | ToFront::Begin) => {
                 tracing::error!("an order came too late: {other:?}");
             }
+        }
+    }
+
+    /// Does something with the pool of a generation, if that is still there.
+    fn with_pool(&self, generation: Number, work: impl FnOnce(Arc<Pool>)) {
+        if let Some(pool) = self.shared.pools.of(generation) {
+            work(pool);
+        }
+    }
+
+    fn hand_over(&self) {
+        self.shared.hand_over();
+        if let Some(cache) = &self.shared.cache {
+            cache.leave_folder();
+        }
+    }
+
+    async fn listen(
+        &self,
+        thread: u32,
+        address: String,
+        clients: Clients,
+        socket: Option<OwnedFd>,
+    ) {
+        if let (Some(thread), Some(socket)) = (self.threads.get(thread as usize), socket) {
+            let order = ThreadOrder::Listen {
+                address,
+                socket,
+                clients,
+            };
+            let _ = thread.send(order).await;
+        }
+    }
+
+    async fn reconfigure_and_tell(&self, fds: Vec<OwnedFd>) {
+        let refused = self.reconfigure(fds).await.err();
+        let supervisor = &self.shared.supervisor;
+        supervisor.report(&FromFront::Reconfigured { refused });
+    }
+
+    fn purged_elsewhere(&self, mark: u64) {
+        if let Some(cache) = &self.shared.cache {
+            cache.others.done(mark);
+        }
+    }
+
+    fn take_access_log(&self, file: Option<OwnedFd>) {
+        if let (Some(log), Some(file)) = (&*self.shared.access_log.load(), file) {
+            log.reopened(file);
+        }
+    }
+
+    fn take_door_log(&self, path: PathBuf, file: Option<OwnedFd>) {
+        if let Some(file) = file {
+            self.shared.door_logs.opened(path, file);
         }
     }
 

@@ -55,6 +55,8 @@ pub struct Seen<'a> {
     pub host: &'a str,
     /// Whether the client speaks TLS with a proxy, if that said so.
     pub is_https: Option<bool>,
+    /// It has shown a user that a `basic_auth` knows.
+    pub has_user: bool,
     /// The status that the script is the page for.
     pub error: Option<u16>,
     /// It may name files that are to be sent.
@@ -71,6 +73,7 @@ impl<'a> Seen<'a> {
             target: head.target(),
             host: way.host(head),
             is_https: way.origin.and_then(|origin| origin.is_https),
+            has_user: way.has_user,
             error: way.status.map(|(status, _)| status),
             names_files: !way.site.sendfile.is_empty(),
             conditions: None,
@@ -152,6 +155,9 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
         (Some(_), kind) if kind != Method::Head => "GET",
         _ => head.method(),
     };
+    // What a client says its name is is a user's name once somebody has looked at the password (RFC 3875
+    // §4.1.11).
+    let user = seen.has_user.then(|| head.header("authorization"));
     let (mut ip, mut number) = (Text::default(), itoa::Buffer::new());
     let is_https = seen.is_https.unwrap_or(call.secured.is_some());
     request
@@ -176,7 +182,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
         .named(b"SERVER_SOFTWARE", SOFTWARE)?
         .named(b"REMOTE_ADDR", ip.of(call.peer.ip()))?
         .named(b"REMOTE_PORT", number.format(call.peer.port()).as_bytes())?
-        .named(b"REMOTE_USER", &basic_user(head.header("authorization")))?
+        .named(b"REMOTE_USER", &basic_user(user.flatten()))?
         .named(b"SERVER_ADDR", ip.of(call.local.ip()))?
         .named(
             b"SERVER_PORT",
@@ -205,13 +211,14 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
     write_headers(request, head, seen)
 }
 
-/// The user of HTTP's basic authentication (RFC 7617), which PHP checks or nobody.
+/// The user that HTTP's basic authentication (RFC 7617) names, whoever that is.
 pub fn basic_user(authorization: Option<&[u8]>) -> Vec<u8> {
-    let Some((b"Basic " | b"basic ", token)) = authorization.and_then(|a| a.split_at_checked(6))
+    let parts = authorization.and_then(|field| field.split_at_checked(6));
+    let Some((_, token)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"basic "))
     else {
         return Vec::new();
     };
-    let mut user = decode_base64(token);
+    let mut user = decode_base64(token.trim_ascii());
     match user.iter().position(|&byte| byte == b':') {
         Some(colon) => user.truncate(colon),
         None => user.clear(),
@@ -349,6 +356,23 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_is_named_as_the_one_is_whose_password_is_looked_at() {
+        for field in ["Basic YW5uYTpzZWNyZXQ=", "BASIC  YW5uYTpzZWNyZXQ="] {
+            assert_eq!(basic_user(Some(field.as_bytes())), b"anna", "{field}");
+        }
+        for field in [
+            "Basic YW5uYQ==",
+            "Bearer YW5uYTp4",
+            "Basic ???",
+            "Basic",
+            "",
+        ] {
+            assert_eq!(basic_user(Some(field.as_bytes())), b"", "{field}");
+        }
+        assert_eq!(basic_user(None), b"");
+    }
 
     #[test]
     fn addresses_are_written_as_they_are_shown() {

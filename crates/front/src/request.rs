@@ -164,6 +164,7 @@ async fn at_site(
         dressing: by_rules::PLAIN,
         origin,
         is_https,
+        has_user: false,
         status: None,
     };
     serve_path(client, head, thread, &way, &[None, None], answered).await
@@ -192,6 +193,8 @@ pub struct Way<'a> {
     pub origin: Option<Origin<'a>>,
     /// Whether the client speaks TLS, with us or with a proxy in front.
     pub is_https: bool,
+    /// Whether it has shown a user that a `basic_auth` knows.
+    pub has_user: bool,
     /// It is the page for this status, and then this becomes of the connection.
     pub status: Option<(u16, After)>,
 }
@@ -233,14 +236,16 @@ pub async fn serve_path(
             Box::pin(send_file(client, head, &entry, answered)).await
         }
         Route::Script(script) => {
+            let mut way = *way;
             if let Some(rules) = way.rules {
                 let admitted = by_rules::admit_script(rules, &script, client.peer().ip());
-                let at = (way, shown, admitted);
+                way.has_user |= matches!(admitted, Ok(Some(_)));
+                let at = (&way, shown, admitted);
                 if let Some(after) = Box::pin(stop(client, head, thread, at, answered)).await? {
                     return Ok(after);
                 }
             }
-            by_script::answer(client, head, thread, way, &script, answered).await
+            by_script::answer(client, head, thread, &way, &script, answered).await
         }
         Route::RedirectSlash(location) => {
             let header = Some((&b"Location"[..], location.as_bytes()));

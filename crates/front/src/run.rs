@@ -57,8 +57,6 @@ struct Start {
 pub fn run(control: Channel, follow: fn(&Config)) -> i32 {
     maitred_os::title::set("maitred: front");
     maitred_os::signals::ignore_sigpipe();
-    // What is too large for a file is kept in memory, or waits for its client.
-    maitred_os::signals::ignore_sigxfsz();
     let supervisor = Arc::new(Supervisor::new(control));
     let start = match receive_start(&supervisor, follow) {
         Ok(start) => start,

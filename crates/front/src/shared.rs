@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use maitred_config::{Config, HTTPS_PORT};
+use maitred_config::Config;
 use maitred_http1::Head;
 use maitred_rules::forwarded::Trust;
 use maitred_rules::networks::Networks;
@@ -27,7 +27,7 @@ use crate::proofs::Proofs;
 use crate::proxy;
 use crate::route::Limits;
 use crate::site::Site;
-use crate::sites::{Hosts, host_name};
+use crate::sites::{Hosts, host_name, https_address};
 use crate::supervisor::Supervisor;
 use crate::tasks::Tasks;
 use crate::tls::Tls;
@@ -255,11 +255,7 @@ impl Sites {
         let (host, target) = (host_name(host), head.target());
         // What is asked of the whole server has no address of its own.
         let target = if target == "*" { "/" } else { target };
-        let location = match redirect.port {
-            HTTPS_PORT => format!("https://{host}{target}"),
-            port => format!("https://{host}:{port}{target}"),
-        };
-        Some((redirect.status, location))
+        Some((redirect.status, https_address(host, redirect.port, target)))
     }
 
     /// The door that listens there.

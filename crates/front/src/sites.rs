@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use maitred_config::{Host, Site};
+use maitred_config::{HTTPS_PORT, Host, Site};
 
 /// All hosts of a configuration, each with the number of its site.
 #[derive(Debug, Default)]
@@ -60,6 +60,14 @@ pub fn host_name(authority: &str) -> &str {
     authority
         .split_once(':')
         .map_or(authority, |(host, _)| host)
+}
+
+/// Where a target of a host is over HTTPS.
+pub fn https_address(host: &str, port: u16, target: &str) -> String {
+    match port {
+        HTTPS_PORT => format!("https://{host}{target}"),
+        port => format!("https://{host}:{port}{target}"),
+    }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fn question(asked: &Explain, config: &Config) -> Option<Question> {
     let (scheme, rest) = match asked.url.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
         Some(_) => return None,
-        None => ("http", asked.url.as_str()),
+        None => (usual_scheme(config), asked.url.as_str()),
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, target) = rest.split_at(end);
@@ -57,7 +57,7 @@ fn question(asked: &Explain, config: &Config) -> Option<Question> {
         None => (target, None),
     };
     let authority = match authority {
-        "" if scheme == "http" && rest == asked.url => first_host(config),
+        "" if rest == asked.url => first_host(config),
         "" => return None,
         named => named.to_owned(),
     };
@@ -80,6 +80,14 @@ fn question(asked: &Explain, config: &Config) -> Option<Question> {
 fn named(field: &str) -> (String, String) {
     let (name, value) = field.split_once(':').unwrap_or((field, ""));
     (name.trim().to_owned(), value.trim().to_owned())
+}
+
+/// The scheme that pages are answered over.
+fn usual_scheme(config: &Config) -> &'static str {
+    match config.tls.as_ref().and_then(|tls| tls.redirect) {
+        Some(_) => "https",
+        None => "http",
+    }
 }
 
 fn first_host(config: &Config) -> String {

@@ -43,6 +43,9 @@ fn main() -> ExitCode {
     // Collected before the title, which is written over them.
     let arguments: Vec<OsString> = std::env::args_os().collect();
     maitred_os::title::prepare();
+    // A file that may not grow any more is an error as a full disk is: a log goes on later, a page is kept
+    // in memory, what `tune` has changed is changed back.
+    maitred_os::signals::ignore_sigxfsz();
     if let Some(started) = fpm::is_meant(&arguments) {
         return fpm::run(started);
     }

@@ -103,7 +103,7 @@ pub fn ignore_sigpipe() {
 }
 
 /// Makes writing more to a file than this process may (`RLIMIT_FSIZE`; setrlimit(2)) an error instead of its
-/// end. Files in memory count as well.
+/// end. Files in memory count as well. Programs that are started get the signal's default action back.
 pub fn ignore_sigxfsz() {
     // SAFETY: ignoring a signal runs no code of ours.
     let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };

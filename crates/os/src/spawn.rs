@@ -8,8 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::signals::Signal;
+
 /// First descriptor number that a started program finds its inherited descriptors at.
 pub const FIRST_INHERITED_FD: RawFd = 3;
+
+/// What this program ignores, and whatever it starts is to get: PHP's scripts, as with php-fpm.
+const IGNORED_HERE: [Signal; 1] = [Signal::SIGXFSZ];
 
 /// A program to start.
 #[derive(Debug)]
@@ -30,14 +35,14 @@ pub struct Program<'a> {
     pub group: Option<BorrowedFd<'a>>,
 }
 
-/// Has the program that `command` starts find every signal unblocked, whatever this process awaits.
+/// Has the program that `command` starts find every signal unblocked, whatever this process awaits or ignores.
 pub fn unblock_signals(command: &mut Command) {
-    // SAFETY: the closure runs in the forked child of a process that may have threads. It makes one
-    // system call on memory of its own and allocates nothing (pthread_sigmask(3) is
-    // async-signal-safe).
+    // SAFETY: the closure runs in the forked child of a process that may have threads. It makes a
+    // few system calls on memory of its own and allocates nothing (sigaction(2) and
+    // pthread_sigmask(3) are async-signal-safe).
     unsafe {
         command.pre_exec(|| {
-            crate::signals::reset(&[]);
+            crate::signals::reset(&IGNORED_HERE);
             Ok(())
         })
     };
@@ -68,7 +73,7 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
     // programs before any thread exists), so it may allocate and call anything.
     unsafe {
         command.pre_exec(move || {
-            crate::signals::reset(&[]);
+            crate::signals::reset(&IGNORED_HERE);
             if let Some(group) = group {
                 enter(group)?;
             }
@@ -217,30 +222,40 @@ pub fn become_program(program: &Path, arguments: &[std::ffi::OsString]) -> io::E
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::Pid;
+
     use super::*;
 
-    #[test]
-    fn a_started_program_leads_a_session_without_a_terminal() {
+    /// Waits for the end of sh with this script.
+    fn run(script: &str) -> WaitStatus {
         let pid = start(&Program {
             path: Path::new("/bin/sh"),
             name: OsStr::new("sh"),
-            arguments: &[
-                OsStr::new("-c"),
-                // Fields 1, 6 and 7 of proc(5): process, session, terminal.
-                OsStr::new(
-                    "read -r pid _ _ _ _ session tty _ < /proc/$$/stat;\
-                             test $pid = $session -a $tty = 0",
-                ),
-            ],
+            arguments: &[OsStr::new("-c"), OsStr::new(script)],
             environment: &[],
             inherit: &[],
             output: None,
             group: None,
-        })
-        .unwrap();
-        let ended = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None).unwrap();
+        });
+        waitpid(Pid::from_raw(pid.unwrap()), None).unwrap()
+    }
+
+    #[test]
+    fn a_started_program_leads_a_session_without_a_terminal() {
+        // Fields 1, 6 and 7 of proc(5): process, session, terminal.
+        let ended = run("read -r pid _ _ _ _ session tty _ < /proc/$$/stat;\
+                         test $pid = $session -a $tty = 0");
+        assert!(matches!(ended, WaitStatus::Exited(_, 0)), "{ended:?}");
+    }
+
+    #[test]
+    fn a_started_program_ignores_no_signal_that_only_this_one_ignores() {
+        crate::signals::ignore_sigxfsz();
+        let ended = run("file=$(mktemp); exec 3>$file; rm $file; ulimit -f 0; echo more >&3");
+        let by = Signal::SIGXFSZ;
         assert!(
-            matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)),
+            matches!(ended, WaitStatus::Signaled(_, signal, _) if signal == by),
             "{ended:?}"
         );
     }

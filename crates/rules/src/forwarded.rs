@@ -175,7 +175,8 @@ fn address(text: &str) -> Option<SocketAddr> {
         return Some(SocketAddr::new(address.ip().to_canonical(), address.port()));
     }
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
-    Some(SocketAddr::new(inner.parse().ok()?, 0))
+    let ip: IpAddr = inner.parse().ok()?;
+    Some(SocketAddr::new(ip.to_canonical(), 0))
 }
 
 fn is_https(text: &str) -> Option<bool> {
@@ -242,6 +243,7 @@ mod tests {
             client("192.0.2.1, unknown, 10.0.0.2").as_deref(),
             Some("10.0.0.2:0")
         );
+        assert_eq!(client("[::ffff:192.0.2.1]").as_deref(), Some("192.0.2.1:0"));
         assert_eq!(client("rubbish"), None);
     }
 

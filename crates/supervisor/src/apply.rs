@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use maitred_control::{Clients, Generation, Incarnation, Manner, Seat, ToFront, ToZygote};
 use maitred_os::fork::HowEnded;
@@ -125,51 +126,19 @@ impl Supervisor {
                 seat,
                 incarnation,
                 pid,
-            } => {
-                let line = self.pools[index].line;
-                if !self.pools[index].introduced && line == self.front.line {
-                    self.introduce_generation(index);
-                }
-                self.tell_start(index, pid);
-                self.show_whose_copies(index);
-                let generation = self.pools[index].generation;
-                self.scores.spawned(&self.pools[index].plan.settings.pool);
-                let pidfd = self.pools[index].workers.get(&pid);
-                let pidfd = pidfd.and_then(|pidfd| pidfd.try_clone().ok());
-                let known = self.pools[index].introduced;
-                let peer = self.peer_of_line(line).filter(|_| known);
-                if let (Some(pidfd), Some(peer)) = (pidfd, peer) {
-                    let order = ToFront::OpenSeat {
-                        generation,
-                        seat,
-                        incarnation,
-                        pid,
-                    };
-                    peer.say(order, &[pidfd.as_fd()]);
-                }
-            }
+            } => self.open_seat(index, (seat, incarnation), pid),
             Action::KillWorker { pid } => {
-                self.scores.leaves(pid, Cause::Terminated);
-                if let Some(pidfd) = self.pools[index].workers.get(&pid) {
-                    // A failure means that it has gone.
-                    let _ = signals::send_to(pidfd.as_fd(), Signal::SIGKILL);
-                }
+                self.send_away(index, pid, Cause::Terminated, Signal::SIGKILL);
             }
             Action::TerminateWorker { pid } => {
-                self.scores.leaves(pid, Cause::Terminated);
-                if let Some(pidfd) = self.pools[index].workers.get(&pid) {
-                    let _ = signals::send_to(pidfd.as_fd(), Signal::SIGTERM);
-                }
+                self.send_away(index, pid, Cause::Terminated, Signal::SIGTERM);
             }
             Action::DismissWorker { pid } => {
                 let cause = match self.pools[index].pool.is_leaving() {
                     true => Cause::Reload,
                     false => Cause::Idle,
                 };
-                self.scores.leaves(pid, cause);
-                if let Some(pidfd) = self.pools[index].workers.get(&pid) {
-                    let _ = signals::send_to(pidfd.as_fd(), Signal::SIGTERM);
-                }
+                self.send_away(index, pid, cause, Signal::SIGTERM);
             }
             Action::ReportStuck { seat, pid } => error!(
                 "pool {} seat {seat}: worker {pid} does not end, though it was killed; it hangs in \
@@ -185,19 +154,64 @@ impl Supervisor {
                 retry,
             } => {
                 let who = self.who(index, seat, incarnation);
-                let how = match boot {
-                    Boot::Done => how.to_string(),
-                    Boot::Until(_) => format!("{how} before its script had booted"),
-                    Boot::Late => {
-                        let limit = self.pools[index].plan.pool.boot_timeout.as_secs_f64();
-                        format!("was ended, for its script has not booted in {limit} s")
-                    }
-                };
-                self.obituaries.died(who, pid, how, retry, self.now());
-                if boot != Boot::Done {
-                    self.trial_failed(index, "its script does not boot");
-                }
+                self.report_death(index, who, pid, (how, boot), retry);
             }
+        }
+    }
+
+    /// Has the front give requests to a worker that is there.
+    fn open_seat(&mut self, index: usize, (seat, incarnation): (Seat, Incarnation), pid: i32) {
+        let line = self.pools[index].line;
+        if !self.pools[index].introduced && line == self.front.line {
+            self.introduce_generation(index);
+        }
+        self.tell_start(index, pid);
+        self.show_whose_copies(index);
+        let generation = self.pools[index].generation;
+        self.scores.spawned(&self.pools[index].plan.settings.pool);
+        let pidfd = self.pools[index].workers.get(&pid);
+        let pidfd = pidfd.and_then(|pidfd| pidfd.try_clone().ok());
+        let known = self.pools[index].introduced;
+        let peer = self.peer_of_line(line).filter(|_| known);
+        if let (Some(pidfd), Some(peer)) = (pidfd, peer) {
+            let order = ToFront::OpenSeat {
+                generation,
+                seat,
+                incarnation,
+                pid,
+            };
+            peer.say(order, &[pidfd.as_fd()]);
+        }
+    }
+
+    /// Ends a worker with a signal, for a cause that is counted.
+    fn send_away(&mut self, index: usize, pid: i32, cause: Cause, signal: Signal) {
+        self.scores.leaves(pid, cause);
+        if let Some(pidfd) = self.pools[index].workers.get(&pid) {
+            // A failure means that it has gone.
+            let _ = signals::send_to(pidfd.as_fd(), signal);
+        }
+    }
+
+    fn report_death(
+        &mut self,
+        index: usize,
+        who: Who,
+        pid: i32,
+        (how, boot): (HowEnded, Boot),
+        retry: Duration,
+    ) {
+        let how = match boot {
+            Boot::Done => how.to_string(),
+            Boot::Until(_) => format!("{how} before its script had booted"),
+            Boot::Late => {
+                let limit = self.pools[index].plan.pool.boot_timeout.as_secs_f64();
+                format!("was ended, for its script has not booted in {limit} s")
+            }
+        };
+        self.obituaries.died(who, pid, how, retry, self.now());
+        if boot != Boot::Done {
+            self.trial_failed(index, "its script does not boot");
         }
     }
 

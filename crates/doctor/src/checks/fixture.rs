@@ -37,6 +37,7 @@ pub fn nothing() -> Facts {
         applications: Vec::new(),
         databases: unknown(),
         broken: Vec::new(),
+        broken_web: Vec::new(),
     }
 }
 
@@ -149,6 +150,7 @@ pub fn php_fpm() -> Facts {
         queue: None,
         status_path: None,
         has_status_listen: false,
+        status_shown_at: Vec::new(),
         ini: Ok(ini()),
         roots: vec!["/srv/www".to_owned()],
         live: Ok(live()),
@@ -202,6 +204,7 @@ pub fn php_fpm() -> Facts {
             oom_score_adj: Ok(-600),
         }]),
         broken: Vec::new(),
+        broken_web: Vec::new(),
     }
 }
 

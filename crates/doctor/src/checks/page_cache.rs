@@ -16,6 +16,9 @@ pub(super) fn safety(facts: &Facts, sheet: &mut Sheet) {
         }
         inert(nginx, sheet);
     }
+    for (file, why) in &facts.broken_web {
+        sheet.cannot_tell(file, "which pages it has kept", why);
+    }
     // Ours keeps no answer with Set-Cookie and knows sessions, whatever is set (decision 9).
     let ours = facts
         .services
@@ -147,6 +150,7 @@ fn inert(nginx: &Nginx, sheet: &mut Sheet) {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::*;
+    use crate::facts::Unknown;
     use crate::finding::Severity::*;
 
     #[test]
@@ -195,5 +199,13 @@ mod tests {
             look("D19", &nothing())[0].seen,
             "there is no page cache here"
         );
+    }
+
+    #[test]
+    fn a_web_server_that_cannot_be_read_may_have_one() {
+        let mut facts = php_fpm();
+        let why = Unknown("Permission denied".to_owned());
+        facts.broken_web = vec![("/etc/nginx/nginx.conf".to_owned(), why)];
+        expect("D19", &facts, CannotTell, "which pages it has kept");
     }
 }

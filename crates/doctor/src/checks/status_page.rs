@@ -1,8 +1,11 @@
 //! D11: does the status page tell the truth, and to whom?
 
 use super::timeouts::passes_to;
-use crate::facts::{Facts, Kind, Manager, Pool};
+use crate::facts::{Facts, Kind, Manager, Pool, Unknown};
 use crate::finding::Sheet;
+
+/// What comes of a page for everybody.
+const READABLE: &str = "anybody can read which scripts run, with their addresses and users";
 
 /// D11.
 pub(super) fn blind(facts: &Facts, sheet: &mut Sheet) {
@@ -18,7 +21,13 @@ pub(super) fn blind(facts: &Facts, sheet: &mut Sheet) {
                 "its queue is counted where it is, and its status needs no worker",
             );
         }
+        shown(pool, path, sheet);
         open(facts, pool, path, sheet);
+        if service.kind == Kind::PhpFpm && passes_to(facts, pool).is_empty() {
+            let why = "no web server is known here that passes requests to the pool";
+            let why = Unknown(why.to_owned());
+            sheet.cannot_tell(&pool.name, "who may see its status page", &why);
+        }
     }
 }
 
@@ -50,6 +59,25 @@ fn php_fpms(pool: &Pool, path: &str, sheet: &mut Sheet) {
     }
 }
 
+/// Does maitred hand it to everybody?
+fn shown(pool: &Pool, path: &str, sheet: &mut Sheet) {
+    for host in &pool.status_shown_at {
+        let seen = format!("http://{host}{path} is answered to every client");
+        sheet
+            .fail(
+                &pool.name,
+                seen,
+                "status_path, and no deny, allow or basic_auth for it",
+            )
+            .so(READABLE)
+            .fix(format!(
+                "deny = [{{ path = \"{path}\", except = [\"127.0.0.1\"] }}] in that site; or leave status_path \
+                 out: `maitred status` and `admin` need none"
+            ))
+            .rules(&["R10"]);
+    }
+}
+
 /// Does a web server hand it to everybody? A pattern that matches the path by chance is not found.
 fn open(facts: &Facts, pool: &Pool, path: &str, sheet: &mut Sheet) {
     let passes = passes_to(facts, pool);
@@ -70,7 +98,7 @@ fn open(facts: &Facts, pool: &Pool, path: &str, sheet: &mut Sheet) {
                     seen,
                     "a location for the status page without allow and deny",
                 )
-                .so("anybody can read which scripts run, with their addresses and users")
+                .so(READABLE)
                 .fix("allow 127.0.0.1; deny all; in that location")
                 .rules(&["R10"]);
         }
@@ -94,8 +122,12 @@ mod tests {
         expect("D11", &facts, Warn, "pm = static");
         pool(&mut facts).has_status_listen = true;
         pool(&mut facts).manager = Manager::Dynamic;
-        pool(&mut facts).listen.as_mut().unwrap().address = "127.0.0.1:9000".to_owned();
+        let address = "127.0.0.1:9000".to_owned();
+        facts.nginx.as_mut().unwrap().passes[0].to = vec![address.clone()];
+        pool(&mut facts).listen.as_mut().unwrap().address = address;
         expect_ok("D11", &facts);
+        facts.nginx = None;
+        expect("D11", &facts, CannotTell, "who may see its status page");
     }
 
     #[test]
@@ -112,6 +144,8 @@ mod tests {
         expect("D11", &facts, Fail, "passes /status for every client");
         facts.nginx.as_mut().unwrap().passes[0].is_restricted = true;
         expect_ok("D11", &facts);
+        pool(&mut facts).status_shown_at = vec!["a.example".to_owned()];
+        expect("D11", &facts, Fail, "http://a.example/status is answered");
     }
 
     #[test]

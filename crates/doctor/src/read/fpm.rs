@@ -291,6 +291,7 @@ fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
         queue: None,
         status_path: section.get("pm.status_path").map(str::to_owned),
         has_status_listen: section.get("pm.status_listen").is_some(),
+        status_shown_at: Vec::new(),
         ini,
         roots: Vec::new(),
         live: Unknown::because("php-fpm does not run"),

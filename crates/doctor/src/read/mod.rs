@@ -78,15 +78,16 @@ pub fn read(options: &Options) -> Facts {
             services.extend(ours::service(&world, options, &config, &all, &mut broken));
         }
     }
-    let (mut nginx, mut apache) = (None, None);
+    let (mut nginx, mut apache, mut broken_web) = (None, None, Vec::new());
     if options.which != Which::Maitred {
         let files = fpm::files(&world, options.php_fpm.as_deref());
         services.extend(fpm::services(&world, &files, &all, &mut broken));
-        nginx = nginx::nginx(&world, &all, &mut broken);
-        if let Some((found, with_php)) = apache::apache(&world, &all, &mut broken) {
+        nginx = nginx::nginx(&world, &all, &mut broken_web);
+        if let Some((found, with_php)) = apache::apache(&world, &all, &mut broken_web) {
             services.extend(with_php);
             apache = Some(found);
         }
+        broken.extend(broken_web.iter().cloned());
     }
     let mut facts = Facts {
         applications: Vec::new(),
@@ -95,6 +96,7 @@ pub fn read(options: &Options) -> Facts {
         nginx,
         apache,
         broken,
+        broken_web,
         machine: machine::machine(&world, before_watch(&options.watch, began, before)),
     };
     follow_links(&world, &mut facts);

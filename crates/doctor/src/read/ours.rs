@@ -1,20 +1,27 @@
 //! maitred's own configuration, and what a running server tells on its admin socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use maitred_config::{Address, Config, ProcessManager};
+use maitred_config::{Address, Config, Destination, ProcessManager, Site};
 use maitred_control::admin::{
     Answer, MAX_ANSWER_BYTES, Measured, PoolStatus, Quantiles, Request, ServerStatus, Times,
     default_socket,
 };
+use maitred_rules::SiteRules;
+use maitred_rules::path::clean_path;
+use maitred_rules::site::{Asked, Verdict};
 
 use super::processes::{self, Proc};
 use super::world::{World, within};
 use super::{Options, ini, units};
 use crate::facts::*;
+
+/// A client that no rule should know: the address is for documents (TEST-NET-3, RFC 5737).
+const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
 
 /// The time in which it should have said something is over.
 const SILENCE: &str = "it says nothing";
@@ -124,10 +131,54 @@ fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: u
         queue: Some((u64::from(of.request_queue_length), of.request_queue_timeout)),
         status_path: of.status_path.clone(),
         has_status_listen: of.status_door.is_some(),
+        status_shown_at: status_shown_at(config, of),
         ini: own_ini(world, of),
         roots: roots.map(|site| site.root.display().to_string()).collect(),
         live: Unknown::because("the server does not run"),
     }
+}
+
+/// The sites that show everybody the pool's status page, by their hosts.
+fn status_shown_at(config: &Config, of: &maitred_config::Pool) -> Vec<String> {
+    let tls = config.tls.iter().flat_map(|tls| &tls.listen);
+    let mut doors = config.listen.iter().chain(tls);
+    let (Some(path), true) = (&of.status_path, doors.any(|door| !door.ip().is_loopback())) else {
+        return Vec::new();
+    };
+    let shows = config.sites.iter().filter(|site| shows(site, path, of));
+    shows.map(host).collect()
+}
+
+/// Whether a site answers a client that nobody knows with the status page of this pool.
+fn shows(site: &Site, path: &str, of: &maitred_config::Pool) -> bool {
+    let (Ok(rules), Ok(clean)) = (SiteRules::compile(&site.rules), clean_path(path)) else {
+        return false;
+    };
+    let asked = Asked {
+        path: &clean,
+        query: None,
+        scheme: "http",
+        host: "",
+        client: STRANGER,
+    };
+    let Verdict::Serve(serve) = rules.decide(&asked) else {
+        return false;
+    };
+    let own = match &site.destination {
+        Destination::Pool(name) => Some(name.as_str()),
+        Destination::Upstream(_) => None,
+    };
+    let settings = rules.path_settings(clean.as_bytes());
+    let pool = settings
+        .and_then(|settings| settings.pool.as_deref())
+        .or(own);
+    let is_proxied = rules.proxy(clean.as_bytes()).is_some();
+    pool == Some(of.name.as_str()) && serve.auth == [None, None] && !is_proxied
+}
+
+fn host(site: &Site) -> String {
+    let first = site.hosts.first().map(ToString::to_string);
+    first.unwrap_or_else(|| "*".to_owned())
 }
 
 fn own_ini(world: &World, of: &maitred_config::Pool) -> Known<Ini> {
@@ -282,4 +333,43 @@ fn workers(
         worker.requests = Ok(each);
     }
     Ok(workers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where everybody sees the status page of the first pool of this configuration.
+    fn shown(text: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("public")).unwrap();
+        std::fs::write(folder.path().join("users"), "").unwrap();
+        let file = folder.path().join("maitred.toml");
+        std::fs::write(&file, text).unwrap();
+        let config = maitred_config::load(&file).unwrap();
+        status_shown_at(&config, &config.pools[0])
+    }
+
+    #[test]
+    fn a_status_page_is_shown_where_no_rule_keeps_strangers_from_it() {
+        let site = "[pools.www]\nstatus_path = \"/status\"\n[[sites]]\nroot = \"public\"\npool = \"www\"\n";
+        let outside = "listen = \"[::]:80\"\n";
+        let with = |lines: &str| shown(&format!("{outside}{site}hosts = [\"a.example\"]\n{lines}"));
+        assert_eq!(with(""), ["a.example"]);
+        assert_eq!(shown(&format!("{outside}{site}")), ["*"]);
+        for lines in [
+            "deny = [\"/status\"]",
+            "deny = { path = \"~^/stat\", except = [\"10.0.0.0/8\"] }",
+            "allow = [\"10.0.0.0/8\"]",
+            "basic_auth = { path = \"/status\", users = \"users\" }",
+            "proxy = { to = \"http://127.0.0.1:3000\" }",
+            "redirects = [{ from = \"/status\", to = \"/\" }]",
+        ] {
+            assert!(with(lines).is_empty(), "{lines}");
+        }
+        let inside = format!("listen = \"127.0.0.1:80\"\n{site}");
+        assert!(shown(&inside).is_empty(), "nobody else gets there");
+        let other = "paths = [{ path = \"/status\", pool = \"other\" }]\n[pools.other]\n";
+        assert!(with(other).is_empty(), "it is the other pool's path");
+    }
 }

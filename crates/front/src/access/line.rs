@@ -68,32 +68,32 @@ impl Line<'_> {
     }
 
     fn write_value(&self, out: &mut Vec<u8>, variable: &Variable, place: Place) {
-        let (answered, head) = (self.answered, self.head);
         let mut digits = itoa::Buffer::new();
-        let value: Option<Cow<'_, [u8]>> = match variable {
-            Variable::RemoteAddr => Some(self.peer.to_string().into_bytes().into()),
-            Variable::RemoteUser => {
-                let user = basic_user(head.and_then(|head| head.header("authorization")));
-                (!user.is_empty()).then_some(user.into())
-            }
-            Variable::TimeLocal => {
-                return stamped(|stamps| escape(out, place, stamps[0].as_bytes()));
-            }
-            Variable::TimeIso8601 => {
-                return stamped(|stamps| escape(out, place, stamps[1].as_bytes()));
-            }
-            Variable::Msec => {
+        match self.value(variable) {
+            Value::Text(Some(text)) => escape(out, place, &text),
+            Value::Text(None) => absent(out, place),
+            Value::Count(count) => number(out, place, count.map(|count| digits.format(count))),
+            Value::Time(time, unit) => duration(out, place, time, unit),
+            Value::Stamp(at) => stamped(|stamps| escape(out, place, stamps[at].as_bytes())),
+            Value::Now => {
                 let now = clock::since_1970();
                 let now = format!("{}.{:03}", now.as_secs(), now.subsec_millis());
-                return number(out, place, Some(&now));
+                number(out, place, Some(&now));
             }
-            Variable::Request => head.map(|head| {
-                let (method, target) = (head.method(), head.target());
-                [method, " ", target, " ", head.version().as_str()]
-                    .concat()
-                    .into_bytes()
-                    .into()
-            }),
+        }
+    }
+
+    fn value<'v>(&'v self, variable: &'v Variable) -> Value<'v> {
+        use Value::{Count, Text, Time};
+        let (answered, head, secured) = (self.answered, self.head, self.secured);
+        let (spent, script) = (answered.spent, answered.script);
+        match variable {
+            Variable::RemoteAddr => Text(Some(self.peer.to_string().into_bytes().into())),
+            Variable::RemoteUser => Text(self.user()),
+            Variable::TimeLocal => Value::Stamp(0),
+            Variable::TimeIso8601 => Value::Stamp(1),
+            Variable::Msec => Value::Now,
+            Variable::Request => Text(head.map(request_line)),
             Variable::Method => text(head.map(Head::method)),
             Variable::RequestUri => text(head.map(Head::target)),
             Variable::Uri => text(head.map(Head::path)),
@@ -105,67 +105,66 @@ impl Line<'_> {
                 false => "http",
             })),
             Variable::Host => text(head.map(|head| host_name(head.host()))),
-            Variable::Status => return number(out, place, Some(digits.format(answered.status))),
-            Variable::BodyBytesSent => {
-                return number(out, place, Some(digits.format(answered.bytes)));
-            }
-            Variable::BytesSent => {
-                let bytes = answered.bytes + answered.head_bytes;
-                return number(out, place, Some(digits.format(bytes)));
-            }
+            Variable::Status => Count(Some(answered.status.into())),
+            Variable::BodyBytesSent => Count(Some(answered.bytes)),
+            Variable::BytesSent => Count(Some(answered.bytes + answered.head_bytes)),
             Variable::RequestLength => {
-                let bytes = head.map(|head| head.len_bytes() as u64 + answered.body_bytes);
-                return number(out, place, bytes.map(|bytes| digits.format(bytes)));
+                Count(head.map(|head| head.len_bytes() as u64 + answered.body_bytes))
             }
-            Variable::RequestTime(unit) => {
-                let time = self.time.map(Time::length);
-                return duration(out, place, time, *unit);
-            }
-            Variable::QueueTime(unit) => return duration(out, place, answered.queued, *unit),
-            Variable::ScriptTime(unit) => return duration(out, place, answered.script, *unit),
-            Variable::CpuTime(unit) => {
-                let time = answered.spent.map(|spent| spent.cpu);
-                return duration(out, place, time, *unit);
-            }
-            Variable::CoreWaitTime(unit) => {
-                let time = answered.spent.and_then(|spent| spent.core_wait);
-                return duration(out, place, time, *unit);
-            }
-            Variable::BlockedTime(unit) => {
-                let time = answered.spent.and_then(|spent| spent.blocked());
-                return duration(out, place, time, *unit);
-            }
-            Variable::ChildrenCpuTime(unit) => {
-                let time = answered.spent.map(|spent| spent.children);
-                return duration(out, place, time, *unit);
-            }
-            Variable::PeakMemory => {
-                let bytes = answered.spent.map(|spent| spent.peak_memory);
-                return number(out, place, bytes.map(|bytes| digits.format(bytes)));
-            }
-            Variable::UpstreamTime => {
-                let both = answered.queued.zip(answered.script);
-                let until_answered = |script: Duration| script.saturating_sub(answered.rest);
-                let both = both.map(|(queued, script)| queued + until_answered(script));
-                return duration(out, place, both, Unit::Seconds);
-            }
+            Variable::RequestTime(unit) => Time(self.time.map(self::Time::length), *unit),
+            Variable::QueueTime(unit) => Time(answered.queued, *unit),
+            Variable::ScriptTime(unit) => Time(script, *unit),
+            Variable::CpuTime(unit) => Time(spent.map(|spent| spent.cpu), *unit),
+            Variable::CoreWaitTime(unit) => Time(spent.and_then(|spent| spent.core_wait), *unit),
+            Variable::BlockedTime(unit) => Time(spent.and_then(|spent| spent.blocked()), *unit),
+            Variable::ChildrenCpuTime(unit) => Time(spent.map(|spent| spent.children), *unit),
+            Variable::PeakMemory => Count(spent.map(|spent| spent.peak_memory)),
+            Variable::UpstreamTime => Time(self.upstream_time(), Unit::Seconds),
             Variable::RequestId => text(answered.id.as_ref().map(|id| id.as_str())),
             Variable::Pool => text(answered.pool.as_ref().map(|pool| pool.name.as_str())),
             Variable::CacheStatus => text(answered.cache),
-            Variable::SslProtocol => text(self.secured.map(|secured| secured.protocol)),
-            Variable::SslCipher => text(self.secured.map(|secured| secured.cipher)),
-            Variable::Pid => return number(out, place, Some(digits.format(std::process::id()))),
-            Variable::Header(name) => head.and_then(|head| head.header(name)).map(Cow::Borrowed),
-        };
-        match value {
-            Some(value) => escape(out, place, &value),
-            None => absent(out, place),
+            Variable::SslProtocol => text(secured.map(|secured| secured.protocol)),
+            Variable::SslCipher => text(secured.map(|secured| secured.cipher)),
+            Variable::Pid => Count(Some(std::process::id().into())),
+            Variable::Header(name) => {
+                Text(head.and_then(|head| head.header(name)).map(Cow::Borrowed))
+            }
         }
+    }
+
+    fn user(&self) -> Option<Cow<'_, [u8]>> {
+        let authorization = self.head.and_then(|head| head.header("authorization"));
+        let user = basic_user(authorization);
+        (!user.is_empty()).then_some(user.into())
+    }
+
+    /// From when a worker was wanted until the answer was complete.
+    fn upstream_time(&self) -> Option<Duration> {
+        let (queued, script) = self.answered.queued.zip(self.answered.script)?;
+        Some(queued + script.saturating_sub(self.answered.rest))
     }
 }
 
-fn text(text: Option<&str>) -> Option<Cow<'_, [u8]>> {
-    text.map(|text| Cow::Borrowed(text.as_bytes()))
+/// What a variable stands for.
+enum Value<'a> {
+    /// Text of a client's, most of it.
+    Text(Option<Cow<'a, [u8]>>),
+    Count(Option<u64>),
+    Time(Option<Duration>, Unit),
+    /// The time by the clock, as the stamp at this place has it.
+    Stamp(usize),
+    /// The time by the clock in seconds since 1970.
+    Now,
+}
+
+fn request_line(head: &Head) -> Cow<'_, [u8]> {
+    let (method, target) = (head.method(), head.target());
+    let line = [method, " ", target, " ", head.version().as_str()].concat();
+    line.into_bytes().into()
+}
+
+fn text(text: Option<&str>) -> Value<'_> {
+    Value::Text(text.map(|text| Cow::Borrowed(text.as_bytes())))
 }
 
 fn absent(out: &mut Vec<u8>, place: Place) {
@@ -209,9 +208,15 @@ fn stamped(with: impl FnOnce(&[String; 2])) {
     });
 }
 
-/// Nothing a client sends can end a line, a quoted field or a JSON string.
+/// Nothing a client sends can end a line, a quoted field or a JSON string, nor speak to the terminal that
+/// the log is read on (the control characters of ISO 6429 that lie above 0x7f are some).
 fn escape(out: &mut Vec<u8>, place: Place, value: &[u8]) {
     let value = value.get(..VALUE_BYTES).unwrap_or(value);
+    // Most are, and need no look at each character.
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    if place != Place::JsonString && place != Place::JsonNumber && value.iter().all(is_plain) {
+        return out.extend_from_slice(value);
+    }
     match place {
         Place::Line => escape_line(out, value),
         Place::WithinString => escape_json(out, value),
@@ -224,26 +229,33 @@ fn escape(out: &mut Vec<u8>, place: Place, value: &[u8]) {
 }
 
 fn escape_line(out: &mut Vec<u8>, value: &[u8]) {
-    for &byte in value {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0x20..=0x7e | 0x80.. => out.push(byte),
-            _ => {
-                let _ = write!(out, "\\x{byte:02X}");
+    for chunk in value.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+                c if c.is_control() => escape_bytes(out, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
+        escape_bytes(out, chunk.invalid());
+    }
+}
+
+fn escape_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        let _ = write!(out, "\\x{byte:02X}");
     }
 }
 
 /// RFC 8259 §7. Bytes that are no UTF-8 become U+FFFD.
 fn escape_json(out: &mut Vec<u8>, value: &[u8]) {
-    for byte in String::from_utf8_lossy(value).bytes() {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0x20..=0x7e | 0x80.. => out.push(byte),
-            _ => {
-                let _ = write!(out, "\\u{byte:04x}");
+    for c in String::from_utf8_lossy(value).chars() {
+        match c {
+            '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
 }
@@ -335,6 +347,13 @@ mod tests {
         let mut out = Vec::new();
         escape_line(&mut out, b"a\"b\\c\nd\x7f");
         assert_eq!(out, b"a\\\"b\\\\c\\x0Ad\\x7F");
+        out.clear();
+        escape_line(&mut out, "Übung \u{9b}31m".as_bytes());
+        escape_line(&mut out, b"\x9b31m\xff");
+        assert_eq!(out, "Übung \\xC2\\x9B31m\\x9B31m\\xFF".as_bytes());
+        out.clear();
+        escape(&mut out, Place::WithinString, "é\u{9b}".as_bytes());
+        assert_eq!(out, "é\\u009b".as_bytes());
         out.clear();
         escape(&mut out, Place::JsonString, b"a\"b\\c\nd\x7f\xff");
         let text: String = serde_json::from_slice(&out).unwrap();

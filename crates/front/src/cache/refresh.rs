@@ -119,6 +119,7 @@ impl Errand {
             dressing: by_rules::PLAIN,
             origin,
             is_https: self.is_https,
+            has_user: false,
             status: None,
         };
         let (Some(of), head) = (&self.site.cache, &self.head) else {

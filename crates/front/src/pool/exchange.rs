@@ -3,6 +3,8 @@
 //! An exchange is shared by the task that serves the client, the pool's queue, and the front
 //! thread that empties answer rings ([`super::local`]).
 
+mod events;
+
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -16,60 +18,11 @@ use super::queue::{Lane, Place};
 use super::slow;
 use super::{NotTaken, Pool, place_of};
 
+pub use events::{Ended, Event, Left, Pumped};
+
 /// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
 /// is more stays in the ring, and a worker with more than that to say waits.
 const ANSWER_AHEAD_BYTES: usize = 256 * 1024;
-
-/// How an exchange ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// The worker is through with it.
-    Finished,
-    /// The worker died over it.
-    WorkerDied,
-    /// The worker broke the rules of the seat link.
-    Broken,
-    /// It was taken back before a worker began it.
-    TakenBack,
-    /// It waited in vain.
-    TurnedAway(NotTaken),
-    /// A foreign server said nothing for too long.
-    Silent,
-}
-
-/// What a dead worker has left of an exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// It had not begun: another worker may run it.
-    Unbegun,
-    /// It was in the middle of it.
-    Cut,
-    /// It was through with it, or nobody wants it.
-    Over,
-}
-
-/// What happened to an exchange.
-#[derive(Debug)]
-pub enum Event {
-    /// A worker was found for it, or another one: whatever was sent of the body is to be sent
-    /// again.
-    Lent,
-    /// More of the answer: FastCGI records, cut anywhere.
-    Answer(Vec<u8>),
-    /// There is room for more of the request.
-    Room,
-    /// It is over; nothing more comes.
-    Ended(Ended),
-}
-
-/// What looking after an exchange has shown.
-#[derive(Debug, Clone, Copy)]
-pub struct Pumped {
-    /// The task that waits for it was woken.
-    pub woke: bool,
-    /// There is nothing more to look after.
-    pub is_over: bool,
-}
 
 /// A slot that an exchange has in one of the pool's generations.
 #[derive(Debug)]

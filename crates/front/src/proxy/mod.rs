@@ -137,7 +137,7 @@ pub async fn answer(
     };
     let outcome = match outgoing.request(body) {
         None => {
-            let why = "The address has characters in it that no address may have.";
+            let why = "The address has something in it that no address should have.";
             let after = after_upload(head, &upload, After::Keep);
             return request::plain(client, head, answered, 400, None, why, after).await;
         }

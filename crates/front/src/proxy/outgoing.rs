@@ -1,6 +1,8 @@
 //! What a server is asked: the client's request without what belongs to the client's connection, and
 //! with what the server has to know of the client.
 
+use std::borrow::Cow;
+
 use hyper::Request;
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue,
@@ -10,7 +12,7 @@ use maitred_http1::{Framing, Head, Method, is_hop_by_hop};
 use maitred_rules::Pattern;
 use maitred_rules::path::encode_path;
 use maitred_rules::settings::{Proxy, Upstream};
-use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use super::early::Early;
 use super::upload::UploadBody;
@@ -47,7 +49,7 @@ impl Outgoing<'_> {
     pub fn request(&self, body: UploadBody) -> Option<Request<UploadBody>> {
         let request = Request::builder()
             .method(self.head.method())
-            .uri(self.target());
+            .uri(self.target()?);
         let mut request = request.body(body).ok()?;
         *request.headers_mut() = self.header();
         if let Some(early) = self.early {
@@ -57,19 +59,25 @@ impl Outgoing<'_> {
     }
 
     /// The path as the client wrote it, or as it was rewritten, and the query.
-    fn target(&self) -> String {
-        let (raw, query) = (self.way.path, self.way.query);
-        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    fn target(&self) -> Option<String> {
+        let query = self.way.query.map(|query| format!("?{query}"));
+        let query = query.unwrap_or_default();
+        let raw: Cow<'_, str> = match climbs(self.way.path) {
+            Climbs::Not => self.way.path.into(),
+            // The rules have been asked for where it leads: the server is to go nowhere else.
+            Climbs::Plainly => encode_path(self.path).into(),
+            Climbs::ForSome => return None,
+        };
         let folder = match &self.rule.path {
             Pattern::Below(folder) if self.rule.strip_prefix => folder.as_str(),
-            _ => return encoded(format!("{raw}{query}")),
+            _ => return Some(encoded(format!("{raw}{query}"))),
         };
         let rest = match raw.strip_prefix(folder) {
             Some(rest) => rest.to_owned(),
             // It is the folder in another spelling.
             None => encode_path(self.path.get(folder.len()..).unwrap_or_default()),
         };
-        encoded(format!("/{rest}{query}"))
+        Some(encoded(format!("/{rest}{query}")))
     }
 
     fn header(&self) -> HeaderMap {
@@ -136,10 +144,37 @@ impl Outgoing<'_> {
     }
 }
 
-/// A target without characters that no URI may have (RFC 3986 §2) and that some clients send.
+/// Whether a path, as a client wrote it, has segments that lead elsewhere.
+#[derive(Debug, PartialEq, Eq)]
+enum Climbs {
+    Not,
+    /// `.` and `..`, in any encoding.
+    Plainly,
+    /// `..;a=b`, which is a name (RFC 3986 §3.3), and `..` to servers that take parameters off first (Tomcat).
+    ForSome,
+}
+
+fn climbs(raw: &str) -> Climbs {
+    if !raw.contains("/.") && !raw.contains('%') {
+        return Climbs::Not;
+    }
+    let decoded: Cow<'_, [u8]> = percent_decode_str(raw).into();
+    let mut climbs = Climbs::Not;
+    for segment in decoded.split(|byte| *byte == b'/') {
+        match segment {
+            b"." | b".." => climbs = Climbs::Plainly,
+            [b'.', b';', ..] | [b'.', b'.', b';', ..] => return Climbs::ForSome,
+            _ => {}
+        }
+    }
+    climbs
+}
+
+/// A target without characters that no URI may have (RFC 3986 §2) and that some clients send. A backslash
+/// is a slash to many (WHATWG URL §4.4), and nothing of the kind to the rules.
 fn encoded(target: String) -> String {
-    const FORBIDDEN: &AsciiSet = &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'`');
-    match target.contains(['"', '<', '>', '`']) {
+    const FORBIDDEN: &AsciiSet = &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'`').add(b'\\');
+    match target.contains(['"', '<', '>', '`', '\\']) {
         false => target,
         true => percent_encode(target.as_bytes(), FORBIDDEN).to_string(),
     }
@@ -211,6 +246,33 @@ mod tests {
         let encoded = |target: &str| encoded(target.to_owned());
         assert_eq!(encoded("/a%2Fb[1]?q={x}|y"), "/a%2Fb[1]?q={x}|y");
         assert_eq!(encoded("/<a>`?q=\"b\"%20"), "/%3Ca%3E%60?q=%22b%22%20");
+        assert_eq!(encoded("/a\\..\\b"), "/a%5C..%5Cb");
+    }
+
+    #[test]
+    fn a_segment_that_leads_up_is_known_however_it_is_written() {
+        for path in [
+            "/a/../b",
+            "/a/%2e%2E/b",
+            "/a%2f..%2fb",
+            "/a/./b",
+            "/a/.",
+            "/%2e",
+        ] {
+            assert_eq!(climbs(path), Climbs::Plainly, "{path}");
+        }
+        for path in [
+            "/a/..;/b",
+            "/a/%2e.%3bx=1/b",
+            "/a%2F..;",
+            "/../..;/b",
+            "/.;/b",
+        ] {
+            assert_eq!(climbs(path), Climbs::ForSome, "{path}");
+        }
+        for path in ["/a%2Fb", "/a/...", "/a/..b", "/.well-known/a", "/a.;x/b"] {
+            assert_eq!(climbs(path), Climbs::Not, "{path}");
+        }
     }
 
     #[test]

@@ -164,7 +164,7 @@ fn go_on(started: &Started, flags: Flags, state: RawFd) -> u8 {
 
 /// Serves, or tests the configuration.
 fn serve(started: &Started, flags: Flags) -> u8 {
-    let tests = flags.tests;
+    let end_of_test = (flags.tests > 0).then(|| end_of_test(&flags, started.version.as_deref()));
     let settings = Settings::new(flags, started.version.clone());
     let config = match settings.load() {
         Ok(config) => config,
@@ -173,12 +173,11 @@ fn serve(started: &Started, flags: Flags) -> u8 {
             return refuse("");
         }
     };
-    if tests > 0 {
+    if let Some(end) = end_of_test {
         let file = config.fpm.as_ref().map(|fpm| fpm.file.clone());
         let file = file.unwrap_or_default();
         let file = file.display();
-        // php-fpm 8.2 ends this one message in an empty line.
-        info!(target: "fpm", "configuration file {file} test is successful\n");
+        info!(target: "fpm", "configuration file {file} test is successful{end}");
         return EXIT_OK;
     }
     if let Err(why) = detach_streams() {
@@ -194,6 +193,16 @@ fn serve(started: &Started, flags: Flags) -> u8 {
         }
         Ok(Prepared::Done(code)) => code,
         Err(why) => refuse(&why),
+    }
+}
+
+/// How the message of a test that went well ends: until PHP 8.3 with an empty line (php-src pull request
+/// 11074).
+fn end_of_test(flags: &Flags, version: Option<&str>) -> &'static str {
+    let told = || php::ask_where(&flags.php, None).branch;
+    match version.map(str::to_owned).or_else(told).as_deref() {
+        Some("8.1" | "8.2") => "\n",
+        _ => "",
     }
 }
 
