@@ -30,6 +30,7 @@ class Load:
     keep_alive: bool = True
     tls: bool = False
     streams: int = 0  # of HTTP/2 on each connection at a time; 0: HTTP/1.1
+    host: str = ""  # of a site that is not the first
 
     def scheme(self):
         """How a URL begins."""
@@ -37,7 +38,7 @@ class Load:
 
     def headers(self, port):
         """The request's headers."""
-        lines = {"Host": f"127.0.0.1:{port}"}
+        lines = {"Host": self.host or f"127.0.0.1:{port}"}
         if not self.keep_alive:
             lines["Connection"] = "close"
         return lines

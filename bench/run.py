@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 
+import accounting
 import booted
 import bounded
 import fpm
@@ -34,6 +35,7 @@ import rows
 import size
 import sizing
 import standing
+import throughput
 import turnover
 import wordpress
 
@@ -43,7 +45,8 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **turnover.MEASUREMENTS, **standing.MEASUREMENTS,
             **fpm.MEASUREMENTS, **hostile.MEASUREMENTS, **size.MEASUREMENTS,
             **overload.MEASUREMENTS, **sizing.MEASUREMENTS, **bounded.MEASUREMENTS,
-            **generators.MEASUREMENTS}
+            **generators.MEASUREMENTS, **throughput.MEASUREMENTS,
+            **accounting.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,

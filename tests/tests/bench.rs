@@ -281,3 +281,18 @@ fn seconds_are_written_as_comma_separated_values() {
         .sum();
     assert_eq!(served, 100, "{text}");
 }
+
+#[test]
+fn users_come_one_after_the_other_if_they_are_to() {
+    let server = hello();
+    let load = ["--users=20", "--ramp-up=4s", "--duration=6s", "--warm-up=0"];
+    let run = bench(&[&[url(&server, "/").as_str(), "--think=20ms"], &load[..]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let seconds = run.report["series"].as_array().expect("seconds");
+    let connections: Vec<u64> = seconds
+        .iter()
+        .filter_map(|second| second["connections"].as_u64())
+        .collect();
+    assert!(connections[0] < 20, "{connections:?}");
+    assert_eq!(run.number("connections.made"), 20.0, "{connections:?}");
+}

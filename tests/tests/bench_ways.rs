@@ -1,6 +1,11 @@
 //! `maitred bench` against real PHP: every way to reach it, every list of requests it reads.
 
 use std::fs;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::thread;
 
 use maitred_tests::bench::{Benched, bench};
 use maitred_tests::fpm::{Daemon, Door, Which, usual};
@@ -182,6 +187,47 @@ fn a_pool_and_php_fpm_are_asked_over_fastcgi() {
         assert!(rate < 40.8 && rate > 20.0, "{rate}");
         daemon.stop();
     }
+}
+
+/// Listens on a Unix socket, and passes on what comes to a server until the test ends.
+fn listen_for(address: SocketAddr, socket: &Path) {
+    let listener = UnixListener::bind(socket).expect("a socket");
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let Ok(server) = TcpStream::connect(address) else {
+                return;
+            };
+            thread::spawn(move || {
+                let (mut answers, mut back) = (&server, &client);
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        let _ = io::copy(&mut &client, &mut &server);
+                        let _ = server.shutdown(Shutdown::Write);
+                    });
+                    let _ = io::copy(&mut answers, &mut back);
+                    let _ = client.shutdown(Shutdown::Both);
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn http_is_spoken_over_a_unix_socket_whatever_the_urls_host_is() {
+    let (_root, server) = server();
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("http.sock");
+    listen_for(server.address(), &socket);
+    let unix = format!("--unix={}", socket.display());
+    for version in [&[][..], &["--http2"]] {
+        let load = ["--users=3", "--requests=60", "--contains=GET /there"];
+        let url = "http://no-such-host.invalid/there";
+        let run = bench(&[&[url, &unix], version, &load].concat());
+        expect_served(&run, 60);
+    }
+    let run = bench(&["http://localhost/", "--unix=/nowhere/at.sock", "--rate=10"]);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.stderr.contains("/nowhere/at.sock"), "{run:?}");
 }
 
 #[test]

@@ -182,6 +182,41 @@ fn more_scripts_than_processors_wait_for_one_and_use_no_more() {
     }
 }
 
+/// Short requests, before each of which their worker sleeps.
+const SHORT: usize = 200;
+
+/// The kernel is asked for few of them.
+#[test]
+fn what_short_requests_have_cost_together_is_what_their_worker_has_used() {
+    let (root, folder) = (site(), folder());
+    write_file(
+        root.path(),
+        "used.php",
+        b"<?php $used = getrusage();
+          echo $used['ru_utime.tv_sec'] * 1000000 + $used['ru_utime.tv_usec']
+             + $used['ru_stime.tv_sec'] * 1000000 + $used['ru_stime.tv_usec'];",
+    );
+    let log = folder.path().join("access.log");
+    let server = setup(root.path(), &log).workers(1).start();
+    let used: Vec<f64> = (0..SHORT)
+        .map(|number| {
+            let said = http::get(server.address(), &format!("/used.php?{number}")).text();
+            said.parse().expect("microseconds")
+        })
+        .collect();
+    line(&log, "/used.php", &format!("{}", SHORT - 1));
+    let text = fs::read_to_string(&log).expect("the log");
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    let cpu = lines.map(|line| millis(&line.expect("JSON"), "cpu"));
+    // From one first line to the next there is as much as from one end to the next.
+    let counted: f64 = cpu.skip(1).sum();
+    let used = (used[SHORT - 1] - used[0]) / 1e3;
+    assert!(
+        (0.9..1.1).contains(&(counted / used)),
+        "{counted} of {used} ms"
+    );
+}
+
 /// Processes at work for each processor while scripts work, and processors that are kept busy so.
 const OTHERS: usize = 3;
 const KEPT_BUSY: usize = 4;

@@ -49,6 +49,8 @@ pub struct WorkerExchange<'a> {
     report: Option<Account>,
     /// Measures what requests cost, if somebody wants to know.
     meter: Option<Meter>,
+    /// When the request was begun, in nanoseconds on the clock that never goes backwards.
+    claimed_at: u64,
     /// What the front has sent and nobody has parsed.
     incoming: Vec<u8>,
     parsed: usize,
@@ -85,6 +87,7 @@ impl<'a> WorkerExchange<'a> {
             has_logged: false,
             report: None,
             meter,
+            claimed_at: 0,
             incoming: Vec::new(),
             parsed: 0,
             body: 0..0,
@@ -107,14 +110,14 @@ impl<'a> WorkerExchange<'a> {
     /// [`WorkerEnd::claim_unless`].
     pub fn claim_unless(&mut self, leaves: impl Fn() -> bool) -> bool {
         let has_next = self.end.try_claim();
-        if let Some(meter) = &mut self.meter {
-            meter.goes_on(has_next.then(|| self.end.lent_at()));
-        }
+        let lent_at = has_next.then(|| self.end.lent_at());
+        let goes_on = self.meter.as_mut().map(|meter| meter.goes_on(lent_at));
         if !has_next && !self.end.claim_unless(leaves) {
             return false;
         }
+        self.claimed_at = goes_on.filter(|_| has_next).unwrap_or_else(monotonic_nanos);
         if let Some(meter) = &mut self.meter {
-            meter.begins(self.end.lent_at(), self.end.sleeps());
+            meter.begins(self.claimed_at, self.end.lent_at(), self.end.sleeps());
         }
         self.reader.restart();
         self.incoming.clear();
@@ -147,6 +150,11 @@ impl<'a> WorkerExchange<'a> {
         }
         let last_wish = last_wish.first().and_then(|wish| u32::try_from(*wish).ok());
         self.end.wish_after(last_wish.unwrap_or(0));
+    }
+
+    /// When the request in hand was begun, in nanoseconds on the clock that never goes backwards.
+    pub fn claimed_at(&self) -> u64 {
+        self.claimed_at
     }
 
     /// Whether there is a request that has not ended.
@@ -348,7 +356,7 @@ impl<'a> WorkerExchange<'a> {
         board.request_at.store(now_micros, Ordering::Relaxed);
         board
             .request_since
-            .store(monotonic_nanos(), Ordering::Relaxed);
+            .store(self.claimed_at, Ordering::Relaxed);
         board.running.store(1, Ordering::Relaxed);
         if !self.foreign {
             status::show_request(board, params);

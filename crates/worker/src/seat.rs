@@ -1,9 +1,10 @@
 //! A worker in its seat: one request after the other, until it has served enough or something
 //! has gone wrong in PHP.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::{ZygoteSettings, exit};
+use maitred_os::clock::monotonic_nanos;
 use maitred_os::cpu::{self, CpuTime};
 use maitred_os::fork::{OwnProc, exit_now, is_forked_child, mark_children};
 use maitred_os::title;
@@ -62,7 +63,9 @@ pub fn serve(
 
 /// What is measured of a request.
 pub struct Running {
-    begun: Instant,
+    /// On the clock that never goes backwards, in nanoseconds: what the front decides by must not jump
+    /// with the wall clock.
+    begun: u64,
     cpu: Option<CpuTime>,
 }
 
@@ -83,15 +86,14 @@ pub fn begin(
     }
     exchange.show_request(params, begun);
     Some(Running {
-        // What the front decides by must not jump with the wall clock.
-        begun: Instant::now(),
+        begun: exchange.claimed_at(),
         cpu: settings.measures_cpu.then(cpu::used),
     })
 }
 
 /// Tells what the script of a request has taken.
 pub fn show_end(running: Running, done: &Served, exchange: &mut WorkerExchange<'_>) {
-    let took = u64::try_from(running.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let took = monotonic_nanos().saturating_sub(running.begun) / 1_000;
     let used = |before| cpu::used().since(before).micros();
     let cpu = running.cpu.map_or(0, used);
     exchange.show_end(took, cpu, done.peak_memory as u64);
