@@ -329,7 +329,11 @@ impl<'a> Fill<'a> {
         let merged = merge(&self.of.settings, &asked, &self.plan, kept, times);
         match merged.kept {
             Ok(admitted) => {
-                self.merged = Some((admitted.stored.clone(), page.body.clone()));
+                let told = Stored {
+                    lines: merged.lines,
+                    ..admitted.stored.clone()
+                };
+                self.merged = Some((told, page.body.clone()));
                 self.cost = page.cost;
                 self.keep(admitted, page.body.clone());
             }
