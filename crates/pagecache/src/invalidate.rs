@@ -161,6 +161,7 @@ mod tests {
         method: "POST",
         is_https: true,
         host: "a.example",
+        port: None,
         path: "/dir/page",
         query: Some("b=1"),
         has_body: true,

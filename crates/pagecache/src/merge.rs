@@ -82,6 +82,7 @@ mod tests {
             method: "GET",
             is_https: false,
             host: "a",
+            port: None,
             path: "/",
             query: None,
             has_body: false,
