@@ -22,10 +22,12 @@ fuzz_target!(
             method: "GET",
             is_https: false,
             host,
+            port: None,
             path,
             query,
             has_body: false,
             by_proxy: false,
+            by_forwarded: false,
         };
         let fields = || {
             fields

@@ -352,8 +352,9 @@ fn pages_on_disk_are_there_after_a_front_was_killed_and_after_a_restart() {
     let pages = maitred_tests::server::public_folder();
     give_to_web_user(pages.path());
     let dir = format!("cache_dir = {:?}", pages.path());
-    let begin = || setup(&root, &["valid = \"10m\""]).top(&dir).start();
-    let server = begin();
+    let address = maitred_tests::ports::free_address();
+    let of_files = || setup(&root, &["valid = \"10m\""]).top(&dir);
+    let server = of_files().at(address).start();
     for target in ["/a", "/b"] {
         assert_eq!(get(&server, target).text(), "run 1");
     }
@@ -371,7 +372,7 @@ fn pages_on_disk_are_there_after_a_front_was_killed_and_after_a_restart() {
     });
     assert_eq!(get(&server, "/b").text(), "run 3");
     server.stop();
-    let server = begin();
+    let server = of_files().at(address).start();
     assert_eq!(get(&server, "/a").text(), "run 1");
     assert_eq!(get(&server, "/b").text(), "run 3");
 }

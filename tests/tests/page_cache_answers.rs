@@ -148,8 +148,10 @@ fn a_large_page_is_kept_compressed_and_read_again_like_a_small_one() {
     let root = site();
     let pages = public_folder();
     give_to_web_user(pages.path());
+    let address = maitred_tests::ports::free_address();
     let setup = || {
         let setup = setup(root.path()).top(&format!("cache_dir = {:?}", pages.path()));
+        let setup = setup.at(address);
         cached(setup.site("compression = [\"br\"]"), &[])
     };
     let server = setup().start();

@@ -13,7 +13,7 @@ use maitred_tests::ports;
 use maitred_tests::server::{Server, Setup, WEB_USER, document_root, write_file};
 use maitred_tests::tls::{Authority, curl};
 use maitred_tests::{traced, wait};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Signal, getrlimit};
 use tempfile::TempDir;
 
 /// A page of `?k=` kilobytes of its version, which the file `version` says: no two places in it are the
@@ -234,6 +234,42 @@ fn pages_have_no_more_files_than_they_may_and_those_go_with_them() {
         assert_eq!(get(&mut connection, kilobytes).text(), "small");
     }
     assert_eq!(files(&server), 0);
+    server.stop();
+}
+
+#[test]
+fn a_cache_that_a_reload_brings_leaves_connections_the_descriptors_they_were_promised() {
+    let root = site();
+    let Some(cached) = setup(&root) else { return };
+    let server = Setup::new(root.path()).top("cache_memory = \"1G\"").start();
+    let mut connection = Connection::open(server.address());
+    assert!(get(&mut connection, 60).body == body(60, 1));
+    server.configure(&cached);
+    assert!(server.reload().contains("reloaded"));
+    let mut connection = Connection::open(server.address());
+    for round in 0..2 {
+        for kilobytes in SIZES {
+            let answer = get(&mut connection, kilobytes);
+            assert!(answer.body == body(kilobytes, 1), "{kilobytes}");
+            assert_eq!(is_hit(&answer), round > 0, "{kilobytes}");
+        }
+    }
+    assert_eq!(files(&server), 0, "its pages are where small ones are");
+    // A front that starts with the cache can promise connections fewer.
+    drop(connection);
+    let before = server.front().expect("a front").pid;
+    let mark = server.log().mark();
+    server.signal(Signal::USR2);
+    server.expect_log(mark, "upgraded to maitred");
+    wait::until_true("the old front to go", || {
+        let mut pids = server.processes().into_iter().map(|process| process.pid);
+        pids.all(|pid| pid != before)
+    });
+    let mut connection = Connection::open(server.address());
+    for kilobytes in SIZES {
+        assert!(get(&mut connection, kilobytes).body == body(kilobytes, 1));
+    }
+    assert_eq!(files(&server), SIZES.len() - 1);
     server.stop();
 }
 

@@ -183,6 +183,37 @@ fn a_304_that_forbids_to_keep_the_page_is_the_last_that_is_heard_of_it() {
 }
 
 #[test]
+fn a_304_whose_answer_is_not_kept_is_told_whole_to_who_asked_and_to_nobody_else() {
+    let bed = Bed::new(&["background_update = false"]);
+    let says = "X-First: 1\nCache-Control: max-age=600";
+    bed.say("p.etag", "");
+    bed.say("p.say", says);
+    assert_eq!(bed.text("p"), "run 1");
+    let cookie = "Set-Cookie: a=b\nConnection: X-Hop\nX-Hop: 1\nX-Accel-Buffering: no";
+    for (more, is_kept) in [(", no-cache=\"set-cookie\"", true), ("", false)] {
+        bed.say("p.say", &format!("{says}{more}\n{cookie}"));
+        bed.make_stale("p");
+        let told = bed.get("p");
+        assert!(status(&told).contains("revalidated"), "{}", status(&told));
+        assert_eq!((told.status, told.text().as_str()), (200, "run 1"));
+        let date = told.header("Date").unwrap_or_default();
+        assert!(date.len() == 29 && date.ends_with(" GMT"), "{date}");
+        for (name, value) in [
+            ("X-First", Some("1")),
+            ("ETag", Some("\"1\"")),
+            ("Set-Cookie", Some("a=b")),
+            ("X-Hop", None),
+            ("X-Accel-Buffering", None),
+        ] {
+            assert_eq!(told.header(name), value, "{name}, {more}");
+        }
+        let next = bed.get("p");
+        assert_eq!(next.text() == "run 1", is_kept);
+        assert!(!is_kept || next.header("Set-Cookie").is_none());
+    }
+}
+
+#[test]
 fn what_was_purged_while_it_was_asked_for_again_does_not_come_back_by_a_304() {
     let bed = Bed::new(&["background_update = false"]);
     bed.say("p.etag", "");

@@ -105,14 +105,15 @@ async fn answer(
         .hear(client.peer().ip(), |name| head.values(name));
     let peer = heard.client.unwrap_or_else(|| client.peer());
     answered.client = Some(peer.ip());
-    if sites.trust.proxies.contain(client.peer().ip()) {
+    let is_trusted = sites.trust.proxies.contain(client.peer().ip());
+    if is_trusted {
         answered.id = RequestId::told(head);
     }
     let host = heard.host.as_deref().unwrap_or_else(|| head.host());
     let origin = Origin {
         client: peer,
         is_https: heard.is_https,
-        by_forwarded: sites.trust.fields.contains(&Field::Forwarded),
+        by_forwarded: is_trusted && sites.trust.fields.contains(&Field::Forwarded),
         host,
     };
     at_site(client, head, thread, &sites, (host, Some(origin)), answered).await

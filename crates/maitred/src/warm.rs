@@ -141,7 +141,8 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Where the server of a configuration is reached for an address that it keeps pages of.
+/// Where the server of a configuration is reached for an address that it keeps pages of: at the address's port,
+/// since pages of another one may be others, or where it listens first.
 fn listens(config: &Config, hosts: &Hosts, place: &Place) -> Result<SocketAddr, String> {
     let site = hosts.site_for(&place.host);
     let site = site.and_then(|number| config.sites.get(number));
@@ -153,10 +154,12 @@ fn listens(config: &Config, hosts: &Hosts, place: &Place) -> Result<SocketAddr, 
         Some(_) => {}
     }
     let listens = match place.tls {
-        true => config.tls.as_ref().and_then(|tls| tls.listen.first()),
-        false => config.listen.first(),
+        true => config.tls.as_ref().map(|tls| &tls.listen[..]),
+        false => Some(&config.listen[..]),
     };
-    let mut address = *listens.ok_or_else(|| {
+    let listens = listens.unwrap_or_default();
+    let same_port = listens.iter().find(|one| one.port() == place.port);
+    let mut address = *same_port.or(listens.first()).ok_or_else(|| {
         let scheme = if place.tls { "https" } else { "http" };
         format!("the server does not listen for {scheme}")
     })?;
@@ -250,7 +253,7 @@ mod tests {
     use super::*;
 
     fn config() -> Config {
-        let text = "listen = \"0.0.0.0:8080\"\n[pools.www]\n[[sites]]\nhosts = [\"a.example\"]\n\
+        let text = "listen = [\"0.0.0.0:8080\", \"127.0.0.2:8081\"]\n[pools.www]\n[[sites]]\nhosts = [\"a.example\"]\n\
                     root = \"/\"\npool = \"www\"\n[sites.cache]\n[[sites]]\n\
                     hosts = [\"b.example\"]\nroot = \"/\"\npool = \"www\"\n";
         maitred_config::parse(text, Path::new("maitred.toml")).unwrap()
@@ -264,6 +267,10 @@ mod tests {
         assert_eq!(
             at("http://A.example/x").unwrap().to_string(),
             "127.0.0.1:8080"
+        );
+        assert_eq!(
+            at("http://a.example:8081/").unwrap().to_string(),
+            "127.0.0.2:8081"
         );
         assert!(
             at("http://b.example/")

@@ -199,7 +199,7 @@ where
     let lifetimes = lifetimes(settings, &control, lifetime, (has_validator, initial_age))?;
     let stored = Stored {
         status,
-        lines: kept_lines(settings, &control, answer, times.came),
+        lines: told_lines(settings, &control.listed, answer, times.came),
         came: times.came,
         initial_age,
         lifetimes,
@@ -349,11 +349,12 @@ fn lifetimes(
 /// Fields that every answer gets anew. `Date` is kept all the same, before all others.
 const TOLD_ANEW: [&str; 4] = ["age", "content-length", "date", "server"];
 
-/// The lines that are kept, `Date` first: without those of the connection (RFC 9111 §3.1), those that are listed
-/// as not to be kept, those for the cache, and those that are told anew each time.
-fn kept_lines<'f>(
+/// The lines that an answer is told with which is not one of the script's any more, `Date` first: without those
+/// of the connection (RFC 9111 §3.1), those that are `listed` as not to be kept, those for the cache, and those
+/// that are told anew each time.
+pub fn told_lines<'f>(
     settings: &Settings,
-    control: &Control,
+    listed: &[String],
     answer: impl Iterator<Item = Field<'f>> + Clone,
     came: Millis,
 ) -> Bytes {
@@ -361,8 +362,8 @@ fn kept_lines<'f>(
     for value in fields::values(answer.clone(), "connection") {
         named.extend(fields::members(value).map(<[u8]>::to_ascii_lowercase));
     }
-    named.extend(control.listed.iter().map(|name| name.clone().into_bytes()));
-    let is_kept = |name: &[u8]| {
+    named.extend(listed.iter().map(|name| name.clone().into_bytes()));
+    let is_told = |name: &[u8]| {
         !fields::is_hop_by_hop(name)
             && !TOLD_ANEW.iter().any(|told| fields::is(name, told))
             && !named.iter().any(|named| name.eq_ignore_ascii_case(named))
@@ -377,7 +378,7 @@ fn kept_lines<'f>(
             fields::write_line(&mut lines, b"Date", date.as_bytes());
         }
     }
-    for (name, value) in answer.filter(|(name, _)| is_kept(name)) {
+    for (name, value) in answer.filter(|(name, _)| is_told(name)) {
         fields::write_line(&mut lines, name, value);
     }
     lines.into()

@@ -7,6 +7,7 @@ const GET: Request<'static> = Request {
     method: "GET",
     is_https: false,
     host: "a.example",
+    port: None,
     path: "/",
     query: None,
     has_body: false,

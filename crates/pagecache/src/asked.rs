@@ -11,6 +11,9 @@ pub struct Request<'a> {
     pub is_https: bool,
     /// The host that the site was found by.
     pub host: &'a str,
+    /// The server's port as scripts are told it, if it is neither the scheme's own nor one that a proxy in
+    /// front has said.
+    pub port: Option<u16>,
     /// The path as the client wrote it.
     pub path: &'a str,
     /// The query as the client wrote it.
@@ -19,16 +22,16 @@ pub struct Request<'a> {
     pub has_body: bool,
     /// It comes from a proxy that is believed in what it says of the scheme.
     pub by_proxy: bool,
-    /// That has said it in `Forwarded`, so that what this says is in here.
+    /// It comes from a proxy that is believed in what it says in `Forwarded`.
     pub by_forwarded: bool,
 }
 
 /// Fields by which a client can have an application believe something that no key has: links to another
-/// host or scheme, another path or method. They are those of "Practical Web Cache Poisoning" and "Web
-/// Cache Entanglement" (J. Kettle 2018, 2020), and of the list of Param Miner those that applications and
-/// frameworks in PHP read. Addresses of clients (`X-Forwarded-For`) are none of them: who has no trusted
-/// proxy but some proxy in front would have nothing kept.
-const UNKEYED: [&str; 37] = [
+/// host or scheme, another path or method, a part of the page instead of all of it. They are those of
+/// "Practical Web Cache Poisoning" and "Web Cache Entanglement" (J. Kettle 2018, 2020), and of the list of
+/// Param Miner those that applications and frameworks in PHP read. Addresses of clients (`X-Forwarded-For`)
+/// are none of them: who has no trusted proxy but some proxy in front would have nothing kept.
+const UNKEYED: [&str; 38] = [
     "forwarded",
     "forwarded-proto",
     "front-end-https",
@@ -59,6 +62,7 @@ const UNKEYED: [&str; 37] = [
     "x-original-url",
     "x-pjax",
     "x-proxy-url",
+    "x-requested-with",
     "x-rewrite-url",
     "x-scheme",
     "x-server-name",
@@ -123,7 +127,7 @@ pub struct Asked<'a, H> {
     pub has_wishes: bool,
     /// It has a field that could poison what is kept.
     pub has_unkeyed: bool,
-    /// It has one of [`OF_PROXIES`] by a trusted proxy.
+    /// It has one of [`OF_PROXIES`], or a `Forwarded`, by a trusted proxy.
     pub has_proxied: bool,
 }
 
@@ -163,15 +167,27 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
             _ => {}
         }
         if !self.has_unkeyed && is_unkeyed(name) {
-            match self.request.by_proxy && OF_PROXIES.iter().any(|name| is(name)) {
+            match self.is_proxied(name) {
                 true => self.has_proxied = true,
-                false => self.has_unkeyed = !self.is_believed(name),
+                false => self.has_unkeyed = true,
             }
         }
     }
 
-    fn is_believed(&self, name: &[u8]) -> bool {
-        self.request.by_forwarded && fields::is(name, "forwarded")
+    /// Whether keys have what this field says.
+    fn is_proxied(&self, name: &[u8]) -> bool {
+        let request = &self.request;
+        let is = |wanted: &str| fields::is(name, wanted);
+        let is_forwarded = request.by_forwarded && is("forwarded");
+        is_forwarded || (request.by_proxy && OF_PROXIES.iter().any(|name| is(name)))
+    }
+
+    /// Whether it has a field of [`UNKEYED`] that is none of these names.
+    pub fn has_unkeyed_but(&self, keyed: &[String]) -> bool {
+        let is_keyed = |name: &[u8]| keyed.iter().any(|keyed| fields::is(name, keyed));
+        let mut names = self.fields().map(|(name, _)| name);
+        self.has_unkeyed
+            && names.any(|name| is_unkeyed(name) && !self.is_proxied(name) && !is_keyed(name))
     }
 
     /// Its fields.
@@ -186,12 +202,18 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
 
     /// Its cookies: names and values (RFC 6265 §4.2.1).
     pub fn cookies(&self) -> impl Iterator<Item = Field<'a>> {
+        let pairs = self.cookies_as_written();
+        pairs.map(|(name, value)| (name.trim_ascii(), value.trim_ascii()))
+    }
+
+    /// The same as PHP has them, which takes white space away before a name and nowhere else.
+    pub fn cookies_as_written(&self) -> impl Iterator<Item = Field<'a>> {
         let lines = fields::values(self.fields(), "cookie");
         let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
         pairs.map(|pair| {
-            let pair = pair.trim_ascii();
+            let pair = pair.trim_ascii_start();
             match memchr::memchr(b'=', pair) {
-                Some(at) => (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii()),
+                Some(at) => (&pair[..at], &pair[at + 1..]),
                 None => (pair, &b""[..]),
             }
         })
@@ -227,6 +249,7 @@ mod tests {
             method: "GET",
             is_https: false,
             host: "a",
+            port: None,
             path: "/",
             query: None,
             has_body: false,
@@ -239,6 +262,8 @@ mod tests {
                 let fields = [(name.as_bytes(), &b"1"[..])];
                 let asked = Asked::survey(request(false), fields.into_iter());
                 assert!(asked.has_unkeyed && !asked.has_proxied, "{name}");
+                assert!(asked.has_unkeyed_but(&["other".to_owned()]), "{name}");
+                assert!(!asked.has_unkeyed_but(&[name.to_owned()]), "{name}");
                 let asked = Asked::survey(request(true), fields.into_iter());
                 assert_ne!(asked.has_unkeyed, asked.has_proxied, "{name}");
             }

@@ -8,6 +8,10 @@ use crate::purge::Purge;
 use crate::settings::KeyParts;
 use crate::tags;
 
+/// Longest path and query of a page as purges name them: all that a key has room for, escaped. What is longer is
+/// nobody's page.
+const MAX_TARGET_BYTES: usize = 3 * MAX_KEY_BYTES;
+
 /// Whether a method only asks (RFC 9110 §9.2.1). One that is not known may do anything.
 pub fn is_safe(method: &str) -> bool {
     matches!(
@@ -28,15 +32,16 @@ pub fn after<'f>(
     if is_safe(request.method) || !(200..400).contains(&status) {
         return Vec::new();
     }
-    let target = target(parts, request.path, request.query);
-    let mut purges = vec![of_target(request.host, target)];
+    let mut targets = vec![target(parts, request.path, request.query)];
     for name in ["location", "content-location"] {
         let address = fields::first(answer.clone(), name).map(String::from_utf8_lossy);
-        let found = address.and_then(|address| resolve(parts, request, &address));
-        // A longer one is nobody's page.
-        let found = found.filter(|target| target.len() <= MAX_KEY_BYTES);
-        purges.extend(found.map(|target| of_target(request.host, target)));
+        targets.extend(address.and_then(|address| resolve(parts, request, &address)));
     }
+    targets.retain(|target| target.len() <= MAX_TARGET_BYTES);
+    let named = targets.into_iter();
+    let mut purges: Vec<Purge> = named
+        .map(|target| of_target(request.host, target))
+        .collect();
     purges.extend(tags::invalidated(answer).into_iter().map(Purge::Tag));
     purges
 }
@@ -156,6 +161,7 @@ mod tests {
         method: "POST",
         is_https: true,
         host: "a.example",
+        port: None,
         path: "/dir/page",
         query: Some("b=1"),
         has_body: true,
@@ -203,6 +209,31 @@ mod tests {
             ..POST
         };
         assert_eq!(targets(&unknown, 200, &[]).len(), 1);
+    }
+
+    #[test]
+    fn what_is_longer_than_any_page_is_not_noted_down() {
+        let named = |length: usize| {
+            let path = "x".repeat(length);
+            let request = Request {
+                path: &format!("/{path}"),
+                query: None,
+                ..POST
+            };
+            let answer = [(&b"Location"[..], path.as_bytes())];
+            after(&KeyParts::default(), &request, 200, answer.into_iter()).len()
+        };
+        assert_eq!(named(MAX_TARGET_BYTES - 1), 2);
+        assert_eq!(named(MAX_TARGET_BYTES), 0);
+        // All that a page's key has room for beside four lengths can be purged.
+        let query = "+".repeat(MAX_KEY_BYTES - 4 * size_of::<u32>());
+        let request = Request {
+            query: Some(&query),
+            path: "/",
+            ..POST
+        };
+        let purges = after(&KeyParts::default(), &request, 200, [].into_iter());
+        assert_eq!(purges.len(), 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use crate::asked::{Asked, OF_PROXIES};
-use crate::fields::Field;
+use crate::fields::{self, Field};
 use crate::settings::{KeyParts, Pattern};
 use crate::vary::{self, Vary};
 
@@ -19,7 +19,9 @@ const MAX_PARAMETERS: usize = 256;
 /// Ends of a part's name: what kind of part follows.
 const HTTP: u8 = b'h';
 const HTTPS: u8 = b's';
+const PORT: u8 = b'n';
 const PROXIED: u8 = b'p';
+const FORWARDED: u8 = b'w';
 const FIELD: u8 = b'f';
 const COOKIE: u8 = b'c';
 const ABSENT: u8 = b'-';
@@ -63,10 +65,12 @@ impl Key {
         put_lower(&mut bytes, request.host.as_bytes());
         put(&mut bytes, request.path.as_bytes());
         put_maybe(&mut bytes, query.as_ref().map(|query| query.as_bytes()));
-        let proxied = OF_PROXIES.iter().filter(|_| asked.has_proxied);
-        for name in proxied {
-            bytes.push(PROXIED);
-            put_maybe(&mut bytes, vary::value(asked.fields(), name).as_deref());
+        if let Some(port) = request.port {
+            bytes.push(PORT);
+            bytes.extend_from_slice(&port.to_be_bytes());
+        }
+        if asked.has_proxied {
+            put_proxied(&mut bytes, asked);
         }
         for name in &parts.headers {
             bytes.push(FIELD);
@@ -129,6 +133,38 @@ impl Key {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// What proxies in front say, or pass on as their clients wrote it: whoever makes something up has pages of
+/// their own.
+fn put_proxied<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    bytes: &mut Vec<u8>,
+    asked: &Asked<'a, H>,
+) {
+    for name in OF_PROXIES {
+        bytes.push(PROXIED);
+        put_maybe(bytes, vary::value(asked.fields(), name).as_deref());
+    }
+    let forwarded = fields::values(asked.fields(), "forwarded").flat_map(said_beside_addresses);
+    for said in forwarded {
+        bytes.push(FORWARDED);
+        put(bytes, said);
+    }
+}
+
+/// What a `Forwarded` says (RFC 7239 §4) but for the addresses of its way. However a program takes it apart, what
+/// it could find there is among it: quotes and escapes hide nothing, nor does one pair in another's value.
+fn said_beside_addresses(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let pairs = value.split(|byte| matches!(byte, b',' | b';'));
+    let pairs = pairs.map(<[u8]>::trim_ascii);
+    pairs.filter(|pair| !pair.is_empty()).filter(|pair| {
+        let (name, value) = match memchr::memchr(b'=', pair) {
+            Some(at) => (&pair[..at], &pair[at + 1..]),
+            None => (&b""[..], *pair),
+        };
+        let is_address = ["for", "by"].iter().any(|of| fields::is(name, of));
+        !is_address || value.contains(&b'=')
+    })
 }
 
 fn put(bytes: &mut Vec<u8>, part: &[u8]) {
@@ -200,6 +236,7 @@ mod tests {
         method: "GET",
         is_https: false,
         host: "a.example",
+        port: None,
         path: "/",
         query: None,
         has_body: false,
@@ -303,6 +340,39 @@ mod tests {
         assert_ne!(plain, of(&[(b"x-device", b"")]));
         assert_ne!(plain, of(&[(b"Cookie", b"a=b; lang=de")]));
         assert_ne!(of(&[(b"Cookie", b"lang=de")]), of(&[(b"x-device", b"de")]));
+    }
+
+    #[test]
+    fn a_port_and_what_proxies_say_make_a_difference() {
+        let parts = KeyParts::default();
+        let port = |port| key(&parts, Request { port, ..GET }, &[]);
+        assert_ne!(port(None), port(Some(8080)));
+        assert_ne!(port(Some(8081)), port(Some(8080)));
+        let proxied = Request {
+            by_proxy: true,
+            by_forwarded: true,
+            ..GET
+        };
+        let of = |said: &'static str| key(&parts, proxied, &[(b"forwarded", said.as_bytes())]);
+        let plain = of("for=192.0.2.1; Proto=https");
+        for same in [
+            "Proto=https;by=a;for=\"[::1]\"",
+            "For=x, BY=unknown,, Proto=https",
+        ] {
+            assert_eq!(of(same), plain, "{same}");
+        }
+        for other in [
+            "proto=http",
+            "for=192.0.2.1",
+            "Proto=https;host=a",
+            "host=a, Proto=https",
+            "for=a=b;Proto=https",
+            "for=\"a;host=b\";Proto=https",
+            "forx=a;Proto=https",
+            "x;Proto=https",
+        ] {
+            assert_ne!(of(other), plain, "{other}");
+        }
     }
 
     #[test]

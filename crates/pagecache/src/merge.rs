@@ -22,7 +22,8 @@ const OF_THE_BODY: [&str; 6] = [
 /// An answer with the kept body and the fields of both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
-    /// What the client gets this time, whether it is kept or not.
+    /// What the client gets this time, whether it is kept or not, as in [`Stored::lines`]. What is listed as
+    /// not to be kept is among it.
     pub lines: Bytes,
     /// What is kept from now on in place of the old, or why nothing is.
     pub kept: Result<Admitted, NotStored>,
@@ -61,10 +62,7 @@ where
         // The fields that name them are not kept, and a 304 need not say them again.
         admitted.stored.tags.clone_from(&stored.tags);
     }
-    let lines = match &kept {
-        Ok(admitted) => admitted.stored.lines.clone(),
-        Err(_) => lines.into(),
-    };
+    let lines = admit::told_lines(settings, &[], fields::of_lines(&lines), times.came);
     Merged { lines, kept }
 }
 
@@ -84,6 +82,7 @@ mod tests {
             method: "GET",
             is_https: false,
             host: "a",
+            port: None,
             path: "/",
             query: None,
             has_body: false,
@@ -161,5 +160,30 @@ mod tests {
         let merged = merged(&kept, &[("Cache-Control", "no-store")]);
         assert_eq!(merged.kept, Err(NotStored::NoStore));
         assert!(lines(&merged).contains("Cache-Control: no-store\r\n"));
+    }
+
+    #[test]
+    fn whoever_asked_gets_what_is_not_kept_and_nothing_that_is_for_others() {
+        let kept = [("ETag", "\"a\""), ("Cache-Control", "max-age=2")];
+        let new = [
+            ("Set-Cookie", "a=b"),
+            ("Connection", "close, X-Hop"),
+            ("X-Hop", "1"),
+            ("Transfer-Encoding", "chunked"),
+            ("X-Accel-Expires", "5"),
+            ("Age", "7"),
+            ("Date", "x"),
+        ];
+        let not_kept = merged(&kept, &new);
+        assert_eq!(not_kept.kept, Err(NotStored::SetCookie));
+        let expected = "Date: x\r\nETag: \"a\"\r\nCache-Control: max-age=2\r\nSet-Cookie: a=b\r\n";
+        assert_eq!(lines(&not_kept), expected);
+        let new = [
+            ("Set-Cookie", "a=b"),
+            ("Cache-Control", "max-age=2, no-cache=\"set-cookie\""),
+        ];
+        let listed = merged(&kept, &new);
+        assert!(lines(&listed).contains("Set-Cookie: a=b\r\n"));
+        assert!(listed.kept.unwrap().stored.first("set-cookie").is_none());
     }
 }

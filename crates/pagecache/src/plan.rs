@@ -99,7 +99,9 @@ impl Plan {
         plan.store = match plan.wishes.as_ref() {
             Some(wishes) if wishes.no_store => Err(NotStored::RequestNoStore),
             _ if asked.is_head() => Err(NotStored::Head),
-            _ if asked.has_unkeyed || has_odd_cookie(settings, asked) => {
+            _ if asked.has_unkeyed_but(&settings.key.headers)
+                || has_odd_cookie(settings, asked) =>
+            {
                 Err(NotStored::UnkeyedField)
             }
             _ if holds(&settings.no_store, asked) => Err(NotStored::Rule),
@@ -117,27 +119,36 @@ impl Plan {
     }
 }
 
-/// Whether a cookie of the key has another name, which PHP takes for the same: the script would see
-/// what the key has not.
+/// Most cookies of a request whose answer is kept at a site with cookies in its keys. PHP passes over those
+/// beyond `max_input_vars` (1000), so that the script would not see what the key has.
+const MAX_COOKIES: usize = 256;
+
+/// Whether the script would see another value of a cookie of the key than the key has: PHP takes another name
+/// for the same, does not take this one for it, or has white space in it that no key has.
 fn has_odd_cookie<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
     asked: &Asked<'a, H>,
 ) -> bool {
-    let is_odd = |(cookie, _): Field<'_>| {
-        let mut names = settings.key.cookies.iter().map(String::as_bytes);
-        names.any(|name| {
-            let is_index = cookie
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with(b"["));
-            cookie != name
-                && (is_index
-                    || cookie
-                        .iter()
-                        .map(|byte| mangle(*byte))
-                        .eq(name.iter().copied()))
-        })
-    };
-    asked.has_cookies && !settings.key.cookies.is_empty() && asked.cookies().any(is_odd)
+    let names = &settings.key.cookies;
+    if !asked.has_cookies || names.is_empty() {
+        return false;
+    }
+    let mut count = 0;
+    asked.cookies_as_written().any(|cookie| {
+        count += 1;
+        let mut names = names.iter().map(String::as_bytes);
+        count > MAX_COOKIES || names.any(|name| is_odd_form(cookie, name))
+    })
+}
+
+fn is_odd_form((cookie, value): Field<'_>, name: &[u8]) -> bool {
+    if cookie == name {
+        return value.trim_ascii() != value;
+    }
+    let rest = cookie.strip_prefix(name);
+    let is_index = rest.is_some_and(|rest| rest.starts_with(b"["));
+    let mangled = cookie.iter().map(|byte| mangle(*byte));
+    is_index || cookie.trim_ascii_end() == name || mangled.eq(name.iter().copied())
 }
 
 /// Why a request is none of the cache's, if it is none.
@@ -244,6 +255,7 @@ mod tests {
             method,
             is_https: true,
             host: "a.example",
+            port: None,
             path,
             query,
             has_body: false,
@@ -304,6 +316,7 @@ mod tests {
             method: "GET",
             is_https: true,
             host: "a.example",
+            port: None,
             path: "/",
             query: None,
             has_body: false,
@@ -317,6 +330,40 @@ mod tests {
         };
         assert_eq!(of("X-Forwarded-Host"), Ok(()));
         assert_eq!(of("X-Original-URL"), Err(NotStored::UnkeyedField));
+    }
+
+    #[test]
+    fn a_cookie_of_the_key_is_kept_only_as_php_reads_it_as_well() {
+        let mut settings = Settings::default();
+        settings.key.cookies = vec!["lang".to_owned()];
+        let store =
+            |cookie: &str| plan(&settings, "GET", "/", &[(b"Cookie", cookie.as_bytes())]).store;
+        let many = |count: usize| format!("{}lang=de", "x;".repeat(count));
+        for good in ["lang=de", "a=b ;\t lang=de", "lang", &many(MAX_COOKIES - 1)] {
+            assert_eq!(store(good), Ok(()), "{good}");
+        }
+        for odd in [
+            "lang =de",
+            "lang[0]=de",
+            "lang=de ;x",
+            "lang=\tde",
+            &many(MAX_COOKIES),
+        ] {
+            assert_eq!(store(odd), Err(NotStored::UnkeyedField), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_the_key_is_none_that_no_key_has() {
+        let fields: [Field<'_>; 2] = [(b"X-Forwarded-Host", b"a"), (b"X-Requested-With", b"b")];
+        assert_eq!(get(&fields).store, Err(NotStored::UnkeyedField));
+        let keyed = |names: &[&str]| {
+            let mut settings = Settings::default();
+            settings.key.headers = names.iter().map(|name| (*name).to_owned()).collect();
+            plan(&settings, "GET", "/", &fields).store
+        };
+        assert_eq!(keyed(&["x-forwarded-host"]), Err(NotStored::UnkeyedField));
+        assert_eq!(keyed(&["x-forwarded-host", "X-Requested-With"]), Ok(()));
     }
 
     #[test]
@@ -408,6 +455,7 @@ mod tests {
             method: "GET",
             is_https: false,
             host: "a",
+            port: None,
             path: "/",
             query: None,
             has_body: true,

@@ -156,6 +156,7 @@ mod tests {
             method: "GET",
             is_https: false,
             host: "a",
+            port: None,
             path: "/",
             query: None,
             has_body: false,

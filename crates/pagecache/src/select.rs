@@ -213,6 +213,7 @@ mod tests {
             method,
             is_https: false,
             host: "a",
+            port: None,
             path: "/",
             query: None,
             has_body: false,

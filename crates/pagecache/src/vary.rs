@@ -81,23 +81,29 @@ impl Vary {
 
 /// The value of a request's field as far as it makes a difference; nothing if the field is not
 /// there. White space around members does not count (RFC 9111 §4.1), and of `Accept-Encoding` only
-/// which codings will do that anybody uses.
+/// which codings will do that anybody uses. Members that are empty count: who reads the field as one value
+/// takes `a,` for another than `a`.
 pub fn value<'a>(fields: impl Iterator<Item = Field<'a>> + Clone, name: &str) -> Option<Vec<u8>> {
     if name == "accept-encoding" {
         return Some(codings(fields::values(fields, name)));
     }
     let mut joined: Option<Vec<u8>> = None;
     for value in fields::values(fields, name) {
-        let joined = joined.get_or_insert_default();
         // In a quoted string a comma is none; there nothing is put right.
         let is_quoted = value.contains(&b'"');
-        let whole = is_quoted.then_some(value);
-        let members = (!is_quoted).then(|| fields::members(value));
-        for member in whole.into_iter().chain(members.into_iter().flatten()) {
-            if !joined.is_empty() {
-                joined.push(b',');
+        for member in value.split(|byte| *byte == b',' && !is_quoted) {
+            let member = if is_quoted {
+                member
+            } else {
+                member.trim_ascii()
+            };
+            match &mut joined {
+                None => joined = Some(member.to_vec()),
+                Some(joined) => {
+                    joined.push(b',');
+                    joined.extend_from_slice(member);
+                }
             }
-            joined.extend_from_slice(member);
         }
     }
     joined
@@ -190,6 +196,11 @@ mod tests {
         let one = value("foo", &[(b"Foo", b"1,  2")]);
         assert_eq!(one, value("foo", &[(b"foo", b"1"), (b"FOO", b"2")]));
         assert_ne!(one, value("foo", &[(b"Foo", b"2, 1")]));
+        for other in [&b"1,2,"[..], b",1,2", b"1,,2"] {
+            assert_ne!(one, value("foo", &[(b"Foo", other)]));
+        }
+        let empty = value("foo", &[(b"Foo", b""), (b"Foo", b"1")]);
+        assert_ne!(empty, value("foo", &[(b"Foo", b"1")]));
         let quoted = value("foo", &[(b"Foo", b"\"a, b\"")]);
         assert_ne!(quoted, value("foo", &[(b"Foo", b"\"a,b\"")]));
     }

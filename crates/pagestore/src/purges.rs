@@ -16,6 +16,8 @@ use crate::object::Object;
 
 /// Purges of one site that are remembered each by itself. With more, all of the site is purged.
 pub const MAX_PURGES: usize = 128 * 1024;
+/// Bytes of what these name, which whoever may send POST has a say in. With more, the same.
+pub const MAX_PURGED_BYTES: usize = 64 << 20;
 
 /// What purges have made of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +65,8 @@ struct OfSite {
     prefixes: HashMap<Option<String>, Prefixes>,
     tags: HashMap<String, Last>,
     count: usize,
+    /// Bytes of all names.
+    bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -203,7 +207,7 @@ impl Purges {
 impl Table {
     fn note(&mut self, site: &str, purge: &Purge, how: Thoroughness, number: u64) {
         let of_site = self.sites.entry(site.to_owned()).or_default();
-        if of_site.count >= MAX_PURGES {
+        if of_site.count >= MAX_PURGES || of_site.bytes >= MAX_PURGED_BYTES {
             *of_site = OfSite::default();
             of_site.place(&Purge::All).note(Thoroughness::Hard, number);
         }
@@ -231,6 +235,16 @@ impl Table {
             }
         }
         last
+    }
+}
+
+/// Bytes by which a purge names what it is about, beside the host.
+fn named_bytes(purge: &Purge) -> usize {
+    match purge {
+        Purge::All => 0,
+        Purge::Host(name) | Purge::Tag(name) => name.len(),
+        Purge::Url { target, .. } => target.len(),
+        Purge::Prefix { path, .. } => path.len(),
     }
 }
 
@@ -263,7 +277,10 @@ impl OfSite {
             }
             Purge::Tag(tag) => !self.tags.contains_key(tag),
         };
-        self.count += usize::from(is_new);
+        if is_new {
+            self.count += 1;
+            self.bytes += named_bytes(purge);
+        }
         match purge {
             Purge::All => &mut self.all,
             Purge::Host(host) => self.hosts.entry(host.clone()).or_default(),
@@ -410,6 +427,20 @@ mod tests {
             fate(&purges, "/never-purged", &[], purges.last()),
             Fate::Alive
         );
+    }
+
+    #[test]
+    fn with_longer_names_than_are_remembered_all_of_the_site_is_gone() {
+        let purges = Purges::default();
+        let long = "x".repeat(MAX_PURGED_BYTES / 1024);
+        for number in 0..1024 {
+            let target = format!("/{number}{long}");
+            purges.add("site", &url(&target), Thoroughness::Hard);
+        }
+        assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Alive);
+        purges.add("site", &url("/one-more"), Thoroughness::Hard);
+        assert_eq!(purges.len(), 2);
+        assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Gone);
     }
 
     #[test]

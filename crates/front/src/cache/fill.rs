@@ -329,7 +329,11 @@ impl<'a> Fill<'a> {
         let merged = merge(&self.of.settings, &asked, &self.plan, kept, times);
         match merged.kept {
             Ok(admitted) => {
-                self.merged = Some((admitted.stored.clone(), page.body.clone()));
+                let told = Stored {
+                    lines: merged.lines,
+                    ..admitted.stored.clone()
+                };
+                self.merged = Some((told, page.body.clone()));
                 self.cost = page.cost;
                 self.keep(admitted, page.body.clone());
             }
@@ -358,6 +362,9 @@ impl<'a> Fill<'a> {
         let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
         let answer = (said.status(), said.headers());
         let admitted = admit(&self.of.settings, &asked, &self.plan, answer, times)?;
+        if let Some(primary) = &self.primary {
+            Place::of(primary, &admitted.vary, self.head.headers())?;
+        }
         match length {
             Some(length) if length > self.largest() => Err(NotStored::TooLarge),
             _ => Ok(admitted),

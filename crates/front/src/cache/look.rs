@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use maitred_http1::Head;
 use maitred_pagecache::admit::NotStored;
-use maitred_pagecache::asked::Asked;
+use maitred_pagecache::asked::{Asked, Request};
 use maitred_pagecache::fields::Field;
 use maitred_pagecache::fills::{Finished, Joined, Ticket, Told};
 use maitred_pagecache::key::{Key, Primary};
@@ -51,7 +51,11 @@ pub async fn look<'a>(
     way: &'a Way<'a>,
     answered: &mut Answered,
 ) -> io::Result<Looked<'a>> {
-    let asked = Asked::survey(request_of(head, way), head.headers());
+    let request = Request {
+        port: port_told(client, way),
+        ..request_of(head, way)
+    };
+    let asked = Asked::survey(request, head.headers());
     let secured = client.secured();
     let shows_certificate = secured.is_some_and(|secured| secured.shows_certificate());
     let mut fill = Box::new(Fill::new(cache.clone(), of, (head, way)));
@@ -112,6 +116,16 @@ pub async fn look<'a>(
     }
     fill.go_on(plan, primary);
     Ok(Looked::Forward(fill))
+}
+
+/// The port that scripts are told, where it is part of the key: a client may come to any that is listened on, and
+/// name a host without it.
+fn port_told(client: &mut impl HttpClient, way: &Way<'_>) -> Option<u16> {
+    if way.origin.is_some_and(|origin| origin.is_https.is_some()) {
+        return None;
+    }
+    let own = if way.is_https { 443 } else { 80 };
+    Some(client.local().port()).filter(|port| *port != own)
 }
 
 /// What may be done for a request, and its key; nothing if it passes the cache by, which `fill` is told.

@@ -290,12 +290,13 @@ pub fn key_host(host: &str, is_https: bool) -> &str {
     host.strip_suffix(own).unwrap_or(host)
 }
 
-/// The request as the cache sees it.
+/// The request as the cache sees it, but for the port, which its key alone has.
 fn request_of<'h>(head: &'h Head, way: &'h Way<'_>) -> Request<'h> {
     Request {
         method: head.method(),
         is_https: way.is_https,
         host: key_host(way.host(head), way.is_https),
+        port: None,
         path: head.path(),
         query: head.query(),
         has_body: head.body != Framing::None,

@@ -45,6 +45,7 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
         method: &asked.method,
         is_https,
         host: key_host(&asked.authority, is_https),
+        port: None,
         path: &asked.path,
         query: asked.query.as_deref(),
         has_body: false,

@@ -1,0 +1,204 @@
+//! What a client could do to the pages of others: each request here would have a page kept that its key says nothing
+//! of, or had once.
+
+use std::net::SocketAddr;
+
+use maitred_tests::Target;
+use maitred_tests::cached::{is_hit, setup, site, status};
+use maitred_tests::http::{self, Request, Response};
+use maitred_tests::ports;
+use maitred_tests::server::{Server, Setup, document_root};
+
+fn at(address: SocketAddr, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
+    let request = Request::new(method, target)
+        .header("Host", "localhost")
+        .header("Connection", "close");
+    let request = fields.iter().fold(request, |request, (name, value)| {
+        request.header(name, value)
+    });
+    http::ask(address, &request)
+}
+
+fn with(server: &Server, target: &str, fields: &[(&str, &str)]) -> Response {
+    at(server.address(), "GET", target, fields)
+}
+
+fn is_unkeyed(answer: &Response) -> bool {
+    status(answer).ends_with("; detail=unkeyed-field")
+}
+
+#[test]
+fn a_cookie_that_php_reads_otherwise_than_the_key_makes_no_page() {
+    let root = site();
+    let server = setup(&root, &["key_cookies = [\"lang\"]"]).start();
+    let many = "x=;".repeat(1000);
+    let many = format!("{many} lang=de");
+    for cookie in [
+        "lang =de; lang=fr",
+        "lang\t=de; lang=fr",
+        "lang= de",
+        "lang=de ; a=b",
+        &many,
+    ] {
+        let answer = with(&server, "/a", &[("Cookie", cookie)]);
+        assert!(is_unkeyed(&answer), "{cookie}: {}", status(&answer));
+    }
+    let german = with(&server, "/a", &[("Cookie", "a=b;  lang=de")]);
+    assert!(status(&german).ends_with("; stored; ttl=600"));
+    // It does no harm to be answered with what is kept.
+    assert!(is_hit(&with(&server, "/a", &[("Cookie", "lang=de ; a=b")])));
+}
+
+#[test]
+fn who_comes_to_another_port_makes_no_page_for_those_who_come_to_this_one() {
+    let root = document_root(&[("index.php", "<?php echo $_SERVER['SERVER_PORT'];")]);
+    let (address, other) = (ports::free_address(), ports::free_address());
+    let both = format!("listen = [\"{address}\", \"{other}\"]");
+    let server = Setup::new(root.path())
+        .at(address)
+        .listen(&both)
+        .site("[sites.cache]\nvalid = \"10m\"\npurge_from = \"127.0.0.1\"")
+        .start();
+    for round in 0..2 {
+        for to in [other, address] {
+            let answer = at(to, "GET", "/a", &[]);
+            assert_eq!(answer.text(), to.port().to_string());
+            assert_eq!(is_hit(&answer), round > 0);
+        }
+    }
+    // It is one address all the same.
+    assert_eq!(at(address, "PURGE", "/a", &[]).status, 200);
+    for to in [other, address] {
+        assert!(!is_hit(&at(to, "GET", "/a", &[])));
+    }
+    server.stop();
+}
+
+#[test]
+fn what_a_forwarded_says_beside_addresses_is_part_of_the_key() {
+    let root = site();
+    let server = setup(&root, &[])
+        .top("trusted_proxies = [\"127.0.0.1\"]\ntrusted_headers = [\"Forwarded\"]")
+        .start();
+    let run = |said: &str| with(&server, "/a", &[("Forwarded", said)]).text();
+    const OF_PROXY: &str = "for=192.0.2.1;proto=https;host=localhost";
+    assert_eq!(run(OF_PROXY), "run 1 ");
+    let elsewhere = "for=\"[2001:db8::1]:4711\", for=192.0.2.2;by=_me;proto=https;host=localhost";
+    assert_eq!(run(elsewhere), "run 1 ");
+    let evil = [
+        "host=evil.example",
+        "proto=http",
+        "for=\"x;host=evil.example\"",
+        "for=host=evil.example",
+        "evil.example",
+    ];
+    for (count, made_up) in (2..).zip(evil) {
+        let told = format!("{made_up}, {OF_PROXY}");
+        assert_eq!(run(&told), format!("run {count} "), "{made_up}");
+    }
+    assert_eq!(run(OF_PROXY), "run 1 ");
+}
+
+#[test]
+fn a_forwarded_by_a_stranger_makes_no_page() {
+    let root = site();
+    let server = setup(&root, &[])
+        .top("trusted_proxies = [\"192.0.2.7\"]\ntrusted_headers = [\"Forwarded\"]")
+        .start();
+    let answer = with(&server, "/a", &[("Forwarded", "host=evil.example")]);
+    assert!(is_unkeyed(&answer), "{}", status(&answer));
+}
+
+#[test]
+fn what_is_asked_for_as_a_part_makes_no_page_unless_the_key_has_that() {
+    const PART: (&str, &str) = ("X-Requested-With", "XMLHttpRequest");
+    let root = site();
+    let server = setup(&root, &[]).start();
+    let answer = with(&server, "/a", &[PART]);
+    assert!(is_unkeyed(&answer), "{}", status(&answer));
+    let lines = ["key_headers = [\"X-Requested-With\", \"X-Forwarded-Host\"]"];
+    let server = setup(&root, &lines).start();
+    for (count, field) in [(2, PART), (3, ("X-Forwarded-Host", "other.example"))] {
+        let part = with(&server, "/a", &[field]);
+        assert_eq!(part.text(), format!("run {count} "));
+        assert!(status(&part).ends_with("; stored; ttl=600"));
+    }
+    assert_eq!(with(&server, "/a", &[]).text(), "run 4 ");
+    assert_eq!(with(&server, "/a", &[PART]).text(), "run 2 ");
+    // Another such field is as it was.
+    let two = with(&server, "/b", &[PART, ("X-Original-URL", "/evil")]);
+    assert!(is_unkeyed(&two), "{}", status(&two));
+}
+
+#[test]
+fn a_field_with_an_empty_member_is_not_taken_for_one_without() {
+    let root = site();
+    let server = setup(&root, &["key_headers = [\"X-Device\"]"]).start();
+    let run = |device: &str| with(&server, "/a", &[("X-Device", device)]).text();
+    assert_eq!([run("phone,"), run("phone")], ["run 1 ", "run 2 "]);
+    let vary = |device: &str| {
+        let fields = [("X-Kind", device)];
+        with(&server, "/b?h[]=Vary:%20X-Kind", &fields).text()
+    };
+    assert_eq!([vary("phone,"), vary("phone")], ["run 1 ", "run 2 "]);
+}
+
+#[test]
+fn head_and_ranges_leave_nothing_that_is_less_than_the_page() {
+    let root = site();
+    let server = setup(&root, &[]).start();
+    let head = at(server.address(), "HEAD", "/a?body=whole", &[]);
+    assert!(
+        status(&head).ends_with("; detail=head"),
+        "{}",
+        status(&head)
+    );
+    let part = with(&server, "/a?body=whole", &[("Range", "bytes=0-1")]);
+    assert!(!is_hit(&part));
+    let whole = with(&server, "/a?body=whole", &[]);
+    assert_eq!((whole.status, whole.text().as_str()), (200, "whole"));
+    assert!(is_hit(&whole));
+}
+
+#[test]
+fn what_is_more_than_is_remembered_is_answered_and_not_kept() {
+    let root = site();
+    let lines = ["max_object_size = \"1K\"", "key_headers = [\"X-Key\"]"];
+    let server = setup(&root, &lines).start();
+    let many = |count: usize, text: &dyn Fn(usize) -> String| {
+        let all: Vec<String> = (0..count).map(text).collect();
+        all.join(",")
+    };
+    let names = format!("/a?h[]=Vary:%20{}", many(20, &|name| format!("x{name}")));
+    let groups = many(257, &|group| format!("%22{group}%22"));
+    let groups = format!("/b?h[]=Cache-Groups:%20{groups}");
+    let long = "y".repeat(16 * 1024);
+    for (target, fields, why) in [
+        (names.as_str(), &[][..], "vary-too-much"),
+        (
+            "/d?h[]=Vary:%20X-Kind",
+            &[("X-Kind", long.as_str())],
+            "vary-too-much",
+        ),
+        (&groups, &[], "too-many-tags"),
+        ("/c", &[("X-Key", &long)], "key-too-long"),
+        ("/e?size=40&h[]=Content-Length:%201286", &[], "too-large"),
+        ("/g", &[("If-Match", "*")], "precondition"),
+    ] {
+        for _ in 0..2 {
+            let answer = with(&server, target, fields);
+            assert_eq!(answer.status, 200, "{why}");
+            let said = status(&answer);
+            assert!(said.ends_with(&format!("; detail={why}")), "{why}: {said}");
+        }
+    }
+    let body = Request::get("/h")
+        .header("Connection", "close")
+        .body(b"a=b");
+    let answer = http::ask(server.address(), &body);
+    assert!(
+        status(&answer).ends_with("; detail=body"),
+        "{}",
+        status(&answer)
+    );
+}
