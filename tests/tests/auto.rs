@@ -8,7 +8,7 @@ use maitred_tests::load::Load;
 use maitred_tests::mariadb::MariaDb;
 use maitred_tests::outside::{WAIT_PAGE, command, let_go, occupy, occupy_many, pool, text};
 use maitred_tests::processes::Signal;
-use maitred_tests::server::{Setup, document_root};
+use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -74,6 +74,17 @@ fn requests_that_wait_get_workers_and_it_is_told_how_many_and_why() {
     }
     let log = server.log_text();
     assert!(!log.contains("ERROR"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_pool_of_which_nobody_says_a_word_finds_its_size() {
+    let root = site();
+    let server = Server::serve(root.path(), &[]);
+    assert_eq!(server.workers().len(), 1);
+    let told = server.log_text();
+    assert!(told.contains("(auto, up to "), "{told}");
+    assert_eq!(get(server.address(), "/status.php").text(), "auto");
     server.stop();
 }
 
