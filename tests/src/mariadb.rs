@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::guard::Guarded;
 use crate::log::Log;
-use crate::processes::Signal;
+use crate::processes::{Process, Signal};
 use crate::server::{is_root, public_folder, user_ids};
 use crate::wait;
 
@@ -35,36 +35,33 @@ impl MariaDb {
             given.expect("root can give a folder away");
         }
         install(folder.path());
-        let mut command = Command::new("mariadbd");
-        command
-            .arg("--no-defaults")
-            .args(["--skip-networking", "--innodb-flush-log-at-trx-commit=0"])
-            .arg(format!("--datadir={}", data(folder.path()).display()))
-            .arg(format!("--socket={}", socket(folder.path()).display()))
-            .arg(format!(
-                "--pid-file={}",
-                folder.path().join("pid").display()
-            ))
-            .args(is_root().then(|| format!("--user={DATABASE_USER}")))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut server = Guarded::spawn(&mut command, Signal::TERM);
-        let log = Log::collect(server.child().stderr.take().expect("stderr is a pipe"));
-        let mut database = Self { server, folder };
-        wait::until_true("MariaDB to answer", || {
-            let ended = database.server.ended();
-            assert!(
-                ended.is_none(),
-                "MariaDB ended:\n{}",
-                log.lines().join("\n")
-            );
-            database
-                .client("SELECT 1")
-                .status()
-                .is_ok_and(|status| status.success())
-        });
-        database
+        let server = serve(folder.path());
+        Self { server, folder }
+    }
+
+    /// Ends the server; its data stay.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn stop(&mut self) {
+        assert!(self.server.stop().is_some(), "MariaDB does not end");
+    }
+
+    /// Starts it again on the same data and socket.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        self.server = serve(self.folder.path());
+    }
+
+    /// Sends it a signal, such as the one that has it stand still.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn signal(&self, signal: Signal) {
+        let process = Process::read(self.server.pid());
+        process.expect("MariaDB runs").signal(signal);
     }
 
     /// Its Unix socket.
@@ -72,29 +69,58 @@ impl MariaDb {
         socket(self.folder.path())
     }
 
-    fn client(&self, sql: &str) -> Command {
-        let mut command = Command::new("mariadb");
-        command
-            .arg("--no-defaults")
-            .arg(format!("--socket={}", self.socket().display()))
-            .args(["--user=root", "--execute", sql])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        command
-    }
-
     /// Runs SQL as the database's root.
     ///
     /// # Panics
     /// When it fails.
     pub fn run(&self, sql: &str) {
-        let status = self.client(sql).stderr(Stdio::inherit()).status();
+        let mut client = client(self.folder.path(), sql);
+        let status = client.stderr(Stdio::inherit()).status();
         assert!(
             status.is_ok_and(|status| status.success()),
             "MariaDB refused: {sql}"
         );
     }
+}
+
+/// Starts a server on the data in a folder, and waits until it answers.
+fn serve(folder: &Path) -> Guarded {
+    let mut command = Command::new("mariadbd");
+    command
+        .arg("--no-defaults")
+        .args(["--skip-networking", "--innodb-flush-log-at-trx-commit=0"])
+        .arg(format!("--datadir={}", data(folder).display()))
+        .arg(format!("--socket={}", socket(folder).display()))
+        .arg(format!("--pid-file={}", folder.join("pid").display()))
+        .args(is_root().then(|| format!("--user={DATABASE_USER}")))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut server = Guarded::spawn(&mut command, Signal::TERM);
+    let log = Log::collect(server.child().stderr.take().expect("stderr is a pipe"));
+    wait::until_true("MariaDB to answer", || {
+        let ended = server.ended();
+        assert!(
+            ended.is_none(),
+            "MariaDB ended:\n{}",
+            log.lines().join("\n")
+        );
+        let status = client(folder, "SELECT 1").status();
+        status.is_ok_and(|status| status.success())
+    });
+    server
+}
+
+fn client(folder: &Path, sql: &str) -> Command {
+    let mut command = Command::new("mariadb");
+    command
+        .arg("--no-defaults")
+        .arg(format!("--socket={}", socket(folder).display()))
+        .args(["--user=root", "--execute", sql])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
 }
 
 fn data(folder: &Path) -> PathBuf {

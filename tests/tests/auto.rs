@@ -5,8 +5,10 @@ use std::path::Path;
 use maitred_tests::Target;
 use maitred_tests::http::get;
 use maitred_tests::load::Load;
+use maitred_tests::mariadb::MariaDb;
 use maitred_tests::outside::{WAIT_PAGE, command, let_go, occupy, occupy_many, pool, text};
-use maitred_tests::server::{Setup, document_root};
+use maitred_tests::processes::Signal;
+use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -76,6 +78,17 @@ fn requests_that_wait_get_workers_and_it_is_told_how_many_and_why() {
 }
 
 #[test]
+fn a_pool_of_which_nobody_says_a_word_finds_its_size() {
+    let root = site();
+    let server = Server::serve(root.path(), &[]);
+    assert_eq!(server.workers().len(), 1);
+    let told = server.log_text();
+    assert!(told.contains("(auto, up to "), "{told}");
+    assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    server.stop();
+}
+
+#[test]
 fn a_fixed_number_of_workers_is_advised_on_and_stays() {
     let root = site();
     let server = Setup::new(root.path()).workers(2).start();
@@ -127,5 +140,62 @@ fn scripts_that_hang_take_no_place_from_others_though_processors_are_few() {
     assert!(cpu.is_some_and(|cpu| cpu > BURST as u64), "{size}");
     let_go(root.path());
     drop(hang);
+    server.stop();
+}
+
+/// A page that asks a database at SOCKET, for the load of the test bed.
+const ASKS: &str = "<?php mysqli_report(MYSQLI_REPORT_ERROR | MYSQLI_REPORT_STRICT);
+    $database = new mysqli('localhost', 'root', '', '', 0, 'SOCKET');
+    $database->query('SELECT SLEEP(0.01)'); echo $_GET['id'];";
+
+fn site_with(database: &MariaDb) -> TempDir {
+    let socket = database.socket().display().to_string();
+    let status = "<?php echo fpm_get_status()['process-manager'];";
+    document_root(&[
+        ("echo.php", &ASKS.replace("SOCKET", &socket)),
+        ("status.php", status),
+    ])
+}
+
+#[test]
+fn a_database_that_is_gone_costs_the_requests_that_ask_it_and_nothing_when_it_is_back() {
+    let mut database = MariaDb::start();
+    let root = site_with(&database);
+    let server = auto(root.path()).start();
+    let load = Load::start(server.address(), CROWD);
+    load.wait_for_ok(200);
+    database.stop();
+    assert_eq!(get(server.address(), "/echo.php?id=1").status, 500);
+    assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    database.start_again();
+    load.wait_for_ok(200);
+    let tally = load.stop();
+    let others = tally
+        .answers
+        .keys()
+        .find(|code| ![200, 500].contains(*code));
+    assert_eq!(others, None, "{tally:?}");
+    assert_eq!((tally.broken, tally.unconnected, tally.mixed_up), (0, 0, 0));
+    let size = pool(&server)["size"].clone();
+    assert!(size["workers"].as_u64() < Some(u64::from(ROOM)), "{size}");
+    server.stop();
+}
+
+#[test]
+fn a_database_that_stands_still_takes_no_worker_from_others_and_no_request_from_those_who_wait() {
+    let database = MariaDb::start();
+    let root = site_with(&database);
+    let server = auto(root.path()).start();
+    let load = Load::start(server.address(), CROWD);
+    load.wait_for_ok(200);
+    database.signal(Signal::STOP);
+    wait::until_true("all who ask it to be seen hanging", || {
+        pool(&server)["size"]["hanging"] == CROWD
+    });
+    assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    database.signal(Signal::CONT);
+    load.wait_for_ok(200);
+    let tally = load.stop();
+    assert_eq!(tally.failed(), 0, "{tally:?}");
     server.stop();
 }

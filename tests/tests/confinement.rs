@@ -33,7 +33,7 @@ fn run(program: &Path, command: &str, config: &Path) -> (Option<i32>, String) {
 fn config(folder: &Path, root: &Path, pool: &str) -> PathBuf {
     let file = folder.join("maitred.toml");
     let text = format!(
-        "listen = [\"127.0.0.1:0\"]\n[pools.www]\nmax_children = 1\n{pool}\n[[sites]]\nroot = {root:?}\n"
+        "listen = [\"127.0.0.1:0\"]\n[pools.www]\npm = \"static\"\nmax_children = 1\n{pool}\n[[sites]]\nroot = {root:?}\n"
     );
     fs::write(&file, text).expect("a configuration can be written");
     file
@@ -264,7 +264,7 @@ fn pools_of_different_php_versions_run_in_the_programs_of_these() {
         .program(&programs.path().join("maitred"))
         .pool(&format!("php = {branch:?}"))
         .hosts(&["versioned.test"])
-        .site("[pools.plain]\nmax_children = 1\n[[sites]]")
+        .site("[pools.plain]\npm = \"static\"\nmax_children = 1\n[[sites]]")
         .site(&format!("root = {:?}\npool = \"plain\"", root.path()))
         .start();
     let ask = |host: &str| {
@@ -385,7 +385,7 @@ fn pools_of_different_users_share_nothing() {
         .pool(ini)
         .hosts(&["first.test"])
         .site(&format!(
-            "[pools.second]\nuser = {OTHER_USER:?}\nmax_children = 2\n{ini}\nenv = {{ KEY = \"secret\" }}"
+            "[pools.second]\nuser = {OTHER_USER:?}\npm = \"static\"\nmax_children = 2\n{ini}\nenv = {{ KEY = \"secret\" }}"
         ))
         .site(&format!("[[sites]]\nhosts = [\"second.test\"]\npool = \"second\"\nroot = {:?}", second.path()))
         .start();

@@ -477,7 +477,9 @@ fn maitred_in_php_fpms_place_is_known_and_spared_what_holds_of_php_fpm_alone() {
 fn an_admin_socket_that_says_nothing_and_a_server_that_is_not_there_are_named() {
     let root = document_root(&[("index.php", "<?php echo 'ok';")]);
     let config = root.path().join("maitred.toml");
-    let site = format!("[[sites]]\nroot = \"{}\"\n", root.path().display());
+    // Of a pool that finds its size nobody need tell anything for D4.
+    let pool = "[pools.www]\npm = \"static\"\n";
+    let site = format!("{pool}[[sites]]\nroot = \"{}\"\n", root.path().display());
     fs::write(&config, site).expect("it can be written");
     let config = config.display().to_string();
     let socket = root.path().join("admin.sock");

@@ -214,7 +214,8 @@ fn a_pool_that_was_removed_leaves_the_metrics_with_its_last_request() {
     std::fs::write(root.path().join("long.php"), long).expect("a script can be written");
     let (server, door) = with_door(Setup::new(root.path()));
     let without = std::fs::read_to_string(server.configuration()).expect("it can be read");
-    let other = "[pools.other]\nmax_children = 1\n\n[[sites]]\nhosts = [\"other.test\"]\n";
+    let other =
+        "[pools.other]\npm = \"static\"\nmax_children = 1\n\n[[sites]]\nhosts = [\"other.test\"]\n";
     let site = format!("root = {:?}\npool = \"other\"\n", root.path());
     server.configure_as(&format!("{without}\n{other}{site}"));
     server.reload();

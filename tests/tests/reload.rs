@@ -43,7 +43,9 @@ fn version(root: &Path, version: u32) -> Setup {
 fn with_blog(setup: Setup, root: &Path, settings: &str) -> Setup {
     setup
         .hosts(&["www.test"])
-        .site(&format!("\n[pools.blog]\nmax_children = 1\n{settings}"))
+        .site(&format!(
+            "\n[pools.blog]\npm = \"static\"\nmax_children = 1\n{settings}"
+        ))
         .site(&format!(
             "\n[[sites]]\nhosts = [\"blog.test\"]\nroot = {root:?}\npool = \"blog\""
         ))

@@ -149,7 +149,7 @@ fn shutdown_functions_and_destructors_of_the_boot_run_in_every_copy_and_not_wher
 /// A pool beside `www` whose `mode` is snapshot.
 fn further_pool(name: &str, script: &Path, line: &str) -> String {
     format!(
-        "[pools.{name}]\nmax_children = 1\nmode = \"snapshot\"\nscript = {script:?}\n{line}\n\n"
+        "[pools.{name}]\npm = \"static\"\nmax_children = 1\nmode = \"snapshot\"\nscript = {script:?}\n{line}\n\n"
     )
 }
 

@@ -103,7 +103,7 @@ fn both(root: &Path, script: &str, lines: &[&str]) -> Setup {
     let script = format!("script = {:?}", root.join(script));
     let closes = ["mode = \"snapshot\"\nboot_connections = \"close\"", &script];
     let strict = [
-        "[pools.strict]\nmax_children = 1\nmode = \"snapshot\"",
+        "[pools.strict]\npm = \"static\"\nmax_children = 1\nmode = \"snapshot\"",
         &script,
     ];
     let setup = Setup::new(root)

@@ -47,7 +47,7 @@ fn copied(root: &Path, times: u32) -> Setup {
         .pool(&format!("rewinds_per_child = {times}"))
         .pool("warm_requests = [\"/\"]")
         .pool("[pools.classic]")
-        .pool("max_children = 2")
+        .pool("pm = \"static\"\nmax_children = 2")
         .site("app = \"wordpress\"")
         .site(&format!("classic_paths = {CLASSIC}"))
         .site("classic_pool = \"classic\"")

@@ -480,7 +480,7 @@ fn classic_paths_start_from_nothing_in_another_pool() {
     write_file(root.path(), "wp-admin/index.php", classic.as_bytes());
     let server = setup(root.path())
         .pool("[pools.classic]")
-        .pool("max_children = 1")
+        .pool("pm = \"static\"\nmax_children = 1")
         .site("classic_paths = [\"/xmlrpc.php\", \"/wp-admin/\"]")
         .site("classic_pool = \"classic\"")
         .start();

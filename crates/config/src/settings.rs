@@ -248,7 +248,7 @@ pub struct Pool {
     /// Longest that booting it may take.
     #[serde(default = "default_boot_timeout")]
     pub boot_timeout: Duration,
-    /// Most workers; `None` is two per core, or many more with [`ProcessManager::Auto`].
+    /// Most workers; `None` is [as many](Pool::most_workers) as the machine suggests.
     pub max_children: Option<u32>,
     /// Workers of a dynamic pool at its start; always set once a dynamic pool has been checked.
     pub start_servers: Option<u32>,
@@ -400,7 +400,7 @@ impl Default for Config {
 
 impl Config {
     /// The configuration of `maitred serve DIR`: one site for every host with `dir` as its root,
-    /// run by one pool. An empty `listen` is 127.0.0.1:8080, no `workers` is two per core.
+    /// run by one pool. An empty `listen` is 127.0.0.1:8080; without `workers` it finds how many it needs.
     ///
     /// # Errors
     /// `dir` is no directory, or `workers` is not from 1 to [`MAX_CHILDREN_PER_POOL`].
@@ -482,12 +482,34 @@ impl Config {
     }
 }
 
+/// Workers of a pool that does not say how many, for each core.
+const WORKERS_PER_CORE: u32 = 2;
+
+/// The same of one that finds how many it needs, which it hardly ever reaches.
+const AUTO_WORKERS_PER_CORE: u32 = 64;
+
+/// And for all cores: MySQL and MariaDB take 151 connections where nobody has said otherwise.
+const AUTO_WORKERS_MOST: u32 = 128;
+
 impl Pool {
+    /// Most workers on a machine of so many cores.
+    pub fn most_workers(&self, cores: u32) -> u32 {
+        let two_each = cores.saturating_mul(WORKERS_PER_CORE);
+        let by_default = match self.pm {
+            ProcessManager::Auto => {
+                let many = cores.saturating_mul(AUTO_WORKERS_PER_CORE);
+                many.min(AUTO_WORKERS_MOST).max(two_each)
+            }
+            ProcessManager::Static | ProcessManager::Dynamic | ProcessManager::Ondemand => two_each,
+        };
+        self.max_children.unwrap_or(by_default)
+    }
+
     /// A pool in which every setting has its default.
     pub fn named(name: &str) -> Pool {
         Pool {
             name: name.to_owned(),
-            pm: ProcessManager::Static,
+            pm: ProcessManager::Auto,
             mode: Mode::Classic,
             script: None,
             boot_timeout: DEFAULT_BOOT_TIMEOUT,

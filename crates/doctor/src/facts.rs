@@ -226,6 +226,8 @@ pub enum Manager {
     Ondemand,
     /// As the server sees fit.
     Auto,
+    /// As many as requests need, and processors and memory have room for (maitred's `pm = "auto"`).
+    Found,
 }
 
 impl Manager {
@@ -235,7 +237,7 @@ impl Manager {
             Manager::Static => "static",
             Manager::Dynamic => "dynamic",
             Manager::Ondemand => "ondemand",
-            Manager::Auto => "auto",
+            Manager::Auto | Manager::Found => "auto",
         }
     }
 }

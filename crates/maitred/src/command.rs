@@ -180,7 +180,7 @@ pub struct Serve {
     /// Address to listen on, such as 127.0.0.1:8080 or :80; may be given several times
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     pub listen: Vec<SocketAddr>,
-    /// Workers of each pool [default: what the configuration says, or two per core]
+    /// Workers of each pool, always [default: what the configuration says, or as many as are needed]
     #[arg(
         long,
         value_name = "N",

@@ -107,6 +107,10 @@ pub struct Plant {
     pub cap: usize,
     /// Its work changes: there is no one best number.
     pub shifts: bool,
+    /// So many clients that each send another request when they have their answer, in place of requests that
+    /// come whatever happens. Theirs are those that would have come, in that order: the rate is to be more
+    /// than they can send.
+    pub users: Option<usize>,
 }
 
 impl Plant {
@@ -137,6 +141,7 @@ impl Plant {
             warm_up: seconds / 6.0,
             cap: 96,
             shifts: false,
+            users: None,
         }
     }
 

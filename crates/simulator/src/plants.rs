@@ -44,8 +44,20 @@ pub fn stationary(seconds: f64) -> Vec<Plant> {
         steady("P8 heavy tail, 0.7", 280.0, heavy),
         steady("P15 sleep, 3 in hand", 30.0, asleep),
         steady("P15 sleep, 20 in hand", 200.0, asleep),
+        users("P16 sleep, 32 users", 32, seconds),
         steady("rare: 2/s of 40 ms", 2.0, mixed(5.0, 35.0)),
     ]
+}
+
+/// So many clients that ask again when they have their answer, for what waits for 40 ms and hardly works: if
+/// there are fewer workers than clients, all end together, and whoever is left waits for a whole turn.
+fn users(name: &'static str, users: usize, seconds: f64) -> Plant {
+    let kind = Kind::new(fixed(0.2), fixed(40.0));
+    let most = users as f64 / kind.blocked.mean();
+    Plant {
+        users: Some(users),
+        ..Plant::steady(name, 4.0, 1.1 * most, kind, seconds)
+    }
 }
 
 /// 8 processors, 2 ms of work, 5 ms at one of 10 connections.

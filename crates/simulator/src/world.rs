@@ -16,6 +16,9 @@ use crate::outcome::Outcome;
 use crate::plant::Plant;
 use crate::policies::{Policy, View};
 
+/// How long a client takes that asks again, in seconds.
+const ASKS_AGAIN: f64 = 0.0001;
+
 /// Plays a run.
 pub fn play(plant: &Plant, arrivals: &[Arrival], policy: &mut dyn Policy) -> Outcome {
     let mut world = World::new(plant, arrivals);
@@ -92,7 +95,9 @@ struct Worker {
 
 struct World<'p> {
     plant: &'p Plant,
-    arrivals: &'p [Arrival],
+    arrivals: Vec<Arrival>,
+    /// The first that has not come yet, nor is about to.
+    next: usize,
     now: f64,
     order: u64,
     forked: i32,
@@ -117,10 +122,11 @@ struct World<'p> {
 }
 
 impl<'p> World<'p> {
-    fn new(plant: &'p Plant, arrivals: &'p [Arrival]) -> World<'p> {
+    fn new(plant: &'p Plant, arrivals: &[Arrival]) -> World<'p> {
         let mut world = World {
             plant,
-            arrivals,
+            arrivals: arrivals.to_vec(),
+            next: 0,
             now: 0.0,
             order: 0,
             forked: 0,
@@ -144,9 +150,7 @@ impl<'p> World<'p> {
         for segment in &plant.segments[1..] {
             world.plan(segment.at, Event::Cores(segment.cores));
         }
-        if let Some(first) = arrivals.first() {
-            world.plan(first.at, Event::Arrives(0));
-        }
+        (0..plant.users.unwrap_or(1)).for_each(|_| world.send());
         world.plan(0.0, Event::Tick);
         world
     }
@@ -158,6 +162,26 @@ impl<'p> World<'p> {
             order: self.order,
             event,
         }));
+    }
+
+    /// Has the next request come: when it is its time, or a client's next.
+    fn send(&mut self) {
+        let Some(next) = self.arrivals.get_mut(self.next) else {
+            return;
+        };
+        if self.plant.users.is_some() {
+            next.at = self.now + ASKS_AGAIN;
+        }
+        let at = next.at;
+        self.plan(at, Event::Arrives(self.next));
+        self.next += 1;
+    }
+
+    /// A request has its answer, or is refused.
+    fn answered(&mut self) {
+        if self.plant.users.is_some() {
+            self.send();
+        }
     }
 
     /// False when the time is over.
@@ -195,14 +219,14 @@ impl<'p> World<'p> {
     fn happen(&mut self, event: Event, policy: &mut dyn Policy) {
         match event {
             Event::Arrives(request) => {
-                if let Some(next) = self.arrivals.get(request + 1) {
-                    self.plan(next.at, Event::Arrives(request + 1));
+                if self.plant.users.is_none() {
+                    self.send();
                 }
                 self.expire();
                 match self.idle.pop() {
                     Some(worker) => self.run(worker, request),
                     None if self.waiting.len() >= self.plant.queue_length => {
-                        self.outcome.refused(self.now);
+                        self.refuse();
                         return;
                     }
                     None => self.waiting.push_back(request),
@@ -218,7 +242,7 @@ impl<'p> World<'p> {
                 self.expire();
                 let (now, busy) = (self.now, self.cores.busy());
                 policy.running(&mut self.waits());
-                let (arrivals, tells) = (self.arrivals, self.tells_most());
+                let (arrivals, tells) = (&self.arrivals, self.tells_most());
                 let alive = self.workers.iter().filter(|worker| worker.is_alive());
                 let mut has = alive.map(|worker| {
                     let peak = arrivals[worker.request].peak;
@@ -263,8 +287,13 @@ impl<'p> World<'p> {
                 return;
             }
             self.waiting.pop_front();
-            self.outcome.refused(self.now);
+            self.refuse();
         }
+    }
+
+    fn refuse(&mut self) {
+        self.outcome.refused(self.now);
+        self.answered();
     }
 
     fn view(&self) -> View {
@@ -424,7 +453,7 @@ impl<'p> World<'p> {
 
     fn ended(&mut self, worker: usize, policy: &mut dyn Policy) {
         let one = self.workers[worker];
-        let arrival = &self.arrivals[one.request];
+        let arrival = self.arrivals[one.request];
         let took = self.now - one.began;
         let spent = Spent {
             cpu: Duration::from_secs_f64(arrival.cpu),
@@ -433,7 +462,7 @@ impl<'p> World<'p> {
             )),
             blocked: Duration::from_secs_f64(one.blocked),
         };
-        self.outcome.served(arrival, one.began, self.now);
+        self.outcome.served(&arrival, one.began, self.now);
         self.ended += 1;
         self.peaks -= arrival.peak;
         let leak = self.plant.memory.map_or(0.0, |memory| memory.leak);
@@ -442,6 +471,7 @@ impl<'p> World<'p> {
         self.press();
         policy.finished(&self.view(), spent);
         self.busy -= 1;
+        self.answered();
         self.free_for_next(worker, policy);
     }
 

@@ -67,6 +67,19 @@ fn a_pool_that_waits_is_as_good_as_the_best_fixed_one() {
 }
 
 #[test]
+fn users_who_ask_again_for_pages_that_all_take_the_same_wait_for_nobody() {
+    is_as_good_as_the_best("P16 sleep, 32 users");
+    // Nor where they differ by a tenth.
+    let mut plant = stationary("P16 sleep, 32 users");
+    plant.segments[0].kinds[0].blocked = Times::Lognormal {
+        mean: 0.040,
+        cv2: 0.01,
+    };
+    let (auto, fixed) = compare(&plant);
+    assert!(auto.p99 <= 1.10 * fixed.p99, "{auto:?} {fixed:?}");
+}
+
+#[test]
 fn short_requests_do_not_wait_behind_long_ones() {
     let plant = stationary("P8 heavy tail, 0.7");
     let traces = traces(&plant, SEEDS);

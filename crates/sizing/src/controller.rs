@@ -18,6 +18,11 @@ const PATIENCE: f64 = 0.1;
 /// How what may be waited grows with how much longer than the average slow requests take.
 const PATIENCE_GROWS: f64 = 2.0;
 
+/// Where slow requests take no more than this times the average, all take about the same; from so many times
+/// on they differ.
+const ALIKE: f64 = 1.25;
+const DIFFERENT: f64 = 1.75;
+
 /// A knee between this part of what it was and as much more is the same.
 const STAYS: f64 = 0.9;
 
@@ -280,12 +285,15 @@ impl Controller {
     }
 
     /// What a request may wait, as a part of the time that one takes: less than anybody notices
-    /// beside what the slow ones take.
+    /// beside what the slow ones take. Nothing where all wait about as long for other things than a processor:
+    /// those that began together end together, and who finds no worker waits for a whole turn.
     fn patience(&self) -> f64 {
-        match self.cost.is_known() {
-            true => PATIENCE * self.cost.slow_part().powf(PATIENCE_GROWS),
-            false => PATIENCE,
+        if !self.cost.is_known() {
+            return PATIENCE;
         }
+        let slow = self.cost.slow_part();
+        let differs = ((slow - ALIKE) / (DIFFERENT - ALIKE)).clamp(0.0, 1.0);
+        PATIENCE * slow.powf(PATIENCE_GROWS) * differs.max(self.cost.cpu_share())
     }
 
     /// The share of requests that is work.

@@ -29,13 +29,6 @@ use crate::{LOG_VARIABLE, confinement, identity};
 /// What our own environment hands on to our processes. Scripts get what their pool's `env` says.
 const HANDED_ON: [&str; 5] = ["PATH", "TZ", "LANG", "TMPDIR", "RUST_BACKTRACE"];
 
-/// Workers of a pool that does not say how many, for each core.
-const WORKERS_PER_CORE: u32 = 2;
-
-/// The same of one that finds how many it needs, which it hardly ever reaches, and for all cores.
-const AUTO_WORKERS_PER_CORE: u32 = 64;
-const AUTO_WORKERS_MOST: u32 = 512;
-
 /// Everything that is decided before the first process is started.
 #[derive(Debug)]
 pub struct Plan {
@@ -217,7 +210,7 @@ impl PoolPlan {
         let uid = identity
             .as_ref()
             .map_or_else(|| users::current().uid, |identity| identity.uid);
-        let max_children = pool.max_children.unwrap_or_else(|| most_workers(pool.pm));
+        let max_children = pool.most_workers(cores());
         let seats = max_children + SPARE_SEATS;
         let memory = maitred_seat::create(&pool.name, seats, threads)
             .map_err(Error::system("the memory of a pool could not be made"))?;
@@ -255,18 +248,6 @@ fn threads(config: &Config) -> u32 {
         asked => asked,
     };
     threads.min(maitred_seat::MAX_THREADS)
-}
-
-/// Most workers where the configuration says nothing of it.
-fn most_workers(pm: ProcessManager) -> u32 {
-    match pm {
-        ProcessManager::Auto => cores()
-            .saturating_mul(AUTO_WORKERS_PER_CORE)
-            .min(AUTO_WORKERS_MOST),
-        ProcessManager::Static | ProcessManager::Dynamic | ProcessManager::Ondemand => {
-            cores().saturating_mul(WORKERS_PER_CORE)
-        }
-    }
 }
 
 fn cores() -> u32 {

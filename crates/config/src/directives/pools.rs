@@ -31,7 +31,7 @@ const INI_FLAG: IniKind = IniKind {
 pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "pm",
-        default: Preset::Value("\"static\""),
+        default: Preset::Value("\"auto\""),
         unit: "",
         takes: "\"static\", \"dynamic\", \"ondemand\" or \"auto\"",
         needs: Needs::NewZygote,
@@ -55,7 +55,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     mode::BOOT_TIMEOUT,
     Directive {
         name: "max_children",
-        default: Preset::Words("two for each core; with `pm = \"auto\"` 64 for each, at most 512"),
+        default: Preset::Words(
+            "with `pm = \"auto\"` 64 for each core, at most 128 or two for each; else two for each",
+        ),
         unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,

@@ -70,7 +70,8 @@ pub(super) const RESERVED_WORKERS: Directive<Pool> = Directive {
     needs: Needs::NewZygote,
     doc: "Workers that are kept for paths with `urgent = true` in `paths`: all other requests together \
           never have more than `max_children` less these, and at least one. So an administrator's pages \
-          or a health check are answered while all the rest waits or hangs.",
+          or a health check are answered while all the rest waits or hangs. A pool with `pm = \"auto\"` \
+          may have fewer workers than that: there an urgent request gets the next that is free.",
     example: "1",
     read: |pool, value| {
         pool.reserved_workers = value.count(0, MAX_CHILDREN_PER_POOL)?;

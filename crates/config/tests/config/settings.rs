@@ -44,7 +44,11 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
         panic!("one pool")
     };
     assert_eq!(pool.name, "www");
-    assert_eq!((pool.pm, pool.max_children), (ProcessManager::Static, None));
+    assert_eq!((pool.pm, pool.max_children), (ProcessManager::Auto, None));
+    assert_eq!(
+        [1, 2, 64, 100].map(|cores| pool.most_workers(cores)),
+        [64, 128, 128, 200]
+    );
     assert_eq!((&pool.user, &pool.group, &pool.php), (&None, &None, &None));
     assert_eq!((&pool.php_ini, &pool.php_ini_scan_dir), (&None, &None));
     assert!(pool.php_value.is_empty() && pool.php_admin_value.is_empty() && pool.env.is_empty());

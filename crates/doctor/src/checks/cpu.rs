@@ -1,6 +1,6 @@
 //! D4 and D5: do workers and processors fit each other?
 
-use crate::facts::{Facts, Known, Pool, Service};
+use crate::facts::{Facts, Known, Manager, Pool, Service};
 use crate::finding::Sheet;
 use crate::words::{percent, seconds};
 
@@ -39,6 +39,12 @@ pub(super) fn subscription(facts: &Facts, sheet: &mut Sheet) {
 
 fn pool_for(cores: f64, facts: &Facts, (service, pool): (&Service, &Pool), sheet: &mut Sheet) {
     let about = pool.name.as_str();
+    if pool.manager == Manager::Found {
+        return sheet.ok(
+            about,
+            "it has no more workers than keep the processors busy",
+        );
+    }
     let workers = f64::from(pool.max_children);
     let share = pool.live.as_ref().map_err(Clone::clone);
     let share = share.and_then(|live| live.cpu_share.clone());

@@ -1,7 +1,7 @@
 //! D20: are there connections enough behind the workers, and workers enough behind connections?
 
 use super::timeouts::passes_to;
-use crate::facts::{Facts, Kind, Pool, Service, Unknown};
+use crate::facts::{Facts, Kind, Manager, Pool, Service, Unknown};
 use crate::finding::Sheet;
 
 /// What a database keeps for its administrators and for cron jobs.
@@ -24,10 +24,11 @@ fn databases(facts: &Facts, sheet: &mut Sheet) {
         Ok(databases) => databases,
         Err(why) => return sheet.cannot_tell(about, "which databases there are", why),
     };
-    let workers: u64 = facts
-        .pools()
-        .map(|(_, pool)| u64::from(pool.max_children))
-        .sum();
+    let workers = workers_of(facts, |_| true);
+    // A pool that finds its size hardly ever has as many as it may where nobody has said how many.
+    let likely = workers_of(facts, |pool| {
+        pool.is_chosen || pool.manager != Manager::Found
+    });
     if databases.is_empty() {
         let why = Unknown(
             "none runs on this machine; its max_connections is to be compared by hand".to_owned(),
@@ -43,16 +44,33 @@ fn databases(facts: &Facts, sheet: &mut Sheet) {
             "{workers} workers, each with one connection; {} takes {} ({})",
             database.name, database.max_connections, database.place
         );
-        if workers as f64 * RESERVE > database.max_connections as f64 {
+        let is_short = |workers: u64| workers as f64 * RESERVE > database.max_connections as f64;
+        if is_short(likely) {
             sheet
                 .fail(&database.name, seen, "workers + 10 % > max_connections")
                 .so("at a peak, scripts fail with `Too many connections`")
                 .fix("fewer workers, or a larger max_connections where the database has memory for it")
                 .rules(&["R187", "R209"]);
+        } else if is_short(workers) {
+            sheet
+                .info(
+                    &database.name,
+                    seen,
+                    "so many only with pools that find their size and have no max_children",
+                )
+                .so("should requests ever need as many, scripts fail with `Too many connections`")
+                .fix("max_children in these pools, which the database has connections for together")
+                .rules(&["R187", "R209"]);
         } else {
             sheet.ok(&database.name, seen);
         }
     }
+}
+
+fn workers_of(facts: &Facts, counts: impl Fn(&Pool) -> bool) -> u64 {
+    let pools = facts.pools().map(|(_, pool)| pool);
+    let pools = pools.filter(|pool| counts(pool));
+    pools.map(|pool| u64::from(pool.max_children)).sum()
 }
 
 /// A connection that a web server keeps occupies a worker of php-fpm's, which reads from nobody else
@@ -96,6 +114,7 @@ fn kept_connections(facts: &Facts, (service, pool): (&Service, &Pool), sheet: &m
 #[cfg(test)]
 mod tests {
     use super::super::fixture::*;
+    use crate::facts::Manager;
     use crate::finding::Severity::*;
 
     #[test]
@@ -109,6 +128,10 @@ mod tests {
             Fail,
             "140 workers, each with one connection; MariaDB takes 151",
         );
+        pool(&mut facts).manager = Manager::Found;
+        expect("D20", &facts, Fail, "MariaDB takes 151");
+        pool(&mut facts).is_chosen = false;
+        expect("D20", &facts, Info, "140 workers, each with one connection");
         facts.databases = Ok(Vec::new());
         expect("D20", &facts, CannotTell, "none runs on this machine");
         facts.databases = unknown();

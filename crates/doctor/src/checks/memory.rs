@@ -1,6 +1,6 @@
 //! D1 to D3: is there memory for all workers?
 
-use crate::facts::{Facts, Group, Kind, Known, Machine, Pool, Service, Unknown};
+use crate::facts::{Facts, Group, Kind, Known, Machine, Manager, Pool, Service, Unknown};
 use crate::finding::Sheet;
 use crate::words::{bytes, ini_size, percent, quantile};
 
@@ -92,12 +92,22 @@ fn base(machine: &Machine, service: &Service) -> Known<f64> {
     Ok((memory.total - memory.available - own).max(0.0))
 }
 
+/// The pools that may have more workers than there is memory for.
+fn counted(service: &Service) -> impl Iterator<Item = &Pool> {
+    let pools = service.pools.iter();
+    pools.filter(|pool| pool.manager != Manager::Found)
+}
+
 /// All that the service may need, and how that is made up.
 fn need(machine: &Machine, service: &Service) -> Known<(f64, String, bool)> {
     let mut total = 0.0;
     let mut is_measured = true;
     let mut parts = Vec::new();
     for pool in &service.pools {
+        if pool.manager == Manager::Found {
+            parts.push("as many workers as there is memory for".to_owned());
+            continue;
+        }
         let cost = cost(pool)?;
         total += f64::from(pool.max_children) * cost.bytes;
         is_measured &= cost.is_measured;
@@ -188,9 +198,7 @@ pub(super) fn overcommit(facts: &Facts, sheet: &mut Sheet) {
 }
 
 fn advice(service: &Service, need: f64, budget: f64, is_measured: bool) -> String {
-    let workers: f64 = service
-        .pools
-        .iter()
+    let workers: f64 = counted(service)
         .filter_map(|pool| Some(f64::from(pool.max_children) * cost(pool).ok()?.bytes))
         .sum();
     let left = (0.85 * budget - (need - workers)).max(0.0);
@@ -200,11 +208,14 @@ fn advice(service: &Service, need: f64, budget: f64, is_measured: bool) -> Strin
         Kind::PhpFpm | Kind::MaitredFpm => "pm.max_children",
         Kind::ModPhp => "MaxRequestWorkers",
     };
-    let numbers = service.pools.iter().map(|pool| {
+    let numbers = counted(service).map(|pool| {
         let fits = (f64::from(pool.max_children) * share).floor().max(1.0);
         format!("{name} = {fits:.0} in {}", pool.name)
     });
     let numbers = numbers.collect::<Vec<_>>().join(", ");
+    if numbers.is_empty() {
+        return "look at what else has the memory: no number of workers is set too high".to_owned();
+    }
     match is_measured {
         true => format!("set {numbers}"),
         false => format!(
@@ -294,9 +305,7 @@ fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         Ok(memory) => memory.total,
         Err(why) => return sheet.cannot_tell(about, "how much memory the machine has", why),
     };
-    let all: Known<f64> = service
-        .pools
-        .iter()
+    let all: Known<f64> = counted(service)
         .map(|pool| Ok(f64::from(pool.max_children) * cost(pool)?.bytes))
         .sum();
     let all = match all {
@@ -346,7 +355,7 @@ fn core_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         ];
         let seen =
             format!("{n} workers on {processors} processors, of which {place} leaves {cores:.1}");
-        if multiples.contains(&n) && pool.is_chosen {
+        if multiples.contains(&n) && pool.is_chosen && pool.manager != Manager::Found {
             let condition = "the quota < the processors, and the workers are 1, 2 or 4 for each \
                              processor, or 2 for each and one";
             sheet
@@ -363,6 +372,7 @@ fn core_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::*;
+    use crate::facts::Manager;
     use crate::finding::Severity::*;
 
     #[test]
@@ -382,6 +392,23 @@ mod tests {
         );
         pool(&mut facts).ini = unknown();
         expect("D1", &facts, CannotTell, "nobody said so");
+    }
+
+    #[test]
+    fn a_pool_that_finds_its_size_never_has_too_many_workers() {
+        let mut facts = php_fpm();
+        pool(&mut facts).max_children = 500;
+        pool(&mut facts).manager = Manager::Found;
+        expect_ok("D1", &facts);
+        expect_ok("D4", &facts);
+        facts.services[0].group.memory = Ok(Some((2.0 * GB, "/web memory.max".to_owned())));
+        expect_ok("D3", &facts);
+        // All but 40 MB is taken by others: that is said, and nothing about a number of workers.
+        facts.services[0].group.memory = Ok(None);
+        facts.machine.memory.as_mut().unwrap().available = 40.0 * MB;
+        expect("D1", &facts, Fail, "as many workers as there is memory for");
+        let found = look("D1", &facts);
+        assert!(found[0].fix.starts_with("look at what else"), "{found:#?}");
     }
 
     #[test]

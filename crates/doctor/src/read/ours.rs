@@ -98,7 +98,7 @@ pub(super) fn service(
 }
 
 fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: usize) -> Pool {
-    let two_each = u32::try_from(2 * processors).unwrap_or(u32::MAX);
+    let cores = u32::try_from(processors).unwrap_or(u32::MAX);
     let spares = match (of.start_servers, of.min_spare_servers, of.max_spare_servers) {
         (Some(start), Some(min), Some(max)) => Some(Spares { start, min, max }),
         _ => None,
@@ -112,9 +112,9 @@ fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: u
             ProcessManager::Static => Manager::Static,
             ProcessManager::Dynamic => Manager::Dynamic,
             ProcessManager::Ondemand => Manager::Ondemand,
-            ProcessManager::Auto => Manager::Auto,
+            ProcessManager::Auto => Manager::Found,
         },
-        max_children: of.max_children.unwrap_or(two_each),
+        max_children: of.most_workers(cores),
         is_chosen: of.max_children.is_some(),
         spares,
         idle_timeout: of.process_idle_timeout,

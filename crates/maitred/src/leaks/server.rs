@@ -246,7 +246,7 @@ fn configuration(site: &Site, pool: &Pool, look: &Path) -> String {
         format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
     };
     let mut out = format!(
-        "listen = [\"127.0.0.1:0\"]\n[pools.{}]\nmode = \"worker\"\nmax_children = 1\n\
+        "listen = [\"127.0.0.1:0\"]\n[pools.{}]\nmode = \"worker\"\npm = \"static\"\nmax_children = 1\n\
          boot_timeout = {}\nrequest_queue_timeout = \"60s\"\n",
         pool.name,
         pool.boot_timeout.as_secs()

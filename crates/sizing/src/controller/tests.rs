@@ -53,6 +53,20 @@ fn a_hundred_requests_that_work_get_as_many_workers_as_there_are_processors() {
 }
 
 #[test]
+fn users_of_pages_that_all_wait_as_long_get_a_worker_each_and_others_a_few_less() {
+    let workers = |blocked: fn(u64) -> u64| {
+        let mut pool = pool(50);
+        (0..2000).for_each(|page| pool.finished(spent(0, blocked(page))));
+        pool.look(Duration::from_secs(1), load(1, 1, 31));
+        pool.sizing().workers
+    };
+    assert_eq!(workers(|_| 40), 32);
+    assert_eq!(workers(|page| 38 + page % 5), 32);
+    let scattered = workers(|page| 1 + page * 37 % 80);
+    assert!((20..30).contains(&scattered), "{scattered}");
+}
+
+#[test]
 fn idle_processors_are_believed_when_they_are_seen_again_and_again_and_forgotten_later() {
     let mut pool = pool(50);
     (0..100).for_each(|_| pool.finished(spent(20, 0)));

@@ -1,0 +1,183 @@
+//! What a pool says of waiting, refusals and its limit, and how often.
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn seen(pm: ProcessManager) -> Seen {
+    let config = maitred_config::Config::for_directory("/".as_ref(), Vec::new(), Some(4));
+    let pool = maitred_config::Pool {
+        pm,
+        ..config.unwrap().pools[0].clone()
+    };
+    let mut seen = Seen::new(false);
+    seen.learn(&pool, 4);
+    seen
+}
+
+fn look(seen: &mut Seen, sample: &Sample, second: u32) -> Vec<String> {
+    let running = || "4 × /srv/slow.php".to_owned();
+    seen.look(sample.clone(), running, SECOND * second)
+}
+
+#[test]
+fn a_limit_is_said_when_it_is_reached_and_its_end_tells_how_many_waited() {
+    let mut seen = seen(ProcessManager::Dynamic);
+    let mut sample = Sample {
+        waiting: 5,
+        met_limit: 5,
+        longest: SECOND,
+        ..Sample::default()
+    };
+    let lines = look(&mut seen, &sample, 1);
+    assert!(
+        lines[0].starts_with("all max_children = 4 workers are busy"),
+        "{lines:?}"
+    );
+    (sample.waiting, sample.met_limit) = (9, 20);
+    assert!(look(&mut seen, &sample, 2).is_empty());
+    sample.waiting = 0;
+    assert!(look(&mut seen, &sample, 3).is_empty());
+    assert!(!seen.is_quiet());
+    assert_eq!(
+        look(&mut seen, &sample, 12),
+        [
+            "max_children = 4 was reached for 1.0 s: 20 requests had to wait; at most 9 were seen \
+          waiting at once, the longest for 1.0 s"
+        ]
+    );
+    assert!(seen.is_quiet());
+}
+
+#[test]
+fn as_php_fpm_a_limit_is_said_once_in_its_words_each_time_it_is_reached() {
+    for (pm, setting) in [
+        (ProcessManager::Dynamic, "pm.max_children"),
+        (ProcessManager::Ondemand, "max_children"),
+    ] {
+        let mut seen = seen(pm);
+        seen.is_fpm = true;
+        let expected = format!("server reached {setting} setting (4), consider raising it");
+        let mut sample = Sample {
+            waiting: 1,
+            ..Sample::default()
+        };
+        sample.met_limit = 1;
+        assert_eq!(look(&mut seen, &sample, 1), [expected.as_str()]);
+        sample.met_limit = 2;
+        assert!(look(&mut seen, &sample, 2).is_empty());
+        assert!(
+            look(&mut seen, &sample, 20).is_empty(),
+            "its end is not told"
+        );
+        sample.met_limit = 3;
+        assert_eq!(look(&mut seen, &sample, 30), [expected]);
+    }
+}
+
+#[test]
+fn a_static_pool_is_always_at_its_limit_and_says_so_only_if_its_queue_stands() {
+    let mut seen = seen(ProcessManager::Static);
+    let mut sample = Sample {
+        waiting: 5,
+        met_limit: 5,
+        busy: 4,
+        ..Sample::default()
+    };
+    assert!(look(&mut seen, &sample, 1).is_empty());
+    sample.longest = STANDING;
+    assert_eq!(
+        look(&mut seen, &sample, 3),
+        [
+            "the queue stands: 5 requests wait, the longest for 2.0 s; 4 of 4 workers are busy: \
+          4 × /srv/slow.php"
+        ]
+    );
+    (sample.waiting, sample.longest) = (0, Duration::ZERO);
+    assert_eq!(
+        look(&mut seen, &sample, 13),
+        ["the queue stood for 2.0 s; at most 5 were seen waiting at once, the longest for 2.0 s"]
+    );
+}
+
+#[test]
+fn a_pool_that_finds_its_size_is_not_said_to_have_as_many_workers_as_it_may_have() {
+    let sample = Sample {
+        waiting: 5,
+        longest: STANDING,
+        busy: 2,
+        ..Sample::default()
+    };
+    let said = look(&mut seen(ProcessManager::Auto), &sample, 3);
+    assert_eq!(said.len(), 1, "{said:?}");
+    let words = "; 2 workers (auto, up to 4) are busy: ";
+    assert!(said[0].contains(words), "{said:?}");
+}
+
+#[test]
+fn a_thousand_refusals_are_two_lines() {
+    let mut seen = seen(ProcessManager::Static);
+    let mut lines = Vec::new();
+    for second in 1..=50 {
+        let sample = Sample {
+            refused: [15, 5, 0, 0, 0, 0].map(|count| u64::from(second) * count),
+            first_refused: Some(format!("/srv/a.php: 503 for {second}")),
+            ..Sample::default()
+        };
+        lines.extend(look(&mut seen, &sample, second));
+    }
+    assert_eq!(
+        lines,
+        ["/srv/a.php: 503 for 1; further refusals are counted"]
+    );
+    let sample = seen.last.clone();
+    assert_eq!(
+        look(&mut seen, &sample, 60),
+        [
+            "503 was the answer to 1000 requests in 49.0 s: 750 found a queue of \
+          request_queue_length = 1000, 250 waited for request_queue_timeout = 10 s in vain"
+        ]
+    );
+}
+
+#[test]
+fn a_queue_that_answers_the_newest_first_is_two_lines() {
+    let mut seen = seen(ProcessManager::Static);
+    let mut lines = Vec::new();
+    for second in 1..=20 {
+        let sample = Sample {
+            turns: 1 + u64::from(second > 10),
+            is_newest_first: second != 10,
+            waiting: 30,
+            ..Sample::default()
+        };
+        lines.extend(look(&mut seen, &sample, second));
+    }
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("more requests come than can be answered"));
+    let calm = Sample {
+        turns: 2,
+        ..Sample::default()
+    };
+    assert_eq!(
+        look(&mut seen, &calm, 31),
+        [
+            "newest first was the order of the queue for 19.0 s, because more requests came than \
+          could be answered"
+        ]
+    );
+}
+
+#[test]
+fn the_list_of_causes_is_in_the_order_of_their_numbers() {
+    for (number, cause) in ALL_CAUSES.into_iter().enumerate() {
+        assert_eq!(cause as usize, number);
+    }
+}
+
+#[test]
+fn the_scripts_that_run_most_are_named() {
+    let scripts = ["a", "b", "b", "c", "d", "e", "e", "e"].map(str::to_owned);
+    let named = count_scripts(scripts.to_vec());
+    assert_eq!(named, "3 × e, 2 × b, 1 × a, 2 × others");
+}
