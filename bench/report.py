@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 
-import page
+import bench_page
 import peers
 import rows
 
@@ -290,11 +290,11 @@ def write(results, titles, here):
         json.dump(results.as_json(), file, indent=1)
     options = results.options
     docs = os.path.join(here, "..", "docs", "benchmarks")
-    pages = [(name, page.Page())]
+    pages = [(name, bench_page.Page())]
     if options.page:
-        pages.append((docs, page.Page.read(docs + ".json")))
+        pages.append((docs, bench_page.Page.read(docs + ".json")))
     elif not (options.quick or options.only or options.peers_only or options.no_wordpress):
-        pages.append((docs, page.Page()))
+        pages.append((docs, bench_page.Page()))
     for path, each in pages:
         each.take(results.run(), results.parts())
         each.keep(titles)
