@@ -122,6 +122,8 @@ class Bench:
         for title, measure in SECTIONS.items():
             if self.options.peers_only or not self.wants(title):
                 continue
+            if self.options.no_wordpress and "WordPress" in title:
+                continue
             try:
                 sections.append(measure(self))
             except NOT_MEASURED as problem:

@@ -185,7 +185,7 @@ def measure_page(bench, name, place):
         title = f"{name}, {words}"
         outcome = outcomes(title, samples, workers)
         lines.append((
-            name, words if asked.users else f"{words} ({asked.rate:.0f}/s)",
+            words if asked.users else f"{words} ({asked.rate:.0f}/s)",
             *line_of(samples[0]), *line_of(samples[1]),
         ))
         report.say(f"{title}: " + "; ".join(one.line() for one in outcome))
@@ -207,34 +207,34 @@ def line_of(samples):
     )
 
 
-def measure_pages(bench):
-    """pm = auto beside the best fixed number."""
-    lines, found, as_json = [], [], {}
+def measured_page(name, serving):
+    """The measurement of a page: pm = auto beside the best fixed number."""
+    def measure(bench):
+        with serving(bench) as place:
+            lines, found, samples = measure_page(bench, name, place)
+        text = (
+            f"The best fixed number is found among {', '.join(map(str, GRID))} by one run of "
+            f"{GRID_SECONDS} s each, for each load anew; then it is measured again beside auto and a "
+            f"second pool of the same number, {bench.options.rounds} rounds of "
+            f"{bench.options.seconds} s in turn. Capacity is what {max(USERS)} users get from the best "
+            f"fixed number. A bar is as wide as the two equal pools differ, if that is more. Server and "
+            f"generator share the machine."
+        )
+        columns = (
+            "load", "auto: workers", "requests/s", "p99 ms", "static: workers", "requests/s", "p99 ms",
+        )
+        return report.Section(page_title(name), text, columns, lines, found, samples)
+    return measure
 
-    def add(name, place):
-        more = measure_page(bench, name, place)
-        lines.extend(more[0])
-        found.extend(more[1])
-        as_json.update(more[2])
 
-    for name, path in PAGES.items():
-        add(name, Place(bench, bench.root, managed.Maitred, path))
-    if not bench.options.no_wordpress:
-        with blog(bench) as place:
-            add(WORDPRESS, place)
-    text = (
-        f"The best fixed number is found among {', '.join(map(str, GRID))} by one run of "
-        f"{GRID_SECONDS} s each, for each load anew; then it is measured again beside auto and a "
-        f"second pool of the same number, {bench.options.rounds} rounds of "
-        f"{bench.options.seconds} s in turn. Capacity is what {max(USERS)} users get from the best "
-        f"fixed number. A bar is as wide as the two equal pools differ, if that is more. Server and "
-        f"generator share the machine."
-    )
-    columns = (
-        "page", "load", "auto: workers", "requests/s", "p99 ms", "static: workers", "requests/s",
-        "p99 ms",
-    )
-    return report.Section(PAGES_TITLE, text, columns, lines, found, as_json)
+def page_title(name):
+    """Of a page's measurement."""
+    return f"pm = auto: {name}"
+
+
+def script(path):
+    """How a page of bench/docroot is served."""
+    return lambda bench: contextlib.nullcontext(Place(bench, bench.root, managed.Maitred, path))
 
 
 @contextlib.contextmanager
@@ -307,11 +307,11 @@ def measure_hanging(bench):
     return report.Section(HANGING_TITLE, text, columns, lines, [outcome], samples)
 
 
-PAGES_TITLE = "pm = auto: pages"
 STEP_TITLE = f"pm = auto: step to {STEP_RATE} requests/s"
 HANGING_TITLE = "pm = auto: 2 % of requests hang 15 s"
 MEASUREMENTS = {
-    PAGES_TITLE: measure_pages,
+    **{page_title(name): measured_page(name, script(path)) for name, path in PAGES.items()},
+    page_title(WORDPRESS): measured_page(WORDPRESS, blog),
     STEP_TITLE: measure_step,
     HANGING_TITLE: measure_hanging,
 }
