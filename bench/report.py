@@ -66,12 +66,13 @@ class Section:
     lines: list  # of as many texts as there are columns
     outcomes: list
     samples: dict  # for programs
+    is_measured: bool = True
 
     @classmethod
     def failed(cls, title, problem):
         """A measurement that came to no end."""
         outcome = Outcome(title, "", "to be measured", 0, str(problem), False)
-        return cls(title, f"Not measured: {problem}", (), [], [outcome], {})
+        return cls(title, f"Not measured: {problem}", (), [], [outcome], {}, False)
 
     def part(self):
         """What the page has of it."""
@@ -186,10 +187,11 @@ class Results:
         ]
         return "\n".join(lines + [outcome.line() for outcome in self.outcomes()])
 
-    def parts(self):
-        """What the page has of it, by title."""
+    def parts(self, failed=True):
+        """What the page has of it, by title; with what came to no end, or without."""
+        sections = [each for each in self.sections if failed or each.is_measured]
         rows_parts = {each.row.title: each.part() for each in self.measured}
-        return rows_parts | {section.title: section.part() for section in self.sections}
+        return rows_parts | {section.title: section.part() for section in sections}
 
     def run(self):
         """When and how it was measured."""
@@ -296,7 +298,8 @@ def write(results, titles, here):
     elif not (options.quick or options.only or options.peers_only or options.no_wordpress):
         pages.append((docs, bench_page.Page()))
     for path, each in pages:
-        each.take(results.run(), results.parts())
+        # A renewed page keeps what it had where nothing came of it this time.
+        each.take(results.run(), results.parts(failed=not each.parts))
         each.keep(titles)
         each.write(path)
         print(f"Written: {os.path.relpath(path)}.md", file=sys.stderr)

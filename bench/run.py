@@ -311,6 +311,8 @@ def run(options):
         measured += bench.booted()
         sections = bench.measure_sections()
         titles = bench.titles()
+    if not measured + sections:
+        raise peers.CannotStart("what --only names is not measured with the other options")
     results = report.Results(measured, sections, options)
     report.write(results, titles, HERE)
     print(results.bars_table())
