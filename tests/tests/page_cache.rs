@@ -431,7 +431,15 @@ fn a_cookie_that_php_takes_for_one_of_the_keys_makes_no_page() {
     let root = site();
     let lines = ["valid = \"10m\"", "key_cookies = [\"my_lang\"]"];
     let server = serve(&root, &lines);
-    for cookie in ["my.lang=xx", "my_lang[]=xx", "my lang=xx"] {
+    for cookie in [
+        "my.lang=xx",
+        "my_lang[]=xx",
+        "my lang=xx",
+        "my[lang=xx",
+        "my.lang[]=xx; my_lang=de",
+        "my_lang=de; my.lang[]=xx",
+        "my lang[a]=xx",
+    ] {
         let answer = with(&server, "/a", &[("Cookie", cookie)]);
         assert!(
             status(&answer).ends_with("; detail=unkeyed-field"),

@@ -100,6 +100,39 @@ fn what_a_forwarded_says_beside_addresses_is_part_of_the_key() {
 }
 
 #[test]
+fn what_proxies_say_is_part_of_the_key_in_whatever_order_fields_come() {
+    const PART: (&str, &str) = ("X-Requested-With", "XMLHttpRequest");
+    const TRUSTED: &str = "trusted_proxies = [\"127.0.0.1\"]";
+    let trusts_forwarded = format!("{TRUSTED}\ntrusted_headers = [\"Forwarded\"]");
+    for (top, of_proxy, evil) in [
+        (
+            TRUSTED,
+            ("X-Forwarded-Proto", "http"),
+            ("X-Forwarded-Host", "evil.example"),
+        ),
+        (
+            &trusts_forwarded,
+            ("Forwarded", "proto=http"),
+            ("Forwarded", "host=evil.example"),
+        ),
+    ] {
+        let root = site();
+        let lines = ["key_headers = [\"X-Requested-With\"]"];
+        let server = setup(&root, &lines).top(top).start();
+        let fields = [PART, evil, of_proxy];
+        for (target, order) in [("/a", [0, 1, 2]), ("/b", [1, 0, 2]), ("/c", [1, 2, 0])] {
+            let made_up = with(&server, target, &order.map(|at| fields[at]));
+            assert!(status(&made_up).ends_with("; stored; ttl=600"), "{evil:?}");
+            for fields in [[PART, of_proxy], [of_proxy, PART]] {
+                let answer = with(&server, target, &fields);
+                assert_eq!(answer.text(), "run 2 ", "{evil:?} {target}");
+            }
+            assert_eq!(with(&server, target, &[of_proxy]).text(), "run 3 ");
+        }
+    }
+}
+
+#[test]
 fn a_forwarded_by_a_stranger_makes_no_page() {
     let root = site();
     let server = setup(&root, &[])

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use maitred_tests::fastcgi::{self, Wire};
 use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::ports;
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
 use maitred_tests::{Target, maitred_program, wait};
@@ -267,6 +268,25 @@ fn a_purge_over_http_can_be_a_soft_one_and_one_that_is_no_list_is_refused() {
     let soft = ask(&[("Cache-Groups", "\"g\""), ("Soft-Purge", "1")]);
     assert_eq!(soft.text(), "stale: tag g\n");
     assert!(status(&server, "/a?group=g").contains("detail=updating"));
+}
+
+#[test]
+fn an_address_that_no_page_can_have_is_not_remembered() {
+    let root = site();
+    let door = ports::free_address();
+    let server = setup(&root)
+        .hosts(&[])
+        .top(&format!("admin = \"{door}\""))
+        .start();
+    let long = "h".repeat(20_000);
+    for (host, count) in [("a.example", 1), (&long, 1), ("b.example", 2)] {
+        assert_eq!(at(&server, "POST", host, "/").status, 200);
+        let metrics = http::get(door, "/metrics").text();
+        let mut lines = metrics.lines();
+        let counted = lines.find_map(|line| line.strip_prefix("maitred_cache_purges_total{"));
+        let counted = counted.and_then(|line| line.rsplit(' ').next());
+        assert_eq!(counted, Some(count.to_string().as_str()), "{metrics}");
+    }
 }
 
 #[test]

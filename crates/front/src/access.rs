@@ -19,7 +19,7 @@ use maitred_os::stderr;
 use maitred_seat::Spent;
 
 pub use late::write_later;
-pub use line::{Line, Time};
+pub use line::{Line, Time, put_visible};
 
 use crate::door_log::{DoorLogs, LogFile};
 use crate::pool::Pool;

@@ -166,7 +166,9 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
             19 if is("if-unmodified-since") => self.has_precondition = true,
             _ => {}
         }
-        if !self.has_unkeyed && is_unkeyed(name) {
+        // Also after the first: one that the site has put into the key does not keep the answer out, and what
+        // proxies say after it has to be there, too.
+        if is_unkeyed(name) {
             match self.is_proxied(name) {
                 true => self.has_proxied = true,
                 false => self.has_unkeyed = true,
@@ -267,6 +269,14 @@ mod tests {
                 let asked = Asked::survey(request(true), fields.into_iter());
                 assert_ne!(asked.has_unkeyed, asked.has_proxied, "{name}");
             }
+        }
+        for fields in [
+            ["X-Requested-With", "X-Forwarded-Host"],
+            ["X-Forwarded-Host", "X-Requested-With"],
+        ] {
+            let fields = fields.map(|name| (name.as_bytes(), &b"1"[..]));
+            let asked = Asked::survey(request(true), fields.into_iter());
+            assert!(asked.has_unkeyed && asked.has_proxied, "{fields:?}");
         }
         for name in [
             "Host",

@@ -8,9 +8,11 @@ use crate::purge::Purge;
 use crate::settings::KeyParts;
 use crate::tags;
 
-/// Longest path and query of a page as purges name them: all that a key has room for, escaped. What is longer is
-/// nobody's page.
-const MAX_TARGET_BYTES: usize = 3 * MAX_KEY_BYTES;
+/// Whether there can be a page of this host, with this path and query as purges name them: its key would have room
+/// for all of it, with each byte of the target escaped.
+fn has_room(host: &str, target: &str) -> bool {
+    host.len() + target.len().div_ceil(3) <= MAX_KEY_BYTES
+}
 
 /// Whether a method only asks (RFC 9110 §9.2.1). One that is not known may do anything.
 pub fn is_safe(method: &str) -> bool {
@@ -37,7 +39,8 @@ pub fn after<'f>(
         let address = fields::first(answer.clone(), name).map(String::from_utf8_lossy);
         targets.extend(address.and_then(|address| resolve(parts, request, &address)));
     }
-    targets.retain(|target| target.len() <= MAX_TARGET_BYTES);
+    // Whoever sends the request chooses these, and the host, too, where the site names none.
+    targets.retain(|target| has_room(request.host, target));
     let named = targets.into_iter();
     let mut purges: Vec<Purge> = named
         .map(|target| of_target(request.host, target))
@@ -155,6 +158,8 @@ fn is_same_host(host: &str, request: &Request<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asked::Asked;
+    use crate::key::Key;
     use crate::settings::Pattern;
 
     const POST: Request<'static> = Request {
@@ -213,9 +218,10 @@ mod tests {
 
     #[test]
     fn what_is_longer_than_any_page_is_not_noted_down() {
-        let named = |length: usize| {
-            let path = "x".repeat(length);
+        let named = |host: usize, path: usize| {
+            let (host, path) = ("h".repeat(host), "x".repeat(path));
             let request = Request {
+                host: &host,
                 path: &format!("/{path}"),
                 query: None,
                 ..POST
@@ -223,17 +229,35 @@ mod tests {
             let answer = [(&b"Location"[..], path.as_bytes())];
             after(&KeyParts::default(), &request, 200, answer.into_iter()).len()
         };
-        assert_eq!(named(MAX_TARGET_BYTES - 1), 2);
-        assert_eq!(named(MAX_TARGET_BYTES), 0);
-        // All that a page's key has room for beside four lengths can be purged.
-        let query = "+".repeat(MAX_KEY_BYTES - 4 * size_of::<u32>());
-        let request = Request {
-            query: Some(&query),
-            path: "/",
-            ..POST
-        };
-        let purges = after(&KeyParts::default(), &request, 200, [].into_iter());
-        assert_eq!(purges.len(), 1);
+        assert_eq!(named(0, 3 * MAX_KEY_BYTES - 1), 2);
+        assert_eq!(named(0, 3 * MAX_KEY_BYTES), 0);
+        assert_eq!(named(MAX_KEY_BYTES - 1, 2), 2);
+        assert_eq!(named(MAX_KEY_BYTES - 1, 3), 0);
+        assert_eq!(named(MAX_KEY_BYTES, 0), 0);
+        assert_eq!(named(4 * MAX_KEY_BYTES, 0), 0);
+    }
+
+    #[test]
+    fn all_that_a_pages_key_has_room_for_can_be_purged() {
+        let room = MAX_KEY_BYTES - 4 * size_of::<u32>();
+        for (host, query) in [(1, room - 32), (room / 2, room / 2 - 32), (room - 32, 1)] {
+            let (host, query) = ("h".repeat(host), "+".repeat(query));
+            let page = Request {
+                method: "GET",
+                host: &host,
+                path: "/",
+                query: Some(&query),
+                ..POST
+            };
+            let asked = Asked::survey(page, [].into_iter());
+            assert!(Key::primary("site", &KeyParts::default(), &asked).is_ok());
+            let request = Request {
+                method: "POST",
+                ..page
+            };
+            let purges = after(&KeyParts::default(), &request, 200, [].into_iter());
+            assert_eq!(purges.len(), 1);
+        }
     }
 
     #[test]

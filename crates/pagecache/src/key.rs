@@ -376,6 +376,30 @@ mod tests {
     }
 
     #[test]
+    fn what_proxies_say_makes_a_difference_in_whatever_order_fields_come() {
+        const PART: Field<'static> = (b"X-Requested-With", b"XMLHttpRequest");
+        let parts = KeyParts {
+            headers: vec!["X-Requested-With".to_owned()],
+            ..KeyParts::default()
+        };
+        let proxied = Request {
+            by_proxy: true,
+            by_forwarded: true,
+            ..GET
+        };
+        let of = |fields: [Field<'static>; 2]| key(&parts, proxied, &fields);
+        let evil: [Field<'static>; 2] = [
+            (b"X-Forwarded-Host", b"evil.example"),
+            (b"Forwarded", b"host=evil.example"),
+        ];
+        let plain = key(&parts, proxied, &[PART]);
+        for said in evil {
+            assert_ne!(of([PART, said]), plain, "{said:?}");
+            assert_eq!(of([PART, said]), of([said, PART]), "{said:?}");
+        }
+    }
+
+    #[test]
     fn a_key_that_is_too_long_is_none() {
         let long = "a".repeat(MAX_KEY_BYTES);
         let asked = Asked::survey(Request { path: &long, ..GET }, [].into_iter());

@@ -120,7 +120,9 @@ impl Plan {
 }
 
 /// Most cookies of a request whose answer is kept at a site with cookies in its keys. PHP passes over those
-/// beyond `max_input_vars` (1000), so that the script would not see what the key has.
+/// beyond `max_input_vars` (1000), so that the script would not see what the key has. A pool or a folder whose PHP
+/// has less than this there is not known here, and who sends as many cookies before one of the key's could choose
+/// the page of that.
 const MAX_COOKIES: usize = 256;
 
 /// Whether the script would see another value of a cookie of the key than the key has: PHP takes another name
@@ -145,10 +147,13 @@ fn is_odd_form((cookie, value): Field<'_>, name: &[u8]) -> bool {
     if cookie == name {
         return value.trim_ascii() != value;
     }
-    let rest = cookie.strip_prefix(name);
-    let is_index = rest.is_some_and(|rest| rest.starts_with(b"["));
-    let mangled = cookie.iter().map(|byte| mangle(*byte));
-    is_index || cookie.trim_ascii_end() == name || mangled.eq(name.iter().copied())
+    fn mangled(name: &[u8]) -> impl Iterator<Item = u8> {
+        name.iter().map(|byte| mangle(*byte))
+    }
+    let is_named = |cookie: &[u8]| mangled(cookie).eq(mangled(name));
+    // What follows the first bracket is an index, or part of the name if no other closes it.
+    let bracket = memchr::memchr(b'[', cookie).unwrap_or(cookie.len());
+    cookie.trim_ascii_end() == name || is_named(cookie) || is_named(&cookie[..bracket])
 }
 
 /// Why a request is none of the cache's, if it is none.
@@ -215,7 +220,11 @@ fn has_parameter(when: &When, query: &str) -> bool {
     query.split('&').any(|parameter| {
         let name = parameter.split('=').next().unwrap_or_default();
         let name = decoded(name.as_bytes(), b' ');
-        when.parameters.iter().any(|pattern| named(pattern, &name))
+        // PHP passes over spaces before a name, and its names end with the first NUL.
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let spaces = name.iter().take_while(|byte| **byte == b' ').count();
+        let mut patterns = when.parameters.iter();
+        patterns.any(|pattern| named(pattern, &name[spaces..]))
     })
 }
 
@@ -335,11 +344,17 @@ mod tests {
     #[test]
     fn a_cookie_of_the_key_is_kept_only_as_php_reads_it_as_well() {
         let mut settings = Settings::default();
-        settings.key.cookies = vec!["lang".to_owned()];
+        settings.key.cookies = ["lang", "my_size", "a.b"].map(str::to_owned).to_vec();
         let store =
             |cookie: &str| plan(&settings, "GET", "/", &[(b"Cookie", cookie.as_bytes())]).store;
         let many = |count: usize| format!("{}lang=de", "x;".repeat(count));
-        for good in ["lang=de", "a=b ;\t lang=de", "lang", &many(MAX_COOKIES - 1)] {
+        for good in [
+            "lang=de",
+            "a=b ;\t lang=de",
+            "lang",
+            "langs[]=de; my_size_x[a]=l; mysize[]=l; my_size=l; a.b=c",
+            &many(MAX_COOKIES - 1),
+        ] {
             assert_eq!(store(good), Ok(()), "{good}");
         }
         for odd in [
@@ -347,6 +362,13 @@ mod tests {
             "lang[0]=de",
             "lang=de ;x",
             "lang=\tde",
+            "my.size=l",
+            "my.size[]=x; my_size=l",
+            "my_size=l; my size[a]=l",
+            "my[size=l",
+            "my.size[a][b]c=l",
+            "a_b=c",
+            "a b[]=c",
             &many(MAX_COOKIES),
         ] {
             assert_eq!(store(odd), Err(NotStored::UnkeyedField), "{odd}");
@@ -391,7 +413,11 @@ mod tests {
         let store = |target: &str| plan(&settings, "GET", target, &[]).store;
         assert_eq!(store("/wp-admin/x"), Err(NotStored::Rule));
         assert_eq!(store("/?a&preview=1"), Err(NotStored::Rule));
-        assert_eq!(store("/?previe%77=1"), Err(NotStored::Rule));
+        for written in ["previe%77=1", "+%20preview", "preview[]=1", "preview%00x=1"] {
+            let target = format!("/?{written}");
+            assert_eq!(store(&target), Err(NotStored::Rule), "{written}");
+        }
+        assert_eq!(store("/?preview+=1"), Ok(()));
         assert_eq!(store("/?a=preview"), Ok(()));
         let many = format!("/?{}&preview", vec!["a"; 300].join("&"));
         assert_eq!(store(&many), Err(NotStored::Rule));

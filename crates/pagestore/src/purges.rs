@@ -16,7 +16,7 @@ use crate::object::Object;
 
 /// Purges of one site that are remembered each by itself. With more, all of the site is purged.
 pub const MAX_PURGES: usize = 128 * 1024;
-/// Bytes of what these name, which whoever may send POST has a say in. With more, the same.
+/// Bytes of what these name (hosts, addresses, tags), which whoever may send POST has a say in. With more, the same.
 pub const MAX_PURGED_BYTES: usize = 64 << 20;
 
 /// What purges have made of a page.
@@ -65,7 +65,7 @@ struct OfSite {
     prefixes: HashMap<Option<String>, Prefixes>,
     tags: HashMap<String, Last>,
     count: usize,
-    /// Bytes of all names.
+    /// Bytes of all that they name; a host counts with each of its addresses.
     bytes: usize,
 }
 
@@ -238,13 +238,13 @@ impl Table {
     }
 }
 
-/// Bytes by which a purge names what it is about, beside the host.
+/// Bytes by which a purge names what it is about.
 fn named_bytes(purge: &Purge) -> usize {
     match purge {
         Purge::All => 0,
         Purge::Host(name) | Purge::Tag(name) => name.len(),
-        Purge::Url { target, .. } => target.len(),
-        Purge::Prefix { path, .. } => path.len(),
+        Purge::Url { host, target } => host.len() + target.len(),
+        Purge::Prefix { host, path } => host.as_ref().map_or(0, String::len) + path.len(),
     }
 }
 
@@ -431,16 +431,32 @@ mod tests {
 
     #[test]
     fn with_longer_names_than_are_remembered_all_of_the_site_is_gone() {
-        let purges = Purges::default();
         let long = "x".repeat(MAX_PURGED_BYTES / 1024);
-        for number in 0..1024 {
-            let target = format!("/{number}{long}");
-            purges.add("site", &url(&target), Thoroughness::Hard);
+        let name = |number: u64| format!("{number}{long}");
+        let target = || "/".to_owned();
+        let long_ones: [&dyn Fn(u64) -> Purge; 5] = [
+            &|number| url(&format!("/{number}{long}")),
+            &|number| Purge::Tag(name(number)),
+            &|number| Purge::Host(name(number)),
+            &|number| Purge::Url {
+                host: name(number),
+                target: target(),
+            },
+            &|number| Purge::Prefix {
+                host: Some(name(number)),
+                path: target(),
+            },
+        ];
+        for long_one in long_ones {
+            let purges = Purges::default();
+            for number in 0..1024 {
+                purges.add("site", &long_one(number), Thoroughness::Hard);
+            }
+            assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Alive);
+            purges.add("site", &url("/one-more"), Thoroughness::Hard);
+            assert_eq!(purges.len(), 2);
+            assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Gone);
         }
-        assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Alive);
-        purges.add("site", &url("/one-more"), Thoroughness::Hard);
-        assert_eq!(purges.len(), 2);
-        assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Gone);
     }
 
     #[test]

@@ -218,7 +218,7 @@ fn escape(out: &mut Vec<u8>, place: Place, value: &[u8]) {
         return out.extend_from_slice(value);
     }
     match place {
-        Place::Line => escape_line(out, value),
+        Place::Line => put_visible(out, value, &['"', '\\']),
         Place::WithinString => escape_json(out, value),
         Place::JsonString | Place::JsonNumber => {
             out.push(b'"');
@@ -228,13 +228,19 @@ fn escape(out: &mut Vec<u8>, place: Place, value: &[u8]) {
     }
 }
 
-fn escape_line(out: &mut Vec<u8>, value: &[u8]) {
+/// Adds a value with escapes in place of control characters and of bytes that are no UTF-8, and with a backslash
+/// before each of the characters `quoted`.
+pub fn put_visible(out: &mut Vec<u8>, value: &[u8], quoted: &[char]) {
     for chunk in value.utf8_chunks() {
         for c in chunk.valid().chars() {
-            match c {
-                '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
-                c if c.is_control() => escape_bytes(out, c.encode_utf8(&mut [0; 4]).as_bytes()),
-                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            if quoted.contains(&c) {
+                out.push(b'\\');
+            }
+            let mut buffer = [0; 4];
+            let bytes = c.encode_utf8(&mut buffer).as_bytes();
+            match c.is_control() {
+                true => escape_bytes(out, bytes),
+                false => out.extend_from_slice(bytes),
             }
         }
         escape_bytes(out, chunk.invalid());
@@ -345,11 +351,11 @@ mod tests {
     #[test]
     fn nothing_a_client_sends_ends_a_line_or_a_field() {
         let mut out = Vec::new();
-        escape_line(&mut out, b"a\"b\\c\nd\x7f");
+        escape(&mut out, Place::Line, b"a\"b\\c\nd\x7f");
         assert_eq!(out, b"a\\\"b\\\\c\\x0Ad\\x7F");
         out.clear();
-        escape_line(&mut out, "Übung \u{9b}31m".as_bytes());
-        escape_line(&mut out, b"\x9b31m\xff");
+        escape(&mut out, Place::Line, "Übung \u{9b}31m".as_bytes());
+        escape(&mut out, Place::Line, b"\x9b31m\xff");
         assert_eq!(out, "Übung \\xC2\\x9B31m\\x9B31m\\xFF".as_bytes());
         out.clear();
         escape(&mut out, Place::WithinString, "é\u{9b}".as_bytes());

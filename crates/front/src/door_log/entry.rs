@@ -9,6 +9,7 @@ use maitred_config::fpm::access_format::{Cpu, Duration as Unit, Memory, Token};
 use maitred_fastcgi::{MAX_REPORT_BYTES, Report, basic_user, params};
 
 use super::{DoorLog, LINE_BYTES};
+use crate::access::put_visible;
 use crate::clock;
 
 /// Most bytes of an answer's head that are kept for `%o` and `%s`.
@@ -133,7 +134,7 @@ impl Entry {
         if line.is_empty() {
             return;
         }
-        line.truncate(LINE_BYTES - 1);
+        cut(&mut line);
         line.push(b'\n');
         self.log.add(&line);
     }
@@ -219,15 +220,20 @@ fn put_duration(line: &mut Vec<u8>, unit: Unit, micros: u64) -> std::io::Result<
     }
 }
 
-/// Nothing a client sends can end a line, or move a terminal's cursor.
+/// Nothing a client sends can end a line, or move a terminal's cursor. Quotes stay as they are: php-fpm leaves them.
 fn put_text(line: &mut Vec<u8>, text: &[u8]) {
-    for &byte in text {
-        match byte {
-            0x20..=0x7e | 0x80.. => line.push(byte),
-            _ => {
-                let _ = write!(line, "\\x{byte:02X}");
-            }
-        }
+    put_visible(line, text, &[]);
+}
+
+/// Leaves what a line has room for, and no part of a character, which a terminal may take for another.
+fn cut(line: &mut Vec<u8>) {
+    if line.len() >= LINE_BYTES {
+        line.truncate(LINE_BYTES - 1);
+        let whole = line
+            .utf8_chunks()
+            .next()
+            .map_or(0, |part| part.valid().len());
+        line.truncate(whole);
     }
 }
 

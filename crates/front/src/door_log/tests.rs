@@ -52,11 +52,11 @@ impl Bed {
     }
 }
 
-fn params(pairs: &[(&str, &str)]) -> Vec<u8> {
+fn params<T: AsRef<[u8]>>(pairs: &[(T, T)]) -> Vec<u8> {
     let mut records = Vec::new();
     let mut writer = ParamsWriter::new(&mut records, 1);
     for (name, value) in pairs {
-        writer.param(name.as_bytes(), value.as_bytes()).unwrap();
+        writer.param(name.as_ref(), value.as_ref()).unwrap();
     }
     writer.finish();
     records[HEADER_LEN..records.len() - HEADER_LEN].to_vec()
@@ -160,6 +160,29 @@ fn nothing_a_client_sends_ends_a_line_and_long_ones_are_cut() {
     assert!(line.starts_with("one\\x0Atwo\\x1B xxx"), "{}", &line[..40]);
     assert_eq!(line.len(), LINE_BYTES);
     assert_eq!(line.lines().count(), 1);
+}
+
+#[test]
+fn nothing_a_client_sends_reaches_the_terminal_that_a_log_is_read_on() {
+    let mut bed = Bed::new("%r?%q %{A}e", &[]);
+    let pairs = [
+        (&b"SCRIPT_NAME"[..], "/Übung\u{9b}31m".as_bytes()),
+        (b"QUERY_STRING", b"\"a\\b\"\x9b31m"),
+        (b"A", b"\xff\x85"),
+    ];
+    bed.log().begin(&params(&pairs), None).write(200);
+    let line = "/Übung\\xC2\\x9B31m?\"a\\b\"\\x9B31m \\xFF\\x85\n";
+    assert_eq!(bed.written(), line);
+}
+
+#[test]
+fn a_line_is_cut_between_characters() {
+    let mut bed = Bed::new("%r%r", &[]);
+    let half = format!("{}\u{17f}", "x".repeat(LINE_BYTES / 2 - 2));
+    let pairs = [("SCRIPT_NAME", half.as_str())];
+    bed.log().begin(&params(&pairs), None).write(200);
+    let line = format!("{half}{}\n", &half[..LINE_BYTES / 2 - 2]);
+    assert!(bed.written() == line);
 }
 
 #[test]
