@@ -92,6 +92,20 @@ fn phpinfo_differs_in_nothing_but_what_is_ours() {
 }
 
 #[test]
+fn what_php_says_of_itself_fails_where_the_file_it_goes_to_may_not_grow() {
+    let folder = tempfile::tempdir().unwrap();
+    for which in Which::BOTH {
+        let command = which.command();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -f 1; exec \"$@\" -i >\"$0\""]);
+        shell.arg(folder.path().join("said"));
+        shell.arg(command.get_program()).args(command.get_args());
+        let ended = shell.stdin(Stdio::null()).status().unwrap();
+        assert!(!ended.success(), "{which:?}: {ended:?}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_exits_with_64_and_a_wrong_configuration_with_78() {
     let (place, good) = configured("");
     let bad = place.file("bad.conf");

@@ -3,43 +3,29 @@
 //!
 //! About once a second somebody looks: how much is in use, and what some of the workers have for
 //! themselves, with their children. Between two looks each worker that is ordered is paid for out of what
-//! was there, so all pools together order no more than there is memory for.
+//! was there, so all pools together order no more than there is memory for. A pool whose control group has a
+//! limit pays out of that as well.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 pub use self::known::{Budget, Due, Has};
 use self::known::{Known, UNKNOWN_WORKER_BYTES};
-use crate::memory::{Level, Pressure, Room, Signs};
+use self::purse::Purse;
+use crate::memory::{Level, Signs};
 use crate::sources::Memory;
 
 mod known;
-
-/// Memory of which less than this part is in use or promised is far from being short.
-const FAR: f64 = 0.5;
-
-/// How long what is not the workers' own is averaged, in seconds.
-const AVERAGED_SECONDS: f64 = 60.0;
-
-/// Looks of which none counts for more than another.
-const FIRST_LOOKS: u32 = 100;
-
-/// The part of the workers that may go on when memory is short, and when it is out.
-const SHORT: f64 = 0.9;
-const OUT: f64 = 0.8;
+mod purse;
 
 /// What there is for all pools that find their size.
 #[derive(Debug, Default)]
 pub struct Rooms {
-    looked: Option<Duration>,
+    /// The server's.
+    common: Purse,
+    /// Of the pools that have a limit of their own.
+    apart: BTreeMap<String, Purse>,
     looks: u32,
-    pressure: Pressure,
-    /// What may be in use, and what is, in bytes; nothing: it cannot be read.
-    memory: Option<Memory>,
-    /// What was promised since the last look, and what was before and is not in use yet, in bytes.
-    promised: f64,
-    /// What is in use and is no worker's own, on average over some seconds, in bytes.
-    base: Option<f64>,
     /// What the workers of all pools take together, in bytes.
     taken: f64,
     pools: BTreeMap<String, Known>,
@@ -73,81 +59,48 @@ impl Rooms {
         signs: &Signs,
         pools: &HashSet<&str>,
     ) {
-        self.pressure.look(now, signs);
         self.pools.retain(|name, _| pools.contains(name.as_str()));
-        self.memory = memory;
         self.looks = self.looks.saturating_add(1);
         self.pools.values_mut().for_each(Known::settle);
-        let all = self.pools.values();
-        self.promised = all
-            .map(|known| known.unmeasured() as f64 * known.worker())
-            .sum();
         self.taken = self.pools.values().map(Known::takes).sum();
-        let passed = now.saturating_sub(self.looked.unwrap_or(now));
-        self.looked = Some(now);
-        let Some(memory) = memory else {
-            return;
-        };
-        let all = self.pools.values();
-        let own: f64 = all.map(Known::own).sum();
-        let base = (memory.used - own).max(0.0);
-        let weight = 1.0 - (-passed.as_secs_f64() / AVERAGED_SECONDS).exp();
-        let weight = match self.looks < FIRST_LOOKS {
-            true => weight.max(1.0 / f64::from(self.looks)),
-            false => weight,
-        };
-        let before = self.base.unwrap_or(base);
-        let base = before + weight * (base - before);
-        self.base = Some(base);
-        for known in self.pools.values_mut() {
-            let others = (self.taken - known.takes()).max(0.0);
-            known.fits = known.fits_in(&memory, (base, others));
-            known.fit_at_most = known.fit_at_most_in(&memory, base);
+        let promised = self.pools.values().map(Known::is_to_have).sum();
+        let own = self.pools.values().map(Known::own).sum();
+        self.common.look(now, (memory, signs), (own, promised));
+    }
+
+    /// What the pools have to themselves that have a limit of their own, after each look.
+    pub fn look_apart(&mut self, now: Duration, memories: &BTreeMap<String, Memory>) {
+        self.apart.retain(|name, _| memories.contains_key(name));
+        for (name, memory) in memories {
+            let known = self.pools.get(name);
+            let known = known.map_or((0.0, 0.0), |known| (known.own(), known.is_to_have()));
+            let signs = Signs {
+                used: Some(memory.part()),
+                ..Signs::default()
+            };
+            let purse = self.apart.entry(name.clone()).or_default();
+            purse.look(now, (Some(*memory), &signs), known);
         }
     }
 
     /// How many workers a pool may have that has `workers`.
     pub fn workers(&self, pool: &str, workers: usize) -> usize {
-        let part = |part: f64| ((workers as f64 * part) as usize).max(1);
-        // Where nobody knows what there is, nothing is added.
-        let (Some(memory), Some(base)) = (self.memory, self.base) else {
-            return workers.max(1);
-        };
         let unknown = Known::default();
         let known = self.pools.get(pool).unwrap_or(&unknown);
-        let free = Room {
-            limit: memory.limit,
-            base: memory.used + self.promised,
-            ..Room::default()
-        };
-        let more = (free.usable() / known.worker()) as usize;
-        let now = workers.saturating_add(more);
-        // One serves whatever there is: none would be a pool that is down.
-        let (fits, stay) = match self.pools.get(pool) {
-            Some(known) => (known.fits, known.fit_at_most),
-            None => (known.fits_in(&memory, (base, 0.0)), usize::MAX),
-        };
-        let long = match known.is_known() {
-            true => fits,
-            // Those that are there may stay until it is known what they take, unless that is too much as it
-            // is.
-            false => fits.max(workers.min(stay)),
-        };
-        // Nobody goes for what was: a fifth would at each look, for as long as the level stays.
-        let most = match (self.pressure.seen(), self.pressure.level()) {
-            (Level::Out, _) => part(OUT),
-            (Level::Short, _) => part(SHORT),
-            (_, Level::Calm) => now,
-            _ => workers,
-        };
-        most.min(long).max(1)
+        let others = (self.taken - known.takes()).max(0.0);
+        let all = self.common.workers(known, others, workers);
+        let apart = self.apart.get(pool);
+        apart.map_or(all, |purse| all.min(purse.workers(known, 0.0, workers)))
     }
 
     /// So many workers of a pool are on their way.
     pub fn promise(&mut self, pool: &str, workers: usize) {
         let known = self.pools.get(pool);
         let worker = known.map_or(UNKNOWN_WORKER_BYTES, Known::worker);
-        self.promised += worker * workers as f64;
+        let apart = self.apart.get_mut(pool);
+        for purse in apart.into_iter().chain([&mut self.common]) {
+            purse.promised += worker * workers as f64;
+        }
     }
 
     /// Whether it is known what the workers of all pools take: until then it is good to look more often.
@@ -157,18 +110,18 @@ impl Rooms {
 
     /// Whether there is so much memory that what workers take need not be known soon.
     pub fn are_far_from_the_limit(&self) -> bool {
-        let is_far = |memory: &Memory| memory.used + self.promised <= FAR * memory.limit;
-        self.level() == Level::Calm && self.memory.as_ref().is_some_and(is_far)
+        let mut all = self.apart.values().chain([&self.common]);
+        all.all(Purse::is_far_from_the_limit)
     }
 
-    /// How hard memory is pressed.
+    /// How hard the server's memory is pressed.
     pub fn level(&self) -> Level {
-        self.pressure.level()
+        self.common.pressure.level()
     }
 
     /// Whether anybody tells how much memory there is.
     pub fn is_readable(&self) -> bool {
-        self.memory.is_some()
+        self.common.memory.is_some()
     }
 }
 
@@ -361,5 +314,38 @@ mod tests {
         );
         // 1350 MB are to be used, and others have 1000.
         assert_eq!(rooms.workers("www", 20), 7);
+    }
+
+    #[test]
+    fn a_pool_with_a_limit_of_its_own_keeps_to_that_and_others_to_what_there_is() {
+        let mut rooms = looked(memory(16_000.0, 2000.0));
+        let own = |used: f64| BTreeMap::from([("www".to_owned(), memory(2000.0, used).unwrap())]);
+        rooms.look_apart(Duration::ZERO, &own(520.0));
+        // 1280 MB of its 2000 are free beside a tenth, and a worker takes 128 as far as anybody knows.
+        assert_eq!(rooms.workers("www", 3), 10);
+        assert_eq!(rooms.workers("other", 3), 96, "of 12,400 MB");
+        rooms.promise("www", 9);
+        assert_eq!(rooms.workers("www", 3), 4);
+        assert_eq!(rooms.workers("other", 3), 90, "it comes out of both");
+        rooms.look_apart(Duration::from_secs(1), &own(1950.0));
+        assert_eq!(rooms.workers("www", 10), 8, "97 % of its own are in use");
+        assert_eq!(rooms.level(), Level::Calm, "the server has enough");
+        assert!(!rooms.are_far_from_the_limit());
+        rooms.look_apart(Duration::from_secs(2), &BTreeMap::new());
+        assert_eq!(rooms.workers("www", 3), 90, "the limit is gone");
+    }
+
+    #[test]
+    fn a_pool_with_a_limit_of_its_own_has_as_many_workers_as_fit_into_it_once_they_are_known() {
+        let mut rooms = Rooms::default();
+        let workers: Vec<i32> = (1..=8).collect();
+        for second in 1..60 {
+            follow(&mut rooms, second, 1000.0, &workers, |_| 50.0);
+            let own = memory(1024.0, 100.0 + 8.0 * 50.0).unwrap();
+            let own = BTreeMap::from([("www".to_owned(), own)]);
+            rooms.look_apart(Duration::from_secs(second), &own);
+        }
+        // 921.6 MB are to be used, of which 100 are what its workers share.
+        assert_eq!(rooms.workers("www", 8), 16);
     }
 }

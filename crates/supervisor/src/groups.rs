@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use maitred_config::{Config, Pool, Together};
 use maitred_os::cgroup::Group;
@@ -211,6 +212,13 @@ impl Groups {
     pub fn entrance(&self, pool: &str) -> Option<BorrowedFd<'_>> {
         Some(self.pools.get(pool)?.entrance.as_fd())
     }
+
+    /// The folder of this pool's group, if memory can be limited there.
+    pub fn memory_folder(&self, pool: &str) -> Option<&Path> {
+        let group = self.pools.get(pool)?;
+        let can_be = self.controllers.contains("memory");
+        can_be.then(|| group.group.path())
+    }
 }
 
 impl Drop for Groups {
@@ -278,7 +286,6 @@ fn warning(config: &Config, why: &str) -> Warning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn config(lines: &str) -> Config {
         let text = format!("[pools.shop]\n{lines}\n[[sites]]\nroot = \"/\"");

@@ -169,6 +169,12 @@ impl Plan {
             warn!("{warning}");
         }
     }
+
+    /// The folder of a pool's control group, if that may limit its memory.
+    pub fn memory_group(&self, pool: &str) -> Option<PathBuf> {
+        let folder = self.groups.as_ref()?.memory_folder(pool)?;
+        Some(folder.to_owned())
+    }
 }
 
 impl PoolPlan {

@@ -8,6 +8,7 @@
 mod measure;
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use maitred_config::ProcessManager;
@@ -51,6 +52,8 @@ pub(crate) struct Room {
     /// Thousandths of a processor.
     cores: u32,
     memory: Option<Memory>,
+    /// What pools have to themselves whose control groups have a limit.
+    apart: BTreeMap<String, Memory>,
     rooms: Rooms,
     counted: Counted,
     /// At which pool the next look begins.
@@ -67,6 +70,8 @@ struct Seen {
     name: String,
     workers: Vec<i32>,
     requests: u64,
+    /// The folder of its control group, if that may limit its memory.
+    group: Option<PathBuf>,
 }
 
 /// The files of this machine.
@@ -78,11 +83,14 @@ impl Files for Machine {
     }
 }
 
-/// Processors and memory there are now, read anew.
-pub(crate) fn machine_now() -> (f64, Option<Memory>) {
+/// Processors and memory there are now for a pool whose memory may be limited by the group in this folder,
+/// read anew.
+pub(crate) fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
     let allowed = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = sources::cores(&Machine, allowed).count;
-    (cores, sources::memory(&Machine))
+    let apart = group.and_then(|folder| sources::memory_of_group(&Machine, folder.to_str()?));
+    let memory = Memory::tightest(sources::memory(&Machine).into_iter().chain(apart));
+    (cores, memory)
 }
 
 impl Room {
@@ -98,6 +106,13 @@ impl Room {
         let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
         self.told.retain(|name, _| names.contains(name.as_str()));
         self.rooms.look(now, self.memory, &signs, &names);
+        let apart = pools.iter().filter_map(|pool| {
+            let folder = pool.group.as_ref()?.to_str()?;
+            let memory = sources::memory_of_group(files, folder)?;
+            Some((pool.name.clone(), memory))
+        });
+        self.apart = apart.collect();
+        self.rooms.look_apart(now, &self.apart);
     }
 
     /// Measures some of the workers of each pool, as far as the budget goes; the next look goes on from
@@ -129,8 +144,9 @@ impl Room {
     /// How long until the next look; `most` is the number of workers of the largest pool.
     fn wait(&self, now: Moment, most: u32) -> Duration {
         let is_stirred = now < self.stirred + STIRRED_FOR;
-        let is_full = |memory: Memory| memory.used >= NEARLY_FULL * memory.limit;
-        let is_pressed = self.rooms.level() > Level::Calm || self.memory.is_some_and(is_full);
+        let is_full = |memory: &Memory| memory.used >= NEARLY_FULL * memory.limit;
+        let mut memories = self.memory.iter().chain(self.apart.values());
+        let is_pressed = self.rooms.level() > Level::Calm || memories.any(is_full);
         let is_stirred = is_stirred && !self.rooms.are_far_from_the_limit();
         match (is_stirred, is_stirred || is_pressed, most) {
             (true, _, _) if !self.rooms.are_known() => LOOK_SOON,
@@ -186,6 +202,7 @@ impl Supervisor {
             Seen {
                 workers: pool.workers.keys().copied().collect(),
                 requests: page.map_or(0, Page::answered),
+                group: self.plan.memory_group(&name),
                 name,
             }
         });
@@ -290,6 +307,7 @@ mod tests {
             name: name.to_owned(),
             workers,
             requests: 0,
+            group: None,
         }
     }
 
@@ -305,6 +323,40 @@ mod tests {
         // 1600 MB are free beside a tenth of 4000, and a worker takes 128 until it was measured.
         assert_eq!(looked(4000, 2000).workers("www", 3), 12);
         assert_eq!(looked(0, 0).workers("www", 3), 3, "nothing can be read");
+    }
+
+    /// A large machine with a pool's group that has 2000 MB, of which so many are in use.
+    struct Apart(u64);
+
+    impl Files for Apart {
+        fn read(&self, path: &str) -> Option<String> {
+            let megabytes = match path {
+                "/group/memory.max" => 2000,
+                "/group/memory.current" => self.0,
+                "/group/memory.high" => return Some("max\n".to_owned()),
+                _ => {
+                    let (total, available) = (16_000, 14_000);
+                    return Small { total, available }.read(path);
+                }
+            };
+            Some(format!("{}\n", megabytes << 20))
+        }
+    }
+
+    #[test]
+    fn a_pool_gets_no_more_workers_than_its_own_group_has_memory_for() {
+        let mut room = Room::default();
+        let mut limited = pool("www", Vec::new());
+        limited.group = Some("/group".into());
+        let pools = [limited, pool("other", Vec::new())];
+        room.look(NOW, &Apart(520), &pools);
+        assert_eq!(room.workers("www", 3), 10, "1280 MB of 2000 are free");
+        assert_eq!(room.workers("other", 3), 96, "12,400 MB of 16,000 are");
+        let later = NOW + 2 * STIRRED_FOR;
+        assert_eq!(room.wait(later, 2), STEADY_LOOK_EVERY);
+        room.look(later, &Apart(1950), &pools);
+        assert_eq!(room.workers("www", 10), 8);
+        assert_eq!(room.wait(later, 2), LOOK_EVERY, "its own is nearly full");
     }
 
     #[test]

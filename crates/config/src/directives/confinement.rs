@@ -135,7 +135,8 @@ pub(super) const MEMORY_MAX: Directive<Pool> = Directive {
     takes: "a size of at least \"16M\"",
     needs: Needs::NewZygote,
     doc: "Most memory of all processes of the pool together, OPcache and what scripts start \
-          included. Beyond it, the kernel ends one of them. Needs a control group, as \
+          included. Beyond it, the kernel ends one of them; `pm = \"auto\"` has no more workers than \
+          fit into it, and any other as many as it says. Needs a control group, as \
           `memory_high`, `cpu_max` and `pids_max` do: where the machine gives none, a warning \
           says why, and the server runs without the limit.",
     example: "\"2G\"",

@@ -10,6 +10,9 @@ const BOUND_BY_PROCESSORS: f64 = 0.5;
 /// More workers for each processor than this pay only if scripts do nothing but wait.
 const MANY_PER_PROCESSOR: f64 = 20.0;
 
+/// Scripts that wait longer than this for a processor, for each second on one, lack processors.
+const CONTENDED: f64 = 0.5;
+
 /// Requests that wait longer than this for a worker, in seconds, notice it.
 const NOTICED_WAIT: f64 = 0.02;
 
@@ -40,10 +43,7 @@ pub(super) fn subscription(facts: &Facts, sheet: &mut Sheet) {
 fn pool_for(cores: f64, facts: &Facts, (service, pool): (&Service, &Pool), sheet: &mut Sheet) {
     let about = pool.name.as_str();
     if pool.manager == Manager::Found {
-        return sheet.ok(
-            about,
-            "it has no more workers than keep the processors busy",
-        );
+        return found(pool, sheet);
     }
     let workers = f64::from(pool.max_children);
     let share = pool.live.as_ref().map_err(Clone::clone);
@@ -70,18 +70,12 @@ fn pool_for(cores: f64, facts: &Facts, (service, pool): (&Service, &Pool), sheet
          workers fill the processors",
         percent(share)
     );
-    let contention = pool
-        .live
-        .as_ref()
-        .ok()
-        .and_then(|live| live.contention.clone().ok());
     let (factor, finding) = match workers / knee {
         times if share >= BOUND_BY_PROCESSORS && times > 4.0 => (4, sheet.fail(about, seen, "")),
         times if share >= BOUND_BY_PROCESSORS && times > 2.0 => (2, sheet.warn(about, seen, "")),
         _ => {
-            let is_contended = contention.filter(|contention| *contention > 0.5);
-            match is_contended {
-                Some(contention) => contended(about, contention, sheet),
+            match contention(pool) {
+                Some(contention) => contended(about, contention, "fewer workers", sheet),
                 None if is_starved(facts, (service, pool), knee) => starved(pool, sheet),
                 None => sheet.ok(about, seen),
             }
@@ -97,7 +91,24 @@ fn pool_for(cores: f64, facts: &Facts, (service, pool): (&Service, &Pool), sheet
         .rules(&["R41", "R65", "R189", "W8", "W15"]);
 }
 
-fn contended(about: &str, contention: f64, sheet: &mut Sheet) {
+/// A pool that finds how many workers it has: whether that leaves its scripts enough of the processors.
+fn found(pool: &Pool, sheet: &mut Sheet) {
+    let about = pool.name.as_str();
+    let fewer = "a smaller max_children for pools that may do with less of them";
+    match contention(pool) {
+        Some(contention) => contended(about, contention, fewer, sheet),
+        None => sheet.ok(about, "it finds how many workers keep the processors busy"),
+    }
+}
+
+/// For how long scripts wait for a processor for each second on one, if that is too long.
+fn contention(pool: &Pool) -> Option<f64> {
+    let live = pool.live.as_ref().ok()?;
+    let contention = live.contention.as_ref().ok().copied();
+    contention.filter(|contention| *contention > CONTENDED)
+}
+
+fn contended(about: &str, contention: f64, fewer: &str, sheet: &mut Sheet) {
     let seen = format!("scripts wait {contention:.1} s for a processor for each second on one");
     sheet
         .warn(
@@ -106,7 +117,7 @@ fn contended(about: &str, contention: f64, sheet: &mut Sheet) {
             "waiting for processors > half of the time on them",
         )
         .so("requests take longer than their work")
-        .fix("fewer workers, or more processors")
+        .fix(format!("{fewer}, or more processors"))
         .rules(&["R162", "W15"]);
 }
 
@@ -193,7 +204,7 @@ pub(super) fn throttled(facts: &Facts, sheet: &mut Sheet) {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::*;
-    use crate::facts::Throttled;
+    use crate::facts::{Manager, Throttled};
     use crate::finding::Severity::*;
 
     #[test]
@@ -211,6 +222,20 @@ mod tests {
         told(&mut facts).cpu_share = Ok(0.1);
         told(&mut facts).queue_wait_p99 = Ok(0.5);
         expect("D4", &facts, Warn, "waited 0.5 s or longer");
+    }
+
+    #[test]
+    fn scripts_of_a_pool_that_finds_its_size_may_wait_for_processors_all_the_same() {
+        let mut facts = php_fpm();
+        pool(&mut facts).manager = Manager::Found;
+        pool(&mut facts).max_children = 500;
+        expect_ok("D4", &facts);
+        told(&mut facts).contention = Ok(0.8);
+        expect("D4", &facts, Warn, "wait 0.8 s for a processor");
+        let found = look("D4", &facts);
+        assert!(found[0].fix.contains("max_children"), "{found:#?}");
+        told(&mut facts).contention = unknown();
+        expect_ok("D4", &facts);
     }
 
     #[test]

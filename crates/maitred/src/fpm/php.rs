@@ -181,6 +181,7 @@ fn command(what: &str, php: &Php, version: Option<&str>) -> Result<Command, Stri
     for (name, value) in &php.defines {
         command.args(["-d", &format!("{name}={value}")]);
     }
+    maitred_os::spawn::unblock_signals(&mut command);
     Ok(command)
 }
 

@@ -73,10 +73,6 @@ pub struct Known {
     /// What one has had at most, as far as it is known, and what one more takes, in bytes.
     pub most: f64,
     worker: f64,
-    /// For how many of them there is room, by the last look.
-    pub fits: usize,
-    /// And for how many if each took what one has had at most.
-    pub fit_at_most: usize,
     /// Requests that had ended when it was looked for the first time, and since then.
     began_at: Option<u64>,
     requests: u64,
@@ -240,8 +236,13 @@ impl Known {
     }
 
     /// How many were never measured.
-    pub fn unmeasured(&self) -> usize {
+    fn unmeasured(&self) -> usize {
         self.workers.saturating_sub(self.measured.len())
+    }
+
+    /// What those are to have, in bytes.
+    pub fn is_to_have(&self) -> f64 {
+        self.unmeasured() as f64 * self.worker()
     }
 
     /// What all have now, in bytes: those that were not measured are taken for the average of the others.

@@ -17,16 +17,27 @@ pub struct Memory {
 }
 
 impl Memory {
-    fn part(&self) -> f64 {
+    /// How much of it is in use, as a part of it.
+    pub fn part(&self) -> f64 {
         self.used / self.limit
+    }
+
+    fn left(&self) -> f64 {
+        self.limit * (1.0 - MARGIN) - self.used
+    }
+
+    /// The one of these of which less is left. A small group with little in it has less to give than a large
+    /// machine that is half full.
+    pub fn tightest(all: impl IntoIterator<Item = Memory>) -> Option<Memory> {
+        let all = all.into_iter();
+        all.min_by(|one, other| one.left().total_cmp(&other.left()))
     }
 }
 
-/// The memory of which least is left: of all groups around ours with a limit, and the machine. A small group
-/// with little in it has less to give than a large machine that is half full. Nothing: none can be read.
+/// The memory of which least is left: of all groups around ours with a limit, and the machine. Nothing: none
+/// can be read.
 pub fn memory(files: &dyn Files) -> Option<Memory> {
-    let left = |memory: &Memory| memory.limit * (1.0 - MARGIN) - memory.used;
-    all(files).min_by(|one, other| left(one).total_cmp(&left(other)))
+    Memory::tightest(all(files))
 }
 
 /// Every memory that ours is in.
@@ -34,6 +45,11 @@ fn all(files: &dyn Files) -> impl Iterator<Item = Memory> {
     let groups = around(files, "memory").into_iter();
     let groups = groups.filter_map(|(version, folder)| of_group(files, version, &folder));
     groups.chain(of_machine(files))
+}
+
+/// The memory of a group of version 2 with a limit, by its folder. Nothing: it has none, or cannot be read.
+pub fn memory_of_group(files: &dyn Files, folder: &str) -> Option<Memory> {
+    of_group(files, Version::Two, folder)
 }
 
 fn of_group(files: &dyn Files, version: Version, folder: &str) -> Option<Memory> {

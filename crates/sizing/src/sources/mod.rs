@@ -9,7 +9,7 @@ mod groups;
 mod memory;
 
 pub use cores::{Cores, cores};
-pub use memory::{Counters, Memory, memory};
+pub use memory::{Counters, Memory, memory, memory_of_group};
 
 /// The kernel's files, by path; nothing for one that is not there or cannot be read.
 pub trait Files {

@@ -11,7 +11,7 @@ use maitred_scoreboard::{Cause, Outcome, Reading, STAYED_FOR};
 use maitred_seat::{Boards, Process, Snapshot};
 
 use crate::pool::Seated;
-use crate::room::machine_now;
+use crate::room::there_is_now;
 use crate::run::Supervisor;
 use crate::running::RunningPool;
 use crate::so_far::SoFar;
@@ -161,7 +161,8 @@ impl Supervisor {
             return None;
         }
         let memory = self.admin.measures.of(&self.pids(name));
-        let (cores, there_is) = machine_now();
+        let group = self.plan.memory_group(name);
+        let (cores, there_is) = there_is_now(group.as_deref());
         let means = Means {
             cores,
             memory: there_is,
