@@ -11,7 +11,7 @@ use crate::value::directory_problem;
 
 /// Processes of a pool besides its workers that `pids_max` must have room for: the zygote, and the
 /// process between it and a worker that is being forked.
-const PIDS_BESIDES_WORKERS: u32 = 2;
+pub(crate) const PIDS_BESIDES_WORKERS: u32 = 2;
 
 /// What a pool may use and where it lives. Everything is as the system has it unless it is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ pub use maitred_rules::settings::Upstream;
 use serde::{Deserialize, Serialize};
 
 use crate::collector::Collector;
-use crate::confinement::{Confinement, outside_of_chroot};
+use crate::confinement::{Confinement, PIDS_BESIDES_WORKERS, outside_of_chroot};
 use crate::door::{Address, Door};
 use crate::fpm::Fpm;
 use crate::log_format::LogFormat;
@@ -492,7 +492,7 @@ const AUTO_WORKERS_PER_CORE: u32 = 64;
 const AUTO_WORKERS_MOST: u32 = 128;
 
 impl Pool {
-    /// Most workers on a machine of so many cores.
+    /// Most workers on a machine of so many cores: what is set, or as many as suit it and `pids_max` has room for.
     pub fn most_workers(&self, cores: u32) -> u32 {
         let two_each = cores.saturating_mul(WORKERS_PER_CORE);
         let by_default = match self.pm {
@@ -502,7 +502,9 @@ impl Pool {
             }
             ProcessManager::Static | ProcessManager::Dynamic | ProcessManager::Ondemand => two_each,
         };
-        self.max_children.unwrap_or(by_default)
+        let processes = self.confinement.together.pids_max.unwrap_or(u32::MAX);
+        let forked = processes.saturating_sub(PIDS_BESIDES_WORKERS).max(1);
+        self.max_children.unwrap_or(by_default.min(forked))
     }
 
     /// A pool in which every setting has its default.

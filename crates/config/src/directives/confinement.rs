@@ -184,7 +184,8 @@ pub(super) const PIDS_MAX: Directive<Pool> = Directive {
     takes: "a whole number from 3 to 4194304",
     needs: Needs::NewZygote,
     doc: "Most processes and threads of the pool: its workers, two more, and what scripts start. \
-          Beyond it, no further one can be started.",
+          Beyond it, no further one can be started; a pool without `max_children` has no more workers than \
+          that leaves room for.",
     example: "200",
     read: |pool, value| {
         pool.confinement.together.pids_max = Some(value.count(LEAST_PIDS, MOST_PIDS)?);

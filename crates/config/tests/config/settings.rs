@@ -49,6 +49,11 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
         [1, 2, 64, 100].map(|cores| pool.most_workers(cores)),
         [64, 128, 128, 200]
     );
+    let mut confined = pool.clone();
+    confined.confinement.together.pids_max = Some(50);
+    assert_eq!(confined.most_workers(2), 48, "a zygote and a helper beside");
+    confined.max_children = Some(20);
+    assert_eq!(confined.most_workers(2), 20);
     assert_eq!((&pool.user, &pool.group, &pool.php), (&None, &None, &None));
     assert_eq!((&pool.php_ini, &pool.php_ini_scan_dir), (&None, &None));
     assert!(pool.php_value.is_empty() && pool.php_admin_value.is_empty() && pool.env.is_empty());
