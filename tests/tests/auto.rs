@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use maitred_tests::Target;
+use maitred_tests::booted::{PATIENCE, application, snapshot};
 use maitred_tests::http::get;
 use maitred_tests::load::Load;
 use maitred_tests::mariadb::MariaDb;
 use maitred_tests::outside::{WAIT_PAGE, command, let_go, occupy, occupy_many, pool, text};
 use maitred_tests::processes::Signal;
-use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -198,4 +199,59 @@ fn a_database_that_stands_still_takes_no_worker_from_others_and_no_request_from_
     let tally = load.stop();
     assert_eq!(tally.failed(), 0, "{tally:?}");
     server.stop();
+}
+
+#[test]
+fn copies_are_made_before_they_are_asked_for_also_where_nobody_says_how_many() {
+    let root = application("", "echo getmypid();");
+    let server = snapshot(root.path()).pm("auto").workers(8).start();
+    server.wait_for_full_strength(3, PATIENCE);
+    assert_eq!(pool(&server)["size"]["workers"], 1);
+    let ready: Vec<String> = server
+        .workers()
+        .iter()
+        .map(|copy| copy.pid.to_string())
+        .collect();
+    let served: Vec<String> = (0..3).map(|_| get(server.address(), "/").text()).collect();
+    assert!(
+        served.iter().all(|copy| ready.contains(copy)),
+        "{served:?} of {ready:?}"
+    );
+    server.stop();
+}
+
+/// Has more ask than one process answers at a time, each of whom gets the answer to its own.
+fn expect_growth(setup: Setup) {
+    let server = setup.pm("auto").workers(ROOM).start();
+    let load = Load::start(server.address(), CROWD);
+    wait::until_true("the pool to grow", || {
+        pool(&server)["size"]["workers"].as_u64() >= Some(CROWD as u64 / 2)
+    });
+    load.wait_for_ok(500);
+    let tally = load.stop();
+    assert_eq!((tally.failed(), tally.mixed_up), (0, 0), "{tally:?}");
+    let log = server.log_text();
+    assert!(!log.contains("ERROR"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn copies_become_as_many_as_are_asked_for() {
+    let root = application("", "usleep(20000); echo $_GET['id'];");
+    expect_growth(snapshot(root.path()));
+    expect_growth(snapshot(root.path()).pool("rewinds_per_child = 100"));
+}
+
+#[test]
+fn workers_that_boot_an_application_become_as_many_as_are_asked_for() {
+    let script = "<?php $handle = function () { usleep(20000); echo $_GET['id']; };
+        while (frankenphp_handle_request($handle)) {}";
+    let root = document_root(&[("index.php", script)]);
+    give_to_web_user(root.path());
+    let script = root.path().join("index.php");
+    let setup = Setup::new(root.path())
+        .pool("mode = \"worker\"")
+        .pool(&format!("script = {script:?}"))
+        .site("front_controller = \"/index.php\"");
+    expect_growth(setup);
 }

@@ -71,7 +71,7 @@ $boot = $ask();
 LET_GO
 maitred_snapshot();
 $thrown = null;
-try { $first = $ask(); } catch (Throwable $why) { $thrown = get_class($why); $first = $ask(); }
+try { $first = $ask(); } catch (Throwable $why) { $thrown = get_class($why); AGAIN; $first = $ask(); }
 echo json_encode(['boot' => $boot, 'thrown' => $thrown, 'own' => $first === $ask() ? $first : 0]);
 "#;
 
@@ -90,6 +90,12 @@ $capsule->addConnection(['driver' => 'mysql', 'unix_socket' => 'SOCKET', 'databa
     'username' => 'root', 'password' => '']);
 $ask = fn () => (int) $capsule->getConnection()->select('SELECT CONNECTION_ID() AS id')[0]->id;
 "#;
+
+/// The same, within a transaction of its own.
+const IN_A_TRANSACTION: &str = "
+$query = $ask;
+$ask = fn () => $capsule->getConnection()->transaction($query);
+";
 
 const DOCTRINE: &str = r#"<?php
 require '/usr/share/php/Doctrine/DBAL/autoload.php';
@@ -214,8 +220,14 @@ fn phpredis_connects_again_by_itself_in_every_copy() {
 }
 
 /// What copies say of a library in a folder of PHP's, which the boot has asked with.
-fn copies_with(library: &str, script: &str, (socket, kind): (&Path, &str)) -> Vec<Value> {
-    let script = [script, &ASKS.replace("LET_GO", "")].concat();
+fn copies_with(library: &str, script: &str, socket: (&Path, &str)) -> Vec<Value> {
+    let script = [script, ASKS].concat();
+    let script = script.replace("LET_GO", "").replace("AGAIN", "");
+    copies_of(library, &script, socket)
+}
+
+/// What they say of themselves.
+fn copies_of(library: &str, script: &str, (socket, kind): (&Path, &str)) -> Vec<Value> {
     let script = script.replace("SOCKET", &socket.display().to_string());
     let root = document_root(&[("index.php", &script)]);
     let library = format!("/usr/share/php/{library}/");
@@ -237,8 +249,23 @@ fn predis_tells_every_copy_that_its_connection_is_lost_and_connects_for_the_next
 fn laravels_database_connects_again_by_itself_in_every_copy() {
     let database = MariaDb::start();
     let library = "Illuminate/Database/Connectors";
-    for seen in copies_with(library, ILLUMINATE, (&database.socket(), "MySQL")) {
-        assert_eq!(seen["thrown"], Value::Null, "{seen}");
+    let in_a_transaction = [ILLUMINATE, IN_A_TRANSACTION].concat();
+    for script in [ILLUMINATE, &in_a_transaction] {
+        for seen in copies_with(library, script, (&database.socket(), "MySQL")) {
+            assert_eq!(seen["thrown"], Value::Null, "{seen}");
+        }
+    }
+}
+
+#[test]
+fn laravels_database_throws_in_every_copy_of_a_transaction_that_the_boot_has_begun() {
+    let database = MariaDb::start();
+    let asks = ASKS.replace("LET_GO", "$capsule->getConnection()->beginTransaction();");
+    let asks = asks.replace("AGAIN", "$capsule->getConnection()->reconnect()");
+    let (library, script) = ("Illuminate/Database/Connectors", [ILLUMINATE, &asks]);
+    for seen in copies_of(library, &script.concat(), (&database.socket(), "MySQL")) {
+        let thrown = "Illuminate\\Database\\QueryException";
+        assert_eq!(seen["thrown"], thrown, "{seen}");
     }
 }
 
@@ -256,6 +283,7 @@ fn doctrine_tells_every_copy_that_its_connection_is_lost_and_connects_for_the_ne
 #[track_caller]
 fn expect_no_loss(script: &str, closes: &str, socket: &Path) {
     let script = [script, &ASKS.replace("LET_GO", closes)].concat();
+    let script = script.replace("AGAIN", "");
     let script = script.replace("SOCKET", &socket.display().to_string());
     let root = document_root(&[("index.php", &script)]);
     give_to_web_user(root.path());

@@ -26,6 +26,8 @@ pub struct Growth {
     allowed: u32,
     /// Workers beyond the limit that wait until one of the others has gone.
     ahead: u32,
+    /// There are some of those however many are wanted.
+    always_ahead: bool,
     rate: Option<Rate>,
     zygote_rest: Option<Duration>,
 }
@@ -63,6 +65,8 @@ impl Growth {
             room: u32::MAX,
             allowed: u32::MAX,
             ahead: if is_copied { SPARE_SEATS } else { 0 },
+            // Such a pool has no idle workers that it was told to keep.
+            always_ahead: pool.pm == ProcessManager::Auto,
             rate: bounded.then(|| Rate {
                 most: (pool.max_spawn_rate as usize).max(1),
                 free: start.min(limit),
@@ -78,11 +82,13 @@ impl Growth {
         wanted.max(self.floor).min(self.limit) as usize
     }
 
-    /// How many workers are to be ready beyond those that serve: where all that may serve are wanted
-    /// and each leaves after a few requests.
+    /// How many workers are to be ready beyond those that serve, where each leaves after a few requests: if
+    /// all that may serve are wanted or the pool finds its size, as far as there is memory for them.
     pub fn ahead(&self) -> usize {
-        match self.wants() == self.limit as usize {
-            true => self.ahead as usize,
+        let wants = self.wants();
+        let room = (self.room as usize).saturating_sub(wants);
+        match self.always_ahead || wants == self.limit as usize {
+            true => room.min(self.ahead as usize),
             false => 0,
         }
     }

@@ -388,7 +388,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         needs: Needs::NewZygote,
         doc: "Whether it is measured where the time of each request went: processor time, waiting \
               for a processor, waiting for anything else, and processor time of children. It costs \
-              less than a microsecond for each. See the guide's page on request times.",
+              less than a microsecond for each. A pool with `pm = \"auto\"`, the default, measures all \
+              the same. See the guide's page on request times.",
         example: "false",
         read: |pool, value| {
             pool.request_accounting = value.boolean()?;

@@ -161,6 +161,12 @@ impl Auto {
 }
 
 impl Growth {
+    /// Most workers that are to serve now, where more than those are ready.
+    pub(super) fn serving(&self) -> usize {
+        let auto = self.auto.as_ref().filter(|_| self.has_more_ready);
+        auto.map_or(usize::MAX, |auto| auto.controller.sizing().workers)
+    }
+
     /// A worker has been let go: the supervisor keeps no more than are left unless it is asked again.
     fn forget_told(&mut self, queue: &Queue<Arc<Exchange>>) {
         self.told = self.told.min(queue.open_current());
@@ -247,6 +253,10 @@ impl Pool {
             && inner.queue.waiting() > 0
             && let Some((seat, incarnation)) = inner.queue.retire(0, 0)
         {
+            // Those that are ready beyond are not to be taken for some that serve.
+            if inner.growth.told > workers {
+                self.tell_wanted(inner, workers);
+            }
             self.retired(inner, seat, incarnation);
             inner.growth.forget_told(&inner.queue);
         }

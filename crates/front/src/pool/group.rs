@@ -145,6 +145,8 @@ impl Pool {
         waiting.limit_time(settings.request_queue_timeout);
         let grown = std::mem::replace(&mut inner.growth, Growth::none());
         inner.growth = Growth::of(settings, generation.max_open()).after(grown);
+        let serving = inner.growth.serving();
+        inner.queue.serve_at_most(serving);
         go_on_counting(&generation, before.as_deref());
         self.show_size(&inner);
         self.settings.store(settings.clone());

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use maitred_config::{Pool as Settings, ProcessManager};
+use maitred_config::{Mode, Pool as Settings, ProcessManager};
 use maitred_control::FromFront;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -24,6 +24,8 @@ pub struct Growth {
     bounds: Option<Bounds>,
     /// The pool finds its size.
     pub(super) auto: Option<Auto>,
+    /// It does, and workers are ready beyond those that serve.
+    pub(super) has_more_ready: bool,
     /// How many workers the supervisor was told the current generation needs.
     pub(super) told: usize,
 }
@@ -59,6 +61,7 @@ impl Growth {
         Growth {
             bounds: None,
             auto: None,
+            has_more_ready: false,
             told: 0,
         }
     }
@@ -86,9 +89,11 @@ impl Growth {
                 })
             }
         };
+        let is_auto = pool.pm == ProcessManager::Auto;
         Growth {
             bounds,
-            auto: (pool.pm == ProcessManager::Auto).then(|| Auto::new(limit)),
+            auto: is_auto.then(|| Auto::new(limit)),
+            has_more_ready: is_auto && pool.mode == Mode::Snapshot,
             ..Growth::none()
         }
     }
@@ -113,6 +118,10 @@ impl Pool {
         };
         if asks(needs, inner.queue.open_current(), inner.growth.told) {
             self.tell_wanted(inner, needs);
+        }
+        // Once that is told: the next are to be made ready for those that serve from now on.
+        if inner.growth.has_more_ready && inner.queue.serve_at_most(needs) {
+            self.turn_over(inner);
         }
     }
 

@@ -89,6 +89,8 @@ pub struct Queue<T> {
     pub(super) open: usize,
     /// Most of them.
     pub(super) max_open: usize,
+    /// And most for now: who comes beyond them waits for one of them to go.
+    pub(super) serving: usize,
     /// How many were open when the current generation took over, while seats of an older one are
     /// left; then as many as there may be.
     pub(super) handed_over: usize,
@@ -128,6 +130,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             urgent_seats: 0,
             open: 0,
             max_open: 0,
+            serving: usize::MAX,
             handed_over: usize::MAX,
             pending: VecDeque::new(),
             coming: Vec::new(),

@@ -115,6 +115,17 @@ impl<T: Clone + PartialEq> Queue<T> {
         had
     }
 
+    /// From now on no seat is opened while so many are: who comes is pending. True if those are more than
+    /// before.
+    pub fn serve_at_most(&mut self, seats: usize) -> bool {
+        std::mem::replace(&mut self.serving, seats) < seats
+    }
+
+    /// Whether a worker that is ready may be used beside those that are.
+    fn has_room_for_one(&self) -> bool {
+        self.open < self.max_open.min(self.serving)
+    }
+
     /// From now on no more than `keep` seats stay open without anything to do.
     pub fn keep_only(&mut self, keep: usize) {
         self.keep = Some(keep);
@@ -139,7 +150,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         if seat.number as usize >= house.seats.len() {
             return;
         }
-        let room = self.open < self.max_open;
+        let room = self.has_room_for_one();
         match house.standing {
             // It is busy already.
             _ if !left.is_empty() => self.open(seat, incarnation, left),
@@ -250,7 +261,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         if let Some((seat, incarnation)) = self.given_up.pop() {
             return Some(Change::Retire(seat, incarnation));
         }
-        if self.open < self.max_open
+        if self.has_room_for_one()
             && let Some((seat, incarnation)) = self.pending.pop_front()
         {
             self.open(seat, incarnation, Vec::new());

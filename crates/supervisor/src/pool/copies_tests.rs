@@ -55,11 +55,43 @@ fn a_copy_in_its_zygotes_last_words_keeps_its_seat_and_the_others_are_ordered_ag
 
 #[test]
 fn where_memory_is_short_the_copies_that_would_wait_are_the_first_not_to_be_made() {
-    for (room, copies) in [(u32::MAX, 6), (4, 6), (3, 3), (1, 1)] {
+    for (room, copies) in [(u32::MAX, 6), (6, 6), (5, 5), (4, 4), (3, 3), (1, 1)] {
         let mut pool = pool(ProcessManager::Auto, 4);
         pool.give_room(room);
         pool.on(Event::Wanted { workers: 4 }, SECOND);
         let ordered = pool.on(Event::ZygoteStarted, SECOND);
         assert_eq!(fills(&ordered).len(), copies, "with room for {room}");
+    }
+}
+
+#[test]
+fn a_pool_that_finds_its_size_has_copies_ready_beyond_those_that_serve_at_rest_too() {
+    let mut pool = pool(ProcessManager::Auto, 8);
+    let ordered = pool.on(Event::ZygoteStarted, SECOND);
+    assert_eq!(fills(&ordered), [(0, 1), (1, 1), (2, 1)], "one is to serve");
+    for (seat, pid) in [(0, 10), (1, 11), (2, 12)] {
+        let incarnation = 1;
+        let announced = Event::Announced {
+            seat,
+            incarnation,
+            pid,
+        };
+        pool.on(announced, SECOND);
+        pool.on(Event::Adopted { pid }, SECOND);
+    }
+    let how = HowEnded::Exited(0);
+    let served = pool.on(Event::Ended { pid: 10, how }, 2 * SECOND);
+    assert_eq!(fills(&served), [(0, 2)]);
+    let asked = pool.on(Event::Wanted { workers: 3 }, 2 * SECOND);
+    assert_eq!(fills(&asked), [(3, 1), (4, 1)]);
+}
+
+#[test]
+fn who_says_how_many_idle_workers_to_keep_gets_no_others_before_all_serve() {
+    let mut pool = pool(ProcessManager::Dynamic, 2);
+    pool.on(Event::ZygoteStarted, SECOND);
+    for (workers, copies) in [(1, 1), (2, 3)] {
+        let ordered = pool.on(Event::Wanted { workers }, SECOND);
+        assert_eq!(fills(&ordered).len(), copies);
     }
 }

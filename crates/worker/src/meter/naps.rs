@@ -7,7 +7,7 @@ const ASKED_AFTER: u32 = 8;
 
 /// What is taken for the cost of a sleep, at most, in nanoseconds. Where there is more, something else
 /// uses the processor that no clock of this thread shows, such as a thread of PHP's.
-const MOST_NANOS: u64 = 20_000;
+pub const MOST_NANOS: u64 = 20_000;
 
 /// Sleeps since the kernel was asked.
 #[derive(Debug, Default)]

@@ -338,6 +338,35 @@ fn where_there_is_room_a_worn_worker_goes_when_its_replacement_comes() {
 }
 
 #[test]
+fn who_comes_beyond_those_that_are_to_serve_takes_the_place_of_one_that_has_or_of_nobody() {
+    let mut world = World::new();
+    assert!(!world.queue.serve_at_most(1));
+    world.queue.add(1, SEATS, 0);
+    world.queue.serve_each(1, 1);
+    world.queue.replace(1, MAX_OPEN, LIMIT);
+    for number in 0..3 {
+        world.arrive(at(1, number), 1);
+    }
+    assert_eq!(world.queue.open_seats(), 1);
+    world.submit(1, ONE);
+    let (_, served) = world.placed.remove(0);
+    world.queue.done(served);
+    world.settle();
+    assert_eq!(
+        (world.queue.open_seats(), world.queue.pending.len()),
+        (1, 1)
+    );
+    assert!(world.retired.is_empty(), "it ends by itself");
+    // One that waits has the next as soon as more may serve.
+    world.submit(2, ONE);
+    world.submit(3, ONE);
+    assert_eq!((world.placed.len(), world.queue.waiting()), (1, 1));
+    assert!(world.queue.serve_at_most(2));
+    world.settle();
+    assert_eq!((world.placed.len(), world.queue.waiting()), (2, 0));
+}
+
+#[test]
 fn a_closed_pool_serves_what_waits_and_then_nobody() {
     let mut world = World::with_generation(1, 2);
     for item in 1..=3 {
