@@ -20,7 +20,7 @@ pub mod wishes;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
@@ -375,20 +375,20 @@ impl Pool {
     }
 
     /// A request has waited behind another for longer than the pool's scripts take: moves it to
-    /// an idle seat, if there is one. A request with nothing before it may just have woken its
-    /// worker: it wants another only if that takes long.
+    /// an idle seat, or back into the queue if there is none. A request with nothing before it may just
+    /// have woken its worker: it wants another only if that takes long.
     pub fn rescue(&self, exchange: &Arc<Exchange>, waited: Duration) {
         let mut inner = self.lock();
-        let from = exchange.place();
+        // What waits in the queue is asked for already.
+        let Some(from) = exchange.place() else { return };
         let Some(to) = inner.queue.idle_place(exchange.lane) else {
-            let is_behind = from.is_some_and(|from| inner.queue.is_shared(from.seat));
-            // What waits in the queue is asked for already.
-            if is_behind || (from.is_some() && waited > WAKES_WITHIN) {
+            if inner.queue.is_shared(from.seat) {
+                self.come_back(&mut inner, exchange, from);
+            } else if waited > WAKES_WITHIN {
                 self.ask_for_workers(&mut inner, 1);
             }
             return;
         };
-        let Some(from) = from else { return };
         if self.fetch(&mut inner, vec![(exchange.clone(), from)], to) {
             // The seat it was taken from may have become one that can go.
             self.turn_over(&mut inner);
@@ -399,6 +399,17 @@ impl Pool {
                 generation.link().wake(to.seat.number);
             }
         }
+    }
+
+    /// Fetches a request that waits behind a long script while no seat is idle: those that come later
+    /// would pass it there, at whichever seats get free.
+    fn come_back(&self, inner: &mut Inner, exchange: &Arc<Exchange>, from: Place) {
+        if !exchange.take_back() {
+            return;
+        }
+        let (item, lane) = (exchange.clone(), exchange.lane);
+        inner.queue.come_back(item, lane, (from, Instant::now()));
+        self.show_figures(inner);
     }
 
     /// Has a worker ended that keeps to no rules.

@@ -6,7 +6,8 @@
 //! are short, requests also wait in the spare slots of busy seats, where a worker finds them
 //! without sleeping; if they are so short that waking another worker takes longer than waiting for
 //! this one, they do so even while others are idle ([`Depth`]). One that was put behind a script
-//! which turns out long is fetched from there by a seat with nothing to do ([`Next::TakeBack`]).
+//! which turns out long is fetched from there by a seat with nothing to do ([`Next::TakeBack`]), or,
+//! while there is none, waits with the others again, before them ([`Queue::come_back`]).
 //!
 //! The seats are those of all the pool's generations, and the queue is one: nobody waits for a
 //! reload. How seats change hands is in `turnover.rs`.
@@ -339,6 +340,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.seat(seat).is_some_and(|place| {
             place.incarnation != 0
                 && (1..depth.min(SLOTS_PER_SEAT)).contains(&place.taken())
+                && !place.long
                 && place.serves_more()
                 && !self.refuses(seat)
         })
@@ -430,6 +432,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             && place.incarnation == at.incarnation
         {
             place.done += 1;
+            place.long = false;
         }
         self.free(at);
         let is_used_up = |place: &Seat<T>| place.taken() == 0 && !place.serves_more();
@@ -464,7 +467,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         };
         let depth = self.unreserved(depth);
         let taken = place.taken();
-        let room = taken == 0 || taken < depth.when_busy.min(SLOTS_PER_SEAT);
+        let room = taken == 0 || !place.long && taken < depth.when_busy.min(SLOTS_PER_SEAT);
         if place.incarnation == 0 || !room || !place.serves_more() || self.refuses(seat) {
             return Next::Rest;
         }
@@ -524,6 +527,16 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.wake(to.seat);
         self.note_lane(to.seat, lane);
         self.hold(to.seat, to.slot, item);
+    }
+
+    /// A request of this lane was taken back from `from`, where the script before it has turned out long,
+    /// and no seat is idle: it is the next to run, and until that script ends none gets behind it.
+    pub fn come_back(&mut self, item: T, lane: Lane, (from, now): (Place, Instant)) {
+        self.free(from);
+        if let Some(place) = self.seat_mut(from.seat) {
+            place.long = place.incarnation == from.incarnation && place.taken() > 0;
+        }
+        self.put_back(item, lane, now);
     }
 
     /// Forgets a request that waits. False when it does not wait (any more).

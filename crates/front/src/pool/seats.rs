@@ -59,6 +59,8 @@ pub struct Seat<T> {
     pub closing: bool,
     /// What it runs is urgent.
     pub urgent: bool,
+    /// What it runs has turned out long: nothing is put behind it.
+    pub long: bool,
 }
 
 impl<T> Seat<T> {
@@ -74,6 +76,7 @@ impl<T> Seat<T> {
             worn: false,
             closing: false,
             urgent: false,
+            long: false,
         }
     }
 

@@ -125,6 +125,25 @@ fn an_idle_seat_fetches_what_waits_behind_another() {
 }
 
 #[test]
+fn what_waits_behind_a_long_script_while_no_seat_is_idle_is_the_next_to_run() {
+    let mut queue = opened(2);
+    for item in 1..=4 {
+        assert!(matches!(come(&mut queue, item, TWO), Submitted::Placed(_)));
+    }
+    assert_eq!(come(&mut queue, 5, TWO), Submitted::Busy);
+    let (long, behind) = (seat(0), place(0, 1));
+    assert_eq!(queue.seat(long).and_then(|seat| seat.slots[1]), Some(3));
+    queue.come_back(3, Lane::Usual, (behind, Instant::now()));
+    assert_eq!(queue.next(long, TWO), Next::Rest);
+    queue.done(place(1, 0));
+    assert_eq!(queue.next(seat(1), TWO), Next::Run(3, place(1, 0)));
+    // The one that runs there has ended: it is as every other.
+    queue.done(place(0, 0));
+    assert_eq!(queue.next(long, TWO), Next::Run(5, place(0, 0)));
+    assert_eq!(come(&mut queue, 6, TWO), Submitted::Placed(behind));
+}
+
+#[test]
 fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
     let mut queue = opened(1);
     come(&mut queue, 1, TWO);
@@ -242,6 +261,7 @@ enum Step {
     Finish { nth: usize },
     Die { seat: u32 },
     Cancel { nth: usize },
+    TurnOutLong { seat: u32 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -252,6 +272,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
         1 => (0u32..3).prop_map(|seat| Step::Die { seat }),
         1 => any::<usize>().prop_map(|nth| Step::Cancel { nth }),
+        1 => (0u32..3).prop_map(|seat| Step::TurnOutLong { seat }),
     ]
 }
 
@@ -356,8 +377,19 @@ proptest! {
                 }
                 Step::Finish { nth } if !world.placed.is_empty() => {
                     let (_, place) = world.placed.remove(nth % world.placed.len());
-                    world.queue.free(place);
+                    world.queue.done(place);
                     world.settle(place.seat);
+                }
+                Step::TurnOutLong { seat: number } if world.queue.idle_seat().is_none() => {
+                    let there = |(_, at): &&(u32, Place)| at.seat == seat(number);
+                    let behind = world.placed.iter().filter(there).nth(1).copied();
+                    if let Some((item, from)) = behind {
+                        let now = Instant::now();
+                        world.queue.come_back(item, world.lane(item), (from, now));
+                        world.placed.retain(|(other, _)| *other != item);
+                        world.waiting.push(item);
+                        prop_assert_eq!(world.queue.next(from.seat, TWO), Next::Rest);
+                    }
                 }
                 Step::Die { seat: number } => {
                     let old = world.incarnations[number as usize];
