@@ -35,3 +35,33 @@ fn what_uses_the_servers_variables_finds_those_of_its_request_however_late_it_is
     }
     server.stop();
 }
+
+#[test]
+fn a_directive_that_one_request_sets_holds_for_those_after_it() {
+    // Symfony's session sets its `session.save_path` once, in the first request that has one.
+    let worker = "<?php
+        $handle = function () {
+            if (isset($_GET['first'])) {
+                mkdir(__DIR__ . '/sessions');
+                ini_set('session.save_path', __DIR__ . '/sessions');
+            }
+            if (isset($_GET['session'])) { session_id('abc'); session_start(); $_SESSION['n'] = $_GET['session']; }
+            echo basename(ini_get('session.save_path'));
+        };
+        while (frankenphp_handle_request($handle)) {}";
+    let root = document_root(&[("index.php", worker)]);
+    give_to_web_user(root.path());
+    let script = root.path().join("index.php");
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("mode = \"worker\"")
+        .pool(&format!("script = {script:?}"))
+        .site("front_controller = \"/index.php\"")
+        .start();
+    for target in ["/?first=1", "/", "/?session=later"] {
+        assert_eq!(http::get(server.address(), target).text(), "sessions");
+    }
+    let kept = std::fs::read_to_string(root.path().join("sessions/sess_abc"));
+    assert_eq!(kept.expect("the session was written"), "n|s:5:\"later\";");
+    server.stop();
+}
