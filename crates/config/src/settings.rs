@@ -37,7 +37,7 @@ const DEFAULT_MIN_RATE: u32 = 500;
 const DEFAULT_FRONT_USER: &str = "www-data";
 /// Below the 90 seconds after which systemd loses patience (`TimeoutStopSec`, systemd-system.conf(5)).
 const DEFAULT_PROCESS_CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
-const DEFAULT_MAX_SPAWN_RATE: u32 = 32;
+pub(crate) const DEFAULT_MAX_SPAWN_RATE: u32 = 32;
 const DEFAULT_PROCESS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_SLOWLOG_TRACE_DEPTH: u32 = 20;
 const DEFAULT_REQUEST_QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,6 +48,8 @@ const DEFAULT_LIMIT_EXTENSIONS: [&str; 2] = [".php", ".phar"];
 const DEFAULT_PING_RESPONSE: &str = "pong";
 const DEFAULT_CACHE_MEMORY_BYTES: u64 = 64 << 20;
 const DEFAULT_CACHE_MAX_SIZE_BYTES: u64 = 1 << 30;
+/// Where PHP's own default is 128 MB, what two doublings make of it.
+pub(crate) const DEFAULT_OPCACHE_MEMORY_MAX_BYTES: u64 = 512 << 20;
 const DEFAULT_CACHE_INACTIVE: Duration = Duration::from_secs(600);
 const DEFAULT_SPARE_ZYGOTES: u32 = 2;
 
@@ -232,6 +234,11 @@ fn default_requests_per_child() -> u32 {
     1
 }
 
+/// For what an older program hands over, which makes no OPcache larger.
+fn default_opcache_memory_max() -> u64 {
+    DEFAULT_OPCACHE_MEMORY_MAX_BYTES
+}
+
 /// A set of workers with one configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
@@ -290,6 +297,10 @@ pub struct Pool {
     /// A booted application is booted anew when one of its files is saved.
     #[serde(default)]
     pub watch: bool,
+    /// Bytes that OPcache is given at most when it is full in a pool that boots an application; 0: it is
+    /// never made larger.
+    #[serde(default = "default_opcache_memory_max")]
+    pub opcache_memory_max: u64,
     /// Paths asked for before a booted application is copied; each begins with a slash.
     #[serde(default)]
     pub warm_requests: Vec<String>,
@@ -534,6 +545,7 @@ impl Pool {
             rewinds_per_child: 0,
             boot_connections: BootConnections::Refuse,
             watch: false,
+            opcache_memory_max: DEFAULT_OPCACHE_MEMORY_MAX_BYTES,
             warm_requests: Vec::new(),
             max_requests: 0,
             max_private_memory: 0,

@@ -221,6 +221,11 @@ pub enum FromFront {
         /// Its number.
         generation: Generation,
     },
+    /// The OPcache of a generation is full, its workers say. Said again now and then.
+    CacheFull {
+        /// Its number.
+        generation: Generation,
+    },
     /// A script has run for longer than `request_slowlog_timeout`. Said once for each run.
     SlowScript {
         /// Its generation of the pool.

@@ -149,6 +149,29 @@ pub struct CacheFigures {
     pub hash_restarts: u64,
     /// Times it did because it was asked to (`opcache_reset`).
     pub manual_restarts: u64,
+    /// Keys that are in use, of which a script may have several, and how many there are.
+    #[serde(default)]
+    pub keys: (u64, u64),
+    /// Room for strings that is in use, in bytes, and how much there is; it is part of the memory.
+    #[serde(default)]
+    pub strings_bytes: (u64, u64),
+    /// What is wanted next finds no memory, or no key.
+    #[serde(default)]
+    pub is_full: bool,
+    /// Strings find no room of their own any more, and take the memory of scripts.
+    #[serde(default)]
+    pub strings_are_full: bool,
+}
+
+/// How large an OPcache is to be, whatever php.ini says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheSize {
+    /// All of its memory, in MB (`opcache.memory_consumption`).
+    pub memory_mb: u64,
+    /// The part of it that strings have, in MB (`opcache.interned_strings_buffer`).
+    pub strings_mb: u64,
+    /// Its keys (`opcache.max_accelerated_files`).
+    pub keys: u64,
 }
 
 /// What a zygote needs to know.
@@ -220,6 +243,9 @@ pub struct ZygoteSettings {
     /// nothing.
     #[serde(default)]
     pub snapshot: Option<Snapshot>,
+    /// How large its OPcache has to be, if the one of a generation before was full.
+    #[serde(default)]
+    pub cache_size: Option<CacheSize>,
 }
 
 /// An application that is booted once and copied.

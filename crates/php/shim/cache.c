@@ -23,8 +23,18 @@
  */
 #define GROWTH 8
 
+/*
+ * Scripts and strings have no room any more when less than one part in this many is free: the next one may
+ * be longer than what is left. OPcache calls itself full when less than 64 KB are, and until then compiles a
+ * script that takes more for every request.
+ */
+#define LEFT_PART 64
+
 /* Memory ran out: PHP is not asked for anything more. */
 static bool exhausted;
+
+/* What compiles, before OPcache holds it. */
+static zend_op_array *(*compile_before)(zend_file_handle *file, int type);
 
 static void drop_log(
 	void *exchange, int level, bool to_client, const char *message, size_t length)
@@ -141,6 +151,7 @@ static void call(const char *name, zval *argument, zval *result)
 	const zend_function_entry *entry = function_named(name);
 	zend_function function;
 	zend_execute_data *frame;
+	char *path;
 
 	ZVAL_FALSE(result);
 	if (!entry) {
@@ -155,9 +166,10 @@ static void call(const char *name, zval *argument, zval *result)
 	frame->prev_execute_data = EG(current_execute_data);
 	EG(current_execute_data) = frame;
 	/* `opcache.restrict_api` is the beginning of the paths that may call. */
+	path = SG(request_info).path_translated;
 	SG(request_info).path_translated = (char *) zend_ini_string(ZEND_STRL("opcache.restrict_api"), 0);
 	entry->handler(frame, result);
-	SG(request_info).path_translated = NULL;
+	SG(request_info).path_translated = path;
 	EG(current_execute_data) = frame->prev_execute_data;
 	zend_vm_stack_free_args(frame);
 	zend_vm_stack_free_call_frame(frame);
@@ -234,6 +246,25 @@ bool maitred_php_cached_scripts(maitred_script_visitor *visit, void *context)
 	return in_request(list, &listing);
 }
 
+/* Restarts that are pending wait for everybody to let go of OPcache, which a booted script never does. */
+static void note_fullness(const zval *status, HashTable *statistics, struct maitred_cache_figures *figures)
+{
+	HashTable *strings = member_array(status, "interned_strings_usage");
+	zend_long megabytes = zend_ini_long(ZEND_STRL("opcache.interned_strings_buffer"), 0);
+	uint64_t left;
+
+	figures->keys = (uint64_t) member_long(statistics, "num_cached_keys");
+	figures->all_keys = (uint64_t) member_long(statistics, "max_cached_keys");
+	figures->full = member_is_true(status, "cache_full") || member_is_true(status, "restart_pending")
+		|| figures->free < (figures->used + figures->free + figures->wasted) / LEFT_PART;
+	if (strings && megabytes > 0) {
+		left = (uint64_t) member_long(strings, "free_memory");
+		figures->all_strings = (uint64_t) megabytes << 20;
+		figures->strings = left < figures->all_strings ? figures->all_strings - left : 0;
+		figures->strings_full = left < figures->all_strings / LEFT_PART;
+	}
+}
+
 struct look {
 	struct maitred_cache_figures *figures;
 	bool found;
@@ -263,6 +294,7 @@ static void look(void *context)
 		figures->oom_restarts = (uint64_t) member_long(statistics, "oom_restarts");
 		figures->hash_restarts = (uint64_t) member_long(statistics, "hash_restarts");
 		figures->manual_restarts = (uint64_t) member_long(statistics, "manual_restarts");
+		note_fullness(&status, statistics, figures);
 		look->found = true;
 	}
 	zval_ptr_dtor(&status);
@@ -273,6 +305,45 @@ bool maitred_php_cache_figures(struct maitred_cache_figures *figures)
 	struct look context = { figures, false };
 
 	return in_request(look, &context) && context.found;
+}
+
+bool maitred_php_cache_figures_within(struct maitred_cache_figures *figures)
+{
+	struct look context = { figures, false };
+
+	zend_try {
+		look(&context);
+	} zend_catch {
+		context.found = false;
+	} zend_end_try();
+	return context.found;
+}
+
+/* What OPcache holds never comes here. */
+static zend_op_array *compile_and_note(zend_file_handle *file, int type)
+{
+	maitred_engine.compiled = true;
+	return compile_before(file, type);
+}
+
+void maitred_cache_hook(void)
+{
+	compile_before = zend_compile_file;
+	zend_compile_file = compile_and_note;
+}
+
+bool maitred_cache_is_full(void)
+{
+	struct maitred_cache_figures figures = { 0 };
+	struct look context = { &figures, false };
+
+	/* What has been thrown is not to be lost. */
+	if (EXPECTED(!maitred_engine.compiled) || EG(exception)) {
+		return false;
+	}
+	maitred_engine.compiled = false;
+	look(&context);
+	return context.found && (figures.full || figures.strings_full);
 }
 
 /* Whether OPcache takes a script of so many bytes without filling up. */

@@ -39,6 +39,8 @@ struct maitred_engine {
 	bool boots;             /* the script runs until it asks for a request: maitred_await_copy() */
 	bool copied;            /* this process is a copy of one that did */
 	bool fpm;               /* see struct maitred_settings */
+	bool compiled;          /* a script was compiled that OPcache did not hold */
+	bool booted_full;       /* OPcache was full when the boot was over */
 	bool works;             /* a worker script is run */
 	struct maitred_directives directives;
 };
@@ -116,6 +118,10 @@ void maitred_end_request(void);
 
 /* cache.c: whether the request is one of its own, whose directives then are set */
 bool maitred_cache_activate(void);
+/* Before OPcache does the same: it compiles what it does not hold. */
+void maitred_cache_hook(void);
+/* Whether OPcache is full, where something was compiled since it was asked last: otherwise nobody misses it. */
+bool maitred_cache_is_full(void);
 
 /* limits.c: the limits of a worker script's request, from its beginning until they are put back */
 void maitred_limits_begin(void);

@@ -26,6 +26,7 @@ static PHP_MINIT_FUNCTION(maitred)
 {
 	(void) type;
 	REGISTER_INI_ENTRIES();
+	maitred_cache_hook();
 	/* php-fpm has none of them. */
 	if (!maitred_engine.fpm) {
 		maitred_register_worker_functions(module_number);

@@ -339,6 +339,9 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	}
 	served->peak_memory = zend_memory_peak_usage(1);
 	served->response_status = SG(sapi_headers).http_response_code;
+	/* Only where a script is booted OPcache cannot begin anew by itself. */
+	served->cache_full = (maitred_engine.works || maitred_engine.copied)
+		&& (maitred_cache_is_full() || maitred_engine.booted_full);
 	maitred_end_request();
 	served->outcome = MAITRED_FINISHED;
 }

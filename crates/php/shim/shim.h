@@ -94,6 +94,7 @@ struct maitred_served {
 	bool client_gone;       /* a callback said so while the script ran */
 	bool spent;             /* what came with it has changed this process for good */
 	bool renew;             /* the scripts in memory are outdated, the script says */
+	bool cache_full;        /* a booted script has found OPcache full */
 	size_t peak_memory;     /* bytes the engine's allocator took from the system, at most */
 };
 
@@ -353,6 +354,12 @@ struct maitred_cache_figures {
 	uint64_t oom_restarts;      /* it threw all away, for it was out of memory */
 	uint64_t hash_restarts;     /* … out of keys */
 	uint64_t manual_restarts;   /* … since somebody called opcache_reset */
+	uint64_t keys;              /* that are in use: a script may have several */
+	uint64_t all_keys;
+	uint64_t strings;           /* room for strings that is in use; it is part of the memory */
+	uint64_t all_strings;
+	bool full;                  /* what is wanted next finds no memory, or no key */
+	bool strings_full;          /* strings take the memory of scripts */
 };
 
 /*
@@ -360,6 +367,9 @@ struct maitred_cache_figures {
  * OPcache with shared memory that is on, and when PHP could not do it.
  */
 bool maitred_php_cache_figures(struct maitred_cache_figures *figures);
+
+/* The same, in the middle of a request that stands still (maitred_snapshot()). */
+bool maitred_php_cache_figures_within(struct maitred_cache_figures *figures);
 
 /* What became of a script that was to be compiled. */
 enum maitred_compiled {

@@ -200,6 +200,7 @@ const struct maitred_request *maitred_await_copy(void)
 		zend_gc_collect_cycles();
 	}
 	included_at_boot = EG(included_files).nNumUsed;
+	maitred_engine.booted_full = maitred_cache_is_full();
 	if (maitred_engine.callbacks->freeze(exchange, is_unfit ? why : NULL)) {
 		maitred_engine.boots = false;
 		maitred_engine.copied = true;

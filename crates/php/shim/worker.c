@@ -309,6 +309,7 @@ static void answered(int status)
 		.response_status = status,
 		.client_gone = maitred_engine.client_gone,
 		.peak_memory = zend_memory_peak_usage(1),
+		.cache_full = maitred_cache_is_full() || maitred_engine.booted_full,
 	};
 
 	worker.in_request = false;

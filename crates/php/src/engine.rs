@@ -121,6 +121,8 @@ pub struct Served {
     /// The script has said that scripts which are in memory are outdated (`opcache_reset`,
     /// `opcache_invalidate`), in a copy of a process that has booted them.
     pub renew: bool,
+    /// A script that is booted once has compiled something and found OPcache full.
+    pub cache_full: bool,
     /// The most memory PHP's allocator took from the system for it, in bytes.
     pub peak_memory: usize,
 }

@@ -27,6 +27,7 @@ pub use exchange::{Exchange, Level, Next, PoolStatus, ProcessStatus, Purge, Purg
 pub use foreign::{Admission, Foreign, Paths};
 pub use names::Name;
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};
+pub use raw::cache::cache_figures_within;
 pub use raw::connections::connected_at;
 pub use raw::patterns::{learn_patterns, share_patterns, tell_patterns};
 pub use raw::present::{exit_status, peak_memory, response_status};

@@ -43,6 +43,7 @@ struct RawServed {
     client_gone: bool,
     spent: bool,
     renew: bool,
+    cache_full: bool,
     peak_memory: usize,
 }
 
@@ -473,6 +474,7 @@ impl RawServed {
             client_gone: self.client_gone,
             spent: self.spent,
             renew: self.renew,
+            cache_full: self.cache_full,
             peak_memory: self.peak_memory,
         }
     }

@@ -12,6 +12,7 @@ use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{Layout, SLOTS_PER_SEAT};
 use crate::spent::Spent;
 pub use crate::words::State as SlotState;
+use crate::words::{CACHE_FULL, GOES_ON};
 
 /// What a slot that is lent to a worker needs kept on the front's side: the counters that the
 /// front must not read back from memory which the worker can write.
@@ -174,7 +175,7 @@ impl FrontEnd {
         words.worker.request_tail.store(0, Ordering::Relaxed);
         words.worker.spent.held.store(0, Ordering::Relaxed);
         words.worker.wish.store(0, Ordering::Relaxed);
-        words.worker.goes_on.store(0, Ordering::Relaxed);
+        words.worker.signs.store(0, Ordering::Relaxed);
         words.worker.took.store(0, Ordering::Relaxed);
         words.front.granted.store(0, Ordering::Relaxed);
         words.front.request_head.store(head, Ordering::Relaxed);
@@ -217,7 +218,13 @@ impl FrontEnd {
     /// seen. What it then costs is known when it is done.
     pub fn goes_on(&self, lent: &Lent) -> bool {
         let words = self.layout.slot(lent.seat, lent.slot);
-        words.worker.goes_on.load(Ordering::Relaxed) != 0
+        words.worker.signs.load(Ordering::Relaxed) & GOES_ON != 0
+    }
+
+    /// Whether OPcache is full, by the word of its worker, once the request is done.
+    pub fn finds_cache_full(&self, lent: &Lent) -> bool {
+        let words = self.layout.slot(lent.seat, lent.slot);
+        words.worker.signs.load(Ordering::Relaxed) & CACHE_FULL != 0
     }
 
     /// Takes a request back that the worker has not begun; then the slot is free. False when it

@@ -162,6 +162,11 @@ pub struct FrontWords {
     pub lent_at: AtomicU64,
 }
 
+/// The script goes on when its answer is complete. Written before the end of the answer can be seen.
+pub const GOES_ON: u32 = 1;
+/// OPcache is full. Written before the request ends.
+pub const CACHE_FULL: u32 = 2;
+
 /// What the worker writes and the front reads, in a cache line of its own.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -175,9 +180,8 @@ pub struct WorkerWords {
     pub wish: AtomicU32,
     /// How long it is, in bytes.
     pub wish_bytes: AtomicU32,
-    /// 1: the script goes on when its answer is complete. Written before the end of the answer can be
-    /// seen.
-    pub goes_on: AtomicU32,
+    /// What there is to know beside ([`GOES_ON`], [`CACHE_FULL`]).
+    pub signs: AtomicU32,
     /// How long the script took, in microseconds; 0: nothing is said. Written before the request ends.
     pub took: AtomicU32,
     /// What the request has cost.

@@ -12,7 +12,7 @@ use rustix::time::Timespec;
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT, WISH_BYTES};
 use crate::spent::Spent;
-use crate::words::{MAX_INCARNATION, SleepWord, State};
+use crate::words::{CACHE_FULL, GOES_ON, MAX_INCARNATION, SleepWord, State};
 
 /// Unseen bytes in the answer ring that are shown without being asked: half of it, so that the
 /// front empties one half while the worker fills the other.
@@ -312,7 +312,15 @@ impl WorkerEnd {
     pub fn tell_it_goes_on(&self) {
         if let Some(hand) = &self.in_hand {
             let words = self.layout.slot(self.seat, hand.slot);
-            words.worker.goes_on.store(1, Ordering::Relaxed);
+            words.worker.signs.fetch_or(GOES_ON, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the front that OPcache is full. It is seen with the end of the request.
+    pub fn tell_cache_is_full(&self) {
+        if let Some(hand) = &self.in_hand {
+            let words = self.layout.slot(self.seat, hand.slot);
+            words.worker.signs.fetch_or(CACHE_FULL, Ordering::Relaxed);
         }
     }
 

@@ -18,6 +18,8 @@ const FRESH: Duration = Duration::from_secs(10);
 pub struct CacheLook {
     /// It was asked and has not answered yet.
     asked: bool,
+    /// Its answer decides whether there has to be a larger one.
+    judges: bool,
     /// When it answered last, and what.
     told: Option<(Moment, Option<CacheFigures>)>,
 }
@@ -29,6 +31,12 @@ impl CacheLook {
         let asks = !self.asked && !is_fresh;
         self.asked |= asks;
         asks
+    }
+
+    /// Its workers say that it is full. Whether it is to be asked now.
+    pub(crate) fn ask_whether_full(&mut self) -> bool {
+        self.judges = true;
+        !std::mem::replace(&mut self.asked, true)
     }
 
     /// It has answered. False when it was not asked.
@@ -66,11 +74,19 @@ impl Supervisor {
     pub(crate) fn cache_told(&mut self, index: usize, figures: Option<CacheFigures>) {
         let now = self.now();
         let running = &mut self.pools[index];
-        let zygote = running.zygote.as_mut();
-        let was_asked = zygote.is_some_and(|zygote| zygote.cache.answered(figures, now));
-        if !was_asked || !running.is_current() {
+        let look = running.zygote.as_mut().map(|zygote| &mut zygote.cache);
+        let Some(look) = look.filter(|look| look.asked) else {
+            return;
+        };
+        look.answered(figures, now);
+        let judges = std::mem::take(&mut look.judges);
+        if !running.is_current() {
             return;
         }
+        if let Some(figures) = figures.filter(|_| judges) {
+            self.judge_fullness(index, &figures);
+        }
+        let running = &self.pools[index];
         if let Some(page) = self.scores.page(&running.plan.settings.pool) {
             page.workers().show_cache(figures.map(shown));
         }

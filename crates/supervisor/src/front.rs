@@ -181,6 +181,7 @@ impl Supervisor {
                     self.pool_event(index, pool::Event::Worn { seat, incarnation });
                 }
             }
+            FromFront::CacheFull { generation } => self.cache_said_full(generation),
             FromFront::NotOpened { generation } => {
                 if let Some(index) = self.index_of(generation) {
                     self.introduce_again(index);

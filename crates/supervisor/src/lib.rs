@@ -31,6 +31,7 @@ mod limits;
 mod listen;
 mod logs;
 mod obituary;
+mod outgrown;
 mod output;
 mod peer;
 mod phase;

@@ -300,6 +300,7 @@ fn settings(
         apparmor_hat: pool.apparmor_hat.clone(),
         worker_script: pool.booted_script().filter(|_| pool.mode == Mode::Worker),
         snapshot: snapshot_of(pool),
+        cache_size: None,
     }
 }
 

@@ -258,8 +258,10 @@ impl Supervisor {
             .ok_or_else(|| format!("pool `{name}` is not configured"))?;
         let scoreboard = self.scores.add(name);
         scoreboard.map_err(|why| format!("its scoreboard cannot be made: {why}"))?;
-        PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads)
-            .map_err(|why| why.to_string())
+        let plan = PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads);
+        let mut plan = plan.map_err(|why| why.to_string())?;
+        plan.settings.cache_size = self.cache_size_of(pool, config);
+        Ok(plan)
     }
 
     /// How many workers the pool of this name has.
@@ -436,6 +438,8 @@ impl Supervisor {
             return;
         }
         let why = running.complaint.take().unwrap_or_else(|| why.to_owned());
+        self.larger_cache_failed(index);
+        let running = &self.pools[index];
         let (name, line) = (running.plan.settings.pool.clone(), running.line);
         self.pool_event(index, pool::Event::Leave);
         if line != self.front.line {

@@ -1,5 +1,5 @@
-//! Applications that are booted once, and whose scripts have changed since: their pools get a new
-//! generation, and the one before serves until that is ready.
+//! Applications that are booted once, and whose scripts have changed since, or whose OPcache is full: their
+//! pools get a new generation, and the one before serves until that is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,16 +27,18 @@ const AFTERMATH: Duration = Duration::from_secs(1);
 const CALM: Duration = Duration::from_secs(300);
 
 /// Pools that are to be booted anew.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Renewals(BTreeMap<String, Renewal>);
 
 /// What is known of one pool.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Renewal {
     /// Because a script has asked for it.
     asked: bool,
     /// Because somebody has saved a file, and wants to see it.
     saved: bool,
+    /// Because its OPcache is full.
+    outgrown: bool,
     /// When it was last renewed, and how long scripts that ask are left alone from then on.
     last: Option<(Moment, Duration)>,
     /// When the last renewal was over; nothing: it is going on, or there was none.
@@ -58,13 +60,18 @@ pub(crate) enum Heard {
 
 impl Renewal {
     fn is_wanted(&self) -> bool {
+        self.has_changed() || self.outgrown
+    }
+
+    /// Whether its scripts have.
+    fn has_changed(&self) -> bool {
         self.asked || self.saved
     }
 
     fn not_before(&self) -> Moment {
         let asked = self.last.map_or(Moment::ZERO, |(at, pause)| at + pause);
         let saved = self.ended.map_or(Moment::ZERO, |at| at + self.rest);
-        match (self.asked, self.saved) {
+        match (self.asked || self.outgrown, self.saved) {
             (true, true) => asked.min(saved),
             (false, true) => saved,
             (true | false, false) => asked,
@@ -97,11 +104,11 @@ impl Renewal {
     /// It is renewed now.
     fn begin(&mut self, now: Moment) {
         let pause = match self.last {
-            Some((_, pause)) if !self.asked => pause,
+            Some((_, pause)) if !self.asked && !self.outgrown => pause,
             Some((at, pause)) if now < at + CALM => (pause * 2).min(RENEWED_AT_LEAST_EVERY),
             Some(_) | None => RENEWED_EVERY,
         };
-        (self.asked, self.saved) = (false, false);
+        (self.asked, self.saved, self.outgrown) = (false, false, false);
         self.last = Some((now, pause));
         self.ended = None;
     }
@@ -115,6 +122,17 @@ impl Renewals {
     /// Scripts of this pool have changed.
     fn want(&mut self, pool: &str) {
         self.of(pool).asked = true;
+    }
+
+    /// The OPcache of this pool has to be larger. Those who fill one after the other wait as scripts do that
+    /// ask.
+    pub(crate) fn want_larger(&mut self, pool: &str) {
+        self.of(pool).outgrown = true;
+    }
+
+    /// Whether scripts of this pool have changed.
+    fn have_changed(&self, pool: &str) -> bool {
+        self.0.get(pool).is_some_and(Renewal::has_changed)
     }
 
     /// Somebody has saved a file of this pool's at this time, and is not let wait as scripts are that
@@ -177,18 +195,28 @@ impl Supervisor {
         if self.renewal_deadline().is_none() {
             return;
         }
+        let known = self.renewals.clone();
         let mut pools = self.renewals.due(self.now());
         // A reload may have removed one since, or given it another mode.
         let in_use = self.pools.iter().filter(|pool| pool.is_current());
-        let boots = in_use.filter(|pool| pool.boots() || pool.plan.pool.watch);
+        let boots = in_use.filter(|pool| pool.is_booted());
         let boots: Vec<&str> = boots.map(|pool| &*pool.plan.settings.pool).collect();
-        pools.retain(|name| boots.contains(&name.as_str()));
+        pools.retain(|name| {
+            let is_due = known.have_changed(name) || self.is_outgrown(name);
+            is_due && boots.contains(&name.as_str())
+        });
         if pools.is_empty() {
             return;
         }
-        let names: Vec<&str> = pools.iter().map(String::as_str).collect();
-        let names = names.join("`, `");
-        info!("pool `{names}`: its scripts have changed since its boot, and it is booted anew");
+        let changed: Vec<&str> = pools
+            .iter()
+            .map(String::as_str)
+            .filter(|name| known.have_changed(name))
+            .collect();
+        if !changed.is_empty() {
+            let names = changed.join("`, `");
+            info!("pool `{names}`: its scripts have changed since its boot, and it is booted anew");
+        }
         self.renew(pools);
     }
 }

@@ -10,6 +10,7 @@ use maitred_scoreboard::CopiesTold;
 use crate::cache::CacheLook;
 use crate::life::Life;
 use crate::limits::{FRONT_START, Moment};
+use crate::outgrown::Outgrown;
 use crate::output::Outputs;
 use crate::peer::Peer;
 use crate::plan::PoolPlan;
@@ -60,6 +61,8 @@ pub(crate) struct RunningPool {
     pub(crate) shown: (u64, u64),
     /// What its copies have counted, as far as the scoreboard shows it.
     pub(crate) told: CopiesTold,
+    /// Its OPcache, if that is full.
+    pub(crate) outgrown: Outgrown,
 }
 
 impl RunningPool {
@@ -88,6 +91,7 @@ impl RunningPool {
             troubles: Troubles::default(),
             shown: (0, 0),
             told: CopiesTold::default(),
+            outgrown: Outgrown::default(),
         }
     }
 

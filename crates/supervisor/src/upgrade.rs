@@ -309,7 +309,8 @@ impl Supervisor {
         let mut tried = config.pools.iter().any(|pool| !self.rests(&pool.name));
         for pool in &config.pools {
             match PoolPlan::make(pool, &config, &self.plan.programs, self.plan.threads) {
-                Ok(plan) => {
+                Ok(mut plan) => {
+                    plan.settings.cache_size = self.cache_size_of(pool, &config);
                     let generation = self.next_generation();
                     let line = self.front.line + 1;
                     let workers = self.workers_of(&pool.name);

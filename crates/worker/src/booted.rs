@@ -204,6 +204,9 @@ impl Exchange for AtWork<'_> {
         let cpu = begun.cpu;
         let cpu = cpu.map_or(0, |before| cpu::used().since(before).micros());
         self.exchange.show_end(took, cpu, served.peak_memory as u64);
+        if served.cache_full {
+            self.exchange.tell_cache_is_full();
+        }
         self.answered_at = Some(now);
         match self.asks_promptly {
             // The front need not be woken twice.

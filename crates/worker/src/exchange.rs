@@ -373,6 +373,11 @@ impl<'a> WorkerExchange<'a> {
         board.memory_peak.store(peak_memory, Ordering::Relaxed);
         board.running.store(0, Ordering::Relaxed);
     }
+
+    /// Tells the front that the request has found OPcache full.
+    pub fn tell_cache_is_full(&self) {
+        self.end.tell_cache_is_full();
+    }
 }
 
 /// An event of the request's, without its bytes.

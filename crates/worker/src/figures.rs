@@ -1,4 +1,5 @@
-//! Telling how OPcache is doing. It is asked in a child, as in `warm.rs`: a zygote runs no request.
+//! Telling how OPcache is doing. It is asked in a child, as in `warm.rs`: a zygote runs no request, and the
+//! one that a booted application stands still in is not its zygote's to change.
 
 use std::fs::File;
 use std::io;
@@ -57,8 +58,17 @@ impl Look {
     pub fn run(self, engine: &mut Engine) -> ! {
         signals::reset(&[]);
         engine.after_fork();
-        let figures = engine.cache_figures().map(told);
-        let text = serde_json::to_vec(&figures).map_err(io::Error::other);
+        self.tell(engine.cache_figures())
+    }
+
+    /// In the child of a zygote in which a script stands still: does it, and ends.
+    pub fn run_within(self) -> ! {
+        signals::reset(&[]);
+        self.tell(maitred_php::cache_figures_within())
+    }
+
+    fn tell(self, figures: Option<maitred_php::CacheFigures>) -> ! {
+        let text = serde_json::to_vec(&figures.map(told)).map_err(io::Error::other);
         let done = text.and_then(|text| self.0.write_all_at(&text, 0));
         exit_now(i32::from(done.is_err()))
     }
@@ -75,6 +85,10 @@ fn told(figures: maitred_php::CacheFigures) -> CacheFigures {
         oom_restarts: figures.oom_restarts,
         hash_restarts: figures.hash_restarts,
         manual_restarts: figures.manual_restarts,
+        keys: (figures.keys, figures.all_keys),
+        strings_bytes: (figures.strings_bytes, figures.all_strings_bytes),
+        is_full: figures.is_full,
+        strings_are_full: figures.strings_are_full,
     }
 }
 
@@ -94,6 +108,10 @@ mod tests {
             oom_restarts: u64::MAX,
             hash_restarts: u64::MAX,
             manual_restarts: u64::MAX,
+            keys: (u64::MAX, u64::MAX),
+            strings_bytes: (u64::MAX, u64::MAX),
+            is_full: false,
+            strings_are_full: false,
         };
         assert!(serde_json::to_vec(&most).unwrap().len() <= TEXT_BYTES);
     }

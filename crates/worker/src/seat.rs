@@ -97,6 +97,9 @@ pub fn show_end(running: Running, done: &Served, exchange: &mut WorkerExchange<'
     let used = |before| cpu::used().since(before).micros();
     let cpu = running.cpu.map_or(0, used);
     exchange.show_end(took, cpu, done.peak_memory as u64);
+    if done.cache_full {
+        exchange.tell_cache_is_full();
+    }
 }
 
 /// The request is over: tells what is to be told then, and gives the slot back.

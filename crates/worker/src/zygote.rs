@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say_waiting};
+use maitred_control::{
+    CacheSize, FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say_waiting,
+};
 use maitred_os::channel::Channel;
 use maitred_os::errand::{Errand, fork_errand};
 use maitred_os::fork::{self, OwnProc, Side};
@@ -208,16 +210,21 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     let mut all = values(&settings.php_values, false);
     all.extend(values(&settings.php_admin_values, true));
     let mut defines = settings.defines.clone();
-    let mut define = |name: &str| defines.push((name.to_owned(), "0".to_owned()));
+    let mut define = |name: &str, value: u64| defines.push((name.to_owned(), value.to_string()));
+    for (name, value) in settings.cache_size.iter().flat_map(cache_values) {
+        // What the pool's own settings say comes later.
+        all.retain(|own| own.name != name);
+        define(name, value);
+    }
     if settings.worker_script.is_some() || settings.snapshot.is_some() {
         // OPcache would kill whoever has used it for so long when it is to be emptied.
-        define("opcache.force_restart_timeout");
+        define("opcache.force_restart_timeout", 0);
     }
     if settings.snapshot.is_some() {
         // It passes over files that are younger than two seconds at the request, and that of a
         // zygote which stands still gets no later: every copy would compile what was deployed just
         // before the boot.
-        define("opcache.file_update_protection");
+        define("opcache.file_update_protection", 0);
     }
     let fpm = fpm_folder().filter(|_| !settings.no_php_ini);
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));
@@ -234,6 +241,15 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
         values: all,
         ..Settings::default()
     }
+}
+
+/// What makes OPcache as large as it has to be.
+fn cache_values(size: &CacheSize) -> [(&'static str, u64); 3] {
+    [
+        ("opcache.memory_consumption", size.memory_mb),
+        ("opcache.interned_strings_buffer", size.strings_mb),
+        ("opcache.max_accelerated_files", size.keys),
+    ]
 }
 
 /// Serves as long as the supervisor is there; in a forked process, it does not return.
@@ -315,14 +331,11 @@ impl Zygote {
                     }
                 }
                 Ok(Heard::Message(ToZygote::CacheFigures, _)) => {
-                    if self.is_frozen {
-                        self.say(&FromZygote::CacheFigures { figures: None });
-                        continue;
-                    }
                     match figures::look(&self.control, &self.proc) {
                         figures::Side::Zygote(figures) => {
                             self.say(&FromZygote::CacheFigures { figures });
                         }
+                        figures::Side::Child(look) if self.is_frozen => look.run_within(),
                         figures::Side::Child(look) => return Came::Looker(look),
                     }
                 }

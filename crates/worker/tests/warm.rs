@@ -82,6 +82,7 @@ impl Zygote {
             apparmor_hat: None,
             worker_script: None,
             snapshot: None,
+            cache_size: None,
         }
     }
 

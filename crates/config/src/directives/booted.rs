@@ -78,6 +78,25 @@ pub(super) const WATCH: Directive<Pool> = Directive {
     },
 };
 
+pub(super) const OPCACHE_MEMORY_MAX: Directive<Pool> = Directive {
+    name: "opcache_memory_max",
+    default: Preset::Value("\"512M\""),
+    unit: "bytes",
+    takes: "a size such as \"64M\"",
+    needs: Needs::NewZygote,
+    doc: "In `mode = \"worker\"` and `\"snapshot\"`, how large OPcache is made at most when it is full: the \
+          application is then booted anew with twice the memory, keys or room for strings, whatever \
+          `opcache.memory_consumption`, `opcache.max_accelerated_files` and \
+          `opcache.interned_strings_buffer` say, and the boot before serves until that is ready. It is \
+          never given more than a quarter of the memory that the pool may have. 0 means that it stays \
+          as it is.",
+    example: "\"1G\"",
+    read: |pool, value| {
+        pool.opcache_memory_max = value.size(0)?;
+        Ok(())
+    },
+};
+
 pub(super) const WARM_REQUESTS: Directive<Pool> = Directive {
     name: "warm_requests",
     default: Preset::Words("none"),

@@ -287,6 +287,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     booted::BOOT_CONNECTIONS,
     booted::WATCH,
     booted::WARM_REQUESTS,
+    booted::OPCACHE_MEMORY_MAX,
     Directive {
         name: "max_requests",
         default: Preset::Value("0"),

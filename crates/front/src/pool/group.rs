@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use maitred_config::Mode;
 use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
@@ -16,6 +16,10 @@ use super::turnover::Change;
 use super::{NotTaken, Pool};
 use crate::clock;
 
+/// How often at most the supervisor is told that workers find OPcache full: to see whether it is takes a
+/// process.
+const FULL_SAID_EVERY: Duration = Duration::from_secs(10);
+
 /// What a pool's lock guards.
 #[derive(Debug)]
 pub struct Inner {
@@ -27,6 +31,8 @@ pub struct Inner {
     pub growth: Growth,
     /// Reports that the supervisor has not taken, one for each seat at most.
     pub unsaid: Vec<FromFront>,
+    /// Of which generation the supervisor was told last that its OPcache is full, and when.
+    pub full_said: Option<(Number, Instant)>,
 }
 
 impl Inner {
@@ -37,6 +43,7 @@ impl Inner {
             generations: Vec::new(),
             growth: Growth::none(),
             unsaid: Vec::new(),
+            full_said: None,
         }
     }
 
@@ -323,6 +330,19 @@ impl Pool {
             };
             self.say(inner, report);
         }
+    }
+
+    /// Tells the supervisor that workers of a generation find OPcache full, but not with each request.
+    pub(super) fn report_full_cache(&self, inner: &mut Inner, generation: &Generation) {
+        let now = Instant::now();
+        let generation = generation.number;
+        let was_said = |(of, at)| of == generation && now < at + FULL_SAID_EVERY;
+        if inner.full_said.is_some_and(was_said) {
+            return;
+        }
+        inner.full_said = Some((generation, now));
+        // What is not taken now is said again.
+        self.supervisor.report(&FromFront::CacheFull { generation });
     }
 
     /// Says what must not be lost: what the supervisor does not take now is said later.

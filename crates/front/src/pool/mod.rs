@@ -270,11 +270,15 @@ impl Pool {
         let grown = generation.outgrown(lent.seat());
         let place = place_of(&generation, &lent);
         let spent = generation.link().spent(&lent);
+        let is_full = generation.link().finds_cache_full(&lent);
         generation.link().release(lent);
         self.lose_interest(exchange);
         let mut inner = self.lock();
         if grown {
             inner.outgrown(place);
+        }
+        if is_full {
+            self.report_full_cache(&mut inner, &generation);
         }
         inner.queue.done(place);
         self.count_cost(&mut inner, spent);

@@ -12,6 +12,7 @@ type RawVisitor = extern "C" fn(*mut c_void, *const c_char, usize, u64);
 unsafe extern "C" {
     fn maitred_php_cached_scripts(visit: RawVisitor, context: *mut c_void) -> bool;
     fn maitred_php_cache_figures(figures: *mut CacheFigures) -> bool;
+    fn maitred_php_cache_figures_within(figures: *mut CacheFigures) -> bool;
     fn maitred_php_compile_script(path: *const c_char, bytes: usize) -> c_int;
 }
 
@@ -37,6 +38,18 @@ pub struct CacheFigures {
     pub hash_restarts: u64,
     /// Times it did because it was asked to (`opcache_reset`).
     pub manual_restarts: u64,
+    /// Keys that are in use; a script may have several.
+    pub keys: u64,
+    /// How many keys there are.
+    pub all_keys: u64,
+    /// Room for strings that is in use, in bytes; it is part of the memory.
+    pub strings_bytes: u64,
+    /// How much of it there is, in bytes.
+    pub all_strings_bytes: u64,
+    /// What is wanted next finds no memory, or no key.
+    pub is_full: bool,
+    /// Strings take the memory of scripts.
+    pub strings_are_full: bool,
 }
 
 /// What became of a script that was to be compiled.
@@ -67,6 +80,17 @@ extern "C" fn visit(context: *mut c_void, path: *const c_char, length: usize, hi
     let path = unsafe { slice::from_raw_parts(path.cast::<u8>(), length) };
     // A panic must not unwind into C.
     visit.panic = catch_unwind(AssertUnwindSafe(|| (visit.take)(path, hits))).err();
+}
+
+/// How OPcache is doing, if there is one, in the middle of a request that stands still: in a child of a
+/// process within [`Exchange::freeze`](crate::Exchange::freeze).
+pub fn cache_figures_within() -> Option<CacheFigures> {
+    let mut figures = CacheFigures::default();
+    // SAFETY: a process within `freeze` runs PHP, has one thread, which is this one, and a script that
+    // waits in a function of the shim's; `figures` is laid out as C wants it and outlives the call, and no
+    // longjmp leaves it.
+    let found = unsafe { maitred_php_cache_figures_within(&raw mut figures) };
+    found.then_some(figures)
 }
 
 impl Engine {
