@@ -302,3 +302,24 @@ fn explain_names_the_script_that_answers_in_place_of_the_one_that_is_asked_for()
         );
     }
 }
+
+#[test]
+fn check_and_explain_warn_of_settings_that_the_mode_of_their_pool_does_not_heed() {
+    let (root, beside) = (site(), public_folder());
+    let file = beside.path().join("maitred.toml");
+    let (script, folder) = (root.path().join("index.php"), root.path());
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\n[pools.www]\nmode = \"snapshot\"\nscript = {script:?}\n\
+         max_requests = 1000\n[[sites]]\nroot = {folder:?}\n"
+    );
+    std::fs::write(&file, text).expect("a file can be written");
+    let file = file.to_str().expect("UTF-8");
+    let warning = format!("warning: {file}:5:16: `max_requests` has no effect in a pool whose");
+    for arguments in [
+        &["check", "--config", file][..],
+        &["explain", "/", "--config", file],
+    ] {
+        let (went_well, said) = command(arguments);
+        assert!(went_well && said.contains(&warning), "{said}");
+    }
+}

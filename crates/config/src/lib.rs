@@ -22,6 +22,7 @@ mod mistakes;
 mod mode;
 mod output;
 mod reference;
+mod remarks;
 mod settings;
 mod slowlog;
 mod spares;
@@ -64,6 +65,32 @@ pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// # Errors
 /// All mistakes of the file, or the one reason why it cannot be read.
 pub fn load(path: &Path) -> Result<Config, Mistakes> {
+    parse(&read(path)?, path)
+}
+
+/// As [`load`], and what is to be said of settings that are right and have no effect where they stand.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with_remarks(path: &Path) -> Result<(Config, Vec<Mistake>), Mistakes> {
+    let text = read(path)?;
+    let config = parse(&text, path)?;
+    let remarks = remarks(&text, path, &config);
+    Ok((config, remarks))
+}
+
+/// What is to be said of settings in `text` that have no effect where they stand, in the order of the
+/// text; `config` was made of it.
+pub fn remarks(text: &str, file: &Path, config: &Config) -> Vec<Mistake> {
+    let (table, _) = DeTable::parse_recoverable(text);
+    let mut faults = remarks::remarks(table.get_ref(), config);
+    faults.sort_by_key(|fault| fault.span.start);
+    let faults = faults.into_iter();
+    faults.map(|fault| fault.located(text, file)).collect()
+}
+
+/// The text of a configuration file.
+fn read(path: &Path) -> Result<String, Mistakes> {
     let unreadable = |error: std::io::Error| {
         Mistakes::about(
             path,
@@ -76,11 +103,14 @@ pub fn load(path: &Path) -> Result<Config, Mistakes> {
     File::open(path)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
         .map_err(unreadable)?;
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => parse(text, path),
-        Err(_) if bytes.len() > MAX_FILE_BYTES => Err(too_large(path)),
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(too_large(path));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
         Err(error) => {
-            let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            let valid = error.utf8_error().valid_up_to();
+            let good = String::from_utf8_lossy(&error.as_bytes()[..valid]);
             let fault = Fault::new(
                 good.len()..good.len(),
                 "this byte is not UTF-8; save the file as UTF-8 text".to_owned(),

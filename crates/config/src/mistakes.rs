@@ -66,14 +66,8 @@ impl Mistakes {
         faults.sort_by_key(|fault| fault.span.start);
         let unlisted = faults.len().saturating_sub(MAX_MISTAKES_LISTED);
         faults.truncate(MAX_MISTAKES_LISTED);
-        let listed = faults
-            .into_iter()
-            .map(|fault| Mistake {
-                file: file.to_path_buf(),
-                place: Some(place_of(text, fault.span.start)),
-                sentence: fault.sentence,
-            })
-            .collect();
+        let listed = faults.into_iter();
+        let listed = listed.map(|fault| fault.located(text, file)).collect();
         Mistakes { listed, unlisted }
     }
 
@@ -110,6 +104,15 @@ pub(crate) struct Fault {
 impl Fault {
     pub(crate) fn new(span: Range<usize>, sentence: String) -> Fault {
         Fault { span, sentence }
+    }
+
+    /// Where in `text` it is.
+    pub(crate) fn located(self, text: &str, file: &Path) -> Mistake {
+        Mistake {
+            file: file.to_path_buf(),
+            place: Some(place_of(text, self.span.start)),
+            sentence: self.sentence,
+        }
     }
 }
 

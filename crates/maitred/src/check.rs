@@ -11,8 +11,8 @@ use crate::{EXIT_SUCCESS, complain, refuse};
 
 /// Says what is wrong with a configuration file, or that nothing is.
 pub fn check(check: &Check) -> ExitCode {
-    match maitred_config::load(&check.config) {
-        Ok(config) => {
+    match maitred_config::load_with_remarks(&check.config) {
+        Ok((config, remarks)) => {
             let mistakes = maitred_supervisor::check(&config);
             let mut lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
             let file = check.config.display();
@@ -26,7 +26,8 @@ pub fn check(check: &Check) -> ExitCode {
                 return refuse(&lines.join("\n"));
             }
             let warnings = maitred_supervisor::warnings(&config).into_iter();
-            for warning in warnings.chain(nobody_behind(&config)) {
+            let remarks = remarks.iter().map(ToString::to_string);
+            for warning in remarks.chain(warnings).chain(nobody_behind(&config)) {
                 complain(&format!("warning: {warning}"));
             }
             for host in maitred_supervisor::issued_hosts(&config) {

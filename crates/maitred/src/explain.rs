@@ -7,14 +7,17 @@ use maitred_config::Config;
 use maitred_front::explain::Question;
 
 use crate::command::Explain;
-use crate::{EXIT_SUCCESS, fail, refuse};
+use crate::{EXIT_SUCCESS, complain, fail, refuse};
 
 /// Says how a request would be answered, rule by rule.
 pub fn explain(asked: &Explain) -> ExitCode {
-    let config = match maitred_config::load(&asked.config) {
-        Ok(config) => config,
+    let (config, remarks) = match maitred_config::load_with_remarks(&asked.config) {
+        Ok(loaded) => loaded,
         Err(mistakes) => return refuse(&mistakes),
     };
+    for remark in remarks {
+        complain(&format!("warning: {remark}"));
+    }
     let Some(question) = question(asked, &config) else {
         return refuse(
             &"this is no URL; expected one such as http://shop.example/page, or a path such as /page",

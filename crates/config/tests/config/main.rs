@@ -11,6 +11,8 @@ mod mistakes;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
+mod remarks;
+#[cfg(test)]
 mod settings;
 #[cfg(test)]
 mod sites;

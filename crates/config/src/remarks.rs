@@ -1,0 +1,142 @@
+//! Settings that mean nothing where they stand: no mistake, but whoever wrote one expects something of it.
+
+use toml::de::DeTable;
+
+use crate::mistakes::Fault;
+use crate::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
+use crate::settings::{Config, DEFAULT_MAX_SPAWN_RATE, DEFAULT_OPCACHE_MEMORY_MAX_BYTES, Pool};
+
+/// A setting of pools that only some modes heed.
+struct Heeded {
+    name: &'static str,
+    by: &'static [Mode],
+    /// Whether it says anything else than what holds without it.
+    says: fn(&Pool) -> bool,
+    /// What does in the other modes what is expected of it, if anything does.
+    instead: fn(Mode) -> Option<&'static str>,
+}
+
+const NOTHING: fn(Mode) -> Option<&'static str> = |_| None;
+
+const HEEDED: &[Heeded] = &[
+    Heeded {
+        name: "script",
+        by: &[Mode::Worker, Mode::Snapshot],
+        says: |pool| pool.script.is_some(),
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "boot_timeout",
+        by: &[Mode::Worker],
+        says: |pool| pool.boot_timeout != DEFAULT_BOOT_TIMEOUT,
+        instead: |mode| match mode {
+            Mode::Snapshot => Some("a boot may take 30 s there"),
+            Mode::Classic | Mode::Worker => None,
+        },
+    },
+    Heeded {
+        name: "requests_per_child",
+        by: &[Mode::Snapshot],
+        says: |pool| pool.requests_per_child != 1,
+        instead: |_| Some("`max_requests` is what bounds the requests of a worker there"),
+    },
+    Heeded {
+        name: "rewinds_per_child",
+        by: &[Mode::Snapshot],
+        says: |pool| pool.rewinds_per_child != 0,
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "boot_connections",
+        by: &[Mode::Snapshot],
+        says: |pool| pool.boot_connections != BootConnections::default(),
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "warm_requests",
+        by: &[Mode::Snapshot],
+        says: |pool| !pool.warm_requests.is_empty(),
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "watch",
+        by: &[Mode::Worker, Mode::Snapshot],
+        says: |pool| pool.watch,
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "opcache_memory_max",
+        by: &[Mode::Worker, Mode::Snapshot],
+        says: |pool| pool.opcache_memory_max != DEFAULT_OPCACHE_MEMORY_MAX_BYTES,
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "max_requests",
+        by: &[Mode::Classic, Mode::Worker],
+        says: |pool| pool.max_requests != 0,
+        instead: |_| {
+            Some(
+                "`requests_per_child` and `rewinds_per_child` are what bounds the requests of a copy",
+            )
+        },
+    },
+    Heeded {
+        name: "max_spawn_rate",
+        by: &[Mode::Classic, Mode::Worker],
+        says: |pool| pool.max_spawn_rate != DEFAULT_MAX_SPAWN_RATE,
+        instead: NOTHING,
+    },
+];
+
+/// What is to be said of the settings of a file from which `config` was made.
+pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
+    let pools = table
+        .get("pools")
+        .and_then(|pools| pools.get_ref().as_table());
+    let mut remarks = Vec::new();
+    for (name, settings) in pools.into_iter().flat_map(|pools| pools.iter()) {
+        let pool = config.pool(name.get_ref());
+        let settings = settings.get_ref().as_table();
+        if let Some((pool, settings)) = pool.zip(settings) {
+            remarks.extend(of_mode(pool, settings));
+        }
+    }
+    remarks
+}
+
+/// The settings of a pool that its mode does not heed.
+fn of_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
+    let unheeded = HEEDED
+        .iter()
+        .filter(|heeded| !heeded.by.contains(&pool.mode) && (heeded.says)(pool));
+    let found = unheeded.filter_map(|heeded| {
+        let value = settings.get(heeded.name)?;
+        Some(Fault::new(
+            value.span(),
+            heeded.sentence(pool.mode, settings),
+        ))
+    });
+    found.collect()
+}
+
+impl Heeded {
+    fn sentence(&self, mode: Mode, settings: &DeTable<'_>) -> String {
+        let modes: Vec<String> = self
+            .by
+            .iter()
+            .map(|mode| format!("\"{}\"", mode.name()))
+            .collect();
+        let default = match settings.contains_key("mode") {
+            true => "",
+            false => ", the default",
+        };
+        let instead = (self.instead)(mode).map_or(String::new(), |what| format!(" ({what})"));
+        format!(
+            "`{}` has no effect in a pool whose `mode` is \"{}\"{default}{instead}; leave it out, or \
+             set `mode` to {}",
+            self.name,
+            mode.name(),
+            modes.join(" or ")
+        )
+    }
+}

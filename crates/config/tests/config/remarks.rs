@@ -1,0 +1,184 @@
+//! Settings that are right and mean nothing where they stand.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use maitred_config::directives::pools;
+use maitred_config::{Mistake, Preset};
+
+use crate::folder::Folder;
+
+fn remarks(folder: &Folder, text: &str) -> Vec<Mistake> {
+    let file = Path::new("maitred.toml");
+    maitred_config::remarks(text, file, &folder.good(text))
+}
+
+/// A pool of this mode with a further setting, which stands in line 4 if there is one.
+fn with(mode: &str, setting: &str) -> String {
+    let script = match mode {
+        "classic" => "",
+        _ => "script = \"public/worker.php\"",
+    };
+    format!("[pools.shop]\nmode = \"{mode}\"\n{script}\n{setting}\n[[sites]]\nroot = \"public\"\n")
+}
+
+#[test]
+fn a_setting_that_the_mode_of_its_pool_does_not_heed_is_told_with_its_line_and_what_to_do() {
+    let folder = Folder::new();
+    let expected = [
+        (
+            "classic",
+            "script = \"public/worker.php\"",
+            "maitred.toml:4:10: `script` has no effect in a pool whose `mode` is \"classic\"; leave it \
+             out, or set `mode` to \"worker\" or \"snapshot\"",
+        ),
+        (
+            "worker",
+            "requests_per_child = 10",
+            "maitred.toml:4:22: `requests_per_child` has no effect in a pool whose `mode` is \"worker\" \
+             (`max_requests` is what bounds the requests of a worker there); leave it out, or set \
+             `mode` to \"snapshot\"",
+        ),
+        (
+            "snapshot",
+            "max_requests = 1000",
+            "maitred.toml:4:16: `max_requests` has no effect in a pool whose `mode` is \"snapshot\" \
+             (`requests_per_child` and `rewinds_per_child` are what bounds the requests of a copy); \
+             leave it out, or set `mode` to \"classic\" or \"worker\"",
+        ),
+        (
+            "snapshot",
+            "boot_timeout = \"10s\"",
+            "maitred.toml:4:16: `boot_timeout` has no effect in a pool whose `mode` is \"snapshot\" (a \
+             boot may take 30 s there); leave it out, or set `mode` to \"worker\"",
+        ),
+    ];
+    for (mode, setting, sentence) in expected {
+        let told = remarks(&folder, &with(mode, setting));
+        let told: Vec<String> = told.iter().map(ToString::to_string).collect();
+        assert_eq!(told, [sentence]);
+    }
+    let text = "[pools.shop]\nwatch = true\n[[sites]]\nroot = \"public\"\n";
+    let told = remarks(&folder, text);
+    assert_eq!(
+        told[0].to_string(),
+        "maitred.toml:2:9: `watch` has no effect in a pool whose `mode` is \"classic\", the default; \
+         leave it out, or set `mode` to \"worker\" or \"snapshot\""
+    );
+}
+
+#[test]
+fn each_setting_is_told_in_the_modes_that_do_not_heed_it_and_in_no_other() {
+    let folder = Folder::new();
+    let settings = [
+        ("script = \"public/worker.php\"", "classic"),
+        ("boot_timeout = \"10s\"", "classic snapshot"),
+        ("requests_per_child = 10", "classic worker"),
+        ("rewinds_per_child = 10", "classic worker"),
+        ("boot_connections = \"close\"", "classic worker"),
+        ("warm_requests = [\"/\"]", "classic worker"),
+        ("watch = true", "classic"),
+        ("opcache_memory_max = \"64M\"", "classic"),
+        ("max_requests = 10", "snapshot"),
+        ("max_spawn_rate = 64", "snapshot"),
+        ("max_private_memory = \"64M\"", ""),
+        ("request_terminate_timeout = \"10s\"", ""),
+    ];
+    for (setting, unheeded) in settings {
+        for mode in ["classic", "worker", "snapshot"] {
+            let again = mode != "classic" && setting.starts_with("script");
+            let setting = if again { "" } else { setting };
+            let told = !remarks(&folder, &with(mode, setting)).is_empty();
+            let expected = unheeded.split(' ').any(|one| one == mode);
+            assert_eq!(told, expected, "{setting} in {mode}");
+        }
+    }
+}
+
+#[test]
+fn what_says_no_more_than_holds_anyway_is_not_told() {
+    let folder = Folder::new();
+    for directive in pools::DIRECTIVES {
+        let Preset::Value(value) = directive.default else {
+            continue;
+        };
+        for mode in ["classic", "worker", "snapshot"] {
+            if directive.name == "mode" {
+                continue;
+            }
+            let text = with(mode, &format!("{} = {value}", directive.name));
+            assert_eq!(remarks(&folder, &text), [], "{text}");
+        }
+    }
+}
+
+/// All files with this ending beneath a folder of the project.
+fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => files(&path, ending, found),
+            false if path.extension().is_some_and(|end| end == ending) => found.push(path),
+            false => {}
+        }
+    }
+}
+
+/// The examples of the guide in TOML that are a configuration by themselves or the sections of one.
+#[test]
+fn no_example_of_the_guide_has_a_setting_without_effect() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = Vec::new();
+    for folder in ["docs", "integrations", "examples"] {
+        files(&project.join(folder), "md", &mut pages);
+    }
+    let mut read = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for example in text.split("```toml\n").skip(1) {
+            let example = example.split("```").next().unwrap();
+            for pool in example.split("[pools.").skip(1) {
+                let settings = pool.split("\n[").next().unwrap();
+                read += 1;
+                expect_silence(settings, &page);
+            }
+        }
+    }
+    assert!(read > 20, "{read} pools were found");
+}
+
+/// Reads those settings of a pool that its mode may not heed, and nothing else of it.
+fn expect_silence(settings: &str, page: &Path) {
+    let folder = Folder::new();
+    let of_mode = |line: &&str| {
+        let name = line.split([' ', '=']).next().unwrap_or_default();
+        let others = [
+            "script",
+            "mode",
+            "watch",
+            "boot_",
+            "requests_per",
+            "rewinds_",
+            "warm_",
+        ];
+        let more = ["max_requests", "max_spawn_rate", "opcache_"];
+        others
+            .iter()
+            .chain(&more)
+            .any(|known| name.starts_with(known))
+    };
+    let lines: String = settings
+        .lines()
+        .skip(1)
+        .filter(of_mode)
+        .map(|line| match line.starts_with("script") {
+            true => "script = \"public/worker.php\"\n".to_owned(),
+            false => format!("{line}\n"),
+        })
+        .collect();
+    let text = format!("[pools.shop]\n{lines}[[sites]]\nroot = \"public\"\n");
+    if let Ok(config) = folder.parse(&text) {
+        let told = maitred_config::remarks(&text, page, &config);
+        assert_eq!(told, [], "{}: {text}", page.display());
+    }
+}
