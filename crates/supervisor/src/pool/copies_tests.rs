@@ -95,3 +95,27 @@ fn who_says_how_many_idle_workers_to_keep_gets_no_others_before_all_serve() {
         assert_eq!(fills(&ordered).len(), copies);
     }
 }
+
+#[test]
+fn copies_that_have_served_are_ordered_again_without_one_waiting_for_another() {
+    let mut pool = pool(ProcessManager::Static, 4);
+    let ordered = fills(&pool.on(Event::ZygoteStarted, SECOND));
+    assert_eq!(ordered.len(), 6, "all that lack are ordered at once");
+    for (seat, incarnation) in ordered {
+        let pid = 10 + i32::try_from(seat).unwrap();
+        let announced = Event::Announced {
+            seat,
+            incarnation,
+            pid,
+        };
+        pool.on(announced, SECOND);
+        pool.on(Event::Adopted { pid }, SECOND);
+    }
+    let how = HowEnded::Exited(0);
+    let ended = (10..14).flat_map(|pid| fills(&pool.on(Event::Ended { pid, how }, 2 * SECOND)));
+    assert_eq!(
+        ended.collect::<Vec<_>>(),
+        [(0, 2), (1, 2), (2, 2), (3, 2)],
+        "none of them has been forked yet"
+    );
+}
