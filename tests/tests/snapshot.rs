@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use maitred_tests::Target;
 use maitred_tests::booted::{
@@ -205,6 +206,51 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
     server.stop();
 }
 
+/// An extension that does nothing and is called `name`, made by the compiler that PHP's headers are there
+/// for.
+fn extension(name: &str, folder: &Path) -> PathBuf {
+    let version = std::env::var("MAITRED_PHP_VERSION").unwrap_or_default();
+    let told = std::env::var("PHP_CONFIG").unwrap_or(format!("php-config{version}"));
+    let told = Command::new(told).arg("--includes").output();
+    let headers = told.expect("php-config can be run").stdout;
+    let headers = String::from_utf8(headers).expect("paths in UTF-8");
+    let source = folder.join(format!("{name}.c"));
+    let text = format!(
+        "#include <php.h>\nzend_module_entry {name}_module_entry = {{ STANDARD_MODULE_HEADER, \"{name}\", \
+         NULL, NULL, NULL, NULL, NULL, NULL, \"1\", STANDARD_MODULE_PROPERTIES }};\nZEND_GET_MODULE({name})\n"
+    );
+    fs::write(&source, text).expect("a file can be written");
+    let library = folder.join(format!("{name}.so"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library);
+    let compiled = compiler
+        .arg(&source)
+        .args(headers.split_whitespace())
+        .status();
+    assert!(
+        compiled.is_ok_and(|status| status.success()),
+        "{compiler:?}"
+    );
+    library
+}
+
+#[test]
+fn an_extension_that_does_not_survive_a_fork_is_named_and_serves_in_a_classic_pool() {
+    let root = application("", "echo (int) extension_loaded('swoole');");
+    let library = extension("swoole", root.path());
+    let line = format!("php_admin_value.extension = {library:?}");
+    let server = snapshot(root.path()).workers(1).pool(&line).start();
+    let said = server.expect_log(0, "PHP could not start for pool `www`");
+    assert!(
+        said.contains("the extension swoole does not survive a fork; leave it out"),
+        "{said}"
+    );
+    server.stop();
+    let classic = Setup::new(root.path()).workers(1).pool(&line).start();
+    assert_eq!(http::get(classic.address(), "/").text(), "1");
+    classic.stop();
+}
+
 #[test]
 fn a_boot_that_forks_speaks_for_itself_and_its_children_do_not() {
     let root = application(
@@ -297,7 +343,7 @@ fn new_code_comes_with_a_reload_and_a_boot_that_fails_keeps_the_old() {
 
 /// What a command says to the server, whether it succeeds or not.
 fn command(server: &Server, words: &[&str]) -> String {
-    let mut command = std::process::Command::new(maitred_tests::maitred_program());
+    let mut command = Command::new(maitred_tests::maitred_program());
     command
         .args(words)
         .arg("--admin-socket")
