@@ -463,6 +463,26 @@ fn a_running_php_fpm_is_asked_for_its_status_and_its_workers_are_measured() {
 }
 
 #[test]
+fn what_doctor_runs_ignores_no_signal_that_the_program_itself_ignores() {
+    let folder = public_folder();
+    let said = folder.path().join("status");
+    let ss = folder.path().join("ss");
+    let script = format!("#!/bin/sh\ncat /proc/$$/status >{}\n", said.display());
+    fs::write(&ss, script).expect("it can be written");
+    set_mode(&ss, 0o755);
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(maitred_program());
+    command.arg("doctor").args(PATIENTLY);
+    command.env("PATH", format!("{}:{path}", folder.path().display()));
+    command.output().expect("the program can be started");
+    let said = fs::read_to_string(said).expect("ss was run");
+    let ignored = said.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    // SIGXFSZ is signal 25 (signal(7)).
+    assert_eq!(ignored.map(|bits| bits >> 24 & 1), Some(0), "{said}");
+}
+
+#[test]
 fn maitred_in_php_fpms_place_is_known_and_spared_what_holds_of_php_fpm_alone() {
     let configuration = usual("pm.status_path = /status\n");
     let daemon = Daemon::start(Which::Maitred, &configuration);

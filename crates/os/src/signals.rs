@@ -103,9 +103,8 @@ pub fn ignore_sigpipe() {
 }
 
 /// Makes writing more to a file than this process may (`RLIMIT_FSIZE`; setrlimit(2)) an error instead of its
-/// end. Files in memory count as well. Programs that [`start`](crate::spawn::start) starts, or anybody after
-/// [`unblock_signals`](crate::spawn::unblock_signals), get the signal's default action back; others inherit
-/// this.
+/// end. Files in memory count as well. Programs that [`start`](crate::spawn::start) or a
+/// [`command`](crate::spawn::command) starts get the signal's default action back; others inherit this.
 pub fn ignore_sigxfsz() {
     // SAFETY: ignoring a signal runs no code of ours.
     let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };

@@ -35,6 +35,14 @@ pub struct Program<'a> {
     pub group: Option<BorrowedFd<'a>>,
 }
 
+/// A program to start by a plain command. It finds every signal unblocked and with its default action, whatever this
+/// process awaits or ignores.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    unblock_signals(&mut command);
+    command
+}
+
 /// Has the program that `command` starts find every signal unblocked, whatever this process awaits or ignores.
 pub fn unblock_signals(command: &mut Command) {
     // SAFETY: the closure runs in the forked child of a process that may have threads. It makes a
@@ -222,6 +230,8 @@ pub fn become_program(program: &Path, arguments: &[std::ffi::OsString]) -> io::E
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::Pid;
 
@@ -252,11 +262,14 @@ mod tests {
     #[test]
     fn a_started_program_ignores_no_signal_that_only_this_one_ignores() {
         crate::signals::ignore_sigxfsz();
-        let ended = run("file=$(mktemp); exec 3>$file; rm $file; ulimit -f 0; echo more >&3");
+        let script = "file=$(mktemp); exec 3>$file; rm $file; ulimit -f 0; echo more >&3";
+        let ended = run(script);
         let by = Signal::SIGXFSZ;
         assert!(
             matches!(ended, WaitStatus::Signaled(_, signal, _) if signal == by),
             "{ended:?}"
         );
+        let ended = command("/bin/sh").args(["-c", script]).status().unwrap();
+        assert_eq!(ended.signal(), Some(by as i32), "{ended:?}");
     }
 }

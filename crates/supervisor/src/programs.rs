@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use maitred_config::Config;
-use maitred_os::spawn::unblock_signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Error;
@@ -162,17 +161,14 @@ pub fn is_version(php: &str, wanted: &str) -> bool {
 /// Asks a program which PHP it runs.
 fn ask(program: &Path) -> Result<String, String> {
     let problem = |why: String| format!("{} {why}", program.display());
-    let mut command = Command::new(program);
-    command
+    let child = maitred_os::spawn::command(program)
         .arg("--version")
         .env_clear()
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    unblock_signals(&mut command);
-    let mut child = command
-        .spawn()
-        .map_err(|error| problem(format!("cannot be run: {error}")))?;
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = child.map_err(|error| problem(format!("cannot be run: {error}")))?;
     let answer = child
         .stdout
         .take()

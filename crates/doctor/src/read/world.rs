@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -161,7 +161,7 @@ impl World {
             return said
                 .map_err(|_| Unknown(format!("{program} cannot be asked about another root")));
         }
-        let child = Command::new(program)
+        let child = maitred_os::spawn::command(program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -233,5 +233,12 @@ mod tests {
         let none = world.run("no-such-program-here", &[]);
         assert!(none.unwrap_err().0.contains("cannot be run"));
         assert_eq!(world.run("echo", &["here"]).unwrap(), "here\n");
+        // What our own program ignores, others may live by.
+        maitred_os::signals::ignore_sigxfsz();
+        let status = world.run("cat", &["/proc/self/status"]).unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+        // SIGXFSZ is signal 25 (signal(7)).
+        assert_eq!(ignored.map(|bits| bits >> 24 & 1), Some(0), "{status}");
     }
 }

@@ -170,7 +170,7 @@ fn end(mut child: Child) {
 
 fn command(what: &str, php: &Php, version: Option<&str>) -> Result<Command, String> {
     let program = maitred_supervisor::php_program(version).map_err(|why| why.to_string())?;
-    let mut command = Command::new(program);
+    let mut command = maitred_os::spawn::command(program);
     command.args([ROLE, what]);
     if let Some(ini) = &php.ini {
         command.arg("-c").arg(ini);
@@ -181,7 +181,6 @@ fn command(what: &str, php: &Php, version: Option<&str>) -> Result<Command, Stri
     for (name, value) in &php.defines {
         command.args(["-d", &format!("{name}={value}")]);
     }
-    maitred_os::spawn::unblock_signals(&mut command);
     Ok(command)
 }
 

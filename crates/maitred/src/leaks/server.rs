@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_config::{Pool, Site};
@@ -60,7 +60,7 @@ impl Watched {
         }
         let log = write(&file("log"), OURS, "").map_err(cannot)?;
         let program = std::env::current_exe().map_err(cannot)?;
-        let child = Command::new(program)
+        let child = maitred_os::spawn::command(program)
             .args(["serve", "--config"])
             .arg(&config)
             .arg("--admin-socket")

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use maitred_doctor::facts::Kind;
@@ -106,7 +106,7 @@ impl Fpm {
     /// php-fpm's own test, and whether the setting is the one that is in force.
     pub(super) fn check(&self, master: i32, workers: Option<u32>) -> Result<(), String> {
         // That of the one that runs, even if a package has replaced its file.
-        let mut command = Command::new(format!("/proc/{master}/exe"));
+        let mut command = maitred_os::spawn::command(format!("/proc/{master}/exe"));
         if self.is_maitred {
             command.arg("fpm");
         }
