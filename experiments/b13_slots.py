@@ -12,10 +12,9 @@ COUNTS = (5, 10, 20, 40)
 REFUSES, WAITS = f"{SLOTS} connections, others refused", f"{SLOTS} at work, others wait inside"
 PAGES = {REFUSES: "/slots.php", WAITS: "/slots.php?locks=1"}
 PLENTY = 500
-PREFORK, PREFORK_TEN, OURS, AUTO = (
+PREFORK, PREFORK_TEN, AUTO = (
     "default (150 at most)",
     "10 at most",
-    "default (static, 2 per processor)",
     "auto",
 )
 

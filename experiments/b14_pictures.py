@@ -14,7 +14,7 @@ RATE, SHARE = 20, 6
 PAGE, LARGE = "/thumbnail.php", "/thumbnail.php?large=1"
 INI = {"memory_limit": "600M"}
 TWENTY, FIFTY, TWO = "static, 20", "dynamic, 50/10/5/20", "static, 2"
-OURS, AUTO, PREFORK = "default (static, 2 per processor)", "auto", "default (150 at most)"
+PER_CORE, AUTO, PREFORK = "static, 2 per processor", "auto", "default (150 at most)"
 
 
 class Pictures(experiment.Experiment):
@@ -61,7 +61,7 @@ class Pictures(experiment.Experiment):
             *found,
             Arm("event", Setting(TWENTY, servers.static(20), ini=INI), "article"),
             Arm("prefork", Setting(PREFORK, ini=INI), "default"),
-            Arm("maitred", Setting(OURS, ini=INI), "default"),
+            Arm("maitred", Setting(PER_CORE, ini=INI)),
             Arm("maitred", Setting(AUTO, servers.AUTO, ini=INI), "auto"),
         ]
 

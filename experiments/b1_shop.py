@@ -60,7 +60,7 @@ class Shop(experiment.Experiment):
         return [
             *found,
             Arm("prefork", Setting("default (150 at most)", ini=NO_OPCACHE), "default"),
-            Arm("maitred", Setting("default (static, 2 per processor)", ini=NO_OPCACHE), "default"),
+            Arm("maitred", Setting("static, 2 per processor", ini=NO_OPCACHE)),
             Arm("maitred", Setting("auto", servers.AUTO, ini=NO_OPCACHE), "auto"),
         ]
 
@@ -91,7 +91,7 @@ class Shop(experiment.Experiment):
     def findings(self, records):
         get = lambda server, setting, name: records.median(server, setting, name)
         five, many = "default (dynamic, 5)", "article's (dynamic, 125)"
-        ours, auto = "default (static, 2 per processor)", "auto"
+        ours, auto = "static, 2 per processor", "auto"
         served = {
             "php-fpm with 5": get("nginx", five, "rate"),
             "with 125": get("nginx", many, "rate"),

@@ -12,7 +12,7 @@ GROUP_MB = 1024
 PAGE = "/app.php?cpu=8&wait=60&hold=40"
 INI = {"ffi.enable": "1"}
 BEFORE, AFTER = "before (dynamic, 50)", "after (static, 20)"
-DEFAULT, OURS, AUTO = "default (dynamic, 5)", "default (static, 2 per processor)", "auto"
+DEFAULT, PER_CORE, AUTO = "default (dynamic, 5)", "static, 2 per processor", "auto"
 
 
 class Api(experiment.Experiment):
@@ -71,7 +71,7 @@ class Api(experiment.Experiment):
                 Setting("20 at most", apache=servers.prefork(20, 1, 20, 20), ini=INI),
                 "article",
             ),
-            Arm("maitred", Setting(OURS, ini=INI), "default"),
+            Arm("maitred", Setting(PER_CORE, ini=INI)),
             Arm("maitred", Setting(AUTO, servers.AUTO, ini=INI), "auto"),
         ]
 
@@ -114,8 +114,8 @@ class Api(experiment.Experiment):
         lines.append(
             f"maitred with `auto` served {share(get(AUTO, 'served_share'))} with a p99 of"
             f" {shown(get(AUTO, 'p99_ms'))} ms and at most {shown(get(AUTO, 'workers'))} workers,"
-            f" {shown(get(AUTO, 'kills'), '.0f')} killed; its default of 2 workers per processor"
-            f" served {share(get(OURS, 'served_share'))}: 4 workers that wait for 60 of 68 ms"
+            f" {shown(get(AUTO, 'kills'), '.0f')} killed; 2 workers per processor"
+            f" served {share(get(PER_CORE, 'served_share'))}: 4 workers that wait for 60 of 68 ms"
             " cannot do 200 a second."
         )
         return lines

@@ -14,7 +14,7 @@ PATIENCE = "1s"
 USERS = (10, 100)
 EIGHT, FOUR = "first try (8 at most, 100 each)", "article's best (4 at most, 1000 each)"
 FIVE, FOUR_FPM = "default (dynamic, 5)", "article's (dynamic, 4)"
-PREFORK, OURS, AUTO = "default (150 at most)", "default (static, 2 per processor)", "auto"
+PREFORK, PER_CORE, AUTO = "default (150 at most)", "static, 2 per processor", "auto"
 TWENTY = "20 at most"
 
 
@@ -66,7 +66,7 @@ class Small(experiment.Experiment):
             Arm("nginx", Setting(FIVE, servers.FPM_DEFAULT), "default"),
             Arm("nginx", Setting(FOUR_FPM, servers.fpm(4, 2, 1, 3)), "article"),
             Arm("maitred", Setting(FOUR_FPM, servers.fpm(4, 2, 1, 3)), "article"),
-            Arm("maitred", Setting(OURS), "default"),
+            Arm("maitred", Setting(PER_CORE)),
             Arm("maitred", Setting(AUTO, servers.AUTO), "auto"),
         ]
 
@@ -164,7 +164,7 @@ class Small(experiment.Experiment):
             records.median("prefork", setting, "served", name) for setting in (FOUR, PREFORK)
         )
         fpm, ours = records.median("nginx", FIVE, "served", name), records.median(
-            "maitred", OURS, "served", name
+            "maitred", AUTO, "served", name
         )
         if not experiment.known(few, many, fpm, ours):
             return ""

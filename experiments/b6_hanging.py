@@ -12,7 +12,7 @@ RATE, SHARE, HANG_MS, PATIENCE = 100, 2, 15000, "20s"
 PAGE, HUNG = "/busy.php?ms=5", f"/sleep.php?ms={HANG_MS}&n=done"
 LIMIT = 2
 FIVE, TWENTY_TWO, LIMITED = "default (dynamic, 5)", "static, 22", f"static, 22, at most {LIMIT} s"
-OURS, AUTO, AUTO_LIMITED = "default (static, 2 per processor)", "auto", f"auto, at most {LIMIT} s"
+PER_CORE, AUTO, AUTO_LIMITED = "static, 2 per processor", "auto", f"auto, at most {LIMIT} s"
 PREFORK = "default (150 at most)"
 
 
@@ -54,7 +54,7 @@ class Hanging(experiment.Experiment):
             Arm("nginx", Setting(LIMITED, servers.static(22), terminate=LIMIT), "article"),
             Arm("event", Setting(LIMITED, servers.static(22), terminate=LIMIT), "article"),
             Arm("prefork", Setting(PREFORK), "default"),
-            Arm("maitred", Setting(OURS), "default"),
+            Arm("maitred", Setting(PER_CORE)),
             Arm("maitred", Setting(TWENTY_TWO, servers.static(22)), "article"),
             Arm("maitred", Setting(LIMITED, servers.static(22), terminate=LIMIT), "article"),
             Arm("maitred", Setting(AUTO, servers.AUTO), "auto"),

@@ -14,9 +14,9 @@ USERS = 8
 REST_SECONDS = 12
 STATES = ("after the start", "after load", f"{REST_SECONDS} s later")
 STATIC, DYNAMIC, ONDEMAND = "static, 20", "dynamic, 50/10/5/20", "ondemand, 20"
-FIVE, OURS, AUTO, PREFORK = (
+FIVE, PER_CORE, AUTO, PREFORK = (
     "default (dynamic, 5)",
-    "default (static, 2 per processor)",
+    "static, 2 per processor",
     "auto",
     "default (150 at most)",
 )
@@ -72,7 +72,7 @@ class Memory(experiment.Experiment):
             Arm("nginx", Setting(FIVE, servers.FPM_DEFAULT), "default"),
             Arm("event", Setting(FIVE, servers.FPM_DEFAULT), "default"),
             Arm("prefork", Setting(PREFORK), "default"),
-            Arm("maitred", Setting(OURS), "default"),
+            Arm("maitred", Setting(PER_CORE)),
             Arm("maitred", Setting(AUTO, servers.AUTO), "auto"),
         ]
 

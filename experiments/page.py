@@ -20,8 +20,8 @@ INTRODUCTION = """# The tuning articles' experiments, rerun
 Five articles, much read, say how many PHP workers to have and how to set php-fpm, nginx and Apache.
 These are their experiments again, on one machine and side by side: maitred, nginx with php-fpm, Apache's
 prefork model with mod_php, and its event model with php-fpm; each with the article's settings and with
-Debian's defaults; maitred with two workers per processor, which were its default when this was measured, and
-with `pm = "auto"`, which is now. What the rules of the articles have become here is in [rules.md](rules.md).
+Debian's defaults; maitred with `pm = "auto"`, which is its default, and with two workers per processor, which
+were its default before. What the rules of the articles have become here is in [rules.md](rules.md).
 
 How to read it: loads and pools are sized for a machine of two cores. Figures are medians of the rounds, with
 the least and the most where there was more than one. In a round every server

@@ -91,7 +91,7 @@ class Maitred(Experimental, managed.Maitred):
     def config(self):
         lines = [f'listen = "127.0.0.1:{self.port}"', f'admin_socket = "{self.admin_socket()}"']
         lines += [f"[pools.{managed.WWW}]"]
-        # What it has without a word is an arm of its own, `auto`.
+        # What it has without a word, `auto`, is an arm of its own.
         pool = {"pm": "static", **self.setting.pool}
         if self.setting.terminate:
             pool["request_terminate_timeout"] = f"{self.setting.terminate}s"
