@@ -75,6 +75,8 @@ pub struct Machine {
     pub kernel: Known<(u32, u32)>,
     /// Open files of the whole system, and how many there may be.
     pub files: Known<(u64, u64)>,
+    /// Processes and threads of the whole system, and how many there may be.
+    pub tasks: Known<(u64, u64)>,
     /// Processes that the kernel has killed for want of memory since it started.
     pub oom_kills: Known<u64>,
     /// Sockets that are listened on.
@@ -345,6 +347,8 @@ pub struct Live {
     pub cpu_share: Known<f64>,
     /// Waiting for a processor, in seconds for each second on one.
     pub contention: Known<f64>,
+    /// What decides how many workers there are, of a pool that finds its size.
+    pub binding: Known<Option<String>>,
     /// How often all workers were busy and no further one was allowed.
     pub limit_reached: Known<u64>,
     /// Requests that waited at once, at most.

@@ -95,10 +95,41 @@ fn pool_for(cores: f64, facts: &Facts, (service, pool): (&Service, &Pool), sheet
 fn found(pool: &Pool, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     let fewer = "a smaller max_children for pools that may do with less of them";
-    match contention(pool) {
-        Some(contention) => contended(about, contention, fewer, sheet),
-        None => sheet.ok(about, "it finds how many workers keep the processors busy"),
+    if let Some(contention) = contention(pool) {
+        return contended(about, contention, fewer, sheet);
     }
+    let live = pool.live.as_ref().ok();
+    let wait = live.and_then(|live| live.queue_wait_p99.clone().ok());
+    let binding = live.and_then(|live| live.binding.clone().ok().flatten());
+    match (wait.filter(|wait| *wait > NOTICED_WAIT), binding.as_deref()) {
+        (Some(wait), Some("max_children")) => held_back(pool, wait, sheet),
+        (Some(wait), Some(binding)) => {
+            let seen = format!(
+                "one request in a hundred waited {} or longer for a worker; what decides how many \
+                 there are is {binding}, not max_children",
+                seconds(wait)
+            );
+            sheet.ok(about, seen);
+        }
+        _ => sheet.ok(about, "it finds how many workers keep the processors busy"),
+    }
+}
+
+/// It would have more workers, for which there are processors and memory: somebody's number is below them.
+fn held_back(pool: &Pool, wait: f64, sheet: &mut Sheet) {
+    let seen = format!(
+        "one request in a hundred waited {} or longer for a worker, and max_children = {} is what holds more \
+         of them back",
+        seconds(wait),
+        pool.max_children
+    );
+    let condition =
+        "requests wait more than 20 ms, and of what bounds the workers max_children is the least";
+    sheet
+        .warn(&pool.name, seen, condition)
+        .so("slow answers though there are processors and memory for more workers")
+        .fix("a larger max_children, or none: the pool keeps to what processors and memory allow by itself")
+        .rules(&["R49", "R88", "R213"]);
 }
 
 /// For how long scripts wait for a processor for each second on one, if that is too long.
@@ -129,13 +160,22 @@ fn is_starved(facts: &Facts, (service, pool): (&Service, &Pool), knee: f64) -> b
         .as_ref()
         .is_ok_and(|wait| *wait > NOTICED_WAIT);
     let idle = f64::from(pool.max_children) < 0.6 * knee;
-    let room = facts.machine.memory.as_ref().is_ok_and(|memory| {
-        let more = 0.2 * f64::from(pool.max_children);
-        let one = super::memory::private_p95(pool).unwrap_or(f64::INFINITY);
-        memory.available > (more * one).max(0.05 * memory.total)
-            && service.group.memory.as_ref().is_ok_and(Option::is_none)
-    });
+    let more = 0.2 * f64::from(pool.max_children);
+    let one = super::memory::private_p95(pool).unwrap_or(f64::INFINITY);
+    let room = left(facts, service).is_some_and(|(left, all)| left > (more * one).max(0.05 * all));
     waits && idle && room
+}
+
+/// Memory that may still be had, of all there is: the machine's, or that of the tightest group around the service.
+fn left(facts: &Facts, service: &Service) -> Option<(f64, f64)> {
+    let memory = facts.machine.memory.as_ref().ok()?;
+    match service.group.memory.as_ref().ok()? {
+        Some((limit, _)) if *limit < memory.total => {
+            let used = service.group.used.as_ref().ok().copied().flatten()?;
+            Some(((limit - used).min(memory.available), *limit))
+        }
+        _ => Some((memory.available, memory.total)),
+    }
 }
 
 fn starved(pool: &Pool, sheet: &mut Sheet) {
@@ -222,6 +262,35 @@ mod tests {
         told(&mut facts).cpu_share = Ok(0.1);
         told(&mut facts).queue_wait_p99 = Ok(0.5);
         expect("D4", &facts, Warn, "waited 0.5 s or longer");
+        // A control group that has room is no reason to be silent, and one that has none is.
+        facts.services[0].group.memory = Ok(Some((2.0 * GB, "/web memory.max".to_owned())));
+        facts.services[0].group.used = Ok(Some(0.5 * GB));
+        expect("D4", &facts, Warn, "waited 0.5 s or longer");
+        facts.services[0].group.used = Ok(Some(1.99 * GB));
+        expect_ok("D4", &facts);
+    }
+
+    #[test]
+    fn a_pool_that_finds_its_size_is_held_back_by_somebodys_number_only() {
+        let mut facts = php_fpm();
+        pool(&mut facts).manager = Manager::Found;
+        told(&mut facts).queue_wait_p99 = Ok(0.5);
+        for (binding, is_found) in [
+            ("max_children", true),
+            ("cpu", false),
+            ("downstream", false),
+        ] {
+            told(&mut facts).binding = Ok(Some(binding.to_owned()));
+            match is_found {
+                true => expect("D4", &facts, Warn, "max_children = 8 is what holds more"),
+                false => expect_ok("D4", &facts),
+            }
+        }
+        told(&mut facts).binding = Ok(Some("max_children".to_owned()));
+        told(&mut facts).queue_wait_p99 = Ok(0.001);
+        expect_ok("D4", &facts);
+        told(&mut facts).queue_wait_p99 = unknown();
+        expect_ok("D4", &facts);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! D16: may there be as many open files as connections need?
+//! D16: may there be as many open files as connections need, and as many processes as workers?
 
 use crate::facts::{Facts, Known, Service};
 use crate::finding::Sheet;
@@ -44,6 +44,7 @@ pub(super) fn open_files(facts: &Facts, sheet: &mut Sheet) {
     }
     nginx(facts, sheet);
     whole_system(facts, sheet);
+    tasks(facts, sheet);
 }
 
 fn nginx(facts: &Facts, sheet: &mut Sheet) {
@@ -89,6 +90,30 @@ fn whole_system(facts: &Facts, sheet: &mut Sheet) {
     }
 }
 
+fn tasks(facts: &Facts, sheet: &mut Sheet) {
+    let about = "the machine";
+    let (all, allowed) = match &facts.machine.tasks {
+        Ok(tasks) => *tasks,
+        Err(why) => return sheet.cannot_tell(about, "processes of the whole system", why),
+    };
+    let workers = facts.pools().map(|(_, pool)| u64::from(pool.max_children));
+    let need: u64 = workers.sum();
+    let seen = format!("{all} processes and threads of {allowed}; {need} more may be needed");
+    if allowed < 2 * (all + need) {
+        sheet
+            .warn(
+                about,
+                seen,
+                "kernel.pid_max or kernel.threads-max < 2 x need",
+            )
+            .so("no worker can be started when all are taken, and nobody can log in")
+            .fix("a larger kernel.pid_max and kernel.threads-max, or fewer workers")
+            .rules(&["R1"]);
+    } else {
+        sheet.ok(about, seen);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fixture::*;
@@ -104,6 +129,8 @@ mod tests {
         expect("D16", &facts, Warn, "worker_connections 512 need 1024");
         facts.machine.files = Ok((900, 1_000));
         expect("D16", &facts, Warn, "900 files are open of 1000");
+        facts.machine.tasks = Ok((300, 600));
+        expect("D16", &facts, Warn, "300 processes and threads of 600");
     }
 
     #[test]
@@ -114,6 +141,8 @@ mod tests {
         facts.nginx.as_mut().unwrap().open_files = unknown();
         expect("D16", &facts, CannotTell, "nginx");
         facts.machine.files = unknown();
-        expect("D16", &facts, CannotTell, "whole system");
+        facts.machine.tasks = unknown();
+        expect("D16", &facts, CannotTell, "open files of the whole system");
+        expect("D16", &facts, CannotTell, "processes of the whole system");
     }
 }

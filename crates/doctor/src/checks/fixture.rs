@@ -26,6 +26,7 @@ pub fn nothing() -> Facts {
             somaxconn: unknown(),
             kernel: unknown(),
             files: unknown(),
+            tasks: unknown(),
             oom_kills: unknown(),
             sockets: unknown(),
             mounts: unknown(),
@@ -64,6 +65,7 @@ fn machine() -> Machine {
         somaxconn: Ok(4096),
         kernel: Ok((6, 1)),
         files: Ok((2_000, 400_000)),
+        tasks: Ok((300, 32_768)),
         oom_kills: Ok(0),
         sockets: Ok(vec![Socket {
             address: "/run/php/www.sock".to_owned(),
@@ -94,6 +96,7 @@ fn live() -> Live {
         queue_wait_p99: Ok(0.001),
         cpu_share: Ok(0.6),
         contention: Ok(0.1),
+        binding: Ok(None),
         limit_reached: Ok(0),
         queue_max: Ok(0),
         rate: Ok(20.0),

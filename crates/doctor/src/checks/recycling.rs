@@ -2,9 +2,22 @@
 
 use crate::facts::{Facts, Kind, Known, Pool, Unknown};
 use crate::finding::Sheet;
+use crate::words::{bytes, quantile};
 
 /// Replacing a worker so seldom costs nothing to speak of with the usual boot of an application.
 const SELDOM: u64 = 1000;
+
+/// Whether workers grow is told by those that have served so many requests, when their caches are full, and at
+/// least so many of them, whose counts lie so far apart.
+const GROWN_UP: u64 = 500;
+const FEWEST_GROWN_UP: usize = 5;
+const APART: u64 = 1_000;
+
+/// Growth below this is no leak, in bytes a request.
+const LEAK: f64 = 1_024.0;
+
+/// How far a worker may grow before it is replaced, in bytes (the article's own allowance, W16).
+const ALLOWANCE: f64 = 20.0 * 1_048_576.0;
 
 /// Workers whose counts lie this close together are replaced at the same time.
 const TOGETHER: f64 = 0.1;
@@ -28,7 +41,57 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
+/// What workers grow by with each request, in bytes, as those that have served many differ from those that have
+/// served few: the middle of all pairs, and what 95 of 100 pairs exceed (Theil and Sen).
+fn growth(pool: &Pool) -> Option<(f64, f64)> {
+    let workers = pool.live.as_ref().ok()?.workers.as_ref().ok()?;
+    let known = workers.iter().filter_map(|worker| {
+        let (requests, private) = (
+            worker.requests.as_ref().ok()?,
+            worker.private.as_ref().ok()?,
+        );
+        (*requests >= GROWN_UP).then_some((*requests, *private))
+    });
+    let known: Vec<(u64, f64)> = known.collect();
+    let counts = || known.iter().map(|(requests, _)| *requests);
+    if known.len() < FEWEST_GROWN_UP || counts().max()? - counts().min()? < APART {
+        return None;
+    }
+    let pairs = known.iter().enumerate().flat_map(|(at, one)| {
+        let others = known[at + 1..].iter();
+        others.map(move |other| (one.0 as f64 - other.0 as f64, one.1 - other.1))
+    });
+    let slopes = pairs.filter(|(requests, _)| *requests != 0.0);
+    let slopes: Vec<f64> = slopes.map(|(requests, bytes)| bytes / requests).collect();
+    Some((quantile(slopes.clone(), 0.5)?, quantile(slopes, 0.05)?))
+}
+
 fn never(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
+    if let Some((middle, low)) = growth(pool) {
+        let seen = format!(
+            "{} = 0; workers that have served more requests are larger by {} for each",
+            name(kind),
+            bytes(middle.max(0.0))
+        );
+        if low > LEAK {
+            sheet
+                .warn(
+                    &pool.name,
+                    seen,
+                    "never replaced, and workers grow by more than 1 KB a request",
+                )
+                .so("workers grow until there is no memory left")
+                .fix(format!(
+                    "{} = {:.0}, which allows 20 MB of growth",
+                    name(kind),
+                    ALLOWANCE / middle
+                ))
+                .rules(&["R66", "R69", "R109", "W16", "W17"]);
+        } else {
+            sheet.ok(&pool.name, seen);
+        }
+        return;
+    }
     let seen = format!(
         "{} = 0, which is the default; whether workers grow was not measured",
         name(kind)
@@ -117,6 +180,27 @@ mod tests {
         expect("D13", &facts, Info, "pm.max_requests = 500");
         pool(&mut facts).max_requests = 0;
         expect("D13", &facts, Info, "pm.max_requests = 0");
+    }
+
+    #[test]
+    fn workers_that_grow_and_are_never_replaced_are_found_and_those_that_do_not_are_well() {
+        let mut facts = php_fpm();
+        pool(&mut facts).max_requests = 0;
+        let mut grow = |each: f64| {
+            let workers = told(&mut facts).workers.as_mut().unwrap();
+            for worker in workers {
+                let requests = 1_000 * worker.pid as u64;
+                worker.requests = Ok(requests);
+                worker.private = Ok(30.0 * MB + each * requests as f64);
+            }
+            facts.clone()
+        };
+        expect("D13", &grow(3_000.0), Warn, "larger by 3 KB for each");
+        assert!(look("D13", &grow(3_000.0))[0].fix.contains("= 6991"));
+        expect_ok("D13", &grow(10.0));
+        let mut few = grow(3_000.0);
+        told(&mut few).workers.as_mut().unwrap().truncate(4);
+        expect("D13", &few, Info, "whether workers grow was not measured");
     }
 
     #[test]

@@ -356,6 +356,7 @@ fn live(
             "php-fpm does not tell which part of their time scripts compute",
         ),
         contention: Unknown::because("php-fpm does not tell"),
+        binding: Ok(None),
         limit_reached: status
             .as_ref()
             .map_err(Clone::clone)

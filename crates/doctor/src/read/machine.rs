@@ -47,6 +47,7 @@ pub(super) fn machine(world: &World, before: Counters) -> Machine {
         somaxconn: sysctl("net/core/somaxconn"),
         kernel: kernel(world),
         files: files(world),
+        tasks: tasks(world),
         oom_kills: vmstat(world, "oom_kill"),
         sockets: sockets(world),
         mounts: mounts(world),
@@ -149,6 +150,18 @@ fn kernel(world: &World) -> Known<(u32, u32)> {
     next()
         .zip(next())
         .ok_or_else(|| Unknown("the kernel's version is odd".to_owned()))
+}
+
+/// The fourth word of /proc/loadavg is those that run, and all (proc_loadavg(5)). Each has a process id, and the
+/// kernel bounds both.
+fn tasks(world: &World) -> Known<(u64, u64)> {
+    let file = "/proc/loadavg";
+    let text = world.read(file)?;
+    let word = text.split_whitespace().nth(3);
+    let all = word.and_then(|word| word.split_once('/')?.1.parse().ok());
+    let all = all.ok_or_else(|| Unknown(format!("{file} is odd")))?;
+    let most = |name: &str| world.number(&format!("/proc/sys/kernel/{name}"));
+    Ok((all, most("pid_max")?.min(most("threads-max")?)))
 }
 
 fn files(world: &World) -> Known<(u64, u64)> {

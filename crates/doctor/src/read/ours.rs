@@ -293,6 +293,7 @@ fn live(
         queue_wait_p99: of(&told.queue_wait).p99_seconds.ok_or_else(served),
         cpu_share: share.ok_or_else(unmeasured),
         contention: contention.ok_or_else(unmeasured),
+        binding: Ok(told.size.as_ref().map(|size| size.binding.clone())),
         limit_reached: Ok(told.workers.limit_reached),
         queue_max: Ok(told.queue.max),
         rate: Ok(told.requests as f64 / status.uptime_seconds.max(1.0)),
