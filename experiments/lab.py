@@ -44,6 +44,7 @@ class Lab:
         self.options, self.directory, self.say = options, directory, say
         self.database = None
         self.roots = {}
+        self.problems = {}
         self.env = {}
         self.numbers = itertools.count()
 
@@ -96,9 +97,16 @@ class Lab:
 
     def application(self, name):
         """The document root of an application, which is set up when it is first wanted."""
+        if name in self.problems:
+            raise peers.CannotStart(f"{name} could not be set up: {self.problems[name]}")
         if name not in self.roots:
             self.say(f"Setting up {name}…")
-            self.roots[name] = getattr(self, f"set_up_{name}")()
+            try:
+                self.roots[name] = getattr(self, f"set_up_{name}")()
+            except NOT_MEASURED as problem:
+                # What it has left behind is in the way of another try.
+                self.problems[name] = problem
+                raise
         return self.roots[name]
 
     def mariadb(self):
