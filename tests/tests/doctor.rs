@@ -11,7 +11,7 @@ use maitred_tests::fpm::{Daemon, Which, usual};
 use maitred_tests::maitred_program;
 use maitred_tests::outside::{command, text};
 use maitred_tests::peer::PeerSetup;
-use maitred_tests::server::{Server, document_root, is_root, public_folder, set_mode};
+use maitred_tests::server::{Server, Setup, document_root, is_root, public_folder, set_mode};
 use maitred_tests::wait;
 use maitred_tests::{Target, http};
 use serde_json::Value;
@@ -411,7 +411,20 @@ fn about_settings(report: &Value) -> Vec<String> {
 #[test]
 fn maitred_as_it_is_without_settings_gives_no_cause_for_complaint() {
     let root = document_root(&[("index.php", "<?php echo 'ok';")]);
-    let server = Server::start(root.path());
+    // As many as may be where nobody says how many.
+    let auto = Setup::new(root.path()).pm("auto").workers(128);
+    let fixed = Setup::new(root.path());
+    for (setup, memory) in [
+        (fixed, "private, p95"),
+        (auto, "as many workers as there is memory for"),
+    ] {
+        let server = setup.start();
+        expect_no_complaint(&server, memory);
+        server.stop();
+    }
+}
+
+fn expect_no_complaint(server: &Server, memory: &str) {
     for _ in 0..40 {
         assert_eq!(http::get(server.address(), "/").status, 200);
     }
@@ -419,7 +432,7 @@ fn maitred_as_it_is_without_settings_gives_no_cause_for_complaint() {
     let arguments = [&["doctor", "--json", "--config", &config], &PATIENTLY[..]].concat();
     // How OPcache is doing is asked for by the first look, and told the next one.
     let found = wait::until("OPcache to be told of", || {
-        let found = about_settings(&report(&command(&server, &arguments)));
+        let found = about_settings(&report(&command(server, &arguments)));
         let is_told = found.iter().any(|line| line.contains("of OPcache is free"));
         is_told.then_some(found)
     });
@@ -430,10 +443,10 @@ fn maitred_as_it_is_without_settings_gives_no_cause_for_complaint() {
         );
     }
     // It was really asked.
-    expect(&found, "ok D1", "private, p95");
+    expect(&found, "ok D1", memory);
+    expect(&found, "ok D2", "memory");
     expect(&found, "ok D15", "of OPcache is free");
     expect(&found, "info D8", "request_terminate_timeout = 0");
-    server.stop();
 }
 
 #[test]

@@ -229,6 +229,13 @@ fn advice(service: &Service, need: f64, budget: f64, is_measured: bool) -> Strin
 pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
     for (service, pool) in facts.pools() {
         let about = pool.name.as_str();
+        if pool.manager == Manager::Found {
+            sheet.ok(
+                about,
+                "it finds how many workers there is memory for, by what they have for themselves",
+            );
+            continue;
+        }
         let (Some(private), Some(resident)) = (private_p95(pool), resident_mean(pool)) else {
             let why = Unknown(match &pool.live {
                 Err(why) => why.to_string(),
@@ -435,6 +442,10 @@ mod tests {
         expect_ok("D2", &facts);
         told(&mut facts).limit_reached = Ok(3);
         expect("D2", &facts, Warn, "20 MB private (p95) of 45 MB resident");
+        // Whoever finds the number goes by no RSS.
+        pool(&mut facts).manager = Manager::Found;
+        expect_ok("D2", &facts);
+        pool(&mut facts).manager = Manager::Static;
         told(&mut facts).workers = unknown();
         expect("D2", &facts, CannotTell, "could be measured");
         pool(&mut facts).live = unknown();

@@ -26,8 +26,9 @@ const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
 /// The time in which it should have said something is over.
 const SILENCE: &str = "it says nothing";
 
-/// Recent figures of fewer requests say less than those since the start.
-const ENOUGH_RECENT: u64 = 20;
+/// Recent figures of fewer requests say less than those since the start, and of fewer at all nothing: the first
+/// ones are others.
+const ENOUGH: u64 = 20;
 
 /// What is configured in a file, and what the server tells if it runs.
 pub(super) fn service(
@@ -249,7 +250,7 @@ fn talk(socket: &Path, patience: Duration) -> Result<ServerStatus, String> {
 /// Those of the last seconds if they are of enough requests.
 fn of(times: &Times) -> &Quantiles {
     match times.recent.count {
-        count if count >= ENOUGH_RECENT => &times.recent,
+        count if count >= ENOUGH => &times.recent,
         _ => &times.total,
     }
 }
@@ -276,15 +277,18 @@ fn live(
     );
     let unmeasured = || {
         Unknown(
-            "the kernel does not tell, or request_accounting is off, or no script has run"
+            "the kernel does not tell, or request_accounting is off, or fewer than 20 scripts have run"
                 .to_owned(),
         )
     };
+    let is_enough = told.cpu_time.total.count >= ENOUGH;
     let share = cpu
         .zip(blocked)
+        .filter(|_| is_enough)
         .map(|(cpu, blocked)| cpu / (cpu + blocked).max(f64::MIN_POSITIVE));
     let contention = cpu
         .zip(waited)
+        .filter(|_| is_enough)
         .map(|(cpu, waited)| waited / cpu.max(f64::MIN_POSITIVE));
     Ok(Live {
         workers: workers(world, status, told, all),
