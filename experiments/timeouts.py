@@ -74,7 +74,7 @@ class TimeOuts(experiment.Experiment):
         for turn in range(lab.options.rounds):
             for key in servers.KINDS:
                 some = [arm for arm in self.arms() if arm.server == key]
-                with concurrent.futures.ThreadPoolExecutor(len(some)) as pool:
+                with concurrent.futures.ThreadPoolExecutor(max(len(some), 1)) as pool:
                     tried = [
                         pool.submit(
                             lambda arm=arm: list(
