@@ -177,6 +177,13 @@ fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when
     assert!(report["routes"][1]["seen"]["cpu"].as_f64().is_some());
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("Requests a second by busy workers") && html.contains("<polyline"));
+    assert!(html.contains("<h2>Each route</h2>") && html.contains("<td>GET /nap.php?n=2<td>"));
+    let has_pressure = fs::exists("/proc/pressure/memory").unwrap_or(false);
+    assert_eq!(
+        html.contains("Want of memory over time"),
+        has_pressure,
+        "what the kernel does not tell is no chart"
+    );
     assert!(
         html.contains("- pm = dynamic\n- pm.max_children = 2\n+ "),
         "what changes"

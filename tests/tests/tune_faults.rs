@@ -196,6 +196,48 @@ fn without_control_groups_a_pool_does_not_grow_and_it_is_said() {
     site.expect_as_it_was();
 }
 
+/// A disk without room, where a folder was.
+struct Full<'a>(&'a Path);
+
+impl<'a> Full<'a> {
+    /// Nothing where this user may mount none.
+    fn over(folder: &'a Path) -> Option<Full<'a>> {
+        let mut command = Command::new("mount");
+        command
+            .args(["-t", "tmpfs", "-o", "size=4k", "none"])
+            .arg(folder);
+        let mounted = command.stderr(Stdio::null()).status();
+        mounted.is_ok_and(|status| status.success()).then_some(())?;
+        let full = Full(folder);
+        let _ = fs::write(folder.join("others"), [0; 8192]);
+        Some(full)
+    }
+}
+
+impl Drop for Full<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_when_a_setting_is_to_be_tried_is_said_and_all_is_as_it_was() {
+    let site = Site::start(nap);
+    let Some(full) = Full::over(site.pools.path()) else {
+        eprintln!("NOT TESTED: this user may mount no disk");
+        return;
+    };
+    let output = site.tune(&[DESPITE]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("cannot be written: No space left on device"),
+        "{said}"
+    );
+    drop(full);
+    site.expect_as_it_was();
+}
+
 #[test]
 fn who_is_not_root_tunes_a_server_of_their_own() {
     if !is_root() {

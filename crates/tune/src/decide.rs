@@ -7,8 +7,10 @@ use crate::usl::{self, Model};
 /// The share of the memory that may be spoken for (doctor's D1 warns above it).
 const MEMORY_SHARE: f64 = 0.85;
 
-/// Throughput that is worth having: more workers for the last of it cost more than they bring.
-pub const ENOUGH: f64 = 0.97;
+/// Throughput that is worth having: more workers for the last of it cost more than they bring. Where the same
+/// setting differs from itself by more than the rest, that is enough, but no less than this.
+const ENOUGH: f64 = 0.97;
+const LEAST_ENOUGH: f64 = 0.9;
 
 /// Most workers that are tried.
 pub const MOST_WORKERS: u32 = 512;
@@ -18,6 +20,12 @@ const AGREE: f64 = 0.3;
 
 /// A difference in the number of workers that is none.
 const SAME: f64 = 0.1;
+
+/// The share of the highest throughput that is enough where the same setting differs from itself by so much: of
+/// numbers that differ by less nobody knows which is better, and the highest of many is so by chance.
+pub fn enough(noise: Option<f64>) -> f64 {
+    (1.0 - noise.unwrap_or(0.0)).clamp(LEAST_ENOUGH, ENOUGH)
+}
 
 /// What is known or not, and why.
 pub type Known<T> = Result<T, String>;
@@ -89,6 +97,8 @@ pub struct Choice {
     pub binding: String,
     /// The throughput that was measured or follows with so many, a second.
     pub rate: f64,
+    /// Which share that is of what any number serves.
+    pub enough: f64,
     /// What is served with one, and how that grows.
     pub model: Option<Model>,
     /// The same without each of the measurements.
@@ -101,14 +111,19 @@ pub struct Choice {
     pub doubt: Option<String>,
 }
 
-/// The fewest workers that serve nearly as much as any number does. `points` are numbers of workers and
+/// The fewest workers that serve that share of what any number does. `points` are numbers of workers and
 /// throughput, in their order.
-pub fn choose(points: &[(f64, f64)], ceiling: &Ceiling, knee: Option<f64>) -> Option<Choice> {
+pub fn choose(
+    points: &[(f64, f64)],
+    ceiling: &Ceiling,
+    knee: Option<f64>,
+    enough: f64,
+) -> Option<Choice> {
     let best = points.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     if best <= 0.0 {
         return None;
     }
-    let wanted = best * ENOUGH;
+    let wanted = best * enough;
     let first = points.iter().position(|(_, rate)| *rate >= wanted)?;
     let crossing = match first.checked_sub(1).and_then(|before| points.get(before)) {
         // Between the two, as if it grew evenly.
@@ -133,6 +148,7 @@ pub fn choose(points: &[(f64, f64)], ceiling: &Ceiling, knee: Option<f64>) -> Op
             false => "throughput: more workers serve no more".to_owned(),
         },
         rate: wanted,
+        enough,
         model,
         models: usl::without_each(points),
         bend,
@@ -198,6 +214,11 @@ mod tests {
             .collect()
     }
 
+    /// On a quiet machine.
+    fn choose(points: &[(f64, f64)], ceiling: &Ceiling, knee: Option<f64>) -> Option<Choice> {
+        super::choose(points, ceiling, knee, enough(None))
+    }
+
     fn plenty() -> Ceiling {
         Ceiling {
             workers: 400,
@@ -212,6 +233,24 @@ mod tests {
         let waits = choose(&points(|n| 25.0 * n.min(40.0)), &plenty(), Some(41.0)).unwrap();
         assert!((36..=47).contains(&waits.workers), "{waits:?}");
         assert_eq!(waits.doubt, None);
+    }
+
+    #[test]
+    fn the_highest_of_many_that_differ_by_chance_is_not_worth_ten_times_the_workers() {
+        // Two processors are full with 24 workers; the rest is chance.
+        let rates = [
+            22.0, 102.0, 208.0, 339.0, 379.0, 323.0, 374.0, 415.0, 428.0, 374.0,
+        ];
+        let counts = [1.0, 4.0, 8.0, 16.0, 24.0, 32.0, 48.0, 64.0, 192.0, 256.0];
+        let points: Vec<_> = counts.into_iter().zip(rates).collect();
+        let chosen = |noise| super::choose(&points, &plenty(), None, enough(noise)).unwrap();
+        assert_eq!(chosen(Some(0.01)).workers, 66);
+        let noisy = chosen(Some(0.15));
+        assert!((48..=64).contains(&noisy.workers), "{noisy:?}");
+        assert_eq!(
+            (noisy.enough, enough(None), enough(Some(0.05))),
+            (0.9, 0.97, 0.95)
+        );
     }
 
     #[test]

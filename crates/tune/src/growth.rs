@@ -8,6 +8,37 @@ const FEWEST: usize = 5;
 /// A slope below this is no leak, in bytes a request.
 pub const LEAK: f64 = 1_024.0;
 
+/// So many requests each worker has to have served until it is sure that it does not grow.
+pub const ENOUGH: f64 = 2_000.0;
+
+/// What workers had after so many requests: of those that have served most without being started anew.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Looks {
+    now: Vec<(f64, f64)>,
+    longest: Vec<(f64, f64)>,
+}
+
+impl Looks {
+    /// Other workers are there now, which have served nothing.
+    pub fn begin_anew(&mut self) {
+        self.now.clear();
+    }
+
+    /// Each has served so many requests more, and 95 of 100 have no more private memory than this, in bytes.
+    pub fn look(&mut self, requests: f64, private: f64) {
+        let before = self.now.last().map_or(0.0, |look| look.0);
+        self.now.push((before + requests, private));
+        if before + requests >= self.longest.last().map_or(0.0, |look| look.0) {
+            self.longest.clone_from(&self.now);
+        }
+    }
+
+    /// How they grow.
+    pub fn slope(&self) -> Option<Slope> {
+        slope(&self.longest)
+    }
+}
+
 /// Bytes for each request that a worker serves.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Slope {
@@ -26,10 +57,15 @@ impl Slope {
     pub fn leaks(&self) -> bool {
         self.low > LEAK
     }
+
+    /// Whether that there is none is sure as well.
+    pub fn is_long(&self) -> bool {
+        self.requests >= ENOUGH
+    }
 }
 
 /// Of looks at requests a worker has served, and its memory in bytes.
-pub fn slope(looks: &[(f64, f64)]) -> Option<Slope> {
+fn slope(looks: &[(f64, f64)]) -> Option<Slope> {
     if looks.len() < FEWEST {
         return None;
     }
@@ -71,5 +107,25 @@ mod tests {
             .collect();
         assert!(!slope(&flat).expect("a slope").leaks());
         assert_eq!(slope(&flat[..4]), None);
+    }
+
+    #[test]
+    fn workers_that_are_started_anew_begin_at_nothing_and_the_longest_life_counts() {
+        let mut looks = Looks::default();
+        for at in 0..6 {
+            looks.look(500.0, 1e7 + f64::from(at) * 2e6);
+        }
+        looks.begin_anew();
+        for _ in 0..6 {
+            looks.look(100.0, 1e7);
+        }
+        let long = looks.slope().expect("a slope");
+        assert!(long.leaks() && long.is_long(), "{long:?}");
+        assert_eq!(long.requests, 3_000.0);
+        for _ in 0..30 {
+            looks.look(100.0, 1e7);
+        }
+        let longer = looks.slope().expect("a slope");
+        assert!(!longer.leaks() && longer.requests > 3_500.0, "{longer:?}");
     }
 }

@@ -14,9 +14,11 @@ use crate::text;
 /// How many numbers are written below a chart.
 const NUMBERS: f64 = 8.0;
 
-/// What lies around a curve.
-const BAND: &str =
-    ".d{stroke:#98a2b8;fill:none;stroke-width:1;stroke-dasharray:4 3}.kd{color:#98a2b8}";
+/// What lies around a curve, and tables.
+const BAND: &str = ".d{stroke:#98a2b8;fill:none;stroke-width:1;stroke-dasharray:4 3}.kd{color:#98a2b8}\
+     table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\
+     th,td{text-align:right;padding:.15rem .6rem;border-bottom:1px solid var(--line)}\
+     th:first-child,td:first-child{text-align:left}";
 
 /// Most bars of a chart.
 const BARS: usize = 20;
@@ -48,6 +50,7 @@ pub fn page(report: &Report) -> String {
     page.push_str(&throughput(report));
     page.push_str(&latencies(report));
     page.push_str(&spectrum(report));
+    page.push_str(&routes(report));
     page.push_str(&split(report));
     page.push_str(&over_time(report));
     if !report.file.is_empty() {
@@ -183,6 +186,35 @@ fn split(report: &Report) -> String {
     format!("<h2>A request's time</h2>\n{}", bars.join(""))
 }
 
+/// A row for each route, as one user alone has seen it.
+fn routes(report: &Report) -> String {
+    if report.routes.is_empty() {
+        return String::new();
+    }
+    let mut table =
+        "<h2>Each route</h2>\n<table><tr><th>Route<th>Share<th>Answer<th>p95<th>Processor\
+                     <th>Run queue<th>Waiting<th>u<th>Size<th>Peak memory</tr>\n"
+            .to_owned();
+    for route in &report.routes {
+        let seen = &route.seen;
+        let parts = seen.parts();
+        let cells = [
+            escape(&route.name),
+            text::percent(Some(route.share)),
+            text::time(seen.mean),
+            text::time(seen.p95),
+            text::time(seen.cpu),
+            text::time(seen.core_wait),
+            text::time(parts.map(|parts| parts.waiting)),
+            parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share())),
+            text::bytes(seen.bytes),
+            text::bytes(seen.peak),
+        ];
+        let _ = writeln!(table, "<tr><td>{}</tr>", cells.join("<td>"));
+    }
+    table + "</table>\n"
+}
+
 fn bar(name: &str, seen: &Seen) -> Option<String> {
     let parts = seen.parts()?;
     let parts = [
@@ -234,10 +266,23 @@ fn over_time(report: &Report) -> String {
         curve(
             "time in which some task waited for one",
             'c',
-            points(|moment| moment.stalled),
+            points(|moment| moment.stalls.cpu),
         ),
     ];
     let memory = [curve("in use", 'a', points(|moment| moment.memory))];
+    let want = [
+        curve(
+            "time in which some task waited for memory",
+            'b',
+            points(|moment| moment.stalls.memory),
+        ),
+        curve(
+            "all tasks",
+            'c',
+            points(|moment| moment.stalls.all_for_memory),
+        ),
+    ];
+    let percent = |share| format!("{:.0} %", share * 100.0);
     chart(
         "Requests and workers over time (s)",
         &rates,
@@ -248,14 +293,14 @@ fn over_time(report: &Report) -> String {
         &latencies,
         numbers,
         words::duration,
-    ) + &chart("Processors over time (s)", &shares, numbers, |share| {
-        format!("{:.0} %", share * 100.0)
-    }) + &chart(
-        "Memory of the machine over time (s)",
-        &memory,
-        numbers,
-        words::bytes,
-    )
+    ) + &chart("Processors over time (s)", &shares, numbers, percent)
+        + &chart(
+            "Memory of the machine over time (s)",
+            &memory,
+            numbers,
+            words::bytes,
+        )
+        + &chart("Want of memory over time (s)", &want, numbers, percent)
 }
 
 /// What changes: the lines that go, and those that come.

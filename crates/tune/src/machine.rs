@@ -4,6 +4,8 @@ use std::fs;
 
 use serde::Serialize;
 
+use crate::course::Rest;
+use crate::moments::Stalls;
 use crate::site::Site;
 
 /// How a processor's frequency is decided (Documentation/admin-guide/pm/cpufreq.rst).
@@ -34,11 +36,14 @@ pub struct Machine {
     pub opcache: String,
     /// What others used of the processors while nothing was asked.
     pub background: Option<f64>,
+    /// What tasks waited for, and the memory that was in use, then.
+    pub stalls: Stalls,
+    pub in_use: Option<f64>,
 }
 
 impl Machine {
-    /// That a site is on.
-    pub fn of(site: &Site, background: Option<f64>) -> Machine {
+    /// That a site is on, and how it was while nothing was asked.
+    pub fn of(site: &Site, rest: &Rest) -> Machine {
         let (memory, memory_from) = match &site.memory.budget {
             Ok((bytes, whose)) => (Some(*bytes), whose.clone()),
             Err(why) => (None, format!("unknown: {why}")),
@@ -63,7 +68,9 @@ impl Machine {
             kernel: kernel.map(trimmed),
             php: version.map(|(major, minor)| format!("{major}.{minor}")),
             opcache: opcache(site),
-            background,
+            background: rest.outside,
+            stalls: rest.stalls,
+            in_use: rest.memory,
         }
     }
 
@@ -75,6 +82,12 @@ impl Machine {
                 "the processors' frequency changes (governor {governor}): the first seconds of a load differ from \
                  those after"
             ));
+        }
+        if self.stalls.memory.is_none() {
+            doubts.push(
+                "how long tasks wait for memory is not known (/proc/pressure/memory is not there)"
+                    .to_owned(),
+            );
         }
         if self.is_virtual {
             doubts.push(
@@ -142,14 +155,27 @@ mod tests {
             php: None,
             opcache: String::new(),
             background: None,
+            stalls: Stalls {
+                memory: Some(0.0),
+                ..Stalls::default()
+            },
+            in_use: None,
         };
         assert_eq!(machine.doubts(), [""; 0]);
         let other = Machine {
             is_virtual: true,
+            stalls: Stalls::default(),
             governor: Some("powersave".to_owned()),
             ..machine
         };
         let doubts = other.doubts();
-        assert!(doubts[0].contains("governor powersave") && doubts[1].contains("virtual"));
+        let expected = [
+            "governor powersave",
+            "wait for memory is not known",
+            "virtual",
+        ];
+        assert_eq!(doubts.len(), expected.len());
+        let mut both = doubts.iter().zip(expected);
+        assert!(both.all(|(doubt, part)| doubt.contains(part)), "{doubts:?}");
     }
 }

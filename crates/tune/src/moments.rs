@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Instant;
 
 use maitred_measure::series::Second;
+use serde::Serialize;
 
 /// A second. Latencies are in seconds, shares of 1, memory in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,10 +23,36 @@ pub struct Moment {
     pub workers: f64,
     /// The share of all processors that was used, by whomever.
     pub busy: Option<f64>,
-    /// The share of the last ten seconds in which some task waited for a processor.
-    pub stalled: Option<f64>,
+    /// What tasks waited for.
+    pub stalls: Stalls,
     /// Memory that is in use, by whomever.
     pub memory: Option<f64>,
+}
+
+/// Shares of the last ten seconds in which tasks of the machine stood still (Documentation/accounting/psi.rst);
+/// what the kernel does not say is nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Stalls {
+    /// Some waited for a processor.
+    pub cpu: Option<f64>,
+    /// Some waited for memory.
+    pub memory: Option<f64>,
+    /// All waited for memory.
+    pub all_for_memory: Option<f64>,
+}
+
+impl Stalls {
+    /// As it is now.
+    pub fn now() -> Stalls {
+        let read = |what: &str| fs::read_to_string(format!("/proc/pressure/{what}"));
+        let (cpu, memory) = (read("cpu").ok(), read("memory").ok());
+        let share = |text: &Option<String>, who| stalled(text.as_deref()?, who);
+        Stalls {
+            cpu: share(&cpu, "some "),
+            memory: share(&memory, "some "),
+            all_for_memory: share(&memory, "full "),
+        }
+    }
 }
 
 /// Who looks once a second.
@@ -63,12 +90,8 @@ impl Watch {
             waiting: (second.in_flight + second.waiting) as f64,
             workers: workers as f64,
             busy,
-            stalled: fs::read_to_string("/proc/pressure/cpu")
-                .ok()
-                .and_then(|text| stalled(&text)),
-            memory: fs::read_to_string("/proc/meminfo")
-                .ok()
-                .and_then(|text| in_use(&text)),
+            stalls: Stalls::now(),
+            memory: memory_in_use(),
         });
     }
 }
@@ -88,13 +111,18 @@ fn ticks(text: &str) -> Option<(u64, u64)> {
     Some((all, all - idle))
 }
 
-/// `some avg10` (Documentation/accounting/psi.rst), in percent there.
-fn stalled(text: &str) -> Option<f64> {
-    let line = text.lines().find(|line| line.starts_with("some "))?;
+/// `avg10` of `some ` or `full `, in percent there.
+fn stalled(text: &str, who: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with(who))?;
     let share = line
         .split(' ')
         .find_map(|word| word.strip_prefix("avg10="))?;
     share.parse::<f64>().ok().map(|percent| percent / 100.0)
+}
+
+/// Memory of the machine that is in use, by whomever, in bytes.
+pub fn memory_in_use() -> Option<f64> {
+    in_use(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
 fn in_use(text: &str) -> Option<f64> {
@@ -113,11 +141,13 @@ mod tests {
     fn what_the_kernel_says_of_a_moment_is_understood() {
         let stat = "cpu  10 0 20 60 10 0 0 0 0 0\ncpu0 1 1 1 1\n";
         assert_eq!(ticks(stat), Some((100, 30)));
-        let pressure = "some avg10=12.50 avg60=1.00 avg300=0.10 total=5\n";
-        assert_eq!(stalled(pressure), Some(0.125));
+        let pressure = "some avg10=12.50 avg60=1.00 avg300=0.10 total=5\nfull avg10=0.50 total=1\n";
+        assert_eq!(stalled(pressure, "some "), Some(0.125));
+        assert_eq!(stalled(pressure, "full "), Some(0.005));
         let memory = "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n";
         assert_eq!(in_use(memory), Some(600.0 * 1_024.0));
-        assert_eq!((ticks(""), stalled(""), in_use("")), (None, None, None));
+        let nothing = (ticks(""), stalled("", "some "), in_use(""));
+        assert_eq!(nothing, (None, None, None));
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Clocks {
 pub struct Memory {
     /// Their own: 95 of 100 have no more.
     pub private: Option<f64>,
+    /// Half of them have no more.
+    pub typical: Option<f64>,
     /// With what they share, on average.
     pub resident: Option<f64>,
 }
@@ -105,8 +107,14 @@ pub fn memory(pids: &[i32]) -> Memory {
     let (mut private, resident): (Vec<f64>, Vec<f64>) = both.unzip();
     private.sort_by(f64::total_cmp);
     let last = private.len().checked_sub(1);
+    let at = |share: f64| {
+        private
+            .get((last? as f64 * share).round() as usize)
+            .copied()
+    };
     Memory {
-        private: last.and_then(|last| private.get((last as f64 * 0.95).round() as usize).copied()),
+        private: at(0.95),
+        typical: at(0.5),
         resident: last.map(|_| resident.iter().sum::<f64>() / resident.len() as f64),
     }
 }

@@ -9,6 +9,7 @@ use crate::course::hunt::{Hunt, Try};
 use crate::course::overload::Beyond;
 use crate::course::profile::Profiled;
 use crate::course::proof::{self, Row};
+use crate::course::sweep::Sweep;
 use crate::course::{Boot, Course, Now, Verdict};
 use crate::decide::{Ceiling, Choice};
 use crate::growth::Slope;
@@ -18,7 +19,7 @@ use crate::moments::Moment;
 use crate::processes;
 use crate::seen::Seen;
 use crate::settings::{self, Inputs, Line, Server};
-use crate::site::{Site, opcache};
+use crate::site::{Site, opcache, strings};
 
 /// The report's form; it changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "maitred-tune/1";
@@ -29,6 +30,9 @@ const PEAKS: f64 = 2.33;
 
 /// From this share on processors are busy: the web server and the generator need the rest.
 const BUSY: f64 = 0.6;
+
+/// maitred's page cache has a part for each processor, up to so many.
+const MOST_PARTS: u32 = 16;
 
 /// Most files that are looked at to count scripts.
 const MOST_FILES: u64 = 200_000;
@@ -79,6 +83,8 @@ pub struct Report {
     pub private: Option<f64>,
     #[allow(missing_docs)]
     pub resident: Option<f64>,
+    /// What a worker in the middle of all has for itself.
+    pub typical: Option<f64>,
     /// How workers grow with what they serve.
     pub growth: Option<Slope>,
     /// What bounds the number of workers from above.
@@ -95,6 +101,8 @@ pub struct Report {
     pub rate_after: Option<f64>,
     /// Whether that was kept up for long.
     pub rate_lasts: bool,
+    /// The database of this machine that takes the fewest connections, and how many.
+    pub downstream: Option<(String, u64)>,
     /// Workers that this rate keeps busy, with what chance makes of it.
     pub demand: Option<f64>,
     /// What it would take to serve more.
@@ -160,7 +168,7 @@ impl Report {
                 .iter()
                 .flat_map(move |server| settings::lines(*server, inputs))
         });
-        let machine = Machine::of(site, course.background);
+        let machine = Machine::of(site, &course.at_rest);
         Report {
             schema: SCHEMA,
             subject: format!("{} of {}", site.pool.name, site.service.name),
@@ -181,6 +189,7 @@ impl Report {
             shared,
             peak,
             resident,
+            typical: most(|seen| seen.typical),
             growth: course.growth,
             ceiling: course.sweep.as_ref().map(|sweep| sweep.ceiling().clone()),
             sweep: course
@@ -193,6 +202,7 @@ impl Report {
             rate_before: highest(&course.before),
             rate_after: highest(&course.after),
             rate_lasts: course.after.as_ref().is_some_and(|hunt| hunt.is_confirmed),
+            downstream: downstream(site),
             demand: demand(course),
             further: course.choice.as_ref().map(|choice| further(choice, course)),
             overload: course
@@ -259,11 +269,16 @@ fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
         workers: choice.workers,
         is_proven: course.verdict == Some(Verdict::Gain),
         binding: choice.binding.clone(),
+        enough: choice.enough,
         private: own.private,
         resident: own.resident,
         peak: own.peak,
         shared: own.shared,
         opcache: opcache(&site.pool),
+        strings: strings(&site.pool),
+        pages: pages(course),
+        parts: site.processors.min(MOST_PARTS),
+        cpu: alone.and_then(|alone| alone.cpu),
         open_files: processes::open_files(&processes::workers(site.master, &site.title())),
         scripts: scripts(&site.pool.roots),
         boot: course.boot().and_then(|boot| boot.cpu),
@@ -280,6 +295,17 @@ fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
         memory_limit: Inputs::memory_limit_of(site),
         somaxconn: site.somaxconn,
     })
+}
+
+/// Bytes of all pages that were asked for one by one, and of the largest, on average.
+fn pages(course: &Course) -> Option<(f64, f64)> {
+    let routes = course.profile.profiled.iter().map(|route| &route.seen);
+    let mut sizes: Vec<f64> = routes.filter_map(|seen| seen.bytes).collect();
+    if sizes.is_empty() {
+        sizes.extend(course.alone.as_ref().and_then(|alone| alone.bytes));
+    }
+    let largest = sizes.iter().copied().reduce(f64::max)?;
+    Some((sizes.iter().sum(), largest))
 }
 
 /// Scripts in the folders of a pool's code, as far as they are counted.
@@ -395,7 +421,8 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
             .iter()
             .map(|why| format!("{why} (--despite-noise)")),
     );
-    if let Some(sweep) = course.sweep.as_ref().filter(|sweep| sweep.repeated > 0) {
+    let disturbed = |sweep: &&Sweep| sweep.repeated > 0 || sweep.disturbed > 0;
+    if let Some(sweep) = course.sweep.as_ref().filter(disturbed) {
         lines.push(format!(
             "others used the processors meanwhile: {} measurements were made again, and {} of {} count \
              all the same",
@@ -408,6 +435,24 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
         lines.push(
             "the old setting differs from itself: this machine is not quiet enough".to_owned(),
         );
+    }
+    if let Some(slope) = course
+        .growth
+        .filter(|slope| !slope.leaks() && !slope.is_long())
+    {
+        lines.push(format!(
+            "that workers do not grow: each had served {:.0} requests at most before it was started anew; \
+             2000 show it",
+            slope.requests
+        ));
+    }
+    if let (Some((name, most)), Some(choice)) = (downstream(site), &course.choice)
+        && u64::from(choice.workers) > most
+    {
+        lines.push(format!(
+            "that {name} has room for {} workers with a connection each: it takes {most} (--most-workers)",
+            choice.workers
+        ));
     }
     let doubt = course.choice.as_ref();
     lines.extend(doubt.and_then(|choice| choice.doubt.clone()));
@@ -428,6 +473,12 @@ fn demand(course: &Course) -> Option<f64> {
     let each = alone.mean? - alone.core_wait.unwrap_or(0.0);
     let mean = course.highest()? * each;
     Some(mean + PEAKS * mean.sqrt())
+}
+
+/// The database that takes the fewest connections.
+fn downstream(site: &Site) -> Option<(String, u64)> {
+    let databases = site.downstream.as_ref().ok()?.iter();
+    databases.min_by_key(|(_, most)| *most).cloned()
 }
 
 fn crowded(course: &Course) -> Option<(u32, f64)> {

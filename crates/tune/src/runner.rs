@@ -14,9 +14,9 @@ use maitred_measure::plan::{Load as Sends, Plan, Think};
 use maitred_measure::report::{MAX_LATE_SHARE, Report};
 use maitred_measure::slo::Slo;
 
-use crate::course::{Boot, Course, Next};
+use crate::course::{Boot, Course, Next, Rest};
 use crate::danger::Danger;
-use crate::moments::Watch;
+use crate::moments::{Stalls, Watch, memory_in_use};
 use crate::processes::{self, Clocks};
 use crate::seen::{Load, Seen, Setting, Task};
 use crate::target::Target;
@@ -104,8 +104,12 @@ impl Runner<'_> {
                 Next::Over => return Ok(()),
                 Next::Idle(seconds) => {
                     (self.say)("looking at the machine", course.left());
-                    let outside = self.idle(seconds);
-                    course.idled(outside);
+                    let rest = Rest {
+                        outside: self.idle(seconds),
+                        stalls: Stalls::now(),
+                        memory: memory_in_use(),
+                    };
+                    course.idled(rest);
                 }
                 Next::Measure(task) => {
                     (self.say)(&words(&task), course.left());
@@ -145,7 +149,13 @@ impl Runner<'_> {
         let cpu = Clocks::of(&self.target.workers()).each();
         let first = self.come_to_rest(course, patience)?;
         if before != task.setting {
-            course.booted(Boot { cpu, first });
+            let (door, place) = &self.workload.first;
+            let second = self.prober.ask_within(door, place, REST, self.stop);
+            course.booted(Boot {
+                cpu,
+                first,
+                second: second.ok().map(|(_, took)| took),
+            });
         }
         Ok(())
     }
@@ -184,6 +194,7 @@ impl Runner<'_> {
                 Setting::AsItWas => pids.len() as u32,
             },
             private: memory.private,
+            typical: memory.typical,
             peak: processes::peak(&pids),
             resident: memory.resident,
             outside,

@@ -126,6 +126,8 @@ pub struct Seen {
     pub workers: u32,
     /// Private memory that 95 of 100 workers do not exceed.
     pub private: Option<f64>,
+    /// Private memory that half of them do not exceed.
+    pub typical: Option<f64>,
     /// The most private memory that a worker had at any moment since the measurement began, or, where this
     /// user may not have the kernel forget earlier moments, since it was started.
     pub peak: Option<f64>,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::site::Site;
 
 mod further;
+mod ours;
 mod web;
 
 /// What guides leave to the system (R21).
@@ -25,6 +26,9 @@ const STEP: f64 = 5.0;
 
 /// How far a leaking worker may grow, as a share of its size.
 const GROWTH: f64 = 0.5;
+
+/// What the names of settings end with that have their place in another file.
+const ELSEWHERE: [&str; 2] = ["(php.ini)", "(top of the file)"];
 
 /// Fewest connections of a web server that are of any use.
 const LEAST_CONNECTIONS: f64 = 1_024.0;
@@ -108,6 +112,8 @@ pub struct Inputs {
     pub is_proven: bool,
     /// What binds it, in words.
     pub binding: String,
+    /// The share of what any number serves that they are to serve.
+    pub enough: f64,
     /// Private memory of a worker, p95, in bytes.
     pub private: Option<f64>,
     /// Its resident memory, on average, in bytes.
@@ -134,6 +140,14 @@ pub struct Inputs {
     pub shared: Option<f64>,
     /// OPcache's size as it is set, in bytes.
     pub opcache: f64,
+    /// The size of its buffer of strings as it is set, and what of it is free, if that is known, in bytes.
+    pub strings: (f64, Option<f64>),
+    /// Bytes of all pages that were asked for together, and of the largest.
+    pub pages: Option<(f64, f64)>,
+    /// Parts of maitred's page cache.
+    pub parts: u32,
+    /// Processor time of a request alone, in seconds.
+    pub cpu: Option<f64>,
     /// The most files that a worker had open.
     pub open_files: Option<u64>,
     /// Scripts in the folders of its code.
@@ -192,7 +206,7 @@ pub fn lines(server: Server, inputs: &Inputs) -> Vec<Line> {
         Server::Nginx => web::nginx(inputs),
         Server::Apache => web::apache(inputs),
         Server::Sysctl => web::sysctl(inputs),
-        Server::Maitred => maitred(inputs),
+        Server::Maitred => ours::maitred(inputs),
     }
 }
 
@@ -281,7 +295,8 @@ fn workers(server: Server, name: &'static str, inputs: &Inputs) -> Line {
             megabytes(inputs.resident)
         ),
         format!(
-            "the fewest that serve 97 % of what any number serves; binding: {}",
+            "the fewest that serve {:.0} % of what any number serves; binding: {}",
+            inputs.enough * 100.0,
             inputs.binding
         ),
     )
@@ -337,6 +352,7 @@ fn php_fpm(inputs: &Inputs) -> Vec<Line> {
             .guide("10 s", "no worker is idle for too long where all are to be there"),
         max_requests(server, "pm.max_requests", inputs),
         wall(server, "request_terminate_timeout", inputs),
+        further::processor_limit(server, "php_admin_value[max_execution_time]", inputs),
         line(server, "listen.backlog", format!("{backlog:.0}"), &["R80", "R82", "R84", "R86"])
             .measured(rate_of(inputs), "rate x limit: who waits behind more is answered too late anyway")
             .guide("4096 to 8192", format!(
@@ -346,6 +362,7 @@ fn php_fpm(inputs: &Inputs) -> Vec<Line> {
         further::memory_limit(server, "php_admin_value[memory_limit]", inputs),
         further::open_files(server, "rlimit_files", inputs),
         further::opcache(server, "opcache.memory_consumption (php.ini)", inputs),
+        further::strings(server, "opcache.interned_strings_buffer (php.ini)", inputs),
         further::scripts(server, "opcache.max_accelerated_files (php.ini)", inputs),
         line(server, "process_control_timeout", format!("{:.0}s", (inputs.wall() + STEP).ceil()), &["R211"])
             .measured(slowest(inputs), "request_terminate_timeout + 5 s")
@@ -377,42 +394,6 @@ fn wall(server: Server, name: &'static str, inputs: &Inputs) -> Line {
     )
 }
 
-fn maitred(inputs: &Inputs) -> Vec<Line> {
-    let server = Server::Maitred;
-    vec![
-        line(server, "pm", "auto", &["R51", "R52", "R140"])
-            .measured(
-                "what a fixed number would do",
-                "as many workers as are worth having at the moment",
-            )
-            .guide(
-                "static",
-                "the number that is right now is wrong after the next release",
-            ),
-        workers(server, "max_children", inputs),
-        line(
-            server,
-            "request_queue_timeout",
-            format!("{:.0}ms", inputs.limit * 1e3),
-            &["R80", "R82"],
-        )
-        .measured(
-            rate_of(inputs),
-            "the goal's limit: a later answer is of no use",
-        )
-        .guide(
-            "a backlog of 8192",
-            "a queue is to be bounded by time, not by length",
-        ),
-        wall(server, "request_terminate_timeout", inputs),
-        max_requests(server, "max_requests", inputs),
-        further::most_private(server, inputs),
-        further::memory_max(server, inputs),
-        further::spawn_rate(server, inputs),
-        further::open_files(server, "rlimit_files", inputs),
-    ]
-}
-
 /// The lines as a file of the server, with the reason of each value above it.
 pub fn file(server: Server, lines: &[Line], section: &str) -> String {
     let comment = match server {
@@ -426,7 +407,9 @@ pub fn file(server: Server, lines: &[Line], section: &str) -> String {
         Server::Maitred => text.push_str(&format!("[pools.{section}]\n")),
         _ => {}
     }
-    let is_here = |line: &&Line| line.value != "none" && !line.name.ends_with("(php.ini)");
+    let is_here = |line: &&Line| {
+        line.value != "none" && !ELSEWHERE.iter().any(|end| line.name.ends_with(end))
+    };
     for line in lines.iter().filter(is_here) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{comment} {}", line.measured);
@@ -453,6 +436,7 @@ mod tests {
             workers: 40,
             is_proven: true,
             binding: "throughput".to_owned(),
+            enough: 0.97,
             private: Some(8.0 * MB),
             resident: Some(40.0 * MB),
             total: Some(4_096.0 * MB),
@@ -466,6 +450,10 @@ mod tests {
             peak: Some(20.0 * MB),
             shared: Some(40.0 * MB),
             opcache: 128.0 * MB,
+            strings: (8.0 * MB, None),
+            pages: Some((1.0 * MB, 0.2 * MB)),
+            parts: 2,
+            cpu: Some(0.01),
             open_files: Some(12),
             scripts: Some(12_000),
             boot: Some(0.01),

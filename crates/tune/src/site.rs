@@ -11,6 +11,9 @@ const OTHERS_OF_GROUP: f64 = 16.0 * 1_048_576.0;
 /// OPcache's size where nobody sets one, in MB.
 const DEFAULT_OPCACHE: f64 = 128.0;
 
+/// The same of its buffer of strings.
+const DEFAULT_STRINGS: f64 = 8.0;
+
 /// A pool that runs.
 #[derive(Debug, Clone)]
 pub struct Site {
@@ -30,6 +33,8 @@ pub struct Site {
     pub total: Option<f64>,
     /// `net.core.somaxconn`.
     pub somaxconn: Option<u64>,
+    /// Databases that run on this machine, and the connections that each takes; or why that is not known.
+    pub downstream: Result<Vec<(String, u64)>, String>,
 }
 
 impl Site {
@@ -93,6 +98,7 @@ impl Site {
             memory: memory(facts, service, pool),
             total: machine.memory.as_ref().ok().map(|memory| memory.total),
             somaxconn: machine.somaxconn.as_ref().ok().copied(),
+            downstream: downstream(facts),
             service: service.clone(),
             pool: pool.clone(),
         })
@@ -115,6 +121,14 @@ impl Site {
             }
         }
     }
+}
+
+fn downstream(facts: &Facts) -> Result<Vec<(String, u64)>, String> {
+    let databases = facts.databases.as_ref().map_err(ToString::to_string)?;
+    let each = databases.iter();
+    Ok(each
+        .map(|database| (database.name.clone(), database.max_connections))
+        .collect())
 }
 
 fn none(services: &[&Service], pools: &[(&Service, &Pool)], wanted: Option<&str>) -> String {
@@ -203,13 +217,24 @@ fn known(value: &Known<f64>) -> Option<f64> {
 
 /// The size of a pool's OPcache as it is set, in bytes.
 pub fn opcache(pool: &Pool) -> f64 {
-    let size = pool
-        .ini
-        .as_ref()
-        .ok()
-        .map(|ini| ini.get("opcache.memory_consumption", ""));
+    megabytes(pool, "opcache.memory_consumption", DEFAULT_OPCACHE)
+}
+
+/// The size of its buffer of strings as it is set, and what of it is free as far as that is known, in bytes.
+pub fn strings(pool: &Pool) -> (f64, Option<f64>) {
+    let live = pool.live.as_ref().ok();
+    let cache = live.and_then(|live| live.opcache.as_ref().ok().copied().flatten());
+    (
+        megabytes(pool, "opcache.interned_strings_buffer", DEFAULT_STRINGS),
+        cache.and_then(|cache| cache.free_strings),
+    )
+}
+
+/// An entry in megabytes, as PHP has these, in bytes.
+fn megabytes(pool: &Pool, name: &str, default: f64) -> f64 {
+    let size = pool.ini.as_ref().ok().map(|ini| ini.get(name, ""));
     let megabytes = size.and_then(|size| size.trim().parse::<f64>().ok());
-    megabytes.unwrap_or(DEFAULT_OPCACHE) * 1_048_576.0
+    megabytes.unwrap_or(default) * 1_048_576.0
 }
 
 #[cfg(test)]

@@ -55,15 +55,15 @@ fn several(name: &str, texts: &[String], lines: &mut Vec<String>) {
     }
 }
 
-fn percent(share: Option<f64>) -> String {
+pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or("n/a".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }
 
-fn time(seconds: Option<f64>) -> String {
+pub(crate) fn time(seconds: Option<f64>) -> String {
     seconds.map_or("n/a".to_owned(), words::duration)
 }
 
-fn bytes(value: Option<f64>) -> String {
+pub(crate) fn bytes(value: Option<f64>) -> String {
     value.map_or("n/a".to_owned(), words::bytes)
 }
 
@@ -80,6 +80,15 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
         percent(machine.background),
     );
     named("machine", &text, lines);
+    let waits = machine.stalls;
+    let text = format!(
+        "at rest: {} in use · tasks wait for a processor {} of the time, for memory {}, all of them {}",
+        bytes(machine.in_use),
+        percent(waits.cpu),
+        percent(waits.memory),
+        percent(waits.all_for_memory),
+    );
+    named("", &text, lines);
     let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
     let text = format!(
         "Linux {} · PHP {} · {} · {}",
@@ -124,7 +133,8 @@ fn each(report: &Report, lines: &mut Vec<String>) {
     named("per request", &text, lines);
     routes(report, lines);
     let text = format!(
-        "private {} · at most {} at any moment · shared once {} · RSS {} (which guides would use)",
+        "private p50 {} · p95 {} · at most {} at any moment · shared once {} · RSS {} (which guides would use)",
+        bytes(report.typical),
         bytes(report.private),
         bytes(report.peak),
         bytes(report.shared),
@@ -133,9 +143,10 @@ fn each(report: &Report, lines: &mut Vec<String>) {
     named("per worker", &text, lines);
     if let Some(boot) = &report.boot {
         let text = format!(
-            "processor {} until its first request · the first request after a reload {}",
+            "processor {} until its first request · the first request after a reload {} · the second {}",
             time(boot.cpu),
-            words::duration(boot.first)
+            words::duration(boot.first),
+            time(boot.second)
         );
         named("start", &text, lines);
     }
@@ -224,12 +235,14 @@ fn overload(report: &Report, lines: &mut Vec<String>) {
         };
         let recovery = beyond.recovery.map_or("none".to_owned(), words::duration);
         let text = format!(
-            "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without an answer {} · at rest \
-             after {recovery}",
+            "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without an answer {} · processor \
+             {} for each answer (alone {}) · at rest after {recovery}",
             words::digits(beyond.asked),
             percent(beyond.goodput),
             percent(beyond.refused),
             percent(beyond.failed),
+            time(beyond.cpu),
+            time(report.alone.as_ref().and_then(|alone| alone.cpu)),
         );
         named(&format!("overload {}x", beyond.times), &text, lines);
     }
@@ -275,12 +288,14 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
             )
         });
         let text = format!(
-            "memory {} ({}) · knee K/u {} · Kneedle {} · demand at the highest rate {} · USL {model}",
+            "memory {} ({}) · knee K/u {} · Kneedle {} · demand at the highest rate {} · downstream {} · USL \
+             {model}",
             ceiling.workers,
             ceiling.why,
             or_none(choice.knee),
             or_none(choice.bend),
             or_none(report.demand),
+            downstream(report),
         );
         named("limits", &text, lines);
         let text = format!(
@@ -310,6 +325,13 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
         );
         named("highest rate", &text, lines);
     }
+}
+
+fn downstream(report: &Report) -> String {
+    let known = report.downstream.as_ref();
+    known.map_or("none known".to_owned(), |(name, most)| {
+        format!("{most} ({name})")
+    })
 }
 
 fn comparison(name: &str, rows: &[Row], lines: &mut Vec<String>) {

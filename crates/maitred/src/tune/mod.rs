@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use maitred_control::admin::{Answer, Request};
-use maitred_doctor::finding::Severity;
+use maitred_doctor::finding::{Finding, Severity};
 use maitred_doctor::{Options, Which};
 use maitred_measure::doors::Trust;
 use maitred_measure::words;
@@ -143,12 +143,13 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     }
     check_files(&asked.output)?;
     let stop = stop_on_signals().map_err(|why| format!("signals cannot be awaited: {why}"))?;
-    let (site, doubts) = find(&asked.server)?;
+    let (site, findings) = find(&asked.server)?;
     if asked.course.undo {
         let done = target::undo(&site, reload(&asked.server))?;
         let _ = writeln!(io::stdout(), "{done}");
         return Ok(EXIT_SUCCESS);
     }
+    let doubts = warn(&site, findings);
     let wish = workload_of(asked);
     let mut prober = Prober::new(&wish.headers).map_err(Refusal::Usage)?;
     // Before the site is asked: it may not answer while another tune has it begin anew.
@@ -277,9 +278,8 @@ fn seconds(asked: &Tune) -> Result<f64, String> {
     }
 }
 
-/// Looks at the machine, and finds the pool. Says what doctor finds wrong with it; with it comes what makes figures
-/// doubtful.
-fn find(asked: &ServerOptions) -> Result<(Site, Vec<String>), Refusal> {
+/// Looks at the machine, and finds the pool. With it comes what doctor finds.
+fn find(asked: &ServerOptions) -> Result<(Site, Vec<Finding>), Refusal> {
     let which = match (&asked.config, &asked.php_fpm) {
         (Some(_), _) => Which::Maitred,
         (None, Some(_)) => Which::PhpFpm,
@@ -295,7 +295,11 @@ fn find(asked: &ServerOptions) -> Result<(Site, Vec<String>), Refusal> {
         time: PATIENCE,
     });
     let site = Site::find(&facts, asked.pool.as_deref())?;
-    let findings = maitred_doctor::Report::of(&facts).findings;
+    Ok((site, maitred_doctor::Report::of(&facts).findings))
+}
+
+/// Says what doctor finds wrong with a pool; what of it makes figures doubtful.
+fn warn(site: &Site, findings: Vec<Finding>) -> Vec<String> {
     let of_it = [&site.service.name, &site.pool.name, MACHINE];
     let bad = findings
         .iter()
@@ -311,7 +315,7 @@ fn find(asked: &ServerOptions) -> Result<(Site, Vec<String>), Refusal> {
             doubts.push(line);
         }
     }
-    Ok((site, doubts))
+    doubts
 }
 
 fn config(asked: &ServerOptions) -> PathBuf {

@@ -16,9 +16,9 @@ use maitred_measure::compare::b_first;
 use serde::Serialize;
 
 use crate::decide::{self, Choice, Memory};
-use crate::growth::{self, Slope};
+use crate::growth::{Looks, Slope};
 use crate::laws;
-use crate::moments::Moment;
+use crate::moments::{Moment, Stalls};
 use crate::seen::{Seen, Setting, Task};
 use goal::Goal;
 use hunt::Hunt;
@@ -107,6 +107,19 @@ pub struct Boot {
     pub cpu: Option<f64>,
     /// How long the first request after a reload took, in seconds.
     pub first: f64,
+    /// And the second.
+    pub second: Option<f64>,
+}
+
+/// What the machine was like while nothing was asked. Shares are of 1, memory in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Rest {
+    /// What others used of the processors; nothing: not known.
+    pub outside: Option<f64>,
+    /// What tasks waited for.
+    pub stalls: Stalls,
+    /// Memory that was in use, by whomever.
+    pub memory: Option<f64>,
 }
 
 /// What comes next.
@@ -146,6 +159,8 @@ pub struct Course {
     half: Option<Seen>,
     /// What others used of the processors while nothing was asked.
     pub background: Option<f64>,
+    /// What else was seen then.
+    pub at_rest: Rest,
     looks_at_others: usize,
     windows: Vec<(f64, Option<f64>)>,
     /// What the first users were served in the last window of the warm-up, a second.
@@ -166,9 +181,7 @@ pub struct Course {
     pub before: Option<Hunt>,
     /// Throughput by workers.
     pub sweep: Option<Sweep>,
-    /// Requests each worker has served and its memory, of a pool of so many.
-    looks: Vec<(f64, f64)>,
-    looked_at: u32,
+    looks: Looks,
     boots: Vec<Boot>,
     /// Second by second.
     pub moments: Vec<Moment>,
@@ -204,6 +217,7 @@ impl Course {
             last: Setting::AsItWas,
             half: None,
             background: None,
+            at_rest: Rest::default(),
             looks_at_others: 0,
             windows: Vec::new(),
             usual_rate: None,
@@ -213,8 +227,7 @@ impl Course {
             troubles: Vec::new(),
             before: None,
             sweep: None,
-            looks: Vec::new(),
-            looked_at: 0,
+            looks: Looks::default(),
             boots: Vec::new(),
             moments: Vec::new(),
             growth: None,
@@ -267,11 +280,12 @@ impl Course {
         new_first == self.half.is_none()
     }
 
-    /// What others used while nothing was asked.
-    pub fn idled(&mut self, outside: Option<f64>) {
-        self.background = outside;
+    /// What the machine was like while nothing was asked.
+    pub fn idled(&mut self, rest: Rest) {
+        self.at_rest = rest;
+        self.background = rest.outside;
         self.looks_at_others += 1;
-        let much = outside.filter(|share| *share > MOST_BACKGROUND);
+        let much = rest.outside.filter(|share| *share > MOST_BACKGROUND);
         if let Some(share) = much {
             if self.looks_at_others < LOOKS_AT_OTHERS && !self.terms.despite_noise {
                 return;
@@ -300,8 +314,12 @@ impl Course {
     /// What was seen of what came next.
     pub fn seen(&mut self, seen: Seen) {
         if let Next::Measure(task) = self.next() {
+            if self.last != task.setting {
+                self.looks.begin_anew();
+            }
             self.last = task.setting;
         }
+        self.look_at_growth(&seen);
         match self.phase {
             Phase::Idle | Phase::Over => {}
             Phase::Warm => self.warmed(&seen),
@@ -314,6 +332,17 @@ impl Course {
             Phase::Overload => self.overloaded(&seen),
             Phase::Proof => self.paired(seen),
         }
+    }
+
+    /// Workers of a fixed number live from one change of the number to the next.
+    fn look_at_growth(&mut self, seen: &Seen) {
+        let is_fixed = matches!(self.last, Setting::Workers(_)) || self.terms.now.pm == "static";
+        let Some(private) = seen.private.filter(|_| is_fixed && seen.workers > 0) else {
+            return;
+        };
+        let each = seen.served as f64 / f64::from(seen.workers);
+        self.looks.look(each, private);
+        self.growth = self.looks.slope();
     }
 
     fn end(&mut self, verdict: Verdict) {
@@ -418,7 +447,12 @@ impl Course {
                 terms.now.workers,
                 terms.most_workers,
             );
-            self.sweep = Some(Sweep::new(ceiling, self.background));
+            let enough = decide::enough(self.noise.floor);
+            let sweep = Sweep::new(ceiling, self.background, enough);
+            self.sweep = Some(match self.is_indicative() {
+                true => sweep.in_haste(),
+                false => sweep,
+            });
             self.phase = Phase::Sweep;
         }
     }
@@ -426,17 +460,6 @@ impl Course {
     fn swept(&mut self, seen: Seen) {
         let cores = self.terms.cores;
         let Some(sweep) = &mut self.sweep else { return };
-        let pool = seen.workers.max(1);
-        if self.looked_at != pool {
-            // Other workers, which have served nothing.
-            self.looks.clear();
-            self.looked_at = pool;
-        }
-        if let Some(private) = seen.private {
-            let before = self.looks.last().map_or(0.0, |look| look.0);
-            let each = seen.served as f64 / f64::from(pool);
-            self.looks.push((before + each, private));
-        }
         sweep.tried(seen, cores);
         if sweep.next().is_none() {
             self.decide();
@@ -446,7 +469,6 @@ impl Course {
     fn decide(&mut self) {
         let Some(sweep) = &self.sweep else { return };
         self.broken.extend(sweep.broken.iter().cloned());
-        self.growth = growth::slope(&self.looks);
         let share = self
             .alone
             .as_ref()
@@ -459,7 +481,8 @@ impl Course {
             .unwrap_or(0.0);
         let knee = share.filter(|(cpu, _)| *cpu > 0.0);
         let knee = knee.map(|(cpu, mean)| self.terms.cores * (mean - waited).max(cpu) / cpu);
-        self.choice = decide::choose(&sweep.curve(), sweep.ceiling(), knee);
+        let enough = decide::enough(self.noise.floor);
+        self.choice = decide::choose(&sweep.curve(), sweep.ceiling(), knee, enough);
         let Some(choice) = &self.choice else {
             let why = self
                 .broken
@@ -531,7 +554,7 @@ impl Course {
         };
         let is_disturbed = |seen: &Seen| seen.outside.is_some_and(|share| share > MOST_BACKGROUND);
         let is_quiet = !self.background.is_some_and(|share| share > MOST_BACKGROUND);
-        let again = is_quiet && self.repeated < MOST_REPEATED_PAIRS;
+        let again = is_quiet && !self.is_indicative() && self.repeated < MOST_REPEATED_PAIRS;
         if again && (is_disturbed(&first) || is_disturbed(&seen)) {
             self.repeated += 1;
             return;
@@ -555,9 +578,14 @@ impl Course {
             return Verdict::Gain;
         }
         if self.terms.now.pm == "auto" {
-            return Verdict::NothingToGain(
-                "pm = auto serves as much as the best fixed number".to_owned(),
-            );
+            let why = match proof::is_as_much(&self.rows) {
+                true => "pm = auto serves as much as the best fixed number",
+                false => {
+                    "no fixed number is shown to serve more than pm = auto; the pairs differ by too much to \
+                     say that it serves as much"
+                }
+            };
+            return Verdict::NothingToGain(why.to_owned());
         }
         Verdict::NoGain("the pairs show no gain that chance does not explain".to_owned())
     }

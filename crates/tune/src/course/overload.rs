@@ -27,6 +27,9 @@ pub struct Beyond {
     /// Requests that ended otherwise without their answer, of all: those who had waited for long enough
     /// and went are among them.
     pub failed: f64,
+    /// The workers' processor time for each of those answers, in seconds: more than alone where they also work for
+    /// those who have gone.
+    pub cpu: Option<f64>,
     /// How long after it a request took no longer than twice what it takes alone; nothing: it did not
     /// within the time that was given.
     pub recovery: Option<f64>,
@@ -74,6 +77,7 @@ impl Overload {
             refused: seen.refused_share,
             told_when: seen.told_when,
             failed: (seen.error_share - seen.refused_share).max(0.0),
+            cpu: seen.cpu,
             recovery: seen.recovery,
         });
     }

@@ -20,6 +20,9 @@ const FIGURES: [Figure; 5] = [
     ("p99.9", Better::Less, |seen| seen.p999),
 ];
 
+/// So many times as much is hardly more.
+const HARDLY_MORE: f64 = 1.1;
+
 /// Nothing in time counts as this share of the other run's, so that there is a ratio.
 const NEXT_TO_NOTHING: f64 = 0.01;
 
@@ -45,7 +48,9 @@ pub fn rows(pairs: &[(Seen, Seen)], seed: u64) -> Vec<Row> {
         _ => FIGURES[place].2(seen),
     };
     let ratio_of = |place: usize, old: &Seen, new: &Seen| {
-        Some(value(place, new, old)? / value(place, old, new)?)
+        let (old, new) = (value(place, old, new)?, value(place, new, old)?);
+        // Where neither serves anything in time they do not differ.
+        Some(if old == new { 1.0 } else { new / old })
     };
     let known: Vec<Option<Vec<f64>>> = (0..FIGURES.len())
         .map(|place| {
@@ -99,6 +104,12 @@ pub fn is_gain(rows: &[Row]) -> bool {
     }
 }
 
+/// Whether the new setting surely serves hardly more in time than the old one does.
+pub fn is_as_much(rows: &[Row]) -> bool {
+    let in_time = rows.first().and_then(|row| row.high);
+    in_time.is_some_and(|high| high <= HARDLY_MORE)
+}
+
 /// Whether the same setting differs from itself.
 pub fn differs(rows: &[Row]) -> bool {
     rows.iter().any(|row| row.is_better.is_some())
@@ -136,6 +147,8 @@ mod tests {
         );
         let worse = pairs(|wobble| seen(50.0 * wobble, 0.01));
         assert!(!is_gain(&worse), "fewer in time, if sooner");
+        assert!(is_as_much(&same) && is_as_much(&worse) && !is_as_much(&better));
+        assert!(!is_as_much(&[]), "nobody knows");
         let sooner = pairs(|wobble| seen(100.0 * wobble, 0.02));
         assert!(is_gain(&sooner), "{sooner:?}");
     }
@@ -146,5 +159,20 @@ mod tests {
             .map(|_| (seen(0.0, 0.5), seen(100.0, 0.05)))
             .collect();
         assert!(is_gain(&rows(&pairs, 1)));
+    }
+
+    #[test]
+    fn a_pair_in_which_neither_serves_anything_in_time_hides_none_of_the_others() {
+        let pairs: Vec<_> = (0..6)
+            .map(|at| {
+                (
+                    seen(0.0, 0.5),
+                    seen(if at == 2 { 0.0 } else { 100.0 }, 0.05),
+                )
+            })
+            .collect();
+        let found = &rows(&pairs, 1)[0];
+        assert!(found.ratio.is_some_and(|ratio| ratio > 10.0), "{found:?}");
+        assert!(found.low.is_some(), "{found:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Throughput by the number of workers: one user more is one worker busy more, in a pool that has enough.
 
-use crate::decide::{Ceiling, ENOUGH};
+use crate::decide::Ceiling;
 use crate::laws;
 use crate::seen::{Seen, Setting};
 
@@ -8,6 +8,9 @@ use crate::seen::{Seen, Setting};
 const TRIED: [u32; 18] = [
     1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
 ];
+
+/// The same where there is little time.
+const TRIED_IN_HASTE: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
 /// With so many workers the sweep begins; where more are needed there are four times as many.
 const FIRST_POOL: u32 = 32;
@@ -19,8 +22,9 @@ const FALLEN: f64 = 0.95;
 /// More than this share is more.
 const MORE: f64 = 1.02;
 
-/// After so many numbers that brought no more there will be none that do.
+/// After so many numbers that brought no more there will be none that do; in haste they lie twice as far apart.
 const WITHOUT_GAIN: usize = 3;
+const WITHOUT_GAIN_IN_HASTE: usize = 2;
 
 /// So often it is looked between the last number that is too small and the first that is enough, until
 /// they lie so near to each other.
@@ -46,6 +50,8 @@ pub struct Point {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
     ceiling: Ceiling,
+    enough: f64,
+    numbers: &'static [u32],
     pool: u32,
     at: usize,
     is_over: bool,
@@ -64,13 +70,16 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// One up to a ceiling. What others disturb is measured again, unless they always do.
-    pub fn new(ceiling: Ceiling, background: Option<f64>) -> Sweep {
+    /// One up to a ceiling, for the fewest that serve `enough`, a share of what any number does. What others
+    /// disturb is measured again, unless they always do.
+    pub fn new(ceiling: Ceiling, background: Option<f64>, enough: f64) -> Sweep {
         let is_quiet = background.is_none_or(|share| share <= OUTSIDE);
         Sweep {
             repeats: if is_quiet { MOST_REPEATS } else { 0 },
             pool: FIRST_POOL.min(ceiling.workers),
             ceiling,
+            enough,
+            numbers: &TRIED,
             at: 0,
             is_over: false,
             between: 0,
@@ -80,6 +89,15 @@ impl Sweep {
             disturbed: 0,
             points: Vec::new(),
             broken: Vec::new(),
+        }
+    }
+
+    /// The same with fewer numbers, each measured once whatever disturbs it, where there is little time.
+    pub fn in_haste(self) -> Sweep {
+        Sweep {
+            numbers: &TRIED_IN_HASTE,
+            repeats: 0,
+            ..self
         }
     }
 
@@ -150,7 +168,9 @@ impl Sweep {
     fn in_between(&self) -> Option<u32> {
         let curve = self.curve();
         let best = curve.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-        let enough = curve.iter().position(|(_, rate)| *rate >= best * ENOUGH)?;
+        let enough = curve
+            .iter()
+            .position(|(_, rate)| *rate >= best * self.enough)?;
         let (few, many) = (curve.get(enough.checked_sub(1)?)?.0, curve[enough].0);
         let middle = (few * many).sqrt().round() as u32;
         let is_new = f64::from(middle) > few && f64::from(middle) < many;
@@ -159,11 +179,15 @@ impl Sweep {
 
     /// The next of the list. The ceiling is the last one, whatever its number.
     fn users(&self) -> Option<u32> {
-        let users = TRIED.get(self.at).copied().filter(|_| !self.is_over)?;
+        let users = self
+            .numbers
+            .get(self.at)
+            .copied()
+            .filter(|_| !self.is_over)?;
         let before = self
             .at
             .checked_sub(1)
-            .and_then(|before| TRIED.get(before))
+            .and_then(|before| self.numbers.get(before))
             .copied();
         match before {
             Some(before) if before >= self.ceiling.workers => None,
@@ -180,16 +204,21 @@ impl Sweep {
             without = if last > best * MORE { 0 } else { without + 1 };
             best = best.max(last);
         }
-        without >= WITHOUT_GAIN || (without >= 2 && last < best * FALLEN)
+        let most = match self.numbers.len() < TRIED.len() {
+            true => WITHOUT_GAIN_IN_HASTE,
+            false => WITHOUT_GAIN,
+        };
+        without >= most || (without >= 2 && last < best * FALLEN)
     }
 
     /// How many numbers have been tried, and how many there may be.
     pub fn progress(&self) -> (usize, usize) {
-        let within = TRIED
+        let within = self
+            .numbers
             .iter()
             .filter(|workers| **workers < self.ceiling.workers)
             .count();
-        (self.at, (within + 1).min(TRIED.len()))
+        (self.at, (within + 1).min(self.numbers.len()))
     }
 
     /// Workers and throughput, the fewest workers first.
@@ -211,13 +240,14 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::enough;
 
     fn sweep(most: u32, rate: impl Fn(f64) -> f64) -> Sweep {
         let ceiling = Ceiling {
             workers: most,
             why: "memory".to_owned(),
         };
-        let mut sweep = Sweep::new(ceiling, None);
+        let mut sweep = Sweep::new(ceiling, None, enough(None));
         while let Some((users, setting)) = sweep.next() {
             assert!(matches!(setting, Setting::Workers(pool) if pool >= users && pool <= most));
             let rate = rate(f64::from(users));
@@ -247,6 +277,29 @@ mod tests {
     }
 
     #[test]
+    fn where_there_is_little_time_every_second_number_is_tried() {
+        let ceiling = Ceiling {
+            workers: 400,
+            why: String::new(),
+        };
+        let mut sweep = Sweep::new(ceiling, None, enough(None)).in_haste();
+        let mut asked = Vec::new();
+        while let Some((users, _)) = sweep.next() {
+            asked.push(users);
+            let rate = 25.0 * f64::from(users).min(40.0);
+            let seen = Seen {
+                seconds: 100.0,
+                served: 1_000,
+                rate,
+                mean: Some(f64::from(users) / rate),
+                ..Seen::default()
+            };
+            sweep.tried(seen, 2.0);
+        }
+        assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64, 128, 256, 45, 38, 41]);
+    }
+
+    #[test]
     fn the_ceiling_itself_is_tried_and_nothing_above_it() {
         let bound = sweep(20, |n| 25.0 * n);
         assert_eq!(&tried(&bound)[..9], [1, 2, 3, 4, 6, 8, 12, 16, 20]);
@@ -259,7 +312,7 @@ mod tests {
             workers: 1,
             why: String::new(),
         };
-        let mut sweep = Sweep::new(ceiling, None);
+        let mut sweep = Sweep::new(ceiling, None, enough(None));
         let seen = |rate: f64, outside| Seen {
             seconds: 10.0,
             served: 100,
@@ -286,6 +339,7 @@ mod tests {
                 why: String::new(),
             },
             None,
+            enough(None),
         );
         let wrong = Seen {
             seconds: 10.0,
@@ -303,7 +357,7 @@ mod tests {
             workers: 8,
             why: String::new(),
         };
-        let mut sweep = Sweep::new(ceiling, None);
+        let mut sweep = Sweep::new(ceiling, None, enough(None));
         assert_eq!(sweep.expected(), None);
         sweep.tried(
             Seen {

@@ -83,11 +83,19 @@ fn terms(pm: &str, workers: u32) -> Terms {
     }
 }
 
+/// A machine of which others use so much while nothing is asked.
+fn rest(outside: Option<f64>) -> Rest {
+    Rest {
+        outside,
+        ..Rest::default()
+    }
+}
+
 fn run(site: &mut Site, terms: Terms) -> Course {
     let mut course = Course::new(terms);
     for _ in 0..500 {
         match course.next() {
-            Next::Idle(_) => course.idled(Some(0.01)),
+            Next::Idle(_) => course.idled(rest(Some(0.01))),
             Next::Measure(task) => {
                 let seen = site.answer(&task, course.goal.as_ref());
                 course.seen(seen);
@@ -171,7 +179,23 @@ fn what_is_right_already_is_left_alone_and_auto_has_nothing_to_gain() {
     let Some(Verdict::NothingToGain(why)) = &auto.verdict else {
         panic!("{:?}", auto.verdict)
     };
-    assert!(why.contains("pm = auto") && auto.pairs.len() >= 6);
+    assert!(why.contains("pm = auto serves as much as") && auto.pairs.len() >= 6);
+}
+
+#[test]
+fn that_auto_serves_as_much_is_said_only_where_the_pairs_show_it() {
+    let mut course = Course::new(terms("auto", 200));
+    let seen = |goodput: f64| Seen {
+        goodput,
+        ..Seen::default()
+    };
+    let rates = [3.0, 400.0, 90.0, 2.0, 700.0];
+    let pairs = rates.map(|rate| (seen(100.0), seen(rate)));
+    course.rows = proof::rows(&pairs, 1);
+    let Verdict::NothingToGain(why) = course.judge() else {
+        panic!("{:?}", course.rows)
+    };
+    assert!(why.contains("differ by too much to say"), "{why}");
 }
 
 #[test]
@@ -216,7 +240,7 @@ fn a_target_slower_than_the_goal_is_told_before_anything_is_changed() {
 #[test]
 fn answers_that_are_not_the_expected_ones_end_it() {
     let mut course = Course::new(terms("dynamic", 5));
-    course.idled(None);
+    course.idled(Rest::default());
     course.seen(Seen {
         error_share: 0.4,
         cause: Some("502 Bad Gateway".to_owned()),
@@ -239,6 +263,7 @@ fn figures_that_break_a_law_are_not_used() {
     course.sweep = Some(Sweep::new(
         decide::ceiling(&course.terms.memory, Some(MB), 5, None),
         None,
+        decide::enough(None),
     ));
     while course.phase == Phase::Sweep {
         course.seen(Seen {
@@ -261,7 +286,7 @@ fn the_time_left_goes_down() {
     let mut course = Course::new(terms("dynamic", 5));
     let first = course.left();
     assert!((300.0..=720.0).contains(&first), "{first}");
-    course.idled(None);
+    course.idled(Rest::default());
     assert!(course.left() < first);
 }
 
@@ -271,7 +296,7 @@ fn a_machine_that_others_use_ends_it_unless_somebody_wants_to_go_on() {
     let mut looks = 0;
     while course.next() != Next::Over {
         assert!(matches!(course.next(), Next::Idle(_)), "nobody is asked");
-        course.idled(Some(0.35));
+        course.idled(rest(Some(0.35)));
         looks += 1;
     }
     assert_eq!(looks, 3, "it may only have been a moment");
@@ -286,12 +311,12 @@ fn a_machine_that_others_use_ends_it_unless_somebody_wants_to_go_on() {
         despite_noise: true,
         ..terms("dynamic", 5)
     });
-    goes_on.idled(Some(0.35));
+    goes_on.idled(rest(Some(0.35)));
     assert!(matches!(goes_on.next(), Next::Measure(_)));
     assert_eq!(goes_on.troubles.len(), 1);
     let mut rests = Course::new(terms("dynamic", 5));
-    rests.idled(Some(0.35));
-    rests.idled(Some(0.02));
+    rests.idled(rest(Some(0.35)));
+    rests.idled(rest(Some(0.02)));
     assert!(matches!(rests.next(), Next::Measure(_)) && rests.troubles.is_empty());
 }
 
@@ -299,7 +324,7 @@ fn a_machine_that_others_use_ends_it_unless_somebody_wants_to_go_on() {
 fn a_setting_that_differs_from_itself_ends_it_unless_somebody_wants_to_go_on() {
     let upto_noise = |terms: Terms| {
         let mut course = Course::new(terms);
-        course.idled(Some(0.01));
+        course.idled(rest(Some(0.01)));
         let mut runs = 0.0;
         while course.phase <= Phase::Noise {
             runs += 1.0;
@@ -353,7 +378,7 @@ fn each_route_is_looked_at_by_one_user_alone() {
 #[test]
 fn pairs_that_others_disturb_are_made_again_and_counted() {
     let mut course = Course::new(terms("dynamic", 5));
-    course.idled(Some(0.01));
+    course.idled(rest(Some(0.01)));
     course.phase = Phase::Proof;
     let seen = |outside| Seen {
         goodput: 100.0,

@@ -9,6 +9,9 @@ const INDICATIVE_BELOW: f64 = 300.0;
 /// With less than this, fewer rates are tried, too, in seconds.
 const HURRIED: f64 = 60.0;
 
+/// How long the machine is looked at while nothing is asked, in seconds.
+const IDLE: f64 = 30.0;
+
 /// How long the highest rate has to be kept up, and each load beyond it, in seconds.
 const CONFIRM: f64 = 60.0;
 const BEYOND: f64 = 30.0;
@@ -64,19 +67,19 @@ impl Times {
         let part = |usual: f64, least: f64| (usual * factor).clamp(least, usual * 2.0);
         let is_indicative = total < INDICATIVE_BELOW;
         Times {
-            idle: part(10.0, 0.2),
+            idle: (IDLE * factor).clamp(0.2, IDLE),
             window: part(3.0, 0.2),
             alone: part(12.0, 0.5),
             routes: part(15.0, 0.5),
             noise: part(5.0, 0.3),
-            noise_pairs: match total < HURRIED {
+            noise_pairs: match is_indicative {
                 true => (FEWEST_PAIRS_OF_NOISE, FEWEST_PAIRS_OF_NOISE),
                 false => (FEWEST_PAIRS_OF_NOISE, MOST_PAIRS_OF_NOISE),
             },
             step: part(8.0, 0.5),
             steps: match is_indicative {
                 true if total < HURRIED => 4,
-                true => 6,
+                true => 5,
                 false => 9,
             },
             sweep: part(6.0, 0.3),

@@ -3,13 +3,22 @@
 use super::{Inputs, Line, Server, line, megabytes};
 
 /// Sizes are said in steps of that, in bytes.
-const STEP: f64 = 16.0 * 1_048_576.0;
+const STEP: f64 = 16.0 * MEGABYTE;
 
 /// Room for what was not seen: pages that nobody asked for, files that are not open now.
 const ROOM: f64 = 2.0;
 
 /// Room in OPcache, for what changes before it is emptied.
 const ROOM_IN_OPCACHE: f64 = 1.5;
+
+/// The share of OPcache that strings have by PHP's defaults: 8 of 128 MB.
+const STRINGS: f64 = 1.0 / 16.0;
+
+/// maitred's memory for kept pages where nobody sets it, and how many of the largest a part of it has to hold.
+const DEFAULT_PAGE_CACHE: f64 = 64.0 * MEGABYTE;
+const PAGES_OF_A_PART: f64 = 4.0;
+
+const MEGABYTE: f64 = 1_048_576.0;
 
 /// Open files that no process can do without.
 const LEAST_FILES: u64 = 1_024;
@@ -31,7 +40,7 @@ fn up(bytes: f64) -> f64 {
 }
 
 fn size(bytes: f64) -> String {
-    format!("{:.0}M", bytes / 1_048_576.0)
+    format!("{:.0}M", bytes / MEGABYTE)
 }
 
 /// How much a script may have: no less than it may now, since not all pages were asked for.
@@ -70,11 +79,10 @@ pub(super) fn opcache(server: Server, name: &'static str, inputs: &Inputs) -> Li
         .shared
         .map_or(0.0, |shared| up(shared * ROOM_IN_OPCACHE));
     let value = needed.max(inputs.opcache);
-    let megabyte = 1_048_576.0;
     line(
         server,
         name,
-        format!("{:.0}", value / megabyte),
+        format!("{:.0}", value / MEGABYTE),
         &["R6", "R57"],
     )
     .measured(
@@ -87,8 +95,82 @@ pub(super) fn opcache(server: Server, name: &'static str, inputs: &Inputs) -> Li
     )
     .guide(
         "128 to 256",
-        "what is right is what the code needs; maitred doctor says whether it was ever full",
+        match server {
+            Server::Maitred => {
+                "what is right is what the code needs; maitred doctor says whether it was ever full"
+            }
+            _ => "what is right is what the code needs; opcache_get_status() says whether it was ever full",
+        },
     )
+}
+
+/// How much of what is compiled is strings that scripts have in common.
+pub(super) fn strings(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let (now, free) = inputs.strings;
+    let compiled = inputs
+        .shared
+        .map_or(0.0, |shared| up(shared * ROOM_IN_OPCACHE));
+    let value = (compiled.max(inputs.opcache) * STRINGS).max(now);
+    let free = free.map_or(
+        "what of it is free is not seen from outside".to_owned(),
+        |free| format!("{} of it are free", size(free)),
+    );
+    line(server, name, format!("{:.0}", value / MEGABYTE), &["R6"])
+        .measured(
+            format!("it is set to {}; {free}", size(now)),
+            "a sixteenth of OPcache, as PHP's defaults have it, and no less than it is",
+        )
+        .guide(
+            "8 to 64",
+            "what does not fit is kept once in each worker: dearer, but nothing fails",
+        )
+}
+
+/// How much processor time a script may take.
+pub(super) fn processor_limit(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let value = (inputs.cpu.unwrap_or(0.0) * super::WALL).max(super::LEAST_WALL);
+    let measured = inputs.cpu.map_or(
+        "the processor time of a request is not known".to_owned(),
+        |cpu| format!("a request alone takes {:.0} ms of a processor", cpu * 1e3),
+    );
+    line(server, name, format!("{:.0}", value.ceil()), &["R72", "R74"])
+        .measured(measured, "ten times that, at least 30 s")
+        .guide(
+            "30, below request_terminate_timeout",
+            "it ends what computes for ever, and never what waits: the two are other clocks, and none of \
+             them has to be below the other (W12)",
+        )
+}
+
+/// How much memory maitred has for pages that it keeps.
+pub(super) fn page_cache(server: Server, inputs: &Inputs) -> Line {
+    let parts = f64::from(inputs.parts.max(1));
+    let needed = inputs.pages.map(|(all, largest)| {
+        let fits = largest * PAGES_OF_A_PART * parts;
+        up((all * ROOM).max(fits))
+    });
+    let value = needed.unwrap_or(0.0).max(DEFAULT_PAGE_CACHE);
+    let measured = inputs
+        .pages
+        .map_or("no page's size is known".to_owned(), |(all, largest)| {
+            format!(
+                "the pages that were asked for have {} together, the largest {}",
+                megabytes(Some(all)),
+                megabytes(Some(largest))
+            )
+        });
+    line(server, "cache_memory (top of the file)", size(value), &["R114", "R116"])
+        .measured(
+            measured,
+            format!(
+                "twice all of them, room for the largest in a quarter of each of {parts:.0} parts, and no less \
+                 than the default of 64M; for sites with a [sites.cache]"
+            ),
+        )
+        .guide(
+            "a zone of 10 MB, a folder of 10 GB",
+            "a zone holds keys alone, 8000 a MB; what counts is the pages' own size",
+        )
 }
 
 /// How many scripts are kept.

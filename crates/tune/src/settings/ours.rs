@@ -1,0 +1,71 @@
+//! maitred's own settings.
+
+use super::{Inputs, Line, Server, further, line, max_requests, rate_of, wall, workers};
+
+pub(super) fn maitred(inputs: &Inputs) -> Vec<Line> {
+    let server = Server::Maitred;
+    vec![
+        line(server, "pm", "auto", &["R51", "R52", "R140"])
+            .measured(
+                "what a fixed number would do",
+                "as many workers as are worth having at the moment",
+            )
+            .guide(
+                "static",
+                "the number that is right now is wrong after the next release",
+            ),
+        workers(server, "max_children", inputs),
+        line(
+            server,
+            "request_queue_timeout",
+            format!("{:.0}ms", inputs.limit * 1e3),
+            &["R80", "R82"],
+        )
+        .measured(
+            rate_of(inputs),
+            "the goal's limit: a later answer is of no use",
+        )
+        .guide(
+            "a backlog of 8192",
+            "a queue is to be bounded by time, not by length",
+        ),
+        line(
+            server,
+            "request_queue_length",
+            format!("{:.0}", inputs.queue()),
+            &["R80", "R82", "R84"],
+        )
+        .measured(
+            rate_of(inputs),
+            "rate x limit: who waits behind more is refused before long anyway",
+        )
+        .guide(
+            "4096 to 8192",
+            "it bounds memory; how long somebody waits is bounded by request_queue_timeout",
+        ),
+        wall(server, "request_terminate_timeout", inputs),
+        further::processor_limit(server, "php_admin_value.max_execution_time", inputs),
+        max_requests(server, "max_requests", inputs),
+        further::memory_limit(server, "php_admin_value.memory_limit", inputs),
+        further::most_private(server, inputs),
+        further::memory_max(server, inputs),
+        further::spawn_rate(server, inputs),
+        further::open_files(server, "rlimit_files", inputs),
+        further::opcache(
+            server,
+            "php_admin_value.\"opcache.memory_consumption\"",
+            inputs,
+        ),
+        further::strings(
+            server,
+            "php_admin_value.\"opcache.interned_strings_buffer\"",
+            inputs,
+        ),
+        further::scripts(
+            server,
+            "php_admin_value.\"opcache.max_accelerated_files\"",
+            inputs,
+        ),
+        further::page_cache(server, inputs),
+    ]
+}
