@@ -50,6 +50,58 @@ fn a_cookie_that_php_reads_otherwise_than_the_key_makes_no_page() {
 }
 
 #[test]
+fn a_cookie_in_an_array_makes_a_page_only_if_php_has_what_the_key_has() {
+    let script =
+        "<?php $lang = $_COOKIE['prefs']['lang'] ?? 'none'; $first = $_COOKIE['list'][0] ?? 'none';
+        echo is_string($lang) ? $lang : json_encode($lang), ' ', $first;";
+    let root = document_root(&[("index.php", script)]);
+    let key = "key_cookies = [\"prefs[lang]\", \"list[0]\"]";
+    let server = setup(&root, &[key]).start();
+    for (cookie, shown) in [
+        ("prefs[lang][a]=evil", "{\"a\":\"evil\"} none"),
+        ("prefs[lang]x=evil", "evil none"),
+        ("prefs[lang][=evil", "evil none"),
+        ("prefs[lang]=de; prefs[lang]=evil", "evil none"),
+        ("prefs[lang]=de; prefs[lang]]=evil", "evil none"),
+        ("list[]=evil", "none evil"),
+        ("list[ ]=evil", "none evil"),
+        ("list=evil", "none e"),
+    ] {
+        let answer = with(&server, "/a", &[("Cookie", cookie)]);
+        assert_eq!(answer.text(), shown, "what PHP makes of {cookie}");
+        assert!(is_unkeyed(&answer), "{cookie}: {}", status(&answer));
+    }
+    for (cookie, shown) in [
+        ("prefs[lang]=de; prefs[theme]=dark", "de none"),
+        ("prefs[lang]=fr; list[0]=a; prefs[ lang]=x", "fr a"),
+        ("prefs[theme]=dark", "none none"),
+    ] {
+        for is_kept in [false, true] {
+            let answer = with(&server, "/a", &[("Cookie", cookie)]);
+            assert_eq!(answer.text(), shown, "{cookie}");
+            assert_eq!(is_hit(&answer), is_kept, "{cookie}: {}", status(&answer));
+        }
+    }
+    assert_eq!(with(&server, "/a", &[]).text(), "none none");
+}
+
+#[test]
+fn a_session_in_an_array_is_one_however_its_cookie_is_written() {
+    let root = site();
+    let server = setup(&root, &["private_cookies = \"user[id]\""]).start();
+    for cookie in ["user[id]=1", "user[id]x=1", "user[id][=1", "user[id][a]=1"] {
+        let answer = with(&server, "/a", &[("Cookie", cookie)]);
+        let said = status(&answer);
+        assert!(
+            said.ends_with("; detail=private-cookie"),
+            "{cookie}: {said}"
+        );
+    }
+    let other = with(&server, "/a", &[("Cookie", "user[theme]=1")]);
+    assert!(status(&other).ends_with("; stored; ttl=600"));
+}
+
+#[test]
 fn who_comes_to_another_port_makes_no_page_for_those_who_come_to_this_one() {
     let root = document_root(&[("index.php", "<?php echo $_SERVER['SERVER_PORT'];")]);
     let (address, other) = (ports::free_address(), ports::free_address());

@@ -29,6 +29,7 @@ pub mod freshness;
 pub mod invalidate;
 pub mod key;
 pub mod merge;
+mod names;
 pub mod plain;
 pub mod plan;
 pub mod purge;

@@ -6,8 +6,9 @@ use crate::admit::NotStored;
 use crate::asked::Asked;
 use crate::control::Wishes;
 use crate::fields::{self, Field};
+use crate::names::{has_index, is_named, may_be};
 use crate::plain::{decoded, plain_path};
-use crate::settings::{Pattern, Settings, When};
+use crate::settings::{Settings, When};
 
 /// Why a request is not answered from the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -126,7 +127,8 @@ impl Plan {
 const MAX_COOKIES: usize = 256;
 
 /// Whether the script would see another value of a cookie of the key than the key has: PHP takes another name
-/// for the same, does not take this one for it, or has white space in it that no key has.
+/// for the same, does not take this one for it, has white space in it that no key has, or takes the last of
+/// several in an array, and the first of others, as the key does.
 fn has_odd_cookie<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
     asked: &Asked<'a, H>,
@@ -135,25 +137,19 @@ fn has_odd_cookie<'a, H: Iterator<Item = Field<'a>> + Clone>(
     if !asked.has_cookies || names.is_empty() {
         return false;
     }
-    let mut count = 0;
-    asked.cookies_as_written().any(|cookie| {
-        count += 1;
-        let mut names = names.iter().map(String::as_bytes);
-        count > MAX_COOKIES || names.any(|name| is_odd_form(cookie, name))
+    if asked.cookies_as_written().nth(MAX_COOKIES).is_some() {
+        return true;
+    }
+    names.iter().map(String::as_bytes).any(|name| {
+        let mut seen = 0;
+        asked.cookies_as_written().any(|(cookie, value)| {
+            let is_as_named = cookie == name;
+            seen += usize::from(is_as_named);
+            let is_odd = !is_as_named && (cookie.trim_ascii_end() == name || may_be(cookie, name));
+            let is_padded = is_as_named && value.trim_ascii() != value;
+            is_odd || is_padded || (seen > 1 && has_index(name))
+        })
     })
-}
-
-fn is_odd_form((cookie, value): Field<'_>, name: &[u8]) -> bool {
-    if cookie == name {
-        return value.trim_ascii() != value;
-    }
-    fn mangled(name: &[u8]) -> impl Iterator<Item = u8> {
-        name.iter().map(|byte| mangle(*byte))
-    }
-    let is_named = |cookie: &[u8]| mangled(cookie).eq(mangled(name));
-    // What follows the first bracket is an index, or part of the name if no other closes it.
-    let bracket = memchr::memchr(b'[', cookie).unwrap_or(cookie.len());
-    cookie.trim_ascii_end() == name || is_named(cookie) || is_named(&cookie[..bracket])
 }
 
 /// Why a request is none of the cache's, if it is none.
@@ -172,7 +168,7 @@ fn unfit<'a, H: Iterator<Item = Field<'a>> + Clone>(
     }
     let is_private = |(name, _): Field<'_>| {
         let mut patterns = settings.private_cookies.iter();
-        patterns.any(|pattern| named(pattern, name))
+        patterns.any(|pattern| is_named(pattern, name))
     };
     (asked.has_cookies && asked.cookies().any(is_private)).then_some(Bypass::PrivateCookie)
 }
@@ -189,7 +185,7 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'
     {
         return true;
     }
-    let cookie = |(name, _): Field<'_>| when.cookies.iter().any(|cookie| named(cookie, name));
+    let cookie = |(name, _): Field<'_>| when.cookies.iter().any(|cookie| is_named(cookie, name));
     if asked.has_cookies && asked.cookies().any(cookie) {
         return true;
     }
@@ -224,36 +220,15 @@ fn has_parameter(when: &When, query: &str) -> bool {
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let spaces = name.iter().take_while(|byte| **byte == b' ').count();
         let mut patterns = when.parameters.iter();
-        patterns.any(|pattern| named(pattern, &name[spaces..]))
+        patterns.any(|pattern| is_named(pattern, &name[spaces..]))
     })
-}
-
-/// Whether a cookie or parameter is meant, by the name that PHP gives it: there a space and a dot
-/// are `_`, and so is a bracket that does not begin an index. Whoever writes a session's cookie in
-/// such a way is not to be taken for nobody.
-fn named(pattern: &Pattern, name: &[u8]) -> bool {
-    if pattern.matches(name) {
-        return true;
-    }
-    if !name.iter().any(|byte| matches!(byte, b' ' | b'.' | b'[')) {
-        return false;
-    }
-    let bracket = memchr::memchr(b'[', name).unwrap_or(name.len());
-    let mangled: Vec<u8> = name.iter().map(|byte| mangle(*byte)).collect();
-    pattern.matches(&mangled) || pattern.matches(&mangled[..bracket])
-}
-
-fn mangle(byte: u8) -> u8 {
-    match byte {
-        b' ' | b'.' | b'[' => b'_',
-        byte => byte,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::asked::Request;
+    use crate::settings::Pattern;
 
     fn plan(settings: &Settings, method: &str, target: &str, fields: &[Field<'_>]) -> Plan {
         let (path, query) = match target.split_once('?') {
@@ -298,7 +273,8 @@ mod tests {
         assert!(get(&[(b"Cookie", b"a=b; PHPSESSID=x")]).is_none());
         assert!(get(&[(b"Cookie", b"a=b"), (b"cookie", b"PHPSESSID=")]).is_none());
         assert!(!get(&[(b"Cookie", b"a=PHPSESSID; PHPSESSION=1")]).is_none());
-        let private_cookies = vec![Pattern::new("wordpress_logged_in_*")];
+        let private_cookies = ["wordpress_logged_in_*", "user[id]"];
+        let private_cookies = private_cookies.map(Pattern::new).to_vec();
         let settings = Settings {
             private_cookies,
             ..Settings::default()
@@ -308,6 +284,8 @@ mod tests {
             "wordpress[logged_in_x=1",
             "wordpress logged.in_x=1",
             "  wordpress_logged_in_x[0]=1",
+            "user[id]x=1",
+            "user[id][=1",
         ] {
             let plan = plan(&settings, "GET", "/", &[(b"Cookie", cookie.as_bytes())]);
             assert_eq!(plan.read, Err(Bypass::PrivateCookie), "{cookie}");
@@ -344,7 +322,9 @@ mod tests {
     #[test]
     fn a_cookie_of_the_key_is_kept_only_as_php_reads_it_as_well() {
         let mut settings = Settings::default();
-        settings.key.cookies = ["lang", "my_size", "a.b"].map(str::to_owned).to_vec();
+        settings.key.cookies = ["lang", "my_size", "a.b", "prefs[lang]"]
+            .map(str::to_owned)
+            .to_vec();
         let store =
             |cookie: &str| plan(&settings, "GET", "/", &[(b"Cookie", cookie.as_bytes())]).store;
         let many = |count: usize| format!("{}lang=de", "x;".repeat(count));
@@ -353,6 +333,8 @@ mod tests {
             "a=b ;\t lang=de",
             "lang",
             "langs[]=de; my_size_x[a]=l; mysize[]=l; my_size=l; a.b=c",
+            "lang=de; lang=fr",
+            "prefs[theme]=dark; prefs[lang]=de; prefs[ lang]=x; prefs_lang=x; pref[lang]=x",
             &many(MAX_COOKIES - 1),
         ] {
             assert_eq!(store(good), Ok(()), "{good}");
@@ -369,6 +351,12 @@ mod tests {
             "my.size[a][b]c=l",
             "a_b=c",
             "a b[]=c",
+            "prefs[lang][a]=x",
+            "prefs[lang]x=x",
+            "prefs[lang]=de; prefs[lang][=x",
+            "prefs[lang]=de; prefs[lang]=fr",
+            "prefs[]=x",
+            "prefs=x; prefs[lang]=de",
             &many(MAX_COOKIES),
         ] {
             assert_eq!(store(odd), Err(NotStored::UnkeyedField), "{odd}");

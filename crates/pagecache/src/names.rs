@@ -1,0 +1,133 @@
+//! Names of cookies and parameters as PHP takes them apart (`php_register_variable_ex`): a space and a dot
+//! are `_` there, and `a[b][c]` is an index in an array, whatever follows the last bracket.
+
+use std::iter;
+
+use crate::settings::Pattern;
+
+/// Whether a cookie or parameter is meant, by the name that it is written with or that PHP gives it. Whoever
+/// writes a session's cookie in such a way is not to be taken for nobody.
+pub(crate) fn is_named(pattern: &Pattern, name: &[u8]) -> bool {
+    if pattern.matches(name) {
+        return true;
+    }
+    if !name.iter().any(|byte| matches!(byte, b' ' | b'.' | b'[')) {
+        return false;
+    }
+    let (base, indexes) = split(name);
+    let mut told: Vec<u8> = mangled(base).collect();
+    let is_part_named = each_index(indexes).any(|index| {
+        let is_named = pattern.matches(&told);
+        told.push(b'[');
+        told.extend_from_slice(index);
+        told.push(b']');
+        is_named
+    });
+    let whole: Vec<u8> = mangled(name).collect();
+    is_part_named || pattern.matches(&told) || pattern.matches(&whole)
+}
+
+/// Whether what PHP makes of a name could be what it makes of `other`, or part of it, or have it as a part.
+pub(crate) fn may_be(name: &[u8], other: &[u8]) -> bool {
+    if mangled(name).eq(mangled(other)) {
+        return true;
+    }
+    let ((base, indexes), (other_base, other_indexes)) = (split(name), split(other));
+    let mut pairs = iter::zip(each_index(indexes), each_index(other_indexes));
+    mangled(base).eq(mangled(other_base)) && pairs.all(|(one, two)| is_same_index(one, two))
+}
+
+/// Whether PHP keeps what is written with this name in an array.
+pub(crate) fn has_index(name: &[u8]) -> bool {
+    each_index(split(name).1).next().is_some()
+}
+
+/// A name up to its first bracket, and the rest.
+fn split(name: &[u8]) -> (&[u8], &[u8]) {
+    name.split_at(memchr::memchr(b'[', name).unwrap_or(name.len()))
+}
+
+/// The indexes at the beginning of what follows a name; what comes after them PHP drops.
+fn each_index(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    iter::from_fn(move || {
+        let inside = rest.strip_prefix(b"[")?;
+        let end = memchr::memchr(b']', inside)?;
+        rest = &inside[end + 1..];
+        Some(&inside[..end])
+    })
+}
+
+/// Without an index, PHP takes the next number, which may be any.
+fn is_same_index(one: &[u8], two: &[u8]) -> bool {
+    let is_any = |index: &[u8]| index.trim_ascii().is_empty();
+    one == two || is_any(one) || is_any(two)
+}
+
+fn mangled(name: &[u8]) -> impl Iterator<Item = u8> {
+    name.iter().map(|byte| match byte {
+        b' ' | b'.' | b'[' => b'_',
+        byte => *byte,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_meant_as_it_is_written_and_as_php_has_it() {
+        let meant = |pattern: &str, name: &str| is_named(&Pattern::new(pattern), name.as_bytes());
+        for (pattern, name) in [
+            ("a_b", "a.b"),
+            ("a_b", "a b[x]"),
+            ("a_b", "a[b"),
+            ("user[id]", "user[id]"),
+            ("user[id]", "user[id]x"),
+            ("user[id]", "user[id][x"),
+            ("user[id]", "user[id][a][b]"),
+            ("my_user[a.b]", "my.user[a.b]x]"),
+            ("user[*", "user[id]x"),
+            ("user", "user[id]"),
+        ] {
+            assert!(meant(pattern, name), "{pattern} is not {name}");
+        }
+        for (pattern, name) in [
+            ("a_b", "a-b"),
+            ("a_b", "ab[x]"),
+            ("user[id]", "user[ids]"),
+            ("user[id]", "user[ id]"),
+            ("user[id]", "users[id]"),
+        ] {
+            assert!(!meant(pattern, name), "{pattern} is {name}");
+        }
+    }
+
+    #[test]
+    fn names_of_one_variable_or_of_parts_of_it_may_be_each_other() {
+        let may = |one: &str, two: &str| {
+            let (there, back) = (
+                may_be(one.as_bytes(), two.as_bytes()),
+                may_be(two.as_bytes(), one.as_bytes()),
+            );
+            assert_eq!(there, back, "{one} {two}");
+            there
+        };
+        for other in [
+            "p.q[lang]",
+            "p_q",
+            "p q[]",
+            "p_q[ ]",
+            "p_q[lang][a]",
+            "p_q[lang]x",
+            "p_q[lang][",
+            "p_q[",
+        ] {
+            assert!(may("p_q[lang]", other), "{other}");
+        }
+        for other in ["p_q[theme]", "p_q[theme][lang]", "pq[lang]", "p_qx", "lang"] {
+            assert!(!may("p_q[lang]", other), "{other}");
+        }
+        assert!(may("a[0]", "a[]") && may("a_b", "a[b") && !may("a[0]", "a[1]"));
+        assert!(has_index(b"a[b]") && has_index(b"a[]x") && !has_index(b"a[b"));
+    }
+}
