@@ -7,6 +7,7 @@ use std::path::Path;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Request, Response};
+use maitred_tests::http2;
 use maitred_tests::outside::page_cache;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
 use maitred_tests::wait;
@@ -219,4 +220,39 @@ fn an_address_is_purged_however_it_was_written_by_those_who_asked() {
     }
     let files = fs::read_dir(root.path().join("runs")).expect("runs can be listed");
     assert!(files.count() > ways.len());
+}
+
+#[test]
+fn what_another_cache_says_of_an_answer_comes_before_what_ours_says() {
+    let root = site();
+    let server = cached(setup(root.path()), &[]).start();
+    let target = "/a?h[]=Cache-Status:+Origin;+hit&h[]=ETag:+%22x%22";
+    let said = |answer: &Response| -> String {
+        let all: Vec<&str> = answer.all("Cache-Status").collect();
+        all.join(", ")
+    };
+    let made = said(&get(&server, target));
+    assert!(
+        made.starts_with("Origin; hit, maitred; fwd=uri-miss;"),
+        "{made}"
+    );
+    for fields in [&[][..], &[("Range", "bytes=0-2")]] {
+        let kept = said(&with(&server, "GET", target, fields));
+        assert!(kept.starts_with("Origin; hit, maitred; hit;"), "{kept}");
+    }
+    let url = format!("{}{target}", server.base_url());
+    // It names another host, which has pages of its own.
+    http2::curl(&["-g", &url]);
+    let kept = http2::curl(&["-g", "-D", "-", &url]);
+    let lines = kept.lines().filter(|line| line.starts_with("cache-status"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines[0], "cache-status: Origin; hit", "{kept}");
+    assert!(
+        lines[1].starts_with("cache-status: maitred; hit;"),
+        "{kept}"
+    );
+    // A 304 has none of what was kept but what may have changed (RFC 9110 §15.4.5).
+    let same = with(&server, "GET", target, &[("If-None-Match", "\"x\"")]);
+    assert_eq!(same.status, 304);
+    assert!(said(&same).starts_with("maitred; hit;"), "{}", said(&same));
 }

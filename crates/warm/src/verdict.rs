@@ -21,7 +21,8 @@ pub fn verdict(cache: &str, status: u16, field: Option<&str>) -> Verdict {
         return Verdict::NotStored(format!("no cache has seen it (status {status})"));
     };
     let list = Parser::new(field).parse::<List>().ok();
-    let member = list.iter().flatten().find_map(|member| match member {
+    // The last is that of the cache nearest to us (RFC 9211 §2).
+    let member = list.iter().flatten().rev().find_map(|member| match member {
         ListEntry::Item(item) if is_named(item, cache) => Some(item),
         _ => None,
     });
@@ -78,6 +79,10 @@ mod tests {
         );
         assert_eq!(
             of(200, "\"CDN\"; hit, maitred; fwd=uri-miss; stored"),
+            Verdict::Stored
+        );
+        assert_eq!(
+            of(200, "maitred; hit, maitred; fwd=uri-miss; stored, cdn; hit"),
             Verdict::Stored
         );
     }

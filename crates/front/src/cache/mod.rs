@@ -22,6 +22,7 @@ use maitred_config::Config;
 use maitred_http1::{Framing, Head, carries_body};
 use maitred_pagecache::Millis;
 use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::fields;
 use maitred_pagecache::fills::{Fills, Finished, Ticket, Told};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::purge::{Purge, Thoroughness};
@@ -309,6 +310,15 @@ fn whole(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
+/// Lines with a field at their end: caches tell of themselves in the order in which the answer has passed them
+/// (RFC 9211 §2), so that what the script says comes before.
+fn with_line(lines: &Bytes, name: &[u8], value: &[u8]) -> Bytes {
+    let mut all = Vec::with_capacity(lines.len() + name.len() + value.len() + 4);
+    all.extend_from_slice(lines);
+    fields::write_line(&mut all, name, value);
+    all.into()
+}
+
 /// Answers with what is kept, which has this age and saves a worker so much time.
 async fn reply(
     client: &mut impl HttpClient,
@@ -350,7 +360,13 @@ async fn reply(
         headers.push((b"Date", &date));
     }
     headers.push((b"Age", number.format(age).as_bytes()));
-    headers.push((CACHE_STATUS, status.as_bytes()));
+    let lines = match fields::first(fields::of_lines(&lines), "cache-status").is_some() {
+        true => with_line(&lines, CACHE_STATUS, status.as_bytes()),
+        false => {
+            headers.push((CACHE_STATUS, status.as_bytes()));
+            lines
+        }
+    };
     headers.extend(
         range
             .as_ref()
