@@ -266,6 +266,27 @@ fn who_sends_too_slowly_is_cut_and_a_slow_phone_is_not() {
     server.expect_log(0, "it sends its request too slowly (min_request_rate)");
 }
 
+#[test]
+fn who_is_slow_is_decided_by_the_rates_that_are_set() {
+    let root = site();
+    let setup = |rate: usize| {
+        Setup::new(root.path())
+            .top(&format!("min_request_rate = {rate}"))
+            .top(&format!("min_answer_rate = {rate}"))
+    };
+    let server = setup(PHONE * 10).start();
+    let (address, whole) = (server.address(), PHONE * 75);
+    let sends = thread::spawn(move || upload_slowly(address, 0, PHONE, whole));
+    let reads = thread::spawn(move || read_slowly_over_http2(address, PHONE, PATIENCE));
+    assert_eq!(sends.join().expect("the phone sends"), 408);
+    assert!(!reads.join().expect("the phone reads"), "it is reset");
+    server.configure(&setup(0));
+    assert!(server.reload().contains("reloaded"));
+    let drips = upload_slowly(address, 0, DRIP, DRIP * 40);
+    assert_eq!(drips, 200, "a byte in 20 seconds would do");
+    server.stop();
+}
+
 /// Connections of each of slowhttptest's attacks here. The bench row has 2 000.
 const ATTACKERS: usize = 300;
 

@@ -35,7 +35,8 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether `app.css.br`, `app.css.zst` or `app.css.gz` is sent for `app.css` to clients \
-              that take it, if it is not older.",
+              that take it, if it is not older; for types and sizes that are compressed at all \
+              (`compression_types`, `compression_min_length`).",
         example: "false",
         read: |output, value| {
             output.precompressed = value.boolean()?;
