@@ -29,9 +29,22 @@ pub fn application(boot: &str, serve: &str) -> TempDir {
 
 /// A site whose `index.php` is booted once, and copied for each request.
 pub fn snapshot(root: &Path) -> Setup {
+    booted(root, "snapshot")
+}
+
+/// A document root with `index.php` and other files, and a site whose one worker boots that script and may write
+/// there.
+pub fn worker(files: &[(&str, &str)]) -> (TempDir, Setup) {
+    let root = document_root(files);
+    give_to_web_user(root.path());
+    let setup = booted(root.path(), "worker").workers(1);
+    (root, setup)
+}
+
+fn booted(root: &Path, mode: &str) -> Setup {
     let script = root.join("index.php");
     Setup::new(root)
-        .pool("mode = \"snapshot\"")
+        .pool(&format!("mode = {mode:?}"))
         .pool(&format!("script = {script:?}"))
         .site("front_controller = \"/index.php\"")
 }

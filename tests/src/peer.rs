@@ -118,7 +118,7 @@ impl PeerSetup {
         let conf = self.nginx_conf(folder.path(), address);
         let nginx = web::start_nginx(folder.path(), address, &conf);
         Peer {
-            nginx,
+            _nginx: nginx,
             fpm,
             address,
             folder,
@@ -175,7 +175,7 @@ fn read_log(folder: &Path) -> String {
 /// nginx and php-fpm, running; both end when this is dropped.
 #[derive(Debug)]
 pub struct Peer {
-    nginx: Guarded,
+    _nginx: Guarded,
     fpm: Guarded,
     address: SocketAddr,
     folder: TempDir,
@@ -185,11 +185,6 @@ impl Peer {
     /// nginx and php-fpm with two workers for a document root.
     pub fn nginx_php_fpm(root: &Path) -> Self {
         PeerSetup::new(root).start()
-    }
-
-    /// nginx's master process.
-    pub fn nginx_pid(&self) -> i32 {
-        self.nginx.pid()
     }
 
     /// php-fpm's master process.

@@ -4,8 +4,8 @@ use std::fs;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
-use maitred_tests::wait;
+use maitred_tests::server::Server;
+use maitred_tests::{booted, wait};
 use tempfile::TempDir;
 
 /// `/finish` answers and goes on until there is a file `go`; what it does then is written to `told`.
@@ -32,16 +32,8 @@ while (frankenphp_handle_request($handle)) { }
 "#;
 
 fn start() -> (TempDir, Server) {
-    let root = document_root(&[("index.php", WORKER)]);
-    give_to_web_user(root.path());
-    let script = root.path().join("index.php");
-    let server = Setup::new(root.path())
-        .workers(1)
-        .pool("mode = \"worker\"")
-        .pool(&format!("script = {script:?}"))
-        .site("front_controller = \"/index.php\"")
-        .start();
-    (root, server)
+    let (root, setup) = booted::worker(&[("index.php", WORKER)]);
+    (root, setup.start())
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What requests of a worker script may use at most: a limit that one changes is its own.
 
 use maitred_tests::Target;
-use maitred_tests::http;
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::server::Server;
+use maitred_tests::{booted, http};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -22,15 +22,8 @@ const WORKER: &str = "<?php
     }";
 
 fn start() -> (TempDir, Server) {
-    let root = document_root(&[("index.php", WORKER)]);
-    give_to_web_user(root.path());
-    let script = root.path().join("index.php");
-    let server = Setup::new(root.path())
-        .workers(1)
-        .pool("mode = \"worker\"")
-        .pool(&format!("script = {script:?}"))
-        .pool("php_value = { memory_limit = \"32M\" }")
-        .start();
+    let (root, setup) = booted::worker(&[("index.php", WORKER)]);
+    let server = setup.pool("php_value = { memory_limit = \"32M\" }").start();
     (root, server)
 }
 

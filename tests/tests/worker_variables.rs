@@ -1,8 +1,6 @@
 //! The variables that PHP makes of a request, in a script that handles one after the other.
 
-use maitred_tests::Target;
-use maitred_tests::http;
-use maitred_tests::server::{Setup, document_root, give_to_web_user};
+use maitred_tests::{Target, booted, http};
 
 #[test]
 fn what_uses_the_servers_variables_finds_those_of_its_request_however_late_it_is_loaded() {
@@ -16,15 +14,8 @@ fn what_uses_the_servers_variables_finds_those_of_its_request_however_late_it_is
         while (frankenphp_handle_request($handle)) {}";
     let late = "<?php return $_SERVER['REQUEST_URI'] . ' ' . ($_REQUEST['name'] ?? '') . ' '
         . filter_input(INPUT_SERVER, 'QUERY_STRING') . ' ' . $_SERVER['FRANKENPHP_WORKER'];";
-    let root = document_root(&[("index.php", worker), ("late.php", late)]);
-    give_to_web_user(root.path());
-    let script = root.path().join("index.php");
-    let server = Setup::new(root.path())
-        .workers(1)
-        .pool("mode = \"worker\"")
-        .pool(&format!("script = {script:?}"))
-        .site("front_controller = \"/index.php\"")
-        .start();
+    let (_root, setup) = booted::worker(&[("index.php", worker), ("late.php", late)]);
+    let server = setup.start();
     for n in 1..7 {
         let answer = http::get(server.address(), &format!("/page/{n}?name=n{n}"));
         let expected = match n < 3 {
@@ -49,15 +40,8 @@ fn a_directive_that_one_request_sets_holds_for_those_after_it() {
             echo basename(ini_get('session.save_path'));
         };
         while (frankenphp_handle_request($handle)) {}";
-    let root = document_root(&[("index.php", worker)]);
-    give_to_web_user(root.path());
-    let script = root.path().join("index.php");
-    let server = Setup::new(root.path())
-        .workers(1)
-        .pool("mode = \"worker\"")
-        .pool(&format!("script = {script:?}"))
-        .site("front_controller = \"/index.php\"")
-        .start();
+    let (root, setup) = booted::worker(&[("index.php", worker)]);
+    let server = setup.start();
     for target in ["/?first=1", "/", "/?session=later"] {
         assert_eq!(http::get(server.address(), target).text(), "sessions");
     }

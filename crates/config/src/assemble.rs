@@ -73,46 +73,48 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
                         `trusted_proxies`";
         faults.push(Fault::new(value.span(), sentence.to_owned()));
     }
+    read_pools_and_sites(table, base, &mut config, &mut faults);
+    if faults.is_empty() {
+        Ok(config)
+    } else {
+        Err(faults)
+    }
+}
+
+fn read_pools_and_sites(
+    table: &DeTable<'_>,
+    base: &Path,
+    config: &mut Config,
+    faults: &mut Vec<Fault>,
+) {
+    let mut is_implicit = true;
     if let Some(value) = table.get("pools") {
-        config.pools = read_pools(value, base, &mut faults);
-        if let Some(pools) = value.get_ref().as_table() {
-            faults.extend(refuse_shared_addresses(&config, pools));
+        config.pools = read_pools(value, base, faults);
+        let pools = value.get_ref().as_table();
+        is_implicit = pools.is_some_and(|pools| pools.is_empty());
+        if let Some(pools) = pools {
+            faults.extend(refuse_shared_addresses(config, pools));
         }
     }
     let drafts = match table.get("sites") {
-        Some(value) => read_sites(value, base, &mut faults),
+        Some(value) => read_sites(value, base, faults),
         None if has_doors_only(table) => {
             config.listen.clear();
             Vec::new()
         }
         None => {
-            faults.push(Fault::new(
-                0..0,
-                "there is no site; add [[sites]] with the `root` of one".to_owned(),
-            ));
+            let sentence = "there is no site; add [[sites]] with the `root` of one";
+            faults.push(Fault::new(0..0, sentence.to_owned()));
             Vec::new()
         }
     };
-    refuse_shared_hosts(&drafts, &mut faults);
-    let implicit = match table.get("pools") {
-        Some(value) => value
-            .get_ref()
-            .as_table()
-            .is_some_and(|pools| pools.is_empty()),
-        None => true,
-    };
-    if implicit && drafts.iter().any(|(draft, _)| draft.upstream.is_none()) {
+    refuse_shared_hosts(&drafts, faults);
+    if is_implicit && drafts.iter().any(|(draft, _)| draft.upstream.is_none()) {
         config.pools.push(Pool::named(IMPLICIT_POOL));
     }
     for (draft, span) in drafts {
-        config
-            .sites
-            .extend(resolve(draft, span, &config.pools, &mut faults));
-    }
-    if faults.is_empty() {
-        Ok(config)
-    } else {
-        Err(faults)
+        let site = resolve(draft, span, &config.pools, faults);
+        config.sites.extend(site);
     }
 }
 

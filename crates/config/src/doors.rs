@@ -40,46 +40,8 @@ pub(crate) fn settle_door(pool: &mut Pool, draft: DoorDraft, settings: &DeTable<
         }
         return faults;
     }
-    let asked = [&draft.listen, &draft.status_listen];
-    let has = |is_unix: bool| {
-        let mut asked = asked.iter().copied().flatten();
-        asked.any(|asked| matches!(asked.address, Address::Unix(_)) == is_unix)
-    };
-    let known = draft.listen.is_some();
-    for name in UNIX_ONLY
-        .iter()
-        .filter(|name| known && !has(true) && set(name))
-    {
-        fault(
-            name,
-            format!("`{name}` is for a Unix socket, and the pool listens on none"),
-        );
-    }
-    for name in TCP_ONLY
-        .iter()
-        .filter(|name| known && !has(false) && set(name))
-    {
-        fault(
-            name,
-            format!("`{name}` is for TCP, and the pool listens on a Unix socket"),
-        );
-    }
-    let list = UNIX_ONLY[3..].iter().find(|name| set(name));
-    for name in UNIX_ONLY[..2].iter().filter(|name| set(name)) {
-        if let Some(list) = list {
-            fault(
-                name,
-                format!("`{name}` has no effect beside `{list}`; leave one of them out"),
-            );
-        }
-    }
-    for name in ["access_format", "access_suppress_path"] {
-        if set(name) && !set("access_log") {
-            fault(
-                name,
-                format!("`{name}` needs `access_log`; add it to the pool"),
-            );
-        }
+    for (name, sentence) in misplaced(&draft, set) {
+        fault(name, sentence);
     }
     pool.door = draft.listen.as_ref().map(|asked| door(&draft, asked));
     pool.status_door = draft
@@ -102,6 +64,44 @@ pub(crate) fn settle_door(pool: &mut Pool, draft: DoorDraft, settings: &DeTable<
         pool.limit_extensions = endings;
     }
     faults
+}
+
+/// What is set and has no effect: for sockets that the pool does not listen on, or without or beside another
+/// setting. Each with its sentence.
+fn misplaced(draft: &DoorDraft, set: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
+    let mut told = Vec::new();
+    let has = |is_unix: bool| {
+        let mut asked = [&draft.listen, &draft.status_listen].into_iter().flatten();
+        asked.any(|asked| matches!(asked.address, Address::Unix(_)) == is_unix)
+    };
+    if draft.listen.is_some() && !has(true) {
+        let names = UNIX_ONLY.into_iter().filter(|name| set(name));
+        let sentence =
+            |name| format!("`{name}` is for a Unix socket, and the pool listens on none");
+        told.extend(names.map(|name| (name, sentence(name))));
+    }
+    if draft.listen.is_some() && !has(false) {
+        let names = TCP_ONLY.into_iter().filter(|name| set(name));
+        let sentence = |name| format!("`{name}` is for TCP, and the pool listens on a Unix socket");
+        told.extend(names.map(|name| (name, sentence(name))));
+    }
+    if let Some(list) = UNIX_ONLY[3..].iter().find(|name| set(name)) {
+        let names = UNIX_ONLY[..2].iter().filter(|name| set(name));
+        let sentence =
+            |name| format!("`{name}` has no effect beside `{list}`; leave one of them out");
+        told.extend(names.map(|name| (*name, sentence(name))));
+    }
+    let of_the_log = ["access_format", "access_suppress_path"];
+    let names = of_the_log
+        .into_iter()
+        .filter(|name| set(name) && !set("access_log"));
+    told.extend(names.map(|name| {
+        (
+            name,
+            format!("`{name}` needs `access_log`; add it to the pool"),
+        )
+    }));
+    told
 }
 
 fn door(draft: &DoorDraft, asked: &Asked) -> Door {

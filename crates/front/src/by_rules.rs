@@ -16,17 +16,20 @@ use maitred_rules::site::{Asked, Refusal, Verdict};
 use crate::access::Answered;
 use crate::auth::Outcome;
 use crate::by_script;
-use crate::files::{Body, Entry};
+use crate::files::{Body, Entry, Slice};
 use crate::http_client::{After, Content, HttpClient, Reply};
+use crate::limits::RunningRequest;
 use crate::pool::queue::Lane;
 use crate::proxy;
-use crate::request::{self, Way};
+use crate::request::{self, Header, Way};
 use crate::route::{Route, Script, listing};
 use crate::ruled::{Caught, Ruled};
 use crate::shared::Thread;
 use crate::site::Site;
 use crate::sites::host_name;
 use crate::troubles::Troubles;
+
+const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
 
 /// What a proxy said of the client, or what the connection says.
 #[derive(Debug, Clone, Copy)]
@@ -94,13 +97,10 @@ async fn decide(
 ) -> io::Result<After> {
     let peer = client.peer().ip();
     let site = way.site;
-    let Ok(_running) = site.limits.enter(client_key(peer)) else {
-        let why = "You have too many requests at a time.";
-        return too_many(client, head, answered, Duration::from_secs(1), why).await;
+    let _running = match let_in(thread, (site, rules), path, peer) {
+        Ok(running) => running,
+        Err((wait, why)) => return too_many(client, head, answered, wait, why).await,
     };
-    if let Some(wait) = comes_too_soon(thread, (site, rules), path, peer) {
-        return too_many(client, head, answered, wait, "You ask too often.").await;
-    }
     let asked = Asked {
         path,
         query: head.query(),
@@ -135,13 +135,7 @@ async fn decide(
         }
     };
     if let Some(path) = now {
-        if let Some(settings) = rules.path_settings(path.as_bytes()) {
-            way.backend = site.backend_of(settings.pool.as_deref());
-            way.max_body_size = settings.max_body_size.unwrap_or(way.max_body_size);
-            if settings.urgent {
-                way.lane = Lane::Urgent;
-            }
-        }
+        settle(&mut way, rules, &path);
         if let Some(server) = rules
             .proxy(path.as_bytes())
             .and_then(|at| site.proxies.get(at))
@@ -154,12 +148,39 @@ async fn decide(
             && rules.lists(path.as_bytes())
             && let Some(page) = listing::page(|| site.open_folder(&path), path.as_bytes()).await
         {
-            let html = [(&b"Content-Type"[..], &b"text/html; charset=utf-8"[..])];
             let after = client.discard_body(head);
-            return request::whole(client, head, answered, 200, &html, &page, after).await;
+            return request::whole(client, head, answered, 200, &[HTML], &page, after).await;
         }
     }
     request::serve_path(client, head, thread, &way, &serve.auth, answered).await
+}
+
+/// Counts a request among those of its client that are answered at the moment, or says how long the client has to
+/// wait and why.
+fn let_in<'a>(
+    thread: &Thread,
+    (site, rules): (&'a Site, &SiteRules),
+    path: &CleanPath<'_>,
+    client: IpAddr,
+) -> Result<Option<RunningRequest<'a>>, (Duration, &'static str)> {
+    let many = "You have too many requests at a time.";
+    let running = site.limits.enter(client_key(client));
+    let running = running.map_err(|_| (Duration::from_secs(1), many))?;
+    match comes_too_soon(thread, (site, rules), path, client) {
+        Some(wait) => Err((wait, "You ask too often.")),
+        None => Ok(running),
+    }
+}
+
+/// Who answers at a path, how large a body may be there, and which requests come first, as `paths` has it.
+fn settle<'a>(way: &mut Way<'a>, rules: &SiteRules, path: &CleanPath<'_>) {
+    if let Some(settings) = rules.path_settings(path.as_bytes()) {
+        way.backend = way.site.backend_of(settings.pool.as_deref());
+        way.max_body_size = settings.max_body_size.unwrap_or(way.max_body_size);
+        if settings.urgent {
+            way.lane = Lane::Urgent;
+        }
+    }
 }
 
 /// How long a client has to wait by the first `rate_limit` that it has used up.
@@ -292,36 +313,17 @@ async fn send_error_page(
     answered: &mut Answered,
 ) -> io::Result<After> {
     let page = rules.error_page(caught.status).unwrap_or_default();
-    let mut headers: Vec<(&[u8], &[u8])> = Vec::new();
-    headers.extend(
-        caught
-            .headers
-            .iter()
-            .map(|(name, value)| (&name[..], &value[..])),
-    );
     match way.site.resolve(page, None) {
         Route::File(entry) => {
-            let type_ = entry.content_type().as_bytes();
-            headers.push((b"Content-Type", type_));
-            let reply = Reply {
-                request: head,
-                status: caught.status,
-                headers: &headers,
-                lines: &bytes::Bytes::new(),
-                length: Some(entry.len()),
-                after: caught.after,
+            let content = match entry.body() {
+                Body::Memory(bytes) => Content::Kept(bytes),
+                Body::File(fd) => {
+                    let len = entry.len();
+                    Content::File(fd, Slice { offset: 0, len })
+                }
             };
-            let slice = crate::files::Slice {
-                offset: 0,
-                len: entry.len(),
-            };
-            let content = match (head.kind(), entry.body()) {
-                (Method::Head, _) => Content::Nothing,
-                (_, Body::Memory(bytes)) => Content::Kept(bytes),
-                (_, Body::File(fd)) => Content::File(fd, slice),
-            };
-            client.answer(&reply, content, answered).await?;
-            Ok(caught.after)
+            let page = (entry.content_type(), entry.len(), content);
+            send_in_place(client, head, caught, page, answered).await
         }
         Route::Script(script) => {
             let way = Way {
@@ -333,23 +335,43 @@ async fn send_error_page(
             by_script::answer(client, head, thread, &way, &script, answered).await
         }
         Route::RedirectSlash(_) | Route::Refused(_) => {
-            headers.push((b"Content-Type", b"text/plain; charset=utf-8"));
-            let reply = Reply {
-                request: head,
-                status: caught.status,
-                headers: &headers,
-                lines: &bytes::Bytes::new(),
-                length: Some(caught.words.len() as u64),
-                after: caught.after,
-            };
-            let content = match head.kind() {
-                Method::Head => Content::Nothing,
-                _ => Content::Made(&caught.words),
-            };
-            client.answer(&reply, content, answered).await?;
-            Ok(caught.after)
+            let words = Content::Made(&caught.words);
+            let words = (
+                "text/plain; charset=utf-8",
+                caught.words.len() as u64,
+                words,
+            );
+            send_in_place(client, head, caught, words, answered).await
         }
     }
+}
+
+/// Sends an error with this in place of what was kept back: its type, its length and itself.
+async fn send_in_place(
+    client: &mut impl HttpClient,
+    head: &Head,
+    caught: &Caught,
+    (content_type, length, content): (&str, u64, Content<'_>),
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let headers = caught.headers.iter();
+    let headers = headers.map(|(name, value)| (&name[..], &value[..]));
+    let content_type = (&b"Content-Type"[..], content_type.as_bytes());
+    let headers: Vec<Header<'_>> = headers.chain([content_type]).collect();
+    let reply = Reply {
+        request: head,
+        status: caught.status,
+        headers: &headers,
+        lines: &bytes::Bytes::new(),
+        length: Some(length),
+        after: caught.after,
+    };
+    let content = match head.kind() {
+        Method::Head => Content::Nothing,
+        _ => content,
+    };
+    client.answer(&reply, content, answered).await?;
+    Ok(caught.after)
 }
 
 impl Way<'_> {

@@ -95,8 +95,21 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
         said.say("path", String::from_utf8_lossy(clean.as_bytes()));
     }
     limits(&mut said, &rules, &clean);
+    decide(&mut said, config, (site, &rules), asked, &clean)?;
+    header(&mut said, &rules, &clean);
+    Ok(said)
+}
+
+/// What the rules make of it, and what then becomes of it.
+fn decide(
+    said: &mut Explanation,
+    config: &Config,
+    (site, rules): (&Site, &SiteRules),
+    asked: &Question,
+    clean: &CleanPath<'_>,
+) -> Result<(), String> {
     let question = Asked {
-        path: &clean,
+        path: clean,
         query: asked.query.as_deref(),
         scheme: &asked.scheme,
         host: host_name(&asked.authority),
@@ -114,7 +127,7 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
         Verdict::Redirect { status, location } => {
             said.say("answer", format!("{status} to {location}"));
         }
-        Verdict::Refuse(refusal) => refuse(&mut said, &rules, refusal.status, refusal.why),
+        Verdict::Refuse(refusal) => refuse(said, rules, refusal.status, refusal.why),
         Verdict::Serve(serve) => {
             let rewritten = serve.rewritten.as_ref();
             let path = rewritten.map_or(asked.path.as_str(), |rewritten| &rewritten.path);
@@ -122,11 +135,10 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
                 Some(rewritten) => rewritten.query.as_deref(),
                 None => asked.query.as_deref(),
             };
-            target(&mut said, config, (site, &rules), asked, path, query)?;
+            return target(said, config, (site, rules), asked, path, query);
         }
     }
-    header(&mut said, &rules, &clean);
-    Ok(said)
+    Ok(())
 }
 
 /// The answer to plain HTTP, if it is sent to HTTPS.
@@ -177,8 +189,7 @@ fn target(
         return Ok(());
     };
     let settings = rules.path_settings(clean.as_bytes());
-    let own_pool = settings.and_then(|settings| settings.pool.as_deref());
-    let answer = answer_of_a_script(config, own_pool, &site.destination);
+    let runner = Runner::of(settings, &site.destination);
     if let Some(rule) = rules
         .proxy(clean.as_bytes())
         .and_then(|at| rules.settings().proxy.get(at))
@@ -200,11 +211,9 @@ fn target(
         said.say("answer", "a list of the folder's files (autoindex)");
         return Ok(());
     }
-    let pool = match &site.destination {
-        Destination::Pool(own) => own_pool.or(Some(own)),
-        Destination::Upstream(_) => own_pool,
-    };
-    if let Some(page) = pool.and_then(|pool| page_of(config, pool, &asked.path)) {
+    if let Runner::Pool { name, .. } = runner
+        && let Some(page) = page_of(config, name, &asked.path)
+    {
         said.say("answer", page);
         return Ok(());
     }
@@ -212,6 +221,7 @@ fn target(
         Route::File(entry) => file(said, (site, rules), asked, path, (&mut resolver, &entry)),
         Route::Script(script) => {
             script_coding(said, site);
+            let answer = runner.answer(config);
             script_runs(said, (site, rules), asked, &script, &answer);
         }
         Route::RedirectSlash(location) => {
@@ -331,31 +341,51 @@ fn script_runs(
     said.say("answer", answer);
 }
 
-/// Which script answers in place of the one that is asked for, if another does, and who runs it.
-fn answer_of_a_script(
-    config: &Config,
-    own_pool: Option<&str>,
-    destination: &Destination,
-) -> String {
-    let (name, by) = match (own_pool, destination) {
-        (Some(name), _) => (name, format!("pool {name} (paths)")),
-        (None, Destination::Pool(name)) => (name.as_str(), format!("pool {name}")),
-        (None, Destination::Upstream(upstream)) => {
-            let upstream = crate::upstream::name(upstream);
-            return format!("what the script says, run by upstream {upstream}");
+/// Who runs the scripts of a path.
+#[derive(Clone, Copy)]
+enum Runner<'a> {
+    Pool { name: &'a str, is_of_paths: bool },
+    Upstream(&'a Upstream),
+}
+
+impl<'a> Runner<'a> {
+    fn of(settings: Option<&'a PathSettings>, destination: &'a Destination) -> Runner<'a> {
+        let own = settings.and_then(|settings| settings.pool.as_deref());
+        match (own, destination) {
+            (Some(name), _) => Runner::Pool {
+                name,
+                is_of_paths: true,
+            },
+            (None, Destination::Pool(name)) => Runner::Pool {
+                name,
+                is_of_paths: false,
+            },
+            (None, Destination::Upstream(upstream)) => Runner::Upstream(upstream),
         }
-    };
-    let pool = config.pool(name);
-    match pool.and_then(|pool| Some((pool.mode, pool.booted_script()?))) {
-        Some((Mode::Worker, script)) => {
-            let script = script.display();
-            format!("what {script} says, which the workers of {by} have booted")
+    }
+
+    /// What the answer is, and that of another script than the one that is asked for, if one was booted.
+    fn answer(self, config: &Config) -> String {
+        let (name, of_paths) = match self {
+            Runner::Pool { name, is_of_paths } => (name, if is_of_paths { " (paths)" } else { "" }),
+            Runner::Upstream(upstream) => {
+                let upstream = crate::upstream::name(upstream);
+                return format!("what the script says, run by upstream {upstream}");
+            }
+        };
+        let by = format!("pool {name}{of_paths}");
+        let pool = config.pool(name);
+        match pool.and_then(|pool| Some((pool.mode, pool.booted_script()?))) {
+            Some((Mode::Worker, script)) => {
+                let script = script.display();
+                format!("what {script} says, which the workers of {by} have booted")
+            }
+            Some((Mode::Snapshot, script)) => {
+                let script = script.display();
+                format!("what {script} says, in a copy of it that {by} has booted")
+            }
+            Some((Mode::Classic, _)) | None => format!("what the script says, run by {by}"),
         }
-        Some((Mode::Snapshot, script)) => {
-            let script = script.display();
-            format!("what {script} says, in a copy of it that {by} has booted")
-        }
-        Some((Mode::Classic, _)) | None => format!("what the script says, run by {by}"),
     }
 }
 

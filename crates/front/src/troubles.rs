@@ -210,23 +210,15 @@ impl Episodes {
     }
 
     fn due(&mut self, now: Duration) -> Vec<String> {
-        let full = self.full.due(now).map(|news| {
-            let (verb, Account { lasted, .. }) = tense(news);
-            format!(
-                "there {verb} no room for further connections for {}",
-                seconds(lasted)
-            )
+        let full = told(&mut self.full, now, |verb, lasted, _| {
+            format!("there {verb} no room for further connections for {lasted}")
         });
-        let accept = self.accept.due(now).map(|news| {
-            let (verb, Account { lasted, times, .. }) = tense(news);
-            let lasted = seconds(lasted);
+        let accept = told(&mut self.accept, now, |verb, lasted, times| {
             format!(
                 "connections {verb} not accepted at times for {lasted}: {times} attempts failed"
             )
         });
-        let handshakes = self.handshakes.due(now).map(|news| {
-            let (verb, Account { lasted, times, .. }) = tense(news);
-            let lasted = seconds(lasted);
+        let handshakes = told(&mut self.handshakes, now, |verb, lasted, times| {
             format!("for {lasted}, {times} clients that had only begun TLS {verb} let go")
         });
         let lost = self.lost.due(now).map(|news| {
@@ -234,54 +226,59 @@ impl Episodes {
             let lasted = seconds(lasted);
             format!("the access log {verb} not written for {lasted}: up to {total} lines are lost")
         });
-        let cut = self.cut.due(now).map(|news| {
-            let (verb, Account { lasted, times, .. }) = tense(news);
-            let lasted = seconds(lasted);
+        let cut = told(&mut self.cut, now, |verb, lasted, times| {
             format!("{times} connections of HTTP/2 {verb} closed for what they asked, in {lasted}")
         });
-        let slow = self.slow.due(now).map(|news| {
-            let (verb, Account { lasted, times, .. }) = tense(news);
-            let lasted = seconds(lasted);
+        let slow = told(&mut self.slow, now, |verb, lasted, times| {
             format!(
                 "for {lasted}, the number of clients cut because they are too slow {verb} {times}"
             )
         });
-        let proxied = self.proxied.due(now).map(|news| {
-            let (verb, Account { lasted, times, .. }) = tense(news);
-            let lasted = seconds(lasted);
+        let proxied = told(&mut self.proxied, now, |verb, lasted, times| {
             format!("for {lasted}, {times} connections without the PROXY protocol {verb} closed")
         });
-        let mut lines: Vec<String> = [full, accept, handshakes, lost, cut, slow, proxied]
-            .into_iter()
-            .flatten()
-            .collect();
-        self.files.retain(|why, episode| {
-            if let Some(news) = episode.due(now) {
-                let (verb, Account { lasted, times, .. }) = tense(news);
-                let lasted = seconds(lasted);
-                lines.push(format!(
-                    "for {lasted}, {why}: this {verb} the answer to {times} requests"
-                ));
-            }
-            !episode.is_quiet()
+        let files = told_of_each(&mut self.files, now, |why, verb, lasted, times| {
+            format!("for {lasted}, {why}: this {verb} the answer to {times} requests")
         });
-        lines.extend(self.websockets.due(now).map(|news| {
-            let (verb, Account { lasted, times, .. }) = tense(news);
-            let lasted = seconds(lasted);
+        let websockets = told(&mut self.websockets, now, |verb, lasted, times| {
             format!("for {lasted}, {times} WebSockets {verb} refused that no `proxy` takes")
-        }));
-        self.proxies.retain(|server, episode| {
-            if let Some(news) = episode.due(now) {
-                let (verb, Account { lasted, times, .. }) = tense(news);
-                let lasted = seconds(lasted);
-                lines.push(format!(
-                    "for {lasted}, {times} requests {verb} failed by proxy: {server}"
-                ));
-            }
-            !episode.is_quiet()
         });
-        lines
+        let proxies = told_of_each(&mut self.proxies, now, |server, verb, lasted, times| {
+            format!("for {lasted}, {times} requests {verb} failed by proxy: {server}")
+        });
+        let first = [full, accept, handshakes, lost, cut, slow, proxied];
+        let first = first.into_iter().flatten();
+        first
+            .chain(files)
+            .chain(websockets)
+            .chain(proxies)
+            .collect()
     }
+}
+
+/// What is to be told of an episode now, of its verb, how long it lasted and how often it happened.
+fn told(
+    episode: &mut Episode<()>,
+    now: Duration,
+    line: impl Fn(&str, &str, u64) -> String,
+) -> Option<String> {
+    let (verb, account) = tense(episode.due(now)?);
+    Some(line(verb, &seconds(account.lasted), account.times))
+}
+
+/// The same of several, each with what it is about; those that are over are forgotten.
+fn told_of_each<K: Ord + Display>(
+    episodes: &mut BTreeMap<K, Episode<()>>,
+    now: Duration,
+    line: impl Fn(&K, &str, &str, u64) -> String,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    episodes.retain(|about, episode| {
+        let of = |verb: &str, lasted: &str, times| line(about, verb, lasted, times);
+        lines.extend(told(episode, now, of));
+        !episode.is_quiet()
+    });
+    lines
 }
 
 /// The verb for an episode, and its numbers.

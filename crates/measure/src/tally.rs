@@ -123,15 +123,6 @@ impl Tally {
         Class::ALL.into_iter().map(|class| self.count(class)).sum()
     }
 
-    /// Latencies of all requests that got a whole answer or none, from the moment they were due.
-    pub fn corrected_of_all(&self) -> Latencies {
-        let mut all = Latencies::default();
-        self.ended
-            .iter()
-            .for_each(|ended| all.add(&ended.corrected));
-        all
-    }
-
     /// Adds what was counted elsewhere.
     pub fn add(&mut self, other: &Tally) {
         self.sent += other.sent;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use maitred_control::{FromFront, Incarnation, Overrun, Seat, ToFront};
+use maitred_control::{FromFront, Generation, Incarnation, Overrun, Seat, ToFront};
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
@@ -129,85 +129,16 @@ impl Supervisor {
         match report {
             FromFront::Listening if line == self.front.line => self.front_listens(),
             FromFront::Listening => {}
-            FromFront::EndWorker {
-                generation,
-                seat,
-                incarnation,
-                why,
-                overrun,
-            } => {
-                if let Some(index) = self.index_of(generation) {
-                    self.end_worker(index, (seat, incarnation), &why, overrun.as_ref());
-                }
-            }
-            FromFront::ScriptDied {
-                generation,
-                seat,
-                incarnation,
-                script,
-            } => {
-                if let Some(index) = self.index_of(generation) {
-                    let who = self.who(index, seat, incarnation);
-                    let (now, script) = (self.now(), one_line(&script));
-                    self.obituaries.ran(who, script, now);
-                }
-            }
-            FromFront::Wanted {
-                generation,
-                workers,
-            } => {
-                if let Some(index) = self.index_of(generation) {
-                    self.pool_event(index, pool::Event::Wanted { workers });
-                }
-            }
-            FromFront::SeatRetired {
-                generation,
-                seat,
-                incarnation,
-            } => {
-                if let Some(index) = self.index_of(generation) {
-                    self.pool_event(index, pool::Event::Retired { seat, incarnation });
-                }
-            }
-            FromFront::SeatWorn {
-                generation,
-                seat,
-                incarnation,
-                why,
-            } => {
-                if let Some(index) = self.index_of(generation) {
-                    self.note_wear(index, seat, incarnation, why);
-                    self.pools[index].to_be_replaced += 1;
-                    self.pool_event(index, pool::Event::Worn { seat, incarnation });
-                }
-            }
+            report @ (FromFront::EndWorker { .. }
+            | FromFront::ScriptDied { .. }
+            | FromFront::Wanted { .. }
+            | FromFront::SeatRetired { .. }
+            | FromFront::SeatWorn { .. }
+            | FromFront::NotOpened { .. }
+            | FromFront::SlowScript { .. }) => self.said_of_a_pool(report),
             FromFront::CacheFull { generation } => self.cache_said_full(generation),
-            FromFront::NotOpened { generation } => {
-                if let Some(index) = self.index_of(generation) {
-                    self.introduce_again(index);
-                }
-            }
             FromFront::Reconfigured { refused } => {
                 self.reconfigured(refused.map(|why| one_line(&why)));
-            }
-            FromFront::SlowScript {
-                generation,
-                seat,
-                incarnation,
-                request,
-                overrun,
-                id,
-            } => {
-                if let Some(index) = self.index_of(generation) {
-                    let slow = SlowScript {
-                        id,
-                        seat,
-                        incarnation,
-                        request,
-                        overrun,
-                    };
-                    self.slow_script(index, slow);
-                }
             }
             FromFront::Settled { mark } if line == self.front.line => self.settled(mark),
             FromFront::Settled { .. } => {}
@@ -220,6 +151,68 @@ impl Supervisor {
                 self.measure();
             }
             FromFront::Drained => self.front_drained(line),
+        }
+    }
+
+    /// Acts on what the front says of a generation, unless that has gone.
+    fn said_of_a_pool(&mut self, report: FromFront) {
+        let generation = generation_of(&report);
+        let Some(index) = generation.and_then(|generation| self.index_of(generation)) else {
+            return;
+        };
+        match report {
+            FromFront::EndWorker {
+                seat,
+                incarnation,
+                why,
+                overrun,
+                ..
+            } => self.end_worker(index, (seat, incarnation), &why, overrun.as_ref()),
+            FromFront::ScriptDied {
+                seat,
+                incarnation,
+                script,
+                ..
+            } => {
+                let who = self.who(index, seat, incarnation);
+                let (now, script) = (self.now(), one_line(&script));
+                self.obituaries.ran(who, script, now);
+            }
+            FromFront::Wanted { workers, .. } => {
+                self.pool_event(index, pool::Event::Wanted { workers });
+            }
+            FromFront::SeatRetired {
+                seat, incarnation, ..
+            } => self.pool_event(index, pool::Event::Retired { seat, incarnation }),
+            FromFront::SeatWorn {
+                seat,
+                incarnation,
+                why,
+                ..
+            } => {
+                self.note_wear(index, seat, incarnation, why);
+                self.pools[index].to_be_replaced += 1;
+                self.pool_event(index, pool::Event::Worn { seat, incarnation });
+            }
+            FromFront::SlowScript {
+                seat,
+                incarnation,
+                request,
+                overrun,
+                id,
+                ..
+            } => {
+                let slow = SlowScript {
+                    id,
+                    seat,
+                    incarnation,
+                    request,
+                    overrun,
+                };
+                self.slow_script(index, slow);
+            }
+            FromFront::NotOpened { .. } => self.introduce_again(index),
+            _ => {}
         }
     }
 
@@ -456,5 +449,19 @@ impl RunningPool {
                 peer.say(order, &[pidfd.as_fd()]);
             }
         }
+    }
+}
+
+/// Which generation the front says something of, if it is one.
+fn generation_of(report: &FromFront) -> Option<Generation> {
+    match report {
+        FromFront::EndWorker { generation, .. }
+        | FromFront::ScriptDied { generation, .. }
+        | FromFront::Wanted { generation, .. }
+        | FromFront::SeatRetired { generation, .. }
+        | FromFront::SeatWorn { generation, .. }
+        | FromFront::NotOpened { generation }
+        | FromFront::SlowScript { generation, .. } => Some(*generation),
+        _ => None,
     }
 }

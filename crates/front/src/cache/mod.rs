@@ -319,6 +319,19 @@ fn with_line(lines: &Bytes, name: &[u8], value: &[u8]) -> Bytes {
     all.into()
 }
 
+/// What is sent of a page: with which status, which bytes, and where in the page they begin.
+fn part_of(status: u16, body: &Body, selected: Selected) -> (u16, Bytes, u64) {
+    match selected {
+        Selected::Whole => (status, Bytes::clone(body), 0),
+        Selected::NotModified => (304, Bytes::new(), 0),
+        Selected::Unsatisfiable => (416, Bytes::new(), 0),
+        Selected::Part { start, end } => {
+            let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX).min(body.len());
+            (206, body.slice(at(start)..at(end)), start)
+        }
+    }
+}
+
 /// Answers with what is kept, which has this age and saves a worker so much time.
 async fn reply(
     client: &mut impl HttpClient,
@@ -335,15 +348,7 @@ async fn reply(
         Selected::NotModified => not_modified_lines(stored),
         _ => lines,
     };
-    let (code, part, at) = match selected {
-        Selected::Whole => (stored.status, Bytes::clone(body), 0),
-        Selected::NotModified => (304, Bytes::new(), 0),
-        Selected::Unsatisfiable => (416, Bytes::new(), 0),
-        Selected::Part { start, end } => {
-            let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX).min(body.len());
-            (206, body.slice(at(start)..at(end)), start)
-        }
-    };
+    let (code, part, at) = part_of(stored.status, body, selected);
     answered.cache = Some(status.word());
     if let (Some(of), CacheStatus::Hit { detail, .. }) = (&way.site.cache, status) {
         let bytes = if asked.is_head() { 0 } else { part.len() };

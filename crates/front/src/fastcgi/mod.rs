@@ -72,21 +72,7 @@ pub async fn converse((socket, peer, listen, counted): Newcomer) {
         };
         let begun = match begun {
             Ok(begun) => begun,
-            Err(NoRequest::Closed) => return,
-            Err(NoRequest::Over) => return server.linger().await,
-            Err(NoRequest::TooSlow(begun)) => {
-                let why = "The request's parameters came too slowly.";
-                let answer = form::plain(begun.request_id, 408, why, None);
-                return send_last(&mut server, &answer).await;
-            }
-            Err(NoRequest::Broken(error, begun)) => {
-                let status = match error {
-                    ProtocolError::ParamsTooLarge(_) => 431,
-                    _ => 400,
-                };
-                let begun = begun.map(|begun| (begun, status));
-                return send_away(&mut server, &listen, &error, begun).await;
-            }
+            Err(none) => return take_leave(&mut server, &listen, none).await,
         };
         // Settings may have changed since the connection was made, and so may who is welcome.
         let sites = thread.sites();
@@ -116,6 +102,27 @@ pub async fn converse((socket, peer, listen, counted): Newcomer) {
             Ok(After::Keep) if is_clean => return,
             Ok(_) => return server.linger().await,
             Err(_) => return,
+        }
+    }
+}
+
+/// Ends a connection on which no request has come, and says why if anybody can know.
+async fn take_leave(server: &mut WebServer, listen: &str, none: NoRequest) {
+    match none {
+        NoRequest::Closed => {}
+        NoRequest::Over => server.linger().await,
+        NoRequest::TooSlow(begun) => {
+            let why = "The request's parameters came too slowly.";
+            let answer = form::plain(begun.request_id, 408, why, None);
+            send_last(server, &answer).await;
+        }
+        NoRequest::Broken(error, begun) => {
+            let status = match error {
+                ProtocolError::ParamsTooLarge(_) => 431,
+                _ => 400,
+            };
+            let begun = begun.map(|begun| (begun, status));
+            send_away(server, listen, &error, begun).await;
         }
     }
 }

@@ -218,29 +218,14 @@ async fn ask(
     upload: &mut Upload,
     answered: &mut Answered,
 ) -> Result<(Response<Incoming>, Link), Failure> {
-    let has_body = !upload.is_over();
-    let can_repeat = asking.head.kind().is_idempotent() && !has_body;
+    let can_repeat = asking.head.kind().is_idempotent() && upload.is_over();
     let kept = match asking.is_websocket {
         true => None,
         false => server.take(can_repeat),
     };
     if let Some(mut link) = kept {
-        if has_body {
-            client
-                .invite_body(asking.head)
-                .await
-                .map_err(Failure::NoBody)?;
-        }
-        match ask_over(
-            client,
-            (asking, outgoing.early),
-            &mut link,
-            request,
-            upload,
-            answered,
-        )
-        .await
-        {
+        let asking = (asking, outgoing.early);
+        match ask_over(client, asking, &mut link, request, upload, answered).await {
             Ok(response) => return Ok((response, link)),
             Err(Lost::Unsent(unsent)) => request = *unsent,
             Err(Lost::Silently(_)) if can_repeat => {
@@ -251,22 +236,8 @@ async fn ask(
         }
     }
     let mut link = server.connect().await?;
-    if has_body {
-        client
-            .invite_body(asking.head)
-            .await
-            .map_err(Failure::NoBody)?;
-    }
-    match ask_over(
-        client,
-        (asking, outgoing.early),
-        &mut link,
-        request,
-        upload,
-        answered,
-    )
-    .await
-    {
+    let asking = (asking, outgoing.early);
+    match ask_over(client, asking, &mut link, request, upload, answered).await {
         Ok(response) => Ok((response, link)),
         Err(Lost::Silently(failure) | Lost::Otherwise(failure)) => Err(failure),
         Err(Lost::Unsent(_)) => {
@@ -286,6 +257,7 @@ enum Lost {
     Otherwise(Failure),
 }
 
+/// Asks over this connection.
 async fn ask_over(
     client: &mut impl HttpClient,
     (asking, early): (&Asking<'_>, Option<&Early>),
@@ -294,6 +266,10 @@ async fn ask_over(
     upload: &mut Upload,
     answered: &mut Answered,
 ) -> Result<Response<Incoming>, Lost> {
+    if !upload.is_over() {
+        let invited = client.invite_body(asking.head).await;
+        invited.map_err(|no_body| Lost::Otherwise(Failure::NoBody(no_body)))?;
+    }
     let before = link.tap.received();
     let answer = link.sender.try_send_request(request);
     tokio::pin!(answer);
