@@ -25,6 +25,7 @@ pub mod log;
 pub mod lowered;
 pub mod mariadb;
 pub mod mediawiki;
+pub mod memory_group;
 pub mod node;
 pub mod odd;
 pub mod outside;

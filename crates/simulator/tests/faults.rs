@@ -254,3 +254,53 @@ fn what_leaks_costs_workers_and_never_swaps() {
         assert!(outcome.ended > 1000, "{}", outcome.ended);
     }
 }
+
+#[test]
+fn a_machine_that_has_slept_for_an_hour_serves_as_before() {
+    let has_slept = |view: View| View {
+        now: view.now + if view.now > 20.0 { 3600.0 } else { 0.0 },
+        ..view
+    };
+    for name in [
+        "P1 work, 3 x capacity",
+        "P2 1 + 9 ms, a quarter",
+        "P5 database, 1.5 x capacity",
+    ] {
+        let plant = stationary(name);
+        let (slept, awake) = (
+            deceived(&plant, |spent| spent, has_slept),
+            deceived(&plant, |spent| spent, same),
+        );
+        assert!(
+            slept.goodput >= 0.99 * awake.goodput,
+            "{name}: {slept:?} {awake:?}"
+        );
+        assert!(slept.p99 <= 1.1 * awake.p99, "{name}: {slept:?} {awake:?}");
+    }
+}
+
+#[test]
+fn a_thousand_times_as_many_requests_for_a_moment_cost_themselves_and_nobody_after_them() {
+    let mut plant = stationary("P4 memory wall");
+    plant.segments[0].rate = 50.0;
+    let usual = plant.segments[0].clone();
+    plant.segments.push(Segment {
+        at: 20.0,
+        rate: 50_000.0,
+        ..usual.clone()
+    });
+    plant.segments.push(Segment { at: 21.0, ..usual });
+    let trace = &traces(&plant, 1)[0];
+    let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
+    assert_eq!(outcome.swapped, 0.0);
+    let most = outcome.sizes.iter().map(|(_, workers)| *workers).max();
+    assert!(most.is_some_and(|most| most <= 30), "{most:?}");
+    // All of that second but those that found room, and those who had come to a full queue while it was worked off.
+    assert!(
+        (40_000..55_000).contains(&outcome.refused),
+        "{}",
+        outcome.refused
+    );
+    let last = outcome.sizes.last().map_or(0, |(_, workers)| *workers);
+    assert!(last >= 10, "{last}");
+}

@@ -2,18 +2,22 @@
 //! the same thing: a database with so many connections, a lock.
 //!
 //! That cannot be told from how long requests wait: a slow database and one that has too many
-//! clients look alike. So it is tried. While requests wait and processors are free, half of the workers
-//! get nothing for a while; if as much is done as before, they are let go and half of the others are
-//! tried, then what lies between what was enough and what was not. If the first trial finds that all
-//! of them are needed, they come back, and nothing is tried for longer and longer.
+//! clients look alike. So it is tried. While requests wait and processors are free, only as many workers get
+//! anything for a while as would do if no request waited for another; if as much is done as before, the others are
+//! let go. If not, but much more than so few are a part of all, what lies between what was enough and what was
+//! not is tried. If each worker does its part, they come back, and nothing is tried for longer and longer.
 //!
 //! Nothing is tried either where requests take no longer than they took when they did not wait for each
 //! other: then each worker does its part.
 
 use std::time::Duration;
 
-/// What is tried is this part of the workers there are, unless more are sure to be needed.
-const TRIED: f64 = 0.5;
+/// No less than this part of the workers there are is tried at first.
+const TRIED: f64 = 0.125;
+
+/// Where so many times its part of what all do is done by the first that is tried, all wait for the same thing, and
+/// more are tried.
+const MORE_THAN_ITS_PART: f64 = 2.0;
 
 /// What requests take alone says how many workers are needed at least; some more are tried.
 const MORE_THAN_ALONE: f64 = 1.25;
@@ -54,6 +58,10 @@ const RESTS_LONGEST: Duration = Duration::from_secs(960);
 /// How long what was found is believed.
 const BELIEVED: Duration = Duration::from_secs(300);
 
+/// Looks that are further apart have something between them that says nothing of the pool: it, or the whole machine,
+/// was stopped for a while.
+const APART: Duration = Duration::from_secs(4);
+
 /// What there is to see of a pool about once a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
@@ -78,8 +86,11 @@ pub struct Guard {
     step: Step,
     /// Most requests a second, without a trial or in one.
     before: f64,
+    /// By so many workers.
+    all: usize,
     rests_until: Duration,
     rests: Duration,
+    looked: Duration,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -114,8 +125,13 @@ impl Guard {
             self.found = None;
             self.step = Step::Rest;
         }
+        let looked = std::mem::replace(&mut self.looked, now);
         if !seen.is_stuck {
             self.step = Step::Rest;
+            return;
+        }
+        if now.saturating_sub(looked) > APART {
+            self.begin_again(now);
             return;
         }
         self.step = match self.step {
@@ -143,11 +159,24 @@ impl Guard {
         };
     }
 
+    /// What was counted so far says nothing.
+    fn begin_again(&mut self, now: Duration) {
+        self.step = match self.step {
+            Step::Count { .. } => Step::Count {
+                since: now,
+                done: 0,
+            },
+            Step::Try { workers, .. } => Step::Settle { workers },
+            other => other,
+        };
+    }
+
     fn count(&mut self, now: Duration, since: Duration, done: u64, seen: &Seen) -> Step {
         let Some(rate) = rate(now.saturating_sub(since), done, ENOUGH) else {
             return Step::Count { since, done };
         };
         self.before = rate;
+        self.all = seen.workers;
         self.next(seen.workers, seen.alone)
     }
 
@@ -174,18 +203,25 @@ impl Guard {
         let less = 1.0 - rate / self.before;
         let is_sure = done >= ENOUGH_FOR_SURE || time >= COUNTS_LONGEST || is_clear;
         match less <= LESS {
-            true => self.judge(now, workers, Some(rate), seen.alone),
+            true => self.judge(now, workers, (rate, true), seen.alone),
             false if is_sure || less > LESS + CHANCE / (done.max(1) as f64).sqrt() => {
-                self.judge(now, workers, None, seen.alone)
+                self.judge(now, workers, (rate, false), seen.alone)
             }
             false => still,
         }
     }
 
-    /// `as_much`: with so many workers so many requests a second were done, as without the trial.
-    fn judge(&mut self, now: Duration, workers: usize, as_much: Option<f64>, alone: f64) -> Step {
+    /// With so many workers so many requests a second were done; `as_much`: as many as without the trial.
+    fn judge(
+        &mut self,
+        now: Duration,
+        workers: usize,
+        (rate, as_much): (f64, bool),
+        alone: f64,
+    ) -> Step {
+        let part = self.before * workers as f64 / self.all.max(1) as f64;
         let next = match (as_much, self.found) {
-            (Some(rate), _) => {
+            (true, _) => {
                 self.found = Some(workers);
                 self.found_at = now;
                 self.rests = Duration::ZERO;
@@ -195,11 +231,15 @@ impl Guard {
                 self.next(workers, alone)
             }
             // Fewer than there were do, but not as few as that.
-            (None, Some(enough)) => {
+            (false, Some(enough)) => {
                 self.too_few = workers;
                 self.next(enough, 0.0)
             }
-            (None, None) => {
+            (false, None) if self.too_few == 0 && rate > MORE_THAN_ITS_PART * part => {
+                self.too_few = workers;
+                self.next(self.all, 0.0)
+            }
+            (false, None) => {
                 self.rests = (self.rests * 2).clamp(RESTS, RESTS_LONGEST);
                 self.rests_until = now + self.rests;
                 return Step::Rest;
@@ -308,6 +348,21 @@ mod tests {
         // Another database, of which twice as many make use.
         follow(&mut guard, 60..900, 0.0, does(4000));
         assert!(guard.found.is_none_or(|found| found >= 28), "{guard:?}");
+    }
+
+    #[test]
+    fn a_pool_that_was_stopped_while_it_was_looked_at_is_looked_at_again() {
+        for stopped_after in 1..12 {
+            let mut guard = Guard::default();
+            let does = |workers: usize| workers as u64 * 100;
+            follow(&mut guard, 0..stopped_after, 0.0, does);
+            // An hour later, in which nothing was done.
+            follow(&mut guard, 3600..3640, 0.0, does);
+            assert_eq!(guard.found, None, "each worker does its part");
+            follow(&mut guard, 3640..3660, 0.0, |workers| {
+                1000.min(workers as u64 * 100)
+            });
+        }
     }
 
     #[test]

@@ -190,6 +190,44 @@ mod tests {
     }
 
     #[test]
+    fn two_pools_that_want_the_same_memory_get_no_more_of_it_together_than_there_is() {
+        let pools = ["one", "two"];
+        let mut rooms = Rooms::default();
+        let mut had = [1_usize; 2];
+        for second in 0..120 {
+            let mut next = 0;
+            for (pool, had) in pools.iter().zip(had) {
+                let workers: Vec<i32> = (next..next + had as i32).collect();
+                let mut budget = Budget {
+                    exactly: 16,
+                    roughly: 64,
+                };
+                for due in rooms.due(pool, (&workers, 100 * second), &mut budget) {
+                    let (own, most) = (80.0 * MB, Some(80.0 * MB));
+                    rooms.measured(pool, due, Has { own, most });
+                }
+                next += had as i32;
+            }
+            let used = 200.0 + 80.0 * (had[0] + had[1]) as f64;
+            let memory = memory(2000.0, used);
+            let named = HashSet::from(pools);
+            rooms.look(Duration::from_secs(second), memory, &signs(memory), &named);
+            // Both want all they may have, first the one and then the other.
+            for turn in 0..2 {
+                let pool = (second as usize + turn) % 2;
+                let may = rooms.workers(pools[pool], had[pool]);
+                rooms.promise(pools[pool], may.saturating_sub(had[pool]));
+                had[pool] = may;
+            }
+            let used = 200.0 + 80.0 * (had[0] + had[1]) as f64;
+            assert!(used <= 1800.0, "{had:?} at {second}: a tenth is left alone");
+            assert!(had.iter().all(|had| *had >= 1));
+        }
+        let together = had[0] + had[1];
+        assert!((19..=20).contains(&together), "{had:?}: all there is");
+    }
+
+    #[test]
     fn where_nobody_tells_what_there_is_nothing_is_added() {
         let rooms = looked(None);
         assert_eq!((rooms.workers("www", 7), rooms.workers("www", 0)), (7, 1));

@@ -141,6 +141,11 @@ impl Room {
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 
+    /// How hard memory was pressed at the last look.
+    pub(crate) fn level(&self) -> Level {
+        self.level
+    }
+
     /// How long until the next look; `most` is the number of workers of the largest pool.
     fn wait(&self, now: Moment, most: u32) -> Duration {
         let is_stirred = now < self.stirred + STIRRED_FOR;

@@ -4,6 +4,8 @@
 
 use std::cmp::Reverse;
 
+use maitred_sizing::memory::Level;
+
 use crate::limits::Moment;
 use crate::pool;
 use crate::run::Supervisor;
@@ -25,7 +27,12 @@ impl Supervisor {
                 has_failed: pool.pool.has_failed(),
             })
             .collect();
-        let kept = kept(&resting, self.plan.config.spare_zygotes as usize);
+        // Where no pool finds its size nobody looks.
+        let level = self
+            .room_deadline()
+            .map_or(Level::Calm, |_| self.room.level());
+        let most = most_kept(self.plan.config.spare_zygotes as usize, level);
+        let kept = kept(&resting, most);
         for Resting { index, .. } in resting {
             if self.pools[index].pool.keep_zygote(kept.contains(&index)) {
                 self.pool_event(index, pool::Event::Tick);
@@ -41,6 +48,15 @@ struct Resting {
     asked_at: Option<Moment>,
     /// Its PHP does not start, and keeping it would keep nothing.
     has_failed: bool,
+}
+
+/// How many may be kept of `configured`: where workers have to go since memory is short, nobody's PHP stays
+/// for nobody.
+fn most_kept(configured: usize, level: Level) -> usize {
+    match level {
+        Level::Calm | Level::Careful => configured,
+        Level::Short | Level::Out => 0,
+    }
 }
 
 /// Which of these pools are kept ready: `most` of them. Of those that nobody has asked, the first.
@@ -75,5 +91,11 @@ mod tests {
         // One whose PHP does not start takes nobody's place.
         pools[3].has_failed = true;
         assert_eq!(kept(&pools, 2), [1, 0]);
+    }
+
+    #[test]
+    fn where_memory_is_short_none_is_kept() {
+        let levels = [Level::Calm, Level::Careful, Level::Short, Level::Out];
+        assert_eq!(levels.map(|level| most_kept(2, level)), [2, 2, 0, 0]);
     }
 }

@@ -289,6 +289,11 @@ impl Pool {
             self.tell_wanted(inner, sizing.workers);
         }
         self.ask_for_workers(inner, 0);
+        // Where memory is short, those that only wait are the first to go.
+        if let Some(room) = sizing.terms.memory {
+            inner.queue.keep_ready_within(room);
+            self.turn_over(inner);
+        }
         let beyond = inner.queue.open_seats().saturating_sub(sizing.workers);
         for _ in 0..beyond {
             let Some((seat, incarnation)) = inner.queue.retire(0, 1) else {

@@ -121,6 +121,25 @@ impl<T: Clone + PartialEq> Queue<T> {
         std::mem::replace(&mut self.serving, seats) < seats
     }
 
+    /// No more than `workers` are to be there: of those that are ready and get nothing so far, as many go as are
+    /// beyond that, or all. Those stay that are to take the place of another.
+    pub fn keep_ready_within(&mut self, workers: usize) {
+        if self.has_leaving() || self.has_worn() {
+            return;
+        }
+        let stay = workers.saturating_sub(self.open);
+        let beyond = self.pending.len().saturating_sub(stay);
+        let first = self.pending.len() - beyond;
+        self.given_up.extend(self.pending.drain(first..));
+    }
+
+    /// Whether a worker of the current generation is worn, and has not gone.
+    fn has_worn(&self) -> bool {
+        let is_worn = |place: &Seat<T>| place.incarnation != 0 && place.worn;
+        let house = self.house(self.current);
+        house.is_some_and(|house| house.seats.iter().any(is_worn))
+    }
+
     /// Whether a worker that is ready may be used beside those that are.
     fn has_room_for_one(&self) -> bool {
         self.open < self.max_open.min(self.serving)

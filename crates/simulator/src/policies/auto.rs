@@ -30,6 +30,8 @@ pub struct Auto {
     controller: Controller,
     rooms: Rooms,
     counts_memory: bool,
+    /// Workers there is memory for, by the last look.
+    told: Option<usize>,
     parked: usize,
     soon: u32,
     /// Numbers it has wanted, one after another, without those that memory gave.
@@ -48,6 +50,7 @@ impl Auto {
             controller: Controller::new(Limits { floor: 1, cap }, machine),
             rooms: Rooms::default(),
             counts_memory: plant.memory.is_some(),
+            told: None,
             parked: 0,
             soon: 0,
             wanted: Vec::new(),
@@ -126,10 +129,12 @@ impl Policy for Auto {
             };
             self.rooms
                 .look(now, view.memory, &signs, &HashSet::from([POOL]));
+            // As the front, which is told when somebody has looked: what goes for pressure goes once.
+            self.told = self.room(view);
         }
         self.controller.see(Machine {
             cores: view.cores,
-            memory: self.room(view),
+            memory: self.told,
         });
         if is_look {
             let load = self.load(view);

@@ -367,6 +367,52 @@ fn who_comes_beyond_those_that_are_to_serve_takes_the_place_of_one_that_has_or_o
 }
 
 #[test]
+fn where_there_is_room_for_fewer_those_that_get_nothing_so_far_go_before_those_that_serve() {
+    let mut world = World::new();
+    world.queue.serve_at_most(2);
+    world.queue.add(1, SEATS, 0);
+    world.queue.serve_each(1, 1);
+    world.queue.replace(1, MAX_OPEN, LIMIT);
+    for number in 0..4 {
+        world.arrive(at(1, number), 1);
+    }
+    for (room, gone) in [(5, 0), (4, 0), (3, 1), (2, 2), (1, 2), (0, 2)] {
+        world.queue.keep_ready_within(room);
+        world.settle();
+        assert_eq!(world.retired.len(), gone, "with room for {room}");
+        assert_eq!(world.queue.open_seats(), 2);
+    }
+    assert_eq!(
+        world.retired,
+        [at(1, 3), at(1, 2)],
+        "the last that came first"
+    );
+}
+
+#[test]
+fn who_is_to_take_the_place_of_another_stays_however_little_room_there_is() {
+    let mut worn = World::with_generation(1, 3);
+    worn.submit(1, ONE);
+    let (_, busy) = worn.placed[0];
+    worn.queue.wear_out(busy.seat, 1, Wear::Requests);
+    worn.arrive(at(1, 3), 1);
+    let mut old = World::with_generation(1, 3);
+    (1..=3).for_each(|item| {
+        old.submit(item, ONE);
+    });
+    old.begin(2, MAX_OPEN);
+    old.arrive(at(2, 0), 1);
+    for mut world in [worn, old] {
+        world.queue.keep_ready_within(1);
+        world.settle();
+        assert!(world.retired.is_empty(), "{:?}", world.retired);
+        world.finish(0);
+        world.settle();
+        assert_eq!(world.retired.len(), 1, "it has taken its place");
+    }
+}
+
+#[test]
 fn a_closed_pool_serves_what_waits_and_then_nobody() {
     let mut world = World::with_generation(1, 2);
     for item in 1..=3 {

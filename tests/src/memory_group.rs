@@ -1,0 +1,140 @@
+//! A control group of memory that a server under test is started in, and that something else fills.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::wait;
+
+/// Where groups are, the file of the limit and that of what is in use: of version 1, and of version 2.
+const KINDS: [(&str, &str, &str); 2] = [
+    (
+        "/sys/fs/cgroup/memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+    ),
+    ("/sys/fs/cgroup", "memory.max", "memory.current"),
+];
+
+/// Has so many bytes, says so, and keeps them until its standard input ends.
+const HOLDS: &str =
+    "import sys\nheld = b'x' * int(sys.argv[1])\nprint(len(held), flush=True)\nsys.stdin.read()";
+
+/// Numbers the groups of this process.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A group with a limit, which goes when this is dropped: let go of what is in it first.
+pub struct MemoryGroup {
+    folder: PathBuf,
+    used: &'static str,
+    limit: u64,
+}
+
+/// What fills a group, until this is dropped.
+pub struct Held(Child);
+
+impl MemoryGroup {
+    /// A group of so many bytes. None, and it is said, where no group can be made.
+    pub fn with_limit(bytes: u64) -> Option<Self> {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("maitred-test-{}-{number}", std::process::id());
+        let made = KINDS.into_iter().find_map(|(parent, limit, used)| {
+            let folder = Path::new(parent).join(&name);
+            fs::create_dir(&folder).ok()?;
+            if fs::write(folder.join(limit), bytes.to_string()).is_ok() {
+                return Some((folder, used));
+            }
+            let _ = fs::remove_dir(&folder);
+            None
+        });
+        let Some((folder, used)) = made else {
+            eprintln!("skipped: no control group of memory can be made here");
+            return None;
+        };
+        Some(Self {
+            folder,
+            used,
+            limit: bytes,
+        })
+    }
+
+    /// What has a program run in the group ([`Setup::under`](crate::server::Setup::under)).
+    pub fn entering(&self) -> [String; 4] {
+        let enter = format!(
+            "echo $$ > {}/cgroup.procs && exec \"$@\"",
+            self.folder.display()
+        );
+        ["/bin/sh".into(), "-c".into(), enter, "sh".into()]
+    }
+
+    /// Fills the group until this part of it is in use, what can be dropped at once left out.
+    ///
+    /// # Panics
+    /// When more is in use already, or python3 cannot be started.
+    pub fn fill(&self, part: f64) -> Held {
+        let aim = (self.limit as f64 * part) as u64;
+        let bytes = aim.checked_sub(self.used());
+        let bytes = bytes.expect("less of the group is in use");
+        let [shell, option, script, name] = self.entering();
+        let holds = ["python3", "-c", HOLDS, &bytes.to_string()];
+        let mut child = Command::new(shell)
+            .args([option, script, name])
+            .args(holds)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 can be started (apt install python3)");
+        let said = child.stdout.take().expect("it has a pipe");
+        let held = Held(child);
+        let said = BufReader::new(said).lines().next();
+        assert!(matches!(said, Some(Ok(_))), "it has so much: {said:?}");
+        held
+    }
+
+    /// How many of its processes the kernel has killed for want of memory.
+    ///
+    /// # Panics
+    /// When the group does not tell.
+    pub fn killed(&self) -> u64 {
+        let told = ["memory.oom_control", "memory.events"]
+            .into_iter()
+            .find_map(|file| self.number(file, "oom_kill "));
+        told.expect("a group tells how many were killed")
+    }
+
+    fn used(&self) -> u64 {
+        let used = self.number(self.used, "");
+        let dropped = ["total_inactive_file ", "inactive_file "]
+            .into_iter()
+            .find_map(|name| self.number("memory.stat", name));
+        let used = used.expect("a group tells what is in use");
+        used.saturating_sub(dropped.unwrap_or(0))
+    }
+
+    /// The number behind a name at the beginning of a line of one of its files.
+    fn number(&self, file: &str, name: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.folder.join(file)).ok()?;
+        let mut lines = text.lines();
+        let number = lines.find_map(|line| line.strip_prefix(name))?;
+        number.trim().parse().ok()
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // Processes that have ended leave it a moment later.
+        let gone = wait::poll(wait::DEADLINE, || fs::remove_dir(&self.folder).ok());
+        if gone.is_none() && !std::thread::panicking() {
+            panic!("something is left in {}", self.folder.display());
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
