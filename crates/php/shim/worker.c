@@ -175,6 +175,10 @@ static void forget_request_info(void)
 	info->content_type_dup = NULL;
 	info->cookie_data = NULL;
 	info->content_length = 0;
+	/* Freed already, and sapi_deactivate() comes again: older releases, 8.3.6 among them, leave these. */
+	info->auth_user = NULL;
+	info->auth_password = NULL;
+	info->auth_digest = NULL;
 	SG(server_context) = NULL;
 }
 
