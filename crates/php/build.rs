@@ -173,7 +173,9 @@ fn library(prefix: &str, version: &str) -> Option<PathBuf> {
 }
 
 fn compile(php: &Php) {
-    let header = format!("\"version/php{}.h\"", php.version.replace('.', ""));
+    let version = format!("version/php{}", php.version.replace('.', ""));
+    let header = format!("\"{version}.h\"");
+    let own = Path::new("shim").join(format!("{version}.c"));
     let mut build = cc::Build::new();
     build
         .include("shim")
@@ -184,6 +186,9 @@ fn compile(php: &Php) {
     }
     for source in SOURCES {
         build.file(Path::new("shim").join(source));
+    }
+    if own.exists() {
+        build.file(own);
     }
     build
         .flag("-std=gnu11")

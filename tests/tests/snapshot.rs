@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use maitred_tests::Target;
 use maitred_tests::booted::{
     PATIENCE, application, expect_nothing_grows, from_environment, snapshot,
 };
 use maitred_tests::changes::CHANGES_ALL;
 use maitred_tests::http::{self, Request};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::{Target, php_version};
 use serde_json::Value;
 
 fn ask(server: &Server, request: &Request) -> Value {
@@ -106,7 +106,10 @@ fn what_belongs_to_a_request_is_that_of_the_copy() {
     assert_eq!(seen["query"], "x=1");
     assert_eq!(seen["headers"], "yes");
     assert_eq!(seen["user"], "me");
-    assert!(seen["peak"].as_u64().unwrap() < 20 << 20, "{seen}");
+    // PHP 8.1 counts the most memory since the boot.
+    if !php_version().starts_with("8.1.") {
+        assert!(seen["peak"].as_u64().unwrap() < 20 << 20, "{seen}");
+    }
     let age = seen["age"].as_f64().unwrap();
     assert!((0.0..60.0).contains(&age), "{seen}");
     let parts = b"--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f.txt\"\r\n\

@@ -275,7 +275,7 @@ static bool turned_away(void)
 
 static void execute(void)
 {
-	zend_file_handle file;
+	zend_file_handle file = { 0 };
 	char *path;
 
 	if (UNEXPECTED(turned_away())) {

@@ -106,7 +106,7 @@ void maitred_hook_environment(void)
 {
 	import_process_environment = php_import_environment_variables;
 	php_import_environment_variables = import_environment;
-	php_load_environment_variables = load_environment;
+	maitred_hook_getenv(load_environment);
 }
 
 void maitred_register_variables(zval *variables)

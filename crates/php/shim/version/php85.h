@@ -39,3 +39,8 @@ static inline void maitred_reset_peak_memory(void)
 {
 	zend_memory_reset_peak_usage();
 }
+
+static inline void maitred_hook_getenv(void (*load)(zval *variables))
+{
+	php_load_environment_variables = load;
+}

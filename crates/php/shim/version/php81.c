@@ -1,0 +1,83 @@
+/*
+ * PHP 8.1: random numbers. lcg_value() and uniqid() draw from a generator whose state PHP keeps to itself,
+ * and which is seeded once in a process: copies of one would draw the same.
+ */
+#include "engine.h"
+
+#include <ext/standard/php_lcg.h>
+#include <ext/standard/php_random.h>
+
+/* How long the time is that uniqid() begins with: "%08x%05x". */
+#define TIME_LENGTH 13
+
+static zif_handler make_unique_id;
+
+/* More than 0 and less than 1, as php_combined_lcg(). */
+static double draw(void)
+{
+	uint32_t drawn;
+
+	if (php_random_bytes_silent(&drawn, sizeof(drawn)) == FAILURE) {
+		return php_combined_lcg();
+	}
+	return (drawn + 0.5) / ((double) UINT32_MAX + 1);
+}
+
+static void lcg_value(INTERNAL_FUNCTION_PARAMETERS)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	RETURN_DOUBLE(draw());
+}
+
+/* PHP's own, but for what it appends to the time if it is asked for more entropy. */
+static void uniqid(INTERNAL_FUNCTION_PARAMETERS)
+{
+	char *prefix = "";
+	size_t prefix_length;
+	bool more = false;
+	zend_string *made;
+
+	make_unique_id(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+	if (EG(exception)
+		|| zend_parse_parameters(ZEND_NUM_ARGS(), "|sb", &prefix, &prefix_length, &more) == FAILURE
+		|| !more) {
+		return;
+	}
+	/* A prefix ends at its first NUL there. */
+	prefix_length = strlen(prefix);
+	made = Z_STR_P(return_value);
+	RETVAL_STR(strpprintf(
+		0, "%.*s%.8F", (int) prefix_length + TIME_LENGTH, ZSTR_VAL(made), draw() * 10));
+	zend_string_release(made);
+}
+
+/* Returns what was there; NULL: there is none, since the configuration forbids it. */
+static zif_handler replace(const char *name, zif_handler handler)
+{
+	zend_internal_function *function =
+		zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
+	zif_handler replaced = NULL;
+
+	if (function) {
+		replaced = function->handler;
+		function->handler = handler;
+	}
+	return replaced;
+}
+
+void maitred_hook_draws(void)
+{
+	replace("lcg_value", lcg_value);
+	make_unique_id = replace("uniqid", uniqid);
+}
+
+/* What else draws, such as the chance that a session cleans up, goes on from a place nobody knows. */
+void maitred_skip_draws(void)
+{
+	uint8_t count = 0;
+
+	php_random_bytes_silent(&count, sizeof(count));
+	while (count-- > 0) {
+		php_combined_lcg();
+	}
+}
