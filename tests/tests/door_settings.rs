@@ -120,7 +120,7 @@ fn addresses_that_are_not_in_the_list_are_turned_away() {
     };
     let server = setup("\"127.0.0.2\"").start();
     assert_eq!(ask_over_tcp(address, root.path()), b"");
-    server.expect_log(0, "127.0.0.1");
+    server.expect_log(0, "IP address '127.0.0.1' has been dropped");
     server.configure(&setup("[\"127.0.0.2\", \"127.0.0.1\"]"));
     assert!(server.reload().contains("reloaded"));
     let said = ask_over_tcp(address, root.path());

@@ -159,16 +159,21 @@ fn a_limit_that_is_reached_is_said_once_and_its_requests_wait() {
 
 #[test]
 fn a_request_behind_a_long_script_has_a_worker_started_for_it() {
-    let root = site();
-    let server = ondemand(root.path(), 4).start();
-    let mut connection = Connection::open(server.address());
-    for _ in 0..LESSONS {
-        let answer = connection.ask(&Request::get("/hello.php"));
-        assert_eq!(answer.expect("an answer").text(), "hello");
+    for pm in ["ondemand", "auto"] {
+        let root = site();
+        let server = match pm {
+            "auto" => Setup::new(root.path()).pm(pm).workers(4).start(),
+            _ => ondemand(root.path(), 4).start(),
+        };
+        let mut connection = Connection::open(server.address());
+        for _ in 0..LESSONS {
+            let answer = connection.ask(&Request::get("/hello.php"));
+            assert_eq!(answer.expect("an answer").text(), "hello");
+        }
+        let _busy = occupy(&server);
+        hello(&server);
+        let_go(root.path());
     }
-    let _busy = occupy(&server);
-    hello(&server);
-    let_go(root.path());
 }
 
 #[test]

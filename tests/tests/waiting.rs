@@ -48,6 +48,15 @@ fn site() -> TempDir {
              pcntl_waitpid($child, $status); echo 'from the parent';",
         ),
         ("folder/index.php", "<?php echo 'folder';"),
+        (
+            "until.php",
+            "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
+             while (!file_exists(__DIR__ . '/' . $_GET['file'])) { clearstatcache(); usleep(2000); }",
+        ),
+        (
+            "note.php",
+            "<?php file_put_contents(__DIR__ . '/notes', $_GET['name'], FILE_APPEND); echo 'noted';",
+        ),
     ]);
     give_to_web_user(root.path());
     root
@@ -98,6 +107,52 @@ fn a_request_behind_a_long_script_is_fetched_by_an_idle_worker() {
         assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     }
     let_go(root.path());
+}
+
+/// How many requests have found every worker busy, and how many have had one.
+fn counts(server: &Server) -> (u64, u64) {
+    let told = http::get(server.address(), "/status?json").json();
+    let count = |name: &str| told[name].as_u64().expect("a number");
+    (count("max children reached"), count("accepted conn"))
+}
+
+fn wait_for_waiting(server: &Server, count: u64) {
+    wait::until_true(&format!("{count} to wait in the queue"), || {
+        counts(server).0 == count
+    });
+}
+
+#[test]
+fn who_waits_behind_a_long_script_is_not_passed_by_those_that_come_later() {
+    let root = site();
+    let setup = Setup::new(root.path()).pool("status_path = \"/status\"");
+    let server = taught(setup.workers(2));
+    let before = counts(&server).1;
+    let mut long = ["a", "b"].map(|file| {
+        let request = Request::get(&format!("/until.php?file={file}"));
+        let mut long = send(&server, &request);
+        assert_eq!(long.read_head().expect("an answer begins").status, 200);
+        long
+    });
+    // These two are put behind the scripts, and come back into the queue; the third joins it.
+    let note = |name: &str| send(&server, &Request::get(&format!("/note.php?name={name}")));
+    let mut notes = vec![note("x")];
+    wait_for_waiting(&server, 1);
+    notes.push(note("y"));
+    wait_for_waiting(&server, 2);
+    notes.push(note("z"));
+    wait_for_waiting(&server, 3);
+    std::fs::write(root.path().join("b"), "").expect("a file can be written");
+    for note in &mut notes {
+        let answer = note.read_response(false).expect("an answer");
+        assert_eq!(answer.text(), "noted");
+    }
+    let noted = std::fs::read_to_string(root.path().join("notes")).expect("notes");
+    assert!(["xyz", "yxz"].contains(&noted.as_str()), "{noted}");
+    assert_eq!(counts(&server).1, before + 5, "each counts once");
+    std::fs::write(root.path().join("a"), "").expect("a file can be written");
+    long[0].read_chunk().expect("the script ends");
+    server.stop();
 }
 
 #[test]

@@ -84,7 +84,7 @@ const HEEDED: &[Heeded] = &[
         name: "max_spawn_rate",
         by: &[Mode::Classic, Mode::Worker],
         says: |pool| pool.max_spawn_rate != DEFAULT_MAX_SPAWN_RATE,
-        instead: NOTHING,
+        instead: |_| Some("it bounds pools with `pm = \"dynamic\"` or `\"ondemand\"` alone"),
     },
 ];
 

@@ -6,7 +6,8 @@ use std::iter;
 use crate::settings::Pattern;
 
 /// Whether a cookie or parameter is meant, by the name that it is written with or that PHP gives it. Whoever
-/// writes a session's cookie in such a way is not to be taken for nobody.
+/// writes a session's cookie in such a way is not to be taken for nobody. Where it has no index, and PHP takes
+/// a number, any that is meant counts.
 pub(crate) fn is_named(pattern: &Pattern, name: &[u8]) -> bool {
     if pattern.matches(name) {
         return true;
@@ -16,8 +17,11 @@ pub(crate) fn is_named(pattern: &Pattern, name: &[u8]) -> bool {
     }
     let (base, indexes) = split(name);
     let mut told: Vec<u8> = mangled(base).collect();
+    let base_meant = pattern.before_index();
     let is_part_named = each_index(indexes).any(|index| {
-        let is_named = pattern.matches(&told);
+        let may_be_meant =
+            is_any(index) && base_meant.as_ref().is_some_and(|base| base.matches(&told));
+        let is_named = pattern.matches(&told) || may_be_meant;
         told.push(b'[');
         told.extend_from_slice(index);
         told.push(b']');
@@ -57,10 +61,13 @@ fn each_index(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Without an index, PHP takes the next number, which may be any.
 fn is_same_index(one: &[u8], two: &[u8]) -> bool {
-    let is_any = |index: &[u8]| index.trim_ascii().is_empty();
     one == two || is_any(one) || is_any(two)
+}
+
+/// Without an index, PHP takes the next number, which may be any.
+fn is_any(index: &[u8]) -> bool {
+    index.trim_ascii().is_empty()
 }
 
 fn mangled(name: &[u8]) -> impl Iterator<Item = u8> {
@@ -88,6 +95,9 @@ mod tests {
             ("my_user[a.b]", "my.user[a.b]x]"),
             ("user[*", "user[id]x"),
             ("user", "user[id]"),
+            ("user[0]", "user[]"),
+            ("user[0]", "user[ ]x"),
+            ("u*[0]", "user[]"),
         ] {
             assert!(meant(pattern, name), "{pattern} is not {name}");
         }
@@ -97,6 +107,8 @@ mod tests {
             ("user[id]", "user[ids]"),
             ("user[id]", "user[ id]"),
             ("user[id]", "users[id]"),
+            ("user[0]", "users[]"),
+            ("user", "users[]"),
         ] {
             assert!(!meant(pattern, name), "{pattern} is {name}");
         }

@@ -35,6 +35,15 @@ impl Pattern {
     }
 }
 
+impl Pattern {
+    /// The same up to its first bracket; none: it has no index.
+    pub fn before_index(&self) -> Option<Pattern> {
+        let text = self.to_string();
+        let (base, _) = text.split_once('[')?;
+        Some(Pattern::new(base))
+    }
+}
+
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.start)?;

@@ -174,17 +174,16 @@ impl Growth {
 }
 
 impl Inner {
-    /// A request has come, and is placed or waits. True if the pool finds its size.
-    pub(super) fn count_arrival(&mut self) -> bool {
+    /// A request has come, and is placed or waits.
+    pub(super) fn count_arrival(&mut self) {
         let Some(auto) = &mut self.growth.auto else {
-            return false;
+            return;
         };
         let load = load(&self.queue);
         if load.busy >= load.ready {
             auto.see_parked(&self.generations);
         }
         auto.arrived(load);
-        true
     }
 }
 

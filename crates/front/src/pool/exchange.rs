@@ -54,6 +54,8 @@ pub struct Exchange {
     request: Vec<u8>,
     /// Whether it counts as something its thread waits for.
     pub(super) followed: AtomicBool,
+    /// Whether it counts among the accepted ones of its pool.
+    pub(super) accepted: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -117,15 +119,15 @@ impl Exchange {
         request: Vec<u8>,
         (lane, within): (Lane, Duration),
     ) -> Arc<Exchange> {
-        let (followed, state) = (AtomicBool::new(false), Mutex::default());
         Arc::new(Exchange {
             pool,
             thread,
             lane,
             within,
             request,
-            followed,
-            state,
+            followed: AtomicBool::new(false),
+            accepted: AtomicBool::new(false),
+            state: Mutex::default(),
         })
     }
 
@@ -138,15 +140,15 @@ impl Exchange {
             was_lent: true,
             ..State::default()
         };
-        let (followed, state) = (AtomicBool::new(false), Mutex::new(state));
         Arc::new(Exchange {
             pool: pool.clone(),
             thread: 0,
             lane: Lane::Usual,
             within: Duration::MAX,
             request: Vec::new(),
-            followed,
-            state,
+            followed: AtomicBool::new(false),
+            accepted: AtomicBool::new(true),
+            state: Mutex::new(state),
         })
     }
 
@@ -318,6 +320,13 @@ impl Exchange {
         }
         state.waited_until = Some(now);
         Some(now - *state.waits_since.get_or_insert(now))
+    }
+
+    /// Whether a worker has begun it.
+    pub fn has_begun(&self) -> bool {
+        let state = self.lock();
+        let loan = state.loan.as_ref();
+        loan.is_some_and(|loan| loan.link().progress(&loan.lent) != Ok(Began::NotYet))
     }
 
     /// When its script began at the earliest, if it runs: when it was lent, or when it was last

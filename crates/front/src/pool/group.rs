@@ -73,10 +73,17 @@ impl Inner {
     }
 
     /// A worker is given a request.
-    pub fn count_accepted(&self) {
+    pub fn count_one_accepted(&self) {
         if let Some(newest) = self.newest() {
             let accepted = &newest.link().board().accepted;
             accepted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A request has a worker; one that gets another later counts once.
+    pub fn count_accepted(&self, exchange: &Exchange) {
+        if !exchange.accepted.swap(true, Ordering::Relaxed) {
+            self.count_one_accepted();
         }
     }
 

@@ -169,7 +169,7 @@ impl Pool {
             Submitted::Placed(place) => {
                 let generation = inner.generation(place.seat.generation).cloned();
                 inner.count_arrival();
-                inner.count_accepted();
+                inner.count_accepted(&exchange);
                 if let Some(generation) = &generation {
                     exchange.lend(generation.clone(), place);
                 }
@@ -227,7 +227,7 @@ impl Pool {
 
     /// A page of the pool's own was asked for at its door, and counts as a request.
     pub fn count_page(&self) {
-        self.lock().count_accepted();
+        self.lock().count_one_accepted();
     }
 
     fn show_figures(&self, inner: &mut Inner) {
@@ -355,7 +355,7 @@ impl Pool {
     }
 
     fn hand_over(&self, inner: &Inner, exchange: Arc<Exchange>, place: Place) {
-        inner.count_accepted();
+        inner.count_accepted(&exchange);
         if let Some(generation) = inner.generation(place.seat.generation) {
             exchange.lend(generation.clone(), place);
         }
@@ -386,10 +386,12 @@ impl Pool {
         // What waits in the queue is asked for already.
         let Some(from) = exchange.place() else { return };
         let Some(to) = inner.queue.idle_place(exchange.lane) else {
-            if inner.queue.is_shared(from.seat) {
-                self.come_back(&mut inner, exchange, from);
-            } else if waited > WAKES_WITHIN {
+            let is_behind = inner.queue.is_shared(from.seat);
+            if is_behind || waited > WAKES_WITHIN {
                 self.ask_for_workers(&mut inner, 1);
+            }
+            if is_behind {
+                self.come_back(&mut inner, exchange, from);
             }
             return;
         };
@@ -406,14 +408,16 @@ impl Pool {
     }
 
     /// Fetches a request that waits behind a long script while no seat is idle: those that come later
-    /// would pass it there, at whichever seats get free.
+    /// would pass it there, at whichever seats get free. Where none of that seat's has begun, its worker
+    /// only waits for a processor.
     fn come_back(&self, inner: &mut Inner, exchange: &Arc<Exchange>, from: Place) {
-        if !exchange.take_back() {
+        let is_behind_a_script = inner.queue.has(from.seat, |other| other.has_begun());
+        if !is_behind_a_script || !exchange.take_back() {
             return;
         }
         let (item, lane) = (exchange.clone(), exchange.lane);
         inner.queue.come_back(item, lane, (from, Instant::now()));
-        self.show_figures(inner);
+        self.begins_to_wait(inner);
     }
 
     /// Has a worker ended that keeps to no rules.

@@ -246,6 +246,12 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.seat(seat).is_some_and(|place| place.taken() > 1)
     }
 
+    /// Whether a seat has such a request.
+    pub fn has(&self, seat: SeatId, is_such: impl Fn(&T) -> bool) -> bool {
+        let place = self.seat(seat);
+        place.is_some_and(|place| place.slots.iter().flatten().any(is_such))
+    }
+
     /// How many seats have something to do.
     pub fn busy(&self) -> usize {
         self.open - self.idle.len()
@@ -453,6 +459,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
         if place.taken() == 0 {
             place.rested = 0;
+            place.long = false;
             let was_urgent = std::mem::take(&mut place.urgent);
             self.urgent_seats -= usize::from(was_urgent);
             self.idle.push(at.seat);

@@ -31,7 +31,14 @@ impl Pool {
             Joined::Full => return Err(NotTaken::QueueFull),
             Joined::Hopeless => return Err(NotTaken::Hopeless),
         }
-        if inner.count_arrival() {
+        inner.count_arrival();
+        self.begins_to_wait(inner);
+        Ok(())
+    }
+
+    /// A request waits in the queue now, because all workers are busy.
+    pub(super) fn begins_to_wait(&self, inner: &mut Inner) {
+        if inner.growth.auto.is_some() {
             self.stalls.notify_one();
         }
         self.show_figures(inner);
@@ -41,7 +48,6 @@ impl Pool {
             inner.count_limit_reached();
             self.tally().inspect(|tally| tally.limit_reached());
         }
-        Ok(())
     }
 
     /// Some wait, and a seat is about to be given what it does next.

@@ -121,12 +121,14 @@ impl<T: PartialEq> Waiting<T> {
         })
     }
 
-    /// One that was with a worker comes back: it is the next.
+    /// One that was with a worker comes back: it is the next. It has waited for as long as those that it
+    /// comes before, so that the queue looks no younger than it is.
     pub fn put_back(&mut self, item: T, now: Instant) {
-        let entry = Entry { item, since: now };
-        match self.is_newest_first() {
-            true => self.entries.push_back(entry),
-            false => self.entries.push_front(entry),
+        if self.is_newest_first() {
+            self.entries.push_back(Entry { item, since: now });
+        } else {
+            let since = self.longest().map_or(now, |longest| longest.min(now));
+            self.entries.push_front(Entry { item, since });
         }
     }
 

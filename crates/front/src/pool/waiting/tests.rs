@@ -138,6 +138,17 @@ fn three_and_ten_times_too_much_keep_all_workers_busy_and_those_answered_hardly_
 const PATIENT: Duration = Duration::from_millis(1010);
 
 #[test]
+fn requests_that_come_back_from_behind_long_scripts_hide_no_crowd() {
+    let mut world = World::new(1000, 10_000 * MS);
+    for _ in 0..100 {
+        world.run(50 * MS, WORK.script / 6, FOREVER);
+        let item = world.waiting.take().expect("some wait");
+        world.waiting.put_back(item, world.now);
+    }
+    assert!(world.waiting.is_newest_first());
+}
+
+#[test]
 fn order_comes_back_when_the_crowd_has_gone() {
     let mut world = World::new(1000, 10_000 * MS);
     world.run(3000 * MS, WORK.script / 6, FOREVER);
