@@ -19,7 +19,7 @@ use crate::moments::Moment;
 use crate::processes;
 use crate::seen::Seen;
 use crate::settings::{self, Inputs, Line, Server};
-use crate::site::{Site, opcache, strings};
+use crate::site::{Site, opcache, processor_limit, strings};
 
 /// The report's form; it changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "maitred-tune/1";
@@ -293,6 +293,7 @@ fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
             .unwrap_or(1.0),
         leak: course.growth.filter(Slope::leaks).map(|slope| slope.bytes),
         memory_limit: Inputs::memory_limit_of(site),
+        processor_limit: processor_limit(&site.pool),
         somaxconn: site.somaxconn,
     })
 }

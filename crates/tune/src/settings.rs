@@ -132,6 +132,8 @@ pub struct Inputs {
     pub leak: Option<f64>,
     /// `memory_limit` in bytes.
     pub memory_limit: Option<f64>,
+    /// `max_execution_time` as it is set, in seconds; 0: there is no limit; nothing: not known.
+    pub processor_limit: Option<u64>,
     /// `net.core.somaxconn`.
     pub somaxconn: Option<u64>,
     /// The most private memory of a worker at any moment, in bytes.
@@ -352,7 +354,7 @@ fn php_fpm(inputs: &Inputs) -> Vec<Line> {
             .guide("10 s", "no worker is idle for too long where all are to be there"),
         max_requests(server, "pm.max_requests", inputs),
         wall(server, "request_terminate_timeout", inputs),
-        further::processor_limit(server, "php_admin_value[max_execution_time]", inputs),
+        further::processor_limit(server, "php_value[max_execution_time]", inputs),
         line(server, "listen.backlog", format!("{backlog:.0}"), &["R80", "R82", "R84", "R86"])
             .measured(rate_of(inputs), "rate x limit: who waits behind more is answered too late anyway")
             .guide("4096 to 8192", format!(
@@ -446,6 +448,7 @@ mod tests {
             slowest: 0.05,
             leak: None,
             memory_limit: Some(128.0 * MB),
+            processor_limit: Some(30),
             somaxconn: Some(4_096),
             peak: Some(20.0 * MB),
             shared: Some(40.0 * MB),

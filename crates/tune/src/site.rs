@@ -1,6 +1,6 @@
 //! Which pool is tuned, and what is known of it and of the machine, from doctor's facts.
 
-use maitred_doctor::facts::{Facts, Kind, Known, Pool, Service};
+use maitred_doctor::facts::{Facts, Ini, Kind, Known, Pool, Service};
 
 use crate::course::Now;
 use crate::decide::Memory;
@@ -13,6 +13,9 @@ const DEFAULT_OPCACHE: f64 = 128.0;
 
 /// The same of its buffer of strings.
 const DEFAULT_STRINGS: f64 = 8.0;
+
+/// How much processor time a script may take where nobody says it, in seconds.
+const DEFAULT_SECONDS: &str = "30";
 
 /// A pool that runs.
 #[derive(Debug, Clone)]
@@ -230,6 +233,18 @@ pub fn strings(pool: &Pool) -> (f64, Option<f64>) {
     )
 }
 
+/// How much processor time a pool's scripts may take as it is set, in seconds; 0: there is no limit.
+pub fn processor_limit(pool: &Pool) -> Option<u64> {
+    pool.ini.as_ref().ok().and_then(seconds)
+}
+
+fn seconds(ini: &Ini) -> Option<u64> {
+    let text = ini.get("max_execution_time", DEFAULT_SECONDS);
+    let seconds: i64 = text.trim().parse().ok()?;
+    // A timer cannot be set to less than nothing: that is no limit, too.
+    Some(u64::try_from(seconds).unwrap_or(0))
+}
+
 /// An entry in megabytes, as PHP has these, in bytes.
 fn megabytes(pool: &Pool, name: &str, default: f64) -> f64 {
     let size = pool.ini.as_ref().ok().map(|ini| ini.get(name, ""));
@@ -252,5 +267,20 @@ mod tests {
         assert_eq!(base(None), Ok(144.0 * MB));
         let unknown = Err(Unknown("memory.current cannot be read".to_owned()));
         assert!(base_of_group(&unknown, 0.0, 0.0).is_err());
+    }
+
+    #[test]
+    fn a_limit_of_processor_time_is_what_is_set_or_phps_default() {
+        let of = |text: Option<&str>| {
+            let mut ini = Ini::default();
+            let entry = text.map(|text| ("max_execution_time".to_owned(), text.to_owned()));
+            ini.entries.extend(entry);
+            seconds(&ini)
+        };
+        assert_eq!(of(None), Some(30));
+        assert_eq!(of(Some(" 300 ")), Some(300));
+        assert_eq!(of(Some("0")), Some(0));
+        assert_eq!(of(Some("-1")), Some(0));
+        assert_eq!(of(Some("long")), None);
     }
 }

@@ -126,19 +126,28 @@ pub(super) fn strings(server: Server, name: &'static str, inputs: &Inputs) -> Li
         )
 }
 
-/// How much processor time a script may take.
+/// How much processor time a script may take: no less than it may now, since not all pages were asked for, and
+/// as a value that scripts may raise themselves.
 pub(super) fn processor_limit(server: Server, name: &'static str, inputs: &Inputs) -> Line {
-    let value = (inputs.cpu.unwrap_or(0.0) * super::WALL).max(super::LEAST_WALL);
+    let wanted = (inputs.cpu.unwrap_or(0.0) * super::WALL).max(super::LEAST_WALL);
+    let (value, now) = match inputs.processor_limit {
+        Some(0) => (0.0, "it is set to 0, which is no limit".to_owned()),
+        Some(now) => (wanted.max(now as f64), format!("it is set to {now} s")),
+        None => (wanted, "what it is set to is not known".to_owned()),
+    };
     let measured = inputs.cpu.map_or(
         "the processor time of a request is not known".to_owned(),
         |cpu| format!("a request alone takes {:.0} ms of a processor", cpu * 1e3),
     );
     line(server, name, format!("{:.0}", value.ceil()), &["R72", "R74"])
-        .measured(measured, "ten times that, at least 30 s")
+        .measured(
+            format!("{measured}; {now}"),
+            "ten times that, at least 30 s, and no less than it is: not all pages were asked for",
+        )
         .guide(
             "30, below request_terminate_timeout",
             "it ends what computes for ever, and never what waits: the two are other clocks, and none of \
-             them has to be below the other (W12)",
+             them has to be below the other (W12); php_admin_value would make set_time_limit() fail",
         )
 }
 
@@ -294,6 +303,37 @@ mod tests {
             scripts.value == "12000" && scripts.why.contains("16229"),
             "{scripts:?}"
         );
+    }
+
+    #[test]
+    fn no_script_gets_less_processor_time_than_it_may_take_now() {
+        let limit = |processor_limit, cpu| {
+            let inputs = Inputs {
+                processor_limit,
+                cpu,
+                ..super::super::tests::inputs()
+            };
+            super::processor_limit(Server::PhpFpm, "limit", &inputs).value
+        };
+        assert_eq!(limit(Some(30), Some(0.01)), "30");
+        assert_eq!(limit(Some(300), Some(0.01)), "300");
+        assert_eq!(limit(Some(5), Some(0.01)), "30");
+        assert_eq!(limit(Some(30), Some(7.0)), "70");
+        assert_eq!(limit(Some(0), Some(7.0)), "0", "there is no limit now");
+        assert_eq!(limit(None, None), "30");
+    }
+
+    #[test]
+    fn scripts_may_still_raise_how_much_processor_time_they_take() {
+        for server in [Server::PhpFpm, Server::Maitred] {
+            let lines = super::super::lines(server, &super::super::tests::inputs());
+            let is_limit = |line: &&Line| line.name.contains("max_execution_time");
+            let found: Vec<&Line> = lines.iter().filter(is_limit).collect();
+            assert!(
+                matches!(found[..], [line] if line.name.starts_with("php_value")),
+                "{found:?}"
+            );
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(super) fn maitred(inputs: &Inputs) -> Vec<Line> {
             "it bounds memory; how long somebody waits is bounded by request_queue_timeout",
         ),
         wall(server, "request_terminate_timeout", inputs),
-        further::processor_limit(server, "php_admin_value.max_execution_time", inputs),
+        further::processor_limit(server, "php_value.max_execution_time", inputs),
         max_requests(server, "max_requests", inputs),
         further::memory_limit(server, "php_admin_value.memory_limit", inputs),
         further::most_private(server, inputs),
