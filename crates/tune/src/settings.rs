@@ -361,7 +361,7 @@ fn php_fpm(inputs: &Inputs) -> Vec<Line> {
                 "8192 are {:.1} s of waiting here; php-fpm runs requests whose clients have left (W19)",
                 8_192.0 / inputs.rate.max(1e-9)
             )),
-        further::memory_limit(server, "php_admin_value[memory_limit]", inputs),
+        further::memory_limit(server, "php_value[memory_limit]", inputs),
         further::open_files(server, "rlimit_files", inputs),
         further::opcache(server, "opcache.memory_consumption (php.ini)", inputs),
         further::strings(server, "opcache.interned_strings_buffer (php.ini)", inputs),

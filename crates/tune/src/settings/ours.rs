@@ -46,7 +46,7 @@ pub(super) fn maitred(inputs: &Inputs) -> Vec<Line> {
         wall(server, "request_terminate_timeout", inputs),
         further::processor_limit(server, "php_value.max_execution_time", inputs),
         max_requests(server, "max_requests", inputs),
-        further::memory_limit(server, "php_admin_value.memory_limit", inputs),
+        further::memory_limit(server, "php_value.memory_limit", inputs),
         further::most_private(server, inputs),
         further::memory_max(server, inputs),
         further::spawn_rate(server, inputs),
