@@ -5,7 +5,8 @@
 //! clients look alike. So it is tried. While requests wait and processors are free, only as many workers get
 //! anything for a while as would do if no request waited for another; if as much is done as before, the others are
 //! let go. If not, but much more than so few are a part of all, what lies between what was enough and what was
-//! not is tried. If each worker does its part, they come back, and nothing is tried for longer and longer.
+//! not is tried, until the two are near each other. If each worker does its part, they come back, and nothing is
+//! tried for longer and longer.
 //!
 //! Nothing is tried either where requests take no longer than they took when they did not wait for each
 //! other: then each worker does its part.
@@ -15,9 +16,10 @@ use std::time::Duration;
 /// No less than this part of the workers there are is tried at first.
 const TRIED: f64 = 0.125;
 
-/// Where so many times its part of what all do is done by the first that is tried, all wait for the same thing, and
-/// more are tried.
-const MORE_THAN_ITS_PART: f64 = 2.0;
+/// Where too few do more than so many times their part of what all do, all wait for the same thing, and more are
+/// tried. Up to two thirds of the workers that do as much as all are found by that. Where each does its part and a
+/// trial has counted seven requests, one in ten is followed by another by chance; with 1.25 it were one in four.
+const MORE_THAN_ITS_PART: f64 = 1.5;
 
 /// What requests take alone says how many workers are needed at least; some more are tried.
 const MORE_THAN_ALONE: f64 = 1.25;
@@ -34,9 +36,10 @@ const CHANCE: f64 = 2.5;
 /// Doing more by this part is doing more.
 const MORE: f64 = 0.02;
 
-/// Doing less than this part is clear when so many would have ended.
+/// Doing less than this part is clear when so many requests are missing: more than two roots of the 400 that would
+/// have ended, and six of the 55 where an eighth is done.
 const CLEARLY_LESS: f64 = 0.88;
-const CLEAR: f64 = 400.0;
+const MISSING: f64 = 48.0;
 
 /// Shortest and longest time that what is done is counted.
 const COUNTS_FOR: Duration = Duration::from_secs(2);
@@ -191,7 +194,7 @@ impl Guard {
         let time = now.saturating_sub(since);
         let soon = done as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);
         let expected = self.before * time.as_secs_f64();
-        let is_clear = soon < CLEARLY_LESS * self.before && expected >= CLEAR;
+        let is_clear = soon < CLEARLY_LESS * self.before && expected - done as f64 >= MISSING;
         let still = Step::Try {
             workers,
             since,
@@ -235,18 +238,19 @@ impl Guard {
                 self.too_few = workers;
                 self.next(enough, 0.0)
             }
-            (false, None) if self.too_few == 0 && rate > MORE_THAN_ITS_PART * part => {
+            (false, None) if rate > MORE_THAN_ITS_PART * part => {
                 self.too_few = workers;
                 self.next(self.all, 0.0)
             }
-            (false, None) => {
+            (false, None) => Step::Rest,
+        };
+        match (next, self.found) {
+            (Step::Rest, Some(_)) => self.rests_until = now + BELIEVED,
+            (Step::Rest, None) => {
                 self.rests = (self.rests * 2).clamp(RESTS, RESTS_LONGEST);
                 self.rests_until = now + self.rests;
-                return Step::Rest;
             }
-        };
-        if next == Step::Rest {
-            self.rests_until = now + BELIEVED;
+            _ => {}
         }
         next
     }
@@ -259,9 +263,10 @@ impl Guard {
             too_few => ((enough * too_few) as f64).sqrt().ceil() as usize,
         };
         let few = few.max(least);
-        match few == 0 || enough as f64 <= NEAR * few as f64 && few == least {
+        let is_near = |fewer: usize| enough as f64 <= NEAR * fewer as f64;
+        let none_between = few == 0 || few >= enough;
+        match none_between || is_near(self.too_few) || few == least && is_near(few) {
             true => Step::Rest,
-            false if self.too_few > 0 && enough as f64 <= NEAR * self.too_few as f64 => Step::Rest,
             false => Step::Settle { workers: few },
         }
     }
@@ -307,6 +312,54 @@ mod tests {
             });
             let found = guard.found.unwrap_or_default();
             assert!((14..=19).contains(&found), "{found}: 14 do 2000");
+        }
+    }
+
+    #[test]
+    fn as_few_as_two_to_four_workers_that_do_as_much_are_found_and_believed_for_a_while() {
+        for most in 2..=4 {
+            let mut guard = Guard::default();
+            follow(&mut guard, 0..60, 0.0, |workers| {
+                1000 * workers.min(most) as u64
+            });
+            assert_eq!(guard.limit(), Some(most), "{guard:?}");
+            assert_eq!(guard.step, Step::Rest, "{most}: nothing is left to try");
+            // What they waited for is there no more.
+            follow(&mut guard, 60..500, 0.0, |workers| 1000 * workers as u64);
+            assert_eq!(guard.limit(), None, "{most}: {guard:?}");
+        }
+    }
+
+    #[test]
+    fn a_third_to_two_thirds_of_the_workers_that_do_as_much_are_found() {
+        for most in [20, 24, 28, 32, 36, 40] {
+            let mut guard = Guard::default();
+            follow(&mut guard, 0..120, 0.0, |workers| {
+                100 * workers.min(most) as u64
+            });
+            let found = guard.found.unwrap_or(64);
+            let near = (NEAR * most as f64) as usize;
+            assert!((most..=near).contains(&found), "{found} for {most}");
+        }
+    }
+
+    #[test]
+    fn a_trial_for_nothing_is_over_when_enough_requests_are_missing() {
+        // Of 64 workers that do `all` a second eight are tried, and do an eighth.
+        for all in [8, 16, 48, 64, 640] {
+            let mut guard = Guard::default();
+            let (mut tried, mut missing) = (0, 0);
+            for second in 0..55 {
+                let fewer = guard.limit().is_some();
+                let done = if fewer { all / 8 } else { all };
+                tried += u64::from(fewer);
+                missing += all - done;
+                follow(&mut guard, second..second + 1, 0.0, |_| done);
+            }
+            // A second until what the others had is over, and one that is counted at least.
+            let longest = 1 + 55_u64.div_ceil(all);
+            assert!((2..=longest).contains(&tried), "{all}: {tried} s");
+            assert!(missing <= 2 * all + 48, "{all}: {missing} missing");
         }
     }
 
