@@ -31,8 +31,24 @@ pub struct Inner {
     pub growth: Growth,
     /// Reports that the supervisor has not taken, one for each seat at most.
     pub unsaid: Vec<FromFront>,
-    /// Of which generation the supervisor was told last that its OPcache is full, and when.
-    pub full_said: Option<(Number, Instant)>,
+    /// Of which generations the supervisor was told that their OPcache is full.
+    pub full_said: FullSaid,
+}
+
+/// Generations whose OPcache was said to be full not long ago, and when: one entry for each at most.
+#[derive(Debug, Default)]
+pub struct FullSaid(Vec<(Number, Instant)>);
+
+impl FullSaid {
+    /// Whether it is to be said now of this one: while one takes another's place, both may be full.
+    fn is_due(&mut self, generation: Number, now: Instant) -> bool {
+        self.0.retain(|(_, at)| now < *at + FULL_SAID_EVERY);
+        let is_due = self.0.iter().all(|(said, _)| *said != generation);
+        if is_due {
+            self.0.push((generation, now));
+        }
+        is_due
+    }
 }
 
 impl Inner {
@@ -43,7 +59,7 @@ impl Inner {
             generations: Vec::new(),
             growth: Growth::none(),
             unsaid: Vec::new(),
-            full_said: None,
+            full_said: FullSaid::default(),
         }
     }
 
@@ -341,15 +357,11 @@ impl Pool {
 
     /// Tells the supervisor that workers of a generation find OPcache full, but not with each request.
     pub(super) fn report_full_cache(&self, inner: &mut Inner, generation: &Generation) {
-        let now = Instant::now();
         let generation = generation.number;
-        let was_said = |(of, at)| of == generation && now < at + FULL_SAID_EVERY;
-        if inner.full_said.is_some_and(was_said) {
-            return;
+        if inner.full_said.is_due(generation, Instant::now()) {
+            // What is not taken now is said again.
+            self.supervisor.report(&FromFront::CacheFull { generation });
         }
-        inner.full_said = Some((generation, now));
-        // What is not taken now is said again.
-        self.supervisor.report(&FromFront::CacheFull { generation });
     }
 
     /// Says what must not be lost: what the supervisor does not take now is said later.
@@ -395,5 +407,25 @@ fn go_on_counting(generation: &Generation, before: Option<&Generation>) {
 fn raise(mark: &AtomicU32, to: u32) {
     if mark.load(Ordering::Relaxed) < to {
         mark.store(to, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_cache_is_said_once_in_a_while_of_each_generation_however_they_take_turns() {
+        let mut said = FullSaid::default();
+        let start = Instant::now();
+        for second in 0..10 {
+            let now = start + Duration::from_secs(second);
+            let due = [said.is_due(1, now), said.is_due(2, now)];
+            assert_eq!(due, [second == 0; 2]);
+            assert!(!said.is_due(1, now) && !said.is_due(2, now));
+        }
+        let later = start + FULL_SAID_EVERY;
+        assert!(said.is_due(2, later) && !said.is_due(2, later));
+        assert_eq!(said.0.len(), 1, "what is long ago is forgotten");
     }
 }
