@@ -336,13 +336,32 @@ bool maitred_cache_is_full(void)
 {
 	struct maitred_cache_figures figures = { 0 };
 	struct look context = { &figures, false };
+	zend_execute_data *running = EG(current_execute_data);
+	char *path = SG(request_info).path_translated;
 
-	/* What has been thrown is not to be lost. */
-	if (EXPECTED(!maitred_engine.compiled) || EG(exception)) {
+	/*
+	 * What has been thrown is not to be lost. PHP that has jumped out of a script may have no memory left, and
+	 * what ends its request is still to run. A script that holds more than it may keeps the limit it has.
+	 */
+	if (EXPECTED(!maitred_engine.compiled) || EG(exception) || CG(unclean_shutdown)
+		|| zend_memory_usage(true) > (size_t) PG(memory_limit)) {
 		return false;
 	}
 	maitred_engine.compiled = false;
-	look(&context);
+	/* It may hold all it may have. What is taken here is small, and given back at once. */
+	zend_set_memory_limit((size_t) -1);
+	zend_try {
+		look(&context);
+	} zend_catch {
+		context.found = false;
+		SG(request_info).path_translated = path;
+		EG(current_execute_data) = running;
+	} zend_end_try();
+	maitred_put_memory_limit_back();
+	/* The system has no memory either. A script cannot go on after that; the end of a request can. */
+	if (UNEXPECTED(CG(unclean_shutdown)) && running) {
+		zend_bailout();
+	}
 	return context.found && (figures.full || figures.strings_full);
 }
 

@@ -131,6 +131,8 @@ void maitred_limits_end(void);
  * first then; false: that is not enough, and it keeps to the limit before.
  */
 bool maitred_limit_memory(void);
+/* After it was lifted for something small. If more is held by now than memory_limit, that is the limit. */
+void maitred_put_memory_limit_back(void);
 
 /* timers.c */
 void maitred_timers_after_fork(void);

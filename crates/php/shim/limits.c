@@ -72,3 +72,10 @@ bool maitred_limit_memory(void)
 	zend_set_memory_limit(limit);
 	return zend_set_memory_limit(limit) == SUCCESS;
 }
+
+void maitred_put_memory_limit_back(void)
+{
+	if (!maitred_limit_memory()) {
+		zend_set_memory_limit(zend_memory_usage(true));
+	}
+}

@@ -151,14 +151,6 @@ static void put_errors_back(const struct errors *aside)
 	gc_protect(aside->is_gc_protected);
 }
 
-/* If expressions had to stay where they are, what is held is the limit. */
-static void put_limit_back(void)
-{
-	if (!maitred_limit_memory()) {
-		zend_set_memory_limit(zend_memory_usage(true));
-	}
-}
-
 void maitred_php_patterns_learn(void)
 {
 	struct errors aside;
@@ -176,7 +168,7 @@ void maitred_php_patterns_learn(void)
 	zend_try {
 		compile_all(told);
 	} zend_end_try();
-	put_limit_back();
+	maitred_put_memory_limit_back();
 	put_errors_back(&aside);
 	munmap(told, sizeof(*told));
 	told = NULL;
