@@ -5,8 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use maitred_tests::http;
-use maitred_tests::outside::pool;
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, write_file};
+use maitred_tests::outside::{command, pool};
+use maitred_tests::server::{
+    Server, Setup, document_root, give_to_web_user, public_folder, write_file,
+};
 use maitred_tests::{Target, wait};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -161,6 +163,88 @@ fn keys_that_are_used_up_are_doubled_and_the_memory_stays() {
 }
 
 #[test]
+fn keys_are_doubled_also_where_opcache_has_more_memory_than_it_may_be_given() {
+    let small: Vec<String> = (0..300).map(|n| format!("<?php return {n};")).collect();
+    let root = application("worker", &small);
+    let server = with_little(root.path(), "worker")
+        .pool("opcache_memory_max = \"4M\"")
+        .pool("php_admin_value.\"opcache.max_accelerated_files\" = 200")
+        .start();
+    let then = ask_until_all_are_held(&server, 300);
+    assert_eq!((&then["memory"], &then["keys"]), (&8.into(), &224.into()));
+    server.stop();
+}
+
+/// Has PHP use up `memory_limit`. A function for the end of the request gives some of it back and writes to a
+/// file.
+const FILLED_HEAP: &str = "
+    if (isset($_GET['fill'])) {
+        ini_set('display_errors', '0');
+        ini_set('memory_limit', '64M');
+        $GLOBALS['reserve'] = str_repeat('x', 1 << 20);
+        register_shutdown_function(function () {
+            unset($GLOBALS['reserve']);
+            file_put_contents(__DIR__ . '/ended', 'at the end');
+        });
+        $GLOBALS['all'] = new SplFixedArray(1 << 20);
+        for ($i = 0; ; $i++) { $GLOBALS['all'][$i] = ['one' => $i]; }
+    }";
+
+#[test]
+fn a_request_that_has_compiled_something_and_runs_out_of_memory_comes_to_its_end() {
+    for mode in ["worker", "snapshot"] {
+        let root = application(mode, &["<?php return 1;".to_owned()]);
+        let script = std::fs::read_to_string(root.path().join("index.php")).expect("the script");
+        let script = script.replace(
+            "echo json_encode",
+            &format!("{FILLED_HEAP} echo json_encode"),
+        );
+        write_file(root.path(), "index.php", script.as_bytes());
+        give_to_web_user(root.path());
+        let server = with_little(root.path(), mode).start();
+        let answer = http::get(server.address(), "/?n=0&fill");
+        assert_eq!(answer.status, 500, "{mode}");
+        server.expect_log(0, "Allowed memory size of");
+        wait::until_true("what runs at the end", || {
+            std::fs::read(root.path().join("ended")).is_ok_and(|text| text == b"at the end")
+        });
+        assert_eq!(ask(&server, "/?n=0")["memory"], 8);
+        server.stop();
+    }
+}
+
+#[test]
+fn php_ini_that_was_given_more_than_was_learned_holds() {
+    let root = application("worker", &large());
+    let folder = public_folder();
+    let ini = folder.path().join("php.ini");
+    let of_size = |memory: u32| {
+        let text = format!(
+            "opcache.memory_consumption = {memory}\nopcache.interned_strings_buffer = 1\n\
+             opcache.file_update_protection = 0\nmemory_limit = 512M\n"
+        );
+        write_file(folder.path(), "php.ini", text.as_bytes());
+    };
+    of_size(8);
+    let script = root.path().join("index.php");
+    let server = Setup::new(root.path())
+        .workers(2)
+        .pool("mode = \"worker\"")
+        .pool(&format!("script = {script:?}"))
+        .pool(&format!("php_ini = {ini:?}"))
+        .site("front_controller = \"/index.php\"")
+        .start();
+    assert_eq!(ask_until_all_are_held(&server, PARTS)["memory"], 16);
+    for (said, holds) in [(8, 16), (32, 32), (12, 16)] {
+        of_size(said);
+        let output = command(&server, &["reload", "www"]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(ask(&server, "/")["memory"], holds, "{said}");
+    }
+    server.stop();
+}
+
+#[test]
 fn opcache_that_may_not_be_larger_is_told_once_and_nothing_is_booted_anew() {
     for mode in ["worker", "snapshot"] {
         let root = application(mode, &large());
@@ -172,8 +256,7 @@ fn opcache_that_may_not_be_larger_is_told_once_and_nothing_is_booted_anew() {
             ask(&server, &format!("/?n={part}"));
         }
         let line = server.expect_log(0, "OPcache is full");
-        let why =
-            "and stays so, since it may have 8 MB at most (`opcache_memory_max`, and a quarter";
+        let why = "it has run out of memory and stays so, since it may have 8 MB at most (`opcache_memory_max`, and a quarter";
         assert!(line.contains(why), "{line}");
         for part in 0..PARTS {
             assert_eq!(ask(&server, &format!("/?n={part}"))["memory"], 8);

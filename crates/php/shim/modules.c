@@ -8,6 +8,13 @@
 /* Absent in php-fpm; on if this entry of php.ini says so. */
 #define PCNTL_SWITCH "maitred.pcntl"
 
+/* Directives of OPcache, and the entries that say how large each has to be at least. */
+static const char *const raised[][2] = {
+	{ "opcache.memory_consumption", "maitred.opcache.memory_consumption" },
+	{ "opcache.interned_strings_buffer", "maitred.opcache.interned_strings_buffer" },
+	{ "opcache.max_accelerated_files", "maitred.opcache.max_accelerated_files" },
+};
+
 static int (*register_internal_extensions)(void);
 
 /* Before any module is started: all of it that is known is its entry and its functions. */
@@ -29,12 +36,29 @@ static void leave_out(const char *name)
 	} ZEND_HASH_FOREACH_END();
 }
 
+/* Before any directive is known: all there is are the entries of php.ini. */
+static void take_larger(const char *name, const char *least_name)
+{
+	const zval *own = cfg_get_entry(name, strlen(name));
+	const zval *least = cfg_get_entry(least_name, strlen(least_name));
+	zval value;
+
+	if (!least || (own && zval_get_long((zval *) own) >= zval_get_long((zval *) least))) {
+		return;
+	}
+	ZVAL_STR(&value, zend_string_init(Z_STRVAL_P(least), Z_STRLEN_P(least), true));
+	zend_hash_str_update(php_ini_get_configuration_hash(), name, strlen(name), &value);
+}
+
 /* What the embed library has and php-fpm has not. */
 static int register_modules(void)
 {
 	zend_long pcntl = 0;
 	int result = register_internal_extensions();
 
+	for (size_t i = 0; i < sizeof(raised) / sizeof(*raised); i++) {
+		take_larger(raised[i][0], raised[i][1]);
+	}
 	if (!maitred_engine.fpm) {
 		return result;
 	}

@@ -22,6 +22,9 @@ const MEMORY_PART: u64 = 4;
 /// A new OPcache of the same size helps for a while when more than one part in so many holds what is outdated.
 const WASTED_PART: u64 = 8;
 
+/// No OPcache has more than this, in MB (16 TiB): figures that say so are wrong.
+const MEMORY_MB_MAX: u64 = 1 << 24;
+
 /// What is known of a generation whose OPcache is full.
 #[derive(Debug, Default)]
 pub(crate) struct Outgrown {
@@ -31,7 +34,19 @@ pub(crate) struct Outgrown {
     stays: bool,
 }
 
-/// The size at which an OPcache that is full would not be, of `most` bytes at most; nothing: there is none.
+impl Outgrown {
+    /// A generation that was to take this one's place has failed, `for_it_alone`: it came for a larger OPcache
+    /// and nothing else. Then that is not tried again, and true. Otherwise it may have failed of anything, and
+    /// whoever finds OPcache full next has it looked at again.
+    fn failed(&mut self, for_it_alone: bool) -> bool {
+        let was_tried = self.next.take().is_some();
+        self.stays |= was_tried && for_it_alone;
+        was_tried && for_it_alone
+    }
+}
+
+/// The size at which an OPcache that is full would not be; nothing: there is none. It is of `most` bytes at
+/// most, or of as many as it has: then it may have more keys, or begin anew as it is. With 0 it never does.
 fn larger(figures: &CacheFigures, most: u64) -> Option<CacheSize> {
     let used = figures.memory_used_bytes.div_ceil(MB);
     let wasted = figures.memory_wasted_bytes;
@@ -42,10 +57,11 @@ fn larger(figures: &CacheFigures, most: u64) -> Option<CacheSize> {
         strings_mb: figures.strings_bytes.1 / MB,
         keys: all_keys.min(KEYS_MAX),
     };
-    let (mut size, most) = (present, most / MB);
-    if !(1..=most).contains(&present.memory_mb) || present.strings_mb > present.memory_mb {
+    let is_possible = (1..=MEMORY_MB_MAX).contains(&present.memory_mb);
+    if most == 0 || !is_possible || present.strings_mb > present.memory_mb {
         return None;
     }
+    let (mut size, most) = (present, (most / MB).max(present.memory_mb));
     if figures.is_full && keys >= all_keys {
         // OPcache takes the next one of its own list, each about twice as much as the one before.
         size.keys = all_keys.saturating_add(1).min(KEYS_MAX);
@@ -73,6 +89,28 @@ fn doubled_for(used: u64, mut memory: u64) -> u64 {
         memory = memory.saturating_mul(2);
     }
     memory
+}
+
+/// What it has run out of, in words.
+fn run_out_of(figures: &CacheFigures) -> &'static str {
+    let (keys, all_keys) = figures.keys;
+    match figures.is_full {
+        true if keys >= all_keys => "keys",
+        true => "memory",
+        false => "room for strings",
+    }
+}
+
+/// Why one that is full stays as it is, which may have `most` bytes.
+fn why_it_stays(figures: &CacheFigures, most: u64) -> String {
+    match run_out_of(figures) {
+        _ if most == 0 => "`opcache_memory_max` is 0".to_owned(),
+        "keys" => format!("it may have {KEYS_MAX} keys at most"),
+        _ => format!(
+            "it may have {} MB at most (`opcache_memory_max`, and a quarter of the memory there is)",
+            most / MB
+        ),
+    }
 }
 
 /// What is full, in figures.
@@ -141,16 +179,16 @@ impl Supervisor {
             None => {
                 outgrown.stays = true;
                 warn!(
-                    "pool `{pool}`: OPcache is full ({what}) and stays so, since it may have {} MB at most \
-                     (`opcache_memory_max`, and a quarter of the memory there is): what finds no room is \
-                     compiled by every request",
-                    most / MB
+                    "pool `{pool}`: OPcache is full ({what}): it has run out of {} and stays so, since {}: what \
+                     finds no room is compiled by every request",
+                    run_out_of(figures),
+                    why_it_stays(figures, most)
                 );
             }
         }
     }
 
-    /// How large the OPcache of this pool may be, in bytes.
+    /// How large the OPcache of this pool may be made, in bytes; 0: it stays as it is.
     fn most_cache_bytes(&self, pool: &Pool) -> u64 {
         let group = self.plan.memory_group(&pool.name);
         let (_, memory) = there_is_now(group.as_deref());
@@ -182,20 +220,16 @@ impl Supervisor {
         in_use.any(|running| running.plan.settings.pool == pool && running.outgrown.next.is_some())
     }
 
-    /// A generation has failed: if its OPcache was to be larger, that is not tried again.
-    pub(crate) fn larger_cache_failed(&mut self, failed: usize) {
-        let failed = &self.pools[failed].plan.settings;
-        let (pool, size) = (failed.pool.clone(), failed.cache_size);
-        let mut others = self.pools.iter_mut().filter(|running| running.is_current());
-        let before = others.rfind(|running| running.plan.settings.pool == pool);
-        if let Some(outgrown) = before.map(|before| &mut before.outgrown)
-            && outgrown.next.is_some()
-            && outgrown.next == size
-        {
-            *outgrown = Outgrown {
-                next: None,
-                stays: true,
-            };
+    /// What was to take this pool's place has failed, or could not even be tried; `for_it_alone`: it came for
+    /// a larger OPcache and nothing else.
+    pub(crate) fn larger_cache_failed(&mut self, pool: &str, for_it_alone: bool) {
+        let mut in_use = self.pools.iter_mut().filter(|running| running.is_current());
+        let before = in_use.rfind(|running| running.plan.settings.pool == pool);
+        if before.is_some_and(|before| before.outgrown.failed(for_it_alone)) {
+            warn!(
+                "pool `{pool}`: its boot with a larger OPcache has failed: what serves keeps the one it has, \
+                 and what finds no room is compiled by every request"
+            );
         }
     }
 }
@@ -260,6 +294,7 @@ mod tests {
     fn nothing_grows_beyond_the_limit_and_nothing_begins_anew_that_would_be_as_full() {
         assert_eq!(larger(&full(), 100 * MB), size(100, 8, 16_229));
         assert_eq!(larger(&full(), 64 * MB), None);
+        assert_eq!(larger(&full(), 1), None);
         assert_eq!(larger(&full(), 0), None);
         let strings = CacheFigures {
             strings_bytes: (8 * MB, 8 * MB),
@@ -300,7 +335,69 @@ mod tests {
         };
         assert_eq!(larger(&partly, 512 * MB), size(128, 8, 16_229));
         assert_eq!(larger(&partly, 64 * MB), size(64, 8, 16_229));
-        assert_eq!(larger(&wasted, 0), None, "it is larger than it may be");
+        assert_eq!(larger(&wasted, 0), None, "it is to stay as it is");
+    }
+
+    #[test]
+    fn one_that_is_larger_than_it_may_get_keeps_its_memory_and_may_have_keys_and_begin_anew() {
+        let wasted = CacheFigures {
+            memory_used_bytes: 20 * MB,
+            memory_free_bytes: 0,
+            memory_wasted_bytes: 44 * MB,
+            is_full: true,
+            ..figures()
+        };
+        let keys = CacheFigures {
+            keys: (16_229, 16_229),
+            is_full: true,
+            ..figures()
+        };
+        for most in [1, 20 * MB, 63 * MB] {
+            assert_eq!(larger(&wasted, most), size(64, 8, 16_229));
+            assert_eq!(larger(&keys, most), size(64, 8, 16_230));
+            assert_eq!(larger(&full(), most), None);
+        }
+    }
+
+    #[test]
+    fn why_one_stays_as_it_is_names_what_it_has_run_out_of() {
+        let keys = CacheFigures {
+            keys: (1_048_793, 1_048_793),
+            is_full: true,
+            ..figures()
+        };
+        let strings = CacheFigures {
+            strings_are_full: true,
+            ..figures()
+        };
+        let all = [full(), keys, strings];
+        let names = all.map(|figures| run_out_of(&figures));
+        assert_eq!(names, ["memory", "keys", "room for strings"]);
+        let of_memory = "it may have 64 MB at most (`opcache_memory_max`, and a quarter of the memory there is)";
+        let of_keys = "it may have 1000000 keys at most";
+        let why = all.map(|figures| why_it_stays(&figures, 64 * MB));
+        assert_eq!(why, [of_memory, of_keys, of_memory]);
+        assert_eq!(why_it_stays(&keys, 0), "`opcache_memory_max` is 0");
+    }
+
+    #[test]
+    fn only_a_boot_that_failed_for_it_alone_ends_growth() {
+        let waits = || Outgrown {
+            next: size(128, 8, 16_229),
+            stays: false,
+        };
+        let mut outgrown = waits();
+        assert!(outgrown.failed(true));
+        assert!(outgrown.stays && outgrown.next.is_none());
+        assert!(!outgrown.failed(true), "it is said once");
+        let mut outgrown = waits();
+        assert!(!outgrown.failed(false));
+        assert!(
+            !outgrown.stays && outgrown.next.is_none(),
+            "who finds it full next is heard"
+        );
+        let mut serves = Outgrown::default();
+        assert!(!serves.failed(true) && !serves.stays);
     }
 
     #[test]

@@ -80,6 +80,8 @@ struct Reload {
     /// The certificates and keys of TLS.
     certificates: Option<Certificates>,
     changes: Changes,
+    /// Pools that are anew for a larger OPcache and nothing else.
+    outgrown: BTreeSet<String>,
     /// Pools at rest need not show that their PHP starts.
     lets_rest: bool,
     /// The front has taken the configuration over.
@@ -180,6 +182,7 @@ impl Supervisor {
             door_logs,
             certificates,
             changes,
+            outgrown: BTreeSet::new(),
             lets_rest: *anew == Anew::All,
             accepted: false,
             since: now,
@@ -386,7 +389,10 @@ impl Supervisor {
                     };
                     self.pools.push(running);
                 }
-                Err(why) => reload.kept.push((name, why)),
+                Err(why) => {
+                    self.larger_cache_failed(&name, false);
+                    reload.kept.push((name, why));
+                }
             }
         }
     }
@@ -438,9 +444,10 @@ impl Supervisor {
             return;
         }
         let why = running.complaint.take().unwrap_or_else(|| why.to_owned());
-        self.larger_cache_failed(index);
-        let running = &self.pools[index];
         let (name, line) = (running.plan.settings.pool.clone(), running.line);
+        let reload = self.reloads.now.as_ref();
+        let is_outgrown = reload.is_some_and(|reload| reload.outgrown.contains(&name));
+        self.larger_cache_failed(&name, is_outgrown && line == self.front.line);
         self.pool_event(index, pool::Event::Leave);
         if line != self.front.line {
             self.upgrade_failed(format!("pool {name}: {why}"));

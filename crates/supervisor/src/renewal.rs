@@ -208,16 +208,14 @@ impl Supervisor {
         if pools.is_empty() {
             return;
         }
-        let changed: Vec<&str> = pools
-            .iter()
-            .map(String::as_str)
-            .filter(|name| known.have_changed(name))
-            .collect();
+        let all = pools.iter().cloned();
+        let (changed, outgrown): (BTreeSet<_>, BTreeSet<_>) =
+            all.partition(|name| known.have_changed(name));
         if !changed.is_empty() {
-            let names = changed.join("`, `");
+            let names = Vec::from_iter(changed).join("`, `");
             info!("pool `{names}`: its scripts have changed since its boot, and it is booted anew");
         }
-        self.renew(pools);
+        self.renew(pools, outgrown);
     }
 }
 

@@ -212,9 +212,10 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     let mut defines = settings.defines.clone();
     let mut define = |name: &str, value: u64| defines.push((name.to_owned(), value.to_string()));
     for (name, value) in settings.cache_size.iter().flat_map(cache_values) {
-        // What the pool's own settings say comes later.
+        // What the pool's own settings say comes later, and is what was outgrown.
         all.retain(|own| own.name != name);
-        define(name, value);
+        // php.ini may have been given more since: the larger of the two holds.
+        define(&format!("maitred.{name}"), value);
     }
     if settings.worker_script.is_some() || settings.snapshot.is_some() {
         // OPcache would kill whoever has used it for so long when it is to be emptied.

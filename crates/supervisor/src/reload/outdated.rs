@@ -10,11 +10,12 @@ use crate::run::Supervisor;
 use super::Reload;
 
 impl Supervisor {
-    /// Gives the pools of these names a new generation by the configuration in use. The file of the
-    /// configuration is not read: whoever writes it says when it is complete, and a script does not.
+    /// Gives the pools of these names a new generation by the configuration in use, `outgrown` of them for a
+    /// larger OPcache and nothing else. The file of the configuration is not read: whoever writes it says when
+    /// it is complete, and a script does not.
     ///
     /// To be called while no reload and no upgrade is going on.
-    pub(crate) fn renew(&mut self, pools: BTreeSet<String>) {
+    pub(crate) fn renew(&mut self, pools: BTreeSet<String>, outgrown: BTreeSet<String>) {
         self.reloads.last += 1;
         let mut reload = Reload {
             ticket: self.reloads.last,
@@ -27,6 +28,7 @@ impl Supervisor {
                 anew: pools,
                 ..Changes::default()
             },
+            outgrown,
             lets_rest: false,
             // The front has this configuration.
             accepted: true,
