@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::server::Setup;
 use crate::wait;
 
 /// Where groups are, the file of the limit and that of what is in use: of version 1, and of version 2.
@@ -28,7 +29,8 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// A group with a limit, which goes when this is dropped: let go of what is in it first.
 pub struct MemoryGroup {
     folder: PathBuf,
-    used: &'static str,
+    /// The file of its limit, and of what is in use.
+    files: (&'static str, &'static str),
     limit: u64,
 }
 
@@ -44,24 +46,40 @@ impl MemoryGroup {
             let folder = Path::new(parent).join(&name);
             fs::create_dir(&folder).ok()?;
             if fs::write(folder.join(limit), bytes.to_string()).is_ok() {
-                return Some((folder, used));
+                return Some((folder, (limit, used)));
             }
             let _ = fs::remove_dir(&folder);
             None
         });
-        let Some((folder, used)) = made else {
+        let Some((folder, files)) = made else {
             eprintln!("skipped: no control group of memory can be made here");
             return None;
         };
         Some(Self {
             folder,
-            used,
+            files,
             limit: bytes,
         })
     }
 
-    /// What has a program run in the group ([`Setup::under`](crate::server::Setup::under)).
-    pub fn entering(&self) -> [String; 4] {
+    /// Gives it another limit, in bytes.
+    ///
+    /// # Panics
+    /// When the kernel does not take it.
+    pub fn limit(&mut self, bytes: u64) {
+        let (limit, _) = self.files;
+        let written = fs::write(self.folder.join(limit), bytes.to_string());
+        written.expect("the limit can be set");
+        self.limit = bytes;
+    }
+
+    /// A server that is started in the group.
+    pub fn holds(&self, setup: Setup) -> Setup {
+        setup.under(&self.entering().each_ref().map(String::as_str))
+    }
+
+    /// What has a program run in the group.
+    fn entering(&self) -> [String; 4] {
         let enter = format!(
             "echo $$ > {}/cgroup.procs && exec \"$@\"",
             self.folder.display()
@@ -105,7 +123,7 @@ impl MemoryGroup {
     }
 
     fn used(&self) -> u64 {
-        let used = self.number(self.used, "");
+        let used = self.number(self.files.1, "");
         let dropped = ["total_inactive_file ", "inactive_file "]
             .into_iter()
             .find_map(|name| self.number("memory.stat", name));

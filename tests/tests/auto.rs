@@ -1,8 +1,6 @@
 //! Pools that find their size (`pm = "auto"`).
 
-use std::collections::HashSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use maitred_tests::Target;
 use maitred_tests::booted::{PATIENCE, application, snapshot};
@@ -11,7 +9,7 @@ use maitred_tests::load::Load;
 use maitred_tests::mariadb::MariaDb;
 use maitred_tests::outside::{WAIT_PAGE, command, let_go, occupy, occupy_many, pool, text};
 use maitred_tests::processes::Signal;
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -219,65 +217,6 @@ fn copies_are_made_before_they_are_asked_for_also_where_nobody_says_how_many() {
         served.iter().all(|copy| ready.contains(copy)),
         "{served:?} of {ready:?}"
     );
-    server.stop();
-}
-
-/// A control group of version 1 with a limit on memory, which only root can make.
-struct Tight(PathBuf);
-
-impl Tight {
-    fn new(megabytes: u32) -> Option<Tight> {
-        let all = Path::new("/sys/fs/cgroup/memory");
-        if !is_root() || !all.join("memory.limit_in_bytes").exists() {
-            println!("NOT TESTED: it takes root and a memory control group of version 1");
-            return None;
-        }
-        let group = Tight(all.join(format!("maitred-tight-{}", std::process::id())));
-        fs::create_dir(&group.0).expect("root can make a control group");
-        group.limit(&format!("{megabytes}M"));
-        Some(group)
-    }
-
-    fn limit(&self, to: &str) {
-        fs::write(self.0.join("memory.limit_in_bytes"), to).expect("the limit can be set");
-    }
-
-    /// Starts within the group.
-    fn start(&self, setup: Setup) -> Server {
-        let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display());
-        setup.under(&["sh", "-c", &enter, "sh"]).start()
-    }
-}
-
-impl Drop for Tight {
-    fn drop(&mut self) {
-        // What has just ended may still count.
-        wait::until("the group to be empty", || fs::remove_dir(&self.0).ok());
-    }
-}
-
-#[test]
-fn where_memory_is_short_copies_that_would_only_wait_go_first_and_come_back_with_it() {
-    let Some(group) = Tight::new(160) else {
-        return;
-    };
-    let root = application("", "echo getmypid();");
-    let server = group.start(snapshot(root.path()).pm("auto").workers(8));
-    let workers = || pool(&server)["workers"].clone();
-    let mut served = HashSet::new();
-    for request in 1..=5 {
-        assert!(served.insert(get(server.address(), "/").text()));
-        wait::until_true("a copy in its place, and no more", || {
-            workers()["spawned"] == request + 1
-        });
-        assert_eq!(server.workers().len(), 1);
-    }
-    group.limit("-1");
-    // At rest it is looked twice a minute how much there is.
-    wait::until_within("copies that wait", PATIENCE, || {
-        get(server.address(), "/");
-        (server.workers().len() == 3).then_some(())
-    });
     server.stop();
 }
 

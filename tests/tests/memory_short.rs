@@ -1,10 +1,13 @@
 //! What pools that find their size do when memory gets short while they serve.
 
+use std::collections::HashSet;
+
 use maitred_tests::booted::{PATIENCE, application, snapshot};
 use maitred_tests::http::{self, Connection, Request, get};
+use maitred_tests::load::Load;
 use maitred_tests::memory_group::MemoryGroup;
-use maitred_tests::outside::{let_go, occupy_many, text};
-use maitred_tests::server::Server;
+use maitred_tests::outside::{let_go, occupy_many, pool, text};
+use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::{Target, wait};
 
 /// What the server and all else may have, in bytes, and the part that is in use when memory is short.
@@ -54,15 +57,13 @@ fn where_memory_is_short_what_only_waits_goes_first_and_nobody_who_works() {
         "[pools.rests]\npm = \"ondemand\"\n[[sites]]\nhosts = [\"rests.test\"]\nroot = {:?}\npool = \"rests\"\n",
         root.path()
     );
-    let entering = group.entering();
-    let server = snapshot(root.path())
+    let setup = snapshot(root.path())
         .pm("auto")
         .workers(8)
         .hosts(&["localhost"])
         .top("spare_zygotes = 1")
-        .site(&rests)
-        .under(&entering.each_ref().map(String::as_str))
-        .start();
+        .site(&rests);
+    let server = group.holds(setup).start();
     server.wait_for_full_strength(1 + READY, PATIENCE);
     wait::until_true("the PHP of a pool that rests", || {
         has_zygote(&server, "rests")
@@ -101,5 +102,66 @@ fn where_memory_is_short_what_only_waits_goes_first_and_nobody_who_works() {
     wait::until_within("all that was ready to be so again", PATIENCE, || {
         (pids(&server).len() == 1 + READY && has_zygote(&server, "rests")).then_some(())
     });
+    server.stop();
+}
+
+/// In bytes: of this there is room for no second copy, and of this for some.
+const FOR_ONE: u64 = 160 << 20;
+const FOR_SOME: u64 = 1 << 30;
+
+#[test]
+fn copies_that_would_only_wait_are_not_made_where_there_is_no_room_and_are_once_there_is() {
+    let Some(mut group) = MemoryGroup::with_limit(FOR_ONE) else {
+        return;
+    };
+    let root = application("", "echo getmypid();");
+    let setup = snapshot(root.path()).pm("auto").workers(8);
+    let server = group.holds(setup).start();
+    let workers = || pool(&server)["workers"].clone();
+    let mut served = HashSet::new();
+    for request in 1..=5 {
+        assert!(served.insert(get(server.address(), "/").text()));
+        wait::until_true("a copy in its place, and no more", || {
+            workers()["spawned"] == request + 1
+        });
+        assert_eq!(server.workers().len(), 1);
+    }
+    group.limit(FOR_SOME);
+    // At rest it is looked twice a minute how much there is.
+    wait::until_within("copies that wait", PATIENCE, || {
+        get(server.address(), "/");
+        (server.workers().len() == 1 + READY).then_some(())
+    });
+    server.stop();
+}
+
+/// What a server has whose scripts run programs, what such a program has, both in bytes, and clients that ask at
+/// once: there is no room for as many programs.
+const OF_PROGRAMS: u64 = 512 << 20;
+const PROGRAM_HAS: u64 = 40 << 20;
+const CLIENTS: usize = 24;
+
+#[test]
+fn what_programs_have_that_scripts_run_counts_as_what_their_workers_have() {
+    let Some(group) = MemoryGroup::with_limit(OF_PROGRAMS) else {
+        return;
+    };
+    // A shell has tail(1) for a child, which keeps all of it until the other end is closed.
+    let runs = format!(
+        "<?php shell_exec('(head -c {PROGRAM_HAS} /dev/zero; sleep 0.2) | tail -c {PROGRAM_HAS} >/dev/null'); echo $_GET['id'];"
+    );
+    let root = document_root(&[("echo.php", &runs)]);
+    let setup = Setup::new(root.path()).pm("auto").workers(64);
+    let setup = setup.pool("request_queue_timeout = \"60s\"");
+    let server = group.holds(setup).start();
+    let load = Load::start(server.address(), CLIENTS);
+    load.wait_for_ok(300);
+    let size = pool(&server)["size"].clone();
+    let tally = load.stop();
+    // Nobody notices a program that was killed: its script has an answer all the same.
+    assert_eq!(group.killed(), 0, "{size}");
+    assert_eq!((tally.failed(), tally.mixed_up), (0, 0), "{tally:?}");
+    let room = size["terms"]["memory"].as_u64();
+    assert!(room.is_some_and(|room| room < CLIENTS as u64), "{size}");
     server.stop();
 }

@@ -1,4 +1,4 @@
-//! Processor time.
+//! Processor time, and the most memory that processes have had.
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -52,14 +52,21 @@ pub fn of_this_process_with_waits() -> (u64, u64) {
     })
 }
 
-/// What those children of this process have used that it has collected, in microseconds.
-pub fn of_children() -> u64 {
-    of(UsageWho::RUSAGE_CHILDREN)
+/// What those children of this process have used that it has collected, in microseconds, and the most memory
+/// that one of them, or of theirs, has had resident, in bytes. Until a program begins, its process has what the one
+/// has that starts it: nothing is said of programs that have had no more than this process.
+pub fn of_children_with_most() -> (u64, u64) {
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or((0, 0), |usage| {
+        let most = most_resident(&usage);
+        let own = || getrusage(UsageWho::RUSAGE_SELF).map_or(u64::MAX, |own| most_resident(&own));
+        let is_a_programs = most > 0 && most > own();
+        (sum(&usage), if is_a_programs { most } else { 0 })
+    })
 }
 
-/// One that cannot be asked for (`getrusage(2)`: never) is nothing.
-fn of(who: UsageWho) -> u64 {
-    getrusage(who).map_or(0, |usage| sum(&usage))
+/// In bytes; `ru_maxrss` of getrusage(2) is in kilobytes.
+fn most_resident(usage: &Usage) -> u64 {
+    u64::try_from(usage.max_rss()).map_or(0, |kilobytes| kilobytes.saturating_mul(1024))
 }
 
 fn sum(usage: &Usage) -> u64 {
@@ -89,6 +96,25 @@ mod tests {
         let (_, before) = of_this_process_with_waits();
         std::thread::sleep(std::time::Duration::from_millis(1));
         assert!(of_this_process_with_waits().1 > before);
+    }
+
+    #[test]
+    fn what_a_program_has_had_is_told_if_it_is_more_than_this_process_has_had() {
+        let run = |script: &str| {
+            let status = std::process::Command::new("sh")
+                .args(["-c", script])
+                .status();
+            assert!(status.is_ok_and(|status| status.success()));
+        };
+        run("true");
+        let (_, most) = of_children_with_most();
+        assert_eq!(most, 0, "a shell has little");
+        let bytes: u64 = 100 << 20;
+        run(&format!(
+            "head -c {bytes} /dev/zero | tail -c {bytes} >/dev/null; :"
+        ));
+        let (_, most) = of_children_with_most();
+        assert!((bytes..2 * bytes).contains(&most), "{most}");
     }
 
     #[test]

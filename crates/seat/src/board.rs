@@ -80,6 +80,9 @@ pub struct SeatBoard {
     /// When the last request began, in nanoseconds on the clock that never goes backwards: who decides
     /// goes by this one, and who shows it to people by `request_at`. 0: the worker does not say.
     pub request_since: AtomicU64,
+    /// The most memory that a program has had resident that the worker's scripts have run and waited for, in bytes;
+    /// 0: none, or no more than the worker has had itself, or nothing is measured.
+    pub program_most: AtomicU64,
 }
 
 impl SeatBoard {

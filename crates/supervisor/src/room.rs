@@ -7,21 +7,25 @@
 
 mod measure;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use maitred_config::ProcessManager;
 use maitred_control::ToFront;
 use maitred_scoreboard::Page;
+use maitred_seat::Boards;
 use maitred_sizing::memory::Level;
-use maitred_sizing::rooms::{Budget, Rooms};
+use maitred_sizing::rooms::{Budget, Has, Rooms};
 use maitred_sizing::sources::{self, Counters, Files, Memory};
 use tracing::{info, warn};
 
 use self::measure::Counted;
 use crate::limits::Moment;
+use crate::pool::Seated;
 use crate::run::Supervisor;
+use crate::running::RunningPool;
 
 /// How often it is looked while a pool grows or shrinks, and until it is known what workers take.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -66,10 +70,12 @@ pub(crate) struct Room {
 }
 
 /// A pool that finds its size, with its workers' processes and the requests that they have answered.
-struct Seen {
+struct Seen<'a> {
     name: String,
     workers: Vec<i32>,
     requests: u64,
+    /// Whose workers tell of the programs that their scripts have run.
+    told_by: Option<&'a RunningPool>,
     /// The folder of its control group, if that may limit its memory.
     group: Option<PathBuf>,
 }
@@ -123,8 +129,18 @@ impl Room {
         for turn in 0..seen {
             let pool = &pools[(first + turn) % seen];
             let workers = (pool.workers.as_slice(), pool.requests);
-            for due in self.rooms.due(&pool.name, workers, &mut left) {
+            let all_due = self.rooms.due(&pool.name, workers, &mut left);
+            // Nobody has had more than there is, whatever a worker says.
+            let limit = self.memory.map_or(0.0, |memory| memory.limit);
+            let programs = match all_due.iter().any(|due| due.exactly) {
+                true => pool.told_by.map(RunningPool::told_of_programs),
+                false => None,
+            };
+            let programs = programs.unwrap_or_default();
+            for due in all_due {
+                let program = programs.get(&due.worker).map_or(0.0, |bytes| *bytes as f64);
                 if let Some(has) = self.counted.measure(files, due) {
+                    let has = with_program(has, program.min(limit));
                     self.rooms.measured(&pool.name, due, has);
                 }
             }
@@ -187,6 +203,22 @@ impl Room {
     }
 }
 
+/// With the largest program that it has run.
+fn with_program(has: Has, bytes: f64) -> Has {
+    Has {
+        most: has.most.map(|most| most + bytes),
+        ..has
+    }
+}
+
+fn told_of_programs(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32, u64> {
+    let told = seated.filter_map(|worker| {
+        let most = boards.seat(worker.seat)?.program_most.load(Relaxed);
+        Some((worker.pid, most))
+    });
+    told.collect()
+}
+
 impl Supervisor {
     /// When what there is has to be looked at again.
     pub(crate) fn room_deadline(&self) -> Option<Moment> {
@@ -207,6 +239,7 @@ impl Supervisor {
             Seen {
                 workers: pool.workers.keys().copied().collect(),
                 requests: page.map_or(0, Page::answered),
+                told_by: Some(pool),
                 group: self.plan.memory_group(&name),
                 name,
             }
@@ -280,7 +313,16 @@ impl Supervisor {
     }
 }
 
-impl crate::running::RunningPool {
+impl RunningPool {
+    /// What the largest program has had that each of its workers says it has run, in bytes, by process id.
+    fn told_of_programs(&self) -> HashMap<i32, u64> {
+        // Mapped for the moment only, and for no more pools at a look than it counts pages for.
+        let boards = Boards::map(&self.plan.memory).ok();
+        boards.map_or_else(HashMap::new, |boards| {
+            told_of_programs(&boards, self.pool.seated())
+        })
+    }
+
     /// Whether its number of workers is found.
     pub(crate) fn finds_its_size(&self) -> bool {
         self.plan.pool.pm == ProcessManager::Auto && !self.pool.is_leaving()
@@ -307,11 +349,12 @@ mod tests {
 
     const NOW: Moment = Moment::ZERO;
 
-    fn pool(name: &str, workers: Vec<i32>) -> Seen {
+    fn pool(name: &str, workers: Vec<i32>) -> Seen<'static> {
         Seen {
             name: name.to_owned(),
             workers,
             requests: 0,
+            told_by: None,
             group: None,
         }
     }
@@ -374,6 +417,23 @@ mod tests {
         assert_eq!(room.wait(later, 2), STEADY_LOOK_EVERY);
         room = looked(4000, 900);
         assert_eq!(room.wait(later, 1), LOOK_EVERY);
+    }
+
+    #[test]
+    fn the_largest_program_that_a_worker_has_run_counts_with_the_most_that_it_has_had() {
+        let memory = maitred_seat::create("www", 2, 1).unwrap();
+        let boards = Boards::map(&memory).unwrap();
+        boards.seat(1).unwrap().program_most.store(4000, Relaxed);
+        let seated = [(0, 10), (1, 11), (2, 12)].map(|(seat, pid)| Seated {
+            seat,
+            incarnation: 1,
+            pid,
+        });
+        let told = told_of_programs(&boards, seated.into_iter());
+        assert_eq!(told, HashMap::from([(10, 0), (11, 4000)]));
+        let has = |most| Has { own: 1.0, most };
+        assert_eq!(with_program(has(Some(2.0)), 4000.0), has(Some(4002.0)));
+        assert_eq!(with_program(has(None), 4000.0), has(None), "nobody tells");
     }
 
     /// Notes whose pages were looked at.

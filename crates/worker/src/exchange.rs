@@ -333,6 +333,7 @@ impl<'a> WorkerExchange<'a> {
         board.requests.store(0, Ordering::Relaxed);
         board.private_bytes.store(0, Ordering::Relaxed);
         board.used_cpu.store(0, Ordering::Relaxed);
+        board.program_most.store(0, Ordering::Relaxed);
         if let Some(meter) = &self.meter {
             meter.show(board);
         }

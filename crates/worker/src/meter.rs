@@ -67,6 +67,8 @@ struct Reading {
     core_wait: Option<u64>,
     /// Processor time of its children, in microseconds.
     children: u64,
+    /// The most memory that a program has had that it ran, in bytes, if that is more than it has had itself.
+    program: u64,
     /// How often it has given its processor up, but for want of a request.
     waits: u64,
 }
@@ -191,6 +193,7 @@ impl Meter {
             core_wait,
             children,
             waits,
+            ..
         } = self.last;
         let core_wait = core_wait.unwrap_or(NOT_KNOWN);
         let waits = waits.saturating_add(self.begun.sleeps);
@@ -206,6 +209,7 @@ impl Meter {
             cpu,
             core_wait: (core_wait != NOT_KNOWN).then_some(core_wait),
             children,
+            program: self.last.program,
             waits,
         };
         self.naps = Naps::default();
@@ -219,6 +223,7 @@ impl Meter {
         let waited = self.last.core_wait.unwrap_or(NOT_KNOWN);
         board.used_cpu.store(self.last.cpu / 1_000, Relaxed);
         board.used_core_wait.store(waited, Relaxed);
+        board.program_most.store(self.last.program, Relaxed);
     }
 
     fn read(&self) -> Reading {
@@ -226,7 +231,7 @@ impl Meter {
             unbroken.begin();
         }
         let schedstat = self.schedstat.as_ref().and_then(Schedstat::read);
-        let children = cpu::of_children();
+        let (children, program) = cpu::of_children_with_most();
         // Last, and together: the reading's own time must not be lost between them.
         let ((cpu, waits), at) = (cpu::of_this_process_with_waits(), monotonic_nanos());
         Reading {
@@ -234,6 +239,7 @@ impl Meter {
             cpu: cpu.saturating_mul(1_000),
             core_wait: schedstat.map(|figures| figures.waited),
             children,
+            program: program.max(self.last.program),
             waits: waits.saturating_sub(self.begun.sleeps),
         }
     }
@@ -273,6 +279,8 @@ fn between(before: &Reading, now: &Reading, (lent_at, late): (u64, u64)) -> Spen
 
 #[cfg(test)]
 mod tests {
+    use maitred_seat::Boards;
+
     use super::*;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
@@ -286,6 +294,7 @@ mod tests {
             cpu: cpu_millis * 1_000_000,
             core_wait: Some(waited_millis * 1_000_000),
             children: 0,
+            program: 0,
             // As all do that wait for anything else than a processor.
             waits: at_millis,
         }
@@ -341,6 +350,29 @@ mod tests {
         let spent = between(&before, &now, (0, 0));
         assert_eq!(spent.core_wait, Some(97 * MILLISECOND));
         assert_eq!(spent.blocked(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn what_the_largest_program_has_had_is_shown_and_stays() {
+        let memory = maitred_seat::create("www", 1, 1).unwrap();
+        let boards = Boards::map(&memory).unwrap();
+        let board = boards.seat(0).unwrap();
+        let mut meter = Meter::new(&OwnProc::open().unwrap());
+        meter.show(board);
+        assert_eq!(board.program_most.load(Relaxed), 0);
+        let bytes: u64 = 100 << 20;
+        let runs = format!("head -c {bytes} /dev/zero | tail -c {bytes} >/dev/null; :");
+        for script in [&runs, "true"] {
+            let ended = std::process::Command::new("sh")
+                .args(["-c", script])
+                .status();
+            assert!(ended.is_ok_and(|ended| ended.success()));
+            meter.spent(0, 0);
+            meter.go_on(meter.kept());
+            meter.show(board);
+            let shown = board.program_most.load(Relaxed);
+            assert!((bytes..2 * bytes).contains(&shown), "{shown}");
+        }
     }
 
     #[test]

@@ -30,9 +30,9 @@ const OLD_AT_ONCE: usize = 1;
 /// What a worker has, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Has {
-    /// For itself now, with what its children have.
+    /// For itself now, with what programs have that its script runs.
     pub own: f64,
-    /// At most since it came, without children; nothing: nobody tells.
+    /// At most since it came, with the largest program that it is known to have run; nothing: nobody tells.
     pub most: Option<f64>,
 }
 

@@ -11,8 +11,8 @@ use maitred_sizing::sources::Files;
 
 use crate::admin::private_bytes;
 
-/// Children of a worker whose memory counts.
-const CHILDREN_MOST: usize = 16;
+/// Programs whose memory counts of those that a worker's script runs.
+const PROGRAMS_MOST: usize = 16;
 
 /// Bytes in a kilobyte of `/proc/PID/status`.
 const KILOBYTE: f64 = 1024.0;
@@ -29,7 +29,7 @@ struct Count {
 }
 
 impl Counted {
-    /// Measures a worker with its children, as it is due. Nothing: it is gone.
+    /// Measures a worker with what its script runs, as it is due. Nothing: it is gone.
     pub(super) fn measure(&mut self, files: &dyn Files, due: Due) -> Option<Has> {
         let pid = due.worker;
         let before = self.0.get(&pid).filter(|_| !due.exactly).copied();
@@ -40,7 +40,7 @@ impl Counted {
             }
             None => self.count(files, pid)?,
         };
-        let own = own + of_children(files, pid);
+        let own = own + of_programs(files, pid);
         Some(Has { own, most })
     }
 
@@ -81,17 +81,31 @@ fn highest(files: &dyn Files, pid: i32) -> Option<f64> {
     Some((of("VmHWM")? - of("RssFile")? - of("RssShmem")?).max(0.0))
 }
 
-/// What a worker's children have for themselves, in bytes.
-fn of_children(files: &dyn Files, pid: i32) -> f64 {
-    let children = files.read(&format!("/proc/{pid}/task/{pid}/children"));
-    let children = children.unwrap_or_default();
-    let children = children.split_whitespace().take(CHILDREN_MOST);
-    let each = children.filter_map(|child| private_bytes(child.parse().ok()?));
+/// What programs have for themselves that a worker's script runs, in bytes. Its child is mostly a shell, which
+/// has little, and has the program for a child.
+fn of_programs(files: &dyn Files, pid: i32) -> f64 {
+    let mut family = vec![pid];
+    let mut looked = 0;
+    while let Some(parent) = family.get(looked) {
+        let children = files.read(&format!("/proc/{parent}/task/{parent}/children"));
+        let children = children.unwrap_or_default();
+        let children = children
+            .split_whitespace()
+            .map_while(|pid| pid.parse::<i32>().ok());
+        family.extend(children.take(PROGRAMS_MOST + 1 - family.len()));
+        looked += 1;
+    }
+    let programs = family.iter().skip(1);
+    let each = programs.filter_map(|program| private_bytes(*program));
     each.map(|bytes| bytes as f64).sum()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
     use super::super::Machine;
     use super::*;
 
@@ -128,6 +142,49 @@ mod tests {
             ..OURSELVES(true)
         };
         assert_eq!(counted.measure(&Machine, gone), None);
+    }
+
+    /// Runs a program as scripts do, and has it hold so many bytes until its standard input ends.
+    fn holds_below_a_shell(bytes: u64) -> Child {
+        let holds = format!("(head -c {bytes} /dev/zero; cat) | tail -c {bytes} >/dev/null; :");
+        let shell = Command::new("sh")
+            .args(["-c", &format!("sh -c '{holds}'; :")])
+            .stdin(Stdio::piped())
+            .spawn();
+        shell.unwrap()
+    }
+
+    #[test]
+    fn what_a_program_has_counts_however_far_below_the_script_it_runs() {
+        let bytes = 20 << 20;
+        let mut shell = holds_below_a_shell(bytes);
+        let pid = i32::try_from(shell.id()).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        while of_programs(&Machine, pid) < bytes as f64 {
+            assert!(Instant::now() < until, "{}", of_programs(&Machine, pid));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(shell.stdin.take());
+        assert!(shell.wait().unwrap().success());
+        assert_eq!(of_programs(&Machine, pid), 0.0, "they are gone");
+    }
+
+    /// Each process has two children.
+    struct Many(Cell<usize>);
+
+    impl Files for Many {
+        fn read(&self, path: &str) -> Option<String> {
+            self.0.set(self.0.get() + 1);
+            path.ends_with("/children")
+                .then(|| format!("{} {} ", i32::MAX, i32::MAX))
+        }
+    }
+
+    #[test]
+    fn however_many_programs_run_no_more_are_looked_at() {
+        let many = Many(Cell::new(0));
+        assert_eq!(of_programs(&many, 1), 0.0, "there is no such process");
+        assert_eq!(many.0.get(), 1 + PROGRAMS_MOST);
     }
 
     #[test]
