@@ -1,6 +1,8 @@
 //! More requests than a pool can answer: who is answered, who is refused and when, and that all the
 //! rest of the server does not notice. Scripts sleep, so that a slow machine makes no difference.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use maitred_tests::Target;
@@ -99,6 +101,43 @@ fn too_many_requests_are_refused_by_cause_and_the_rest_of_the_server_does_not_no
     let counted = ["hopeless", "passed", "queue_timeout", "queue_full"];
     let counted = counted.map(|cause| outcomes[cause].as_u64().unwrap_or(0));
     assert_eq!(counted.iter().sum::<u64>(), refused, "{outcomes}");
+    server.stop();
+}
+
+#[test]
+fn clients_that_lose_patience_sooner_than_the_queue_are_answered_before_they_do() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("request_queue_timeout = \"60s\"")
+        .start();
+    let over = AtomicBool::new(false);
+    let answered = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..CROWD {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let mut asked = send(&server, &Request::get("/echo.php?id=mine"));
+                    let patience = Some(Duration::from_millis(300));
+                    asked
+                        .stream()
+                        .set_read_timeout(patience)
+                        .expect("a time-out");
+                    answered
+                        .fetch_add(asked.read_response(false).is_ok().into(), Ordering::Relaxed);
+                }
+            });
+        }
+        let turned = server.log().find_since(0, LONG, |line| {
+            line.contains("more requests come than can be answered: the newest are answered first")
+        });
+        let before = answered.load(Ordering::Relaxed);
+        let more = wait::poll(LONG, || {
+            (answered.load(Ordering::Relaxed) > before + 20).then_some(())
+        });
+        over.store(true, Ordering::Relaxed);
+        assert!(turned.is_some() && more.is_some(), "{turned:?}, {more:?}");
+    });
     server.stop();
 }
 

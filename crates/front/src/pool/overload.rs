@@ -3,13 +3,14 @@
 //!
 //! A queue that empties again and again absorbs bursts, and is served in order. One that never
 //! empties, and that some have to be turned away from, makes everybody wait for as long as the last
-//! one it answers can: whoever is answered has waited in vain for most of it. So from then on the
-//! newest request comes first ([`Overload::is_newest_first`]), and those that have been passed by for
+//! one it answers can: whoever is answered has waited in vain for most of it. Where clients lose
+//! patience first, that is for as long as they have any: many leave the queue, and of those that get a
+//! worker many leave that. So from then on the newest request comes first ([`Overload::is_newest_first`]), and those that have been passed by for
 //! too long are told so ([`Overload::patience`]). That a queue stands is seen as controlled delay
 //! sees it (CoDel, RFC 8289 §3), with bounds for work that takes milliseconds: by the least time for
 //! which its first has waited within an interval.
 //!
-//! A queue that stands and turns nobody away stays in order: its clients wait for their own answers
+//! A queue that stands and that nobody is turned away from or leaves stays in order: its clients wait for their own answers
 //! before they ask again, so it does not grow. So does one of which nobody gets a worker, since all
 //! hang: whoever comes then is better told at once.
 
@@ -26,6 +27,9 @@ const INTERVAL_TARGETS: u32 = 10;
 
 /// Intervals in a row that have to be calm before requests are answered in order again.
 const CALM_INTERVALS: u32 = 2;
+
+/// A queue loses too many if one leaves it for each so many that get a worker: a fifth of all.
+const SERVED_BY_LEFT: u32 = 4;
 
 /// How long a request may be passed by newer ones at least, if it may wait that long at all: a burst
 /// is over by then, and a person has not yet given up.
@@ -73,9 +77,11 @@ pub struct Overload {
     since: Option<Instant>,
     /// The least time for which its first had waited, in this interval; none: nobody has looked.
     least: Option<Duration>,
-    /// Somebody was turned away in this interval, and somebody got a worker.
+    /// Somebody was turned away in this interval,
     refused: bool,
-    served: bool,
+    /// so many clients left, and so many got a worker.
+    left: u32,
+    served: u32,
     calm: u32,
     rate: Rate,
 }
@@ -108,9 +114,14 @@ impl Overload {
         self.refused = true;
     }
 
+    /// A client that waited has left.
+    pub fn loses(&mut self) {
+        self.left = self.left.saturating_add(1);
+    }
+
     /// A request has left the queue for a worker.
     pub fn serves(&mut self) {
-        self.served = true;
+        self.served = self.served.saturating_add(1);
         self.rate.count = self.rate.count.saturating_add(1);
     }
 
@@ -125,11 +136,11 @@ impl Overload {
         if lasted < interval {
             return Turn::Stays;
         }
-        let (refused, served) = (self.refused, self.served);
-        (self.refused, self.served) = (false, false);
+        let fails_some = self.fails_some();
+        (self.refused, self.left, self.served) = (false, 0, 0);
         (self.since, self.least) = (Some(now), None);
         if !self.newest_first {
-            if least > work.target() && refused && served {
+            if least > work.target() && fails_some {
                 (self.newest_first, self.calm) = (true, 0);
                 return Turn::NewestFirst;
             }
@@ -149,6 +160,12 @@ impl Overload {
         }
         self.newest_first = false;
         Turn::InOrder
+    }
+
+    /// Whether it moves in this interval, and some wait in vain.
+    fn fails_some(&self) -> bool {
+        let loses_many = self.left.saturating_mul(SERVED_BY_LEFT) >= self.served;
+        self.served > 0 && (self.refused || loses_many)
     }
 
     /// How long `waiting` requests take to get a worker, as far as that can be known.

@@ -165,10 +165,14 @@ impl<T: PartialEq> Waiting<T> {
         Some(entry.item)
     }
 
-    /// Forgets one. False when it does not wait.
+    /// Forgets one whose client has left. False when it does not wait.
     pub fn cancel(&mut self, item: &T) -> bool {
         let found = self.entries.iter().position(|entry| entry.item == *item);
-        found.is_some_and(|position| self.entries.remove(position).is_some())
+        let was_there = found.is_some_and(|position| self.entries.remove(position).is_some());
+        if was_there {
+            self.overload.loses();
+        }
+        was_there
     }
 
     /// One has waited as long as it may, in vain.

@@ -34,6 +34,23 @@ fn a_queue_that_stands_is_turned_round_only_if_some_are_refused_and_some_are_not
 }
 
 #[test]
+fn a_queue_that_stands_is_turned_round_if_many_clients_leave_it_and_not_if_few_do() {
+    let (mut overload, mut now) = (Overload::default(), Instant::now());
+    overload.look(now, Duration::ZERO, &WORK);
+    let mut interval = |left, served, oldest| {
+        (0..left).for_each(|_| overload.loses());
+        (0..served).for_each(|_| overload.serves());
+        looks(&mut overload, &mut now, 10, oldest)
+    };
+    interval(0, 0, Duration::ZERO);
+    for (left, served) in [(0, 20), (4, 20), (5, 0)] {
+        assert_eq!(interval(left, served, 2000 * MS), [], "{left} of {served}");
+    }
+    assert_eq!(interval(5, 20, MS), [], "it was short");
+    assert_eq!(interval(5, 20, 2000 * MS), [Turn::NewestFirst]);
+}
+
+#[test]
 fn a_queue_that_refuses_some_and_was_short_once_stays_in_order() {
     let (mut overload, mut now) = (Overload::default(), Instant::now());
     for _ in 0..20 {

@@ -29,6 +29,10 @@ struct World {
     served: Vec<(Duration, u32)>,
     refused: Vec<(Joined<u32>, Duration)>,
     busy: Duration,
+    /// Clients leave who have waited for so long.
+    patience: Duration,
+    /// Those before this one have.
+    gone: u32,
 }
 
 impl World {
@@ -43,6 +47,8 @@ impl World {
             served: Vec::new(),
             refused: Vec::new(),
             busy: Duration::ZERO,
+            patience: FOREVER,
+            gone: 0,
         }
     }
 
@@ -58,10 +64,12 @@ impl World {
             let free = *self.free.iter().min().expect("there are workers");
             if free <= next && !self.waiting.is_empty() {
                 self.now = self.now.max(free);
+                self.leave();
                 self.serve();
                 continue;
             }
             self.now = next;
+            self.leave();
             next += pause;
             let item = self.came.len() as u32;
             self.came.push(self.now);
@@ -85,9 +93,21 @@ impl World {
         }
     }
 
+    fn leave(&mut self) {
+        let waits_for = |item: &u32| self.now - self.came[*item as usize];
+        let (first, last) = (self.gone, self.came.len() as u32);
+        let left = (first..last).take_while(|item| waits_for(item) >= self.patience);
+        for item in left {
+            self.waiting.cancel(&item);
+            self.gone = item + 1;
+        }
+    }
+
     fn serve(&mut self) {
         self.waiting.pass(self.now, &WORK);
-        let item = self.waiting.take().expect("somebody waits");
+        let Some(item) = self.waiting.take() else {
+            return;
+        };
         self.served.push((self.waited(item), item));
         let now = self.now;
         let worker = self.free.iter_mut().find(|free| **free <= now);
@@ -136,6 +156,21 @@ fn three_and_ten_times_too_much_keep_all_workers_busy_and_those_answered_hardly_
 
 /// The longest that somebody is let be passed by others, with the last step of the clock.
 const PATIENT: Duration = Duration::from_millis(1010);
+
+#[test]
+fn clients_that_leave_sooner_than_any_is_refused_are_answered_before_they_do() {
+    for times in [2, 3, 10] {
+        let mut world = World::new(1000, 10_000 * MS);
+        world.patience = 200 * MS;
+        let pause = WORK.script / WORK.workers as u32 / times;
+        world.run(1000 * MS, pause, 10_000 * MS);
+        let begun = world.served.len();
+        world.run(5000 * MS, pause, 10_000 * MS);
+        let most = world.waited_most(begun);
+        assert!(most <= 10 * MS, "{times} times: {most:?}");
+        assert!(world.share_busy() > 0.99, "{}", world.share_busy());
+    }
+}
 
 #[test]
 fn requests_that_come_back_from_behind_long_scripts_hide_no_crowd() {
