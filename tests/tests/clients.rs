@@ -5,7 +5,7 @@ use std::fs;
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::rules::{USER, basic, said, serve, serve_with, with_header};
-use maitred_tests::server::{Server, document_root, public_folder, write_file};
+use maitred_tests::server::{Server, Setup, document_root, public_folder, write_file};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -19,6 +19,15 @@ fn site() -> TempDir {
             "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); } echo 'done';",
         ),
     ])
+}
+
+/// A server whose site has these lines, and `/index.php` for every path that is no file.
+fn serve_application(root: &TempDir, lines: &[&str]) -> Server {
+    let setup = Setup::new(root.path());
+    lines
+        .iter()
+        .fold(setup, |setup, line| setup.site(line))
+        .start()
 }
 
 #[test]
@@ -159,6 +168,87 @@ fn who_asks_too_often_is_told_when_to_come_back() {
         "another client has its own count"
     );
     assert_eq!(http::get(server.address(), "/style.css").status, 200);
+}
+
+#[test]
+fn a_limit_of_a_script_holds_whatever_path_leads_to_it() {
+    let root = site();
+    write_file(root.path(), "login.php", b"<?php echo 'in';");
+    write_file(root.path(), "staff/index.php", b"<?php echo 'in';");
+    let server = serve(
+        &root,
+        &[
+            "rate_limit = [{ path = \"/login.php\", rate = \"1/h\", burst = 1 }, \
+             { path = \"/staff/index.php\", rate = \"1/h\" }]",
+            "rewrite = [{ from = \"/enter\", to = \"/login.php\" }]",
+        ],
+    );
+    let status = |target: &str| http::get(server.address(), target).status;
+    let paths = [
+        "/login.php/x",
+        "/login.php",
+        "/login.php/",
+        "/enter",
+        "//login.php/%78",
+    ];
+    let statuses: Vec<u16> = paths.into_iter().map(status).collect();
+    assert_eq!(statuses, [200, 200, 429, 429, 429]);
+    let refused = http::get(server.address(), "/login.php/y");
+    assert!(refused.header("Retry-After").is_some(), "{refused:?}");
+    assert_eq!([status("/staff/"), status("/staff/")], [200, 429]);
+}
+
+#[test]
+fn a_limit_of_the_front_controller_is_none_of_the_paths_that_it_answers_for() {
+    let root = site();
+    let limit = "rate_limit = { path = \"/index.php\", rate = \"1/h\" }";
+    let server = serve_application(&root, &[limit]);
+    let status = |target: &str| http::get(server.address(), target).status;
+    let statuses: Vec<u16> = ["/a", "/b", "/", "/index.php", "/index.php", "/c"]
+        .into_iter()
+        .map(status)
+        .collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 429, 200]);
+}
+
+#[test]
+fn what_guards_a_path_guards_it_behind_the_name_of_the_front_controller_too() {
+    let (root, beside) = (site(), public_folder());
+    write_file(beside.path(), "users", USER.as_bytes());
+    let users = beside.path().join("users");
+    let server = serve_application(
+        &root,
+        &[
+            "deny = [\"/private/*\"]",
+            &format!("basic_auth = {{ path = \"/staff/*\", users = {users:?} }}"),
+            "rate_limit = { path = \"/login\", rate = \"1/h\" }",
+        ],
+    );
+    let status = |target: &str| http::get(server.address(), target).status;
+    for guarded in ["/private/x", "/staff/x"] {
+        let refused = status(guarded);
+        assert!(matches!(refused, 401 | 403), "{guarded}: {refused}");
+        for before in ["/index.php", "//index.php", "/./%69ndex.php"] {
+            let target = format!("{before}{guarded}");
+            assert_eq!(status(&target), refused, "{target}");
+        }
+    }
+    let staff = "/index.php/staff/x";
+    let user = with_header(
+        server.address(),
+        staff,
+        "Authorization",
+        &basic("anna", "secret"),
+    );
+    assert_eq!(user.json()["REMOTE_USER"], "anna");
+    let paths = [
+        "/index.php/login",
+        "/login",
+        "/index.php/login",
+        "/index.php/other",
+    ];
+    let statuses: Vec<u16> = paths.into_iter().map(status).collect();
+    assert_eq!(statuses, [200, 429, 429, 200]);
 }
 
 #[test]

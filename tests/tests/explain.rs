@@ -47,12 +47,15 @@ fn explain_says_what_the_server_then_does() {
             "deny = { path = \"/secret/*\", except = \"10.0.0.0/8\" }",
             "deny_php = \"/uploads/*\"",
             "headers = { X-Frame-Options = \"DENY\" }",
+            "rate_limit = { path = \"/index.php\", rate = \"1/s\", burst = 100 }",
         ],
     );
     let file = server.configuration();
     let file = file.to_str().expect("its name is UTF-8");
     for (path, status, words) in [
         ("/old", 301, "redirects        /old matches: 301 to /new"),
+        ("/api/x", 200, "rate_limit       /index.php matches: "),
+        ("/index.php/x", 200, "rate_limit       /index.php matches: "),
         (
             "/api/x",
             200,

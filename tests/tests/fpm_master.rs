@@ -417,8 +417,9 @@ fn pools_share_what_process_max_leaves_them() {
             }
         ),
     );
-    let all = (daemon.workers("www").len(), daemon.workers("other").len());
-    assert_eq!(all, (2, 2));
+    let all = |daemon: &Daemon| (daemon.workers("www").len(), daemon.workers("other").len());
+    // It serves when each pool has its first worker.
+    wait::until_true("two workers of each", || all(&daemon) == (2, 2));
     daemon.expect_log(
         0,
         "WARNING: The maximum number of processes has been reached. Please review your \
@@ -427,6 +428,7 @@ fn pools_share_what_process_max_leaves_them() {
     assert_eq!(body(&daemon.door(), &root, "/hello.php"), "hello");
     let other = daemon.place().door("other.sock");
     assert_eq!(body(&other, &root, "/hello.php"), "hello");
+    assert_eq!(all(&daemon), (2, 2), "there are more by now");
     daemon.stop();
 }
 

@@ -219,3 +219,18 @@ fn what_the_unit_allows_is_enough_for_users_priorities_and_mail_and_for_what_sta
     assert!(status.contains("\"measured\":\"private\""), "{status}");
     server.stop();
 }
+
+#[test]
+fn make_test_is_refused_at_once_where_a_first_build_has_no_room() {
+    // A file system of the kernel's, which never has any.
+    let tests = Command::new(project_root().join("scripts/test"))
+        .env("CARGO_TARGET_DIR", "/proc/maitred")
+        .output();
+    let tests = tests.expect("it runs");
+    assert_eq!(tests.status.code(), Some(1), "{tests:?}");
+    let said = String::from_utf8_lossy(&tests.stderr).into_owned();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let expected = "make test: REFUSED: a first build needs 4 GB, and the disk of /proc/maitred has \
+                    0 MB free; make room there";
+    assert!(said.starts_with(expected), "{said}");
+}

@@ -7,7 +7,7 @@ use maitred_tests::Target;
 use maitred_tests::cached::{is_hit, setup, site, status};
 use maitred_tests::http::{self, Request, Response};
 use maitred_tests::ports;
-use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::server::{Server, Setup, document_root, write_file};
 
 fn at(address: SocketAddr, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
     let request = Request::new(method, target)
@@ -25,6 +25,23 @@ fn with(server: &Server, target: &str, fields: &[(&str, &str)]) -> Response {
 
 fn is_unkeyed(answer: &Response) -> bool {
     status(answer).ends_with("; detail=unkeyed-field")
+}
+
+#[test]
+fn what_is_never_kept_of_a_script_is_not_kept_with_a_path_behind_it() {
+    let root = site();
+    let account = b"<?php echo 'account of ', $_COOKIE['who'] ?? 'nobody';";
+    write_file(root.path(), "account.php", account);
+    let server = setup(&root, &["no_store_paths = [\"/account.php\"]"]).start();
+    for target in ["/account.php", "/account.php/style.css"] {
+        // Whoever is sent there by a link sees his own, and nobody else does.
+        let own = with(&server, target, &[("Cookie", "who=anna")]);
+        assert_eq!(own.text(), "account of anna", "{target}");
+        let other = with(&server, target, &[]);
+        assert_eq!(other.text(), "account of nobody", "{target}");
+        let says = status(&other);
+        assert!(says.ends_with("; detail=rule"), "{target}: {says}");
+    }
 }
 
 #[test]

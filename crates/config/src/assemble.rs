@@ -13,6 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::confinement::{outside_of_chroot, settle_confinement};
 use crate::directive::{enumerate, nearest, read_known, read_table};
+use crate::directives;
 use crate::directives::cache::CacheDraft;
 use crate::directives::doors::DoorDraft;
 use crate::directives::rules::RulesDraft;
@@ -22,7 +23,7 @@ use crate::doors::{refuse_shared_addresses, settle_door};
 use crate::host::Host;
 use crate::mistakes::{Fault, quoted};
 use crate::mode::check_mode;
-use crate::settings::{Cache, Config, Destination, IMPLICIT_POOL, Pool, Site};
+use crate::settings::{Cache, Config, Destination, IMPLICIT_POOL, Pool, Site, Upstream};
 use crate::slowlog::check_slowlog;
 use crate::spares::settle_spares;
 use crate::tls::{Tls, check_tls};
@@ -50,6 +51,7 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
         base,
         &mut config,
     );
+    name_sections(table, &mut faults);
     if let (Some(admin), Some(value)) = (config.admin, table.get("admin"))
         && admin.port() != 0
         && config.listen.contains(&admin)
@@ -78,6 +80,26 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
         Ok(config)
     } else {
         Err(faults)
+    }
+}
+
+/// Says of sections that there are none of which they may be meant to be.
+fn name_sections(table: &DeTable<'_>, faults: &mut [Fault]) {
+    for (key, value) in table {
+        let (name, value) = (key.get_ref().as_ref(), value.get_ref());
+        let items = value.as_array().and_then(|items| items.iter().next());
+        let is_section = value.is_table() || items.is_some_and(|item| item.get_ref().is_table());
+        let is_known = directives::section_of(name).is_some() && name != "pool";
+        let fault = faults.iter_mut().find(|fault| fault.span == key.span());
+        if let Some(fault) = fault.filter(|_| is_section && !is_known) {
+            let meant = match nearest(name, ["pools", "sites", "tls"].into_iter()) {
+                Some("pools") => "did you mean [pools.NAME]?",
+                Some("sites") => "did you mean [[sites]]?",
+                Some(_) => "did you mean [tls]?",
+                None => "expected [pools.NAME], [[sites]], [sites.cache] or [tls]",
+            };
+            fault.sentence = format!("unknown section `{}`; {meant}", quoted(name));
+        }
     }
 }
 
@@ -232,65 +254,64 @@ fn read_sites(
     base: &Path,
     faults: &mut Vec<Fault>,
 ) -> Vec<PlacedDraft> {
-    let tables = value
-        .get_ref()
-        .as_array()
-        .map(|array| array.iter().collect::<Vec<_>>());
-    let tables = match tables {
-        Some(tables) if !tables.is_empty() && tables.len() <= MAX_SITES => tables,
-        Some(tables) if tables.len() > MAX_SITES => {
-            let found = tables.len();
-            let sentence = format!("there are {found} sites; expected at most {MAX_SITES}");
-            faults.push(Fault::new(value.span(), sentence));
-            return Vec::new();
-        }
-        _ => {
-            let sentence = "`sites` is not a list of sites; write [[sites]], with two brackets, \
-                            before the settings of each site";
-            faults.push(Fault::new(value.span(), sentence.to_owned()));
-            return Vec::new();
-        }
+    let tables = value.get_ref().as_array().filter(|array| !array.is_empty());
+    let Some(tables) = tables else {
+        let sentence = "`sites` is not a list of sites; write [[sites]], with two brackets, \
+                        before the settings of each site";
+        faults.push(Fault::new(value.span(), sentence.to_owned()));
+        return Vec::new();
     };
+    if tables.len() > MAX_SITES {
+        let found = tables.len();
+        let sentence = format!("there are {found} sites; expected at most {MAX_SITES}");
+        faults.push(Fault::new(value.span(), sentence));
+        return Vec::new();
+    }
     let mut drafts = Vec::new();
-    for site in tables {
+    for site in tables.iter() {
         let Some(settings) = site.get_ref().as_table() else {
             let sentence = "`sites` has an item that is no table; write [[sites]] before the \
                             settings of each site";
             faults.push(Fault::new(site.span(), sentence.to_owned()));
             continue;
         };
-        let mut draft = SiteDraft::default();
-        let section = "in [[sites]]";
-        let of_rules = rules::DIRECTIVES.iter().map(|rule| rule.name);
-        let of_output = output::DIRECTIVES.iter().map(|directive| directive.name);
-        let others: Vec<_> = of_rules.chain(of_output).chain(["cache"]).collect();
-        let read = read_table(
-            sites::DIRECTIVES,
-            &others,
-            section,
-            settings,
-            base,
-            &mut draft,
-        );
-        faults.extend(read);
-        let read = read_known(rules::DIRECTIVES, settings, base, &mut draft.rules);
-        faults.extend(read);
-        let read = read_known(output::DIRECTIVES, settings, base, &mut draft.output);
-        faults.extend(read);
-        if let Some(section) = settings.get("cache") {
-            draft.cache = read_cache(section, base, faults);
-        }
+        let draft = read_site(settings, base, faults);
         if !settings.contains_key("root") {
             let sentence = "this site has no `root`; add the path of its document root";
             faults.push(Fault::new(site.span(), sentence.to_owned()));
         }
-        // A wrong `hosts` must not make this the default site, and so another mistake.
-        if draft.hosts.is_none() && settings.contains_key("hosts") {
-            draft.hosts = Some(Vec::new());
-        }
         drafts.push((draft, site.span()));
     }
     drafts
+}
+
+fn read_site(settings: &DeTable<'_>, base: &Path, faults: &mut Vec<Fault>) -> SiteDraft {
+    let mut draft = SiteDraft::default();
+    let section = "in [[sites]]";
+    let of_rules = rules::DIRECTIVES.iter().map(|rule| rule.name);
+    let of_output = output::DIRECTIVES.iter().map(|directive| directive.name);
+    let others: Vec<_> = of_rules.chain(of_output).chain(["cache"]).collect();
+    let read = read_table(
+        sites::DIRECTIVES,
+        &others,
+        section,
+        settings,
+        base,
+        &mut draft,
+    );
+    faults.extend(read);
+    let read = read_known(rules::DIRECTIVES, settings, base, &mut draft.rules);
+    faults.extend(read);
+    let read = read_known(output::DIRECTIVES, settings, base, &mut draft.output);
+    faults.extend(read);
+    if let Some(section) = settings.get("cache") {
+        draft.cache = read_cache(section, base, faults);
+    }
+    // A wrong `hosts` must not make this the default site, and so another mistake.
+    if draft.hosts.is_none() && settings.contains_key("hosts") {
+        draft.hosts = Some(Vec::new());
+    }
+    draft
 }
 
 /// Reads the settings of a site's cache.
@@ -342,7 +363,9 @@ fn settle_cache(draft: CacheDraft, app: Option<App>) -> Cache {
 fn refuse_shared_hosts(drafts: &[PlacedDraft], faults: &mut Vec<Fault>) {
     const ANY: &str = "another site has no `hosts` or \"*\" too, and only one site can answer for \
                        all names that are left; add `hosts`";
-    let shared = |host: &Host| format!("`hosts` has \"{host}\", which another site has too");
+    let shared = |host: &Host| {
+        format!("`hosts` has \"{host}\", which another site has too; leave it out of one")
+    };
     // The site that has a host first, where it says so, and the sentence if that is one too many.
     let mut owners: HashMap<&Host, (usize, Option<Fault>)> = HashMap::new();
     for (index, (draft, span)) in drafts.iter().enumerate() {
@@ -370,32 +393,7 @@ fn resolve(
     pools: &[Pool],
     faults: &mut Vec<Fault>,
 ) -> Option<Site> {
-    let destination = match (draft.pool, draft.upstream) {
-        (Some(_), Some((_, span))) => {
-            let sentence = "this site has both `pool` and `upstream`; leave one out";
-            faults.push(Fault::new(span, sentence.to_owned()));
-            return None;
-        }
-        (None, Some((upstream, _))) => Destination::Upstream(upstream),
-        (Some((name, span)), None) => match pools.iter().find(|pool| pool.name == name) {
-            Some(_) => Destination::Pool(name),
-            None => {
-                faults.push(Fault::new(span, unknown_pool(&name, pools)));
-                return None;
-            }
-        },
-        (None, None) => match pools {
-            [only] => Destination::Pool(only.name.clone()),
-            // Wrong pools have been complained about; what the site may name is not known.
-            [] => return None,
-            [_, _, ..] => {
-                let names = enumerate(pools.iter().map(|pool| pool.name.as_str()));
-                let sentence = format!("this site has no `pool`; expected one of {names}");
-                faults.push(Fault::new(span, sentence));
-                return None;
-            }
-        },
-    };
+    let destination = destination_of(draft.pool, draft.upstream, &span, pools, faults)?;
     let mut site = Site::at(draft.root?, destination);
     if let Some(hosts) = draft.hosts {
         site.hosts = hosts.into_iter().map(|Placed(host, _)| host).collect();
@@ -424,6 +422,39 @@ fn resolve(
         return None;
     }
     Some(site)
+}
+
+/// Where the scripts of a site run. `None` if that cannot be told, and why is among `faults` then.
+fn destination_of(
+    pool: Option<(String, Range<usize>)>,
+    upstream: Option<(Upstream, Range<usize>)>,
+    site: &Range<usize>,
+    pools: &[Pool],
+    faults: &mut Vec<Fault>,
+) -> Option<Destination> {
+    let (span, sentence) = match (pool, upstream) {
+        (None, Some((upstream, _))) => return Some(Destination::Upstream(upstream)),
+        (Some(_), Some((_, span))) => {
+            let sentence = "this site has both `pool` and `upstream`; leave one out";
+            (span, sentence.to_owned())
+        }
+        (Some((name, span)), None) => match pools.iter().any(|pool| pool.name == name) {
+            true => return Some(Destination::Pool(name)),
+            false => (span, unknown_pool(&name, pools)),
+        },
+        (None, None) => match pools {
+            [only] => return Some(Destination::Pool(only.name.clone())),
+            // Wrong pools have been complained about; what the site may name is not known.
+            [] => return None,
+            [_, _, ..] => {
+                let names = enumerate(pools.iter().map(|pool| pool.name.as_str()));
+                let sentence = format!("this site has no `pool`; expected one of {names}");
+                (site.clone(), sentence)
+            }
+        },
+    };
+    faults.push(Fault::new(span, sentence));
+    None
 }
 
 /// The rules of a site, with those of its application, if all of them hold together.

@@ -26,6 +26,7 @@ mod remarks;
 mod settings;
 mod slowlog;
 mod spares;
+mod syntax;
 mod tls;
 mod units;
 mod value;
@@ -56,6 +57,7 @@ pub use tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion}
 pub use value::{Value, Wrong};
 
 use mistakes::Fault;
+use syntax::syntax_faults;
 
 /// The largest configuration file that is read, in bytes. Ten thousand sites need two million.
 pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
@@ -92,10 +94,12 @@ pub fn remarks(text: &str, file: &Path, config: &Config) -> Vec<Mistake> {
 /// The text of a configuration file.
 fn read(path: &Path) -> Result<String, Mistakes> {
     let unreadable = |error: std::io::Error| {
-        Mistakes::about(
-            path,
-            format!("the configuration file cannot be read: {error}"),
-        )
+        let remedy = match error.kind() {
+            std::io::ErrorKind::NotFound => "; name one that is there with --config",
+            _ => "",
+        };
+        let sentence = format!("the configuration file cannot be read: {error}{remedy}");
+        Mistakes::about(path, sentence)
     };
     let mut bytes = Vec::new();
     // One byte more than is allowed, so that `parse` sees that there is more.
@@ -142,34 +146,6 @@ fn too_large(file: &Path) -> Mistakes {
         file,
         format!("the configuration file is larger than {MAX_FILE_BYTES} bytes"),
     )
-}
-
-/// The first fault of each line: those that follow it there come of it.
-fn syntax_faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
-    let mut spans: Vec<_> = errors
-        .iter()
-        .map(|error| (error.span().unwrap_or(0..0), error.message()))
-        .collect();
-    spans.sort_by_key(|(span, _)| span.start);
-    let bytes = text.as_bytes();
-    let mut reported_to = None;
-    let mut faults = Vec::new();
-    for (span, message) in spans {
-        let start = span.start.min(bytes.len());
-        if reported_to.is_some_and(|end| !bytes[end..start].contains(&b'\n')) {
-            continue;
-        }
-        reported_to = Some(start);
-        faults.push(Fault::new(
-            span,
-            format!("this is not TOML: {}", one_line(message)),
-        ));
-    }
-    faults
-}
-
-fn one_line(message: &str) -> String {
-    message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The folder that relative paths in `file` start from, absolute where the system can say so.

@@ -422,7 +422,13 @@ impl Config {
     ) -> Result<Config, Mistakes> {
         let root = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
         if let Some(problem) = directory_problem(&root) {
-            return Err(Mistakes::about(dir, format!("the document root {problem}")));
+            let is_configuration = root.extension().is_some_and(|end| end == "toml");
+            let remedy = match root.is_file() && is_configuration {
+                true => ", or a configuration with --config",
+                false => "",
+            };
+            let sentence = format!("the document root {problem}{remedy}");
+            return Err(Mistakes::about(dir, sentence));
         }
         let config = Config {
             pools: vec![Pool::named(IMPLICIT_POOL)],

@@ -29,6 +29,9 @@ use crate::site::Site;
 use crate::sites::host_name;
 use crate::troubles::Troubles;
 
+/// What a client is told that has used a `rate_limit` up.
+const TOO_OFTEN: &str = "You ask too often.";
+
 const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
 
 /// What a proxy said of the client, or what the connection says.
@@ -166,8 +169,8 @@ fn let_in<'a>(
     let many = "You have too many requests at a time.";
     let running = site.limits.enter(client_key(client));
     let running = running.map_err(|_| (Duration::from_secs(1), many))?;
-    match comes_too_soon(thread, (site, rules), path, client) {
-        Some(wait) => Err((wait, "You ask too often.")),
+    match comes_too_soon(thread, site, rules.rate_limits(path.as_bytes()), client) {
+        Some(wait) => Err((wait, TOO_OFTEN)),
         None => Ok(running),
     }
 }
@@ -183,20 +186,65 @@ fn settle<'a>(way: &mut Way<'a>, rules: &SiteRules, path: &CleanPath<'_>) {
     }
 }
 
-/// How long a client has to wait by the first `rate_limit` that it has used up.
-fn comes_too_soon(
+/// How long a client has to wait by the first of these `rate_limit` that it has used up.
+pub fn comes_too_soon(
     thread: &Thread,
-    (site, rules): (&Site, &SiteRules),
-    path: &CleanPath<'_>,
+    site: &Site,
+    limits: Vec<usize>,
     client: IpAddr,
 ) -> Option<Duration> {
-    let mut limits = rules.rate_limits(path.as_bytes()).into_iter();
-    limits.find_map(|at| {
+    limits.into_iter().find_map(|at| {
         let limit = site.limits.rates.get(at)?;
         limit
             .take(client_key(client), thread.shared.limits.now())
             .err()
     })
+}
+
+/// What an application takes for the path, if the script is the site's front controller and a path stands behind its
+/// name: `/index.php/admin` is `/admin` to most.
+fn path_behind<'s>(site: &maitred_config::Site, script: &'s Script) -> Option<&'s [u8]> {
+    let behind = Some(&script.path_info[..]).filter(|path| !path.is_empty());
+    behind.filter(|_| is_front_controller(site, script))
+}
+
+fn is_front_controller(site: &maitred_config::Site, script: &Script) -> bool {
+    let controller = site.front_controller.as_deref().map(str::as_bytes);
+    controller == Some(&script.script_name[..])
+}
+
+/// The places of the rate limits that hold for a script, and did not for the path that was asked for:
+/// `/login.php/x` and what is rewritten to `/login.php` run `/login.php`. Those of the front controller's name are not
+/// among them, as it stands for every path that is no file.
+pub fn limits_of_script(
+    (site, rules): (&maitred_config::Site, &SiteRules),
+    asked: &str,
+    script: &Script,
+) -> Vec<usize> {
+    let name = match is_front_controller(site, script) {
+        true => path_behind(site, script),
+        false => Some(&script.script_name[..]),
+    };
+    let Some(name) = name.filter(|_| rules.limits_rates()) else {
+        return Vec::new();
+    };
+    let counted = match clean_path(asked) {
+        Ok(asked) => rules.rate_limits(asked.as_bytes()),
+        Err(_) => Vec::new(),
+    };
+    let mut limits = rules.rate_limits(name);
+    limits.retain(|at| !counted.contains(at));
+    limits
+}
+
+/// Refuses what a client asks for too often.
+pub async fn comes_too_often(
+    client: &mut impl HttpClient,
+    head: &Head,
+    answered: &mut Answered,
+    wait: Duration,
+) -> io::Result<After> {
+    too_many(client, head, answered, wait, TOO_OFTEN).await
 }
 
 /// Asks for a user of this `basic_auth`. Nothing when the request shows one.
@@ -234,18 +282,26 @@ pub async fn ask_for_user(
     after.map(Some)
 }
 
-/// Why a script may not run, or not for this client; otherwise the `basic_auth` that it needs.
+/// Why a client may not have something; otherwise of which places in `basic_auth` it has to show a user.
+pub type Admitted = Result<[Option<usize>; 2], Refusal>;
+
+/// Whether a script may run, and for this client: by its own name, and for the front controller by the path behind
+/// that.
 pub fn admit_script(
-    rules: &SiteRules,
+    (site, rules): (&maitred_config::Site, &SiteRules),
     script: &Script,
     client: IpAddr,
-) -> Result<Option<usize>, Refusal> {
+) -> Admitted {
     if !rules.cares_for_scripts() {
-        return Ok(None);
+        return Ok([None, None]);
     }
-    let auth = rules.admit(&script.script_name, client, &mut |_| {})?;
+    let by_name = rules.admit(&script.script_name, client, &mut |_| {})?;
+    let by_path = match path_behind(site, script) {
+        Some(path) => rules.admit(path, client, &mut |_| {})?,
+        None => None,
+    };
     match rules.may_run(&script.script_name) {
-        true => Ok(auth),
+        true => Ok([by_name, by_path]),
         false => Err(Refusal {
             status: 403,
             why: "PHP does not run here.",

@@ -151,20 +151,22 @@ fn to_https(config: &Config, asked: &Question) -> Option<String> {
 }
 
 fn limits(said: &mut Explanation, rules: &SiteRules, path: &CleanPath<'_>) {
-    for at in rules.rate_limits(path.as_bytes()) {
-        if let Some(limit) = rules.settings().rate_limit.get(at) {
-            let (requests, per, burst) = (limit.requests, limit.per, limit.burst);
-            let path = &limit.path;
-            let what =
-                format!("{path} matches: {requests} in {per:?}, and {burst} at once; then 429");
-            said.say("rate_limit", what);
-        }
-    }
+    rate_limits(said, rules, &rules.rate_limits(path.as_bytes()));
     if let Some(limit) = rules.settings().connection_limit {
         said.say(
             "connection_limit",
             format!("{limit} requests of a client at a time; then 429"),
         );
+    }
+}
+
+fn rate_limits(said: &mut Explanation, rules: &SiteRules, places: &[usize]) {
+    let limits = &rules.settings().rate_limit;
+    for limit in places.iter().filter_map(|at| limits.get(*at)) {
+        let (requests, per, burst) = (limit.requests, limit.per, limit.burst);
+        let path = &limit.path;
+        let what = format!("{path} matches: {requests} in {per:?}, and {burst} at once; then 429");
+        said.say("rate_limit", what);
     }
 }
 
@@ -220,6 +222,8 @@ fn target(
     match resolver.resolve(&inner, query) {
         Route::File(entry) => file(said, (site, rules), asked, path, (&mut resolver, &entry)),
         Route::Script(script) => {
+            let limits = by_rules::limits_of_script((site, rules), &asked.path, &script);
+            rate_limits(said, rules, &limits);
             script_coding(said, site);
             let answer = runner.answer(config);
             script_runs(said, (site, rules), asked, &script, &answer);
@@ -333,7 +337,7 @@ fn script_runs(
     if !script.path_info.is_empty() {
         said.say("PATH_INFO", String::from_utf8_lossy(&script.path_info));
     }
-    if let Err(refusal) = by_rules::admit_script(rules, script, asked.client) {
+    if let Err(refusal) = by_rules::admit_script((site, rules), script, asked.client) {
         said.say("deny", "the script is denied (deny, allow_php or deny_php)");
         return refuse(said, rules, refusal.status, refusal.why);
     }

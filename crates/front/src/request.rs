@@ -10,12 +10,11 @@ use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
 use maitred_rules::SiteRules;
 use maitred_rules::dress::Dressing;
 use maitred_rules::forwarded::Field;
-use maitred_rules::site::Refusal;
 
 use crate::access::{self, AccessLog, Answered, Time};
 use crate::admin;
 use crate::body::NoBody;
-use crate::by_rules::{self, Origin};
+use crate::by_rules::{self, Admitted, Origin};
 use crate::by_script;
 use crate::cache;
 use crate::clock::http_date;
@@ -24,7 +23,7 @@ use crate::files::{self, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::pool::queue::Lane;
 use crate::request_id::{self, RequestId};
-use crate::route::Route;
+use crate::route::{Route, Script};
 use crate::shared::{Sites, Thread};
 use crate::site::Site;
 use crate::source::Backend;
@@ -228,7 +227,7 @@ pub async fn serve_path(
         Route::File(entry) => {
             if let Some(rules) = way.rules {
                 let admitted = by_rules::admit_index(rules, way.path, &entry, client.peer().ip());
-                let at = (way, shown, admitted);
+                let at = (way, shown, admitted.map(|auth| [auth, None]));
                 if let Some(after) = Box::pin(stop(client, head, thread, at, answered)).await? {
                     return Ok(after);
                 }
@@ -237,16 +236,7 @@ pub async fn serve_path(
             Box::pin(send_file(client, head, &entry, answered)).await
         }
         Route::Script(script) => {
-            let mut way = *way;
-            if let Some(rules) = way.rules {
-                let admitted = by_rules::admit_script(rules, &script, client.peer().ip());
-                way.has_user |= matches!(admitted, Ok(Some(_)));
-                let at = (&way, shown, admitted);
-                if let Some(after) = Box::pin(stop(client, head, thread, at, answered)).await? {
-                    return Ok(after);
-                }
-            }
-            by_script::answer(client, head, thread, &way, &script, answered).await
+            serve_script(client, head, thread, (way, &script), shown, answered).await
         }
         Route::RedirectSlash(location) => {
             let header = Some((&b"Location"[..], location.as_bytes()));
@@ -263,25 +253,59 @@ pub async fn serve_path(
     }
 }
 
+/// Answers with a script, if the rules have nothing against it.
+async fn serve_script(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Arc<Thread>,
+    (way, script): (&Way<'_>, &Script),
+    shown: &[Option<usize>],
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let mut way = *way;
+    if let Some(rules) = way.rules {
+        let (site, peer) = (&way.site.settings, client.peer().ip());
+        let limits = by_rules::limits_of_script((site, rules), head.path(), script);
+        if let Some(wait) = by_rules::comes_too_soon(thread, way.site, limits, peer) {
+            return Box::pin(by_rules::comes_too_often(client, head, answered, wait)).await;
+        }
+        let admitted = by_rules::admit_script((site, rules), script, peer);
+        way.has_user |= matches!(admitted, Ok([Some(_), _] | [_, Some(_)]));
+        let at = (&way, shown, admitted);
+        if let Some(after) = Box::pin(stop(client, head, thread, at, answered)).await? {
+            return Ok(after);
+        }
+    }
+    by_script::answer(client, head, thread, &way, script, answered).await
+}
+
 /// Answers in place of what a path has led to, if the rules want something else of the client first.
 async fn stop(
     client: &mut impl HttpClient,
     head: &Head,
     thread: &Arc<Thread>,
-    (way, shown, admitted): (&Way<'_>, &[Option<usize>], Result<Option<usize>, Refusal>),
+    (way, shown, admitted): (&Way<'_>, &[Option<usize>], Admitted),
     answered: &mut Answered,
 ) -> io::Result<Option<After>> {
-    match (admitted, way.rules) {
-        (Err(refusal), _) => {
+    let auths = match admitted {
+        Ok(auths) => auths,
+        Err(refusal) => {
             let of = (way, &*thread.shared.troubles);
             let refused = by_rules::refuse(client, head, of, refusal, answered);
-            refused.await.map(Some)
+            return refused.await.map(Some);
         }
-        (Ok(Some(auth)), Some(rules)) if !shown.contains(&Some(auth)) => {
-            by_rules::ask_for_user(client, head, thread, rules, auth, answered).await
+    };
+    let Some(rules) = way.rules else {
+        return Ok(None);
+    };
+    let is_shown = |auth: &usize| shown.contains(&Some(*auth));
+    for auth in auths.into_iter().flatten().filter(|auth| !is_shown(auth)) {
+        let asked = by_rules::ask_for_user(client, head, thread, rules, auth, answered);
+        if let Some(after) = asked.await? {
+            return Ok(Some(after));
         }
-        _ => Ok(None),
     }
+    Ok(None)
 }
 
 async fn send_page(

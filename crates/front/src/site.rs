@@ -1,5 +1,6 @@
 //! One site as one thread sees it: what its paths stand for, and where its scripts run.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,9 @@ use crate::route::{Folder, Limits, Resolver, Route, SiteFiles};
 use crate::sendfile::SendfileRoots;
 use crate::shared::Shared;
 use crate::source::Backend;
+
+/// A folder beside the root: what its paths begin with, and what they stand for.
+type Alias = (String, Mutex<Resolver>);
 
 /// A site, as one thread sees it.
 pub struct Site {
@@ -46,7 +50,7 @@ pub struct Site {
     /// Folders whose files its scripts may have sent.
     pub sendfile: SendfileRoots,
     /// Folders beside the root, by what their paths begin with; the longest first.
-    aliases: Vec<(String, Mutex<Resolver>)>,
+    aliases: Vec<Alias>,
     /// The servers of its `proxy`, in their order.
     pub proxies: Vec<proxy::Server>,
 }
@@ -75,22 +79,9 @@ impl Site {
         };
         let root = settings.root.display();
         let compression = Compression::of(&settings.output).map(Arc::new);
-        let mut aliases = Vec::new();
-        for alias in &settings.rules.aliases {
-            let files = SiteFiles {
-                root: alias.folder.clone(),
-                front_controller: None,
-                prefix: alias.path.trim_end_matches('/').to_owned(),
-                ..files.clone()
-            };
-            aliases.push((
-                files.prefix.clone(),
-                open_files(files, compression.clone(), limits)?,
-            ));
-        }
+        let aliases = open_aliases(settings, &files, compression.as_ref(), limits)?;
         let open = |files| open_files(files, None, limits);
         let sendfile = SendfileRoots::open(&settings.output.sendfile_roots, &files, open)?;
-        aliases.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         let pool = |name: &str| {
             let pool = config
                 .pool(name)
@@ -107,15 +98,10 @@ impl Site {
             .iter()
             .filter_map(|path| path.pool.as_ref());
         let backends = others.map(|name| Ok((name.clone(), pool(name)?)));
-        let rules =
-            (settings.rules != Rules::default()).then(|| SiteRules::compile(&settings.rules));
-        let rules = rules.transpose().map_err(|(setting, why)| {
-            format!("the site at {root} cannot be served: its `{setting}` {why}")
-        })?;
         Ok(Site {
             settings: settings.clone(),
             spool_dir: config.spool_dir.clone(),
-            rules,
+            rules: compile_rules(settings)?,
             cache: SiteCache::of(settings, shared.cache.as_deref()),
             limits: shared.limits.of(settings),
             access_log: SiteLog::of(&settings.access_log, &shared.door_logs),
@@ -189,6 +175,39 @@ pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T
     let mut resolver = resolver.lock().unwrap_or_else(PoisonError::into_inner);
     resolver.set_moment(local::moment());
     work(&mut resolver)
+}
+
+/// Opens the folders beside the root: the longest path first, since that decides.
+fn open_aliases(
+    settings: &maitred_config::Site,
+    files: &SiteFiles,
+    compression: Option<&Arc<Compression>>,
+    limits: Limits,
+) -> Result<Vec<Alias>, String> {
+    let mut aliases = Vec::new();
+    for alias in &settings.rules.aliases {
+        let prefix = alias.path.trim_end_matches('/').to_owned();
+        let files = SiteFiles {
+            root: alias.folder.clone(),
+            front_controller: None,
+            prefix: prefix.clone(),
+            ..files.clone()
+        };
+        aliases.push((prefix, open_files(files, compression.cloned(), limits)?));
+    }
+    aliases.sort_by_key(|(prefix, _)| Reverse(prefix.len()));
+    Ok(aliases)
+}
+
+fn compile_rules(settings: &maitred_config::Site) -> Result<Option<SiteRules>, String> {
+    if settings.rules == Rules::default() {
+        return Ok(None);
+    }
+    let compiled = SiteRules::compile(&settings.rules).map(Some);
+    compiled.map_err(|(setting, why)| {
+        let root = settings.root.display();
+        format!("the site at {root} cannot be served: its `{setting}` {why}")
+    })
 }
 
 fn open_files(

@@ -228,8 +228,12 @@ fn certificate(host: &CertificateStatus, wide: usize, now: u64) -> String {
         _ => "now".to_owned(),
     };
     let name = shorten(&host.name, wide);
+    let failed = match host.failures {
+        1 => "failed once".to_owned(),
+        times => format!("failed {times} times"),
+    };
     let problem = host.error.as_ref();
-    let problem = problem.map(|error| format!(" failed {} times: {error}", host.failures));
+    let problem = problem.map(|error| format!(" {failed}: {error}"));
     let problem = problem.unwrap_or_default();
     cut(&format!("{name:wide$} {expires:>10} {next:>11}{problem}"))
 }

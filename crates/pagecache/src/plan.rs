@@ -199,14 +199,26 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'
     when.headers.iter().any(has) || has_parameter(when, asked.request.query.unwrap_or_default())
 }
 
-/// Whether a path is meant, also if it is written in another way that applications take for the same.
+/// Whether a path is meant, also if it is written in another way that applications take for the same, or holds a
+/// script: `/account.php/x.css` runs `/account.php`, and `/index.php/account/` is `/account/` to most applications
+/// whose front controller that is. Anybody can have somebody else ask for them.
 fn is_at_path(when: &When, path: &[u8]) -> bool {
-    let is_meant = |path: &[u8]| when.paths.iter().any(|pattern| pattern.matches(path));
+    let is_one = |path: &[u8]| when.paths.iter().any(|pattern| pattern.matches(path));
+    let is_meant = |path: &[u8]| {
+        let mut scripts = scripts_in(path);
+        is_one(path) || scripts.any(|(script, behind)| is_one(script) || is_one(behind))
+    };
     let is_odd = || {
         let pairs = path.windows(2).any(|pair| matches!(pair, b"//" | b"/."));
         pairs || path.contains(&b'%')
     };
     !when.paths.is_empty() && (is_meant(path) || (is_odd() && is_meant(&plain_path(path))))
+}
+
+/// What in a path may be a script, and the PATH_INFO that stands behind it.
+fn scripts_in(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let parts = memchr::memchr_iter(b'/', path).map(|end| path.split_at(end));
+    parts.filter(|(script, _)| script.ends_with(b".php"))
 }
 
 fn has_parameter(when: &When, query: &str) -> bool {
@@ -443,6 +455,33 @@ mod tests {
             let is_account = path.starts_with("/account/");
             let plan = plan(&settings, "GET", path, &[]);
             assert_eq!(plan.store.is_err(), is_account, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_script_is_meant_with_whatever_stands_behind_it() {
+        let settings = Settings {
+            no_store: When {
+                paths: vec![Pattern::new("/account.php"), Pattern::new("/my/*")],
+                ..When::default()
+            },
+            ..Settings::default()
+        };
+        let store = |path: &str| plan(&settings, "GET", path, &[]).store;
+        for path in [
+            "/account.php/x.css",
+            "/account.php/",
+            "/%61ccount.php/x",
+            "/account.php%2Fx",
+            "//account.php/a.php/b",
+            "/my/x.php/y",
+            "/index.php/my/orders",
+            "/index.php%2Fmy/orders",
+        ] {
+            assert_eq!(store(path), Err(NotStored::Rule), "{path}");
+        }
+        for path in ["/account.phpx/y", "/x/account.php/y", "/index/my/", "/"] {
+            assert_eq!(store(path), Ok(()), "{path}");
         }
     }
 

@@ -292,6 +292,11 @@ impl SiteRules {
         self.proxy.first(path)
     }
 
+    /// Whether there is a rate limit at all.
+    pub fn limits_rates(&self) -> bool {
+        !self.limits.is_empty()
+    }
+
     /// The places of the rate limits that hold for a path.
     pub fn rate_limits(&self, path: &[u8]) -> Vec<usize> {
         self.limits.all(path)

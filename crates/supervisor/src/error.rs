@@ -82,7 +82,7 @@ impl std::fmt::Display for Error {
                 write!(
                     f,
                     "{address} cannot be listened on: {holder} listens there already; stop it, or \
-                     choose another address with --listen"
+                     choose another address with `listen` or --listen"
                 )
             }
             Error::Listen { address, source } => {

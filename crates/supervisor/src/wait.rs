@@ -3,12 +3,16 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use maitred_control::acme::ToAcme;
+use maitred_control::{ToFront, ToZygote};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
 use crate::limits::{Moment, ZYGOTE_LINGER};
 use crate::output::Key;
+use crate::peer::Peer;
 use crate::run::Supervisor;
+use crate::running::RunningPool;
 use crate::speech::Source;
 use crate::warm::Warming;
 
@@ -30,46 +34,64 @@ pub(crate) struct Ready {
     pub(crate) admin: bool,
 }
 
+/// Who is listened to, in the order in which they are waited for.
+struct Listened<'a> {
+    signals: PollFd<'a>,
+    fronts: Vec<&'a Peer<ToFront>>,
+    zygotes: Vec<Option<&'a Peer<ToZygote>>>,
+    voices: Vec<Option<BorrowedFd<'a>>>,
+    outputs: Vec<((usize, Key, Source), BorrowedFd<'a>)>,
+    watches: Vec<BorrowedFd<'a>>,
+    acme: Option<&'a Peer<ToAcme>>,
+    admin: Vec<PollFd<'a>>,
+}
+
+impl<'a> Listened<'a> {
+    /// What is waited for.
+    fn interests(&self) -> Vec<PollFd<'a>> {
+        let mut fds = vec![self.signals.clone()];
+        let fronts = self.fronts.iter().filter(|peer| !peer.is_closed());
+        fds.extend(fronts.map(|peer| PollFd::new(*peer, wanted(peer.is_behind()))));
+        let zygotes = self.zygotes.iter().flatten();
+        fds.extend(zygotes.map(|peer| PollFd::new(*peer, wanted(peer.is_behind()))));
+        let voices = self.voices.iter().flatten();
+        let outputs = self.outputs.iter().map(|(_, pipe)| pipe);
+        let read = voices.chain(outputs).chain(&self.watches);
+        fds.extend(read.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+        let acme = self.acme.iter();
+        fds.extend(acme.map(|peer| PollFd::new(*peer, wanted(peer.is_behind()))));
+        fds.extend(self.admin.iter().cloned());
+        fds
+    }
+
+    /// Who of them has something to say, by what became of their `interests`.
+    fn ready(self, fds: &[PollFd<'_>]) -> Ready {
+        let mut spoke = fds.iter().map(|fd| !fd.revents().is_empty());
+        let mut next = || spoke.next().unwrap_or(false);
+        let fronts = self.fronts.iter();
+        let zygotes = self.zygotes.iter();
+        let voices = self.voices.iter();
+        let outputs = self.outputs.into_iter();
+        Ready {
+            signals: next(),
+            fronts: fronts.map(|peer| !peer.is_closed() && next()).collect(),
+            zygotes: zygotes.map(|peer| peer.is_some() && next()).collect(),
+            voices: voices.map(|voice| voice.is_some() && next()).collect(),
+            outputs: outputs
+                .filter_map(|(output, _)| next().then_some(output))
+                .collect(),
+            watches: self.watches.iter().fold(false, |any, _| next() || any),
+            acme: self.acme.is_some() && next(),
+            admin: spoke.any(|spoke| spoke),
+        }
+    }
+}
+
 impl Supervisor {
     /// Waits until somebody has something to say, or something is due.
     pub(crate) fn wait(&self) -> Ready {
-        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        let fronts: Vec<_> = self.fronts().map(|(_, peer)| peer).collect();
-        for peer in fronts.iter().filter(|peer| !peer.is_closed()) {
-            fds.push(PollFd::new(*peer, wanted(peer.is_behind())));
-        }
-        let zygotes = self
-            .pools
-            .iter()
-            .map(|pool| pool.zygote.as_ref().map(|zygote| &zygote.peer));
-        let zygotes: Vec<_> = zygotes
-            .map(|peer| peer.filter(|peer| !peer.is_closed()))
-            .collect();
-        for peer in zygotes.iter().flatten() {
-            fds.push(PollFd::new(*peer, wanted(peer.is_behind())));
-        }
-        let now = self.now();
-        let voices: Vec<_> = self
-            .pools
-            .iter()
-            .map(|pool| pool.plan.voice.listening(now))
-            .collect();
-        for voice in voices.iter().flatten() {
-            fds.push(PollFd::from_borrowed_fd(*voice, PollFlags::IN));
-        }
-        let outputs: Vec<_> = self.outputs_to_hear().collect();
-        for (_, pipe) in &outputs {
-            fds.push(PollFd::from_borrowed_fd(*pipe, PollFlags::IN));
-        }
-        let watches: Vec<_> = self.watches.listening().collect();
-        for folders in &watches {
-            fds.push(PollFd::from_borrowed_fd(*folders, PollFlags::IN));
-        }
-        let acme = self.acme.listening();
-        if let Some(peer) = acme {
-            fds.push(PollFd::new(peer, wanted(peer.is_behind())));
-        }
-        fds.extend(self.admin.interests());
+        let listened = self.listened();
+        let mut fds = listened.interests();
         let timeout = self
             .deadline()
             .map(|deadline| deadline.saturating_sub(self.now()));
@@ -81,29 +103,21 @@ impl Supervisor {
                 std::thread::sleep(REFUSED_WAIT);
             }
         }
-        let mut spoke = fds.iter().map(|fd| !fd.revents().is_empty());
-        let mut next = || spoke.next().unwrap_or(false);
-        Ready {
-            signals: next(),
-            fronts: fronts
-                .iter()
-                .map(|peer| !peer.is_closed() && next())
-                .collect(),
-            zygotes: zygotes
-                .iter()
-                .map(|peer| peer.is_some() && next())
-                .collect(),
-            voices: voices
-                .iter()
-                .map(|voice| voice.is_some() && next())
-                .collect(),
-            outputs: outputs
-                .into_iter()
-                .filter_map(|(output, _)| next().then_some(output))
-                .collect(),
-            watches: watches.iter().fold(false, |any, _| next() || any),
-            acme: acme.is_some() && spoke.next().unwrap_or(false),
-            admin: spoke.any(|spoke| spoke),
+        listened.ready(&fds)
+    }
+
+    fn listened(&self) -> Listened<'_> {
+        let now = self.now();
+        let voices = self.pools.iter().map(|pool| &pool.plan.voice);
+        Listened {
+            signals: PollFd::new(&self.signals, PollFlags::IN),
+            fronts: self.fronts().map(|(_, peer)| peer).collect(),
+            zygotes: self.pools.iter().map(zygote_of).collect(),
+            voices: voices.map(|voice| voice.listening(now)).collect(),
+            outputs: self.outputs_to_hear().collect(),
+            watches: self.watches.listening().collect(),
+            acme: self.acme.listening(),
+            admin: self.admin.interests().collect(),
         }
     }
 
@@ -174,6 +188,11 @@ impl Supervisor {
             .chain(self.admin.deadline())
             .min()
     }
+}
+
+fn zygote_of(pool: &RunningPool) -> Option<&Peer<ToZygote>> {
+    let peer = pool.zygote.as_ref().map(|zygote| &zygote.peer);
+    peer.filter(|peer| !peer.is_closed())
 }
 
 fn wanted(behind: bool) -> PollFlags {

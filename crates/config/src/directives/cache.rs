@@ -154,7 +154,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         takes: PATHS,
         needs: Needs::Live,
         doc: "A request whose path, as the client writes it, is such a one is not answered from \
-              the cache; its answer may be kept. `*` stands for any letters.",
+              the cache; its answer may be kept. `*` stands for any letters. What `no_store_paths` says of \
+              scripts holds here, too.",
         example: "\"/live/*\"",
         read: |cache, value| {
             cache.rules.bypass.paths = patterns(value)?;
@@ -223,7 +224,9 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: PATHS,
         needs: Needs::Live,
-        doc: "What is never kept, by the path that the client asks for. `*` stands for any letters.",
+        doc: "What is never kept, by the path that the client asks for. `*` stands for any letters. \
+              A script is meant with whatever stands behind it (`/account.php/x.css`), and a path \
+              behind a script, too (`/index.php/cart/`).",
         example: "[\"/cart/*\", \"/checkout/*\"]",
         read: |cache, value| {
             cache.rules.no_store.paths.extend(patterns(value)?);

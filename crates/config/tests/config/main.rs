@@ -7,7 +7,11 @@ mod fpm;
 #[cfg(test)]
 mod fpm_beside_php_fpm;
 #[cfg(test)]
+mod guides;
+#[cfg(test)]
 mod mistakes;
+#[cfg(test)]
+mod newcomers;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::folder::Folder;
 use proptest::prelude::*;
 
 #[track_caller]
-fn refused(text: &str, sentences: &[&str]) {
+pub fn refused(text: &str, sentences: &[&str]) {
     let expected: Vec<_> = sentences
         .iter()
         .map(|s| format!("maitred.toml:{s}"))
@@ -12,7 +12,7 @@ fn refused(text: &str, sentences: &[&str]) {
     assert_eq!(Folder::new().mistakes(text), expected.join("\n"), "{text}");
 }
 
-const SITE: &str = "[[sites]]\nroot = \"public\"\n";
+pub const SITE: &str = "[[sites]]\nroot = \"public\"\n";
 
 #[test]
 fn an_unknown_setting_is_answered_with_the_nearest_name() {
@@ -220,7 +220,7 @@ fn what_is_not_toml_is_reported_with_its_place() {
     refused(
         "listen = \":80\"\nlisten = \":81\"\nx = \n[y\n",
         &[
-            "2:1: this is not TOML: duplicate key",
+            "2:1: `listen` stands here for the second time; leave one of the two out",
             "3:5: this is not TOML: string values must be quoted, expected literal string",
             "4:3: this is not TOML: unclosed table, expected `]`",
         ],
@@ -293,10 +293,10 @@ fn a_host_in_two_sites_is_refused() {
         "[[sites]]\nroot = \"public\"\nhosts = [\"a.example\", \"*.b.example\"]\n\
          [[sites]]\nroot = \"public\"\nhosts = [\"*.B.example\", \"c.example\", \"A.example\"]\n",
         &[
-            "3:10: `hosts` has \"a.example\", which another site has too",
-            "3:23: `hosts` has \"*.b.example\", which another site has too",
-            "6:10: `hosts` has \"*.b.example\", which another site has too",
-            "6:38: `hosts` has \"a.example\", which another site has too",
+            "3:10: `hosts` has \"a.example\", which another site has too; leave it out of one",
+            "3:23: `hosts` has \"*.b.example\", which another site has too; leave it out of one",
+            "6:10: `hosts` has \"*.b.example\", which another site has too; leave it out of one",
+            "6:38: `hosts` has \"a.example\", which another site has too; leave it out of one",
         ],
     );
 }
@@ -341,7 +341,7 @@ fn two_sites_for_all_other_names_are_refused() {
         &[
             "1:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
            names that are left; add `hosts`",
-            "5:9: `hosts` has \"*\", which another site has too",
+            "5:9: `hosts` has \"*\", which another site has too; leave it out of one",
         ],
     );
 }

@@ -403,6 +403,10 @@ fn a_directory_that_cannot_be_served_is_refused() {
             file.display()
         )
     );
+    let file = folder.path().join("maitred.toml");
+    std::fs::write(&file, "").unwrap();
+    let found = refused(&file, None);
+    assert!(found.ends_with("name the directory, or a configuration with --config"));
     let public = folder.path().join("public");
     assert_eq!(
         refused(&public, Some(0)),
@@ -497,7 +501,8 @@ fn a_file_that_cannot_be_read_is_refused() {
     assert_eq!(
         load(),
         format!(
-            "{path}: the configuration file cannot be read: No such file or directory (os error 2)"
+            "{path}: the configuration file cannot be read: No such file or directory (os error 2); name \
+             one that is there with --config"
         )
     );
     std::fs::write(&file, b"# a\nb = \"\xff\"").unwrap();

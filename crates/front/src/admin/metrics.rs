@@ -86,6 +86,7 @@ fn all(pools: &[Pool], figures: &FrontFigures, form: Form) -> String {
     routes(&mut out, pools);
     requests(&mut out, pools);
     workers(&mut out, pools);
+    ends_of_workers(&mut out, pools);
     memory(&mut out, pools);
     opcache(&mut out, pools);
     let sizes = pools.iter();
@@ -252,21 +253,14 @@ fn requests(out: &mut Text, pools: &[Pool]) {
 }
 
 fn workers(out: &mut Text, pools: &[Pool]) {
-    out.family("maitred_pool_workers", "gauge", "Workers by state.");
+    let name = "maitred_pool_workers";
+    out.family(name, "gauge", "Workers by state.");
     for pool in pools {
         let busy = pool.reading.busy.min(pool.reading.seated);
         let idle = pool.reading.seated - busy;
-        for (state, count) in [
-            ("busy", busy),
-            ("idle", idle),
-            ("starting", pool.reading.coming),
-        ] {
-            out.sample(
-                "maitred_pool_workers",
-                &pool.name,
-                Some(("state", state)),
-                count,
-            );
+        let coming = pool.reading.coming;
+        for (state, count) in [("busy", busy), ("idle", idle), ("starting", coming)] {
+            out.sample(name, &pool.name, Some(("state", state)), count);
         }
     }
     out.gauge(
@@ -293,6 +287,9 @@ fn workers(out: &mut Text, pools: &[Pool]) {
         pools,
         |pool| pool.reading.fork_failed,
     );
+}
+
+fn ends_of_workers(out: &mut Text, pools: &[Pool]) {
     out.counters(
         "maitred_pool_workers_ended_total",
         "Workers that have ended, by reason.",

@@ -68,14 +68,12 @@ pub async fn look<'a>(
         fill.look_from_now();
         let found = find(cache, &primary, head).await?;
         let key = match weigh((cache, of), &asked, found, (&mut plan, &mut fill)) {
-            Weighed::Fresh((key, page), (age, ttl)) => {
-                let status = CacheStatus::Hit { ttl, detail: None };
+            Weighed::Fresh((key, page), times) => {
                 let page = match asked.has_range {
                     true => page,
                     false => coded(cache, (head, way), (&key, page)),
                 };
-                let kept = (&page.stored, &page.body, page.cost);
-                let after = reply(client, (head, way), kept, (age, status), answered);
+                let after = fresh(client, (head, way), &page, times, answered);
                 return after.await.map(Looked::Answered);
             }
             Weighed::Other(key) => key,
@@ -89,15 +87,12 @@ pub async fn look<'a>(
             break;
         }
         let times = (now(), of.settings.lock_age.saturating_mul(1000));
-        if let Some((page, stale)) = fill.will_do_meanwhile() {
-            // One has it made again; for all others the old one will do until then.
-            let Some(is_first) = take_turn((cache, of), (key, times), &mut fill) else {
+        if let Some(old) = fill.will_do_meanwhile() {
+            let Some(turn) = take_turn((cache, of), (key, times), &mut fill) else {
                 break;
             };
-            let saved = if is_first { Duration::ZERO } else { page.cost };
-            let how = (stale, UPDATING, saved);
-            let after = stand_in(client, (head, way), &page, how, answered).await?;
-            if !is_first {
+            let after = meanwhile(client, (head, way), old, turn, answered).await?;
+            if turn == Turn::Others {
                 return Ok(Looked::Answered(after));
             }
             fill.go_on(plan, primary);
@@ -271,18 +266,54 @@ fn wants_nothing_else(plan: &Plan) -> bool {
     wishes.is_some_and(|wishes| wishes.only_if_cached)
 }
 
-/// Whether this request has a page made again that will do until then, or another does already; nothing
-/// if it waits for the new one itself.
+/// Who has a page made again that will do until then.
+#[derive(Clone, Copy, PartialEq)]
+enum Turn {
+    /// This request.
+    Ours,
+    /// One before it.
+    Others,
+}
+
+/// Whose turn it is to have a page made again; nothing if this request waits for the new one itself.
 fn take_turn(
     (cache, of): (&Cache, &SiteCache),
     (key, times): (Key, (u64, u64)),
     fill: &mut Fill<'_>,
-) -> Option<bool> {
+) -> Option<Turn> {
     let Some(ticket) = cache.fills.refresh(&key, times) else {
-        return Some(false);
+        return Some(Turn::Others);
     };
     fill.begin(key, ticket);
-    of.settings.background_update.then_some(true)
+    of.settings.background_update.then_some(Turn::Ours)
+}
+
+/// Answers with a page that is good: its age, and for how long it will be, in seconds.
+async fn fresh(
+    client: &mut impl HttpClient,
+    of: (&Head, &Way<'_>),
+    page: &Object,
+    (age, ttl): (u64, i64),
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let status = CacheStatus::Hit { ttl, detail: None };
+    let kept = (&page.stored, &page.body, page.cost);
+    reply(client, of, kept, (age, status), answered).await
+}
+
+/// Answers with a page that will do until it has been made again, which one request pays for.
+async fn meanwhile(
+    client: &mut impl HttpClient,
+    of: (&Head, &Way<'_>),
+    (page, stale): (Arc<Object>, Stale),
+    turn: Turn,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let saved = match turn {
+        Turn::Ours => Duration::ZERO,
+        Turn::Others => page.cost,
+    };
+    stand_in(client, of, &page, (stale, UPDATING, saved), answered).await
 }
 
 /// Answers with a page that is stale, says why, and saves a worker so much time.
