@@ -21,6 +21,9 @@ const ANSWER: &str = "
     if (isset($_GET['n'])) { require __DIR__ . \"/parts/{$_GET['n']}.php\"; }
     $all = opcache_get_configuration()['directives'];
     $held = opcache_get_status(true)['scripts'];
+    if (isset($_GET['outdate'])) {
+        foreach (array_keys($held) as $name) { if (str_contains($name, '/parts/')) { opcache_invalidate($name, true); } }
+    }
     echo json_encode([
         'memory' => $all['opcache.memory_consumption'] >> 20, 'keys' => $all['opcache.max_accelerated_files'],
         'strings' => $all['opcache.interned_strings_buffer'],
@@ -265,6 +268,25 @@ fn opcache_that_may_not_be_larger_is_told_once_and_nothing_is_booted_anew() {
         assert_eq!(times(&server, "OPcache is full"), 1);
         server.stop();
     }
+}
+
+#[test]
+fn one_that_stays_as_it_is_begins_anew_when_much_of_what_it_holds_is_outdated() {
+    let root = application("snapshot", &large());
+    let server = with_little(root.path(), "snapshot")
+        .pool("opcache_memory_max = \"8M\"")
+        .start();
+    for part in 0..PARTS {
+        ask(&server, &format!("/?n={part}"));
+    }
+    server.expect_log(0, "it has run out of memory and stays so");
+    assert_eq!(times(&server, "it is booted anew"), 0);
+    ask(&server, "/?outdate");
+    wait::until_within("another boot", PATIENCE, || {
+        ask(&server, "/?n=0");
+        (times(&server, "it is booted anew with 8 MB") > 0).then_some(())
+    });
+    server.stop();
 }
 
 #[test]

@@ -157,7 +157,8 @@ static void release_body(php_stream *body)
 			}
 		}
 	} ZEND_HASH_FOREACH_END();
-	php_stream_free(body, PHP_STREAM_FREE_CLOSE | PHP_STREAM_FREE_RSRC_DTOR);
+	/* With its entry in the list: who goes through that next would find what was freed. */
+	php_stream_close(body);
 }
 
 static void forget_request_info(void)

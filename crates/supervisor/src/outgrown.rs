@@ -30,8 +30,11 @@ const MEMORY_MB_MAX: u64 = 1 << 24;
 pub(crate) struct Outgrown {
     /// How large that of the next generation is to be.
     next: Option<CacheSize>,
-    /// It stays as it is, and that was said.
+    /// It was said that it stays as it is. It is looked at again all the same: a limit may have been raised
+    /// since, or much of what it holds be outdated.
     stays: bool,
+    /// It was to be larger, and that has failed.
+    has_failed: bool,
 }
 
 impl Outgrown {
@@ -40,8 +43,13 @@ impl Outgrown {
     /// whoever finds OPcache full next has it looked at again.
     fn failed(&mut self, for_it_alone: bool) -> bool {
         let was_tried = self.next.take().is_some();
-        self.stays |= was_tried && for_it_alone;
+        self.has_failed |= was_tried && for_it_alone;
         was_tried && for_it_alone
+    }
+
+    /// Nothing that is said of it changes anything any more.
+    fn is_settled(&self) -> bool {
+        self.next.is_some() || self.has_failed
     }
 }
 
@@ -144,8 +152,7 @@ impl Supervisor {
             return;
         };
         let running = &mut self.pools[index];
-        let is_settled = running.outgrown.stays || running.outgrown.next.is_some();
-        if is_settled || !running.is_current() || !running.is_booted() {
+        if running.outgrown.is_settled() || !running.is_current() || !running.is_booted() {
             return;
         }
         let is_up = running.pool.zygote_is_up();
@@ -176,6 +183,7 @@ impl Supervisor {
                 );
                 self.renewals.want_larger(&pool);
             }
+            None if outgrown.stays => {}
             None => {
                 outgrown.stays = true;
                 warn!(
@@ -384,20 +392,22 @@ mod tests {
     fn only_a_boot_that_failed_for_it_alone_ends_growth() {
         let waits = || Outgrown {
             next: size(128, 8, 16_229),
-            stays: false,
+            ..Outgrown::default()
         };
         let mut outgrown = waits();
         assert!(outgrown.failed(true));
-        assert!(outgrown.stays && outgrown.next.is_none());
+        assert!(outgrown.is_settled() && outgrown.next.is_none());
         assert!(!outgrown.failed(true), "it is said once");
         let mut outgrown = waits();
         assert!(!outgrown.failed(false));
-        assert!(
-            !outgrown.stays && outgrown.next.is_none(),
-            "who finds it full next is heard"
-        );
+        assert!(!outgrown.is_settled(), "who finds it full next is heard");
         let mut serves = Outgrown::default();
-        assert!(!serves.failed(true) && !serves.stays);
+        assert!(!serves.failed(true) && !serves.is_settled());
+        let told = Outgrown {
+            stays: true,
+            ..Outgrown::default()
+        };
+        assert!(!told.is_settled(), "it may be of use to look again");
     }
 
     #[test]
