@@ -291,6 +291,7 @@ fn find(asked: &ServerOptions) -> Result<(Site, Vec<Finding>), Refusal> {
         php_fpm: asked.php_fpm.clone().flatten(),
         admin_socket: asked.admin_socket.clone(),
         root: None,
+        access_log: None,
         watch: maitred_doctor::read::DEFAULT_WATCH,
         time: PATIENCE,
     });
