@@ -19,7 +19,7 @@ use crate::moments::Moment;
 use crate::processes;
 use crate::seen::Seen;
 use crate::settings::{self, Inputs, Line, Server};
-use crate::site::{Site, opcache, processor_limit, strings};
+use crate::site::{Site, memory_limit, opcache, processor_limit, strings, wall_limit};
 
 /// The report's form; it changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "maitred-tune/1";
@@ -292,7 +292,11 @@ fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
             .and_then(|alone| alone.p99.or(alone.p90).or(alone.mean))
             .unwrap_or(1.0),
         leak: course.growth.filter(Slope::leaks).map(|slope| slope.bytes),
-        memory_limit: Inputs::memory_limit_of(site),
+        memory_limit: memory_limit(&site.pool),
+        wall_limit: wall_limit(&site.pool),
+        is_php_fpm: site.service.kind == maitred_doctor::facts::Kind::PhpFpm,
+        control_timeout: site.service.control_timeout.as_secs_f64(),
+        reads: site.reads,
         processor_limit: processor_limit(&site.pool),
         somaxconn: site.somaxconn,
     })
