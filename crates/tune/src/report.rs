@@ -79,6 +79,12 @@ pub struct Report {
     pub shared: Option<f64>,
     /// The most private memory that a worker had at any moment.
     pub peak: Option<f64>,
+    /// The most memory that PHP itself has counted for a script, or why that is not known.
+    pub counted: Option<f64>,
+    #[allow(missing_docs)]
+    pub not_counted: Option<String>,
+    /// What that worker had beside it.
+    pub uncounted: Option<f64>,
     /// Memory of a worker: the most of its own that was seen, and with what it shares.
     pub private: Option<f64>,
     #[allow(missing_docs)]
@@ -123,6 +129,8 @@ pub struct Report {
     pub memory: Option<(f64, f64)>,
     /// Whether the figures obey the laws, in words.
     pub consistency: Vec<String>,
+    /// What there was no time for.
+    pub left_out: Vec<String>,
     /// What is not proven, and what makes the figures less sure.
     pub not_proven: Vec<String>,
     /// Settings for the servers that were asked for.
@@ -155,6 +163,7 @@ impl Report {
         let resident = most(|seen| seen.resident);
         let tries = [&course.before, &course.after].into_iter().flatten();
         let peak = most(|seen| seen.peak);
+        let largest = largest_counted(course);
         let shared = resident.zip(private).map(|(all, own)| (all - own).max(0.0));
         let own = Sizes {
             private,
@@ -188,6 +197,9 @@ impl Report {
             private,
             shared,
             peak,
+            counted: largest.and_then(|seen| seen.counted),
+            not_counted: None,
+            uncounted: largest.and_then(|seen| seen.uncounted()),
             resident,
             typical: most(|seen| seen.typical),
             growth: course.growth,
@@ -217,6 +229,7 @@ impl Report {
             errors: in_pairs(course, |seen| Some(seen.error_share)),
             memory: in_pairs(course, |seen| Some(seen.private? * f64::from(seen.workers))),
             consistency: consistency(course),
+            left_out: course.left_out.clone(),
             not_proven: not_proven(site, course, &machine),
             machine,
             settings: lines.collect(),
@@ -251,6 +264,19 @@ fn verdict(course: &Course) -> (&'static str, String) {
             "it was ended before anything could be said".to_owned(),
         ),
     }
+}
+
+/// What was seen of the script that PHP itself has counted most memory for.
+fn largest_counted(course: &Course) -> Option<&Seen> {
+    let routes = course.profile.profiled.iter().map(|route| &route.seen);
+    let known = routes
+        .chain(&course.alone)
+        .filter(|seen| seen.counted.is_some());
+    known.max_by(|a, b| {
+        a.counted
+            .unwrap_or(0.0)
+            .total_cmp(&b.counted.unwrap_or(0.0))
+    })
 }
 
 /// Memory of a worker, in bytes.
