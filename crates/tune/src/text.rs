@@ -175,6 +175,10 @@ fn each(report: &Report, lines: &mut Vec<String>) {
 /// What PHP itself counts, and what it does not.
 fn counted(report: &Report) -> String {
     match (report.counted, report.uncounted) {
+        (Some(counted), Some(0.0)) => format!(
+            "PHP itself counts {} of its largest script, by what it reserves; its worker has used no more",
+            words::bytes(counted)
+        ),
         (Some(counted), Some(beside)) => format!(
             "PHP itself counts {} of its largest script; its worker had {} beside that",
             words::bytes(counted),

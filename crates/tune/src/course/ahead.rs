@@ -318,7 +318,9 @@ impl Course {
         let draft = self.asks("numbers of workers", setting, Load::Users(users), seconds);
         Some(Draft {
             seconds: seconds.max(self.answers(FEW_ANSWERS)),
-            least: (self.times.sweep * SHORT).max(few),
+            least: (self.times.sweep * SHORT)
+                .max(few)
+                .max(self.answers(FEW_ANSWERS)),
             steps: sweep_left(sweep),
             ..draft
         })

@@ -29,6 +29,10 @@ const MOST_FOR_PROOF: f64 = 0.5;
 /// is, and with another, whose workers have to be started.
 const BESIDE: [f64; 2] = [0.2, 1.0];
 
+/// Of the runs of pairs three in four change the setting, half of those back to the one as it was: what a change takes
+/// counts by this share.
+const CHANGES_OF_PAIRS: f64 = 0.5;
+
 /// How fast a measurement that took longer than the others is forgotten.
 const FORGOTTEN: f64 = 0.7;
 
@@ -133,7 +137,8 @@ impl Budget {
             return;
         }
         self.phase = phase;
-        let needed = proof.steps as f64 * proof.whole(proof.least, self.beside[1]) + proof.worst;
+        let needed =
+            proof.steps as f64 * proof.whole(proof.least, self.beside(proof)) + proof.worst;
         let kept = match phase < Phase::Proof && needed <= MOST_FOR_PROOF * self.total {
             true => needed.max(self.left() * share(Phase::Proof, |other| other >= phase)),
             false => 0.0,
@@ -142,9 +147,19 @@ impl Budget {
         self.until = self.now + (self.left() - kept).max(0.0) * share(phase, of);
     }
 
+    /// What a measurement takes beside its own time.
+    fn beside(&self, wish: &Wish) -> f64 {
+        let [same, other] = self.beside;
+        match (wish.changes, wish.all) {
+            (false, _) => same,
+            (true, false) => other,
+            (true, true) => same + (other - same) * CHANGES_OF_PAIRS,
+        }
+    }
+
     /// How long the measurement may be, if there is time for it.
     pub fn fit(&self, wish: &Wish) -> Option<f64> {
-        let beside = self.beside[usize::from(wish.changes)];
+        let beside = self.beside(wish);
         let all = self.left() - wish.worst;
         let share = (self.until - self.now).min(all);
         let room = match wish.must {
