@@ -175,6 +175,9 @@ fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when
     let count = |name: &str| report[name].as_array().map(Vec::len);
     assert_eq!((count("routes"), count("overload")), (Some(2), Some(2)));
     assert!(report["routes"][1]["seen"]["cpu"].as_f64().is_some());
+    let why = report["not_counted"].as_str().expect("a sentence");
+    assert!(why.contains("pm.status_path"), "{why}");
+    assert_eq!(count("left_out"), Some(0), "{report}");
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("Requests a second by busy workers") && html.contains("<polyline"));
     assert!(html.contains("<h2>Each route</h2>") && html.contains("<td>GET /nap.php?n=2<td>"));
@@ -391,6 +394,7 @@ fn maitred_that_finds_its_number_itself_has_nothing_to_gain_and_its_file_is_as_i
         serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
     let verdict = report["verdict"].as_str().expect("a word");
     assert!(matches!(verdict, "nothing_to_gain" | "gain"), "{report}");
+    assert!(report["counted"].as_f64() > Some(0.0), "{report}");
     assert!(
         said.contains("rates as proposed") && said.contains("proof in pairs"),
         "{said}"

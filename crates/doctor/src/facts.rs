@@ -36,6 +36,8 @@ pub struct Facts {
     pub apache: Option<Apache>,
     /// Applications that have a file of their own settings in a document root or beside it.
     pub applications: Vec<Application>,
+    /// How requests come, by the access log that was named; nothing: none was.
+    pub arrivals: Known<Option<Arrivals>>,
     /// The databases that run here.
     pub databases: Known<Vec<Database>>,
     /// Configurations that cannot be read: which, and why.
@@ -79,12 +81,38 @@ pub struct Machine {
     pub tasks: Known<(u64, u64)>,
     /// Processes that the kernel has killed for want of memory since it started.
     pub oom_kills: Known<u64>,
+    /// The last of them, as far as the kernel's log still has it.
+    pub last_kill: Known<Option<Killed>>,
     /// Sockets that are listened on.
     pub sockets: Known<Vec<Socket>>,
     /// What is mounted where: folder and kind, the longest folder first.
     pub mounts: Known<Vec<(String, String)>>,
     /// `net.ipv4.tcp_max_syn_backlog` is set in a file, which is named.
     pub syn_backlog_set_in: Option<String>,
+}
+
+/// A process that the kernel has killed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Killed {
+    /// The moment, as text.
+    pub when: String,
+    /// Its name and number.
+    pub who: String,
+}
+
+/// How requests for scripts come, by an access log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arrivals {
+    /// How many it has.
+    pub requests: u64,
+    /// By how many more they came in a second than in the one before, at most, and when.
+    pub rise: f64,
+    #[allow(missing_docs)]
+    pub rise_at: String,
+    /// Requests a second in the busiest hour.
+    pub busiest_rate: f64,
+    /// 95 of 100 come no later after the one before, in seconds.
+    pub gap_p95: f64,
 }
 
 /// Memory, in bytes.
@@ -275,6 +303,8 @@ pub struct Pool {
     pub status_path: Option<String>,
     /// That has a socket of its own.
     pub has_status_listen: bool,
+    /// Where php-fpm is asked for it.
+    pub status_at: Option<String>,
     /// Sites of maitred's at which every client may read the status page.
     pub status_shown_at: Vec<String>,
     /// The entries of php.ini that hold for it, by name; what is absent has PHP's default.
@@ -374,6 +404,8 @@ pub struct Worker {
     pub requests: Known<u64>,
     /// Its `oom_score_adj`.
     pub oom_score_adj: Known<i64>,
+    /// Processor time it has used, in seconds.
+    pub cpu: Known<f64>,
 }
 
 /// An OPcache.

@@ -418,6 +418,9 @@ pub struct Doctor {
     /// Give up, beside that, on whatever does not answer within so many seconds in all [default: 1.2]
     #[arg(long, value_name = "SECONDS", value_parser = watch)]
     pub time: Option<Duration>,
+    /// Learn from an access log how requests come (common or combined format; its last 16 MB)
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
     /// Read files below this folder: an image, or another disk; no server is asked
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,

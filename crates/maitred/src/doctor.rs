@@ -27,6 +27,7 @@ pub fn doctor(asked: &Doctor) -> ExitCode {
         php_fpm: asked.php_fpm.clone().flatten(),
         admin_socket: asked.admin_socket.clone(),
         root: asked.root.clone(),
+        access_log: asked.access_log.clone(),
         watch: asked.watch.unwrap_or(maitred_doctor::read::DEFAULT_WATCH),
         time: asked.time.unwrap_or(maitred_doctor::read::DEFAULT_TIME),
     });

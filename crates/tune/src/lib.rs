@@ -6,6 +6,7 @@
 //! - Not pure: who sends and changes settings ([`runner`], [`target`]), and what is asked for
 //!   ([`workload`]).
 
+pub mod counts;
 pub mod course;
 pub mod danger;
 pub mod decide;

@@ -19,7 +19,7 @@ use crate::moments::Moment;
 use crate::processes;
 use crate::seen::Seen;
 use crate::settings::{self, Inputs, Line, Server};
-use crate::site::{Site, opcache, processor_limit, strings};
+use crate::site::{Site, memory_limit, opcache, processor_limit, strings, wall_limit};
 
 /// The report's form; it changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "maitred-tune/1";
@@ -79,6 +79,12 @@ pub struct Report {
     pub shared: Option<f64>,
     /// The most private memory that a worker had at any moment.
     pub peak: Option<f64>,
+    /// The most memory that PHP itself has counted for a script, or why that is not known.
+    pub counted: Option<f64>,
+    #[allow(missing_docs)]
+    pub not_counted: Option<String>,
+    /// What that worker had beside it.
+    pub uncounted: Option<f64>,
     /// Memory of a worker: the most of its own that was seen, and with what it shares.
     pub private: Option<f64>,
     #[allow(missing_docs)]
@@ -123,6 +129,8 @@ pub struct Report {
     pub memory: Option<(f64, f64)>,
     /// Whether the figures obey the laws, in words.
     pub consistency: Vec<String>,
+    /// What there was no time for.
+    pub left_out: Vec<String>,
     /// What is not proven, and what makes the figures less sure.
     pub not_proven: Vec<String>,
     /// Settings for the servers that were asked for.
@@ -155,6 +163,7 @@ impl Report {
         let resident = most(|seen| seen.resident);
         let tries = [&course.before, &course.after].into_iter().flatten();
         let peak = most(|seen| seen.peak);
+        let largest = largest_counted(course);
         let shared = resident.zip(private).map(|(all, own)| (all - own).max(0.0));
         let own = Sizes {
             private,
@@ -188,6 +197,9 @@ impl Report {
             private,
             shared,
             peak,
+            counted: largest.and_then(|seen| seen.counted),
+            not_counted: None,
+            uncounted: largest.and_then(|seen| seen.uncounted()),
             resident,
             typical: most(|seen| seen.typical),
             growth: course.growth,
@@ -217,6 +229,7 @@ impl Report {
             errors: in_pairs(course, |seen| Some(seen.error_share)),
             memory: in_pairs(course, |seen| Some(seen.private? * f64::from(seen.workers))),
             consistency: consistency(course),
+            left_out: course.left_out.clone(),
             not_proven: not_proven(site, course, &machine),
             machine,
             settings: lines.collect(),
@@ -251,6 +264,19 @@ fn verdict(course: &Course) -> (&'static str, String) {
             "it was ended before anything could be said".to_owned(),
         ),
     }
+}
+
+/// What was seen of the script that PHP itself has counted most memory for.
+fn largest_counted(course: &Course) -> Option<&Seen> {
+    let routes = course.profile.profiled.iter().map(|route| &route.seen);
+    let known = routes
+        .chain(&course.alone)
+        .filter(|seen| seen.counted.is_some());
+    known.max_by(|a, b| {
+        a.counted
+            .unwrap_or(0.0)
+            .total_cmp(&b.counted.unwrap_or(0.0))
+    })
 }
 
 /// Memory of a worker, in bytes.
@@ -292,7 +318,11 @@ fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
             .and_then(|alone| alone.p99.or(alone.p90).or(alone.mean))
             .unwrap_or(1.0),
         leak: course.growth.filter(Slope::leaks).map(|slope| slope.bytes),
-        memory_limit: Inputs::memory_limit_of(site),
+        memory_limit: memory_limit(&site.pool),
+        wall_limit: wall_limit(&site.pool),
+        is_php_fpm: site.service.kind == maitred_doctor::facts::Kind::PhpFpm,
+        control_timeout: site.service.control_timeout.as_secs_f64(),
+        reads: site.reads,
         processor_limit: processor_limit(&site.pool),
         somaxconn: site.somaxconn,
     })

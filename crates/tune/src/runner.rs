@@ -14,35 +14,20 @@ use maitred_measure::plan::{Load as Sends, Plan, Think};
 use maitred_measure::report::{MAX_LATE_SHARE, Report};
 use maitred_measure::slo::Slo;
 
+use crate::counts;
 use crate::course::{Boot, Course, Next, Rest};
 use crate::danger::Danger;
 use crate::moments::{Stalls, Watch, memory_in_use};
 use crate::processes::{self, Clocks};
-use crate::seen::{Load, Seen, Setting, Task};
+use crate::seen::{Limits, Load, Seen, Setting, Task};
 use crate::target::Target;
 use crate::workload::{Prober, Workload};
 
 /// Most connections of an open loop: more would only wait.
 const CONNECTIONS: usize = 4_096;
 
-/// How long an answer may take, as a multiple of what is in time, and at least, in seconds.
-const TIMEOUT: f64 = 4.0;
-const LEAST_TIMEOUT: f64 = 2.0;
-
-/// The same before anything is known.
-const FIRST_TIMEOUT: f64 = 10.0;
-
-/// How long a server may take until it is at rest again, and until it answers at all after a reload.
-const REST: Duration = Duration::from_secs(10);
-const RETURN: Duration = Duration::from_secs(60);
-
 /// A server is at rest when a page takes no longer than this multiple of what it took alone.
 const AT_REST: f64 = 2.0;
-
-/// How long it is waited for a server to recover from too much: so many times as long as it had too much, within
-/// these bounds, in seconds.
-const RECOVERY: f64 = 2.0;
-const RECOVERY_SECONDS: (f64, f64) = (2.0, 60.0);
 
 /// How often it is looked whether it is.
 const LOOK: Duration = Duration::from_millis(20);
@@ -93,6 +78,10 @@ pub struct Runner<'a> {
     pub prober: &'a mut Prober,
     /// Told to stop.
     pub stop: &'a Arc<AtomicBool>,
+    /// Who is asked what PHP counts of its scripts' memory.
+    pub counts: counts::Asked<'a>,
+    /// When it was asked for.
+    pub began: Instant,
     /// Is told what is done now, and how long the rest will take, in seconds.
     pub say: &'a mut dyn FnMut(&str, f64),
 }
@@ -119,11 +108,11 @@ impl Runner<'_> {
     }
 
     fn steps(&mut self, course: &mut Course, watch: &mut Watch) -> Result<(), Ended> {
-        let mut patience = Duration::ZERO;
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Ended::Stopped);
             }
+            course.at(self.began.elapsed().as_secs_f64());
             match course.next() {
                 Next::Over => return Ok(()),
                 Next::Idle(seconds) => {
@@ -137,14 +126,12 @@ impl Runner<'_> {
                 }
                 Next::Measure(task) => {
                     (self.say)(&words(&task), course.left());
-                    self.get_ready(&task, course, patience)?;
+                    if !self.get_ready(&task, course)? {
+                        course.leave_out();
+                        continue;
+                    }
                     let seen = self.measure(&task, course, watch)?;
                     course.seen(seen);
-                    // Users who wait for their answers leave no queue behind.
-                    patience = match task.load {
-                        Load::Users(_) => Duration::ZERO,
-                        Load::Rate(_) => Duration::from_secs_f64(task.seconds).min(REST),
-                    };
                 }
             }
         }
@@ -161,21 +148,26 @@ impl Runner<'_> {
         ours.outside(&before)
     }
 
-    /// Has the server set as the task wants it, and at rest.
-    fn get_ready(
-        &mut self,
-        task: &Task,
-        course: &mut Course,
-        patience: Duration,
-    ) -> Result<(), Ended> {
+    /// Has the server set as the task wants it, and at rest. Whether it is, before there is no more time.
+    fn get_ready(&mut self, task: &Task, course: &mut Course) -> Result<bool, Ended> {
         let before = self.target.now();
+        let began = Instant::now();
         self.target.set(task.setting).map_err(Ended::Trouble)?;
-        let cpu = Clocks::of(&self.target.workers()).each();
-        let answers = self.come_to_rest(course, patience)?;
         if before != task.setting {
+            course.reloaded(began.elapsed().as_secs_f64());
+        }
+        if before == task.setting && !task.limits.looks {
+            return Ok(true);
+        }
+        let cpu = Clocks::of(&self.target.workers()).each();
+        let Some(answers) = self.come_to_rest(course, &task.limits)? else {
+            return Ok(false);
+        };
+        if before != task.setting && (task.limits.asks_again || answers.second.is_some()) {
+            let limit = Duration::from_secs_f64(task.limits.ask);
             let second = answers.second.or_else(|| {
                 let (door, place) = &self.workload.first;
-                let asked = self.prober.ask_within(door, place, REST, self.stop);
+                let asked = self.prober.ask_within(door, place, limit, self.stop);
                 asked.ok().map(|(_, took)| took)
             });
             course.booted(Boot {
@@ -184,19 +176,17 @@ impl Runner<'_> {
                 second,
             });
         }
-        Ok(())
+        Ok(true)
     }
 
     fn measure(&mut self, task: &Task, course: &Course, watch: &mut Watch) -> Result<Seen, Ended> {
         let goal = course.goal.as_ref();
         let slo = goal.map_or_else(Slo::default, |goal| goal.slo.clone());
-        let limit = goal.map_or(FIRST_TIMEOUT, |goal| {
-            (goal.limit() * TIMEOUT).max(LEAST_TIMEOUT)
-        });
-        let plan = Arc::new(plan(&self.workload.plan, task, limit, course.terms.seed));
+        let plan = Arc::new(plan(&self.workload.plan, task, course.terms.seed));
         let ours = Ours::of(&plan.doors, &[self.target.master()]);
         let before = ours.as_ref().and_then(Ours::look);
         let pids = self.target.workers();
+        let counted = self.counts.before(task);
         processes::forget_peaks(&pids);
         let clocks = Clocks::of(&pids);
         let mut later = clocks.clone();
@@ -213,7 +203,9 @@ impl Runner<'_> {
             .filter(|_| all > 0)
             .map(|(cpu, wait)| (cpu / all as f64, wait / all as f64));
         let report = Report::of(&plan, &measured, &slo);
+        let peak = processes::peak(&pids);
         Ok(Seen {
+            counted: self.counts.since(counted),
             cpu: each.map(|(cpu, _)| cpu),
             core_wait: each.map(|(_, wait)| wait),
             workers: match task.setting {
@@ -222,12 +214,12 @@ impl Runner<'_> {
             },
             private: memory.private,
             typical: memory.typical,
-            peak: processes::peak(&pids),
+            peak,
             resident: memory.resident,
             outside,
-            recovery: match task.recovers {
-                true => self.recovery(course, task.seconds)?,
-                false => None,
+            recovery: match task.limits.recovery {
+                Some(seconds) => self.recovery(course, seconds)?,
+                None => None,
             },
             ..of(&report)
         })
@@ -272,12 +264,10 @@ impl Runner<'_> {
         }
     }
 
-    /// How long the server takes until it is at rest, in seconds; nothing if it does not within what is worth
-    /// waiting for after so many seconds of too much.
+    /// How long the server takes until it is at rest, in seconds; nothing if it does not within so many.
     fn recovery(&mut self, course: &Course, seconds: f64) -> Result<Option<f64>, Ended> {
         let (door, place) = &self.workload.first;
-        let (least, most) = RECOVERY_SECONDS;
-        let limit = Duration::from_secs_f64((seconds * RECOVERY).clamp(least, most));
+        let limit = Duration::from_secs_f64(seconds);
         let began = Instant::now();
         while began.elapsed() < limit {
             let left = limit.saturating_sub(began.elapsed());
@@ -296,19 +286,22 @@ impl Runner<'_> {
     }
 
     /// Waits until the site answers, and for so long at most until what an earlier load has left in queues
-    /// is gone. How long the first answers took.
-    fn come_to_rest(&mut self, course: &Course, patience: Duration) -> Result<Answers, Ended> {
+    /// is gone. How long the first answers took; nothing: there was no time to wait for them as long as for one
+    /// that answers no more.
+    fn come_to_rest(&mut self, course: &Course, limits: &Limits) -> Result<Option<Answers>, Ended> {
         let (door, place) = &self.workload.first;
+        let [patience, ask, answer] =
+            [limits.rest, limits.ask, limits.answer].map(Duration::from_secs_f64);
         let began = Instant::now();
         let alone = course.rest();
         let (mut answers, mut last) = (None, String::new());
         loop {
-            match self.prober.ask_within(door, place, REST, self.stop) {
+            match self.prober.ask_within(door, place, ask, self.stop) {
                 Ok((status, took)) if status < 500 => {
                     let so_far = Answers::and(answers, took);
                     let rests = alone.is_none_or(|alone| took <= alone * AT_REST);
                     if rests || began.elapsed() >= patience {
-                        return Ok(so_far);
+                        return Ok(Some(so_far));
                     }
                     answers = Some(so_far);
                 }
@@ -318,7 +311,10 @@ impl Runner<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Ended::Stopped);
             }
-            if began.elapsed() > RETURN {
+            if began.elapsed() > answer {
+                if limits.is_cut {
+                    return Ok(None);
+                }
                 return Err(Ended::Trouble(format!(
                     "{place} does not answer any more: {last}"
                 )));
@@ -336,7 +332,7 @@ fn words(task: &Task) -> String {
     format!("{}: {load}, {}", task.what, task.setting.words())
 }
 
-fn plan(like: &Plan, task: &Task, timeout: f64, seed: u64) -> Plan {
+fn plan(like: &Plan, task: &Task, seed: u64) -> Plan {
     let load = match task.load {
         Load::Users(users) => Sends::Closed {
             users: users as usize,
@@ -354,7 +350,7 @@ fn plan(like: &Plan, task: &Task, timeout: f64, seed: u64) -> Plan {
         load,
         duration: clock::nanos(task.seconds + task.warm_up),
         warm_up: clock::nanos(task.warm_up),
-        timeout: clock::nanos(timeout),
+        timeout: clock::nanos(task.limits.timeout),
         seed,
         requests: match task.route {
             Some(at) => like.requests.get(at).cloned().into_iter().collect(),

@@ -46,8 +46,29 @@ pub struct Task {
     pub warm_up: f64,
     /// Only this route is asked for.
     pub route: Option<usize>,
-    /// It is seen how long the server takes to be at rest again.
-    pub recovers: bool,
+    /// How long it is waited for others.
+    pub limits: Limits,
+}
+
+/// How long it is waited for others, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// It is looked whether the server is at rest.
+    pub looks: bool,
+    /// After a start of workers a second page is asked for, to see how long it takes.
+    pub asks_again: bool,
+    /// Until what an earlier load has left in queues is gone.
+    pub rest: f64,
+    /// For an answer that is to show that.
+    pub ask: f64,
+    /// Until the site answers at all.
+    pub answer: f64,
+    /// There is no time to wait as long for that as for one that does not answer any more.
+    pub is_cut: bool,
+    /// For each answer of a measurement.
+    pub timeout: f64,
+    /// After it, until the server is at rest again; nothing: that is not looked at.
+    pub recovery: Option<f64>,
 }
 
 /// What a request's time is made of, in seconds.
@@ -69,6 +90,12 @@ impl Parts {
 }
 
 impl Seen {
+    /// Memory of a worker beside what PHP itself counts of its scripts: the interpreter's own, and extensions that
+    /// take memory from the system.
+    pub fn uncounted(&self) -> Option<f64> {
+        Some((self.peak? - self.counted?).max(0.0))
+    }
+
     /// What a request's time is made of, where that is known.
     pub fn parts(&self) -> Option<Parts> {
         let (mean, cpu) = (self.mean?, self.cpu?);
@@ -131,6 +158,8 @@ pub struct Seen {
     /// The most private memory that a worker had at any moment since the measurement began, or, where this
     /// user may not have the kernel forget earlier moments, since it was started.
     pub peak: Option<f64>,
+    /// The most memory that PHP itself has counted for a script, where one user alone has asked and it tells.
+    pub counted: Option<f64>,
     /// Resident memory of a worker, on average.
     pub resident: Option<f64>,
     /// The share of all processors that neither the server nor the generator used.
@@ -140,4 +169,21 @@ pub struct Seen {
     /// Latencies by percentile, for a chart.
     #[serde(skip)]
     pub spectrum: Vec<(f64, f64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_php_counts_is_no_part_of_what_lies_beside_it() {
+        let seen = |peak, counted| Seen {
+            peak,
+            counted,
+            ..Seen::default()
+        };
+        assert_eq!(seen(Some(30.0), Some(20.0)).uncounted(), Some(10.0));
+        assert_eq!(seen(Some(20.0), Some(30.0)).uncounted(), Some(0.0));
+        assert_eq!(seen(Some(20.0), None).uncounted(), None);
+    }
 }

@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::site::Site;
-
 mod further;
+mod limits;
 mod ours;
 mod web;
 
@@ -16,13 +15,6 @@ const GUIDE_RESERVE: f64 = 512.0 * 1_048_576.0;
 
 /// PHP's own limit where nobody sets one, in bytes.
 const DEFAULT_MEMORY_LIMIT: f64 = 128.0 * 1_048_576.0;
-
-/// How much longer than the slowest answer a script may run, and at least, in seconds.
-const WALL: f64 = 10.0;
-const LEAST_WALL: f64 = 30.0;
-
-/// Steps of the ladder of time limits, in seconds (doctor's D8).
-const STEP: f64 = 5.0;
 
 /// How far a leaking worker may grow, as a share of its size.
 const GROWTH: f64 = 0.5;
@@ -103,6 +95,27 @@ pub struct Line {
     pub is_proven: bool,
 }
 
+/// A limit of what a script may take, in seconds or bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Limit {
+    /// Nobody could be asked.
+    Unknown,
+    /// There is none.
+    Unlimited,
+    /// So much.
+    Is(f64),
+}
+
+impl Limit {
+    /// How much it is, if there is one.
+    fn bounds(self) -> Option<f64> {
+        match self {
+            Limit::Is(limit) => Some(limit),
+            Limit::Unlimited | Limit::Unknown => None,
+        }
+    }
+}
+
 /// What settings follow from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inputs {
@@ -130,8 +143,16 @@ pub struct Inputs {
     pub slowest: f64,
     /// Bytes that a worker grows by with each request, if it surely does.
     pub leak: Option<f64>,
-    /// `memory_limit` in bytes.
-    pub memory_limit: Option<f64>,
+    /// `memory_limit` as it is set.
+    pub memory_limit: Limit,
+    /// How long a script may run by the clock on the wall as it is set.
+    pub wall_limit: Limit,
+    /// Whether php-fpm runs the scripts.
+    pub is_php_fpm: bool,
+    /// How long a reload waits for scripts as it is set, in seconds.
+    pub control_timeout: f64,
+    /// How long nginx and Apache wait for a script as they are set, in seconds.
+    pub reads: (Option<f64>, Option<f64>),
     /// `max_execution_time` as it is set, in seconds; 0: there is no limit; nothing: not known.
     pub processor_limit: Option<u64>,
     /// `net.core.somaxconn`.
@@ -159,34 +180,9 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// `memory_limit` of a pool, if it bounds anything.
-    pub fn memory_limit_of(site: &Site) -> Option<f64> {
-        let ini = site.pool.ini.as_ref().ok()?;
-        let text = ini.get("memory_limit", "128M").trim().to_ascii_lowercase();
-        let (number, factor) = match text.strip_suffix(['k', 'm', 'g']) {
-            Some(number) => (number, text.chars().last()),
-            None => (text.as_str(), None),
-        };
-        let factor = match factor {
-            Some('k') => 1_024.0,
-            Some('m') => 1_048_576.0,
-            Some('g') => 1_073_741_824.0,
-            _ => 1.0,
-        };
-        number
-            .parse::<f64>()
-            .ok()
-            .map(|number| number * factor)
-            .filter(|bytes| *bytes > 0.0)
-    }
-
     /// Requests that wait at the highest rate without being late.
     fn queue(&self) -> f64 {
         (self.rate * self.limit).ceil().max(f64::from(self.workers))
-    }
-
-    fn wall(&self) -> f64 {
-        (self.slowest * WALL).max(LEAST_WALL).ceil()
     }
 
     /// All connections of a web server: what runs and what waits, from clients and to PHP.
@@ -263,11 +259,17 @@ fn rate_of(inputs: &Inputs) -> String {
 fn guides_workers(inputs: &Inputs) -> String {
     let mut found = Vec::new();
     if let Some(rest) = inputs.total.map(|total| total - GUIDE_RESERVE) {
-        let limit = inputs.memory_limit.unwrap_or(DEFAULT_MEMORY_LIMIT);
-        found.push(format!(
-            "{:.0} by memory_limit (R21)",
-            (rest / limit).max(0.0).floor()
-        ));
+        let limit = match inputs.memory_limit {
+            Limit::Unknown => Some(DEFAULT_MEMORY_LIMIT),
+            known => known.bounds(),
+        };
+        found.push(match limit {
+            Some(limit) => format!(
+                "{:.0} by memory_limit (R21)",
+                (rest / limit).max(0.0).floor()
+            ),
+            None => "none by memory_limit, which is no limit (R21)".to_owned(),
+        });
         if let Some(resident) = inputs.resident.filter(|resident| *resident > 0.0) {
             found.push(format!(
                 "{:.0} by RSS (R24)",
@@ -353,22 +355,20 @@ fn php_fpm(inputs: &Inputs) -> Vec<Line> {
             .measured("pm = static", "it is for pm = ondemand")
             .guide("10 s", "no worker is idle for too long where all are to be there"),
         max_requests(server, "pm.max_requests", inputs),
-        wall(server, "request_terminate_timeout", inputs),
-        further::processor_limit(server, "php_value[max_execution_time]", inputs),
+        limits::wall(server, "request_terminate_timeout", inputs),
+        limits::processor(server, "php_value[max_execution_time]", inputs),
         line(server, "listen.backlog", format!("{backlog:.0}"), &["R80", "R82", "R84", "R86"])
             .measured(rate_of(inputs), "rate x limit: who waits behind more is answered too late anyway")
             .guide("4096 to 8192", format!(
                 "8192 are {:.1} s of waiting here; php-fpm runs requests whose clients have left (W19)",
                 8_192.0 / inputs.rate.max(1e-9)
             )),
-        further::memory_limit(server, "php_value[memory_limit]", inputs),
+        limits::memory(server, "php_value[memory_limit]", inputs),
         further::open_files(server, "rlimit_files", inputs),
         further::opcache(server, "opcache.memory_consumption (php.ini)", inputs),
         further::strings(server, "opcache.interned_strings_buffer (php.ini)", inputs),
         further::scripts(server, "opcache.max_accelerated_files (php.ini)", inputs),
-        line(server, "process_control_timeout", format!("{:.0}s", (inputs.wall() + STEP).ceil()), &["R211"])
-            .measured(slowest(inputs), "request_terminate_timeout + 5 s")
-            .guide("0", "with 0 each reload ends the requests that run"),
+        limits::reload(server, "process_control_timeout", inputs),
     ]
 }
 
@@ -376,24 +376,6 @@ fn spares(workers: u32) -> String {
     let workers = f64::from(workers);
     let (min, max) = ((workers * 0.2).round(), (workers * 0.6).round());
     format!("{:.0}, {min:.0}, {max:.0}", min + (workers - min) / 2.0)
-}
-
-fn slowest(inputs: &Inputs) -> String {
-    format!("a request alone takes {:.0} ms", inputs.slowest * 1e3)
-}
-
-fn wall(server: Server, name: &'static str, inputs: &Inputs) -> Line {
-    line(
-        server,
-        name,
-        format!("{:.0}s", inputs.wall()),
-        &["R70", "R71", "R72"],
-    )
-    .measured(slowest(inputs), "ten times that, at least 30 s")
-    .guide(
-        "30 s, beside max_execution_time",
-        "max_execution_time counts processor time only (W12)",
-    )
 }
 
 /// The lines as a file of the server, with the reason of each value above it.
@@ -447,7 +429,11 @@ mod tests {
             limit: 0.16,
             slowest: 0.05,
             leak: None,
-            memory_limit: Some(128.0 * MB),
+            memory_limit: Limit::Is(128.0 * MB),
+            wall_limit: Limit::Is(30.0),
+            is_php_fpm: true,
+            control_timeout: 0.0,
+            reads: (Some(60.0), None),
             processor_limit: Some(30),
             somaxconn: Some(4_096),
             peak: Some(20.0 * MB),
@@ -535,7 +521,7 @@ mod tests {
             "{fpm}"
         );
         assert!(!fpm.contains("start_servers"), "{fpm}");
-        assert!(of(Server::Nginx).contains("\nfastcgi_read_timeout 35s;\n"));
+        assert!(of(Server::Nginx).contains("\nfastcgi_read_timeout 45s;\n"));
         assert!(of(Server::Apache).contains("\nThreadsPerChild 25\n"));
         let ours = of(Server::Maitred);
         assert!(

@@ -1,9 +1,10 @@
 //! Which pool is tuned, and what is known of it and of the machine, from doctor's facts.
 
-use maitred_doctor::facts::{Facts, Ini, Kind, Known, Pool, Service};
+use maitred_doctor::facts::{Facts, Ini, Kind, Known, Pass, Pool, Service};
 
 use crate::course::Now;
 use crate::decide::Memory;
+use crate::settings::Limit;
 
 /// What a master and its processes need beside the workers in a group of their own, in bytes.
 const OTHERS_OF_GROUP: f64 = 16.0 * 1_048_576.0;
@@ -16,6 +17,9 @@ const DEFAULT_STRINGS: f64 = 8.0;
 
 /// How much processor time a script may take where nobody says it, in seconds.
 const DEFAULT_SECONDS: &str = "30";
+
+/// How much memory, where nobody says it.
+const DEFAULT_MEMORY: &str = "128M";
 
 /// A pool that runs.
 #[derive(Debug, Clone)]
@@ -36,6 +40,8 @@ pub struct Site {
     pub total: Option<f64>,
     /// `net.core.somaxconn`.
     pub somaxconn: Option<u64>,
+    /// How long nginx and Apache wait for this pool's scripts as they are set, in seconds: the least of all places.
+    pub reads: (Option<f64>, Option<f64>),
     /// Databases that run on this machine, and the connections that each takes; or why that is not known.
     pub downstream: Result<Vec<(String, u64)>, String>,
 }
@@ -101,6 +107,7 @@ impl Site {
             memory: memory(facts, service, pool),
             total: machine.memory.as_ref().ok().map(|memory| memory.total),
             somaxconn: machine.somaxconn.as_ref().ok().copied(),
+            reads: reads(facts, pool),
             downstream: downstream(facts),
             service: service.clone(),
             pool: pool.clone(),
@@ -124,6 +131,18 @@ impl Site {
             }
         }
     }
+}
+
+fn reads(facts: &Facts, pool: &Pool) -> (Option<f64>, Option<f64>) {
+    let least = |passes: &[Pass]| {
+        let address = pool.listen.as_ref().map(|listen| &listen.address)?;
+        let its = passes.iter().filter(|pass| pass.to.contains(address));
+        let seconds = its.map(|pass| pass.read_timeout.as_secs_f64());
+        seconds.reduce(f64::min)
+    };
+    let nginx = facts.nginx.as_ref().and_then(|nginx| least(&nginx.passes));
+    let apache = facts.apache.as_ref();
+    (nginx, apache.and_then(|apache| least(&apache.passes)))
 }
 
 fn downstream(facts: &Facts) -> Result<Vec<(String, u64)>, String> {
@@ -233,6 +252,39 @@ pub fn strings(pool: &Pool) -> (f64, Option<f64>) {
     )
 }
 
+/// How much memory a pool's scripts may take as it is set.
+pub fn memory_limit(pool: &Pool) -> Limit {
+    pool.ini.as_ref().map_or(Limit::Unknown, most_memory)
+}
+
+fn most_memory(ini: &Ini) -> Limit {
+    let text = ini.get("memory_limit", DEFAULT_MEMORY).trim();
+    let text = text.to_ascii_lowercase();
+    let (number, factor) = match text.strip_suffix(['k', 'm', 'g']) {
+        Some(number) => (number, text.chars().last()),
+        None => (text.as_str(), None),
+    };
+    let factor = match factor {
+        Some('k') => 1_024.0,
+        Some('m') => 1_048_576.0,
+        Some('g') => 1_073_741_824.0,
+        _ => 1.0,
+    };
+    match number.trim().parse::<f64>() {
+        Ok(number) if number > 0.0 => Limit::Is(number * factor),
+        Ok(number) if number < 0.0 => Limit::Unlimited,
+        _ => Limit::Unknown,
+    }
+}
+
+/// How long a pool's scripts may run by the clock on the wall as it is set.
+pub fn wall_limit(pool: &Pool) -> Limit {
+    match pool.wall_limit.is_zero() {
+        true => Limit::Unlimited,
+        false => Limit::Is(pool.wall_limit.as_secs_f64()),
+    }
+}
+
 /// How much processor time a pool's scripts may take as it is set, in seconds; 0: there is no limit.
 pub fn processor_limit(pool: &Pool) -> Option<u64> {
     pool.ini.as_ref().ok().and_then(seconds)
@@ -267,6 +319,20 @@ mod tests {
         assert_eq!(base(None), Ok(144.0 * MB));
         let unknown = Err(Unknown("memory.current cannot be read".to_owned()));
         assert!(base_of_group(&unknown, 0.0, 0.0).is_err());
+    }
+
+    #[test]
+    fn a_limit_of_memory_is_what_is_set_or_none_or_phps_default() {
+        let of = |text: Option<&str>| {
+            let mut ini = Ini::default();
+            let entry = text.map(|text| ("memory_limit".to_owned(), text.to_owned()));
+            ini.entries.extend(entry);
+            most_memory(&ini)
+        };
+        assert_eq!(of(None), Limit::Is(128.0 * MB));
+        assert_eq!(of(Some("1G")), Limit::Is(1_024.0 * MB));
+        assert_eq!(of(Some("-1")), Limit::Unlimited);
+        assert_eq!(of(Some("much")), Limit::Unknown);
     }
 
     #[test]

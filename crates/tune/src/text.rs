@@ -35,6 +35,7 @@ pub fn lines(report: &Report) -> Vec<String> {
     cost(report, &mut lines);
     overload(report, &mut lines);
     several("consistency", &report.consistency, &mut lines);
+    several("left out", &left_out(report), &mut lines);
     several("not proven", &report.not_proven, &mut lines);
     settings(&report.settings, &mut lines);
     lines.push(String::new());
@@ -53,6 +54,13 @@ fn several(name: &str, texts: &[String], lines: &mut Vec<String>) {
     for (place, text) in texts.iter().enumerate() {
         named(if place == 0 { name } else { "" }, text, lines);
     }
+}
+
+/// What there was no time for.
+pub(crate) fn left_out(report: &Report) -> Vec<String> {
+    let all = report.left_out.iter();
+    all.map(|what| format!("{what}: there was no time for it (--time 10m has it)"))
+        .collect()
 }
 
 pub(crate) fn percent(share: Option<f64>) -> String {
@@ -141,6 +149,7 @@ fn each(report: &Report, lines: &mut Vec<String>) {
         bytes(report.resident)
     );
     named("per worker", &text, lines);
+    named("", &counted(report), lines);
     if let Some(boot) = &report.boot {
         let text = format!(
             "processor {} until its first request · the first request after a reload {} · the second {}",
@@ -163,6 +172,25 @@ fn each(report: &Report, lines: &mut Vec<String>) {
     named("growth", &growth, lines);
 }
 
+/// What PHP itself counts, and what it does not.
+fn counted(report: &Report) -> String {
+    match (report.counted, report.uncounted) {
+        (Some(counted), Some(0.0)) => format!(
+            "PHP itself counts {} of its largest script, by what it reserves; its worker has used no more",
+            words::bytes(counted)
+        ),
+        (Some(counted), Some(beside)) => format!(
+            "PHP itself counts {} of its largest script; its worker had {} beside that",
+            words::bytes(counted),
+            words::bytes(beside)
+        ),
+        _ => format!(
+            "what PHP itself counts of a script cannot be told: {}",
+            report.not_counted.as_deref().unwrap_or("nobody said so")
+        ),
+    }
+}
+
 /// The run queue where as many users are served as were chosen.
 fn crowded(report: &Report) -> String {
     let Some((users, wait)) = report.crowded else {
@@ -176,13 +204,14 @@ fn routes(report: &Report, lines: &mut Vec<String>) {
     if report.routes.is_empty() {
         return;
     }
-    let heading = "  share   answer  processor  run queue  waiting     u      size      peak";
+    let heading =
+        "  share   answer  processor  run queue  waiting     u      size      peak  beside PHP's";
     named("per route", heading, lines);
     for route in &report.routes {
         let seen = &route.seen;
         let parts = seen.parts();
         let text = format!(
-            "{:>6} {:>8} {:>10} {:>10} {:>8} {:>5} {:>9} {:>9}  {}",
+            "{:>6} {:>8} {:>10} {:>10} {:>8} {:>5} {:>9} {:>9} {:>13}  {}",
             percent(Some(route.share)),
             time(seen.mean),
             time(seen.cpu),
@@ -191,6 +220,7 @@ fn routes(report: &Report, lines: &mut Vec<String>) {
             parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share())),
             bytes(seen.bytes),
             bytes(seen.peak),
+            bytes(seen.uncounted()),
             route.name,
         );
         named("", &text, lines);

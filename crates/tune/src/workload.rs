@@ -110,6 +110,8 @@ pub struct Workload {
     pub left_out: Vec<String>,
     /// The first of them, which is asked to see whether the site is there.
     pub first: (Door, Place),
+    /// How long that took, in seconds.
+    pub took: Option<f64>,
 }
 
 /// Finds out what to ask for, and whether the site answers it as it should.
@@ -160,12 +162,21 @@ pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
         statuses: asked.expect.clone(),
         marker: asked.contains.as_deref().map(Marker::new),
     };
-    let wishes = fitting(prober, &door, wishes, asked, &expect)?;
+    let Fitting {
+        wishes,
+        took,
+        unasked,
+    } = fitting(prober, &door, wishes, asked, &expect)?;
+    let late = match unasked {
+        0 => String::new(),
+        some => format!(" ({some} more were left out: there was no time to look at them)"),
+    };
     let source = format!(
-        "{} from {source}",
+        "{} from {source}{late}",
         maitred_measure::words::some(wishes.len() as u64, "URL")
     );
     Ok(Workload {
+        took,
         first: (
             door.clone(),
             wishes.first().map_or(first, |wish| wish.place.clone()),
@@ -286,6 +297,13 @@ fn find(place: &Place, asked: &Asked) -> Result<Door, String> {
     })
 }
 
+/// Those that get the expected answer, how long the first of them took, and how many there was no time to ask for.
+struct Fitting {
+    wishes: Vec<Wish>,
+    took: Option<f64>,
+    unasked: usize,
+}
+
 /// Those that get the expected answer, if nearly all do.
 fn fitting(
     prober: &mut Prober,
@@ -293,17 +311,30 @@ fn fitting(
     wishes: Vec<Wish>,
     asked: &Asked,
     expect: &Expect,
-) -> Result<Vec<Wish>, String> {
-    let all: f64 = wishes.iter().map(|wish| wish.weight).sum();
-    let mut right = Vec::new();
+) -> Result<Fitting, String> {
+    let (mut all, mut right, mut took, mut unasked) = (0.0, Vec::new(), None, 0);
     let mut wrong: Option<String> = None;
     for wish in wishes {
+        if !right.is_empty() && prober.is_late() {
+            unasked += 1;
+            continue;
+        }
         if !matches!(wish.method.as_str(), "GET") {
+            all += wish.weight;
             right.push(wish);
             continue;
         }
-        let why = match prober.ask(door, &wish.place) {
-            Ok((status, body, _)) => why_not(&wish.place, status, &body, asked, expect),
+        let answer = prober.ask(door, &wish.place);
+        if answer.is_err() && !right.is_empty() && prober.is_late() {
+            unasked += 1;
+            continue;
+        }
+        all += wish.weight;
+        let why = match answer {
+            Ok((status, body, seconds)) => {
+                took = took.or(Some(seconds));
+                why_not(&wish.place, status, &body, asked, expect)
+            }
             Err(why) => Some(format!("{}: {why}", wish.place)),
         };
         match why {
@@ -321,7 +352,11 @@ fn fitting(
                 "{why} ({share:.0} % of the requests get the expected answer; expected 95 %)"
             ))
         }
-        _ => Ok(right),
+        _ => Ok(Fitting {
+            wishes: right,
+            took,
+            unasked,
+        }),
     }
 }
 
@@ -480,6 +515,46 @@ mod tests {
         for path in ["/Logout", "/?action=delete&id=5", "/shop/?add-to-cart=7"] {
             assert!(said.contains(path), "{said}");
         }
+    }
+
+    #[test]
+    fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            use std::io::{Read, Write};
+            let mut silent = Vec::new();
+            for client in listener.incoming() {
+                let mut client = client.unwrap();
+                let mut request = vec![0; 4096];
+                let read = client.read(&mut request).unwrap_or(0);
+                if request[..read].starts_with(b"GET /quick") {
+                    let answer =
+                        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+                    client.write_all(answer.as_bytes()).unwrap();
+                } else {
+                    silent.push(client);
+                }
+            }
+        });
+        let ask = |paths: [&str; 3]| {
+            let asked = Asked {
+                urls: paths.map(|path| format!("http://{address}{path}")).into(),
+                ..Asked::default()
+            };
+            let mut prober = Prober::new(&[]).unwrap();
+            prober.until(Some(Instant::now() + Duration::from_secs(3)));
+            prepare(&asked, &mut prober)
+        };
+        let workload = ask(["/quick", "/slow", "/quick/2"]).unwrap();
+        assert_eq!(workload.plan.requests.len(), 1);
+        assert!(workload.took.is_some());
+        assert_eq!(
+            workload.source,
+            "1 URL from the command line (2 more were left out: there was no time to look at them)"
+        );
+        let why = ask(["/slow", "/quick", "/quick/2"]).unwrap_err();
+        assert!(why.contains("longer than there is time for"), "{why}");
     }
 
     #[test]

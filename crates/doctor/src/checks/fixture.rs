@@ -28,6 +28,7 @@ pub fn nothing() -> Facts {
             files: unknown(),
             tasks: unknown(),
             oom_kills: unknown(),
+            last_kill: unknown(),
             sockets: unknown(),
             mounts: unknown(),
             syn_backlog_set_in: None,
@@ -36,6 +37,7 @@ pub fn nothing() -> Facts {
         nginx: None,
         apache: None,
         applications: Vec::new(),
+        arrivals: Ok(None),
         databases: unknown(),
         broken: Vec::new(),
         broken_web: Vec::new(),
@@ -67,6 +69,7 @@ fn machine() -> Machine {
         files: Ok((2_000, 400_000)),
         tasks: Ok((300, 32_768)),
         oom_kills: Ok(0),
+        last_kill: Ok(None),
         sockets: Ok(vec![Socket {
             address: "/run/php/www.sock".to_owned(),
             waiting: 0,
@@ -85,6 +88,7 @@ pub fn worker(pid: i32) -> Worker {
         swapped: Ok((0.0, 0.0)),
         requests: Ok(100 * pid as u64),
         oom_score_adj: Ok(200),
+        cpu: Ok(0.01 + pid as f64),
     }
 }
 
@@ -153,6 +157,7 @@ pub fn php_fpm() -> Facts {
         queue: None,
         status_path: None,
         has_status_listen: false,
+        status_at: None,
         status_shown_at: Vec::new(),
         ini: Ok(ini()),
         roots: vec!["/srv/www".to_owned()],
@@ -200,6 +205,7 @@ pub fn php_fpm() -> Facts {
             file: "/srv/.env".to_owned(),
             shows_errors: Ok(false),
         }],
+        arrivals: Ok(None),
         databases: Ok(vec![Database {
             name: "MariaDB".to_owned(),
             max_connections: 151,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::facts::{Facts, Kind, Manager};
+use crate::facts::{Facts, Kind, Known, Manager, Pool};
 use crate::finding::Sheet;
-use crate::words::duration;
+use crate::words::{duration, seconds};
 
 /// A pool that is asked so often, in requests a second, always has work.
 const BUSY_RATE: f64 = 1.0;
@@ -27,18 +27,18 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
                 .fix("process_idle_timeout = 60s")
                 .rules(&["R75", "R77", "R108"]);
         }
-        let rate = pool.live.as_ref().map_err(Clone::clone);
-        let rate = match rate.and_then(|live| live.rate.clone()) {
-            Ok(rate) => rate,
+        let (seen, is_busy) = match how_often(facts, pool) {
+            Ok(found) => found,
             Err(why) => {
                 sheet.cannot_tell(about, "how often it is asked", &why);
                 continue;
             }
         };
-        let seen = format!("{rate:.1} requests a second");
-        if rate > BUSY_RATE && service.kind == Kind::PhpFpm {
+        if is_busy && service.kind == Kind::PhpFpm {
+            let condition = "ondemand and more than a request a second in the busiest hour, or the next request \
+                             nearly always within process_idle_timeout";
             sheet
-                .warn(about, seen, "ondemand and more than a request a second")
+                .warn(about, seen, condition)
                 .so("users wait for workers to be started, and their first request is a slow one")
                 .fix("pm = static or dynamic; ondemand is for pools that sleep most of the time")
                 .rules(&["R47", "R53", "R54", "R79", "R107", "W18", "W30"]);
@@ -48,10 +48,33 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
     }
 }
 
+/// How often a pool is asked, and whether that is too often for one that is to sleep: by the access log that was
+/// named, or since the server's start.
+fn how_often(facts: &Facts, pool: &Pool) -> Known<(String, bool)> {
+    match &facts.arrivals {
+        Ok(Some(arrivals)) if facts.pools().count() == 1 => {
+            let (rate, gap) = (arrivals.busiest_rate, arrivals.gap_p95);
+            let seen = format!(
+                "{rate:.1} requests a second in the busiest hour, 95 of 100 within {} of the one before",
+                seconds(gap)
+            );
+            let is_busy = rate > BUSY_RATE || gap < pool.idle_timeout.as_secs_f64();
+            return Ok((seen, is_busy));
+        }
+        Err(why) => return Err(why.clone()),
+        Ok(_) => {}
+    }
+    let rate = pool.live.as_ref().map_err(Clone::clone)?.rate.clone()?;
+    Ok((
+        format!("{rate:.1} requests a second since the start"),
+        rate > BUSY_RATE,
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fixture::*;
-    use crate::facts::Manager;
+    use crate::facts::{Arrivals, Manager};
     use crate::finding::Severity::*;
     use std::time::Duration;
 
@@ -66,6 +89,34 @@ mod tests {
         pool(&mut facts).idle_timeout = Duration::from_secs(2);
         expect("D14", &facts, Warn, "process_idle_timeout = 2 s");
         pool(&mut facts).live = unknown();
+        expect("D14", &facts, CannotTell, "how often");
+    }
+
+    #[test]
+    fn an_access_log_tells_of_the_busiest_hour_and_of_the_gaps() {
+        let mut facts = php_fpm();
+        pool(&mut facts).manager = Manager::Ondemand;
+        let arrivals = |busiest_rate, gap_p95| {
+            Ok(Some(Arrivals {
+                requests: 1_000,
+                rise: 1.0,
+                rise_at: String::new(),
+                busiest_rate,
+                gap_p95,
+            }))
+        };
+        facts.arrivals = arrivals(0.01, 400.0);
+        expect_ok("D14", &facts);
+        facts.arrivals = arrivals(3.0, 400.0);
+        expect(
+            "D14",
+            &facts,
+            Warn,
+            "3.0 requests a second in the busiest hour",
+        );
+        facts.arrivals = arrivals(0.5, 4.0);
+        expect("D14", &facts, Warn, "within 4 s of the one before");
+        facts.arrivals = unknown();
         expect("D14", &facts, CannotTell, "how often");
     }
 }

@@ -17,15 +17,25 @@ pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
         ),
         Ok(kills) => {
             let seen = format!(
-                "the kernel has killed {kills} processes for want of memory since it started"
+                "the kernel has killed {kills} processes for want of memory since it started; {}",
+                last(facts)
             );
             sheet
                 .fail("the machine", seen, "oom_kill > 0")
                 .so("requests, or a database, ended in the middle of their work")
-                .fix("look at `journalctl -k | grep -i oom`: when, and who; then at D1")
+                .fix("look at `journalctl -k | grep -i oom` for who had what; then at D1")
                 .rules(&["R2", "R56", "R64", "R171"]);
         }
         Err(why) => sheet.cannot_tell("the machine", "whether the kernel has killed somebody", why),
+    }
+}
+
+/// When that was, and who.
+fn last(facts: &Facts) -> String {
+    match &facts.machine.last_kill {
+        Ok(Some(killed)) => format!("the last was {} at {}", killed.who, killed.when),
+        Ok(None) => "its log does not go back to that any more, so when is not known".to_owned(),
+        Err(why) => format!("when cannot be told: {why}"),
     }
 }
 
@@ -173,6 +183,19 @@ mod tests {
         facts.machine.oom_kills = Ok(2);
         facts.services[0].group.oom_kills = Ok(Some(1));
         expect("D18", &facts, Fail, "killed 2 processes");
+        expect("D18", &facts, Fail, "its log does not go back to that");
+        facts.machine.last_kill = Ok(Some(crate::facts::Killed {
+            when: "Mon, 23 Nov 2026 07:41:03 GMT".to_owned(),
+            who: "php-fpm8.2 (process 4321)".to_owned(),
+        }));
+        expect(
+            "D18",
+            &facts,
+            Fail,
+            "php-fpm8.2 (process 4321) at Mon, 23 Nov 2026 07:41:03 GMT",
+        );
+        facts.machine.last_kill = unknown();
+        expect("D18", &facts, Fail, "when cannot be told");
         expect("D18", &facts, Fail, "1 processes of its group");
         facts.machine.oom_kills = unknown();
         facts.services[0].group.oom_kills = unknown();

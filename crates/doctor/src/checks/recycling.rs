@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, Kind, Known, Pool, Unknown};
 use crate::finding::Sheet;
-use crate::words::{bytes, quantile};
+use crate::words::{bytes, percent, quantile, seconds};
 
 /// Replacing a worker so seldom costs nothing to speak of with the usual boot of an application.
 const SELDOM: u64 = 1000;
@@ -18,6 +18,11 @@ const LEAK: f64 = 1_024.0;
 
 /// How far a worker may grow before it is replaced, in bytes (the article's own allowance, W16).
 const ALLOWANCE: f64 = 20.0 * 1_048_576.0;
+
+/// What starts may cost of the processors' time, and how many requests a worker has to have served to tell what one
+/// takes.
+const COSTS: f64 = 0.005;
+const OLD: u64 = 20;
 
 /// Workers whose counts lie this close together are replaced at the same time.
 const TOGETHER: f64 = 0.1;
@@ -107,11 +112,35 @@ fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     let before = sheet.findings.len();
     let limit = pool.max_requests;
+    let cost = cost(pool);
+    if let Ok(Cost { start, request }) = cost {
+        let share = start / (limit as f64 * request);
+        if share > COSTS {
+            let seen = format!(
+                "{} = {limit}; a start takes {} of a processor, a request {}: {} of the processors' time",
+                name(kind),
+                seconds(start),
+                seconds(request),
+                percent(share)
+            );
+            let enough = (start / (COSTS * request)).ceil();
+            sheet
+                .warn(
+                    about,
+                    seen,
+                    "starts of workers cost more than 0.5 % of the processors' time",
+                )
+                .so("recycling takes time from requests, for nothing unless workers grow")
+                .fix(format!("{} = {enough:.0} or more", name(kind)))
+                .rules(&["R67", "R68", "R153", "W16"]);
+        }
+    }
+    let told = match &cost {
+        Ok(Cost { start, .. }) => format!("a start takes {} of a processor", seconds(*start)),
+        Err(why) => format!("what a start costs is not known: {why}"),
+    };
     if limit <= SELDOM {
-        let seen = format!(
-            "{} = {limit}; neither growth nor the cost of a start were measured",
-            name(kind)
-        );
+        let seen = format!("{} = {limit}; growth was not measured; {told}", name(kind));
         sheet
             .info(about, seen, "replaced after 1000 requests or fewer")
             .so(
@@ -129,8 +158,40 @@ fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
         }
     }
     if sheet.findings.len() == before {
-        sheet.ok(about, format!("{} = {limit}", name(kind)));
+        sheet.ok(about, format!("{} = {limit}; {told}", name(kind)));
     }
+}
+
+/// What workers take of a processor, in seconds.
+struct Cost {
+    /// Until its first request.
+    start: f64,
+    /// For each request.
+    request: f64,
+}
+
+/// A worker that has served nothing has taken what a start takes; what the others have taken beyond that is for
+/// their requests.
+fn cost(pool: &Pool) -> Known<Cost> {
+    let live = pool.live.as_ref().map_err(Clone::clone)?;
+    let workers = live.workers.as_ref().map_err(Clone::clone)?;
+    let mut known = Vec::new();
+    for worker in workers {
+        known.push((worker.requests.clone()?, worker.cpu.clone()?));
+    }
+    let fresh = known.iter().filter(|(requests, _)| *requests == 0);
+    let start = fresh.map(|(_, cpu)| *cpu).reduce(f64::min);
+    let start = start.ok_or_else(|| {
+        Unknown("no worker is new, with no request served (maitred tune measures it)".to_owned())
+    })?;
+    let old = known.iter().filter(|(requests, _)| *requests >= OLD);
+    let each = old.map(|(requests, cpu)| (cpu - start) / *requests as f64);
+    let request = quantile(each.collect(), 0.5).filter(|request| *request > 0.0);
+    let none = || Unknown("no worker has served 20 requests".to_owned());
+    Ok(Cost {
+        start,
+        request: request.ok_or_else(none)?,
+    })
 }
 
 fn counts(pool: &Pool) -> Known<Vec<f64>> {
@@ -180,6 +241,38 @@ mod tests {
         expect("D13", &facts, Info, "pm.max_requests = 500");
         pool(&mut facts).max_requests = 0;
         expect("D13", &facts, Info, "pm.max_requests = 0");
+    }
+
+    #[test]
+    fn starts_that_cost_much_are_told_where_a_worker_is_new() {
+        let mut facts = php_fpm();
+        pool(&mut facts).max_requests = 1_000;
+        let workers = told(&mut facts).workers.as_mut().unwrap();
+        for worker in workers.iter_mut() {
+            worker.requests = Ok(100 * worker.pid as u64);
+            worker.cpu = Ok(0.06 + 0.002 * 100.0 * f64::from(worker.pid));
+        }
+        expect(
+            "D13",
+            &facts,
+            Info,
+            "what a start costs is not known: no worker is new",
+        );
+        let workers = told(&mut facts).workers.as_mut().unwrap();
+        (workers[0].requests, workers[0].cpu) = (Ok(0), Ok(0.06));
+        expect(
+            "D13",
+            &facts,
+            Warn,
+            "a start takes 60.0 ms of a processor, a request 2.0 ms: 3.0 %",
+        );
+        let found = look("D13", &facts);
+        assert!(found[0].fix.contains("= 6000 or more"), "{found:?}");
+        pool(&mut facts).max_requests = 10_000;
+        expect_ok("D13", &facts);
+        told(&mut facts).workers.as_mut().unwrap()[2].cpu = unknown();
+        pool(&mut facts).max_requests = 1_000;
+        expect("D13", &facts, Info, "is not known: nobody said so");
     }
 
     #[test]

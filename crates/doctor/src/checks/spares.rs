@@ -1,7 +1,8 @@
 //! D12: do the bounds of a dynamic pool make sense, and how fast does it grow?
 
-use crate::facts::{Facts, Kind, Manager, Pool, Spares};
+use crate::facts::{Facts, Kind, Manager, Pool, Spares, Unknown};
 use crate::finding::Sheet;
+use crate::words::seconds as seconds_in_words;
 
 /// Most workers that php-fpm starts in a second (`FPM_MAX_SPAWN_RATE`, fpm_process_ctl.h).
 const MAX_SPAWN_RATE: u32 = 32;
@@ -17,7 +18,7 @@ pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
             continue;
         }
         let Some(spares) = pool.spares else {
-            let why = crate::facts::Unknown("they are not set".to_owned());
+            let why = Unknown("they are not set".to_owned());
             sheet.cannot_tell(&pool.name, "min_spare_servers and max_spare_servers", &why);
             continue;
         };
@@ -25,7 +26,7 @@ pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
         if order(pool, spares, sheet) {
             start(pool, spares, sheet);
             if service.kind == Kind::PhpFpm {
-                ramp(pool, spares, sheet);
+                ramp(facts, pool, spares, sheet);
             }
         }
         if sheet.findings.len() == before {
@@ -139,19 +140,62 @@ fn seconds_to_full(pool: &Pool, spares: Spares) -> u32 {
     seconds
 }
 
-fn ramp(pool: &Pool, spares: Spares, sheet: &mut Sheet) {
+/// How fast it grows, beside how fast requests come.
+fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
     let seconds = seconds_to_full(pool, spares);
     if seconds < 2 {
         return;
     }
-    let seen = format!(
-        "{seconds} s from {} to {} workers; how fast requests come is not known",
+    let full = format!(
+        "{seconds} s from {} to {} workers",
         spares.start, pool.max_children
     );
+    let arrivals = match &facts.arrivals {
+        Ok(Some(arrivals)) if facts.pools().count() == 1 => arrivals,
+        Ok(Some(_)) => {
+            let why = Unknown("the access log is of all pools, and there are several".to_owned());
+            return sheet.cannot_tell(&pool.name, "how fast its requests come", &why);
+        }
+        Ok(None) => return untold(pool, &full, sheet),
+        Err(why) => return sheet.cannot_tell(&pool.name, "how fast requests come", why),
+    };
+    let script = pool.live.as_ref().map_err(Clone::clone);
+    let script = match script.and_then(|live| live.script_p50.clone()) {
+        Ok(script) => script,
+        Err(why) => return sheet.cannot_tell(&pool.name, "how long scripts take", &why),
+    };
+    let wanted = arrivals.rise * script;
+    let seen = format!(
+        "{:.0} more requests in a second than in the one before ({}), of {} each: {wanted:.1} more workers at \
+         once, and {} spare ones; {full}",
+        arrivals.rise,
+        arrivals.rise_at,
+        seconds_in_words(script),
+        spares.min
+    );
+    if f64::from(spares.min) >= wanted {
+        return sheet.ok(&pool.name, seen);
+    }
+    sheet
+        .warn(
+            &pool.name,
+            seen,
+            "min_spare_servers < the largest rise of requests in a second x time of a script",
+        )
+        .so("such a burst waits while the pool grows")
+        .fix(format!(
+            "min_spare_servers = {:.0}, or pm = static where memory allows all of them",
+            wanted.ceil().min(f64::from(pool.max_children))
+        ))
+        .rules(&["R45", "R52", "R55", "W32"]);
+}
+
+/// Nobody has said how requests come.
+fn untold(pool: &Pool, full: &str, sheet: &mut Sheet) {
     sheet
         .info(
             &pool.name,
-            seen,
+            format!("{full}; how fast requests come is not known (--access-log FILE tells it)"),
             "php-fpm adds min_spare_servers a second at most",
         )
         .so("a burst waits while the pool grows")
@@ -163,6 +207,7 @@ fn ramp(pool: &Pool, spares: Spares, sheet: &mut Sheet) {
 mod tests {
     use super::super::fixture::*;
     use super::*;
+    use crate::facts::Arrivals;
     use crate::finding::Severity::*;
 
     fn with(max_children: u32, start: u32, min: u32, max: u32) -> Facts {
@@ -190,6 +235,39 @@ mod tests {
     fn the_time_to_full_size_is_that_of_php_fpm() {
         expect("D12", &with(125, 37, 25, 75), Info, "8 s from 37 to 125");
         expect("D12", &with(50, 2, 1, 3), Info, "48 s from 2 to 50");
+    }
+
+    #[test]
+    fn a_burst_that_a_log_has_is_set_beside_the_spares_there_are() {
+        let mut facts = with(50, 10, 5, 15);
+        let arrivals = |rise: f64| {
+            Ok(Some(Arrivals {
+                requests: 1_000,
+                rise,
+                rise_at: "Sun, 22 Nov 2026 06:02:00 GMT".to_owned(),
+                busiest_rate: 1.0,
+                gap_p95: 1.0,
+            }))
+        };
+        expect("D12", &facts, Info, "--access-log FILE tells it");
+        told(&mut facts).script_p50 = Ok(0.1);
+        facts.arrivals = arrivals(40.0);
+        expect_ok("D12", &facts);
+        facts.arrivals = arrivals(200.0);
+        expect(
+            "D12",
+            &facts,
+            Warn,
+            "20.0 more workers at once, and 5 spare ones; 10 s from 10 to 50",
+        );
+        told(&mut facts).script_p50 = unknown();
+        expect("D12", &facts, CannotTell, "how long scripts take");
+        facts.arrivals = unknown();
+        expect("D12", &facts, CannotTell, "how fast requests come");
+        facts.arrivals = arrivals(200.0);
+        let second = facts.services[0].pools[0].clone();
+        facts.services[0].pools.push(second);
+        expect("D12", &facts, CannotTell, "how fast its requests come");
     }
 
     #[test]

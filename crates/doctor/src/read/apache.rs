@@ -261,6 +261,7 @@ fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
         queue: None,
         status_path: None,
         has_status_listen: false,
+        status_at: None,
         status_shown_at: Vec::new(),
         ini,
         roots: apache.roots.clone(),

@@ -291,6 +291,10 @@ fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
         queue: None,
         status_path: section.get("pm.status_path").map(str::to_owned),
         has_status_listen: section.get("pm.status_listen").is_some(),
+        status_at: section
+            .get("pm.status_listen")
+            .or(section.get("listen"))
+            .map(address),
         status_shown_at: Vec::new(),
         ini,
         roots: Vec::new(),
@@ -330,10 +334,8 @@ fn live(
         .filter(|process| process.parent == master && process.title == title);
     let pids: Vec<i32> = workers.map(|process| process.pid).collect();
     let mut workers = processes::workers(world, &pids);
-    let listen = section.get("pm.status_listen").map(address);
-    let listen = listen.or_else(|| pool.listen.as_ref().map(|listen| listen.address.clone()));
-    let status = match (&pool.status_path, listen) {
-        (Some(path), Some(listen)) => status_page::ask(world, &listen, path),
+    let status = match (&pool.status_path, &pool.status_at) {
+        (Some(path), Some(listen)) => status_page::ask(world, listen, path),
         _ => Unknown::because("its status page is off (pm.status_path)"),
     };
     if let Ok(status) = &status {

@@ -49,6 +49,7 @@ pub(super) fn machine(world: &World, before: Counters) -> Machine {
         files: files(world),
         tasks: tasks(world),
         oom_kills: vmstat(world, "oom_kill"),
+        last_kill: super::kernel_log::last_kill(world),
         sockets: sockets(world),
         mounts: mounts(world),
         syn_backlog_set_in: syn_backlog(world),

@@ -1,12 +1,14 @@
 //! Collects the facts: from files, /proc, servers that run. Nothing is changed, and no right is needed:
 //! what this user may not read is a fact, too.
 
+mod access_log;
 mod apache;
 mod applications;
 mod databases;
 mod fpm;
 mod groups;
 mod ini;
+mod kernel_log;
 mod machine;
 mod nginx;
 mod ours;
@@ -21,6 +23,7 @@ use std::time::{Duration, Instant};
 use crate::facts::{Facts, Known, Throttled};
 pub use groups::MemoryGroup;
 use machine::Counters;
+pub use status_page::{Counted, counted};
 use world::World;
 
 /// All that takes time, beside what is watched, ends within this unless somebody says otherwise.
@@ -57,6 +60,8 @@ pub struct Options {
     pub admin_socket: Option<PathBuf>,
     /// Another root: an image, or files to test with. No server is asked and no program run then.
     pub root: Option<PathBuf>,
+    /// The access log that tells how requests come.
+    pub access_log: Option<PathBuf>,
     /// For how long counters are watched.
     pub watch: Duration,
     /// After how long, beside that, whatever is asked is given up.
@@ -91,6 +96,11 @@ pub fn read(options: &Options) -> Facts {
     }
     let mut facts = Facts {
         applications: Vec::new(),
+        arrivals: options
+            .access_log
+            .as_deref()
+            .map(|file| access_log::arrivals(&world, file))
+            .transpose(),
         databases: databases::databases(&world, &all),
         services,
         nginx,

@@ -132,6 +132,7 @@ fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: u
         queue: Some((u64::from(of.request_queue_length), of.request_queue_timeout)),
         status_path: of.status_path.clone(),
         has_status_listen: of.status_door.is_some(),
+        status_at: None,
         status_shown_at: status_shown_at(config, of),
         ini: own_ini(world, of),
         roots: roots.map(|site| site.root.display().to_string()).collect(),

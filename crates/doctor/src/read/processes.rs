@@ -111,7 +111,20 @@ fn worker(world: &World, pid: i32) -> Worker {
         swapped: swapped.map(|swapped| (swapped, swapped)),
         requests: Unknown::because("php-fpm tells it on its status page only"),
         oom_score_adj: oom_score_adj(world, pid),
+        cpu: cpu(world, pid),
     }
+}
+
+/// Processor time that a process has used, in seconds (Documentation/scheduler/sched-stats.rst): the ticks of `stat`
+/// are longer than a start.
+fn cpu(world: &World, pid: i32) -> Known<f64> {
+    let file = format!("/proc/{pid}/schedstat");
+    let text = world.read(&file)?;
+    let nanos = text.split_whitespace().next();
+    let nanos: Option<u64> = nanos.and_then(|nanos| nanos.parse().ok());
+    nanos
+        .map(|nanos| nanos as f64 / 1e9)
+        .ok_or_else(|| Unknown(format!("{file} is odd")))
 }
 
 /// Looks again, whether more is swapped out.

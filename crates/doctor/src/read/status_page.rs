@@ -9,7 +9,7 @@ use maitred_fastcgi::{AnswerEvent, AnswerReader, RequestWriter, write_stdin_end}
 use serde::Deserialize;
 
 use super::world::{World, within};
-use crate::facts::{Known, Unknown};
+use crate::facts::{Known, Pool, Unknown};
 use crate::words::quantile;
 
 /// Largest answer in bytes: ten thousand workers fit.
@@ -42,6 +42,38 @@ pub(super) struct Process {
     #[serde(rename = "request duration")]
     duration: u64,
     state: String,
+    /// Of the last request, the most that PHP itself counted, in bytes.
+    #[serde(rename = "last request memory", default)]
+    pub(super) memory: u64,
+}
+
+/// What PHP itself has counted of a worker's last request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// The worker's process.
+    pub pid: i32,
+    /// Requests it has served.
+    pub requests: u64,
+    /// The most memory that the last of them had, in bytes.
+    pub memory: u64,
+}
+
+/// The same of all workers of a running php-fpm's pool.
+///
+/// # Errors
+/// Why that is not known.
+pub fn counted(pool: &Pool, patience: Duration) -> Known<Vec<Counted>> {
+    let world = World::new(None, patience);
+    let listen = pool.status_at.as_ref().zip(pool.status_path.as_ref());
+    let (listen, path) =
+        listen.ok_or_else(|| Unknown("its status page is off (pm.status_path)".to_owned()))?;
+    let status = ask(&world, listen, path)?;
+    let workers = status.workers.iter().map(|worker| Counted {
+        pid: worker.pid,
+        requests: worker.requests,
+        memory: worker.memory,
+    });
+    Ok(workers.collect())
 }
 
 impl Status {

@@ -11,11 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use maitred_control::admin::{Answer, Request};
+use maitred_doctor::facts::Kind;
 use maitred_doctor::finding::{Finding, Severity};
+use maitred_doctor::read::Counted;
 use maitred_doctor::{Options, Which};
 use maitred_measure::doors::Trust;
 use maitred_measure::words;
 use maitred_os::signals::{Awaited, Signal};
+use maitred_tune::counts::{Asked as Asks, Counts};
 use maitred_tune::course::goal::Goal;
 use maitred_tune::course::{Course, Terms, Verdict};
 use maitred_tune::report::Report;
@@ -41,6 +44,9 @@ const EXIT_STOPPED: u8 = 130;
 /// How long it takes where nobody says so, and with `--quick`, in seconds.
 const USUAL_SECONDS: f64 = 600.0;
 const QUICK_SECONDS: f64 = 120.0;
+
+/// The share of the time of `--quick` within which all pages have to be looked at.
+const LOOKING_AT_PAGES: f64 = 1.0 / 6.0;
 
 /// Within what it can be done, in seconds.
 const SECONDS: std::ops::RangeInclusive<f64> = 5.0..=86_400.0;
@@ -121,6 +127,7 @@ pub fn tune(asked: &Tune) -> ExitCode {
 }
 
 fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
+    let began = Instant::now();
     let seconds = seconds(asked).map_err(Refusal::Usage)?;
     let goal = asked
         .course
@@ -154,12 +161,17 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     let mut prober = Prober::new(&wish.headers).map_err(Refusal::Usage)?;
     // Before the site is asked: it may not answer while another tune has it begin anew.
     let mut target = Target::of(&site, reload(&asked.server))?;
+    let looks = Duration::from_secs_f64(seconds * LOOKING_AT_PAGES);
+    prober.until(asked.course.quick.then_some(began + looks));
     let workload = prepare(&wish, &mut prober)?;
+    prober.until(None);
     if let Some(said) = workload.left_out() {
         let _ = writeln!(io::stderr(), "{said}");
     }
     let mut course = Course::new(Terms {
         seconds,
+        ends: asked.course.quick,
+        first: workload.took,
         cores: site.cores,
         memory: site.memory.clone(),
         now: site.now(),
@@ -170,18 +182,23 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         seed: asked.course.seed,
     });
     let mut progress = Progress::new(&workload.source, &site);
+    let mut ask = counts_of(&site, &asked.server);
     let mut runner = Runner {
+        counts: Asks::new(site.service.kind == Kind::Maitred, &mut ask),
         target: &mut target,
         workload: &workload,
         prober: &mut prober,
         stop: &stop.told,
+        began,
         say: &mut |what, left| progress.say(what, left),
     };
     runner.run(&mut course).map_err(|ended| match ended {
         Ended::Stopped => Refusal::Stopped,
         Ended::Trouble(why) => Refusal::Now(why),
     })?;
+    let not_counted = runner.counts.why_not.take();
     let mut report = Report::of(&site, &workload.source, &course, &servers);
+    report.not_counted = not_counted;
     report.not_proven.extend(doubts);
     let written = write_down(asked, &mut target, &course, &mut report)
         .and_then(|keeps| serves(keeps, &mut target, &workload, &mut prober, &mut report));
@@ -291,6 +308,7 @@ fn find(asked: &ServerOptions) -> Result<(Site, Vec<Finding>), Refusal> {
         php_fpm: asked.php_fpm.clone().flatten(),
         admin_socket: asked.admin_socket.clone(),
         root: None,
+        access_log: None,
         watch: maitred_doctor::read::DEFAULT_WATCH,
         time: PATIENCE,
     });
@@ -327,10 +345,7 @@ fn config(asked: &ServerOptions) -> PathBuf {
 
 /// `maitred reload`, for a server of ours.
 fn reload(asked: &ServerOptions) -> Reload {
-    let reach = Reach {
-        admin_socket: asked.admin_socket.clone(),
-        configuration: Some(config(asked)).filter(|_| asked.admin_socket.is_none()),
-    };
+    let reach = reach(asked);
     Box::new(move || {
         let pools = Vec::new();
         match Client::reach(&reach)?.ask_patiently(&Request::Reload { pools })? {
@@ -339,6 +354,41 @@ fn reload(asked: &ServerOptions) -> Reload {
             _ => Err("the server answers what was not asked".to_owned()),
         }
     })
+}
+
+/// Asks what PHP counts of its scripts' memory: php-fpm by its status page, a server of ours on its admin socket.
+fn counts_of(site: &Site, asked: &ServerOptions) -> Box<dyn FnMut() -> Counts> {
+    let pool = site.pool.clone();
+    if site.service.kind != Kind::Maitred {
+        return Box::new(move || {
+            let told = maitred_doctor::read::counted(&pool, PATIENCE);
+            told.map_err(|why| why.to_string())
+        });
+    }
+    let reach = reach(asked);
+    Box::new(move || {
+        let request = Request::Status {
+            pool: Some(pool.section.clone()),
+        };
+        let Answer::Status(status) = Client::reach(&reach)?.ask(&request)? else {
+            return Err("the server answers what was not asked".to_owned());
+        };
+        let told = status.pools.iter().find(|told| told.name == pool.section);
+        let most = told.and_then(|told| Some((told.requests, told.peak_memory.p99_bytes?)));
+        let (requests, memory) = most.ok_or("no script has run yet")?;
+        Ok(vec![Counted {
+            pid: 0,
+            requests,
+            memory,
+        }])
+    })
+}
+
+fn reach(asked: &ServerOptions) -> Reach {
+    Reach {
+        admin_socket: asked.admin_socket.clone(),
+        configuration: Some(config(asked)).filter(|_| asked.admin_socket.is_none()),
+    }
 }
 
 fn workload_of(asked: &Tune) -> Asked {

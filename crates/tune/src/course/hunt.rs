@@ -91,6 +91,13 @@ impl Hunt {
         })
     }
 
+    /// There is no time for more. How many rates were tried.
+    pub fn stop(&mut self) -> usize {
+        self.left = 0;
+        self.confirmations = 0;
+        self.tries.len()
+    }
+
     /// How many more rates there may be.
     pub fn left(&self) -> usize {
         self.left

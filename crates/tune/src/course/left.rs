@@ -1,10 +1,20 @@
 //! How long the rest of a course will take.
 
+use super::budget::Budget;
 use super::times::Times;
 use super::{Course, Hunt, Overload, Phase, SETTLED_WINDOWS, Sweep};
 
 /// Numbers of workers that a sweep tries where nothing is known of them yet.
 const USUAL_NUMBERS: usize = 12;
+
+/// Numbers between those of the list that are usually tried.
+const USUALLY_BETWEEN: usize = 2;
+
+/// How many numbers a sweep may still try.
+pub(super) fn sweep_left(sweep: &Sweep) -> usize {
+    let (swept, of) = sweep.progress();
+    of.saturating_sub(swept) + USUALLY_BETWEEN
+}
 
 impl Course {
     /// How long the rest will take, in seconds, as far as that can be said.
@@ -52,6 +62,8 @@ impl Course {
             ),
         ];
         let rest = parts.iter().filter(|(phase, _)| *phase >= self.phase);
-        rest.map(|(_, seconds)| seconds).sum()
+        let rest = rest.map(|(_, seconds)| seconds).sum::<f64>();
+        let most = self.budget.as_ref().map(Budget::left);
+        most.map_or(rest, |most| rest.min(most))
     }
 }

@@ -2,6 +2,7 @@
 //! It measures and changes nothing itself.
 
 mod ahead;
+mod budget;
 pub mod goal;
 pub mod hunt;
 mod left;
@@ -9,24 +10,27 @@ pub mod noise;
 pub mod overload;
 pub mod profile;
 pub mod proof;
+mod share;
 pub mod sweep;
+mod terms;
 mod times;
 
 use maitred_measure::compare::b_first;
-use serde::Serialize;
 
-use crate::decide::{self, Choice, Memory};
+use crate::decide::{self, Choice};
 use crate::growth::{Looks, Slope};
 use crate::laws;
-use crate::moments::{Moment, Stalls};
-use crate::seen::{Seen, Setting, Task};
+use crate::moments::Moment;
+use crate::seen::{Seen, Setting};
+use budget::Budget;
 use goal::Goal;
 use hunt::Hunt;
 use noise::Noise;
 use overload::Overload;
-use profile::{Profile, Route};
+use profile::Profile;
 use proof::Row;
 use sweep::Sweep;
+pub use terms::{Boot, Next, Now, Rest, Terms, Verdict};
 use times::Times;
 
 /// Most windows of the warm-up, and by how much the median may still change in the last ones.
@@ -45,93 +49,11 @@ const FIRST_RATE: f64 = 0.85;
 const MOST_BACKGROUND: f64 = 0.1;
 const LOOKS_AT_OTHERS: usize = 3;
 
+/// A page that takes longer than this is slow where time is short, in seconds.
+const SLOW: f64 = 0.3;
+
 /// How many pairs of the proof are made again, since others used the processors meanwhile.
 const MOST_REPEATED_PAIRS: usize = 8;
-
-/// What is known beforehand.
-#[derive(Debug, Clone)]
-pub struct Terms {
-    /// How long all of it may take, in seconds.
-    pub seconds: f64,
-    /// Processors there are, a quota's parts included.
-    pub cores: f64,
-    /// Memory there is.
-    pub memory: Memory,
-    /// How the pool is set.
-    pub now: Now,
-    /// No more workers than that, if somebody said so.
-    pub most_workers: Option<u32>,
-    /// What has to hold, if somebody said it.
-    pub goal: Option<Goal>,
-    /// What is asked for, and how often.
-    pub routes: Vec<Route>,
-    /// Go on on a machine that others use, or that differs from itself.
-    pub despite_noise: bool,
-    /// What chance begins with.
-    pub seed: u64,
-}
-
-/// How a pool is set before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Now {
-    /// `pm`.
-    pub pm: String,
-    /// Most workers.
-    pub workers: u32,
-}
-
-impl Now {
-    /// In words.
-    pub fn words(&self) -> String {
-        format!("pm = {}, at most {} workers", self.pm, self.workers)
-    }
-}
-
-/// What it came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// The choice is proven to be better.
-    Gain,
-    /// It is not.
-    NoGain(String),
-    /// What there is needs no change.
-    NothingToGain(String),
-    /// No choice could be made.
-    CannotSay(String),
-}
-
-/// What it costs until a worker serves.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Boot {
-    /// Processor time of a new worker before its first request, in seconds.
-    pub cpu: Option<f64>,
-    /// How long the first request after a reload took, in seconds.
-    pub first: f64,
-    /// And the second.
-    pub second: Option<f64>,
-}
-
-/// What the machine was like while nothing was asked. Shares are of 1, memory in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Rest {
-    /// What others used of the processors; nothing: not known.
-    pub outside: Option<f64>,
-    /// What tasks waited for.
-    pub stalls: Stalls,
-    /// Memory that was in use, by whomever.
-    pub memory: Option<f64>,
-}
-
-/// What comes next.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Next {
-    /// Look at the machine for so many seconds, and ask nothing.
-    Idle(f64),
-    /// Measure this.
-    Measure(Task),
-    /// It is over.
-    Over,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Phase {
@@ -154,8 +76,11 @@ pub struct Course {
     /// What is known beforehand.
     pub terms: Terms,
     times: Times,
+    budget: Option<Budget>,
     phase: Phase,
     last: Setting,
+    /// How long the queue that the last load has left may take, in seconds.
+    patience: f64,
     half: Option<Seen>,
     /// What others used of the processors while nothing was asked.
     pub background: Option<f64>,
@@ -163,6 +88,8 @@ pub struct Course {
     pub at_rest: Rest,
     looks_at_others: usize,
     windows: Vec<(f64, Option<f64>)>,
+    /// Windows in which nothing was served: the page takes longer.
+    empty_windows: usize,
     /// What the first users were served in the last window of the warm-up, a second.
     usual_rate: Option<f64>,
     /// Whether latencies came to rest.
@@ -201,6 +128,8 @@ pub struct Course {
     pub rows: Vec<Row>,
     /// Figures that broke a law, and why they are not told.
     pub broken: Vec<String>,
+    /// What there was no time for.
+    pub left_out: Vec<String>,
     /// What it came to.
     pub verdict: Option<Verdict>,
 }
@@ -212,14 +141,17 @@ impl Course {
             times: Times::of(terms.seconds),
             goal: terms.goal.clone(),
             profile: Profile::of(&terms.routes),
+            budget: terms.ends.then(|| Budget::of(terms.seconds)),
             terms,
             phase: Phase::Idle,
             last: Setting::AsItWas,
+            patience: 0.0,
             half: None,
             background: None,
             at_rest: Rest::default(),
             looks_at_others: 0,
             windows: Vec::new(),
+            empty_windows: 0,
             usual_rate: None,
             settled: false,
             alone: None,
@@ -238,6 +170,7 @@ impl Course {
             repeated: 0,
             rows: Vec::new(),
             broken: Vec::new(),
+            left_out: Vec::new(),
             verdict: None,
         }
     }
@@ -318,6 +251,7 @@ impl Course {
                 self.looks.begin_anew();
             }
             self.last = task.setting;
+            self.patience = self.patience_after(&task, &seen);
         }
         self.look_at_growth(&seen);
         match self.phase {
@@ -358,12 +292,13 @@ impl Course {
                 seen.cause.as_deref().unwrap_or("no answer"),
             )));
         }
-        if let Some(typical) = seen.p50.or(seen.mean) {
-            self.windows.push((typical, seen.private));
+        match seen.p50.or(seen.mean) {
+            Some(typical) => self.windows.push((typical, seen.private)),
+            None => self.empty_windows += 1,
         }
         self.usual_rate = Some(seen.rate).filter(|rate| *rate > 0.0);
         self.settled = self.has_settled();
-        if self.settled || self.windows.len() >= MOST_WINDOWS {
+        if self.settled || self.windows.len() + self.empty_windows >= MOST_WINDOWS {
             self.phase = Phase::Alone;
         }
     }
@@ -424,37 +359,51 @@ impl Course {
         if !self.noise.tried(seen, pairs, self.terms.seed) {
             return;
         }
-        self.before = Some(Hunt::new(
-            Setting::AsItWas,
-            self.noise.best() * FIRST_RATE,
-            self.times.steps,
-        ));
-        self.phase = Phase::Before;
+        self.begin_before();
         if let Some(why) = self.noise.trouble() {
             self.trouble(why);
         }
+    }
+
+    fn begin_before(&mut self) {
+        // Where there was no time to set it beside itself, the warm-up has to do.
+        let usual = self.usual_rate.unwrap_or(0.0);
+        let rate = self.noise.best().unwrap_or(usual);
+        self.before = Some(Hunt::new(
+            Setting::AsItWas,
+            rate * FIRST_RATE,
+            self.times.steps,
+        ));
+        self.phase = Phase::Before;
     }
 
     fn tried_before(&mut self, seen: &Seen) {
         let Some(hunt) = &mut self.before else { return };
         hunt.tried(seen);
         if hunt.next().is_none() {
-            let private = self.noise.private();
-            let terms = &self.terms;
-            let ceiling = decide::ceiling(
-                &terms.memory,
-                private,
-                terms.now.workers,
-                terms.most_workers,
-            );
-            let enough = decide::enough(self.noise.floor);
-            let sweep = Sweep::new(ceiling, self.background, enough);
-            self.sweep = Some(match self.is_indicative() {
-                true => sweep.in_haste(),
-                false => sweep,
-            });
-            self.phase = Phase::Sweep;
+            self.begin_sweep();
         }
+    }
+
+    fn begin_sweep(&mut self) {
+        let alone = self.alone.as_ref().and_then(|alone| alone.private);
+        let private = self.noise.private().or(alone);
+        let terms = &self.terms;
+        let ceiling = decide::ceiling(
+            &terms.memory,
+            private,
+            terms.now.workers,
+            terms.most_workers,
+        );
+        let enough = decide::enough(self.noise.floor);
+        let sweep = Sweep::new(ceiling, self.background, enough);
+        let is_slow = self.budget.is_some() && self.rest().is_some_and(|rest| rest > SLOW);
+        self.sweep = Some(match self.is_indicative() {
+            true if is_slow => sweep.of_slow(self.alone.as_ref()),
+            true => sweep.in_haste(),
+            false => sweep,
+        });
+        self.phase = Phase::Sweep;
     }
 
     fn swept(&mut self, seen: Seen) {
@@ -490,6 +439,9 @@ impl Course {
                 .map_or("no number of workers served anything", String::as_str);
             return self.end(Verdict::CannotSay(why.to_owned()));
         };
+        if let Some(why) = self.sweep.as_ref().and_then(Sweep::is_cut_short) {
+            return self.end(Verdict::CannotSay(why));
+        }
         let now = &self.terms.now;
         if now.pm == "static" && decide::is_same(now.workers, choice.workers) {
             let what = format!("{} is what was found", now.words());

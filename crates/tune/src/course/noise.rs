@@ -55,10 +55,16 @@ impl Noise {
         ))
     }
 
+    /// How many runs it takes until there are so many pairs.
+    pub fn left(&self, pairs: usize) -> usize {
+        let runs = 2 * pairs.saturating_sub(self.pairs.len());
+        runs.saturating_sub(usize::from(self.half.is_some())).max(1)
+    }
+
     /// The highest throughput that was seen, a second.
-    pub fn best(&self) -> f64 {
+    pub fn best(&self) -> Option<f64> {
         let both = self.pairs.iter().flat_map(|(one, other)| [one, other]);
-        both.map(|seen| seen.rate).fold(0.0, f64::max)
+        both.map(|seen| seen.rate).reduce(f64::max)
     }
 
     /// The most memory of a worker's own.

@@ -12,6 +12,9 @@ const TRIED: [u32; 18] = [
 /// The same where there is little time.
 const TRIED_IN_HASTE: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
+/// The same where each takes long, too: one is what one user alone was served.
+const TRIED_OF_SLOW: [u32; 4] = [4, 16, 64, 256];
+
 /// With so many workers the sweep begins; where more are needed there are four times as many.
 const FIRST_POOL: u32 = 32;
 const NEXT_POOL: u32 = 4;
@@ -22,9 +25,17 @@ const FALLEN: f64 = 0.95;
 /// More than this share is more.
 const MORE: f64 = 1.02;
 
-/// After so many numbers that brought no more there will be none that do; in haste they lie twice as far apart.
+/// After so many numbers that brought no more there will be none that do; in haste they lie twice as far apart, and
+/// those of a slow page farther.
 const WITHOUT_GAIN: usize = 3;
 const WITHOUT_GAIN_IN_HASTE: usize = 2;
+const WITHOUT_GAIN_OF_SLOW: usize = 1;
+
+/// Of fewer numbers than these there is no choice.
+pub const FEWEST: usize = 3;
+
+/// Why no more workers were tried.
+const NO_TIME: &str = "most that there was time to try";
 
 /// So often it is looked between the last number that is too small and the first that is enough, until
 /// they lie so near to each other.
@@ -99,6 +110,48 @@ impl Sweep {
             repeats: 0,
             ..self
         }
+    }
+
+    /// The same with still fewer numbers of a page that takes long, after one user alone.
+    pub fn of_slow(self, alone: Option<&Seen>) -> Sweep {
+        let one = alone.filter(|seen| seen.served > 0 && seen.rate > 0.0);
+        Sweep {
+            numbers: &TRIED_OF_SLOW,
+            points: one
+                .map(|seen| Point {
+                    workers: 1,
+                    seen: seen.clone(),
+                })
+                .into_iter()
+                .collect(),
+            ..self.in_haste()
+        }
+    }
+
+    /// There is no time for more: who is chosen is one of those that were tried.
+    pub fn stop(&mut self) {
+        self.between = LOOKS_BETWEEN;
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        let most = self.points.iter().map(|point| point.workers).max();
+        if let Some(most) = most.filter(|most| *most < self.ceiling.workers) {
+            self.ceiling = Ceiling {
+                workers: most,
+                why: NO_TIME.to_owned(),
+            };
+        }
+    }
+
+    /// Why nothing follows from the few numbers that there was time for, if so.
+    pub fn is_cut_short(&self) -> Option<String> {
+        let is_short = self.ceiling.why == NO_TIME && self.points.len() < FEWEST;
+        is_short.then(|| {
+            format!(
+                "there was no time to try more than {} with a page that takes so long; give more with --time",
+                maitred_measure::words::some(u64::from(self.ceiling.workers), "worker")
+            )
+        })
     }
 
     /// How many users come next, and to how many workers; nothing when it is over.
@@ -204,9 +257,10 @@ impl Sweep {
             without = if last > best * MORE { 0 } else { without + 1 };
             best = best.max(last);
         }
-        let most = match self.numbers.len() < TRIED.len() {
-            true => WITHOUT_GAIN_IN_HASTE,
-            false => WITHOUT_GAIN,
+        let most = match self.numbers.len() {
+            all if all >= TRIED.len() => WITHOUT_GAIN,
+            all if all > TRIED_OF_SLOW.len() => WITHOUT_GAIN_IN_HASTE,
+            _ => WITHOUT_GAIN_OF_SLOW,
         };
         without >= most || (without >= 2 && last < best * FALLEN)
     }
@@ -297,6 +351,38 @@ mod tests {
             sweep.tried(seen, 2.0);
         }
         assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64, 128, 256, 45, 38, 41]);
+    }
+
+    #[test]
+    fn of_a_slow_page_few_numbers_are_tried_beside_one_user_alone_and_the_time_may_be_over() {
+        let ceiling = Ceiling {
+            workers: 400,
+            why: String::new(),
+        };
+        let seen = |users: f64| {
+            let rate = users.min(40.0);
+            Seen {
+                seconds: 100.0,
+                served: 1_000,
+                rate,
+                mean: Some(users / rate),
+                ..Seen::default()
+            }
+        };
+        let sweep = Sweep::new(ceiling, None, enough(None)).of_slow(Some(&seen(1.0)));
+        let mut whole = sweep.clone();
+        while let Some((users, _)) = whole.next() {
+            whole.tried(seen(f64::from(users)), 2.0);
+        }
+        assert_eq!(tried(&whole), [1, 4, 16, 64, 256, 32, 45, 38]);
+        let mut cut = sweep;
+        for _ in 0..2 {
+            let (users, _) = cut.next().unwrap();
+            cut.tried(seen(f64::from(users)), 2.0);
+        }
+        cut.stop();
+        assert_eq!((cut.next(), tried(&cut)), (None, vec![1, 4, 16]));
+        assert!(cut.ceiling().workers == 16 && cut.ceiling().why.contains("time to try"));
     }
 
     #[test]

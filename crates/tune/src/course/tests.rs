@@ -1,7 +1,9 @@
 //! The course against servers whose best number of workers is known.
 
 use super::*;
-use crate::seen::Load;
+use crate::decide::Memory;
+use crate::seen::{Load, Task};
+use profile::Route;
 
 const MB: f64 = 1_048_576.0;
 
@@ -66,6 +68,8 @@ fn site(cpu: f64, waits: f64, as_it_was: u32) -> Site {
 fn terms(pm: &str, workers: u32) -> Terms {
     Terms {
         seconds: 600.0,
+        ends: false,
+        first: None,
         cores: 2.0,
         memory: Memory {
             budget: Ok((4_096.0 * MB, "the machine's memory".to_owned())),
@@ -357,6 +361,19 @@ fn a_setting_that_differs_from_itself_ends_it_unless_somebody_wants_to_go_on() {
 }
 
 #[test]
+fn a_page_that_takes_longer_than_a_window_of_the_warm_up_does_not_keep_it_going_for_ever() {
+    let mut course = Course::new(terms("dynamic", 5));
+    course.idled(rest(Some(0.01)));
+    let mut windows = 0;
+    while course.phase == Phase::Warm {
+        windows += 1;
+        assert!(windows <= MOST_WINDOWS);
+        course.seen(Seen::default());
+    }
+    assert!(course.phase == Phase::Alone && !course.settled);
+}
+
+#[test]
 fn each_route_is_looked_at_by_one_user_alone() {
     let route = |name: &str, share| Route {
         name: name.to_owned(),
@@ -390,4 +407,142 @@ fn pairs_that_others_disturb_are_made_again_and_counted() {
         course.seen(seen(outside));
     }
     assert_eq!((course.pairs.len(), course.repeated), (1, 1));
+}
+
+/// What a server takes beside what is measured of it, in seconds.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    /// Reading configurations and looking at the pages.
+    prepare: f64,
+    reload: f64,
+    /// All that is waited for takes as long as it may.
+    is_worst: bool,
+}
+
+/// How long a tuning of `--quick` takes from the command to its end, in seconds.
+fn quick(site: &mut Site, terms: Terms, pace: Pace) -> (f64, Course) {
+    let alone = site.cpu + site.waits;
+    let mut course = Course::new(Terms {
+        seconds: 120.0,
+        ends: true,
+        first: Some(alone),
+        ..terms
+    });
+    let mut now = pace.prepare;
+    let mut set = Setting::AsItWas;
+    for _ in 0..500 {
+        course.at(now);
+        match course.next() {
+            Next::Idle(seconds) => {
+                now += seconds;
+                course.idled(rest(Some(0.01)));
+            }
+            Next::Measure(task) => {
+                let limits = task.limits;
+                let (ask, end) = match pace.is_worst {
+                    true => (limits.ask, limits.timeout),
+                    false => (alone, alone),
+                };
+                if set != task.setting {
+                    now += pace.reload + if limits.asks_again { ask } else { 0.0 };
+                    course.reloaded(pace.reload);
+                    course.booted(Boot {
+                        cpu: None,
+                        first: alone,
+                        second: None,
+                    });
+                }
+                set = task.setting;
+                let seen = Seen {
+                    recovery: limits.recovery.filter(|_| !pace.is_worst),
+                    ..site.answer(&task, course.goal.as_ref())
+                };
+                now += if limits.looks { ask } else { 0.0 };
+                now += task.warm_up + task.seconds + end;
+                now += limits.recovery.unwrap_or(0.0);
+                course.seen(seen);
+            }
+            Next::Over => {
+                // Put back, written down, and asked for once.
+                let reloads = if course.verdict == Some(Verdict::Gain) {
+                    2.0
+                } else {
+                    1.0
+                };
+                let changes = set != Setting::AsItWas || reloads > 1.0;
+                now += if changes { reloads * pace.reload } else { 0.0 };
+                return (now + alone, course);
+            }
+        }
+    }
+    panic!("it comes to no end");
+}
+
+#[test]
+fn what_is_to_end_within_two_minutes_does_with_any_page_pool_and_server() {
+    for (cpu, waits) in [
+        (0.0005, 0.0),
+        (0.02, 0.0),
+        (0.0005, 0.1),
+        (0.01, 0.49),
+        (0.002, 0.998),
+        (0.01, 2.0),
+        (0.01, 5.0),
+        (0.5, 9.5),
+    ] {
+        for (pm, workers) in [("dynamic", 5), ("static", 50), ("auto", 128), ("static", 1)] {
+            for (prepare, reload, is_worst) in [
+                (0.8, 0.05, false),
+                (0.8, 0.5, true),
+                (5.0, 3.0, false),
+                (20.0, 3.0, true),
+            ] {
+                let pace = Pace {
+                    prepare,
+                    reload,
+                    is_worst,
+                };
+                let mut site = site(cpu, waits, workers);
+                let (took, course) = quick(&mut site, terms(pm, workers), pace);
+                let of = format!("{pm} {workers}, {cpu} + {waits} s, {pace:?}");
+                assert!(took <= 120.0, "{took:.1} s: {of}, {:?}", course.left_out);
+                assert!(course.verdict.is_some(), "{of}");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_minutes_leave_nothing_out_for_a_short_page_and_less_matters_first_for_a_slow_one() {
+    let pace = Pace {
+        prepare: 0.8,
+        reload: 0.3,
+        is_worst: false,
+    };
+    let (took, course) = quick(&mut site(0.001, 0.1, 5), terms("dynamic", 5), pace);
+    assert_eq!(course.left_out, [""; 0], "{took}");
+    assert_eq!(course.verdict, Some(Verdict::Gain));
+    let (took, slow) = quick(&mut site(0.002, 0.998, 5), terms("dynamic", 5), pace);
+    assert_eq!(
+        slow.verdict,
+        Some(Verdict::Gain),
+        "{took} {:?}",
+        slow.left_out
+    );
+    assert!(
+        slow.left_out
+            .contains(&"the same against itself".to_owned())
+    );
+    let (_, slower) = quick(&mut site(0.01, 2.0, 5), terms("dynamic", 5), pace);
+    let Some(Verdict::NoGain(why)) = &slower.verdict else {
+        panic!("{:?} {:?}", slower.verdict, slower.left_out)
+    };
+    assert!(why.contains("no time for enough pairs"), "{why}");
+    let choice = slower.choice.expect("numbers that were tried");
+    assert!(choice.binding.contains("time to try"), "{choice:?}");
+    let (_, slowest) = quick(&mut site(0.01, 5.0, 4), terms("static", 4), pace);
+    let Some(Verdict::CannotSay(why)) = &slowest.verdict else {
+        panic!("{:?} {:?}", slowest.verdict, slowest.left_out)
+    };
+    assert!(why.contains("no time to try more than 4 workers"), "{why}");
 }

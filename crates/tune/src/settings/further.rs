@@ -1,4 +1,4 @@
-//! Settings of memory, files and starts.
+//! Settings of memory, files and starts, but for what one script may take.
 
 use super::{Inputs, Line, Server, line, megabytes};
 
@@ -6,7 +6,7 @@ use super::{Inputs, Line, Server, line, megabytes};
 const STEP: f64 = 16.0 * MEGABYTE;
 
 /// Room for what was not seen: pages that nobody asked for, files that are not open now.
-const ROOM: f64 = 2.0;
+pub(super) const ROOM: f64 = 2.0;
 
 /// Room in OPcache, for what changes before it is emptied.
 const ROOM_IN_OPCACHE: f64 = 1.5;
@@ -35,27 +35,12 @@ const STARTS: f64 = 0.5;
 /// Most starts a second that can be set.
 const MOST_STARTS: f64 = 10_000.0;
 
-fn up(bytes: f64) -> f64 {
+pub(super) fn up(bytes: f64) -> f64 {
     (bytes / STEP).ceil().max(1.0) * STEP
 }
 
-fn size(bytes: f64) -> String {
+pub(super) fn size(bytes: f64) -> String {
     format!("{:.0}M", bytes / MEGABYTE)
-}
-
-/// How much a script may have: no less than it may now, since not all pages were asked for.
-pub(super) fn memory_limit(server: Server, name: &'static str, inputs: &Inputs) -> Line {
-    let now = inputs.memory_limit.unwrap_or(super::DEFAULT_MEMORY_LIMIT);
-    let value = inputs.peak.map_or(now, |peak| up(peak * ROOM).max(now));
-    line(server, name, size(value), &["R21", "R23"])
-        .measured(
-            format!("a worker had {} of its own at most", megabytes(inputs.peak)),
-            "twice that, and no less than it is: not all pages were asked for",
-        )
-        .guide(
-            "128M to 756M",
-            "it is a bound for a script that goes wrong, and no size of a worker",
-        )
 }
 
 /// How many files a process may have open.
@@ -123,31 +108,6 @@ pub(super) fn strings(server: Server, name: &'static str, inputs: &Inputs) -> Li
         .guide(
             "8 to 64",
             "what does not fit is kept once in each worker: dearer, but nothing fails",
-        )
-}
-
-/// How much processor time a script may take: no less than it may now, since not all pages were asked for, and
-/// as a value that scripts may raise themselves.
-pub(super) fn processor_limit(server: Server, name: &'static str, inputs: &Inputs) -> Line {
-    let wanted = (inputs.cpu.unwrap_or(0.0) * super::WALL).max(super::LEAST_WALL);
-    let (value, now) = match inputs.processor_limit {
-        Some(0) => (0.0, "it is set to 0, which is no limit".to_owned()),
-        Some(now) => (wanted.max(now as f64), format!("it is set to {now} s")),
-        None => (wanted, "what it is set to is not known".to_owned()),
-    };
-    let measured = inputs.cpu.map_or(
-        "the processor time of a request is not known".to_owned(),
-        |cpu| format!("a request alone takes {:.0} ms of a processor", cpu * 1e3),
-    );
-    line(server, name, format!("{:.0}", value.ceil()), &["R72", "R74"])
-        .measured(
-            format!("{measured}; {now}"),
-            "ten times that, at least 30 s, and no less than it is: not all pages were asked for",
-        )
-        .guide(
-            "30, below request_terminate_timeout",
-            "it ends what computes for ever, and never what waits: the two are other clocks, and none of \
-             them has to be below the other (W12); php_admin_value would make set_time_limit() fail",
         )
 }
 
@@ -276,19 +236,11 @@ mod tests {
     #[test]
     fn sizes_follow_from_the_largest_that_was_seen_and_never_shrink_a_limit() {
         let inputs = super::super::tests::inputs();
-        assert_eq!(
-            memory_limit(Server::PhpFpm, "memory_limit", &inputs).value,
-            "128M"
-        );
         let large = Inputs {
             peak: Some(100.0 * MB),
             shared: Some(200.0 * MB),
             ..inputs.clone()
         };
-        assert_eq!(
-            memory_limit(Server::PhpFpm, "memory_limit", &large).value,
-            "208M"
-        );
         assert_eq!(opcache(Server::PhpFpm, "opcache", &large).value, "304");
         assert_eq!(opcache(Server::PhpFpm, "opcache", &inputs).value, "128");
         assert_eq!(most_private(Server::Maitred, &large).value, "208M");
@@ -303,37 +255,6 @@ mod tests {
             scripts.value == "12000" && scripts.why.contains("16229"),
             "{scripts:?}"
         );
-    }
-
-    #[test]
-    fn no_script_gets_less_processor_time_than_it_may_take_now() {
-        let limit = |processor_limit, cpu| {
-            let inputs = Inputs {
-                processor_limit,
-                cpu,
-                ..super::super::tests::inputs()
-            };
-            super::processor_limit(Server::PhpFpm, "limit", &inputs).value
-        };
-        assert_eq!(limit(Some(30), Some(0.01)), "30");
-        assert_eq!(limit(Some(300), Some(0.01)), "300");
-        assert_eq!(limit(Some(5), Some(0.01)), "30");
-        assert_eq!(limit(Some(30), Some(7.0)), "70");
-        assert_eq!(limit(Some(0), Some(7.0)), "0", "there is no limit now");
-        assert_eq!(limit(None, None), "30");
-    }
-
-    #[test]
-    fn scripts_may_still_raise_how_much_processor_time_they_take() {
-        for server in [Server::PhpFpm, Server::Maitred] {
-            let lines = super::super::lines(server, &super::super::tests::inputs());
-            let is_limit = |line: &&Line| line.name.contains("max_execution_time");
-            let found: Vec<&Line> = lines.iter().filter(is_limit).collect();
-            assert!(
-                matches!(found[..], [line] if line.name.starts_with("php_value")),
-                "{found:?}"
-            );
-        }
     }
 
     #[test]

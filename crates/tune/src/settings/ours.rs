@@ -1,6 +1,6 @@
 //! maitred's own settings.
 
-use super::{Inputs, Line, Server, further, line, max_requests, rate_of, wall, workers};
+use super::{Inputs, Line, Server, further, limits, line, max_requests, rate_of, workers};
 
 pub(super) fn maitred(inputs: &Inputs) -> Vec<Line> {
     let server = Server::Maitred;
@@ -43,10 +43,10 @@ pub(super) fn maitred(inputs: &Inputs) -> Vec<Line> {
             "4096 to 8192",
             "it bounds memory; how long somebody waits is bounded by request_queue_timeout",
         ),
-        wall(server, "request_terminate_timeout", inputs),
-        further::processor_limit(server, "php_value.max_execution_time", inputs),
+        limits::wall(server, "request_terminate_timeout", inputs),
+        limits::processor(server, "php_value.max_execution_time", inputs),
         max_requests(server, "max_requests", inputs),
-        further::memory_limit(server, "php_value.memory_limit", inputs),
+        limits::memory(server, "php_value.memory_limit", inputs),
         further::most_private(server, inputs),
         further::memory_max(server, inputs),
         further::spawn_rate(server, inputs),

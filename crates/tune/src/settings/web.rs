@@ -1,6 +1,6 @@
 //! Settings of web servers and the kernel.
 
-use super::{Inputs, Line, STEP, Server, line, max_requests, rate_of, slowest, workers};
+use super::{Inputs, Line, Server, limits, line, max_requests, rate_of, workers};
 
 /// Threads of a child of Apache's event MPM.
 const THREADS_PER_CHILD: u32 = 25;
@@ -9,19 +9,12 @@ pub(super) fn nginx(inputs: &Inputs) -> Vec<Line> {
     let server = Server::Nginx;
     let connections = inputs.connections();
     vec![
-        line(
+        limits::web_server(
             server,
             "fastcgi_read_timeout",
-            format!("{:.0}s", inputs.wall() + STEP),
+            "s",
             &["R70", "R127"],
-        )
-        .measured(
-            slowest(inputs),
-            "request_terminate_timeout + 5 s: who waits gives up last",
-        )
-        .guide(
-            "300 s",
-            "by then php-fpm has ended the script, and clients have left (W26)",
+            inputs,
         ),
         line(
             server,
@@ -75,14 +68,7 @@ pub(super) fn apache(inputs: &Inputs) -> Vec<Line> {
             .guide("25", "the same"),
         workers(server, "MaxRequestWorkers (prefork, with mod_php)", inputs).proven(false),
         max_requests(server, "MaxConnectionsPerChild (prefork)", inputs),
-        line(
-            server,
-            "ProxyTimeout",
-            format!("{:.0}", inputs.wall() + STEP),
-            &["R70"],
-        )
-        .measured(slowest(inputs), "request_terminate_timeout + 5 s")
-        .guide("300", "by then php-fpm has ended the script"),
+        limits::web_server(server, "ProxyTimeout", "", &["R70"], inputs),
     ]
 }
 

@@ -18,6 +18,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Prober {
     runtime: Runtime,
     asker: Asker,
+    until: Option<Instant>,
 }
 
 impl Prober {
@@ -37,7 +38,18 @@ impl Prober {
         Ok(Prober {
             runtime: runtime.map_err(|why| format!("nothing can be asked: {why}"))?,
             asker: Asker::new(map),
+            until: None,
         })
+    }
+
+    /// What is asked for from now on has to be answered by then.
+    pub fn until(&mut self, moment: Option<Instant>) {
+        self.until = moment;
+    }
+
+    /// Whether that has passed.
+    pub fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// A page's status and body, and how long it took in seconds.
@@ -46,8 +58,16 @@ impl Prober {
     /// One sentence, when there is no answer.
     pub fn ask(&mut self, door: &Door, place: &Place) -> Result<(u16, Vec<u8>, f64), String> {
         let began = Instant::now();
+        let until = self.until;
         let asked = self.asker.ask(door, place, MOST_BYTES);
-        let answer = self.runtime.block_on(asked)?;
+        let answer = self.runtime.block_on(async {
+            match until {
+                Some(until) => tokio::time::timeout_at(until.into(), asked)
+                    .await
+                    .map_err(|_| "it takes longer than there is time for; give more with --time")?,
+                None => asked.await,
+            }
+        })?;
         Ok((
             answer.status,
             answer.body.to_vec(),

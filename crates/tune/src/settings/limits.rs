@@ -1,0 +1,306 @@
+//! How long a script may take, and how much: never less than it may now, since not all pages were asked for.
+
+use super::further::{ROOM, size, up};
+use super::{Inputs, Limit, Line, Server, line, megabytes};
+
+/// How much longer than the slowest answer a script may run, and at least, in seconds.
+const TIMES: f64 = 10.0;
+const LEAST: f64 = 30.0;
+
+/// Steps of the ladder of time limits, in seconds (doctor's D8).
+const STEP: f64 = 5.0;
+
+/// php-fpm looks every third of its limit whether somebody has run for too long (`fpm_conf_set_heartbeat`,
+/// fpm_conf.c).
+const LOOKS: f64 = 1.0 / 3.0;
+
+/// What a script may need by the clock on the wall, as far as was seen.
+fn needed(inputs: &Inputs) -> f64 {
+    (inputs.slowest * TIMES).max(LEAST).ceil()
+}
+
+/// The limit by the clock on the wall, in seconds.
+fn seconds(inputs: &Inputs) -> f64 {
+    match inputs.wall_limit {
+        Limit::Is(now) => needed(inputs).max(now.ceil()),
+        Limit::Unlimited | Limit::Unknown => needed(inputs),
+    }
+}
+
+/// How long a web server waits for an answer, in seconds: longer than any script runs.
+fn patience(inputs: &Inputs) -> f64 {
+    let looks = if inputs.is_php_fpm { LOOKS } else { 0.0 };
+    (seconds(inputs) * (1.0 + looks)).ceil() + STEP
+}
+
+pub(super) fn slowest(inputs: &Inputs) -> String {
+    format!("a request alone takes {:.0} ms", inputs.slowest * 1e3)
+}
+
+/// How long a script may run.
+pub(super) fn wall(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let now = match inputs.wall_limit {
+        Limit::Is(now) => format!("it is set to {now:.0} s"),
+        Limit::Unlimited => "there is no limit now".to_owned(),
+        Limit::Unknown => "what it is set to is not known".to_owned(),
+    };
+    let why = match inputs.wall_limit {
+        Limit::Unlimited => {
+            "max_execution_time counts processor time only (W12), so that nothing ends what hangs; scripts that \
+             are meant to run for longer, such as exports, need a pool of their own with more"
+        }
+        _ => "max_execution_time counts processor time only (W12)",
+    };
+    let value = format!("{:.0}s", seconds(inputs));
+    line(server, name, value, &["R70", "R71", "R72"])
+        .measured(
+            format!("{}; {now}", slowest(inputs)),
+            "ten times that, at least 30 s, and no less than it is: not all pages were asked for",
+        )
+        .guide("30 s, beside max_execution_time", why)
+}
+
+/// How long a web server waits for a script.
+pub(super) fn web_server(
+    server: Server,
+    name: &'static str,
+    unit: &str,
+    rules: &[&'static str],
+    inputs: &Inputs,
+) -> Line {
+    let value = patience(inputs);
+    let set = match server {
+        Server::Apache => inputs.reads.1,
+        _ => inputs.reads.0,
+    };
+    let now = set.map_or(String::new(), |now| format!("; it is {now:.0} s now"));
+    let looks = match inputs.is_php_fpm {
+        true => {
+            "request_terminate_timeout, a third of it, since php-fpm looks no more often, and 5 s: who waits \
+                 gives up last"
+        }
+        false => "request_terminate_timeout + 5 s: who waits gives up last",
+    };
+    line(server, name, format!("{value:.0}{unit}"), rules)
+        .measured(
+            format!("scripts end after {:.0} s{now}", seconds(inputs)),
+            looks,
+        )
+        .guide(
+            "300 s",
+            match set {
+                Some(now) if now > value => {
+                    "no answer comes later: by then the script has been ended, and clients have left (W26)"
+                }
+                _ => "by then the script has been ended, and clients have left (W26)",
+            },
+        )
+}
+
+/// How long a reload waits for scripts.
+pub(super) fn reload(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let now = inputs.control_timeout;
+    let value = (needed(inputs) + STEP).max(now.ceil());
+    line(server, name, format!("{value:.0}s"), &["R211"])
+        .measured(
+            format!("{}; it is set to {now:.0} s", slowest(inputs)),
+            "ten times that, at least 30 s, and 5 s, and no less than it is",
+        )
+        .guide(
+            "0",
+            "with 0 each reload ends the requests that run; the unit's TimeoutStopSec has to be 2 s longer",
+        )
+}
+
+/// How much memory a script may have.
+pub(super) fn memory(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let seen = inputs.peak.map(|peak| up(peak * ROOM));
+    let had = format!("a worker had {} of its own at most", megabytes(inputs.peak));
+    let line = |value: String| line(server, name, value, &["R21", "R23"]);
+    let guide = "128M to 756M";
+    let why = "it is a bound for a script that goes wrong, and no size of a worker";
+    match inputs.memory_limit {
+        Limit::Unlimited => {
+            let twice = seen.map_or("n/a".to_owned(), size);
+            line("-1".to_owned())
+                .measured(
+                    format!("{had}; it is set to -1, which is no limit"),
+                    format!(
+                        "as it is: not all pages were asked for. WARNING: one script that goes wrong takes all the \
+                         memory there is; twice what was seen is {twice}"
+                    ),
+                )
+                .guide(guide, why)
+        }
+        Limit::Is(now) => line(size(seen.unwrap_or(now).max(now)))
+            .measured(
+                format!("{had}; it is set to {}", size(now)),
+                "twice that, and no less than it is: not all pages were asked for",
+            )
+            .guide(guide, why),
+        Limit::Unknown => {
+            let least = super::DEFAULT_MEMORY_LIMIT;
+            line(size(seen.unwrap_or(least).max(least)))
+                .measured(
+                    format!("{had}; what it is set to is not known"),
+                    "twice that, and no less than PHP's own 128M",
+                )
+                .guide(guide, why)
+        }
+    }
+}
+
+/// How much processor time a script may take, as a value that scripts may raise themselves.
+pub(super) fn processor(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+    let wanted = (inputs.cpu.unwrap_or(0.0) * TIMES).max(LEAST);
+    let (value, now) = match inputs.processor_limit {
+        Some(0) => (0.0, "it is set to 0, which is no limit".to_owned()),
+        Some(now) => (wanted.max(now as f64), format!("it is set to {now} s")),
+        None => (wanted, "what it is set to is not known".to_owned()),
+    };
+    let measured = inputs.cpu.map_or(
+        "the processor time of a request is not known".to_owned(),
+        |cpu| format!("a request alone takes {:.0} ms of a processor", cpu * 1e3),
+    );
+    line(server, name, format!("{:.0}", value.ceil()), &["R72", "R74"])
+        .measured(
+            format!("{measured}; {now}"),
+            "ten times that, at least 30 s, and no less than it is: not all pages were asked for",
+        )
+        .guide(
+            "30, below request_terminate_timeout",
+            "it ends what computes for ever, and never what waits: the two are other clocks, and none of \
+             them has to be below the other (W12); php_admin_value would make set_time_limit() fail",
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: f64 = 1_048_576.0;
+
+    fn with(wall_limit: Limit, slowest: f64) -> Inputs {
+        Inputs {
+            wall_limit,
+            slowest,
+            ..super::super::tests::inputs()
+        }
+    }
+
+    #[test]
+    fn nobodys_time_by_the_clock_is_cut_and_web_servers_wait_longer_than_php_fpm_takes_to_look() {
+        let wall = |inputs: &Inputs| super::wall(Server::PhpFpm, "limit", inputs);
+        let reads =
+            |inputs: &Inputs| super::web_server(Server::Nginx, "read", "s", &["R70"], inputs);
+        let usual = with(Limit::Is(10.0), 0.05);
+        assert_eq!(
+            (wall(&usual).value, reads(&usual).value),
+            ("30s".into(), "45s".into())
+        );
+        let long = with(Limit::Is(300.0), 0.05);
+        assert_eq!(
+            (wall(&long).value, reads(&long).value),
+            ("300s".into(), "405s".into())
+        );
+        assert!(wall(&long).measured.contains("it is set to 300 s"));
+        let slow = with(Limit::Is(30.0), 7.0);
+        assert_eq!(wall(&slow).value, "70s");
+        let none = with(Limit::Unlimited, 0.05);
+        assert_eq!(wall(&none).value, "30s");
+        assert!(
+            wall(&none).measured.contains("no limit now")
+                && wall(&none).why.contains("a pool of their own")
+        );
+        let ours = Inputs {
+            is_php_fpm: false,
+            ..usual
+        };
+        assert_eq!(reads(&ours).value, "35s");
+    }
+
+    #[test]
+    fn a_web_server_that_waits_less_is_told_what_it_has_now() {
+        let inputs = Inputs {
+            reads: (Some(300.0), Some(60.0)),
+            ..with(Limit::Is(30.0), 0.05)
+        };
+        let nginx = web_server(Server::Nginx, "read", "s", &["R70"], &inputs);
+        assert!(nginx.measured.ends_with("it is 300 s now"), "{nginx:?}");
+        assert!(nginx.why.starts_with("no answer comes later"), "{nginx:?}");
+        let apache = web_server(Server::Apache, "ProxyTimeout", "", &["R70"], &inputs);
+        assert!(
+            apache.value == "45" && apache.measured.ends_with("it is 60 s now"),
+            "{apache:?}"
+        );
+    }
+
+    #[test]
+    fn a_reload_waits_for_what_was_seen_and_not_for_whoever_may_run_for_long() {
+        let reload = |control_timeout| {
+            let inputs = Inputs {
+                control_timeout,
+                ..with(Limit::Is(300.0), 0.05)
+            };
+            reload(Server::PhpFpm, "process_control_timeout", &inputs).value
+        };
+        assert_eq!((reload(0.0), reload(60.0)), ("35s".into(), "60s".into()));
+    }
+
+    #[test]
+    fn nobodys_memory_is_cut_and_a_limit_that_there_is_not_is_warned_of() {
+        let memory = |memory_limit, peak| {
+            let inputs = Inputs {
+                memory_limit,
+                peak: Some(peak),
+                ..super::super::tests::inputs()
+            };
+            memory(Server::PhpFpm, "memory_limit", &inputs)
+        };
+        let is = |megabytes: f64| Limit::Is(megabytes * MB);
+        assert_eq!(memory(is(128.0), 20.0 * MB).value, "128M");
+        assert_eq!(memory(is(512.0), 20.0 * MB).value, "512M");
+        assert_eq!(memory(is(128.0), 100.0 * MB).value, "208M");
+        assert_eq!(memory(Limit::Unknown, 20.0 * MB).value, "128M");
+        let none = memory(Limit::Unlimited, 100.0 * MB);
+        assert_eq!(none.value, "-1");
+        assert!(none.measured.contains("it is set to -1"), "{none:?}");
+        assert!(
+            none.formula.contains("WARNING") && none.formula.contains("208M"),
+            "{none:?}"
+        );
+    }
+
+    #[test]
+    fn no_script_gets_less_processor_time_than_it_may_take_now() {
+        let limit = |processor_limit, cpu| {
+            let inputs = Inputs {
+                processor_limit,
+                cpu,
+                ..super::super::tests::inputs()
+            };
+            super::processor(Server::PhpFpm, "limit", &inputs).value
+        };
+        assert_eq!(limit(Some(30), Some(0.01)), "30");
+        assert_eq!(limit(Some(300), Some(0.01)), "300");
+        assert_eq!(limit(Some(5), Some(0.01)), "30");
+        assert_eq!(limit(Some(30), Some(7.0)), "70");
+        assert_eq!(limit(Some(0), Some(7.0)), "0", "there is no limit now");
+        assert_eq!(limit(None, None), "30");
+    }
+
+    #[test]
+    fn scripts_may_still_raise_how_much_processor_time_and_memory_they_take() {
+        for server in [Server::PhpFpm, Server::Maitred] {
+            let lines = super::super::lines(server, &super::super::tests::inputs());
+            for name in ["max_execution_time", "memory_limit"] {
+                let is_limit = |line: &&Line| line.name.contains(name);
+                let found: Vec<&Line> = lines.iter().filter(is_limit).collect();
+                assert!(
+                    matches!(found[..], [line] if line.name.starts_with("php_value")),
+                    "{found:?}"
+                );
+            }
+        }
+    }
+}
