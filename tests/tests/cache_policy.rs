@@ -232,6 +232,12 @@ fn pages_are_kept_for_as_long_as_the_answer_or_the_site_says() {
         for run in 1..3 {
             let large = client.get(("big", "/a"), &[("X-More", "2000")]);
             assert!(large.is_run(run), "{large:?}");
+            // All of it has come before the head goes, so that does not say that it is kept.
+            let verdict = large.verdict();
+            assert!(
+                verdict.ends_with("fwd-status=200; detail=too-large"),
+                "{verdict}"
+            );
         }
         client.get(("big", "/b"), &[("X-More", "900")]);
         assert!(client.get(("big", "/b"), &[]).verdict().starts_with("hit"));

@@ -169,6 +169,38 @@ fn while_all_workers_hang_the_queue_stays_in_order_and_who_finds_it_full_is_told
 }
 
 #[test]
+fn whoever_is_refused_after_another_is_told_and_counted_the_same() {
+    let root = site();
+    let server = Setup::new(root.path())
+        .workers(1)
+        .pool("request_queue_length = 0")
+        .start();
+    let busy = occupy(&server);
+    // Without a body, nothing is written down for a worker that there is none of.
+    let asked = [
+        Request::get("/hello.php"),
+        Request::get("/hello.php"),
+        Request::post("/hello.php", "text/plain", b"body"),
+        Request::get("/hello.php"),
+    ];
+    let mut connection = Connection::open(server.address());
+    for (before, request) in (0..).zip(&asked) {
+        assert_eq!(refusals(&server, "queue_full"), before);
+        let refused = connection.ask(request).expect("an answer");
+        assert_refused(&refused, "the queue is full");
+    }
+    let outcomes = &pool(&server)["outcomes"];
+    assert_eq!(outcomes["queue_full"], asked.len(), "{outcomes}");
+    let_go(root.path());
+    drop(busy);
+    wait::until_true("the worker to serve", || {
+        let answer = connection.ask(&asked[0]).expect("an answer");
+        answer.status == 200 && answer.text() == "hello"
+    });
+    server.stop();
+}
+
+#[test]
 fn urgent_paths_are_answered_while_all_others_wait_and_hang() {
     assert_urgent_paths_are_answered_after(0);
 }

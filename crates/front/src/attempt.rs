@@ -37,6 +37,25 @@ pub async fn attempt<C: Client>(
     let outcome = run
         .run(client, form, (thread, begun), request, &mut sent)
         .await;
+    conclude(run, thread, (outcome, sent), begun)
+}
+
+/// What becomes of a request whose pool is certain to turn it away: its records need not be written. Nothing
+/// if it may have a worker, and has to ask for one ([`attempt`]).
+pub fn turned_away(thread: u32, run: &Run<'_>) -> Option<Tried> {
+    let failure = run.is_turned_away()?;
+    let begun = Instant::now();
+    let nothing = Sent::default();
+    Some(conclude(run, thread, (Err(failure), nothing), begun))
+}
+
+/// Counts what came of a request, and says why if there is no answer.
+fn conclude(
+    run: &Run<'_>,
+    thread: u32,
+    (outcome, sent): (Result<(), Failure>, Sent),
+    begun: Instant,
+) -> Tried {
     tally::count(run, thread, &outcome, &sent, begun);
     let mut again = None;
     if let Err(failure) = &outcome {
@@ -57,7 +76,7 @@ pub async fn attempt<C: Client>(
 fn tell(run: &Run<'_>, failure: &Failure, took: Duration) {
     let (status, why) = explain(failure);
     let bytes = run.body.len();
-    let (backend, script) = (run.backend.name(), run.script);
+    let (backend, script) = (run.backend, run.script);
     let (method, target) = run.asked;
     let concerned = run.concerned();
     match failure {
@@ -75,7 +94,7 @@ fn tell(run: &Run<'_>, failure: &Failure, took: Duration) {
                 let after = format!("{status} after {:.3} s", took.as_secs_f64());
                 format!("{script}: {after}: {why} ({method} {target}, {bytes} bytes){concerned}")
             };
-            tracing::debug!("{}: {}", run.backend.name(), words());
+            tracing::debug!("{}: {}", run.backend, words());
             run.backend.refused(failure, words);
         }
         Failure::Body(error) => {

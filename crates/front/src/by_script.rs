@@ -8,7 +8,7 @@ use bytes::Bytes;
 use maitred_http1::{Framing, Head};
 
 use crate::access::Answered;
-use crate::attempt::{Tried, attempt, explain};
+use crate::attempt::{self, Tried, attempt, explain};
 use crate::body::{Body, NoBody};
 use crate::cache::{self, Fill, Steadfast, Tee};
 use crate::deadline::Shared;
@@ -46,7 +46,59 @@ pub async fn answer<C: HttpClient>(
             cache::Looked::Forward(forward) => fill = Some(forward),
         }
     }
+    let asked = (head, way, script);
+    if let Some(tried) = turned_away(asked, thread.number, fill.as_deref(), answered) {
+        return Box::pin(refuse(client, head, (fill, tried), answered)).await;
+    }
     Box::pin(run(client, head, (thread, way), script, fill, answered)).await
+}
+
+/// What becomes of a request without a body that its pool is certain to turn away: where that is so of
+/// many, none of them is to cost what running a script takes.
+fn turned_away(
+    (head, way, script): (&Head, &Way<'_>, &Script),
+    thread: u32,
+    fill: Option<&Fill<'_>>,
+    answered: &mut Answered,
+) -> Option<Tried> {
+    let Backend::Pool(pool) = way.backend else {
+        return None;
+    };
+    if !pool.is_turning_away() || head.body != Framing::None {
+        return None;
+    }
+    let (body, id) = (Body::Memory(Vec::new()), answered.id());
+    let name = String::from_utf8_lossy(&script.script_filename);
+    let is_shared = fill.is_some_and(Fill::is_for_others);
+    let run = run_of((head, way, &name), is_shared, &body, &id);
+    let tried = attempt::turned_away(thread, &run)?;
+    answered.pool = Some(pool.clone());
+    answered.cache = fill.map(Fill::word);
+    Some(tried)
+}
+
+/// Answers a request that was turned away.
+async fn refuse(
+    client: &mut impl HttpClient,
+    head: &Head,
+    (fill, tried): (Option<Box<Fill<'_>>>, Tried),
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let Tried {
+        outcome,
+        sent,
+        retry_after,
+        ..
+    } = tried;
+    let Err(failure) = outcome else {
+        return Ok(After::Keep);
+    };
+    if let Some(fill) = fill
+        && let Some(after) = Box::pin(fill.stand_in(client, &failure, answered)).await
+    {
+        return after;
+    }
+    fail(client, head, (&failure, retry_after), &sent, answered).await
 }
 
 /// Runs a script.

@@ -201,6 +201,22 @@ impl Sent {
 }
 
 impl Run<'_> {
+    /// Why its pool does not take it, if that is certain before its records are written.
+    pub fn is_turned_away(&self) -> Option<Failure> {
+        let Backend::Pool(pool) = self.backend else {
+            return None;
+        };
+        if !pool.is_turning_away() {
+            return None;
+        }
+        let limits = self.backend.limits(self.fields);
+        if limits.are_over() {
+            return Some(Failure::Deadline);
+        }
+        let why = pool.turns_away(self.lane, limits.patience())?;
+        Some(limits.refusal(why))
+    }
+
     /// Runs the script and sends its answer. `thread` is the front's, and what asked for the
     /// script `began` then.
     ///
@@ -330,7 +346,7 @@ impl Run<'_> {
             let line = line.replace(|c: char| c.is_control() && c != '\t', " ");
             tracing::warn!(
                 "{}: {}: {line}{}",
-                self.backend.name(),
+                self.backend,
                 self.script,
                 self.concerned()
             );

@@ -20,6 +20,7 @@ use crate::http_form::is_for_us;
 use crate::request::{self, Beside, Header, Way};
 use crate::route::{Refused, Resolver, Route, SiteFiles};
 use crate::site::with;
+use crate::source::Backend;
 
 /// The field by which nginx's scripts name a path.
 const REDIRECT: &str = "X-Accel-Redirect";
@@ -258,7 +259,7 @@ pub async fn answer(
     let entry = match way.site.sendfile.find(named) {
         Ok(entry) => entry,
         Err(NotSent { status, why }) => {
-            tell(way.backend.name(), script, named, status, &why);
+            tell(way.backend, script, named, status, &why);
             let status = way.status.map_or(status, |(status, _)| status);
             let words = "The file cannot be sent.";
             return request::plain(client, head, answered, status, None, words, after).await;
@@ -305,7 +306,7 @@ fn is_kept(name: &[u8]) -> bool {
         && !OF_THE_BODY.into_iter().any(is)
 }
 
-fn tell(backend: String, script: &str, named: Named<'_>, status: u16, why: &str) {
+fn tell(backend: &Backend, script: &str, named: Named<'_>, status: u16, why: &str) {
     let mut value = String::new();
     for part in String::from_utf8_lossy(named.value()).chars() {
         // A control character would write over the line on a terminal.

@@ -1,6 +1,7 @@
 //! Who runs a script: a worker of a pool of ours, or a foreign FastCGI server. Both speak FastCGI
 //! records, so the rest of the front does not care.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -79,15 +80,19 @@ impl Limits {
     }
 }
 
-impl Backend {
-    /// Name for log lines.
-    pub fn name(&self) -> String {
+impl fmt::Display for Backend {
+    /// As log lines name it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Backend::Pool(pool) => format!("pool {}", pool.name),
-            Backend::Upstream(upstream) => format!("upstream {}", crate::upstream::name(upstream)),
+            Backend::Pool(pool) => write!(f, "pool {}", pool.name),
+            Backend::Upstream(upstream) => {
+                write!(f, "upstream {}", crate::upstream::name(upstream))
+            }
         }
     }
+}
 
+impl Backend {
     /// What a request is allowed that begins now and has this header.
     pub fn limits(&self, fields: &dyn Fields) -> Limits {
         let Backend::Pool(pool) = self else {

@@ -1,5 +1,7 @@
 //! What becomes of a script's answer at a site with a cache: it is kept, or it is said why not.
 
+mod left;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +35,8 @@ use crate::http_client::{After, HttpClient};
 use crate::request::{Header, Way};
 use crate::script::Failure;
 use crate::sendfile::Named;
+
+pub use left::Left;
 
 /// A script's answer on its way through the cache.
 pub struct Fill<'a> {
@@ -71,56 +75,14 @@ pub struct Fill<'a> {
     cost: Duration,
     /// What has become of the answer, if there is one.
     kept: Option<Result<(), NotStored>>,
+    /// The status of an answer of which the client is told that it is kept.
+    promised: Option<u16>,
     /// The request has gone on to a script, and was not answered with what is kept.
     counts: bool,
     /// What the kept page has become with a 304.
     merged: Option<(Stored, Body)>,
     /// Other fronts drop what the answer has made out of date.
     elsewhere: Option<Elsewhere>,
-}
-
-/// What is left of a request that was answered with a stale page: the page is to be made again.
-pub struct Left {
-    /// The cache.
-    pub cache: Arc<Cache>,
-    plan: Plan,
-    primary: Option<Key>,
-    ticket: Option<(Key, Ticket)>,
-    stale: Option<(Arc<Object>, Stale)>,
-    stale_key: Option<Key>,
-    seen: Option<(Option<String>, String)>,
-    stamp: u64,
-}
-
-impl Left {
-    /// The script is asked now, with the same request.
-    pub fn resume<'a>(
-        mut self,
-        of: &'a SiteCache,
-        (head, way): (&'a Head, &'a Way<'a>),
-    ) -> Fill<'a> {
-        let mut fill = Fill::new(self.cache.clone(), of, (head, way));
-        fill.why = Forward::Stale;
-        (fill.stale, fill.stale_key) = (self.stale.take(), self.stale_key.take());
-        (fill.seen, fill.stamp) = (self.seen.take(), self.stamp);
-        if let Some((key, ticket)) = self.ticket.take() {
-            fill.begin(key, ticket);
-        }
-        if let Some(primary) = self.primary.take() {
-            fill.go_on(self.plan.clone(), primary);
-        }
-        fill.is_refresh = true;
-        fill
-    }
-}
-
-impl Drop for Left {
-    /// Whoever waits is told if nobody makes it.
-    fn drop(&mut self) {
-        if let Some((key, ticket)) = self.ticket.take() {
-            self.cache.finish(&key, ticket, Finished::Failed);
-        }
-    }
 }
 
 impl<'a> Fill<'a> {
@@ -158,6 +120,7 @@ impl<'a> Fill<'a> {
             unwritten: None,
             cost: Duration::ZERO,
             kept: None,
+            promised: None,
             counts: false,
             merged: None,
             elsewhere: None,
@@ -209,21 +172,6 @@ impl<'a> Fill<'a> {
         (self.plan, self.primary) = (plan, Some(primary));
         self.counts = true;
         self.begun = now();
-    }
-
-    /// Leaves the page to be made when the request is over.
-    pub fn leave(mut self: Box<Self>) -> Left {
-        self.counts = false;
-        Left {
-            cache: self.cache.clone(),
-            plan: self.plan.clone(),
-            primary: self.primary.take(),
-            ticket: self.ticket.take(),
-            stale: self.stale.take(),
-            stale_key: self.stale_key.take(),
-            seen: self.seen.take(),
-            stamp: self.stamp,
-        }
     }
 
     /// The worker is through with it, after so long.
@@ -307,6 +255,7 @@ impl<'a> Fill<'a> {
                 self.admitted = Some(admitted);
                 // Until it has come to its end.
                 self.kept = Some(Err(NotStored::Incomplete));
+                self.promised = Some(status);
             }
             Err(why) => {
                 if !is_error(status) {
@@ -317,6 +266,14 @@ impl<'a> Fill<'a> {
             }
         }
         Ok(self.status(Some(status), stored).to_string())
+    }
+
+    /// What the client is told in place of what [`Fill::take_head`] has said, if the answer has turned out
+    /// since to be none that is kept.
+    pub fn correction(&self) -> Option<String> {
+        let status = self.promised.filter(|_| self.admitted.is_none())?;
+        let why = self.kept?.err()?;
+        Some(self.status(Some(status), Err(why)).to_string())
     }
 
     /// The script says that what is kept is good.

@@ -152,6 +152,12 @@ impl<W: Wire> Form for Tee<'_, W> {
     }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
+        // Until the head goes, what it says can be made true.
+        if !self.form.has_begun()
+            && let Some(told) = self.fill().and_then(Fill::correction)
+        {
+            self.form.cache_status = Some(told);
+        }
         self.form.frame(over)
     }
 

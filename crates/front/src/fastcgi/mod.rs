@@ -15,7 +15,7 @@ use std::sync::Arc;
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 
 use crate::accept::{Counted, idle_is_over};
-use crate::attempt::{Tried, attempt, explain};
+use crate::attempt::{Tried, attempt, explain, turned_away};
 use crate::body::{Body, NoBody};
 use crate::door_log::Entry;
 use crate::pool::queue::Lane;
@@ -210,7 +210,6 @@ async fn run_script(
 ) -> io::Result<After> {
     let (method, target, script) = (call.method(), call.target(), call.script());
     let wants_report = site.log.is_some();
-    let request = call.encode(body, if wants_report { WANTS_REPORT } else { 0 });
     let run = Run {
         backend: &site.backend,
         asked: (&method, &target),
@@ -224,12 +223,18 @@ async fn run_script(
     };
     let mut form = FastcgiForm::new(call.begun.request_id, log);
     let before = server.sent();
-    let tried = attempt(server, &mut form, thread.number, &run, request).await;
+    let tried = match turned_away(thread.number, &run) {
+        Some(tried) => tried,
+        None => {
+            let request = call.encode(body, if wants_report { WANTS_REPORT } else { 0 });
+            attempt(server, &mut form, thread.number, &run, request).await
+        }
+    };
     let sent = server.sent() - before;
     let after = conclude(server, call, &tried, &mut form, sent).await;
     tracing::debug!(
         "{}: {script}: {} bytes after {:.6} s ({method} {target})",
-        run.backend.name(),
+        run.backend,
         form.length(),
         tried.begun.elapsed().as_secs_f64()
     );

@@ -18,7 +18,7 @@ pub mod watch;
 mod wear;
 pub mod wishes;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -81,6 +81,8 @@ pub struct Pool {
     /// Exchanges of each front thread that wait or are lent.
     interest: Arc<[AtomicU32]>,
     average_micros: AtomicU32,
+    /// The request that came last was turned away.
+    is_turning_away: AtomicBool,
     supervisor: Arc<Supervisor>,
     /// Somebody has to look whether it can shrink.
     stirred: Arc<Notify>,
@@ -114,6 +116,7 @@ impl Pool {
             interest: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),
             inboxes,
             average_micros: AtomicU32::new(u32::MAX),
+            is_turning_away: AtomicBool::new(false),
             supervisor,
             stirred: Arc::default(),
             stalls: Arc::default(),
@@ -167,6 +170,7 @@ impl Pool {
         let submitted = inner.queue.submit(exchange.clone(), lane, self.depth());
         let refused = match submitted {
             Submitted::Placed(place) => {
+                self.note_refusal(false);
                 let generation = inner.generation(place.seat.generation).cloned();
                 inner.count_arrival();
                 inner.count_accepted(&exchange);

@@ -12,6 +12,8 @@
 //! The seats are those of all the pool's generations, and the queue is one: nobody waits for a
 //! reload. How seats change hands is in `turnover.rs`.
 
+mod arrival;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -269,47 +271,6 @@ impl<T: Clone + PartialEq> Queue<T> {
         Some(current.copied().unwrap_or(last))
     }
 
-    /// A request has come.
-    pub fn submit(&mut self, item: T, lane: Lane, depth: Depth) -> Submitted {
-        let depth = self.unreserved(depth);
-        let idle = self.idle_seat().filter(|_| self.has_room(lane));
-        let is_better = |idle: SeatId| idle.generation == self.current;
-        let stays = self.warm.generation == self.current || !idle.is_some_and(is_better);
-        if stays && self.takes_more(self.warm, depth.before_waking) {
-            return Submitted::Placed(self.put(self.warm, item, lane));
-        }
-        if let Some(seat) = idle {
-            self.wake(seat);
-            return Submitted::Placed(self.put(seat, item, lane));
-        }
-        if depth.when_busy > 1
-            && self.waiting() == 0
-            && let Some(seat) = self.roomy_seat(depth.when_busy)
-        {
-            return Submitted::Placed(self.put(seat, item, lane));
-        }
-        if self.open == 0 && self.current == 0 {
-            return Submitted::Nobody;
-        }
-        Submitted::Busy
-    }
-
-    /// An urgent request that found no room waits, if there are not too many.
-    pub fn join_urgent(&mut self, item: T) -> Joined<T> {
-        if self.urgent.len() >= self.waiting.most() {
-            return Joined::Full;
-        }
-        self.urgent.push_back(item);
-        Joined::Waits
-    }
-
-    /// A request that found no room ([`Submitted::Busy`]) waits from `now` on, for `within` at most,
-    /// unless that is in vain. Scripts take `script`.
-    pub fn join(&mut self, item: T, patience: (Instant, Duration), script: Duration) -> Joined<T> {
-        let work = self.work(script);
-        self.waiting.join(item, patience, &work)
-    }
-
     /// Before seats get what waits: what that tells of the queue at `now`.
     pub fn pass_time(&mut self, now: Instant, script: Duration) {
         let work = self.work(script);
@@ -327,29 +288,6 @@ impl<T: Clone + PartialEq> Queue<T> {
             script,
             workers: self.open,
         }
-    }
-
-    /// A busy seat that may hold another request, one of the current generation first.
-    fn roomy_seat(&self, depth: usize) -> Option<SeatId> {
-        let mut seats = self.houses.iter().rev().flat_map(|house| {
-            let numbers = (0u32..).take(house.seats.len());
-            numbers.map(|number| SeatId {
-                generation: house.generation,
-                number,
-            })
-        });
-        seats.find(|&seat| self.takes_more(seat, depth))
-    }
-
-    /// Whether a busy seat may hold another request.
-    fn takes_more(&self, seat: SeatId, depth: usize) -> bool {
-        self.seat(seat).is_some_and(|place| {
-            place.incarnation != 0
-                && (1..depth.min(SLOTS_PER_SEAT)).contains(&place.taken())
-                && !place.long
-                && place.serves_more()
-                && !self.refuses(seat)
-        })
     }
 
     pub(super) fn house(&self, generation: Generation) -> Option<&House<T>> {

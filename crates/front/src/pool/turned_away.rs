@@ -25,15 +25,43 @@ impl Pool {
             Lane::Usual => queue.join(exchange.clone(), (now, within), self.script_time()),
         };
         self.count_turned(inner);
-        match joined {
-            Joined::Waits => {}
-            Joined::Replaces(oldest) => self.turn_away(&oldest, NotTaken::QueueFull),
-            Joined::Full => return Err(NotTaken::QueueFull),
-            Joined::Hopeless => return Err(NotTaken::Hopeless),
+        let in_vain = joined.in_vain();
+        self.note_refusal(in_vain.is_some());
+        if let Some(why) = in_vain {
+            return Err(why);
+        }
+        if let Joined::Replaces(oldest) = joined {
+            self.turn_away(&oldest, NotTaken::QueueFull);
         }
         inner.count_arrival();
         self.begins_to_wait(inner);
         Ok(())
+    }
+
+    /// Why a request is not taken that comes now and may wait for `within`, as far as that is certain before
+    /// it is made.
+    pub fn turns_away(&self, lane: Lane, within: Duration) -> Option<NotTaken> {
+        let mut inner = self.lock();
+        let (now, who) = (Instant::now(), (lane, self.depth()));
+        let told = inner
+            .queue
+            .turns_away(who, (now, within), self.script_time());
+        self.count_turned(&mut inner);
+        told?.in_vain()
+    }
+
+    /// Whether the request that came last was turned away. Where it was not, looking whether the next one
+    /// will be ([`Pool::turns_away`]) does not pay.
+    pub fn is_turning_away(&self) -> bool {
+        self.is_turning_away.load(Ordering::Relaxed)
+    }
+
+    /// The request that came last was turned away, or it was not.
+    pub(super) fn note_refusal(&self, is_refused: bool) {
+        // Most often nothing has changed, and what is not written need not be fetched by other threads.
+        if self.is_turning_away() != is_refused {
+            self.is_turning_away.store(is_refused, Ordering::Relaxed);
+        }
     }
 
     /// A request waits in the queue now, because all workers are busy.

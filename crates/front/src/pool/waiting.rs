@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::NotTaken;
 use super::overload::{Overload, Turn, Work};
 
 /// What becomes of a request that comes to wait.
@@ -17,6 +18,17 @@ pub enum Joined<T> {
     Full,
     /// Those before it take longer than it may wait.
     Hopeless,
+}
+
+impl<T> Joined<T> {
+    /// Why it does not wait, if it does not.
+    pub fn in_vain(&self) -> Option<NotTaken> {
+        match self {
+            Joined::Waits | Joined::Replaces(_) => None,
+            Joined::Full => Some(NotTaken::QueueFull),
+            Joined::Hopeless => Some(NotTaken::Hopeless),
+        }
+    }
 }
 
 /// The requests that wait, the one that came first at the front.
@@ -92,20 +104,8 @@ impl<T: PartialEq> Waiting<T> {
 
     /// A request comes at `now` that may wait for `within`.
     pub fn join(&mut self, item: T, (now, within): (Instant, Duration), work: &Work) -> Joined<T> {
-        self.look(now, work);
-        if !self.is_newest_first() {
-            if self.len() >= self.limit {
-                self.overload.refuses();
-                return Joined::Full;
-            }
-            let before = self.overload.takes(self.len() + 1, now);
-            if before.is_some_and(|before| before > within) {
-                // Who is in more of a hurry than others says nothing about the queue.
-                if within >= self.timeout {
-                    self.overload.refuses();
-                }
-                return Joined::Hopeless;
-            }
+        if let Some(in_vain) = self.turns_away((now, within), work) {
+            return in_vain;
         }
         let replaced = match self.len() >= self.limit {
             true => match self.entries.pop_front() {
@@ -119,6 +119,32 @@ impl<T: PartialEq> Waiting<T> {
             self.overload.refuses();
             Joined::Replaces(entry.item)
         })
+    }
+
+    /// What a request is told that comes at `now` and may wait for `within`, if it is turned away in order:
+    /// where the newest comes first, it takes the place of another.
+    pub fn turns_away(
+        &mut self,
+        (now, within): (Instant, Duration),
+        work: &Work,
+    ) -> Option<Joined<T>> {
+        self.look(now, work);
+        if self.is_newest_first() {
+            return None;
+        }
+        if self.len() >= self.limit {
+            self.overload.refuses();
+            return Some(Joined::Full);
+        }
+        let before = self.overload.takes(self.len() + 1, now);
+        if before.is_none_or(|before| before <= within) {
+            return None;
+        }
+        // Who is in more of a hurry than others says nothing about the queue.
+        if within >= self.timeout {
+            self.overload.refuses();
+        }
+        Some(Joined::Hopeless)
     }
 
     /// One that was with a worker comes back: it is the next. It has waited for as long as those that it

@@ -58,6 +58,26 @@ fn place(number: u32, slot: usize) -> Place {
 }
 
 #[test]
+fn a_request_that_is_certain_to_be_turned_away_is_told_so_before_it_comes() {
+    let asks = |queue: &mut Queue<u32>, lane| {
+        let patience = (Instant::now(), Duration::MAX);
+        queue.turns_away((lane, ONE), patience, SCRIPT)
+    };
+    let mut queue = opened(2);
+    for item in 0..5 {
+        assert_eq!(asks(&mut queue, Lane::Usual), None, "{item}");
+        come(&mut queue, item, ONE);
+    }
+    assert_eq!(asks(&mut queue, Lane::Usual), Some(Joined::Full));
+    assert_eq!(join(&mut queue, 5), Joined::Full);
+    assert_eq!(asks(&mut queue, Lane::Urgent), None, "those wait elsewhere");
+    assert!(queue.cancel(&4));
+    assert_eq!(asks(&mut queue, Lane::Usual), None, "there is room again");
+    // What is to be said where there are no workers is not that too many wait.
+    assert_eq!(asks(&mut Queue::new(), Lane::Usual), None);
+}
+
+#[test]
 fn the_most_recently_used_seat_is_taken_first() {
     let mut queue = opened(3);
     assert_eq!(come(&mut queue, 1, ONE), Submitted::Placed(place(2, 0)));

@@ -81,7 +81,12 @@ impl World {
                 assert_eq!(self.waiting.take(), None);
                 continue;
             }
+            let told = self.waiting.turns_away((self.now, within), &WORK);
             let joined = self.waiting.join(item, (self.now, within), &WORK);
+            match told {
+                Some(told) => assert_eq!(told, joined, "whoever asks before is told the same"),
+                None => assert_eq!(joined.in_vain(), None, "and is told if it is in vain"),
+            }
             match joined {
                 Joined::Waits => {}
                 Joined::Replaces(oldest) => {

@@ -1,0 +1,101 @@
+//! A request comes: the seat that has room for it, or whether it waits.
+
+use std::time::{Duration, Instant};
+
+use maitred_seat::SLOTS_PER_SEAT;
+
+use super::{Depth, Joined, Lane, Queue, SeatId, Submitted};
+
+impl<T: Clone + PartialEq> Queue<T> {
+    /// The seat that has room for a request of this lane which comes now, and whether it is idle.
+    fn seat_for(&self, lane: Lane, depth: Depth) -> Option<(SeatId, bool)> {
+        let depth = self.unreserved(depth);
+        let idle = self.idle_seat().filter(|_| self.has_room(lane));
+        let is_better = |idle: SeatId| idle.generation == self.current;
+        let stays = self.warm.generation == self.current || !idle.is_some_and(is_better);
+        if stays && self.takes_more(self.warm, depth.before_waking) {
+            return Some((self.warm, false));
+        }
+        if let Some(seat) = idle {
+            return Some((seat, true));
+        }
+        if depth.when_busy > 1 && self.waiting() == 0 {
+            return Some((self.roomy_seat(depth.when_busy)?, false));
+        }
+        None
+    }
+
+    /// There are no workers, and there will be none.
+    fn is_nobody_s(&self) -> bool {
+        self.open == 0 && self.current == 0
+    }
+
+    /// A request has come.
+    pub fn submit(&mut self, item: T, lane: Lane, depth: Depth) -> Submitted {
+        match self.seat_for(lane, depth) {
+            Some((seat, is_idle)) => {
+                if is_idle {
+                    self.wake(seat);
+                }
+                Submitted::Placed(self.put(seat, item, lane))
+            }
+            None if self.is_nobody_s() => Submitted::Nobody,
+            None => Submitted::Busy,
+        }
+    }
+
+    /// What [`Queue::join`] would say to a request that comes now, if it is certain to be turned away:
+    /// whoever asks before need not make it.
+    pub fn turns_away(
+        &mut self,
+        (lane, depth): (Lane, Depth),
+        patience: (Instant, Duration),
+        script: Duration,
+    ) -> Option<Joined<T>> {
+        let is_busy = !self.is_nobody_s() && self.seat_for(lane, depth).is_none();
+        if lane == Lane::Urgent || !is_busy {
+            return None;
+        }
+        let work = self.work(script);
+        self.waiting.turns_away(patience, &work)
+    }
+
+    /// An urgent request that found no room waits, if there are not too many.
+    pub fn join_urgent(&mut self, item: T) -> Joined<T> {
+        if self.urgent.len() >= self.waiting.most() {
+            return Joined::Full;
+        }
+        self.urgent.push_back(item);
+        Joined::Waits
+    }
+
+    /// A request that found no room ([`Submitted::Busy`]) waits from `now` on, for `within` at most,
+    /// unless that is in vain. Scripts take `script`.
+    pub fn join(&mut self, item: T, patience: (Instant, Duration), script: Duration) -> Joined<T> {
+        let work = self.work(script);
+        self.waiting.join(item, patience, &work)
+    }
+
+    /// A busy seat that may hold another request, one of the current generation first.
+    fn roomy_seat(&self, depth: usize) -> Option<SeatId> {
+        let mut seats = self.houses.iter().rev().flat_map(|house| {
+            let numbers = (0u32..).take(house.seats.len());
+            numbers.map(|number| SeatId {
+                generation: house.generation,
+                number,
+            })
+        });
+        seats.find(|&seat| self.takes_more(seat, depth))
+    }
+
+    /// Whether a busy seat may hold another request.
+    fn takes_more(&self, seat: SeatId, depth: usize) -> bool {
+        self.seat(seat).is_some_and(|place| {
+            place.incarnation != 0
+                && (1..depth.min(SLOTS_PER_SEAT)).contains(&place.taken())
+                && !place.long
+                && place.serves_more()
+                && !self.refuses(seat)
+        })
+    }
+}
