@@ -4,10 +4,10 @@ use std::path::Path;
 
 use maitred_tests::Target;
 use maitred_tests::booted::{PATIENCE, application, snapshot};
-use maitred_tests::http::get;
+use maitred_tests::http::{Request, get};
 use maitred_tests::load::Load;
 use maitred_tests::mariadb::MariaDb;
-use maitred_tests::outside::{WAIT_PAGE, command, let_go, occupy, occupy_many, pool, text};
+use maitred_tests::outside::{WAIT_PAGE, command, let_go, occupy, occupy_many, pool, send, text};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use maitred_tests::wait;
@@ -254,4 +254,83 @@ fn workers_that_boot_an_application_become_as_many_as_are_asked_for() {
         .pool(&format!("script = {script:?}"))
         .site("front_controller = \"/index.php\"");
     expect_growth(setup);
+}
+
+/// Most workers of a pool that a stopped database would fill.
+const FEW: u32 = 24;
+
+fn waiting(server: &Server) -> u64 {
+    pool(server)["queue"]["now"].as_u64().expect("a number")
+}
+
+#[test]
+fn a_database_that_stands_still_does_not_take_all_workers_there_may_be() {
+    let database = MariaDb::start();
+    let root = site_with(&database);
+    let patient = "request_queue_timeout = \"60s\"";
+    let server = auto(root.path()).workers(FEW).pool(patient).start();
+    let load = Load::start(server.address(), CROWD);
+    load.wait_for_ok(200);
+    database.signal(Signal::STOP);
+    wait::until_true("all who ask it to be seen hanging", || {
+        pool(&server)["size"]["hanging"] == CROWD
+    });
+    let more = Load::start(server.address(), CROWD);
+    wait::until_true("who asks it too to wait for those", || {
+        waiting(&server) >= 2 * CROWD as u64 - u64::from(FEW)
+    });
+    for _ in 0..10 {
+        assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    }
+    let workers = pool(&server)["workers"].clone();
+    assert!(workers["busy"].as_u64() < Some(u64::from(FEW)), "{workers}");
+    database.signal(Signal::CONT);
+    load.wait_for_ok(200);
+    more.wait_for_ok(200);
+    for tally in [load.stop(), more.stop()] {
+        assert_eq!((tally.failed(), tally.mixed_up), (0, 0), "{tally:?}");
+    }
+    server.stop();
+}
+
+#[test]
+fn who_waits_for_others_that_hang_leaves_when_it_likes_and_is_served_when_they_are() {
+    let root = site();
+    let patient = "request_queue_timeout = \"60s\"";
+    let server = auto(root.path()).workers(8).pool(patient).start();
+    for _ in 0..30 {
+        assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    }
+    // Of eight a quarter is kept at most, and one at least.
+    let hang = occupy_many(&server, 6);
+    wait::until_true("all that hang to be seen", || {
+        pool(&server)["size"]["hanging"] == 6
+    });
+    let mut all: Vec<_> = (0..5)
+        .map(|_| send(&server, &Request::get("/wait.php")))
+        .collect();
+    wait::until_true("some to wait for those", || waiting(&server) >= 4);
+    assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    drop(all.split_off(2));
+    wait::until_true("who has left to wait no longer", || waiting(&server) < 3);
+    let_go(root.path());
+    for connection in &mut all {
+        let answer = connection.read_response(false).expect("an answer");
+        assert_eq!(answer.text(), "waiting");
+    }
+    for mut connection in hang {
+        while !connection.read_chunk().expect("an answer ends").is_empty() {}
+    }
+    assert_eq!(waiting(&server), 0);
+    server.stop();
+}
+
+#[test]
+fn a_pool_that_may_have_no_worker_begins_with_none_and_answers() {
+    let root = site();
+    let server = auto(root.path()).pool("min_spare_servers = 0").start();
+    assert_eq!(server.workers().len(), 0);
+    assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    assert_eq!(server.workers().len(), 1, "it stays for who asks next");
+    server.stop();
 }

@@ -1,12 +1,13 @@
 //! What pools that find their size do when memory gets short while they serve.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use maitred_tests::booted::{PATIENCE, application, snapshot};
 use maitred_tests::http::{self, Connection, Request, get};
 use maitred_tests::load::Load;
 use maitred_tests::memory_group::MemoryGroup;
-use maitred_tests::outside::{let_go, occupy_many, pool, text};
+use maitred_tests::outside::{WAIT_PAGE, let_go, occupy_many, pool, send, text};
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::{Target, wait};
 
@@ -163,5 +164,61 @@ fn what_programs_have_that_scripts_run_counts_as_what_their_workers_have() {
     assert_eq!((tally.failed(), tally.mixed_up), (0, 0), "{tally:?}");
     let room = size["terms"]["memory"].as_u64();
     assert!(room.is_some_and(|room| room < CLIENTS as u64), "{size}");
+    server.stop();
+}
+
+/// What a page has while it waits, in megabytes, clients of each of two pools that ask for it at once, and what a
+/// worker is taken to need of which nothing is known.
+const PAGE_MB: usize = 100;
+const OF_EACH: usize = 12;
+const UNKNOWN: u64 = 128 << 20;
+
+#[test]
+fn two_cold_pools_that_want_the_same_memory_are_not_both_promised_it() {
+    let Some(group) = MemoryGroup::with_limit(LIMIT) else {
+        return;
+    };
+    let (_, waits) = WAIT_PAGE;
+    let holds = waits.replace(
+        "<?php",
+        &format!("<?php $held = str_repeat('x', {PAGE_MB} << 20);"),
+    );
+    let root = document_root(&[("wait.php", &holds)]);
+    let other = format!(
+        "[pools.other]\npm = \"auto\"\nrequest_queue_timeout = \"60s\"\n\
+         [[sites]]\nhosts = [\"other.test\"]\nroot = {:?}\npool = \"other\"\n",
+        root.path()
+    );
+    let setup = Setup::new(root.path())
+        .pm("auto")
+        .workers(64)
+        .hosts(&["localhost"])
+        .pool("request_queue_timeout = \"60s\"")
+        .site(&other);
+    let server = group.holds(setup).start();
+    let ask = |host: &str| {
+        let request = Request::new("GET", "/wait.php").header("Host", host);
+        let all = (0..OF_EACH).map(|_| send(&server, &request));
+        all.collect::<Vec<Connection>>()
+    };
+    let waiting = [ask("localhost"), ask("other.test")];
+    let workers = || {
+        let all = server.processes().into_iter();
+        let workers = all.filter(|one| one.title.starts_with("maitred-php: worker pool "));
+        workers.count() as u64
+    };
+    // Of the tenth that is left alone, one for the pool that came too late may take a part.
+    let most = LIMIT * 9 / 10 / UNKNOWN + 1;
+    wait::until_true("workers to come", || workers() >= 5);
+    let until = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < until {
+        assert!(workers() <= most, "{} workers, not {most}", workers());
+    }
+    let_go(root.path());
+    for mut connection in waiting.into_iter().flatten() {
+        assert_eq!(connection.read_head().expect("an answer").status, 200);
+        rest(connection);
+    }
+    assert_eq!(group.killed(), 0);
     server.stop();
 }

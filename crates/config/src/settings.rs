@@ -524,6 +524,11 @@ impl Pool {
         self.max_children.unwrap_or(by_default.min(forked))
     }
 
+    /// Fewest workers of one that finds how many it needs.
+    pub fn fewest_found(&self) -> u32 {
+        u32::from(self.min_spare_servers != Some(0))
+    }
+
     /// A pool in which every setting has its default.
     pub fn named(name: &str) -> Pool {
         Pool {

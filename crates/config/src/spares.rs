@@ -27,6 +27,15 @@ pub(crate) fn settle_spares(pool: &mut Pool, settings: &DeTable<'_>) -> Vec<Faul
     ) else {
         return faults;
     };
+    if min == 0 {
+        let sentence = "`min_spare_servers` is the number 0; a dynamic pool needs 1 at least, and \
+                        `pm = \"auto\"` alone may have none";
+        faults.push(Fault::new(
+            at("min_spare_servers").unwrap_or(0..0),
+            sentence.to_owned(),
+        ));
+        return faults;
+    }
     let mut check = |name: &str, value: u32, from: (&str, u32), to: (&str, u32)| {
         let beyond = match value {
             _ if value < from.1 => format!("less than `{}`, {}", from.0, from.1),

@@ -69,6 +69,15 @@ pub enum ToFront {
         /// Workers there is memory for; nothing: more than there may be anyway.
         workers: Option<u32>,
     },
+    /// A worker has grown, and memory is short: another is to take its place.
+    Outgrown {
+        /// Its generation.
+        generation: Generation,
+        /// Its seat.
+        seat: Seat,
+        /// Which worker of that seat it is.
+        incarnation: Incarnation,
+    },
     /// Nothing is left of a generation.
     ForgetPool {
         /// Its number.
@@ -299,6 +308,6 @@ pub struct Overrun {
 pub enum Wear {
     /// It has served about `max_requests`.
     Requests,
-    /// Its private memory has reached `max_private_memory`.
+    /// Its private memory has reached `max_private_memory`, or has grown and memory is short.
     Memory,
 }

@@ -232,6 +232,14 @@ impl Hearer {
                 cores,
                 workers,
             } => self.with_pool(generation, |pool| pool.see_room(cores, workers)),
+            ToFront::Outgrown {
+                generation,
+                seat: number,
+                incarnation,
+            } => {
+                let seat = SeatId { generation, number };
+                self.with_pool(generation, |pool| pool.outgrown(seat, incarnation));
+            }
             ToFront::ForgetPool { generation } => {
                 shared.pools.forget(generation);
                 self.tell_all(|| ThreadOrder::Remove(generation)).await;

@@ -112,6 +112,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::ForgetPool { .. }
         | ToFront::Manner { .. }
         | ToFront::Room { .. }
+        | ToFront::Outgrown { .. }
         | ToFront::Certificates
         | ToFront::Figures
         | ToFront::Proofs { .. }

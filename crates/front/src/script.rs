@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use crate::body::Body;
 use crate::deadline::Fields;
-use crate::pool::exchange::{Ended, Event, Exchange};
+use crate::pool::exchange::{Claim, Ended, Event, Exchange};
+use crate::pool::kind;
 use crate::pool::local;
 use crate::pool::queue::Lane;
 use crate::server_timing;
@@ -237,7 +238,12 @@ impl Run<'_> {
         }
         let mut source = match self.backend {
             Backend::Pool(pool) => {
-                let submitted = pool.submit(thread, request, (self.lane, limits.patience()));
+                let claim = Claim {
+                    lane: self.lane,
+                    within: limits.patience(),
+                    kind: kind::of(self.asked.1),
+                };
+                let submitted = pool.submit(thread, request, claim);
                 Source::Pool(submitted.map_err(|why| limits.refusal(why))?)
             }
             Backend::Upstream(upstream) => Source::Foreign(

@@ -10,6 +10,8 @@ use crate::plant::{Kind, Plant, Segment};
 pub struct Arrival {
     /// When, in seconds.
     pub at: f64,
+    /// Which of its segment's kinds it is of.
+    pub kind: u64,
     /// Processor time, in seconds.
     pub cpu: f64,
     /// Waiting for what nobody else waits for, in seconds.
@@ -33,9 +35,10 @@ pub fn draw(plant: &Plant, seed: u64) -> Vec<Arrival> {
             if at >= end {
                 break;
             }
-            let kind = pick(segment, &mut rng);
+            let (number, kind) = pick(segment, &mut rng);
             all.push(Arrival {
                 at,
+                kind: number as u64,
                 cpu: kind.cpu.draw(&mut rng),
                 blocked: kind.blocked.draw(&mut rng),
                 database: kind.database.draw(&mut rng),
@@ -46,14 +49,15 @@ pub fn draw(plant: &Plant, seed: u64) -> Vec<Arrival> {
     all
 }
 
-fn pick(segment: &Segment, rng: &mut Rng) -> Kind {
+fn pick(segment: &Segment, rng: &mut Rng) -> (usize, Kind) {
     let sum: f64 = segment.kinds.iter().map(|kind| kind.weight).sum();
     let mut left = rng.f64() * sum;
-    for kind in &segment.kinds {
+    for (number, kind) in segment.kinds.iter().enumerate() {
         left -= kind.weight;
         if left < 0.0 {
-            return *kind;
+            return (number, *kind);
         }
     }
-    segment.kinds[segment.kinds.len() - 1]
+    let last = segment.kinds.len() - 1;
+    (last, segment.kinds[last])
 }

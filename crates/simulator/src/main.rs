@@ -44,6 +44,8 @@ fn main() {
         .chain([
             plants::hang(options.seconds),
             plants::hang_and_work(options.seconds),
+            plants::hang_where_twenty_are_all(options.seconds),
+            plants::dead_dependency(options.seconds),
             plants::step_from_cold(options.seconds),
             plants::pictures(options.seconds),
             plants::crosstalk(options.seconds),

@@ -1,6 +1,5 @@
 //! What came of a run.
 
-use crate::arrivals::Arrival;
 use crate::plant::Plant;
 
 /// What came of a run, but for its warm-up.
@@ -56,15 +55,15 @@ impl Outcome {
         }
     }
 
-    /// A request has ended.
-    pub fn served(&mut self, arrival: &Arrival, began: f64, now: f64) {
-        if arrival.at >= self.from {
-            self.responses.push(now - arrival.at);
+    /// A request has ended that came then and has worked for so long.
+    pub fn served(&mut self, (came, work): (f64, f64), began: f64, now: f64) {
+        if came >= self.from {
+            self.responses.push(now - came);
         }
         if now >= self.from {
             self.ended += 1;
             self.in_workers += now - began;
-            self.worked += arrival.cpu;
+            self.worked += work;
         }
     }
 

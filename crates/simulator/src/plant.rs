@@ -15,7 +15,7 @@ pub struct Kind {
     pub cpu: Times,
     /// Waiting for what nobody else waits for.
     pub blocked: Times,
-    /// Time at the database, once it has its turn.
+    /// Time at the database, once it has its turn; work under the lock, if it is one.
     pub database: Times,
     /// Memory that it takes beside its worker's, in bytes.
     pub peak: f64,
@@ -52,6 +52,8 @@ pub struct Segment {
 pub struct Database {
     /// Connections.
     pub slots: usize,
+    /// It is a lock of the application's: whoever has it works.
+    pub is_lock: bool,
 }
 
 /// Memory, in bytes.
@@ -143,6 +145,11 @@ impl Plant {
             shifts: false,
             users: None,
         }
+    }
+
+    /// Whether requests work one after another for a part of their time.
+    pub fn is_locked(&self) -> bool {
+        self.database.is_some_and(|database| database.is_lock)
     }
 
     /// The segment at a time.

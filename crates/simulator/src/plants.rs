@@ -39,6 +39,8 @@ pub fn stationary(seconds: f64) -> Vec<Plant> {
         steady("P2 1 + 9 ms, 1.5 x capacity", 6000.0, mixed(1.0, 9.0)),
         database("P5 database, half", 1000.0, seconds),
         database("P5 database, 1.5 x capacity", 3000.0, seconds),
+        lock("P5b lock, half", (8.0, 1.0), 500.0, seconds),
+        lock("P5b lock, 1.5 x capacity", (8.0, 1.0), 1500.0, seconds),
         wall("P4 memory wall", seconds),
         children("P13 children of 300 MB", seconds),
         steady("P8 heavy tail, 0.7", 280.0, heavy),
@@ -66,8 +68,25 @@ fn database(name: &'static str, rate: f64, seconds: f64) -> Plant {
     kind.blocked = fixed(0.0);
     kind.database = exponential(5.0);
     Plant {
-        database: Some(Database { slots: 10 }),
+        database: Some(Database {
+            slots: 10,
+            is_lock: false,
+        }),
         ..Plant::steady(name, 8.0, rate, kind, seconds)
+    }
+}
+
+/// 4 ms of work, of which `locked` are done by one after another.
+pub fn lock(name: &'static str, (cores, locked): (f64, f64), rate: f64, seconds: f64) -> Plant {
+    let mut kind = mixed(4.0 - locked, 0.0);
+    kind.blocked = fixed(0.0);
+    kind.database = exponential(locked);
+    Plant {
+        database: Some(Database {
+            slots: 1,
+            is_lock: true,
+        }),
+        ..Plant::steady(name, cores, rate, kind, seconds)
     }
 }
 
@@ -169,6 +188,39 @@ pub fn hang(seconds: f64) -> Plant {
     plant.segments[0].kinds = vec![quick, hanging];
     plant.warm_up = 0.0;
     plant
+}
+
+/// The same, of which 20 workers are all there may be: fewer than hang.
+pub fn hang_where_twenty_are_all(seconds: f64) -> Plant {
+    Plant {
+        name: "P6 hang, 20 workers at most",
+        cap: 20,
+        ..hang(seconds)
+    }
+}
+
+/// Every third request asks for what does not answer, from a third of the time on until two thirds of it.
+pub fn dead_dependency(seconds: f64) -> Plant {
+    let mut plant = hang(seconds);
+    plant.name = "P6 every third asks for what is dead";
+    plant.cap = 64;
+    let segment = |at: f64, dead: Kind| {
+        let mut segment = plant.segments[0].clone();
+        segment.at = at * seconds;
+        segment.kinds[0].weight = 0.66;
+        segment.kinds[1] = Kind {
+            weight: 0.34,
+            ..dead
+        };
+        segment
+    };
+    let (quick, hangs) = (plant.segments[0].kinds[0], plant.segments[0].kinds[1]);
+    let segments = vec![
+        segment(0.0, quick),
+        segment(1.0 / 3.0, hangs),
+        segment(2.0 / 3.0, quick),
+    ];
+    Plant { segments, ..plant }
 }
 
 /// The same of requests that only work, on two processors: as few workers as those keep busy may hang at a

@@ -2,19 +2,23 @@
 //! are. As in the server, a request goes to the worker that was used last, one waits in the order it
 //! came, and one that waits for too long is refused.
 
+mod memory;
+mod queue;
+mod together;
+
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use maitred_sizing::Spent;
 use maitred_sizing::rooms::Has;
-use maitred_sizing::sources::Memory;
 
 use crate::arrivals::Arrival;
 use crate::cores::Cores;
 use crate::outcome::Outcome;
 use crate::plant::Plant;
 use crate::policies::{Policy, View};
+pub use together::play_together;
 
 /// How long a client takes that asks again, in seconds.
 const ASKS_AGAIN: f64 = 0.0001;
@@ -75,6 +79,8 @@ enum Stage {
     Begins,
     Blocked,
     Database,
+    /// Works, and has the lock.
+    Locked,
     /// The second half.
     Ends,
 }
@@ -91,6 +97,8 @@ struct Worker {
     private: f64,
     /// What it has had at most.
     most: f64,
+    /// It goes when it has nothing to do.
+    is_worn: bool,
 }
 
 struct World<'p> {
@@ -110,10 +118,14 @@ struct World<'p> {
     booting: usize,
     busy: usize,
     waiting: VecDeque<usize>,
+    /// What gets no worker before others of its kind have ended, since those hang.
+    held_back: VecDeque<usize>,
     database: VecDeque<usize>,
     database_free: usize,
     peaks: f64,
     privates: f64,
+    /// What other pools have of the same memory, in bytes.
+    others: f64,
     cpu_before: f64,
     ticked_at: f64,
     /// Requests that have ended.
@@ -138,10 +150,12 @@ impl<'p> World<'p> {
             booting: 0,
             busy: 0,
             waiting: VecDeque::new(),
+            held_back: VecDeque::new(),
             database: VecDeque::new(),
             database_free: plant.database.map_or(usize::MAX, |database| database.slots),
             peaks: 0.0,
             privates: 0.0,
+            others: 0.0,
             cpu_before: 0.0,
             ticked_at: 0.0,
             ended: 0,
@@ -186,8 +200,7 @@ impl<'p> World<'p> {
 
     /// False when the time is over.
     fn step(&mut self, policy: &mut dyn Policy) -> bool {
-        let due = self.due.peek().map_or(f64::INFINITY, |due| due.0.at);
-        let work = self.cores.next().unwrap_or(f64::INFINITY);
+        let (due, work) = (self.due_at(), self.worked_at());
         let next = due.min(work);
         if next >= self.plant.seconds {
             self.pass(self.plant.seconds);
@@ -203,6 +216,21 @@ impl<'p> World<'p> {
         }
         self.follow(policy);
         true
+    }
+
+    /// When the next thing happens that was planned.
+    fn due_at(&self) -> f64 {
+        self.due.peek().map_or(f64::INFINITY, |due| due.0.at)
+    }
+
+    /// When the next has had its processor time.
+    fn worked_at(&self) -> f64 {
+        self.cores.next().unwrap_or(f64::INFINITY)
+    }
+
+    /// When anything happens next.
+    fn next_at(&self) -> f64 {
+        self.due_at().min(self.worked_at())
     }
 
     fn pass(&mut self, now: f64) {
@@ -223,8 +251,12 @@ impl<'p> World<'p> {
                     self.send();
                 }
                 self.expire();
+                if policy.holds_back(self.arrivals[request].kind) {
+                    self.held_back.push_back(request);
+                    return;
+                }
                 match self.idle.pop() {
-                    Some(worker) => self.run(worker, request),
+                    Some(worker) => self.run(worker, request, policy),
                     None if self.waiting.len() >= self.plant.queue_length => {
                         self.refuse();
                         return;
@@ -258,6 +290,14 @@ impl<'p> World<'p> {
                     let worker = self.idle.remove(0);
                     self.leave(worker);
                 }
+                self.wear_out(policy.outgrown());
+                while let Some(worker) = self.idle.pop() {
+                    let Some(request) = self.next_waiting(policy) else {
+                        self.idle.push(worker);
+                        break;
+                    };
+                    self.run(worker, request, policy);
+                }
                 self.cpu_before = busy;
                 self.ticked_at = now;
                 self.outcome.size(self.now, self.alive());
@@ -271,24 +311,18 @@ impl<'p> World<'p> {
         self.plant.memory.is_some_and(|memory| !memory.by_children)
     }
 
-    /// For how long each request that runs has waited for other things than a processor.
-    fn waits(&self) -> impl Iterator<Item = f64> {
+    /// The kind of each request that runs, and for how long it has waited for other things than a processor.
+    fn waits(&self) -> impl Iterator<Item = (u64, f64)> {
         let busy = self.workers.iter().filter(|worker| worker.is_busy());
-        busy.map(|worker| match worker.stage {
-            Stage::Blocked | Stage::Database => worker.blocked + self.now - worker.waits_since,
-            _ => worker.blocked,
-        })
-    }
-
-    /// Refuses what has waited for too long.
-    fn expire(&mut self) {
-        while let Some(first) = self.waiting.front() {
-            if self.now - self.arrivals[*first].at <= self.plant.queue_timeout {
-                return;
+        busy.map(|worker| {
+            let kind = self.arrivals[worker.request].kind;
+            match worker.stage {
+                Stage::Blocked | Stage::Database => {
+                    (kind, worker.blocked + self.now - worker.waits_since)
+                }
+                _ => (kind, worker.blocked),
             }
-            self.waiting.pop_front();
-            self.refuse();
-        }
+        })
     }
 
     fn refuse(&mut self) {
@@ -317,14 +351,6 @@ impl<'p> World<'p> {
         }
     }
 
-    fn seen(&self) -> Option<Memory> {
-        self.plant.memory.map(|memory| Memory {
-            limit: memory.limit,
-            used: memory.base + self.privates + self.peaks,
-            by_group: true,
-        })
-    }
-
     /// Starts the workers that lack.
     fn follow(&mut self, policy: &mut dyn Policy) {
         let wants = policy.wants(&self.view()).min(self.plant.cap);
@@ -341,6 +367,7 @@ impl<'p> World<'p> {
                 waits_since: 0.0,
                 private: self.plant.memory.map_or(0.0, |memory| memory.worker),
                 most: self.plant.memory.map_or(0.0, |memory| memory.worker),
+                is_worn: false,
             };
             self.privates += worker.private;
             let place = match self.free.pop() {
@@ -367,7 +394,8 @@ impl<'p> World<'p> {
         self.press();
     }
 
-    fn run(&mut self, worker: usize, request: usize) {
+    fn run(&mut self, worker: usize, request: usize, policy: &mut dyn Policy) {
+        policy.began(self.arrivals[request].kind);
         self.busy += 1;
         let arrival = &self.arrivals[request];
         let one = &mut self.workers[worker];
@@ -399,6 +427,11 @@ impl<'p> World<'p> {
                     false => self.ask_database(worker),
                 }
             }
+            Stage::Locked => {
+                self.leave_database();
+                self.workers[worker].waits_since = self.now;
+                self.works_again(worker);
+            }
             Stage::Ends => self.ended(worker, policy),
             Stage::Gone | Stage::Starts | Stage::Idle { .. } | Stage::Blocked | Stage::Database => {
             }
@@ -413,13 +446,23 @@ impl<'p> World<'p> {
             }
             Stage::Blocked => self.ask_database(worker),
             Stage::Database => {
-                match self.database.pop_front() {
-                    Some(next) => self.at_database(next),
-                    None => self.database_free += 1,
-                }
+                self.leave_database();
                 self.works_again(worker);
             }
-            Stage::Gone | Stage::Forked | Stage::Idle { .. } | Stage::Begins | Stage::Ends => {}
+            Stage::Gone
+            | Stage::Forked
+            | Stage::Idle { .. }
+            | Stage::Begins
+            | Stage::Locked
+            | Stage::Ends => {}
+        }
+    }
+
+    /// The next has its turn.
+    fn leave_database(&mut self) {
+        match self.database.pop_front() {
+            Some(next) => self.at_database(next),
+            None => self.database_free += 1,
         }
     }
 
@@ -439,7 +482,13 @@ impl<'p> World<'p> {
     }
 
     fn at_database(&mut self, worker: usize) {
-        let took = self.arrivals[self.workers[worker].request].database;
+        let one = &mut self.workers[worker];
+        let took = self.arrivals[one.request].database;
+        if self.plant.is_locked() {
+            one.blocked += self.now - one.waits_since;
+            one.stage = Stage::Locked;
+            return self.cores.begin(worker, took);
+        }
         self.plan(self.now + took, Event::Unblocked(worker));
     }
 
@@ -455,21 +504,27 @@ impl<'p> World<'p> {
         let one = self.workers[worker];
         let arrival = self.arrivals[one.request];
         let took = self.now - one.began;
+        let locked = if self.plant.is_locked() {
+            arrival.database
+        } else {
+            0.0
+        };
+        let work = arrival.cpu + locked;
         let spent = Spent {
-            cpu: Duration::from_secs_f64(arrival.cpu),
+            cpu: Duration::from_secs_f64(work),
             ready: Some(Duration::from_secs_f64(
-                (took - arrival.cpu - one.blocked).max(0.0),
+                (took - work - one.blocked).max(0.0),
             )),
             blocked: Duration::from_secs_f64(one.blocked),
         };
-        self.outcome.served(&arrival, one.began, self.now);
+        self.outcome.served((arrival.at, work), one.began, self.now);
         self.ended += 1;
         self.peaks -= arrival.peak;
         let leak = self.plant.memory.map_or(0.0, |memory| memory.leak);
         self.workers[worker].private += leak;
         self.privates += leak;
         self.press();
-        policy.finished(&self.view(), spent);
+        policy.finished(&self.view(), arrival.kind, spent);
         self.busy -= 1;
         self.answered();
         self.free_for_next(worker, policy);
@@ -480,30 +535,14 @@ impl<'p> World<'p> {
         self.expire();
         self.workers[worker].stage = Stage::Idle { since: self.now };
         self.idle.push(worker);
-        let is_surplus = policy.is_surplus(&self.view());
+        let is_surplus = self.workers[worker].is_worn || policy.is_surplus(&self.view());
         self.idle.pop();
         if is_surplus {
             return self.leave(worker);
         }
-        match self.waiting.pop_front() {
-            Some(request) => self.run(worker, request),
+        match self.next_waiting(policy) {
+            Some(request) => self.run(worker, request, policy),
             None => self.idle.push(worker),
-        }
-    }
-
-    /// By which part of what there is memory is taken beyond it.
-    fn overcommit(&self) -> f64 {
-        self.plant.memory.map_or(0.0, |memory| {
-            let used = memory.base + self.privates + self.peaks;
-            ((used - memory.limit) / memory.limit).max(0.0)
-        })
-    }
-
-    /// What is swapped out makes everybody slower.
-    fn press(&mut self) {
-        if let Some(memory) = self.plant.memory {
-            let slowness = 1.0 + memory.swap_drag * 100.0 * self.overcommit();
-            self.cores.slow_down(slowness);
         }
     }
 }
@@ -516,7 +555,7 @@ impl Worker {
     fn is_busy(&self) -> bool {
         matches!(
             self.stage,
-            Stage::Begins | Stage::Blocked | Stage::Database | Stage::Ends
+            Stage::Begins | Stage::Blocked | Stage::Database | Stage::Locked | Stage::Ends
         )
     }
 }

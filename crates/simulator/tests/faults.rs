@@ -3,12 +3,15 @@
 
 use std::time::Duration;
 
-use maitred_simulator::plant::{MB, Plant, Segment};
+use maitred_simulator::arrivals::draw;
+use maitred_simulator::chance::Times;
+use maitred_simulator::plant::{Kind, MB, Plant, Segment};
 use maitred_simulator::plants;
 use maitred_simulator::policies::auto::Auto;
 use maitred_simulator::policies::fixed::Fixed;
 use maitred_simulator::policies::{Policy, View};
 use maitred_simulator::search::{Score, best, numbers, score, traces};
+use maitred_simulator::world::play_together;
 use maitred_sizing::Spent;
 use maitred_sizing::rooms::Has;
 
@@ -32,15 +35,24 @@ impl Policy for Deceived {
         self.auto.arrived(&(self.view)(*view));
     }
 
-    fn finished(&mut self, view: &View, spent: Spent) {
-        self.auto.finished(&(self.view)(*view), (self.spent)(spent));
+    fn holds_back(&self, kind: u64) -> bool {
+        self.auto.holds_back(kind)
     }
 
-    fn running(&mut self, waits: &mut dyn Iterator<Item = f64>) {
+    fn began(&mut self, kind: u64) {
+        self.auto.began(kind);
+    }
+
+    fn finished(&mut self, view: &View, kind: u64, spent: Spent) {
+        self.auto
+            .finished(&(self.view)(*view), kind, (self.spent)(spent));
+    }
+
+    fn running(&mut self, waits: &mut dyn Iterator<Item = (u64, f64)>) {
         self.auto.running(waits);
     }
 
-    fn all_busy(&mut self, waits: &mut dyn Iterator<Item = f64>) {
+    fn all_busy(&mut self, waits: &mut dyn Iterator<Item = (u64, f64)>) {
         self.auto.all_busy(waits);
     }
 
@@ -70,6 +82,10 @@ impl Policy for Deceived {
 
     fn is_surplus(&self, view: &View) -> bool {
         self.auto.is_surplus(&(self.view)(*view))
+    }
+
+    fn outgrown(&self) -> Option<i32> {
+        self.auto.outgrown()
     }
 }
 
@@ -256,6 +272,24 @@ fn what_leaks_costs_workers_and_never_swaps() {
 }
 
 #[test]
+fn a_leak_of_a_pool_that_few_ask_is_recycled_before_it_fills_the_memory() {
+    let mut plant = stationary("P4 memory wall");
+    plant.segments[0].kinds = vec![Kind::new(Times::Fixed(0.005), Times::Fixed(0.02))];
+    plant.segments[0].rate = 20.0;
+    plant.seconds = 1200.0;
+    plant.memory = plant.memory.map(|memory| maitred_simulator::plant::Memory {
+        leak: 0.3 * MB,
+        ..memory
+    });
+    // Of 3 GB for workers more than twice as much leaks.
+    let trace = &traces(&plant, 1)[0];
+    let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
+    assert_eq!(outcome.swapped, 0.0);
+    assert_eq!(outcome.refused, 0);
+    assert!(outcome.forks < 200, "{} forks", outcome.forks);
+}
+
+#[test]
 fn a_machine_that_has_slept_for_an_hour_serves_as_before() {
     let has_slept = |view: View| View {
         now: view.now + if view.now > 20.0 { 3600.0 } else { 0.0 },
@@ -303,4 +337,60 @@ fn a_thousand_times_as_many_requests_for_a_moment_cost_themselves_and_nobody_aft
     );
     let last = outcome.sizes.last().map_or(0, |(_, workers)| *workers);
     assert!(last >= 10, "{last}");
+}
+
+/// A request that takes longer than this, in seconds, has hung.
+const HUNG: f64 = 10.0;
+
+/// Of those that ask for what is alive the part that is served, and the p99 of their responses, in seconds.
+fn others(plant: &Plant, policy: &mut dyn Policy) -> (f64, f64) {
+    let trace = &traces(plant, 1)[0];
+    let outcome = maitred_simulator::world::play(plant, trace, policy);
+    let mut served: Vec<f64> = outcome.responses;
+    served.retain(|response| *response < HUNG);
+    served.sort_by(f64::total_cmp);
+    let alive = trace.iter().filter(|request| request.blocked < HUNG);
+    let part = served.len() as f64 / alive.count() as f64;
+    (part, served[served.len() * 99 / 100])
+}
+
+#[test]
+fn one_dead_dependency_does_not_take_the_pool() {
+    for plant in [
+        plants::hang_where_twenty_are_all(SECONDS),
+        plants::dead_dependency(SECONDS),
+    ] {
+        let (served, p99) = others(&plant, &mut Auto::new(&plant));
+        let (without, _) = others(&plant, &mut Auto::new(&plant).without_shares());
+        let name = plant.name;
+        assert!(served > 0.99, "{name}: {served} served, in {p99} s");
+        assert!(p99 < 0.1, "{name}: {p99} s");
+        assert!(without < 0.9, "{name}: {without} where it may have all");
+    }
+}
+
+#[test]
+fn two_cold_pools_that_want_the_same_memory_are_not_both_promised_it() {
+    let mut plant = stationary("P4 memory wall");
+    plant.segments[0].kinds = vec![Kind::new(Times::Fixed(0.005), Times::Fixed(3.0))];
+    plant.segments[0].rate = 20.0;
+    plant.memory = plant.memory.map(|memory| maitred_simulator::plant::Memory {
+        limit: 1024.0 * MB,
+        base: 100.0 * MB,
+        // As little as a young worker has, and all that nobody knew of it with its first request.
+        worker: 2.0 * MB,
+        ..memory
+    });
+    plant.segments[0].kinds[0].peak = 126.0 * MB;
+    plant.seconds = 10.0;
+    let pools = [1, 2].map(|seed| (plant.clone(), draw(&plant, seed)));
+    let autos = Auto::together(&[plant.clone(), plant]);
+    let mut policies: Vec<Box<dyn Policy>> = Vec::new();
+    for auto in autos {
+        policies.push(Box::new(auto));
+    }
+    for outcome in play_together(&pools, &mut policies) {
+        assert_eq!(outcome.swapped, 0.0, "{:?}", outcome.sizes);
+        assert!(outcome.ended > 5, "{outcome:?}");
+    }
 }

@@ -3,8 +3,9 @@
 use maitred_simulator::arrivals::draw;
 use maitred_simulator::chance::Times;
 use maitred_simulator::plant::{Boot, Database, Kind, MB, Memory, Plant, Segment};
+use maitred_simulator::policies::Policy;
 use maitred_simulator::policies::auto::Auto;
-use maitred_simulator::world::play;
+use maitred_simulator::world::{play, play_together};
 use proptest::prelude::*;
 
 fn times(mean: std::ops::Range<f64>) -> impl Strategy<Value = Times> {
@@ -76,7 +77,10 @@ fn plant() -> impl Strategy<Value = Plant> {
                     by_children: base > 100.0,
                     swap_drag: 1.0,
                 }),
-                database: slots.map(|slots| Database { slots }),
+                database: slots.map(|slots| Database {
+                    slots,
+                    is_lock: false,
+                }),
                 boot: Boot { cpu, time },
                 cap,
                 warm_up: 0.0,
@@ -118,5 +122,47 @@ proptest! {
         // I9: there is a reason, and it is the smallest.
         let sizing = auto.sizing();
         prop_assert_eq!(sizing.terms.of(sizing.binding), Some(sizing.terms.least().0));
+    }
+
+    #[test]
+    fn two_pools_that_share_a_memory_keep_to_it_together(
+        first in plant(),
+        second in plant(),
+        (limit, base) in (256.0..4096.0_f64, 0.0..200.0_f64),
+        seed in any::<u64>(),
+    ) {
+        let shares = |plant: Plant| {
+            let worker = plant.memory.map_or(40.0 * MB, |memory| memory.worker);
+            let memory = Memory {
+                limit: limit * MB,
+                base: base * MB,
+                worker,
+                leak: 0.0,
+                by_children: base > 100.0,
+                swap_drag: 1.0,
+            };
+            Plant { memory: Some(memory), ..plant }
+        };
+        let plants = [first, second].map(shares);
+        // One worker of each that has as much as any there is.
+        let most = |plant: &Plant| {
+            let kinds = plant.segments.iter().flat_map(|segment| &segment.kinds);
+            let peak = kinds.map(|kind| kind.peak).fold(0.0, f64::max);
+            plant.memory.map_or(0.0, |memory| memory.worker + peak)
+        };
+        let least: f64 = plants.iter().map(most).sum();
+        let is_hopeless = base * MB + least > 0.9 * limit * MB;
+        let autos = Auto::together(&plants);
+        let policies = autos.into_iter().map(|auto| Box::new(auto) as Box<dyn Policy>);
+        let mut policies: Vec<Box<dyn Policy>> = policies.collect();
+        let pools = plants.map(|plant| {
+            let trace = draw(&plant, seed);
+            (plant, trace)
+        });
+        let outcomes = play_together(&pools, &mut policies);
+        for (outcome, (plant, _)) in outcomes.iter().zip(&pools) {
+            prop_assert!(outcome.sizes.iter().all(|(_, workers)| *workers <= plant.cap));
+            prop_assert!(is_hopeless || outcome.swapped < 0.25, "{} s", outcome.swapped);
+        }
     }
 }

@@ -137,3 +137,32 @@ fn fifty_workers_swap_where_there_is_room_for_half_of_them() {
     assert!(collapses.swapped > 1.0);
     assert!(collapses.goodput() < fits.goodput());
 }
+
+/// Mean value analysis of `workers` that take turns at one lock, each for `locked` after `free`.
+fn behind_a_lock(workers: usize, free: f64, locked: f64) -> f64 {
+    let (mut waiting, mut rate) = (0.0, 0.0);
+    for number in 1..=workers {
+        let behind = locked * (1.0 + waiting);
+        rate = number as f64 / (free + behind);
+        waiting = rate * behind;
+    }
+    rate
+}
+
+#[test]
+fn a_twentieth_of_the_work_behind_a_lock_is_gunthers_contention_of_a_twentieth() {
+    // Processors for all.
+    let plant = plants::lock("P5b lock", (128.0, 0.2), 6000.0, 20.0);
+    for workers in [1, 10, 20, 90] {
+        let (found, expected) = (
+            run(&plant, workers).goodput(),
+            behind_a_lock(workers, 0.0038, 0.0002),
+        );
+        assert!(
+            (found / expected - 1.0).abs() < 0.03,
+            "{workers}: {found}, not {expected}"
+        );
+    }
+    let sigma = run(&plant, 1).goodput() / run(&plant, 90).goodput();
+    assert!((sigma / 0.05 - 1.0).abs() < 0.10, "{sigma}");
+}

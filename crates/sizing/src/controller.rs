@@ -74,6 +74,9 @@ const PARKS_SECONDS: f64 = 0.03;
 /// Nor one that has waited for less than this, in seconds, while it is not known what they take.
 const PARKS_UNKNOWN_SECONDS: f64 = 0.1;
 
+/// One of so many workers that there may be is kept from requests that hang, at most.
+const KEPT: usize = 4;
+
 /// Requests that wait say that a pool is stuck when there are so many for each worker.
 const STUCK: f64 = 0.25;
 
@@ -238,7 +241,9 @@ impl Controller {
         if load.waiting > 0 {
             self.crowded(load);
         }
-        let keep = self.demand.keep().max(self.limits.floor);
+        // However seldom it is asked, one worker is worth keeping for who asks next.
+        let one = usize::from(self.demand.has_come());
+        let keep = self.demand.keep().max(self.limits.floor).max(one);
         if self.level > keep && load.busy + load.waiting < self.level {
             let go = (self.level / GOES).max(1);
             self.level = keep.max(self.level - go);
@@ -400,6 +405,17 @@ impl Controller {
         let slow = PARKS_AFTER_SLOW * self.cost.slow_part();
         let times = slow.clamp(PARKS_SOONEST, PARKS_AFTER);
         (times * self.cost.whole()).max(PARKS_SECONDS)
+    }
+
+    /// Most workers of requests of such kinds as hang for the most part: of all that there may be as many are kept for
+    /// others as keep the processors busy, a part of all at most and one at least. Nothing: there is
+    /// none to keep, or nobody knows yet what requests take.
+    pub fn most_that_hang(&self) -> Option<usize> {
+        let all = self.machine.memory.unwrap_or(usize::MAX);
+        let all = all.min(self.limits.cap);
+        let busy = self.knee.saturating_mul(self.doubt);
+        let kept = busy.min(all / KEPT).max(1);
+        (all > 1 && self.cost.is_known()).then(|| all - kept)
     }
 
     /// What the processes may use now.

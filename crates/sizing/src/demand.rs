@@ -89,6 +89,11 @@ impl Demand {
         self.keep = self.quantile();
     }
 
+    /// Whether anything has come in the time that is remembered.
+    pub fn has_come(&self) -> bool {
+        self.parts.iter().any(|part| part.arrivals > 0)
+    }
+
     /// How many workers are worth keeping.
     pub fn keep(&self) -> usize {
         self.keep

@@ -10,6 +10,8 @@
 //! - [`downstream`]: how many are enough when all that others do is to wait for the same thing;
 //! - the user's `max_children`.
 //!
+//! [`kinds`] says who gets no worker when most that a pool may have hang.
+//!
 //! [`Controller`] puts them together and names the one that binds. It is driven by whoever owns the
 //! queue, and by the simulator (crate `simulator`), which is how its constants were chosen.
 
@@ -17,6 +19,7 @@ pub mod controller;
 pub mod cost;
 pub mod demand;
 pub mod downstream;
+pub mod kinds;
 pub mod knee;
 pub mod memory;
 pub mod rooms;
@@ -25,4 +28,5 @@ pub mod terms;
 
 pub use controller::Controller;
 pub use cost::{Cost, Spent};
+pub use kinds::Kinds;
 pub use terms::{Binding, Limits, Load, Machine, Sizing, Terms};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub use self::known::{Budget, Due, Has};
 use self::known::{Known, UNKNOWN_WORKER_BYTES};
-use self::purse::Purse;
+use self::purse::{Others, Purse};
 use crate::memory::{Level, Signs};
 use crate::sources::Memory;
 
@@ -26,8 +26,8 @@ pub struct Rooms {
     /// Of the pools that have a limit of their own.
     apart: BTreeMap<String, Purse>,
     looks: u32,
-    /// What the workers of all pools take together, in bytes.
-    taken: f64,
+    /// What the workers of all pools take together, and what they claim, in bytes.
+    all: Others,
     pools: BTreeMap<String, Known>,
 }
 
@@ -62,7 +62,10 @@ impl Rooms {
         self.pools.retain(|name, _| pools.contains(name.as_str()));
         self.looks = self.looks.saturating_add(1);
         self.pools.values_mut().for_each(Known::settle);
-        self.taken = self.pools.values().map(Known::takes).sum();
+        self.all = Others {
+            take: self.pools.values().map(Known::takes).sum(),
+            claim: self.pools.values().map(Known::claims).sum(),
+        };
         let promised = self.pools.values().map(Known::is_to_have).sum();
         let own = self.pools.values().map(Known::own).sum();
         self.common.look(now, (memory, signs), (own, promised));
@@ -87,20 +90,42 @@ impl Rooms {
     pub fn workers(&self, pool: &str, workers: usize) -> usize {
         let unknown = Known::default();
         let known = self.pools.get(pool).unwrap_or(&unknown);
-        let others = (self.taken - known.takes()).max(0.0);
+        let others = Others {
+            take: (self.all.take - known.takes()).max(0.0),
+            claim: (self.all.claim - known.claims()).max(0.0),
+        };
         let all = self.common.workers(known, others, workers);
         let apart = self.apart.get(pool);
-        apart.map_or(all, |purse| all.min(purse.workers(known, 0.0, workers)))
+        apart.map_or(all, |purse| {
+            all.min(purse.workers(known, Others::default(), workers))
+        })
     }
 
     /// So many workers of a pool are on their way.
     pub fn promise(&mut self, pool: &str, workers: usize) {
-        let known = self.pools.get(pool);
-        let worker = known.map_or(UNKNOWN_WORKER_BYTES, Known::worker);
+        let known = self.pools.get_mut(pool);
+        let worker = known.map_or(UNKNOWN_WORKER_BYTES, |known| {
+            self.all.claim -= known.claims();
+            known.promise(workers);
+            self.all.claim += known.claims();
+            known.worker()
+        });
         let apart = self.apart.get_mut(pool);
         for purse in apart.into_iter().chain([&mut self.common]) {
             purse.promised += worker * workers as f64;
         }
+    }
+
+    /// The pool and the process id of the worker that is to leave its place to a new one: where memory is nearly
+    /// full, the one that has most of those that have grown. One at each look.
+    pub fn outgrown(&self) -> Option<(&str, i32)> {
+        let is_full = |purse: &Purse| purse.pressure.seen() >= Level::Careful;
+        let pools = self.pools.iter().filter(|(name, _)| {
+            is_full(&self.common) || self.apart.get(name.as_str()).is_some_and(is_full)
+        });
+        let grown = pools.filter_map(|(name, known)| Some((name, known.outgrown()?)));
+        let most = grown.max_by(|(_, (_, one)), (_, (_, other))| one.total_cmp(other));
+        most.map(|(name, (worker, _))| (name.as_str(), worker))
     }
 
     /// Whether it is known what the workers of all pools take: until then it is good to look more often.
@@ -225,6 +250,96 @@ mod tests {
         }
         let together = had[0] + had[1];
         assert!((19..=20).contains(&together), "{had:?}: all there is");
+    }
+
+    /// Pools of which nothing is known want all they may have at each of so many looks, and have as much of it
+    /// as their workers seem to take when they are young: what they have then.
+    fn cold(pools: &[&str], looks: u32, limit: f64) -> Vec<usize> {
+        let mut rooms = Rooms::default();
+        let mut had = vec![1_usize; pools.len()];
+        for look in 0..looks {
+            let mut next = 0;
+            for (pool, had) in pools.iter().zip(&had) {
+                let workers: Vec<i32> = (next..next + *had as i32).collect();
+                let mut budget = Budget {
+                    exactly: 16,
+                    roughly: 64,
+                };
+                for due in rooms.due(pool, (&workers, 0), &mut budget) {
+                    let (own, most) = (2.0 * MB, Some(2.0 * MB));
+                    rooms.measured(pool, due, Has { own, most });
+                }
+                next += *had as i32;
+            }
+            let used = 100.0 + 2.0 * f64::from(next);
+            let memory = memory(limit, used);
+            let named = pools.iter().copied().collect();
+            let now = Duration::from_millis(100) * look;
+            rooms.look(now, memory, &signs(memory), &named);
+            for (pool, had) in pools.iter().zip(&mut had) {
+                let may = rooms.workers(pool, *had);
+                rooms.promise(pool, may.saturating_sub(*had));
+                *had = may;
+            }
+        }
+        had
+    }
+
+    #[test]
+    fn what_was_promised_to_a_cold_pool_is_not_promised_to_another_at_the_next_look() {
+        // 800 MB are to be used, of which six workers fit that may take 128 each.
+        for looks in [1, 2, 3, 50] {
+            assert_eq!(cold(&["one"], looks, 1000.0), [6]);
+            assert_eq!(cold(&["one", "two", "three"], looks, 1000.0), [6, 1, 1]);
+        }
+        // And two beside each other have what there is.
+        assert_eq!(cold(&["one", "two"], 9, 1000.0), [6, 1]);
+    }
+
+    #[test]
+    fn pools_that_rest_with_one_worker_take_no_room_from_one_that_does_not() {
+        let mut rooms = Rooms::default();
+        let names: Vec<String> = (0..100).map(|number| format!("p{number}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            let mut budget = Budget {
+                exactly: 16,
+                roughly: 64,
+            };
+            for due in rooms.due(name, (&[number as i32], 0), &mut budget) {
+                let (own, most) = (2.0 * MB, Some(2.0 * MB));
+                rooms.measured(name, due, Has { own, most });
+            }
+        }
+        let memory = memory(2000.0, 400.0);
+        let named = names.iter().map(String::as_str).collect();
+        rooms.look(Duration::ZERO, memory, &signs(memory), &named);
+        // 1800 MB are to be used, and 400 are.
+        assert_eq!(rooms.workers("p7", 1), 11);
+    }
+
+    #[test]
+    fn where_memory_is_nearly_full_the_worker_goes_that_has_grown_most() {
+        let outgrown = |used: f64, has: [f64; 3]| {
+            let mut rooms = Rooms::default();
+            // The first measure is of one that is young, and says nothing.
+            for own in [[2.0; 3], [20.0; 3], has] {
+                let mut budget = Budget {
+                    exactly: 16,
+                    roughly: 64,
+                };
+                for due in rooms.due("www", (&[7, 8, 9], 0), &mut budget) {
+                    let own = own[due.worker as usize - 7] * MB;
+                    rooms.measured("www", due, Has { own, most: None });
+                }
+            }
+            let memory = memory(1000.0, used);
+            let pools = HashSet::from(["www"]);
+            rooms.look(Duration::ZERO, memory, &signs(memory), &pools);
+            rooms.outgrown().map(|(_, worker)| worker)
+        };
+        assert_eq!(outgrown(860.0, [30.0, 90.0, 50.0]), Some(8));
+        assert_eq!(outgrown(840.0, [30.0, 90.0, 50.0]), None, "calm");
+        assert_eq!(outgrown(860.0, [30.0, 35.0, 39.0]), None, "as ever");
     }
 
     #[test]

@@ -50,14 +50,18 @@ impl Growth {
             ProcessManager::Static => (limit, limit),
             ProcessManager::Dynamic => (min_spare, pool.start_servers.unwrap_or(min_spare)),
             ProcessManager::Ondemand => (0, 0),
-            ProcessManager::Auto => (1, 1),
+            ProcessManager::Auto => (pool.fewest_found(), pool.fewest_found()),
         };
         let is_copied = pool.mode == Mode::Snapshot;
         // Every request uses a copy up: a rate would be one of requests. A pool that finds its size is held
         // back by what there is for workers, and nothing else.
         let heeds_rate = matches!(pool.pm, ProcessManager::Dynamic | ProcessManager::Ondemand);
         let bounded = heeds_rate && !is_copied;
-        let ondemand = pool.pm == ProcessManager::Ondemand;
+        let rests = match pool.pm {
+            ProcessManager::Ondemand => true,
+            ProcessManager::Auto => pool.fewest_found() == 0,
+            ProcessManager::Static | ProcessManager::Dynamic => false,
+        };
         Growth {
             limit,
             floor: floor.min(limit),
@@ -72,7 +76,7 @@ impl Growth {
                 free: start.min(limit),
                 orders: VecDeque::new(),
             }),
-            zygote_rest: ondemand.then_some(pool.process_idle_timeout),
+            zygote_rest: rests.then_some(pool.process_idle_timeout),
         }
     }
 
@@ -87,7 +91,7 @@ impl Growth {
     pub fn ahead(&self) -> usize {
         let wants = self.wants();
         let room = (self.room as usize).saturating_sub(wants);
-        match self.always_ahead || wants == self.limit as usize {
+        match self.always_ahead && wants > 0 || wants == self.limit as usize {
             true => room.min(self.ahead as usize),
             false => 0,
         }
@@ -150,5 +154,24 @@ impl Growth {
     /// How long a zygote stays that has no workers and is not asked for any; nothing: for ever.
     pub fn zygote_rest(&self) -> Option<Duration> {
         self.zygote_rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_finds_its_size_may_be_allowed_to_have_no_worker() {
+        let mut settings = Pool::named("www");
+        settings.mode = Mode::Snapshot;
+        let one = Growth::of(&settings, 8);
+        assert_eq!((one.wants(), one.zygote_rest()), (1, None));
+        settings.min_spare_servers = Some(0);
+        let mut none = Growth::of(&settings, 8);
+        assert_eq!((none.wants(), none.ahead()), (0, 0));
+        assert_eq!(none.zygote_rest(), Some(settings.process_idle_timeout));
+        none.want(3);
+        assert_eq!((none.wants(), none.ahead()), (3, SPARE_SEATS as usize));
     }
 }

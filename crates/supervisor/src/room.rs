@@ -19,7 +19,7 @@ use maitred_seat::Boards;
 use maitred_sizing::memory::Level;
 use maitred_sizing::rooms::{Budget, Has, Rooms};
 use maitred_sizing::sources::{self, Counters, Files, Memory};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use self::measure::Counted;
 use crate::limits::Moment;
@@ -255,7 +255,32 @@ impl Supervisor {
             }
             self.tell_room(index);
         }
+        self.replace_outgrown();
         self.room.due = Some(now + self.room.wait(now, most));
+    }
+
+    /// Where memory is nearly full, has the worker that has grown most leave its place to a new one.
+    fn replace_outgrown(&mut self) {
+        let Some((pool, pid)) = self.room.rooms.outgrown() else {
+            return;
+        };
+        let mut all = self.pools.iter().filter(|running| {
+            let is_current = running.is_current() && running.line == self.front.line;
+            is_current && running.plan.settings.pool == pool
+        });
+        let found = all.find_map(|running| {
+            let worker = running.pool.seated().find(|worker| worker.pid == pid)?;
+            Some((running.generation, worker))
+        });
+        if let (Some((generation, worker)), Some(peer)) = (found, &mut self.front.peer) {
+            debug!("pool {pool}: worker {pid} has grown, and memory is short: it is replaced");
+            let order = ToFront::Outgrown {
+                generation,
+                seat: worker.seat,
+                incarnation: worker.incarnation,
+            };
+            peer.say(order, &[]);
+        }
     }
 
     /// Has a pool that finds its size keep to what there is now. True if it is such a pool.

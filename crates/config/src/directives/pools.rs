@@ -86,13 +86,15 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         name: "min_spare_servers",
         default: Preset::Words("none; a dynamic pool needs it"),
         unit: "workers",
-        takes: "a whole number from 1 to 10000",
+        takes: "a whole number from 0 to 10000",
         needs: Needs::NewZygote,
-        doc: "Idle workers that a dynamic pool has at least, as long as `max_children` allows: \
-              as soon as there are fewer, it starts more. Other pools do not heed it.",
+        doc: "Idle workers that a dynamic pool has at least, 1 or more, as long as `max_children` \
+              allows: as soon as there are fewer, it starts more. With `pm = \"auto\"`, 0 has the \
+              last worker go too when nobody has asked for five minutes, and the pool's PHP \
+              `process_idle_timeout` later. Other pools do not heed it.",
         example: "2",
         read: |pool, value| {
-            pool.min_spare_servers = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
+            pool.min_spare_servers = Some(value.count(0, MAX_CHILDREN_PER_POOL)?);
             Ok(())
         },
     },
@@ -134,7 +136,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         takes: "a duration from 1 second to 366 days such as \"30s\"",
         needs: Needs::NewZygote,
         doc: "How long a worker of an ondemand pool stays without a request, in whole seconds, \
-              and how long its PHP stays without workers. Other pools do not heed it.",
+              and how long its PHP stays without workers, also that of a pool with \
+              `pm = \"auto\"` and `min_spare_servers = 0`. Other pools do not heed it.",
         example: "\"60s\"",
         read: |pool, value| {
             let timeout = value.duration()?;

@@ -171,6 +171,12 @@ fn a_dynamic_pool_says_what_it_lacks() {
         &format!("{DYNAMIC}max_children = 0\nmin_spare_servers = 1\nmax_spare_servers = 2\n"),
         &["5:16: `max_children` is the number 0; expected a whole number from 1 to 10000"],
     );
+    refused(
+        &format!("{DYNAMIC}max_children = 4\nmin_spare_servers = 0\nmax_spare_servers = 2\n"),
+        &[
+            "6:21: `min_spare_servers` is the number 0; a dynamic pool needs 1 at least, and `pm = \"auto\"` alone may have none",
+        ],
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use maitred_scoreboard::Size;
 use maitred_seat::Spent;
 use maitred_sizing as sizing;
-use maitred_sizing::{Controller, Limits, Load, Machine, Sizing};
+use maitred_sizing::{Controller, Kinds, Limits, Load, Machine, Sizing};
 
 use super::Pool;
 use super::exchange::Exchange;
@@ -15,10 +15,8 @@ use super::generation::Generation;
 use super::group::Inner;
 use super::growth::Growth;
 use super::hanging::{self, Hanging, running, waited};
-use super::queue::Queue;
-
-/// Fewest workers of such a pool.
-const FLOOR: usize = 1;
+use super::kind::in_hand;
+use super::queue::{Queue, SeatId};
 
 /// Thousandths of a processor in one.
 const THOUSANDTHS: f64 = 1000.0;
@@ -38,6 +36,7 @@ pub struct Auto {
     /// Workers whose script hangs, and when they are counted again.
     parked: usize,
     hanging: Hanging,
+    kinds: Kinds,
     counts_at: Instant,
     /// Something has come since the last look.
     stirred: bool,
@@ -56,11 +55,11 @@ pub fn load(queue: &Queue<Arc<Exchange>>) -> Load {
 }
 
 impl Auto {
-    /// A pool of at most `cap` workers, nothing being known of it. Until the supervisor has said more,
-    /// it may use what processors this process may use.
-    pub fn new(cap: usize) -> Auto {
+    /// A pool of at least `floor` and at most `cap` workers, nothing being known of it. Until the supervisor
+    /// has said more, it may use what processors this process may use.
+    pub fn new(floor: usize, cap: usize) -> Auto {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let limits = Limits { floor: FLOOR, cap };
+        let limits = Limits { floor, cap };
         let machine = Machine {
             cores: cores as f64,
             memory: None,
@@ -72,6 +71,7 @@ impl Auto {
             limits,
             parked: 0,
             hanging: Hanging::default(),
+            kinds: Kinds::default(),
             counts_at: began,
             stirred: false,
             said: None,
@@ -138,14 +138,14 @@ impl Auto {
     }
 
     /// Counts whose scripts hang, unless that was done a moment ago.
-    fn see_parked(&mut self, generations: &[Arc<Generation>]) {
+    fn see_parked(&mut self, queue: &Queue<Arc<Exchange>>, generations: &[Arc<Generation>]) {
         if Instant::now() >= self.counts_at {
-            self.count_parked(generations);
+            self.count_parked(queue, generations);
         }
     }
 
     /// Of the seats' scripts those that have waited for so long that they hang.
-    fn count_parked(&mut self, generations: &[Arc<Generation>]) {
+    fn count_parked(&mut self, queue: &Queue<Arc<Exchange>>, generations: &[Arc<Generation>]) {
         let after = self.parks_after();
         let soon = Instant::now();
         let again = (after / COUNTS).max(COUNTS_AFTER);
@@ -157,6 +157,24 @@ impl Auto {
             seats.filter_map(move |seat| running((number, seat), link.seat_board(seat), now))
         });
         self.parked = self.hanging.count(scripts, (after, now), waited);
+        if self.parked == 0 {
+            self.kinds = Kinds::default();
+            return;
+        }
+        let hanging = &self.hanging;
+        let hangs = |seat: SeatId| hanging.has((seat.generation, seat.number));
+        self.kinds.look(in_hand(queue, hangs));
+    }
+
+    /// Whether most requests of this kind hang.
+    pub fn hangs(&self, kind: u64) -> bool {
+        self.kinds.hangs(kind)
+    }
+
+    /// How many more workers such requests may have.
+    pub fn left_to_who_hangs(&self) -> usize {
+        let most = self.controller.most_that_hang();
+        most.map_or(usize::MAX, |most| self.kinds.left(most))
     }
 }
 
@@ -174,6 +192,13 @@ impl Growth {
 }
 
 impl Inner {
+    /// A request has got a worker.
+    pub(super) fn count_begin(&mut self, exchange: &Exchange) {
+        if let Some(auto) = &mut self.growth.auto {
+            auto.kinds.began(exchange.kind);
+        }
+    }
+
     /// A request has come, and is placed or waits.
     pub(super) fn count_arrival(&mut self) {
         let Some(auto) = &mut self.growth.auto else {
@@ -181,7 +206,7 @@ impl Inner {
         };
         let load = load(&self.queue);
         if load.busy >= load.ready {
-            auto.see_parked(&self.generations);
+            auto.see_parked(&self.queue, &self.generations);
         }
         auto.arrived(load);
     }
@@ -220,7 +245,7 @@ impl Pool {
         let (Some(auto), 1..) = (&mut growth.auto, queue.waiting()) else {
             return;
         };
-        auto.see_parked(generations);
+        auto.see_parked(queue, generations);
         let parked = auto.parked;
         auto.controller.crowded(Load {
             parked,
@@ -232,7 +257,7 @@ impl Pool {
 
     /// A request has ended: what it has cost, if its worker has told. Where there are more workers than
     /// there are to be and none is idle, the one that has just ended its request goes.
-    pub(super) fn count_cost(&self, inner: &mut Inner, spent: Option<Spent>) {
+    pub(super) fn count_cost(&self, inner: &mut Inner, kind: u64, spent: Option<Spent>) {
         let Some(auto) = &mut inner.growth.auto else {
             return;
         };
@@ -241,10 +266,13 @@ impl Pool {
             let cpu = spent.cpu + spent.children;
             let ready = spent.core_wait;
             let known = cpu + ready.unwrap_or_default();
+            let blocked = spent.held.saturating_sub(known);
+            let hung = blocked > auto.parks_after();
+            auto.kinds.ended(kind, hung);
             auto.controller.finished(sizing::Spent {
                 cpu,
                 ready,
-                blocked: spent.held.saturating_sub(known),
+                blocked,
             });
         }
         let workers = auto.controller.sizing().workers;
@@ -276,17 +304,19 @@ impl Pool {
         let Some(auto) = &mut inner.growth.auto else {
             return false;
         };
-        auto.count_parked(&generations);
+        auto.count_parked(&inner.queue, &generations);
         let parked = auto.parked;
         auto.controller
             .look(auto.began.elapsed(), Load { parked, ..now });
         let sizing = auto.controller.sizing();
         let stirred = std::mem::take(&mut auto.stirred);
+        let floor = auto.limits.floor;
         self.say_size(auto, sizing);
         self.show_size(inner);
         if inner.growth.told > sizing.workers {
             self.tell_wanted(inner, sizing.workers);
         }
+        self.release(inner);
         self.ask_for_workers(inner, 0);
         // Where memory is short, those that only wait are the first to go.
         if let Some(room) = sizing.terms.memory {
@@ -301,7 +331,11 @@ impl Pool {
             self.retired(inner, seat, incarnation);
             inner.growth.forget_told(&inner.queue);
         }
-        stirred || now.waiting > 0 || now.busy > 0 || inner.queue.open_seats() > FLOOR
+        stirred
+            || !inner.held_back.is_empty()
+            || now.waiting > 0
+            || now.busy > 0
+            || inner.queue.open_seats() > floor
     }
 
     fn say_size(&self, auto: &mut Auto, sizing: Sizing) {

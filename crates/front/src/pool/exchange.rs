@@ -39,6 +39,17 @@ impl Loan {
     }
 }
 
+/// What a request claims of its pool.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim {
+    /// Whom it waits before.
+    pub lane: Lane,
+    /// How long it may wait for a worker to begin it.
+    pub within: Duration,
+    /// Of which kind it is ([`super::kind::of`]).
+    pub kind: u64,
+}
+
 /// One request on its way.
 #[derive(Debug)]
 pub struct Exchange {
@@ -50,6 +61,8 @@ pub struct Exchange {
     pub lane: Lane,
     /// How long it may wait for a worker to begin it.
     pub within: Duration,
+    /// What it asks for, as far as it matters when that hangs.
+    pub kind: u64,
     /// The request's first FastCGI records; all of its head, and its body if that is small.
     request: Vec<u8>,
     /// Whether it counts as something its thread waits for.
@@ -117,13 +130,14 @@ impl Exchange {
         pool: Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
-        (lane, within): (Lane, Duration),
+        Claim { lane, within, kind }: Claim,
     ) -> Arc<Exchange> {
         Arc::new(Exchange {
             pool,
             thread,
             lane,
             within,
+            kind,
             request,
             followed: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
@@ -145,6 +159,7 @@ impl Exchange {
             thread: 0,
             lane: Lane::Usual,
             within: Duration::MAX,
+            kind: 0,
             request: Vec::new(),
             followed: AtomicBool::new(false),
             accepted: AtomicBool::new(true),

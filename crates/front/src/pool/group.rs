@@ -1,6 +1,7 @@
 //! A pool through its generations: they come, take each other's place, and go, while its queue
 //! stays the one it is.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ pub struct Inner {
     pub generations: Vec<Arc<Generation>>,
     /// How the pool grows and shrinks.
     pub growth: Growth,
+    /// Requests that get no worker before others have ended that ask for the same, since that hangs.
+    pub held_back: VecDeque<Arc<Exchange>>,
     /// Reports that the supervisor has not taken, one for each seat at most.
     pub unsaid: Vec<FromFront>,
     /// Of which generations the supervisor was told that their OPcache is full.
@@ -58,6 +61,7 @@ impl Inner {
             queue: Queue::new(),
             generations: Vec::new(),
             growth: Growth::none(),
+            held_back: VecDeque::new(),
             unsaid: Vec::new(),
             full_said: FullSaid::default(),
         }
@@ -78,7 +82,7 @@ impl Inner {
 
     /// Writes what there is now to every generation's board: their scripts read their own.
     pub fn show_figures(&self) {
-        let (queued, active) = (self.queue.queued() as u32, self.queue.busy() as u32);
+        let (queued, active) = (self.queued() as u32, self.queue.busy() as u32);
         for generation in &self.generations {
             let board = generation.link().board();
             board.queued.store(queued, Ordering::Relaxed);
@@ -304,6 +308,7 @@ impl Pool {
     /// Lets seats change hands, and gives work to every seat that has none.
     fn settle_all<'p>(self: &'p Arc<Pool>, mut inner: MutexGuard<'p, Inner>) {
         self.turn_over(&mut inner);
+        inner.release();
         for exchange in inner.queue.abandon() {
             exchange.turn_away(NotTaken::NoPool);
             self.lose_interest(&exchange);
@@ -341,6 +346,13 @@ impl Pool {
             incarnation,
         };
         self.say(inner, report);
+    }
+
+    /// A worker has grown, and another is to take its place, by the word of the supervisor.
+    pub fn outgrown(&self, seat: SeatId, incarnation: Incarnation) {
+        let mut inner = self.lock();
+        inner.queue.wear_out(seat, incarnation, Wear::Memory);
+        self.report_worn(&mut inner);
     }
 
     pub(super) fn report_worn(&self, inner: &mut Inner) {

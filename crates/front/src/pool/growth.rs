@@ -92,7 +92,7 @@ impl Growth {
         let is_auto = pool.pm == ProcessManager::Auto;
         Growth {
             bounds,
-            auto: is_auto.then(|| Auto::new(limit)),
+            auto: is_auto.then(|| Auto::new(pool.fewest_found() as usize, limit)),
             has_more_ready: is_auto && pool.mode == Mode::Snapshot,
             ..Growth::none()
         }

@@ -40,6 +40,11 @@ pub fn now() -> Duration {
 }
 
 impl Hanging {
+    /// Whether the script in this seat hung at the last count.
+    pub fn has(&self, place: Place) -> bool {
+        self.known.contains_key(&place)
+    }
+
     /// How many of these scripts have waited for longer than `after` by [`now`], as `waited` says of one
     /// that has run for so long. Who is found to hang does so to its end.
     pub fn count<T>(

@@ -6,6 +6,7 @@ pub mod generation;
 mod group;
 pub mod growth;
 mod hanging;
+pub mod kind;
 pub mod local;
 mod overload;
 pub mod queue;
@@ -32,11 +33,11 @@ use crate::clock;
 use crate::supervisor::Supervisor;
 use crate::tally::Tally;
 use crate::unaccepted::Unaccepted;
-use exchange::{Exchange, Loan};
+use exchange::{Claim, Exchange, Loan};
 use generation::Generation;
 use group::Inner;
 use local::Inbox;
-use queue::{Depth, Lane, Next, Place, SeatId, Submitted};
+use queue::{Depth, Next, Place, SeatId, Submitted};
 use watch::Watch;
 use wishes::Wishes;
 
@@ -153,8 +154,8 @@ impl Pool {
         }
     }
 
-    /// Gives a request to an idle worker or lets it wait, for `within` at most. Call it on the
-    /// thread that waits for the answer.
+    /// Gives a request to an idle worker or lets it wait, as it claims. Call it on the thread that waits
+    /// for the answer.
     ///
     /// # Errors
     /// When it would wait in vain, or nobody is there to wait for.
@@ -162,16 +163,26 @@ impl Pool {
         self: &Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
-        (lane, within): (Lane, Duration),
+        claim: Claim,
     ) -> Result<Arc<Exchange>, NotTaken> {
-        let exchange = Exchange::new(self.clone(), thread, request, (lane, within));
+        let Claim { lane, within, .. } = claim;
+        let exchange = Exchange::new(self.clone(), thread, request, claim);
         self.take_interest(&exchange);
         let mut inner = self.lock();
-        let submitted = inner.queue.submit(exchange.clone(), lane, self.depth());
+        let submitted = match inner.holds_back(&exchange) {
+            true => None,
+            false => Some(inner.queue.submit(exchange.clone(), lane, self.depth())),
+        };
         let refused = match submitted {
-            Submitted::Placed(place) => {
+            None if inner.hold_back(exchange.clone()) => {
+                self.show_figures(&mut inner);
+                return Ok(exchange);
+            }
+            None => NotTaken::QueueFull,
+            Some(Submitted::Placed(place)) => {
                 self.note_refusal(false);
                 let generation = inner.generation(place.seat.generation).cloned();
+                inner.count_begin(&exchange);
                 inner.count_arrival();
                 inner.count_accepted(&exchange);
                 if let Some(generation) = &generation {
@@ -186,11 +197,11 @@ impl Pool {
                 local::follow(exchange.clone(), is_behind);
                 return Ok(exchange);
             }
-            Submitted::Busy => match self.join(&mut inner, &exchange, within) {
+            Some(Submitted::Busy) => match self.join(&mut inner, &exchange, within) {
                 Ok(()) => return Ok(exchange),
                 Err(refused) => refused,
             },
-            Submitted::Nobody => NotTaken::NoPool,
+            Some(Submitted::Nobody) => NotTaken::NoPool,
         };
         drop(inner);
         self.lose_interest(&exchange);
@@ -237,7 +248,7 @@ impl Pool {
     fn show_figures(&self, inner: &mut Inner) {
         inner.show_figures();
         if let Some(tally) = self.tally.get() {
-            tally.show(inner.queue.queued(), inner.queue.busy());
+            tally.show(inner.queued(), inner.queue.busy());
         }
         self.report_worn(inner);
         self.ask_for_workers(inner, 0);
@@ -259,7 +270,7 @@ impl Pool {
     /// Takes a request out of the queue that no worker has. False when one has it.
     pub fn cancel(&self, exchange: &Arc<Exchange>) -> bool {
         let mut inner = self.lock();
-        let cancelled = inner.queue.cancel(exchange);
+        let cancelled = inner.queue.cancel(exchange) || inner.forget_held_back(exchange);
         if cancelled {
             self.show_figures(&mut inner);
             self.lose_interest(exchange);
@@ -285,7 +296,7 @@ impl Pool {
             self.report_full_cache(&mut inner, &generation);
         }
         inner.queue.done(place);
-        self.count_cost(&mut inner, spent);
+        self.count_cost(&mut inner, exchange.kind, spent);
         self.settle(inner, place.seat);
     }
 
@@ -324,6 +335,7 @@ impl Pool {
     /// and wakes the worker it concerns once the queue is free for others.
     fn settle(self: &Arc<Pool>, mut inner: MutexGuard<'_, Inner>, seat: SeatId) {
         self.turn_over(&mut inner);
+        inner.release();
         let placed = self.fill(&mut inner, seat);
         self.show_figures(&mut inner);
         let generation = inner
@@ -342,6 +354,11 @@ impl Pool {
         let now = (inner.queue.waiting() > 0).then(|| self.pass_time(inner));
         loop {
             match inner.queue.next(seat, self.depth()) {
+                Next::Run(exchange, place) if inner.holds_back(&exchange) => {
+                    inner.queue.free(place);
+                    inner.held_back.push_back(exchange);
+                    continue;
+                }
                 Next::Run(exchange, place) => self.hand_over(inner, exchange, place),
                 Next::TakeBack { from, to } => {
                     if !self.fetch(inner, from, to) {
@@ -358,7 +375,8 @@ impl Pool {
         placed
     }
 
-    fn hand_over(&self, inner: &Inner, exchange: Arc<Exchange>, place: Place) {
+    fn hand_over(&self, inner: &mut Inner, exchange: Arc<Exchange>, place: Place) {
+        inner.count_begin(&exchange);
         inner.count_accepted(&exchange);
         if let Some(generation) = inner.generation(place.seat.generation) {
             exchange.lend(generation.clone(), place);

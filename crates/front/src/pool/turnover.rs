@@ -26,6 +26,18 @@ pub enum Change {
 }
 
 impl<T: Clone + PartialEq> Queue<T> {
+    /// All requests that have a worker, with its seat.
+    pub fn in_hand(&self) -> impl Iterator<Item = (SeatId, &T)> {
+        self.houses.iter().flat_map(|house| {
+            let generation = house.generation;
+            let seats = (0u32..).zip(&house.seats);
+            seats.flat_map(move |(number, seat)| {
+                let at = SeatId { generation, number };
+                seat.slots.iter().flatten().map(move |item| (at, item))
+            })
+        })
+    }
+
     /// A generation comes, and gets nothing yet.
     pub fn add(&mut self, generation: Generation, seats: u32, max_requests: u64) {
         self.houses

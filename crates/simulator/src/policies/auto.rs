@@ -1,17 +1,16 @@
 //! `pm = auto`: the very controller of the server, and what the supervisor keeps of memory.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
+use std::rc::Rc;
 use std::time::Duration;
 
 use maitred_sizing::memory::Signs;
 use maitred_sizing::rooms::{Budget, Has, Rooms};
-use maitred_sizing::{Controller, Limits, Load, Machine, Sizing, Spent};
+use maitred_sizing::{Controller, Kinds, Limits, Load, Machine, Sizing, Spent};
 
 use super::{Policy, View};
 use crate::plant::Plant;
-
-/// The name of the one pool there is.
-const POOL: &str = "www";
 
 /// How often memory is looked at until it is known what workers take, in seconds, and how many of
 /// those looks there are to one of all else.
@@ -28,11 +27,17 @@ const BUDGET: Budget = Budget {
 #[derive(Debug)]
 pub struct Auto {
     controller: Controller,
-    rooms: Rooms,
+    /// Its name, and those of all pools of the same memory.
+    pool: String,
+    pools: Rc<[String]>,
+    rooms: Rc<RefCell<Rooms>>,
     counts_memory: bool,
     /// Workers there is memory for, by the last look.
     told: Option<usize>,
     parked: usize,
+    kinds: Kinds,
+    /// Some workers are kept from kinds that hang.
+    shares: bool,
     soon: u32,
     /// Numbers it has wanted, one after another, without those that memory gave.
     pub wanted: Vec<(f64, usize)>,
@@ -41,6 +46,25 @@ pub struct Auto {
 impl Auto {
     /// For a plant, as it is when it begins.
     pub fn new(plant: &Plant) -> Auto {
+        Auto::one_of(
+            plant,
+            "www".to_owned(),
+            Rc::new(["www".to_owned()]),
+            Rc::default(),
+        )
+    }
+
+    /// For plants that share their memory.
+    pub fn together(plants: &[Plant]) -> Vec<Auto> {
+        let names = (0..plants.len()).map(|number| format!("p{number}"));
+        let names: Rc<[String]> = names.collect();
+        let rooms = Rc::<RefCell<Rooms>>::default();
+        let each = plants.iter().zip(&*names);
+        each.map(|(plant, name)| Auto::one_of(plant, name.clone(), names.clone(), rooms.clone()))
+            .collect()
+    }
+
+    fn one_of(plant: &Plant, pool: String, pools: Rc<[String]>, rooms: Rc<RefCell<Rooms>>) -> Auto {
         let machine = Machine {
             cores: plant.segments[0].cores,
             memory: None,
@@ -48,13 +72,23 @@ impl Auto {
         let cap = plant.cap;
         Auto {
             controller: Controller::new(Limits { floor: 1, cap }, machine),
-            rooms: Rooms::default(),
+            pool,
+            pools,
+            rooms,
             counts_memory: plant.memory.is_some(),
             told: None,
             parked: 0,
+            kinds: Kinds::default(),
+            shares: true,
             soon: 0,
             wanted: Vec::new(),
         }
+    }
+
+    /// The same, but for who hangs, which may have all workers.
+    pub fn without_shares(mut self) -> Auto {
+        self.shares = false;
+        self
     }
 
     /// What it says now.
@@ -72,8 +106,13 @@ impl Auto {
     }
 
     fn room(&self, view: &View) -> Option<usize> {
-        let room = || self.rooms.workers(POOL, view.alive());
+        let room = || self.rooms.borrow().workers(&self.pool, view.alive());
         self.counts_memory.then(room)
+    }
+
+    /// One looks when all were measured.
+    fn looks(&self) -> bool {
+        self.counts_memory && self.pools.last() == Some(&self.pool)
     }
 }
 
@@ -82,32 +121,46 @@ impl Policy for Auto {
         self.controller.arrived(self.load(view));
     }
 
-    fn finished(&mut self, _view: &View, spent: Spent) {
+    fn holds_back(&self, kind: u64) -> bool {
+        let most = self.controller.most_that_hang().filter(|_| self.shares);
+        most.is_some_and(|most| self.kinds.hangs(kind) && self.kinds.left(most) == 0)
+    }
+
+    fn began(&mut self, kind: u64) {
+        self.kinds.began(kind);
+    }
+
+    fn finished(&mut self, _view: &View, kind: u64, spent: Spent) {
+        let hung = spent.blocked.as_secs_f64() > self.controller.parks_after();
+        self.kinds.ended(kind, hung);
         self.controller.finished(spent);
     }
 
-    fn running(&mut self, waits: &mut dyn Iterator<Item = f64>) {
+    fn running(&mut self, waits: &mut dyn Iterator<Item = (u64, f64)>) {
         if self.soon == 0 {
             self.all_busy(waits);
         }
     }
 
-    fn all_busy(&mut self, waits: &mut dyn Iterator<Item = f64>) {
+    fn all_busy(&mut self, waits: &mut dyn Iterator<Item = (u64, f64)>) {
         let after = self.controller.parks_after();
-        self.parked = waits.filter(|wait| *wait > after).count();
+        let hang: Vec<(u64, bool)> = waits.map(|(kind, wait)| (kind, wait > after)).collect();
+        self.parked = hang.iter().filter(|(_, hangs)| *hangs).count();
+        self.kinds.look(hang.into_iter());
     }
 
     fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, Has)>, ended: u64) {
-        if !self.counts_memory || self.soon > 0 && self.rooms.are_known() {
+        let mut rooms = self.rooms.borrow_mut();
+        if !self.counts_memory || self.soon > 0 && rooms.are_known() {
             return;
         }
         let all: Vec<(i32, Has)> = workers.collect();
         let ids: Vec<i32> = all.iter().map(|(id, _)| *id).collect();
         let mut budget = BUDGET;
-        for due in self.rooms.due(POOL, (&ids, ended), &mut budget) {
+        for due in rooms.due(&self.pool, (&ids, ended), &mut budget) {
             for (_, has) in all.iter().filter(|(id, _)| *id == due.worker) {
                 let most = has.most.filter(|_| due.exactly);
-                self.rooms.measured(POOL, due, Has { most, ..*has });
+                rooms.measured(&self.pool, due, Has { most, ..*has });
             }
         }
     }
@@ -120,15 +173,19 @@ impl Policy for Auto {
         let now = Duration::from_secs_f64(view.now);
         let is_look = self.soon == 0;
         self.soon = (self.soon + 1) % SOON_PER_LOOK;
-        if self.counts_memory && (is_look || !self.rooms.are_known()) {
+        let is_due = is_look || !self.rooms.borrow().are_known();
+        if self.looks() && is_due {
             let part = view.memory.map(|memory| memory.used / memory.limit);
             let signs = Signs {
                 used: part,
                 swaps_in: part.is_some_and(|part| part > 1.0),
                 ..Signs::default()
             };
-            self.rooms
-                .look(now, view.memory, &signs, &HashSet::from([POOL]));
+            let pools: HashSet<&str> = self.pools.iter().map(String::as_str).collect();
+            let mut rooms = self.rooms.borrow_mut();
+            rooms.look(now, view.memory, &signs, &pools);
+        }
+        if is_due {
             // As the front, which is told when somebody has looked: what goes for pressure goes once.
             self.told = self.room(view);
         }
@@ -149,12 +206,18 @@ impl Policy for Auto {
     }
 
     fn forked(&mut self, workers: usize) {
-        self.rooms.promise(POOL, workers);
+        self.rooms.borrow_mut().promise(&self.pool, workers);
     }
 
     fn lets_go(&self, view: &View) -> usize {
         let alive = view.alive();
         alive.saturating_sub(self.sizing().workers).min(view.idle)
+    }
+
+    fn outgrown(&self) -> Option<i32> {
+        let rooms = self.rooms.borrow();
+        let (pool, worker) = rooms.outgrown()?;
+        (self.soon == 1 && pool == self.pool).then_some(worker)
     }
 
     fn is_surplus(&self, view: &View) -> bool {

@@ -46,15 +46,23 @@ pub trait Policy {
     /// A request has come; it is counted in the view.
     fn arrived(&mut self, _view: &View) {}
 
-    /// A request has ended.
-    fn finished(&mut self, _view: &View, _spent: Spent) {}
+    /// Whether a request of this kind is to get no worker now.
+    fn holds_back(&self, _kind: u64) -> bool {
+        false
+    }
 
-    /// How long each request that runs has waited for other things than a processor, in seconds, if the policy
-    /// wants to know before a tick.
-    fn running(&mut self, _waits: &mut dyn Iterator<Item = f64>) {}
+    /// A request of this kind has got a worker.
+    fn began(&mut self, _kind: u64) {}
+
+    /// A request of this kind has ended.
+    fn finished(&mut self, _view: &View, _kind: u64, _spent: Spent) {}
+
+    /// The kind of each request that runs, and how long it has waited for other things than a processor, in
+    /// seconds, if the policy wants to know before a tick.
+    fn running(&mut self, _waits: &mut dyn Iterator<Item = (u64, f64)>) {}
 
     /// The same before it is told of a request that finds nobody idle.
-    fn all_busy(&mut self, _waits: &mut dyn Iterator<Item = f64>) {}
+    fn all_busy(&mut self, _waits: &mut dyn Iterator<Item = (u64, f64)>) {}
 
     /// What each worker has, by its number, and how many requests have ended by now, if the policy wants to
     /// know before a tick.
@@ -77,6 +85,11 @@ pub trait Policy {
     /// As many idle workers are to go now. Asked after each tick.
     fn lets_go(&self, _view: &View) -> usize {
         0
+    }
+
+    /// The number of a worker that is to go, as soon as it has nothing to do. Asked after each tick.
+    fn outgrown(&self) -> Option<i32> {
+        None
     }
 
     /// Whether a worker that has just ended a request is to go.

@@ -203,3 +203,58 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_hangs_leaves_as_many_workers_as_the_processors_can_use_and_a_quarter_at_most() {
+    let most = |cap, cores| {
+        let machine = Machine {
+            cores,
+            memory: None,
+        };
+        let mut pool = Controller::new(Limits { floor: 1, cap }, machine);
+        (0..100).for_each(|_| pool.finished(spent(20, 0)));
+        pool.look(Duration::from_secs(1), load(1, 1, 0));
+        pool.most_that_hang()
+    };
+    // Four processors are full with as many of these.
+    let found = [1, 2, 4, 9, 64].map(|cap| most(cap, 4.0));
+    assert_eq!(found, [None, Some(1), Some(3), Some(7), Some(60)]);
+    assert_eq!(most(64, 32.0), Some(48));
+}
+
+#[test]
+fn what_there_is_memory_for_bounds_those_that_hang() {
+    let mut pool = pool(64);
+    pool.see(Machine {
+        memory: Some(20),
+        ..FOUR
+    });
+    assert_eq!(
+        pool.most_that_hang(),
+        None,
+        "nobody knows what requests take"
+    );
+    (0..100).for_each(|_| pool.finished(spent(1, 9)));
+    assert_eq!(pool.most_that_hang(), Some(15));
+}
+
+#[test]
+fn a_pool_that_may_rest_without_workers_does_so_when_nobody_has_asked_for_five_minutes() {
+    let mut pool = Controller::new(Limits { floor: 0, cap: 50 }, FOUR);
+    assert_eq!(pool.sizing().workers, 0);
+    pool.arrived(load(0, 0, 1));
+    assert_eq!(pool.sizing().workers, 1);
+    pool.finished(spent(1, 1));
+    let workers = |pool: &mut Controller, second| {
+        pool.look(Duration::from_secs(second), load(1, 0, 0));
+        pool.sizing().workers
+    };
+    let kept: Vec<usize> = (1..=300).map(|second| workers(&mut pool, second)).collect();
+    assert_eq!(kept, [1; 300]);
+    let gone: Vec<usize> = (301..=340)
+        .map(|second| workers(&mut pool, second))
+        .collect();
+    assert_eq!(gone.last(), Some(&0), "{gone:?}");
+    pool.arrived(load(0, 0, 1));
+    assert_eq!(pool.sizing().workers, 1);
+}

@@ -27,6 +27,10 @@ const NEW_AT_ONCE: usize = 4;
 const OLD_AT_FIRST: usize = 8;
 const OLD_AT_ONCE: usize = 1;
 
+/// A worker has grown that has so many times as much as it began with, and so many bytes more.
+const GROWN: f64 = 2.0;
+const GROWN_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
+
 /// What a worker has, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Has {
@@ -82,6 +86,8 @@ pub struct Known {
 struct One {
     worker: i32,
     has: Has,
+    /// What it had when it was measured for the second time: it had served by then.
+    began_with: Option<f64>,
     /// At which look its pages were counted.
     counted_at: u32,
 }
@@ -146,6 +152,7 @@ impl Known {
                 most: has.most.or(before.and_then(|one| one.has.most)),
                 ..has
             },
+            began_with: before.map(|one| one.began_with.unwrap_or(has.own)),
             counted_at: if due.exactly { look } else { counted_before },
         });
         // When it is young it has little, and says nothing of what it will have.
@@ -203,18 +210,17 @@ impl Known {
     }
 
     /// For how many workers there is room whatever their requests happen to take at a time, beside what is
-    /// no worker's own and what other pools' workers take; without what scatters as long as
-    /// nobody knows what they take.
+    /// no worker's own and what other pools' workers take or have been promised; without what scatters as
+    /// long as nobody knows what they take.
     pub fn fits_in(&self, memory: &Memory, (base, others): (f64, f64)) -> usize {
         let room = Room {
             limit: memory.limit,
-            base,
+            base: base + others,
             worker: self.worker(),
             ..Room::default()
         };
         let room = match self.is_known() {
             true => Room {
-                base: base + others,
                 deviation: self.variance.sqrt(),
                 most: self.most,
                 ..room
@@ -233,6 +239,18 @@ impl Known {
             ..Room::default()
         };
         room.workers().unwrap_or(usize::MAX)
+    }
+
+    /// The worker that has grown most, by its process id, and what it has, in bytes; nothing: none has grown
+    /// so that another in its place would have much less.
+    pub fn outgrown(&self) -> Option<(i32, f64)> {
+        let grown = self.measured.iter().filter(|one| {
+            let least = |began_with: f64| (GROWN * began_with).max(began_with + GROWN_BYTES);
+            one.began_with
+                .is_some_and(|bytes| one.has.own >= least(bytes))
+        });
+        let most = grown.max_by(|one, other| one.has.own.total_cmp(&other.has.own));
+        most.map(|one| (one.worker, one.has.own))
     }
 
     /// How many were never measured.
@@ -258,5 +276,19 @@ impl Known {
         let most = workers * (self.most - self.mean);
         let beyond = reserve(workers * self.variance).min(most.max(0.0));
         workers * self.mean + beyond
+    }
+    /// So many more workers are on their way.
+    pub fn promise(&mut self, workers: usize) {
+        self.workers = self.workers.saturating_add(workers);
+    }
+
+    /// What other pools leave to its workers, in bytes: what they take, or as long as nobody knows that, what
+    /// they were promised. A pool's only worker it has in any case, and most such pools rest.
+    pub fn claims(&self) -> f64 {
+        let promised = match self.is_known() || self.workers <= 1 {
+            true => 0.0,
+            false => self.workers as f64 * self.worker(),
+        };
+        promised.max(self.takes())
     }
 }

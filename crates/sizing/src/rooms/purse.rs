@@ -19,6 +19,15 @@ const FIRST_LOOKS: u32 = 100;
 const SHORT: f64 = 0.9;
 const OUT: f64 = 0.8;
 
+/// What other pools' workers have of a memory, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Others {
+    /// As far as it is known.
+    pub(super) take: f64,
+    /// And what those were promised of which it is not.
+    pub(super) claim: f64,
+}
+
 /// A memory, and what of it is promised.
 #[derive(Debug, Default)]
 pub(super) struct Purse {
@@ -61,9 +70,8 @@ impl Purse {
         self.base = Some(before + weight * (base - before));
     }
 
-    /// How many workers a pool may have that has `workers`, of which so much is known, beside what other
-    /// pools' workers take, in bytes.
-    pub(super) fn workers(&self, known: &Known, others: f64, workers: usize) -> usize {
+    /// How many workers a pool may have that has `workers`, of which so much is known, beside other pools'.
+    pub(super) fn workers(&self, known: &Known, others: Others, workers: usize) -> usize {
         let part = |part: f64| ((workers as f64 * part) as usize).max(1);
         // Where nobody knows what there is, nothing is added.
         let (Some(memory), Some(base)) = (self.memory, self.base) else {
@@ -77,13 +85,14 @@ impl Purse {
         let more = (free.usable() / known.worker()) as usize;
         let now = workers.saturating_add(more);
         // One serves whatever there is: none would be a pool that is down.
-        let fits = known.fits_in(&memory, (base, others));
-        let long = match known.is_known() {
-            true => fits,
-            // Those that are there may stay until it is known what they take, unless that is too much as it
-            // is.
-            false => fits.max(workers.min(known.fit_at_most_in(&memory, base))),
+        let fits = known.fits_in(&memory, (base, others.claim));
+        // Those that are there may stay as long as others only might need what they have, or until it is
+        // known what they take themselves, unless that is too much as it is.
+        let may_stay = match known.is_known() {
+            true => known.fits_in(&memory, (base, others.take)),
+            false => known.fit_at_most_in(&memory, base),
         };
+        let long = fits.max(workers.min(may_stay));
         // Nobody goes for what was: a fifth would at each look, for as long as the level stays.
         let most = match (self.pressure.seen(), self.pressure.level()) {
             (Level::Out, _) => part(OUT),
