@@ -45,6 +45,13 @@ impl Rooms {
         known.due(workers, budget)
     }
 
+    /// At this look so many workers of a pool are on their way that nobody can measure yet.
+    pub fn are_coming(&mut self, pool: &str, workers: usize) {
+        if let Some(known) = self.pools.get_mut(pool) {
+            known.promise(workers);
+        }
+    }
+
     /// What a worker has that was to be measured.
     pub fn measured(&mut self, pool: &str, due: Due, has: Has) {
         let known = self.pools.entry(pool.to_owned()).or_default();

@@ -73,6 +73,8 @@ pub(crate) struct Room {
 struct Seen<'a> {
     name: String,
     workers: Vec<i32>,
+    /// That were ordered, and have not come yet.
+    coming: usize,
     requests: u64,
     /// Whose workers tell of the programs that their scripts have run.
     told_by: Option<&'a RunningPool>,
@@ -130,6 +132,7 @@ impl Room {
             let pool = &pools[(first + turn) % seen];
             let workers = (pool.workers.as_slice(), pool.requests);
             let all_due = self.rooms.due(&pool.name, workers, &mut left);
+            self.rooms.are_coming(&pool.name, pool.coming);
             // Nobody has had more than there is, whatever a worker says.
             let limit = self.memory.map_or(0.0, |memory| memory.limit);
             let programs = match all_due.iter().any(|due| due.exactly) {
@@ -238,6 +241,7 @@ impl Supervisor {
             let page = self.scores.page(&name);
             Seen {
                 workers: pool.workers.keys().copied().collect(),
+                coming: (pool.pool.workers() as usize).saturating_sub(pool.workers.len()),
                 requests: page.map_or(0, Page::answered),
                 told_by: Some(pool),
                 group: self.plan.memory_group(&name),
@@ -378,6 +382,7 @@ mod tests {
         Seen {
             name: name.to_owned(),
             workers,
+            coming: 0,
             requests: 0,
             told_by: None,
             group: None,

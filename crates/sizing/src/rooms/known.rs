@@ -62,8 +62,9 @@ pub struct Budget {
 /// What is known of a pool's workers.
 #[derive(Debug, Default)]
 pub struct Known {
-    /// How many there are.
+    /// How many there are, and how many are on their way.
     pub workers: usize,
+    coming: usize,
     /// Those that were measured; who was so last is at the end.
     measured: VecDeque<One>,
     /// What one has had at most of those that have left before it was known what workers take, in bytes.
@@ -106,7 +107,7 @@ impl Known {
 
     /// Which of these workers are to be measured, within the budget.
     pub fn due(&mut self, workers: &[i32], budget: &mut Budget) -> Vec<Due> {
-        self.workers = workers.len();
+        (self.workers, self.coming) = (workers.len(), 0);
         let present: HashSet<i32> = workers.iter().copied().collect();
         let has_left = |one: &&One| !present.contains(&one.worker);
         let told = self
@@ -258,9 +259,9 @@ impl Known {
         self.workers.saturating_sub(self.measured.len())
     }
 
-    /// What those are to have, in bytes.
+    /// What those are to have and those that are on their way, in bytes.
     pub fn is_to_have(&self) -> f64 {
-        self.unmeasured() as f64 * self.worker()
+        (self.unmeasured() + self.coming) as f64 * self.worker()
     }
 
     /// What all have now, in bytes: those that were not measured are taken for the average of the others.
@@ -279,15 +280,16 @@ impl Known {
     }
     /// So many more workers are on their way.
     pub fn promise(&mut self, workers: usize) {
-        self.workers = self.workers.saturating_add(workers);
+        self.coming = self.coming.saturating_add(workers);
     }
 
     /// What other pools leave to its workers, in bytes: what they take, or as long as nobody knows that, what
     /// they were promised. A pool's only worker it has in any case, and most such pools rest.
     pub fn claims(&self) -> f64 {
-        let promised = match self.is_known() || self.workers <= 1 {
+        let workers = self.workers.saturating_add(self.coming);
+        let promised = match self.is_known() || workers <= 1 {
             true => 0.0,
-            false => self.workers as f64 * self.worker(),
+            false => workers as f64 * self.worker(),
         };
         promised.max(self.takes())
     }
