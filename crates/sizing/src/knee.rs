@@ -25,6 +25,9 @@ const NEARLY_ALL: f64 = 0.975;
 /// Least share of a request that is work.
 const LEAST_SHARE: f64 = 1e-6;
 
+/// What is less likely than this part of all that is more likely makes no difference to a sum.
+const NEGLIGIBLE: f64 = 1e-18;
+
 /// A sum beyond this is scaled down.
 const LARGE: f64 = 1e200;
 
@@ -58,12 +61,15 @@ fn busy(workers: usize, cores: f64, cpu_share: f64) -> f64 {
         return at_once(workers);
     }
     let ratio = share / (1.0 - share);
-    // What is likely in proportion to nobody being at work.
+    // What is likely in proportion to nobody being at work. It rises to what is likeliest, and falls from there.
     let (mut likely, mut all, mut sum) = (1.0, 1.0, 0.0);
     for working in 1..=workers {
         likely *= (workers - working + 1) as f64 * ratio / at_once(working);
         all += likely;
         sum += likely * at_once(working);
+        if likely < NEGLIGIBLE * all {
+            break;
+        }
         if all > LARGE {
             (likely, all, sum) = (likely / LARGE, all / LARGE, sum / LARGE);
         }

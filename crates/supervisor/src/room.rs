@@ -3,7 +3,8 @@
 //!
 //! They are read once a second while such a pool grows or shrinks or memory is nearly full, more often
 //! until it is known what workers take, and otherwise now and then: seldom where there is plenty of memory.
-//! However many pools and workers there are, a look costs about the same ([`BUDGET`]).
+//! However many pools and workers there are, a look costs about the same ([`BUDGET`]), and less where
+//! there is plenty.
 
 mod measure;
 
@@ -35,6 +36,12 @@ const LOOK_SOON: Duration = Duration::from_millis(100);
 const BUDGET: Budget = Budget {
     exactly: 16,
     roughly: 128,
+};
+
+/// The same where there is plenty of memory: to count the pages of one takes 60 to 360 µs.
+const CALM_BUDGET: Budget = Budget {
+    exactly: 4,
+    roughly: 32,
 };
 
 /// How often while some pool has more than one worker, and while none has.
@@ -126,7 +133,10 @@ impl Room {
     /// Measures some of the workers of each pool, as far as the budget goes; the next look goes on from
     /// there.
     fn measure(&mut self, files: &dyn Files, pools: &[Seen]) {
-        let mut left = BUDGET;
+        let mut left = match self.rooms.are_far_from_the_limit() {
+            true => CALM_BUDGET,
+            false => BUDGET,
+        };
         let (seen, first) = (pools.len(), self.next);
         for turn in 0..seen {
             let pool = &pools[(first + turn) % seen];
@@ -483,16 +493,24 @@ mod tests {
         let pools: Vec<Seen> = (1..=100).map(many).collect();
         let (mut room, mut seen) = (Room::default(), HashSet::new());
         for _ in 0..50 {
-            let files = Noted(std::cell::RefCell::default());
-            room.measure(&files, &pools);
-            let read = files.0.into_inner();
-            assert!(
-                read.len() <= 3 * (BUDGET.exactly + BUDGET.roughly),
-                "{}",
-                read.len()
-            );
+            let read = read_by(&mut room, &pools);
+            assert!(read <= most_read(BUDGET), "{read}");
             seen.insert(room.next);
         }
         assert!(seen.len() > 5, "{seen:?}");
+        let read = read_by(&mut looked(16_000, 14_000), &pools);
+        assert!(read <= most_read(CALM_BUDGET), "{read}");
+        assert!(read > 0);
+    }
+
+    /// Files that are read to measure workers once.
+    fn read_by(room: &mut Room, pools: &[Seen]) -> usize {
+        let files = Noted(std::cell::RefCell::default());
+        room.measure(&files, pools);
+        files.0.into_inner().len()
+    }
+
+    fn most_read(budget: Budget) -> usize {
+        3 * (budget.exactly + budget.roughly)
     }
 }
