@@ -270,7 +270,8 @@ impl Pool {
     /// Takes a request out of the queue that no worker has. False when one has it.
     pub fn cancel(&self, exchange: &Arc<Exchange>) -> bool {
         let mut inner = self.lock();
-        let cancelled = inner.queue.cancel(exchange) || inner.forget_held_back(exchange);
+        let cancelled =
+            inner.queue.cancel(exchange, Instant::now()) || inner.forget_held_back(exchange);
         if cancelled {
             self.show_figures(&mut inner);
             self.lose_interest(exchange);

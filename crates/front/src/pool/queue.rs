@@ -485,11 +485,11 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// Forgets a request that waits. False when it does not wait (any more).
-    pub fn cancel(&mut self, item: &T) -> bool {
+    pub fn cancel(&mut self, item: &T, now: Instant) -> bool {
         let urgent = self.urgent.iter().position(|urgent| urgent == item);
         match urgent {
             Some(position) => self.urgent.remove(position).is_some(),
-            None => self.waiting.cancel(item),
+            None => self.waiting.cancel(item, now),
         }
     }
 

@@ -191,14 +191,20 @@ impl<T: PartialEq> Waiting<T> {
         Some(entry.item)
     }
 
-    /// Forgets one whose client has left. False when it does not wait.
-    pub fn cancel(&mut self, item: &T) -> bool {
+    /// Forgets one that is not wanted any more. False when it does not wait.
+    pub fn cancel(&mut self, item: &T, now: Instant) -> bool {
+        let oldest = self.longest();
         let found = self.entries.iter().position(|entry| entry.item == *item);
-        let was_there = found.is_some_and(|position| self.entries.remove(position).is_some());
-        if was_there {
+        let Some(entry) = found.and_then(|position| self.entries.remove(position)) else {
+            return false;
+        };
+        // Who leaves long before its turn says nothing of how long people wait.
+        let waited = now.saturating_duration_since(entry.since);
+        let longest = oldest.map_or(waited, |oldest| now.saturating_duration_since(oldest));
+        if waited >= longest / 2 {
             self.overload.loses();
         }
-        was_there
+        true
     }
 
     /// One has waited as long as it may, in vain.

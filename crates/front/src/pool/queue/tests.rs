@@ -71,7 +71,7 @@ fn a_request_that_is_certain_to_be_turned_away_is_told_so_before_it_comes() {
     assert_eq!(asks(&mut queue, Lane::Usual), Some(Joined::Full));
     assert_eq!(join(&mut queue, 5), Joined::Full);
     assert_eq!(asks(&mut queue, Lane::Urgent), None, "those wait elsewhere");
-    assert!(queue.cancel(&4));
+    assert!(queue.cancel(&4, Instant::now()));
     assert_eq!(asks(&mut queue, Lane::Usual), None, "there is room again");
     // What is to be said where there are no workers is not that too many wait.
     assert_eq!(asks(&mut Queue::new(), Lane::Usual), None);
@@ -220,7 +220,8 @@ fn urgent_requests_that_wait_can_leave_and_have_an_end_and_one_seat_is_always_ev
         assert_eq!(queue.join_urgent(item), Joined::Waits);
     }
     assert_eq!(queue.join_urgent(13), Joined::Full);
-    assert!(queue.cancel(&11) && !queue.cancel(&11));
+    let now = Instant::now();
+    assert!(queue.cancel(&11, now) && !queue.cancel(&11, now));
     assert_eq!(queue.waiting(), 2);
     let left = queue.close(seat(0), 1);
     assert_eq!(left.len(), 1);
@@ -427,7 +428,7 @@ proptest! {
                 }
                 Step::Cancel { nth } if next_item > 0 => {
                     let item = nth as u32 % next_item + 1;
-                    if world.queue.cancel(&item) {
+                    if world.queue.cancel(&item, Instant::now()) {
                         world.waiting.retain(|waiting| *waiting != item);
                     }
                 }

@@ -103,7 +103,7 @@ impl World {
         let (first, last) = (self.gone, self.came.len() as u32);
         let left = (first..last).take_while(|item| waits_for(item) >= self.patience);
         for item in left {
-            self.waiting.cancel(&item);
+            self.waiting.cancel(&item, self.now);
             self.gone = item + 1;
         }
     }
@@ -175,6 +175,24 @@ fn clients_that_leave_sooner_than_any_is_refused_are_answered_before_they_do() {
         assert!(most <= 10 * MS, "{times} times: {most:?}");
         assert!(world.share_busy() > 0.99, "{}", world.share_busy());
     }
+}
+
+#[test]
+fn clients_that_leave_at_once_do_not_turn_a_queue_of_patient_ones_round() {
+    let mut line = waiting(1000, 10_000 * MS);
+    let mut now = Instant::now();
+    for item in 0..500 {
+        now += 5 * MS;
+        let patient = (now, 10_000 * MS);
+        assert_eq!(line.join(2 * item, patient, &WORK), Joined::Waits);
+        assert_eq!(line.join(2 * item + 1, patient, &WORK), Joined::Waits);
+        assert!(line.cancel(&(2 * item + 1), now + MS));
+        if item >= 100 {
+            line.pass(now, &WORK);
+            assert_eq!(line.take(), Some(2 * (item - 100)), "in order");
+        }
+    }
+    assert!(!line.is_newest_first());
 }
 
 #[test]
@@ -293,8 +311,8 @@ proptest! {
                 }
                 4 if !present.is_empty() => {
                     let item = present[pause as usize % present.len()];
-                    prop_assert!(line.cancel(&item));
-                    prop_assert!(!line.cancel(&item));
+                    prop_assert!(line.cancel(&item, now));
+                    prop_assert!(!line.cancel(&item, now));
                     gone.push(item);
                 }
                 _ => {
