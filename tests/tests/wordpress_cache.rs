@@ -214,7 +214,7 @@ fn what_is_for_one_is_made_for_one(blog: &mut Blog) {
         ("/?rest_route=/wp/v2/posts", "rule"),
         ("/wp-admin/", "rule"),
         ("/xmlrpc.php", "rule"),
-        ("/index.php/wp-json/wp/v2/posts", "no-store"),
+        ("/index.php/wp-json/wp/v2/posts", "rule"),
     ] {
         for _ in 0..2 {
             assert!(
