@@ -100,6 +100,9 @@ pub struct Killed {
     pub who: String,
 }
 
+/// The share of the gaps between requests that is looked at.
+const MOST_GAPS: f64 = 0.95;
+
 /// How requests for scripts come, by an access log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrivals {
@@ -111,8 +114,24 @@ pub struct Arrivals {
     pub rise_at: String,
     /// Requests a second in the busiest hour.
     pub busiest_rate: f64,
+    /// How long after the one before each but the first came, in seconds.
+    pub gaps: Vec<f64>,
+}
+
+impl Arrivals {
     /// 95 of 100 come no later after the one before, in seconds.
-    pub gap_p95: f64,
+    pub fn gap_p95(&self) -> f64 {
+        crate::words::quantile(self.gaps.clone(), MOST_GAPS).unwrap_or(0.0)
+    }
+
+    /// The share of the time in which a worker that stays for so long after each request is there.
+    pub fn awake(&self, idle_timeout: Duration) -> f64 {
+        let most = idle_timeout.as_secs_f64();
+        let span: f64 = self.gaps.iter().sum();
+        let awake: f64 = self.gaps.iter().map(|gap| gap.min(most)).sum();
+        // All in one second: nothing is known of any other time.
+        if span > 0.0 { awake / span } else { 1.0 }
+    }
 }
 
 /// Memory, in bytes.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use maitred_doctor::read::is_file;
 use maitred_measure::answer::Marker;
 use maitred_measure::doors::{self, NotFound, Trust};
 use maitred_measure::generate::render;
@@ -31,12 +32,6 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// The share of the requests that have to get the expected answer.
 const FITTING: f64 = 0.95;
-
-/// What no script makes.
-const FILES: [&str; 16] = [
-    "css", "js", "map", "png", "jpg", "jpeg", "gif", "svg", "ico", "webp", "avif", "woff", "woff2",
-    "ttf", "pdf", "zip",
-];
 
 /// Words of paths that do something besides showing a page, even by GET.
 const DOING: [&str; 22] = [
@@ -397,15 +392,6 @@ fn asks_for_password(page: &str) -> bool {
         .any(|sign| page.contains(sign))
 }
 
-fn is_file(path: &str) -> bool {
-    let path = path.split('?').next().unwrap_or_default();
-    let extension = path
-        .rsplit('/')
-        .next()
-        .and_then(|name| name.rsplit_once('.'));
-    extension.is_some_and(|(_, extension)| FILES.contains(&extension.to_ascii_lowercase().as_str()))
-}
-
 fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<Plan, String> {
     let headers = asked.headers.iter().map(|text| request::read_header(text));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
@@ -639,10 +625,5 @@ mod tests {
         stop.store(false, Ordering::Relaxed);
         let late = prober.ask_within(&door, &place, Duration::from_millis(1), &stop);
         assert!(late.is_err(), "nobody answers there");
-    }
-
-    #[test]
-    fn files_are_told_from_scripts() {
-        assert!(is_file("/a/b.PNG?x=1") && !is_file("/a.b/c") && !is_file("/index.php"));
     }
 }

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use crate::facts::{Facts, Kind, Known, Manager, Pool};
+use super::spares::OF_ALL_POOLS;
+use crate::facts::{Arrivals, Facts, Kind, Known, Manager, Pool, Unknown};
 use crate::finding::Sheet;
 use crate::words::{duration, seconds};
 
 /// A pool that is asked so often, in requests a second, always has work.
 const BUSY_RATE: f64 = 1.0;
+
+/// A pool with a worker for a larger share of the time does not sleep.
+const MOSTLY_AWAKE: f64 = 0.5;
 
 /// Workers that stay for less are started anew all the time.
 const SHORTEST_IDLE: Duration = Duration::from_secs(10);
@@ -36,7 +40,8 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
         };
         if is_busy && service.kind == Kind::PhpFpm {
             let condition = "ondemand and more than a request a second in the busiest hour, or the next request \
-                             nearly always within process_idle_timeout";
+                             nearly always within process_idle_timeout and a worker there for more than half of \
+                             the time";
             sheet
                 .warn(about, seen, condition)
                 .so("users wait for workers to be started, and their first request is a slow one")
@@ -51,24 +56,35 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
 /// How often a pool is asked, and whether that is too often for one that is to sleep: by the access log that was
 /// named, or since the server's start.
 fn how_often(facts: &Facts, pool: &Pool) -> Known<(String, bool)> {
+    let live = || pool.live.as_ref().map_err(Clone::clone)?.rate.clone();
+    let since_start = |rate: f64| format!("{rate:.1} requests a second since the start");
     match &facts.arrivals {
-        Ok(Some(arrivals)) if facts.pools().count() == 1 => {
-            let (rate, gap) = (arrivals.busiest_rate, arrivals.gap_p95);
-            let seen = format!(
-                "{rate:.1} requests a second in the busiest hour, 95 of 100 within {} of the one before",
-                seconds(gap)
-            );
-            let is_busy = rate > BUSY_RATE || gap < pool.idle_timeout.as_secs_f64();
-            return Ok((seen, is_busy));
-        }
-        Err(why) => return Err(why.clone()),
-        Ok(_) => {}
+        Ok(Some(arrivals)) if facts.pools().count() == 1 => Ok(by_log(arrivals, pool)),
+        Ok(Some(_)) => match live() {
+            Ok(rate) => Ok((
+                format!("{} ({OF_ALL_POOLS})", since_start(rate)),
+                rate > BUSY_RATE,
+            )),
+            Err(why) => Err(Unknown(format!("{OF_ALL_POOLS}; {why}"))),
+        },
+        Ok(None) => live().map(|rate| (since_start(rate), rate > BUSY_RATE)),
+        Err(why) => Err(why.clone()),
     }
-    let rate = pool.live.as_ref().map_err(Clone::clone)?.rate.clone()?;
-    Ok((
-        format!("{rate:.1} requests a second since the start"),
-        rate > BUSY_RATE,
-    ))
+}
+
+/// By a log of its requests alone.
+fn by_log(arrivals: &Arrivals, pool: &Pool) -> (String, bool) {
+    let (rate, gap) = (arrivals.busiest_rate, arrivals.gap_p95());
+    let awake = arrivals.awake(pool.idle_timeout);
+    let seen = format!(
+        "{rate:.1} requests a second in the busiest hour, 95 of 100 within {} of the one before, a worker \
+         there for {:.0} % of the time",
+        seconds(gap),
+        awake * 100.0
+    );
+    // A crawler's many requests a day lie near each other, and the pool sleeps all the rest of it.
+    let stays = gap < pool.idle_timeout.as_secs_f64() && awake > MOSTLY_AWAKE;
+    (seen, rate > BUSY_RATE || stays)
 }
 
 #[cfg(test)]
@@ -96,27 +112,54 @@ mod tests {
     fn an_access_log_tells_of_the_busiest_hour_and_of_the_gaps() {
         let mut facts = php_fpm();
         pool(&mut facts).manager = Manager::Ondemand;
-        let arrivals = |busiest_rate, gap_p95| {
+        let arrivals = |busiest_rate, gaps: &[f64]| {
             Ok(Some(Arrivals {
                 requests: 1_000,
                 rise: 1.0,
                 rise_at: String::new(),
                 busiest_rate,
-                gap_p95,
+                gaps: gaps.to_vec(),
             }))
         };
-        facts.arrivals = arrivals(0.01, 400.0);
+        facts.arrivals = arrivals(0.01, &[400.0; 50]);
         expect_ok("D14", &facts);
-        facts.arrivals = arrivals(3.0, 400.0);
+        facts.arrivals = arrivals(3.0, &[400.0; 50]);
         expect(
             "D14",
             &facts,
             Warn,
             "3.0 requests a second in the busiest hour",
         );
-        facts.arrivals = arrivals(0.5, 4.0);
-        expect("D14", &facts, Warn, "within 4 s of the one before");
+        facts.arrivals = arrivals(0.5, &[4.0; 50]);
+        let seen = "within 4 s of the one before, a worker there for 100 % of the time";
+        expect("D14", &facts, Warn, seen);
+        let crawler = [vec![1.0; 120], vec![86_280.0], vec![1.0; 120]].concat();
+        facts.arrivals = arrivals(0.1, &crawler);
+        expect_ok("D14", &facts);
         facts.arrivals = unknown();
+        expect("D14", &facts, CannotTell, "how often");
+    }
+
+    #[test]
+    fn a_log_of_several_pools_tells_nothing_of_one_of_them() {
+        let mut facts = php_fpm();
+        pool(&mut facts).manager = Manager::Ondemand;
+        let second = facts.services[0].pools[0].clone();
+        facts.services[0].pools.push(second);
+        facts.arrivals = Ok(Some(Arrivals {
+            requests: 1_000,
+            rise: 1.0,
+            rise_at: String::new(),
+            busiest_rate: 0.1,
+            gaps: vec![400.0; 50],
+        }));
+        expect(
+            "D14",
+            &facts,
+            Warn,
+            "since the start (the access log is of all pools",
+        );
+        pool(&mut facts).live = unknown();
         expect("D14", &facts, CannotTell, "how often");
     }
 }

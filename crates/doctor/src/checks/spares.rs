@@ -10,6 +10,9 @@ const MAX_SPAWN_RATE: u32 = 32;
 /// `ServerLimit` of Apache's worker and event if nothing is set.
 const DEFAULT_SERVER_LIMIT: u64 = 16;
 
+/// Why a log does not tell how requests come to one of several pools.
+pub(super) const OF_ALL_POOLS: &str = "the access log is of all pools, and there are several";
+
 /// D12.
 pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
     apache(facts, sheet);
@@ -153,7 +156,7 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
     let arrivals = match &facts.arrivals {
         Ok(Some(arrivals)) if facts.pools().count() == 1 => arrivals,
         Ok(Some(_)) => {
-            let why = Unknown("the access log is of all pools, and there are several".to_owned());
+            let why = Unknown(OF_ALL_POOLS.to_owned());
             return sheet.cannot_tell(&pool.name, "how fast its requests come", &why);
         }
         Ok(None) => return untold(pool, &full, sheet),
@@ -183,11 +186,25 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
             "min_spare_servers < the largest rise of requests in a second x time of a script",
         )
         .so("such a burst waits while the pool grows")
-        .fix(format!(
-            "min_spare_servers = {:.0}, or pm = static where memory allows all of them",
-            wanted.ceil().min(f64::from(pool.max_children))
-        ))
+        .fix(match enough(pool, spares, wanted) {
+            Some(Spares { start, min, max }) => format!(
+                "min_spare_servers = {min}, start_servers = {start}, max_spare_servers = {max}, or pm = static \
+                 where memory allows all of them"
+            ),
+            None => "pm = static".to_owned(),
+        })
         .rules(&["R45", "R52", "R55", "W32"]);
+}
+
+/// Spares for so many more workers at once, in an order that php-fpm takes; nothing if that would be all workers.
+fn enough(pool: &Pool, spares: Spares, wanted: f64) -> Option<Spares> {
+    let most = f64::from(pool.max_children);
+    let min = Some(wanted.ceil()).filter(|min| *min < most)? as u32;
+    Some(Spares {
+        start: spares.start.max(min),
+        min,
+        max: spares.max.max(min),
+    })
 }
 
 /// Nobody has said how requests come.
@@ -246,7 +263,7 @@ mod tests {
                 rise,
                 rise_at: "Sun, 22 Nov 2026 06:02:00 GMT".to_owned(),
                 busiest_rate: 1.0,
-                gap_p95: 1.0,
+                gaps: vec![1.0],
             }))
         };
         expect("D12", &facts, Info, "--access-log FILE tells it");
@@ -260,6 +277,22 @@ mod tests {
             Warn,
             "20.0 more workers at once, and 5 spare ones; 10 s from 10 to 50",
         );
+        let fix = |facts: &Facts| {
+            let report = crate::Report::of(facts);
+            let found = report
+                .findings
+                .iter()
+                .find(|found| found.check == "D12" && found.severity == Warn);
+            found.unwrap().fix.clone()
+        };
+        assert_eq!(
+            fix(&facts),
+            "min_spare_servers = 20, start_servers = 20, max_spare_servers = 20, or pm = static where memory \
+             allows all of them"
+        );
+        facts.arrivals = arrivals(500.0);
+        assert_eq!(fix(&facts), "pm = static", "50 of 50 workers");
+        facts.arrivals = arrivals(200.0);
         told(&mut facts).script_p50 = unknown();
         expect("D12", &facts, CannotTell, "how long scripts take");
         facts.arrivals = unknown();
@@ -268,6 +301,23 @@ mod tests {
         let second = facts.services[0].pools[0].clone();
         facts.services[0].pools.push(second);
         expect("D12", &facts, CannotTell, "how fast its requests come");
+    }
+
+    #[test]
+    fn what_is_proposed_for_a_burst_is_in_an_order_that_php_fpm_takes() {
+        for (start, min, max) in [(2, 1, 3), (10, 5, 15), (8, 8, 8), (1, 1, 50)] {
+            let facts = with(50, start, min, max);
+            let pool = &facts.services[0].pools[0];
+            for wanted in [1.2, 5.5, 9.0, 12.0, 48.1, 49.0] {
+                let found = enough(pool, pool.spares.unwrap(), wanted).unwrap();
+                let Spares { start, min, max } = found;
+                assert!(f64::from(min) >= wanted, "{found:?} for {wanted}");
+                assert!(min <= start && start <= max && max <= 50, "{found:?}");
+            }
+            for wanted in [49.5, 50.0, 1e12] {
+                assert_eq!(enough(pool, pool.spares.unwrap(), wanted), None, "{wanted}");
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::world::World;
 use crate::facts::{Arrivals, Known, Unknown};
@@ -19,26 +19,36 @@ const FEWEST: usize = 20;
 /// An hour, in seconds.
 const HOUR: u64 = 3_600;
 
-/// The share of the gaps between requests that is looked at.
-const MOST_GAPS: f64 = 0.95;
+/// A log's time may be that of another machine's clock, but not later than tomorrow's, in seconds.
+const DAY: u64 = 86_400;
+
+/// The furthest that a zone is ahead or behind, as zones are written.
+const FURTHEST_ZONE: i64 = 1_400;
 
 /// The months, as logs have them, from March on.
 const MONTHS: [&str; 12] = [
     "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb",
 ];
 
-/// What no script makes.
-const FILES: [&str; 17] = [
-    "css", "js", "map", "png", "jpg", "jpeg", "gif", "svg", "ico", "webp", "avif", "woff", "woff2",
-    "ttf", "pdf", "zip", "txt",
+/// What no script makes. `xml` is not among them: site maps and feeds are scripts' mostly.
+const FILES: [&str; 21] = [
+    "css", "js", "mjs", "map", "png", "jpg", "jpeg", "gif", "svg", "ico", "webp", "avif", "mp4",
+    "webm", "woff", "woff2", "ttf", "eot", "pdf", "zip", "txt",
 ];
 
 /// What the end of a log says.
 pub(super) fn arrivals(world: &World, file: &Path) -> Known<Arrivals> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    arrivals_until(world, file, now.map_or(0, |now| now.as_secs()) + DAY)
+}
+
+/// The same of what is no later than a moment, in seconds since 1970.
+fn arrivals_until(world: &World, file: &Path, last: u64) -> Known<Arrivals> {
     let shown = file.display();
     let text =
         end_of(world, file).map_err(|why| Unknown(format!("{shown} cannot be read ({why})")))?;
-    let seconds: Vec<u64> = text.lines().filter_map(second).collect();
+    let mut seconds: Vec<u64> = text.lines().filter_map(second).collect();
+    seconds.retain(|second| *second <= last);
     if seconds.len() < FEWEST {
         return Unknown::because(format!(
             "{shown} has {} requests for scripts that are understood; expected {FEWEST} or more lines such as \
@@ -61,10 +71,8 @@ fn end_of(world: &World, file: &Path) -> std::io::Result<String> {
 
 fn of(seconds: &[u64]) -> Arrivals {
     let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
-    let mut hours: BTreeMap<u64, u32> = BTreeMap::new();
     for second in seconds {
         *counts.entry(*second).or_default() += 1;
-        *hours.entry(*second / HOUR).or_default() += 1;
     }
     // Nobody came in a second that the log does not have.
     let rise = counts.iter().skip(1).map(|(second, count)| {
@@ -76,45 +84,61 @@ fn of(seconds: &[u64]) -> Arrivals {
     sorted.sort_unstable();
     let gaps = sorted.windows(2).map(|pair| (pair[1] - pair[0]) as f64);
     let span = (sorted.last().zip(sorted.first())).map_or(0, |(last, first)| last - first);
-    let busiest = hours.values().max().copied().unwrap_or(0);
     Arrivals {
         requests: seconds.len() as u64,
         rise: f64::from(rise),
-        rise_at: httpdate::fmt_http_date(UNIX_EPOCH + std::time::Duration::from_secs(at)),
+        rise_at: httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at)),
         // A log of less than an hour has no more than its own time.
-        busiest_rate: f64::from(busiest) / span.clamp(1, HOUR) as f64,
-        gap_p95: crate::words::quantile(gaps.collect(), MOST_GAPS).unwrap_or(0.0),
+        busiest_rate: busiest_hour(&sorted) as f64 / span.clamp(1, HOUR) as f64,
+        gaps: gaps.collect(),
     }
+}
+
+/// The most of sorted moments that lie within an hour, whenever it begins.
+fn busiest_hour(sorted: &[u64]) -> usize {
+    let mut first = 0;
+    let within = sorted.iter().enumerate().map(|(last, second)| {
+        while second - sorted[first] >= HOUR {
+            first += 1;
+        }
+        last + 1 - first
+    });
+    within.max().unwrap_or(0)
 }
 
 /// When a request for a script came, in seconds since 1970.
 fn second(line: &str) -> Option<u64> {
-    let (_, rest) = line.split_once('[')?;
-    let (time, _) = rest.split_once(']')?;
-    let (_, rest) = line.split_once('"')?;
-    let path = rest.split('"').next()?.split(' ').nth(1)?;
+    let (before, rest) = line.split_at(request_line(line)?);
+    // A user's name comes before the time, and clients choose it: the last bracket is the server's.
+    let (before, _) = before.rsplit_once(']')?;
+    let (_, time) = before.rsplit_once('[')?;
+    let path = rest[1..].split('"').next()?.split(' ').nth(1)?;
     if is_file(path) {
         return None;
     }
     moment(time)
 }
 
+/// Where the request line's quote is: the first that is none of a user's name, where Apache has a backslash before it.
+fn request_line(line: &str) -> Option<usize> {
+    let mut quotes = line.match_indices('"').map(|(place, _)| place);
+    quotes.find(|place| !line[..*place].ends_with('\\'))
+}
+
 /// `22/Nov/2026:07:00:00 +0000` in seconds since 1970.
 fn moment(time: &str) -> Option<u64> {
-    let (date, zone) = time.split_once(' ').unwrap_or((time, "+0000"));
-    let mut parts = date.split(['/', ':']);
-    let day: i64 = parts
-        .next()?
-        .parse()
-        .ok()
-        .filter(|day| (1..=31).contains(day))?;
-    let month = parts.next()?;
+    let (date, zone) = time.split_once(' ')?;
+    let (day, date) = date.split_once('/')?;
+    let (month, date) = date.split_once('/')?;
+    let mut parts = date.split(':');
+    let day = number(day, 2, 31).filter(|day| *day > 0)?;
     let month = MONTHS.iter().position(|name| *name == month)?;
-    let mut number = |most: i64| {
-        let number: i64 = parts.next()?.parse().ok()?;
-        (0..=most).contains(&number).then_some(number)
-    };
-    let (year, hour, minute, second) = (number(9_999)?, number(23)?, number(59)?, number(60)?);
+    let year = number(parts.next()?, 4, 9_999)?;
+    let mut next = |most| number(parts.next()?, 2, most);
+    let (hour, minute, second) = (next(23)?, next(59)?, next(60)?);
+    if parts.next().is_some() {
+        return None;
+    }
     // Years that begin in March have the leap day at their end: MONTHS begins there.
     let year = if month >= 10 { year - 1 } else { year };
     let of_year = (153 * i64::try_from(month).ok()? + 2) / 5 + day - 1;
@@ -123,13 +147,26 @@ fn moment(time: &str) -> Option<u64> {
     u64::try_from(local - offset(zone)?).ok()
 }
 
-/// What a zone such as `+0130` is ahead, in seconds.
-fn offset(zone: &str) -> Option<i64> {
-    let number: i64 = zone.parse().ok()?;
-    Some(number / 100 * 3_600 + number % 100 * 60)
+/// A number of so many digits, and no more than the most.
+fn number(text: &str, digits: usize, most: i64) -> Option<i64> {
+    let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_number)?;
+    (number <= most).then_some(number)
 }
 
-fn is_file(path: &str) -> bool {
+/// What a zone such as `+0130` is ahead, in seconds.
+fn offset(zone: &str) -> Option<i64> {
+    let (sign, digits) = match zone.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-", digits) => (-1, digits),
+        _ => return None,
+    };
+    let ahead = number(digits, 4, FURTHEST_ZONE)?;
+    Some(sign * (ahead / 100 * 3_600 + ahead % 100 * 60))
+}
+
+/// Whether a path is that of a file, as far as its end tells, and not of a script.
+pub fn is_file(path: &str) -> bool {
     let path = path.split('?').next().unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();
     let end = name
@@ -141,7 +178,9 @@ fn is_file(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+
+    /// The end of the day of [`line`].
+    const LAST: u64 = 1_795_392_000;
 
     fn line(second: u32, path: &str) -> String {
         format!(
@@ -155,7 +194,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("access.log");
         std::fs::write(&file, text).unwrap();
-        arrivals(&World::new(None, Duration::from_secs(60)), &file)
+        arrivals_until(&World::new(None, Duration::from_secs(60)), &file, LAST)
     }
 
     #[test]
@@ -172,7 +211,41 @@ mod tests {
         assert_eq!((found.requests, found.rise), (140, 40.0));
         assert_eq!(found.rise_at, "Sun, 22 Nov 2026 06:02:00 GMT");
         assert!((found.busiest_rate - 140.0 / 120.0).abs() < 1e-9);
-        assert_eq!(found.gap_p95, 1.0);
+        assert_eq!(found.gap_p95(), 1.0);
+    }
+
+    #[test]
+    fn a_users_name_that_looks_like_a_time_is_none() {
+        let usual: String = (0..30).map(|second| line(second, "/")).collect();
+        let expected = read(&usual).unwrap();
+        for name in [
+            "[31/Dec/9999/23/59/59 -2300]",
+            "[31/Dec/9999:23:59:59 +0000]",
+            "[22/Nov/2026:07:00:00 +0100]",
+            "[22/Nov/2026:07:00:00 +9223372036854775807]",
+            "a[",
+            "]a",
+            r#"[22/Nov/2026:07:00:00 +0100] \"GET /"#,
+        ] {
+            let named = usual.replace("- - [", &format!("- {name} ["));
+            assert_eq!(read(&named), Ok(expected.clone()), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_to_come_yet_is_left_out() {
+        let mut text: String = (0..30).map(|second| line(second, "/")).collect();
+        let expected = read(&text).unwrap();
+        text += &line(31, "/").repeat(20).replace("/Nov/2026:", "/Dec/9999:");
+        assert_eq!(read(&text), Ok(expected));
+    }
+
+    #[test]
+    fn the_busiest_hour_begins_when_requests_do_and_not_when_the_clock_strikes() {
+        let around: Vec<u64> = (0..3_600).map(|second| HOUR / 2 + second).collect();
+        assert_eq!(busiest_hour(&around), 3_600);
+        let rare: Vec<u64> = (0..10).map(|hour| hour * HOUR).collect();
+        assert_eq!((busiest_hour(&rare), busiest_hour(&[])), (1, 0));
     }
 
     #[test]
@@ -180,7 +253,36 @@ mod tests {
         assert_eq!(moment("01/Jan/1970:00:00:01 +0000"), Some(1));
         assert_eq!(moment("29/Feb/2024:12:00:00 -0130"), Some(1_709_213_400));
         assert_eq!(moment("01/Mar/2024:00:00:00 +0000"), Some(1_709_251_200));
-        assert_eq!(moment("32/Mar/2024:00:00:00 +0000"), None);
+        for wrong in [
+            "32/Mar/2024:00:00:00 +0000",
+            "00/Mar/2024:00:00:00 +0000",
+            "01/Mar/2024:00:00:00",
+            "01/Mar/2024/00/00/00 +0000",
+            "01/Mar/2024:00:00:00:00 +0000",
+            "01/Mar/2024:00:00:00 +9223372036854775807",
+            "01/Mar/2024:00:00:00 -2300",
+            "01/Mar/2024:00:00:00 0000",
+            "01/Mar/12024:00:00:00 +0000",
+            "+1/Mar/2024:00:00:00 +0000",
+            "é",
+        ] {
+            assert_eq!(moment(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn files_are_told_from_scripts() {
+        for file in ["/a/b.PNG?x=1", "/a.mp4", "/a/module.mjs", "/robots.txt"] {
+            assert!(is_file(file), "{file}");
+        }
+        for script in [
+            "/a.b/c",
+            "/index.php",
+            "/wp-sitemap.xml",
+            "/feed.xml?x=a.css",
+        ] {
+            assert!(!is_file(script), "{script}");
+        }
     }
 
     #[test]

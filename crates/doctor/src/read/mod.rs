@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::facts::{Facts, Known, Throttled};
+pub use access_log::is_file;
 pub use groups::MemoryGroup;
 use machine::Counters;
 pub use status_page::{Counted, counted};
