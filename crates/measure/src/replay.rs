@@ -22,6 +22,9 @@ const MAX_LINE_BYTES: u64 = 64 * 1024;
 /// How many lines are read before a log counts as one in another format.
 const LINES_TO_JUDGE: usize = 1_000;
 
+/// The furthest that a zone is ahead or behind, as zones are written.
+const FURTHEST_ZONE: i64 = 1_400;
+
 /// How many requests are read ahead.
 const AHEAD: usize = 4_096;
 
@@ -258,10 +261,11 @@ impl<'a> Spread<'a> {
 }
 
 fn entry(line: &str) -> Option<Entry<'_>> {
-    let (_, rest) = line.split_once('[')?;
-    let (time, _) = rest.split_once(']')?;
-    let (_, rest) = line.split_once('"')?;
-    let (request, _) = rest.split_once('"')?;
+    let (before, rest) = line.split_at(request_line(line)?);
+    // A user's name comes before the time, and clients choose it: the last bracket is the server's.
+    let (before, _) = before.rsplit_once(']')?;
+    let (_, time) = before.rsplit_once('[')?;
+    let (request, _) = rest[1..].split_once('"')?;
     let mut words = request.split(' ');
     let (method, path) = (words.next()?, words.next()?);
     path.starts_with('/').then_some(Entry {
@@ -271,32 +275,45 @@ fn entry(line: &str) -> Option<Entry<'_>> {
     })
 }
 
+/// Where the request line's quote is: the first that is none of a user's name, where Apache has a backslash before it.
+fn request_line(line: &str) -> Option<usize> {
+    let mut quotes = line.match_indices('"').map(|(place, _)| place);
+    quotes.find(|place| !line[..*place].ends_with('\\'))
+}
+
 /// Seconds since 1970 of `22/Nov/2026:07:00:00 +0000`.
 fn seconds(time: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    let (date, zone) = time.split_once(' ').unwrap_or((time, "+0000"));
-    let mut parts = date.split(['/', ':']);
-    let day: i64 = parts.next()?.parse().ok()?;
-    let month = parts.next()?;
+    let (date, zone) = time.split_once(' ')?;
+    let (day, date) = date.split_once('/')?;
+    let (month, date) = date.split_once('/')?;
+    let mut parts = date.split(':');
+    let day = number(day, 2, 31).filter(|day| *day > 0)?;
     let month = MONTHS.iter().position(|name| *name == month)?;
-    if !(1..=31).contains(&day) {
+    let year = number(parts.next()?, 4, 9_999)?;
+    let mut next = |most| number(parts.next()?, 2, most);
+    let (hour, minute, second) = (next(23)?, next(59)?, next(60)?);
+    if parts.next().is_some() {
         return None;
     }
-    let mut number = |most: i64| {
-        let number: i64 = parts.next()?.parse().ok()?;
-        (0..=most).contains(&number).then_some(number)
-    };
-    let (year, hour, minute, second) = (number(9_999)?, number(23)?, number(59)?, number(60)?);
     let (sign, digits) = match zone.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
         ("-", digits) => (-1, digits),
-        (_, digits) => (1, digits),
+        _ => return None,
     };
-    let offset: i64 = digits.parse().ok()?;
+    let offset = number(digits, 4, FURTHEST_ZONE)?;
     let offset = sign * (offset / 100 * 3_600 + offset % 100 * 60);
     let days = days_since_1970(year, i64::try_from(month).ok()? + 1, day);
     Some(days * 86_400 + hour * 3_600 + minute * 60 + second - offset)
+}
+
+/// A number of so many digits, and no more than the most.
+fn number(text: &str, digits: usize, most: i64) -> Option<i64> {
+    let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_number)?;
+    (number <= most).then_some(number)
 }
 
 /// Days of the Gregorian calendar, with years that begin in March, so that the leap day is the last.
@@ -355,6 +372,21 @@ what is no line\n\
     }
 
     #[test]
+    fn a_users_name_that_looks_like_a_time_delays_nothing() {
+        let usual = source(LOG, 2.0, "named-not");
+        for name in [
+            "[31/Dec/9999/23/59/59 -2300]",
+            "[31/Dec/9999:23:59:59 +9223372036854775807]",
+            r#"[31/Dec/9999:23:59:59 +0000] \"GET /x"#,
+        ] {
+            let named = source(&LOG.replace("- - [", &format!("- {name} [")), 2.0, "named");
+            assert_eq!(lines(&named), lines(&usual), "{name}");
+            std::fs::remove_file(&named.file).expect("a file of ours");
+        }
+        std::fs::remove_file(&usual.file).expect("a file of ours");
+    }
+
+    #[test]
     fn a_log_in_another_format_is_refused_with_an_example() {
         let source = source("{\"ts\": 1, \"path\": \"/\"}\n", 1.0, "other");
         let why = source.check().expect_err("another format");
@@ -387,6 +419,12 @@ what is no line\n\
             ("22/Nov/2026:07:00:00 +0100", Some(1_795_327_200)),
             ("22/Nov/2026:01:30:00 -0430", Some(1_795_327_200)),
             ("32/Nov/2026:07:00:00 +0000", None),
+            ("22/Nov/2026:07:00:00", None),
+            ("22/Nov/2026/07/00/00 +0000", None),
+            ("22/Nov/2026:07:00:00:00 +0000", None),
+            ("22/Nov/2026:07:00:00 +9223372036854775807", None),
+            ("22/Nov/2026:07:00:00 -2300", None),
+            ("22/Nov/12026:07:00:00 +0000", None),
             ("22/Foo/2026:07:00:00 +0000", None),
             ("", None),
         ] {
