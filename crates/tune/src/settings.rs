@@ -521,7 +521,7 @@ mod tests {
             "{fpm}"
         );
         assert!(!fpm.contains("start_servers"), "{fpm}");
-        assert!(of(Server::Nginx).contains("\nfastcgi_read_timeout 45s;\n"));
+        assert!(of(Server::Nginx).contains("\nfastcgi_read_timeout 60s;\n"));
         assert!(of(Server::Apache).contains("\nThreadsPerChild 25\n"));
         let ours = of(Server::Maitred);
         assert!(

@@ -39,8 +39,14 @@ pub(super) fn up(bytes: f64) -> f64 {
     (bytes / STEP).ceil().max(1.0) * STEP
 }
 
+/// A limit of so much memory: no less than that.
 pub(super) fn size(bytes: f64) -> String {
-    format!("{:.0}M", bytes / MEGABYTE)
+    format!("{:.0}M", (bytes / MEGABYTE).ceil())
+}
+
+/// What is set now, to a tenth of a megabyte.
+pub(super) fn as_set(bytes: f64) -> String {
+    format!("{}M", (bytes / MEGABYTE * 10.0).round() / 10.0)
 }
 
 /// How many files a process may have open.
@@ -67,14 +73,14 @@ pub(super) fn opcache(server: Server, name: &'static str, inputs: &Inputs) -> Li
     line(
         server,
         name,
-        format!("{:.0}", value / MEGABYTE),
+        format!("{:.0}", (value / MEGABYTE).ceil()),
         &["R6", "R57"],
     )
     .measured(
         format!(
             "workers share {}, OPcache is part of it; it is set to {}",
             megabytes(inputs.shared),
-            size(inputs.opcache)
+            as_set(inputs.opcache)
         ),
         "one and a half times what is shared, and no less than it is",
     )
@@ -98,17 +104,22 @@ pub(super) fn strings(server: Server, name: &'static str, inputs: &Inputs) -> Li
     let value = (compiled.max(inputs.opcache) * STRINGS).max(now);
     let free = free.map_or(
         "what of it is free is not seen from outside".to_owned(),
-        |free| format!("{} of it are free", size(free)),
+        |free| format!("{} of it are free", as_set(free)),
     );
-    line(server, name, format!("{:.0}", value / MEGABYTE), &["R6"])
-        .measured(
-            format!("it is set to {}; {free}", size(now)),
-            "a sixteenth of OPcache, as PHP's defaults have it, and no less than it is",
-        )
-        .guide(
-            "8 to 64",
-            "what does not fit is kept once in each worker: dearer, but nothing fails",
-        )
+    line(
+        server,
+        name,
+        format!("{:.0}", (value / MEGABYTE).ceil()),
+        &["R6"],
+    )
+    .measured(
+        format!("it is set to {}; {free}", as_set(now)),
+        "a sixteenth of OPcache, as PHP's defaults have it, and no less than it is",
+    )
+    .guide(
+        "8 to 64",
+        "what does not fit is kept once in each worker: dearer, but nothing fails",
+    )
 }
 
 /// How much memory maitred has for pages that it keeps.

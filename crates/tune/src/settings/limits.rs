@@ -1,6 +1,6 @@
 //! How long a script may take, and how much: never less than it may now, since not all pages were asked for.
 
-use super::further::{ROOM, size, up};
+use super::further::{ROOM, as_set, size, up};
 use super::{Inputs, Limit, Line, Server, line, megabytes};
 
 /// How much longer than the slowest answer a script may run, and at least, in seconds.
@@ -23,11 +23,22 @@ fn needed(inputs: &Inputs) -> f64 {
 fn seconds(inputs: &Inputs) -> f64 {
     match inputs.wall_limit {
         Limit::Is(now) => needed(inputs).max(now.ceil()),
-        Limit::Unlimited | Limit::Unknown => needed(inputs),
+        Limit::Unlimited | Limit::Unknown => needed(inputs).max(computing(inputs) + STEP),
     }
 }
 
-/// How long a web server waits for an answer, in seconds: longer than any script runs.
+/// The limit of processor time, in seconds; 0: there is none.
+fn computing(inputs: &Inputs) -> f64 {
+    let wanted = (inputs.cpu.unwrap_or(0.0) * TIMES).max(LEAST);
+    let limit = match inputs.processor_limit {
+        Some(0) => return 0.0,
+        Some(now) => wanted.max(now as f64),
+        None => wanted,
+    };
+    limit.ceil()
+}
+
+/// How long a web server has to wait for an answer, in seconds: longer than any script runs.
 fn patience(inputs: &Inputs) -> f64 {
     let looks = if inputs.is_php_fpm { LOOKS } else { 0.0 };
     (seconds(inputs) * (1.0 + looks)).ceil() + STEP
@@ -51,12 +62,17 @@ pub(super) fn wall(server: Server, name: &'static str, inputs: &Inputs) -> Line 
         }
         _ => "max_execution_time counts processor time only (W12)",
     };
+    let formula = match inputs.wall_limit {
+        Limit::Is(_) => {
+            "ten times that, at least 30 s, and no less than it is: not all pages were asked for"
+        }
+        _ => {
+            "ten times that, at least 30 s, and 5 s more than max_execution_time: not all pages were asked for"
+        }
+    };
     let value = format!("{:.0}s", seconds(inputs));
     line(server, name, value, &["R70", "R71", "R72"])
-        .measured(
-            format!("{}; {now}", slowest(inputs)),
-            "ten times that, at least 30 s, and no less than it is: not all pages were asked for",
-        )
+        .measured(format!("{}; {now}", slowest(inputs)), formula)
         .guide("30 s, beside max_execution_time", why)
 }
 
@@ -68,32 +84,31 @@ pub(super) fn web_server(
     rules: &[&'static str],
     inputs: &Inputs,
 ) -> Line {
-    let value = patience(inputs);
     let set = match server {
         Server::Apache => inputs.reads.1,
         _ => inputs.reads.0,
     };
+    let value = patience(inputs).max(set.unwrap_or(0.0).ceil());
     let now = set.map_or(String::new(), |now| format!("; it is {now:.0} s now"));
+    let once = match inputs.wall_limit {
+        Limit::Is(_) => "",
+        Limit::Unlimited | Limit::Unknown => " once request_terminate_timeout is set",
+    };
     let looks = match inputs.is_php_fpm {
         true => {
-            "request_terminate_timeout, a third of it, since php-fpm looks no more often, and 5 s: who waits \
-                 gives up last"
+            "request_terminate_timeout, a third of it, since php-fpm looks no more often, and 5 s, and no \
+                 less than it is: who waits gives up last"
         }
-        false => "request_terminate_timeout + 5 s: who waits gives up last",
+        false => "request_terminate_timeout + 5 s, and no less than it is: who waits gives up last",
     };
     line(server, name, format!("{value:.0}{unit}"), rules)
         .measured(
-            format!("scripts end after {:.0} s{now}", seconds(inputs)),
+            format!("scripts end after {:.0} s{once}{now}", seconds(inputs)),
             looks,
         )
         .guide(
             "300 s",
-            match set {
-                Some(now) if now > value => {
-                    "no answer comes later: by then the script has been ended, and clients have left (W26)"
-                }
-                _ => "by then the script has been ended, and clients have left (W26)",
-            },
+            "by then the script has been ended, and clients have left (W26)",
         )
 }
 
@@ -134,7 +149,7 @@ pub(super) fn memory(server: Server, name: &'static str, inputs: &Inputs) -> Lin
         }
         Limit::Is(now) => line(size(seen.unwrap_or(now).max(now)))
             .measured(
-                format!("{had}; it is set to {}", size(now)),
+                format!("{had}; it is set to {}", as_set(now)),
                 "twice that, and no less than it is: not all pages were asked for",
             )
             .guide(guide, why),
@@ -152,17 +167,17 @@ pub(super) fn memory(server: Server, name: &'static str, inputs: &Inputs) -> Lin
 
 /// How much processor time a script may take, as a value that scripts may raise themselves.
 pub(super) fn processor(server: Server, name: &'static str, inputs: &Inputs) -> Line {
-    let wanted = (inputs.cpu.unwrap_or(0.0) * TIMES).max(LEAST);
-    let (value, now) = match inputs.processor_limit {
-        Some(0) => (0.0, "it is set to 0, which is no limit".to_owned()),
-        Some(now) => (wanted.max(now as f64), format!("it is set to {now} s")),
-        None => (wanted, "what it is set to is not known".to_owned()),
+    let value = computing(inputs);
+    let now = match inputs.processor_limit {
+        Some(0) => "it is set to 0, which is no limit".to_owned(),
+        Some(now) => format!("it is set to {now} s"),
+        None => "what it is set to is not known".to_owned(),
     };
     let measured = inputs.cpu.map_or(
         "the processor time of a request is not known".to_owned(),
         |cpu| format!("a request alone takes {:.0} ms of a processor", cpu * 1e3),
     );
-    line(server, name, format!("{:.0}", value.ceil()), &["R72", "R74"])
+    line(server, name, format!("{value:.0}"), &["R72", "R74"])
         .measured(
             format!("{measured}; {now}"),
             "ten times that, at least 30 s, and no less than it is: not all pages were asked for",
@@ -196,7 +211,8 @@ mod tests {
         let usual = with(Limit::Is(10.0), 0.05);
         assert_eq!(
             (wall(&usual).value, reads(&usual).value),
-            ("30s".into(), "45s".into())
+            ("30s".into(), "60s".into()),
+            "nginx waits for 60 s already"
         );
         let long = with(Limit::Is(300.0), 0.05);
         assert_eq!(
@@ -207,31 +223,77 @@ mod tests {
         let slow = with(Limit::Is(30.0), 7.0);
         assert_eq!(wall(&slow).value, "70s");
         let none = with(Limit::Unlimited, 0.05);
-        assert_eq!(wall(&none).value, "30s");
+        assert_eq!(wall(&none).value, "35s", "beyond max_execution_time");
         assert!(
             wall(&none).measured.contains("no limit now")
                 && wall(&none).why.contains("a pool of their own")
         );
         let ours = Inputs {
             is_php_fpm: false,
+            reads: (None, None),
             ..usual
         };
         assert_eq!(reads(&ours).value, "35s");
     }
 
     #[test]
-    fn a_web_server_that_waits_less_is_told_what_it_has_now() {
+    fn no_web_server_waits_less_than_it_does_and_what_it_has_now_is_said() {
         let inputs = Inputs {
-            reads: (Some(300.0), Some(60.0)),
+            reads: (Some(300.0), Some(40.0)),
             ..with(Limit::Is(30.0), 0.05)
         };
         let nginx = web_server(Server::Nginx, "read", "s", &["R70"], &inputs);
-        assert!(nginx.measured.ends_with("it is 300 s now"), "{nginx:?}");
-        assert!(nginx.why.starts_with("no answer comes later"), "{nginx:?}");
+        assert!(
+            nginx.value == "300s" && nginx.measured.ends_with("it is 300 s now"),
+            "{nginx:?}"
+        );
         let apache = web_server(Server::Apache, "ProxyTimeout", "", &["R70"], &inputs);
         assert!(
-            apache.value == "45" && apache.measured.ends_with("it is 60 s now"),
+            apache.value == "45" && apache.measured.ends_with("it is 40 s now"),
             "{apache:?}"
+        );
+    }
+
+    #[test]
+    fn who_has_set_no_limit_by_the_clock_keeps_what_scripts_may_compute_and_web_servers_wait() {
+        let inputs = Inputs {
+            processor_limit: Some(300),
+            reads: (Some(600.0), Some(60.0)),
+            ..with(Limit::Unlimited, 0.05)
+        };
+        let wall = super::wall(Server::PhpFpm, "limit", &inputs);
+        let computes = super::processor(Server::PhpFpm, "limit", &inputs);
+        assert_eq!(
+            (wall.value.as_str(), computes.value.as_str()),
+            ("305s", "300")
+        );
+        assert!(
+            wall.formula.contains("5 s more than max_execution_time"),
+            "{wall:?}"
+        );
+        let nginx = web_server(Server::Nginx, "read", "s", &["R70"], &inputs);
+        assert_eq!(
+            (nginx.value.as_str(), nginx.measured.as_str()),
+            (
+                "600s",
+                "scripts end after 305 s once request_terminate_timeout is set; it is 600 s now"
+            )
+        );
+        let apache = web_server(Server::Apache, "ProxyTimeout", "", &["R70"], &inputs);
+        assert_eq!(apache.value, "412", "305 s, a third of them, and 5 s");
+        let endless = Inputs {
+            processor_limit: Some(0),
+            ..inputs
+        };
+        assert_eq!(super::wall(Server::PhpFpm, "limit", &endless).value, "30s");
+        let computing = Inputs {
+            processor_limit: Some(30),
+            cpu: Some(7.0),
+            ..with(Limit::Unlimited, 7.0)
+        };
+        assert_eq!(
+            super::wall(Server::PhpFpm, "limit", &computing).value,
+            "75s"
         );
     }
 
@@ -261,6 +323,11 @@ mod tests {
         assert_eq!(memory(is(128.0), 20.0 * MB).value, "128M");
         assert_eq!(memory(is(512.0), 20.0 * MB).value, "512M");
         assert_eq!(memory(is(128.0), 100.0 * MB).value, "208M");
+        let odd = memory(Limit::Is(250_000.0 * 1_024.0), 20.0 * MB);
+        assert!(
+            odd.value == "245M" && odd.measured.ends_with("it is set to 244.1M"),
+            "{odd:?}"
+        );
         assert_eq!(memory(Limit::Unknown, 20.0 * MB).value, "128M");
         let none = memory(Limit::Unlimited, 100.0 * MB);
         assert_eq!(none.value, "-1");
