@@ -81,6 +81,8 @@ pub struct Report {
     pub peak: Option<f64>,
     /// The most memory that PHP itself has counted for a script, or why that is not known.
     pub counted: Option<f64>,
+    /// That is of 99 of 100 scripts since the server's start, an eighth too much at most, and not of the largest.
+    pub counted_since_start: bool,
     #[allow(missing_docs)]
     pub not_counted: Option<String>,
     /// What that worker had beside it.
@@ -198,6 +200,7 @@ impl Report {
             shared,
             peak,
             counted: largest.and_then(|seen| seen.counted),
+            counted_since_start: site.service.kind == maitred_doctor::facts::Kind::Maitred,
             not_counted: None,
             uncounted: largest.and_then(|seen| seen.uncounted()),
             resident,

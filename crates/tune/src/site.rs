@@ -162,15 +162,8 @@ fn none(services: &[&Service], pools: &[(&Service, &Pool)], wanted: Option<&str>
     }
     match services.first() {
         Some(service) => {
-            let why = service
-                .process
-                .as_ref()
-                .err()
-                .map_or(String::new(), |why| format!(": {why}"));
-            format!(
-                "{} does not run{why}; start it, and tune it then",
-                service.name
-            )
+            let why = service.process.as_ref().err().map(ToString::to_string);
+            stopped(&service.name, why.as_deref())
         }
         None => {
             "no php-fpm and no maitred is configured here; name its configuration with --php-fpm \
@@ -297,6 +290,14 @@ fn seconds(ini: &Ini) -> Option<u64> {
     Some(u64::try_from(seconds).unwrap_or(0))
 }
 
+/// That a server does not run, in one sentence.
+fn stopped(name: &str, why: Option<&str>) -> String {
+    // Where that alone is the reason, it is said once.
+    let why = why.filter(|why| !why.ends_with("does not run"));
+    let why = why.map_or(String::new(), |why| format!(", or cannot be seen ({why})"));
+    format!("{name} does not run{why}; start it, and tune it then")
+}
+
 /// An entry in megabytes, as PHP has these, in bytes.
 fn megabytes(pool: &Pool, name: &str, default: f64) -> f64 {
     let size = pool.ini.as_ref().ok().map(|ini| ini.get(name, ""));
@@ -319,6 +320,18 @@ mod tests {
         assert_eq!(base(None), Ok(144.0 * MB));
         let unknown = Err(Unknown("memory.current cannot be read".to_owned()));
         assert!(base_of_group(&unknown, 0.0, 0.0).is_err());
+    }
+
+    #[test]
+    fn a_server_that_does_not_run_is_said_once() {
+        assert_eq!(
+            stopped("php-fpm 8.2", Some("php-fpm does not run")),
+            "php-fpm 8.2 does not run; start it, and tune it then"
+        );
+        assert_eq!(
+            stopped("php-fpm 8.2", Some("/proc cannot be read")),
+            "php-fpm 8.2 does not run, or cannot be seen (/proc cannot be read); start it, and tune it then"
+        );
     }
 
     #[test]

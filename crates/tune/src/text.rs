@@ -13,6 +13,9 @@ const NAME: usize = 16;
 /// From so many times on a ratio is no percentage any more.
 const MANY_TIMES: f64 = 3.0;
 
+/// What a server of ours may say too much of PHP's memory, as a share (`PeakMemory`).
+const COUNTED_TOO_MUCH: f64 = 0.125;
+
 /// How wide a bar is at most.
 const BAR: f64 = 30.0;
 
@@ -175,6 +178,7 @@ fn each(report: &Report, lines: &mut Vec<String>) {
 /// What PHP itself counts, and what it does not.
 fn counted(report: &Report) -> String {
     match (report.counted, report.uncounted) {
+        (Some(counted), beside) if report.counted_since_start => since_start(counted, beside),
         (Some(counted), Some(0.0)) => format!(
             "PHP itself counts {} of its largest script, by what it reserves; its worker has used no more",
             words::bytes(counted)
@@ -189,6 +193,21 @@ fn counted(report: &Report) -> String {
             report.not_counted.as_deref().unwrap_or("nobody said so")
         ),
     }
+}
+
+/// What a server of ours counts, and what a worker had beside that as far as it is more than may be counted too much.
+fn since_start(counted: f64, beside: Option<f64>) -> String {
+    let beside = beside.filter(|beside| *beside >= counted * COUNTED_TOO_MUCH);
+    let beside = beside.map_or(String::new(), |beside| {
+        format!(
+            "; the largest worker had {} beside that",
+            words::bytes(beside)
+        )
+    });
+    format!(
+        "PHP itself counts {} at most for 99 of 100 scripts since the server's start{beside}",
+        words::bytes(counted)
+    )
 }
 
 /// The run queue where as many users are served as were chosen.
@@ -402,5 +421,24 @@ fn settings(settings: &[Line], lines: &mut Vec<String>) {
             line.rules.join(" ")
         ));
         lines.push(format!("  why       {}", line.why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_of_ours_counts_is_of_all_scripts_and_less_than_its_error_is_not_told_beside_it()
+     {
+        let of = |beside| since_start(80e6, Some(beside * 1e6));
+        let counted =
+            "PHP itself counts 80 MB at most for 99 of 100 scripts since the server's start";
+        assert_eq!(of(9.0), counted);
+        assert_eq!(since_start(80e6, None), counted);
+        assert_eq!(
+            of(11.0),
+            format!("{counted}; the largest worker had 11 MB beside that")
+        );
     }
 }

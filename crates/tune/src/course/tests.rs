@@ -546,3 +546,54 @@ fn two_minutes_leave_nothing_out_for_a_short_page_and_less_matters_first_for_a_s
     };
     assert!(why.contains("no time to try more than 4 workers"), "{why}");
 }
+
+#[test]
+fn what_the_server_is_not_ready_for_in_time_is_left_out_and_the_course_comes_to_its_end() {
+    for (phase, named) in [
+        (Phase::Warm, None),
+        (Phase::Alone, None),
+        (Phase::Routes, Some("2 of 2 routes by themselves")),
+        (Phase::Noise, Some("the same against itself")),
+        (Phase::Before, Some("rates as it was")),
+        (Phase::Sweep, Some("1 workers and more")),
+        (Phase::After, Some("rates as proposed")),
+        (Phase::Overload, Some("overload")),
+        (Phase::Proof, Some("proof in pairs")),
+    ] {
+        let route = Route {
+            name: "GET /".to_owned(),
+            share: 0.5,
+        };
+        let mut site = site(0.0005, 0.0395, 5);
+        let mut course = Course::new(Terms {
+            routes: vec![route; 2],
+            ..terms("dynamic", 5)
+        });
+        let mut was_ready = true;
+        for _ in 0..500 {
+            match course.next() {
+                Next::Idle(_) => course.idled(rest(Some(0.01))),
+                Next::Measure(_) if course.phase == phase => {
+                    course.leave_out();
+                    was_ready = false;
+                }
+                Next::Measure(task) => course.seen(site.answer(&task, course.goal.as_ref())),
+                Next::Over => break,
+            }
+        }
+        assert!(!was_ready, "{phase:?} never came");
+        let is_named = |named: &str| course.left_out.iter().any(|left| left == named);
+        assert!(
+            named.is_none_or(is_named),
+            "{phase:?}: {:?}",
+            course.left_out
+        );
+        let verdict = format!("{:?}", course.verdict);
+        let why = match phase {
+            Phase::Alone => "CannotSay(\"there was no time to ask for a page alone",
+            Phase::Proof => "NoGain(\"there was no time for enough pairs",
+            _ => "Some(",
+        };
+        assert!(verdict.contains(why), "{phase:?}: {verdict}");
+    }
+}
