@@ -5,7 +5,9 @@ use std::process::Command;
 
 use maitred_tests::http;
 use maitred_tests::rules::USER;
-use maitred_tests::server::{Server, Setup, document_root, public_folder, write_file};
+use maitred_tests::server::{
+    Server, Setup, document_root, is_root, public_folder, set_mode, write_file,
+};
 use maitred_tests::{Target, maitred_program};
 use tempfile::TempDir;
 
@@ -374,4 +376,28 @@ fn check_and_explain_warn_of_settings_that_the_mode_of_their_pool_does_not_heed(
         let (went_well, said) = command(arguments);
         assert!(went_well && said.contains(&warning), "{said}");
     }
+}
+
+#[test]
+fn check_warns_of_a_document_root_that_is_closed_to_the_front() {
+    if !is_root() {
+        return eprintln!("skipped: only root has the front run as somebody else");
+    }
+    let (root, beside) = (site(), public_folder());
+    let file = beside.path().join("maitred.toml");
+    let folder = root.path();
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\nfront_user = \"nobody\"\n[[sites]]\nroot = {folder:?}\n"
+    );
+    std::fs::write(&file, text).expect("a file can be written");
+    let file = file.to_str().expect("UTF-8");
+    let (went_well, said) = command(&["check", "--config", file]);
+    assert!(went_well && !said.contains("cannot look into"), "{said}");
+    set_mode(folder, 0o700);
+    let (went_well, said) = command(&["check", "--config", file]);
+    let warning = format!(
+        "warning: {file}:4:8: the front runs as user `nobody`, who cannot look into {}: ",
+        folder.display()
+    );
+    assert!(went_well && said.contains(&warning), "{said}");
 }
