@@ -199,10 +199,38 @@ fn a_limit_of_a_script_holds_whatever_path_leads_to_it() {
 }
 
 #[test]
+fn a_limit_of_a_file_holds_whatever_path_leads_to_it_and_counts_a_request_once() {
+    let root = site();
+    write_file(root.path(), "prices/index.html", b"dear");
+    let server = serve(
+        &root,
+        &[
+            "rate_limit = [{ path = \"/prices/index.html\", rate = \"1/h\", burst = 1 }, \
+             { path = \"/style.css\", rate = \"1/h\" }, \
+             { path = \"~^/(cheap|prices)\", rate = \"1/h\", burst = 3 }]",
+            "rewrite = [{ from = \"/cheap\", to = \"/prices/\" }, { from = \"/look\", to = \"/style.css\" }]",
+        ],
+    );
+    let status = |target: &str| http::get(server.address(), target).status;
+    // The third limit, of what is asked for as of what that comes to, is used up by four requests.
+    let paths = ["/cheap", "/prices/", "/prices/", "/cheap", "/prices/x"];
+    let statuses: Vec<u16> = paths.into_iter().map(status).collect();
+    assert_eq!(statuses, [200, 200, 429, 429, 429]);
+    let refused = http::get(server.address(), "/prices/y");
+    assert!(said(&refused).contains("too often"), "{refused:?}");
+    let statuses: Vec<u16> = ["/look", "/look", "/style.css"]
+        .into_iter()
+        .map(status)
+        .collect();
+    assert_eq!(statuses, [200, 429, 429]);
+}
+
+#[test]
 fn a_limit_of_the_front_controller_is_none_of_the_paths_that_it_answers_for() {
     let root = site();
     let limit = "rate_limit = { path = \"/index.php\", rate = \"1/h\" }";
-    let server = serve_application(&root, &[limit]);
+    let rewrite = "rewrite = [{ from = \"/b\", to = \"/index.php?page=b\" }]";
+    let server = serve_application(&root, &[limit, rewrite]);
     let status = |target: &str| http::get(server.address(), target).status;
     let statuses: Vec<u16> = ["/a", "/b", "/", "/index.php", "/index.php", "/c"]
         .into_iter()

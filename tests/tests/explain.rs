@@ -4,7 +4,10 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use maitred_tests::http;
-use maitred_tests::server::{Server, Setup, document_root, public_folder, write_file};
+use maitred_tests::rules::USER;
+use maitred_tests::server::{
+    Server, Setup, document_root, is_root, public_folder, set_mode, write_file,
+};
 use maitred_tests::{Target, maitred_program};
 use tempfile::TempDir;
 
@@ -100,6 +103,54 @@ fn explain_says_what_the_server_then_does() {
     assert!(command(&inside).1.contains("200 with the file"));
     let (went_well, said) = command(&["explain", "ftp://x/", "--config", file]);
     assert!(!went_well && said.contains("this is no URL"), "{said}");
+}
+
+#[test]
+fn explain_says_which_users_and_limits_wait_behind_the_path_that_is_asked_for() {
+    let (root, beside) = (site(), public_folder());
+    write_file(beside.path(), "users", USER.as_bytes());
+    write_file(root.path(), "shown/index.html", b"shown");
+    let users = beside.path().join("users");
+    let patterns = ["/staff/*", "/uploads/evil.php", "/shown/index.html"];
+    let auths = patterns.map(|path| format!("{{ path = {path:?}, users = {users:?} }}"));
+    let server = Setup::new(root.path())
+        .site(&format!("basic_auth = [{}]", auths.join(", ")))
+        .site("rate_limit = [{ path = \"/style.css\", rate = \"1/s\", burst = 100 }]")
+        .site("rewrite = [{ from = \"/in\", to = \"/staff/in\" }, { from = \"/look\", to = \"/style.css\" }]")
+        .start();
+    let file = server.configuration();
+    let file = file.to_str().expect("its name is UTF-8");
+    for (path, status, words) in [
+        (
+            "/index.php/staff/x",
+            401,
+            "basic_auth       /staff/* matches: a user of ",
+        ),
+        (
+            "/staff/x",
+            401,
+            "basic_auth       /staff/* matches: a user of ",
+        ),
+        ("/in", 401, "basic_auth       /staff/* matches: a user of "),
+        (
+            "/uploads/evil.php/x",
+            401,
+            "basic_auth       /uploads/evil.php matches: a user of ",
+        ),
+        (
+            "/shown/",
+            401,
+            "basic_auth       /shown/index.html matches: a user of ",
+        ),
+        ("/look", 200, "rate_limit       /style.css matches: "),
+    ] {
+        let (went_well, said) = command(&["explain", path, "--config", file]);
+        assert!(went_well, "{path}: {said}");
+        assert_eq!(said.matches(words).count(), 1, "{path}: {said}");
+        assert_eq!(http::get(server.address(), path).status, status, "{path}");
+    }
+    let (_, said) = command(&["explain", "/index.php/other", "--config", file]);
+    assert!(!said.contains("basic_auth"), "{said}");
 }
 
 #[test]
@@ -325,4 +376,28 @@ fn check_and_explain_warn_of_settings_that_the_mode_of_their_pool_does_not_heed(
         let (went_well, said) = command(arguments);
         assert!(went_well && said.contains(&warning), "{said}");
     }
+}
+
+#[test]
+fn check_warns_of_a_document_root_that_is_closed_to_the_front() {
+    if !is_root() {
+        return eprintln!("skipped: only root has the front run as somebody else");
+    }
+    let (root, beside) = (site(), public_folder());
+    let file = beside.path().join("maitred.toml");
+    let folder = root.path();
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\nfront_user = \"nobody\"\n[[sites]]\nroot = {folder:?}\n"
+    );
+    std::fs::write(&file, text).expect("a file can be written");
+    let file = file.to_str().expect("UTF-8");
+    let (went_well, said) = command(&["check", "--config", file]);
+    assert!(went_well && !said.contains("cannot look into"), "{said}");
+    set_mode(folder, 0o700);
+    let (went_well, said) = command(&["check", "--config", file]);
+    let warning = format!(
+        "warning: {file}:4:8: the front runs as user `nobody`, who cannot look into {}: ",
+        folder.display()
+    );
+    assert!(went_well && said.contains(&warning), "{said}");
 }

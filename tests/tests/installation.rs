@@ -1,7 +1,7 @@
 //! `make install`: what lies where, what stays, and that what systemd is told to allow is enough.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -222,8 +222,15 @@ fn what_the_unit_allows_is_enough_for_users_priorities_and_mail_and_for_what_sta
 
 #[test]
 fn make_test_is_refused_at_once_where_a_first_build_has_no_room() {
+    // What comes after a refusal that fails to come finds nothing to install or to build with.
+    let programs = public_folder();
+    for name in ["bash", "df", "dirname", "nproc", "tail"] {
+        let program = Path::new("/usr/bin").join(name);
+        symlink(program, programs.path().join(name)).expect("it can be linked to");
+    }
     // A file system of the kernel's, which never has any.
     let tests = Command::new(project_root().join("scripts/test"))
+        .env("PATH", programs.path())
         .env("CARGO_TARGET_DIR", "/proc/maitred")
         .output();
     let tests = tests.expect("it runs");

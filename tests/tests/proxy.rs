@@ -170,7 +170,9 @@ fn the_rules_of_the_site_hold_for_what_a_server_answers() {
             &rule(&node.url(), ""),
             "deny = [\"/app/private/*\"]",
             "headers = { X-Ours = \"1\", X-Answered-By = \"maitred\" }",
-            "rate_limit = { path = \"/app/rare\", rate = \"1/h\" }",
+            "rate_limit = [{ path = \"/app/rare\", rate = \"1/h\" }, \
+             { path = \"/app/login\", rate = \"1/h\", burst = 1 }]",
+            "rewrite = [{ from = \"/enter\", to = \"/app/login\" }]",
             "error_pages = { 404 = \"/sorry.html\" }",
             "intercept_errors = true",
             "paths = [{ path = \"/app/small/*\", max_body_size = 10 }]",
@@ -184,6 +186,9 @@ fn the_rules_of_the_site_hold_for_what_a_server_answers() {
     assert_eq!(answer.all("X-Answered-By").collect::<Vec<_>>(), ["maitred"]);
     assert_eq!(get("/app/rare").status, 200);
     assert_eq!(get("/app/rare").status, 429);
+    let logins = ["/enter", "/app/login", "/enter", "/app/login"];
+    let is_refused = logins.map(|path| get(path).status == 429);
+    assert_eq!(is_refused, [false, false, true, true]);
     assert_eq!(said(&get("/app/status?is=404")), "404 sorry");
     assert_eq!(said(&get("/app/status?is=410")), "410 own words");
     let post = |path: &str, size: usize| {

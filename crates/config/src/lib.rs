@@ -91,6 +91,20 @@ pub fn remarks(text: &str, file: &Path, config: &Config) -> Vec<Mistake> {
     faults.map(|fault| fault.located(text, file)).collect()
 }
 
+/// Where the `root` of each site stands in the file at `path`, in the order of [`Config::sites`]; nothing of a file
+/// that cannot be read.
+pub fn places_of_roots(path: &Path) -> Vec<Option<Place>> {
+    let text = read(path).unwrap_or_default();
+    let (table, _) = DeTable::parse_recoverable(&text);
+    let sites = table.get_ref().get("sites");
+    let sites = sites.and_then(|sites| sites.get_ref().as_array());
+    let place = |site: &toml::Spanned<toml::de::DeValue<'_>>| {
+        let root = site.get_ref().as_table()?.get("root")?;
+        Some(mistakes::place_of(&text, root.span().start))
+    };
+    sites.into_iter().flatten().map(place).collect()
+}
+
 /// The text of a configuration file.
 fn read(path: &Path) -> Result<String, Mistakes> {
     let unreadable = |error: std::io::Error| {

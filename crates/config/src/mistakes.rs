@@ -116,7 +116,8 @@ impl Fault {
     }
 }
 
-fn place_of(text: &str, offset: usize) -> Place {
+/// Where in `text` this byte is.
+pub(crate) fn place_of(text: &str, offset: usize) -> Place {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
         offset -= 1;

@@ -12,6 +12,9 @@ const MAX_LINES_LOOKED_AT: usize = 1000;
 const TWICE: &str = "duplicate key";
 const UNQUOTED: &str = "string values must be quoted";
 
+/// What it says of a word that begins like another value: `No` like `nan`, `tRUE` like `true`.
+const NO_SCALAR: &str = "invalid ";
+
 /// Quotation marks that editors for prose make of the plain ones.
 const PRINTED: [char; 6] = ['“', '”', '„', '‘', '’', '‚'];
 
@@ -93,6 +96,14 @@ fn sentence(text: &str, span: Range<usize>, message: &str) -> String {
                 "`{found}` has the quotation marks of printed text; expected \"{plain}\""
             );
         }
+        _ if (message.starts_with(UNQUOTED) || message.starts_with(NO_SCALAR))
+            && is_switch(plain) =>
+        {
+            let found = quoted(found);
+            return format!(
+                "`{found}` is no TOML; expected true or false, without quotation marks"
+            );
+        }
         _ if message.starts_with(UNQUOTED) => {
             let found = quoted(found);
             return format!("`{found}` is a text; expected \"{found}\", with quotation marks");
@@ -100,6 +111,12 @@ fn sentence(text: &str, span: Range<usize>, message: &str) -> String {
         _ => {}
     }
     format!("this is not TOML: {}", one_line(message))
+}
+
+/// Whether a word says of something that it is so, or that it is not, as php.ini and php-fpm have it.
+fn is_switch(word: &str) -> bool {
+    let words = ["yes", "no", "on", "off", "true", "false"];
+    words.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// The setting and the name in `php_admin_value[memory_limit] = 256M`.

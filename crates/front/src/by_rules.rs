@@ -123,6 +123,12 @@ async fn decide(
         }
         Verdict::Serve(serve) => serve,
     };
+    if let Some(rewritten) = &serve.rewritten {
+        let limits = limits_of_rewritten((&site.settings, rules), head.path(), &rewritten.path);
+        if let Some(wait) = comes_too_soon(thread, site, limits, peer) {
+            return comes_too_often(client, head, answered, wait).await;
+        }
+    }
     for auth in serve.auth.into_iter().flatten() {
         if let Some(after) = ask_for_user(client, head, thread, rules, auth, answered).await? {
             return Ok(after);
@@ -205,36 +211,73 @@ pub fn comes_too_soon(
 /// name: `/index.php/admin` is `/admin` to most.
 fn path_behind<'s>(site: &maitred_config::Site, script: &'s Script) -> Option<&'s [u8]> {
     let behind = Some(&script.path_info[..]).filter(|path| !path.is_empty());
-    behind.filter(|_| is_front_controller(site, script))
+    behind.filter(|_| is_name_of_front_controller(site, &script.script_name))
 }
 
-fn is_front_controller(site: &maitred_config::Site, script: &Script) -> bool {
-    let controller = site.front_controller.as_deref().map(str::as_bytes);
-    controller == Some(&script.script_name[..])
+fn is_name_of_front_controller(site: &maitred_config::Site, name: &[u8]) -> bool {
+    site.front_controller.as_deref().map(str::as_bytes) == Some(name)
 }
 
-/// The places of the rate limits that hold for a script, and did not for the path that was asked for:
-/// `/login.php/x` and what is rewritten to `/login.php` run `/login.php`. Those of the front controller's name are not
-/// among them, as it stands for every path that is no file.
-pub fn limits_of_script(
+/// The places of the rate limits that hold for a path that the request has led to, and for none of the paths that
+/// it has been counted by: each counts a request once.
+fn limits_left(rules: &SiteRules, path: &[u8], counted: &[&str]) -> Vec<usize> {
+    let mut limits = rules.rate_limits(path);
+    for counted in counted {
+        if limits.is_empty() {
+            break;
+        }
+        if let Ok(counted) = clean_path(counted) {
+            let counted = rules.rate_limits(counted.as_bytes());
+            limits.retain(|at| !counted.contains(at));
+        }
+    }
+    limits
+}
+
+/// The places of the rate limits that hold for what a request was rewritten to, and did not for the path that was
+/// asked for. Those of the front controller's name are not among them, as in [`limits_of_script`].
+pub fn limits_of_rewritten(
     (site, rules): (&maitred_config::Site, &SiteRules),
     asked: &str,
+    rewritten: &str,
+) -> Vec<usize> {
+    match clean_path(rewritten).ok().filter(|_| rules.limits_rates()) {
+        Some(path) if !is_name_of_front_controller(site, path.as_bytes()) => {
+            limits_left(rules, path.as_bytes(), &[asked])
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The places of the rate limits that hold for a script, and did not for the path that was asked for or for what
+/// that was rewritten to: `/login.php/x` and a folder whose index is `login.php` run `/login.php`. Those of the front
+/// controller's name are not among them, as it stands for every path that is no file.
+pub fn limits_of_script(
+    (site, rules): (&maitred_config::Site, &SiteRules),
+    counted: &[&str],
     script: &Script,
 ) -> Vec<usize> {
-    let name = match is_front_controller(site, script) {
+    let name = match is_name_of_front_controller(site, &script.script_name) {
         true => path_behind(site, script),
         false => Some(&script.script_name[..]),
     };
-    let Some(name) = name.filter(|_| rules.limits_rates()) else {
-        return Vec::new();
-    };
-    let counted = match clean_path(asked) {
-        Ok(asked) => rules.rate_limits(asked.as_bytes()),
-        Err(_) => Vec::new(),
-    };
-    let mut limits = rules.rate_limits(name);
-    limits.retain(|at| !counted.contains(at));
-    limits
+    match name.filter(|_| rules.limits_rates()) {
+        Some(name) => limits_left(rules, name, counted),
+        None => Vec::new(),
+    }
+}
+
+/// The same for the file that stands for a folder.
+pub fn limits_of_index(
+    rules: &SiteRules,
+    counted: &[&str],
+    path: &str,
+    entry: &Entry,
+) -> Vec<usize> {
+    match index_name(path, entry).filter(|_| rules.limits_rates()) {
+        Some(name) => limits_left(rules, &name, counted),
+        None => Vec::new(),
+    }
 }
 
 /// Refuses what a client asks for too often.
@@ -318,14 +361,18 @@ pub fn admit_index(
     entry: &Entry,
     client: IpAddr,
 ) -> Result<Option<usize>, Refusal> {
-    match clean_path(path) {
-        Ok(folder) if folder.as_bytes().ends_with(b"/") => {
-            let name = entry.name().rsplit(|byte| *byte == b'/').next();
-            let index = [folder.as_bytes(), name.unwrap_or_default()].concat();
-            rules.admit(&index, client, &mut |_| {})
-        }
-        _ => Ok(None),
+    match index_name(path, entry) {
+        Some(index) => rules.admit(&index, client, &mut |_| {}),
+        None => Ok(None),
     }
+}
+
+/// The path of a file that stands for the folder at `path`. Nothing if the path is the file's own.
+fn index_name(path: &str, entry: &Entry) -> Option<Vec<u8>> {
+    let folder = clean_path(path).ok()?;
+    let name = entry.name().rsplit(|byte| *byte == b'/').next();
+    let is_folder = folder.as_bytes().ends_with(b"/");
+    is_folder.then(|| [folder.as_bytes(), name.unwrap_or_default()].concat())
 }
 
 /// Refuses a request by a rule, or because of the rules.

@@ -54,7 +54,8 @@ pub async fn answer<C: HttpClient>(
 }
 
 /// What becomes of a request without a body that its pool is certain to turn away: where that is so of
-/// many, none of them is to cost what running a script takes.
+/// many, none of them is to cost what running a script takes. While the newest come first none is certain
+/// to be, unless its own deadline is over: it waits, or takes the place of an older one.
 fn turned_away(
     (head, way, script): (&Head, &Way<'_>, &Script),
     thread: u32,

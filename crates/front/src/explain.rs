@@ -13,7 +13,7 @@ use maitred_rules::SiteRules;
 use maitred_rules::coding::Coding;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
 use maitred_rules::settings::PathSettings;
-use maitred_rules::site::{Asked, Verdict};
+use maitred_rules::site::{Asked, Step, Verdict};
 
 use crate::by_rules;
 use crate::compress::Compression;
@@ -50,6 +50,12 @@ pub struct Explanation {
 impl Explanation {
     fn say(&mut self, about: &str, what: impl Into<String>) {
         self.lines.push((about.to_owned(), what.into()));
+    }
+
+    /// Says what a rule does.
+    fn say_step(&mut self, step: &str) {
+        let (about, what) = step.split_once(": ").unwrap_or(("rule", step));
+        self.say(about, what);
     }
 }
 
@@ -118,10 +124,7 @@ fn decide(
     let mut told = Vec::new();
     let verdict = rules.decide_and_tell(&question, &mut |step| told.push(step.to_string()));
     for step in &told {
-        match step.split_once(": ") {
-            Some((about, what)) => said.say(about, what),
-            None => said.say("rule", step.as_str()),
-        }
+        said.say_step(step);
     }
     match verdict {
         Verdict::Redirect { status, location } => {
@@ -135,6 +138,11 @@ fn decide(
                 Some(rewritten) => rewritten.query.as_deref(),
                 None => asked.query.as_deref(),
             };
+            if rewritten.is_some() {
+                let limits = by_rules::limits_of_rewritten((site, rules), &asked.path, path);
+                rate_limits(said, rules, &limits);
+            }
+            needs_user(said, rules, serve.auth);
             return target(said, config, (site, rules), asked, path, query);
         }
     }
@@ -167,6 +175,19 @@ fn rate_limits(said: &mut Explanation, rules: &SiteRules, places: &[usize]) {
         let path = &limit.path;
         let what = format!("{path} matches: {requests} in {per:?}, and {burst} at once; then 429");
         said.say("rate_limit", what);
+    }
+}
+
+/// Says which users are asked for, by these places in `basic_auth`, unless that has been said: one may
+/// hold for each path that a request leads to.
+fn needs_user(said: &mut Explanation, rules: &SiteRules, auths: [Option<usize>; 2]) {
+    let known = &rules.settings().basic_auth;
+    for auth in auths.into_iter().flatten().filter_map(|at| known.get(at)) {
+        let step = Step::NeedsUser(auth).to_string();
+        let is_it = |(about, what): &(String, String)| format!("{about}: {what}") == step;
+        if !said.lines.iter().any(is_it) {
+            said.say_step(&step);
+        }
     }
 }
 
@@ -222,7 +243,7 @@ fn target(
     match resolver.resolve(&inner, query) {
         Route::File(entry) => file(said, (site, rules), asked, path, (&mut resolver, &entry)),
         Route::Script(script) => {
-            let limits = by_rules::limits_of_script((site, rules), &asked.path, &script);
+            let limits = by_rules::limits_of_script((site, rules), &[&asked.path, path], &script);
             rate_limits(said, rules, &limits);
             script_coding(said, site);
             let answer = runner.answer(config);
@@ -252,9 +273,14 @@ fn file(
         "file",
         format!("{}, {} bytes", entry.content_type(), entry.len()),
     );
-    if let Err(refusal) = by_rules::admit_index(rules, path, entry, asked.client) {
-        said.say("deny", "the folder's index is denied");
-        return refuse(said, rules, refusal.status, refusal.why);
+    let limits = by_rules::limits_of_index(rules, &[&asked.path, path], path, entry);
+    rate_limits(said, rules, &limits);
+    match by_rules::admit_index(rules, path, entry, asked.client) {
+        Ok(auth) => needs_user(said, rules, [auth, None]),
+        Err(refusal) => {
+            said.say("deny", "the folder's index is denied");
+            return refuse(said, rules, refusal.status, refusal.why);
+        }
     }
     file_coding(said, site, resolver, entry);
     match asked.method.as_str() {
@@ -337,9 +363,12 @@ fn script_runs(
     if !script.path_info.is_empty() {
         said.say("PATH_INFO", String::from_utf8_lossy(&script.path_info));
     }
-    if let Err(refusal) = by_rules::admit_script((site, rules), script, asked.client) {
-        said.say("deny", "the script is denied (deny, allow_php or deny_php)");
-        return refuse(said, rules, refusal.status, refusal.why);
+    match by_rules::admit_script((site, rules), script, asked.client) {
+        Ok(auths) => needs_user(said, rules, auths),
+        Err(refusal) => {
+            said.say("deny", "the script is denied (deny, allow_php or deny_php)");
+            return refuse(said, rules, refusal.status, refusal.why);
+        }
     }
     cache::cache(said, site, asked);
     said.say("answer", answer);

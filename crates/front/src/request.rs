@@ -226,7 +226,12 @@ pub async fn serve_path(
     match way.site.resolve(way.path, way.query) {
         Route::File(entry) => {
             if let Some(rules) = way.rules {
-                let admitted = by_rules::admit_index(rules, way.path, &entry, client.peer().ip());
+                let (counted, peer) = ([head.path(), way.path], client.peer().ip());
+                let limits = by_rules::limits_of_index(rules, &counted, way.path, &entry);
+                if let Some(wait) = by_rules::comes_too_soon(thread, way.site, limits, peer) {
+                    return Box::pin(by_rules::comes_too_often(client, head, answered, wait)).await;
+                }
+                let admitted = by_rules::admit_index(rules, way.path, &entry, peer);
                 let at = (way, shown, admitted.map(|auth| [auth, None]));
                 if let Some(after) = Box::pin(stop(client, head, thread, at, answered)).await? {
                     return Ok(after);
@@ -265,7 +270,7 @@ async fn serve_script(
     let mut way = *way;
     if let Some(rules) = way.rules {
         let (site, peer) = (&way.site.settings, client.peer().ip());
-        let limits = by_rules::limits_of_script((site, rules), head.path(), script);
+        let limits = by_rules::limits_of_script((site, rules), &[head.path(), way.path], script);
         if let Some(wait) = by_rules::comes_too_soon(thread, way.site, limits, peer) {
             return Box::pin(by_rules::comes_too_often(client, head, answered, wait)).await;
         }

@@ -75,11 +75,6 @@ impl HeadParser {
         read_head(buf.split_to(end).freeze(), headers, limits).map(Some)
     }
 
-    /// Whether part of a head has been seen: the client has begun a request and not ended its head.
-    pub fn is_amid_head(&self) -> bool {
-        self.scanned > 0
-    }
-
     /// Whether a request line has begun at the buffer's start.
     fn skip_empty_lines(&mut self, buf: &mut BytesMut) -> Result<bool, Refusal> {
         loop {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use maitred_config::{Address, Config, Destination, Upstream};
+use maitred_config::{Address, Config, Destination, Mistake, Upstream};
 
 use crate::command::Check;
 use crate::{EXIT_SUCCESS, complain, refuse};
@@ -27,6 +27,7 @@ pub fn check(check: &Check) -> ExitCode {
             }
             let warnings = maitred_supervisor::warnings(&config).into_iter();
             let remarks = remarks.iter().map(ToString::to_string);
+            let warnings = warnings.chain(closed_roots(&check.config, &config));
             for warning in remarks.chain(warnings).chain(nobody_behind(&config)) {
                 complain(&format!("warning: {warning}"));
             }
@@ -43,6 +44,26 @@ pub fn check(check: &Check) -> ExitCode {
         }
         Err(mistakes) => refuse(&mistakes),
     }
+}
+
+/// Document roots that are closed to the front, which would end. No mistakes: they may be opened yet.
+fn closed_roots(file: &Path, config: &Config) -> Vec<String> {
+    let closed = maitred_supervisor::closed_roots(config);
+    let places = match closed.is_empty() {
+        true => Vec::new(),
+        false => maitred_config::places_of_roots(file),
+    };
+    let closed = closed.into_iter().map(|(number, sentence)| {
+        let place = places.get(number).copied().flatten();
+        let file = file.to_path_buf();
+        Mistake {
+            file,
+            place,
+            sentence,
+        }
+        .to_string()
+    });
+    closed.collect()
 }
 
 /// Addresses that nobody could listen on here. One that is in use may well be so by the server that

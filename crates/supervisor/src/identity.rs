@@ -60,6 +60,27 @@ pub fn shared_with_front(config: &Config) -> Option<String> {
     })
 }
 
+/// The sites, by their number, whose document root is closed to the front: one sentence each. For a process with one
+/// thread.
+pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
+    let Ok(Some(front)) = of_front(config) else {
+        return Vec::new();
+    };
+    let sentence = |root: &Path| {
+        let why = root.join(".").metadata().err()?;
+        Some(format!(
+            "the front runs as user `{}`, who cannot look into {}: {why}; let that user in, or set `front_user` \
+             to one that may",
+            front.name,
+            root.display()
+        ))
+    };
+    let sites = config.sites.iter().enumerate();
+    let closed = sites.filter_map(|(number, site)| Some((number, sentence(&site.root)?)));
+    // Where its rights cannot be tried out, nothing is said of them.
+    users::with_rights_of(&front, || closed.collect()).unwrap_or_default()
+}
+
 /// Whom a pool's zygote has to become; none: it stays who we are.
 ///
 /// Started as root, a pool without `user` runs as the owner of its document root (that of the

@@ -257,6 +257,12 @@ pub fn warnings(config: &Config) -> Vec<String> {
         .collect()
 }
 
+/// The sites, by their number, whose document root the front could not look into: one sentence each.
+/// For a process with one thread.
+pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
+    identity::closed_roots(config)
+}
+
 /// What is kept of the hosts whose certificates are got by ACME: one sentence each.
 pub fn issued_hosts(config: &Config) -> Vec<String> {
     let certificates = Certificates::of(config, None).ok().flatten();

@@ -325,8 +325,10 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         doc: "How often one client may ask for something (all paths if `path` is absent): `rate` \
               is requests in a second, a minute or an hour, and `burst` how many more may come at \
               once. What is beyond gets a 429 with Retry-After. A client is an IPv4 address or a \
-              /64 of IPv6. All that match hold. That of a script holds for every path that runs it, \
-              such as `/wp-login.php/x`; that of the front controller for its own name alone.",
+              /64 of IPv6. All that match hold, and each counts a request once. That of a script holds \
+              for every path that runs it, such as `/wp-login.php/x`, and so does that of what a path is \
+              rewritten to, or of a folder's index; that of the front controller holds for its own name \
+              alone.",
         example: "{ path = \"/wp-login.php\", rate = \"10/m\", burst = 5 }",
         read: |site, value| {
             site.rules.rate_limit = value.each(read_rate_limit)?;

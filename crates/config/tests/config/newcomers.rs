@@ -60,3 +60,17 @@ fn quotation_marks_of_print_are_none() {
         &["1:10: `“:8080”` has the quotation marks of printed text; expected \":8080\""],
     );
 }
+
+#[test]
+fn a_switch_is_true_or_false_and_no_text() {
+    for word in [
+        "yes", "no", "No", "NO", "on", "OFF", "True", "tRUE", "FALSE",
+    ] {
+        let expected =
+            format!("2:22: `{word}` is no TOML; expected true or false, without quotation marks");
+        refused(
+            &format!("[pools.www]\nrequest_accounting = {word}\n{SITE}"),
+            &[&expected],
+        );
+    }
+}
