@@ -308,6 +308,8 @@ pub struct Overrun {
 pub enum Wear {
     /// It has served about `max_requests`.
     Requests,
-    /// Its private memory has reached `max_private_memory`, or has grown and memory is short.
+    /// Its private memory has reached `max_private_memory`.
     Memory,
+    /// Its private memory has grown, and there is little left.
+    Grown,
 }

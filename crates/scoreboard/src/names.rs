@@ -101,11 +101,13 @@ pub enum Cause {
     Reload,
     /// The server ends.
     Stop,
+    /// It had much more memory of its own than when it began to serve, and there was little left.
+    Grown,
 }
 
 impl Cause {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 10] = [
         Cause::MaxRequests,
         Cause::MaxPrivateMemory,
         Cause::Bailout,
@@ -115,6 +117,7 @@ impl Cause {
         Cause::Idle,
         Cause::Reload,
         Cause::Stop,
+        Cause::Grown,
     ];
 
     /// Its name for programs.
@@ -129,6 +132,7 @@ impl Cause {
             Cause::Idle => "idle",
             Cause::Reload => "reload",
             Cause::Stop => "stop",
+            Cause::Grown => "grown",
         }
     }
 }

@@ -97,6 +97,8 @@ struct Worker {
     private: f64,
     /// What it has had at most.
     most: f64,
+    /// Requests that it has answered.
+    served: u64,
     /// It goes when it has nothing to do.
     is_worn: bool,
 }
@@ -281,7 +283,8 @@ impl<'p> World<'p> {
                     let peak = if worker.is_busy() { peak } else { 0.0 };
                     let own = worker.private + peak;
                     let most = tells.then_some(worker.most);
-                    (worker.id, Has { own, most })
+                    let served = Some(worker.served);
+                    (worker.id, Has { own, most, served })
                 });
                 policy.measures(&mut has, self.ended);
                 let view = self.view();
@@ -367,6 +370,7 @@ impl<'p> World<'p> {
                 waits_since: 0.0,
                 private: self.plant.memory.map_or(0.0, |memory| memory.worker),
                 most: self.plant.memory.map_or(0.0, |memory| memory.worker),
+                served: 0,
                 is_worn: false,
             };
             self.privates += worker.private;
@@ -522,6 +526,7 @@ impl<'p> World<'p> {
         self.peaks -= arrival.peak;
         let leak = self.plant.memory.map_or(0.0, |memory| memory.leak);
         self.workers[worker].private += leak;
+        self.workers[worker].served += 1;
         self.privates += leak;
         self.press();
         policy.finished(&self.view(), arrival.kind, spent);

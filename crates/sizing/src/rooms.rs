@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-pub use self::known::{Budget, Due, Has};
+pub use self::known::{Budget, Due, Grown, Has};
 use self::known::{Known, UNKNOWN_WORKER_BYTES};
 use self::purse::{Others, Purse};
 use crate::memory::{Level, Signs};
@@ -17,6 +17,10 @@ use crate::sources::Memory;
 
 mod known;
 mod purse;
+
+/// After a worker of a pool has left its place because it had grown, no other does for so long: its successor is
+/// to show first how much it needs itself.
+const REPLACED_PAUSE: Duration = Duration::from_secs(30);
 
 /// What there is for all pools that find their size.
 #[derive(Debug, Default)]
@@ -26,6 +30,9 @@ pub struct Rooms {
     /// Of the pools that have a limit of their own.
     apart: BTreeMap<String, Purse>,
     looks: u32,
+    looked: Duration,
+    /// When a worker of a pool was replaced last because it had grown.
+    replaced: BTreeMap<String, Duration>,
     /// What the workers of all pools take together, and what they claim, in bytes.
     all: Others,
     pools: BTreeMap<String, Known>,
@@ -68,6 +75,10 @@ impl Rooms {
     ) {
         self.pools.retain(|name, _| pools.contains(name.as_str()));
         self.looks = self.looks.saturating_add(1);
+        self.looked = now;
+        self.replaced.retain(|name, at| {
+            pools.contains(name.as_str()) && now.saturating_sub(*at) < REPLACED_PAUSE
+        });
         self.pools.values_mut().for_each(Known::settle);
         self.all = Others {
             take: self.pools.values().map(Known::takes).sum(),
@@ -123,16 +134,23 @@ impl Rooms {
         }
     }
 
-    /// The pool and the process id of the worker that is to leave its place to a new one: where memory is nearly
-    /// full, the one that has most of those that have grown. One at each look.
-    pub fn outgrown(&self) -> Option<(&str, i32)> {
-        let is_full = |purse: &Purse| purse.pressure.seen() >= Level::Careful;
+    /// The pool and the worker that is to leave its place to a new one: where memory is nearly full, the one that
+    /// has most of those that have grown. Where it is short nobody does: the new one would come first.
+    pub fn outgrown(&self) -> Option<(&str, Grown)> {
         let pools = self.pools.iter().filter(|(name, _)| {
-            is_full(&self.common) || self.apart.get(name.as_str()).is_some_and(is_full)
+            let apart = self.apart.get(name.as_str());
+            let purses = apart.into_iter().chain([&self.common]);
+            let level = purses.map(|purse| purse.pressure.seen()).max();
+            level == Some(Level::Careful) && !self.replaced.contains_key(name.as_str())
         });
         let grown = pools.filter_map(|(name, known)| Some((name, known.outgrown()?)));
-        let most = grown.max_by(|(_, (_, one)), (_, (_, other))| one.total_cmp(other));
-        most.map(|(name, (worker, _))| (name.as_str(), worker))
+        let most = grown.max_by(|(_, one), (_, other)| one.has.total_cmp(&other.has));
+        most.map(|(name, grown)| (name.as_str(), grown))
+    }
+
+    /// A worker of this pool leaves its place because it has grown.
+    pub fn replaces(&mut self, pool: &str) {
+        self.replaced.insert(pool.to_owned(), self.looked);
     }
 
     /// Whether it is known what the workers of all pools take: until then it is good to look more often.
@@ -158,6 +176,9 @@ impl Rooms {
 }
 
 #[cfg(test)]
+mod growth_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -175,6 +196,15 @@ mod tests {
         Signs {
             used: memory.map(|memory| memory.used / memory.limit),
             ..Signs::default()
+        }
+    }
+
+    /// In megabytes.
+    fn has(own: f64, most: f64) -> Has {
+        Has {
+            own: own * MB,
+            most: Some(most * MB),
+            served: None,
         }
     }
 
@@ -203,7 +233,14 @@ mod tests {
         };
         for due in rooms.due("www", (workers, 100 * second), &mut budget) {
             let own = has(due.worker) * MB;
-            rooms.measured("www", due, Has { own, most: None });
+            rooms.measured(
+                "www",
+                due,
+                Has {
+                    own,
+                    ..Has::default()
+                },
+            );
         }
         let memory = memory(4096.0, used);
         let pools = HashSet::from(["www"]);
@@ -235,8 +272,7 @@ mod tests {
                     roughly: 64,
                 };
                 for due in rooms.due(pool, (&workers, 100 * second), &mut budget) {
-                    let (own, most) = (80.0 * MB, Some(80.0 * MB));
-                    rooms.measured(pool, due, Has { own, most });
+                    rooms.measured(pool, due, has(80.0, 80.0));
                 }
                 next += had as i32;
             }
@@ -273,8 +309,7 @@ mod tests {
                     roughly: 64,
                 };
                 for due in rooms.due(pool, (&workers, 0), &mut budget) {
-                    let (own, most) = (2.0 * MB, Some(2.0 * MB));
-                    rooms.measured(pool, due, Has { own, most });
+                    rooms.measured(pool, due, has(2.0, 2.0));
                 }
                 next += *had as i32;
             }
@@ -313,8 +348,7 @@ mod tests {
                 roughly: 64,
             };
             for due in rooms.due(name, (&[number as i32], 0), &mut budget) {
-                let (own, most) = (2.0 * MB, Some(2.0 * MB));
-                rooms.measured(name, due, Has { own, most });
+                rooms.measured(name, due, has(2.0, 2.0));
             }
         }
         let memory = memory(2000.0, 400.0);
@@ -322,31 +356,6 @@ mod tests {
         rooms.look(Duration::ZERO, memory, &signs(memory), &named);
         // 1800 MB are to be used, and 400 are.
         assert_eq!(rooms.workers("p7", 1), 11);
-    }
-
-    #[test]
-    fn where_memory_is_nearly_full_the_worker_goes_that_has_grown_most() {
-        let outgrown = |used: f64, has: [f64; 3]| {
-            let mut rooms = Rooms::default();
-            // The first measure is of one that is young, and says nothing.
-            for own in [[2.0; 3], [20.0; 3], has] {
-                let mut budget = Budget {
-                    exactly: 16,
-                    roughly: 64,
-                };
-                for due in rooms.due("www", (&[7, 8, 9], 0), &mut budget) {
-                    let own = own[due.worker as usize - 7] * MB;
-                    rooms.measured("www", due, Has { own, most: None });
-                }
-            }
-            let memory = memory(1000.0, used);
-            let pools = HashSet::from(["www"]);
-            rooms.look(Duration::ZERO, memory, &signs(memory), &pools);
-            rooms.outgrown().map(|(_, worker)| worker)
-        };
-        assert_eq!(outgrown(860.0, [30.0, 90.0, 50.0]), Some(8));
-        assert_eq!(outgrown(840.0, [30.0, 90.0, 50.0]), None, "calm");
-        assert_eq!(outgrown(860.0, [30.0, 35.0, 39.0]), None, "as ever");
     }
 
     #[test]
@@ -391,8 +400,7 @@ mod tests {
             };
             for due in rooms.due("www", (&workers, requests), &mut budget) {
                 let most = if due.worker == 1 { 120.0 } else { 40.0 };
-                let (own, most) = (20.0 * MB, Some(most * MB));
-                rooms.measured("www", due, Has { own, most });
+                rooms.measured("www", due, has(20.0, most));
             }
             let memory = memory(1024.0, 100.0);
             rooms.look(
@@ -428,8 +436,7 @@ mod tests {
                     roughly: 64,
                 };
                 for due in rooms.due("www", (&[1, 2], requests), &mut budget) {
-                    let (own, most) = (20.0 * MB, Some(40.0 * MB));
-                    rooms.measured("www", due, Has { own, most });
+                    rooms.measured("www", due, has(20.0, 40.0));
                 }
                 let memory = memory(1024.0, 100.0);
                 rooms.look(

@@ -139,10 +139,12 @@ fn telling(cause: Option<Cause>, how: HowEnded, quiet: bool) -> Telling {
             is_replaced: false,
         },
         // The one that takes its place came before it went.
-        (Some(Cause::MaxRequests | Cause::MaxPrivateMemory), _) if planned => Telling {
-            is_replaced: false,
-            ..told(Level::Notice, HowEnded::Exited(exit::RECYCLED))
-        },
+        (Some(Cause::MaxRequests | Cause::MaxPrivateMemory | Cause::Grown), _) if planned => {
+            Telling {
+                is_replaced: false,
+                ..told(Level::Notice, HowEnded::Exited(exit::RECYCLED))
+            }
+        }
         // A fatal error ends a script, and with us its worker; php-fpm has nothing to tell there.
         (_, HowEnded::Exited(exit::BAILOUT)) => {
             told(Level::Debug, HowEnded::Exited(exit::RECYCLED))

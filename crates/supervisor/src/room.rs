@@ -20,7 +20,7 @@ use maitred_seat::Boards;
 use maitred_sizing::memory::Level;
 use maitred_sizing::rooms::{Budget, Has, Rooms};
 use maitred_sizing::sources::{self, Counters, Files, Memory};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use self::measure::Counted;
 use crate::limits::Moment;
@@ -54,6 +54,8 @@ const STIRRED_FOR: Duration = Duration::from_secs(10);
 /// From which part of the limit on memory counts as nearly full.
 const NEARLY_FULL: f64 = 0.75;
 
+const MEGABYTE: f64 = 1024.0 * 1024.0;
+
 /// What there is for all pools that find their size.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
@@ -83,7 +85,7 @@ struct Seen<'a> {
     /// That were ordered, and have not come yet.
     coming: usize,
     requests: u64,
-    /// Whose workers tell of the programs that their scripts have run.
+    /// Whose workers tell how much they have served, and of the programs that their scripts have run.
     told_by: Option<&'a RunningPool>,
     /// The folder of its control group, if that may limit its memory.
     group: Option<PathBuf>,
@@ -145,15 +147,15 @@ impl Room {
             self.rooms.are_coming(&pool.name, pool.coming);
             // Nobody has had more than there is, whatever a worker says.
             let limit = self.memory.map_or(0.0, |memory| memory.limit);
-            let programs = match all_due.iter().any(|due| due.exactly) {
-                true => pool.told_by.map(RunningPool::told_of_programs),
+            let told = match all_due.iter().any(|due| due.exactly) {
+                true => pool.told_by.map(RunningPool::told_by_workers),
                 false => None,
             };
-            let programs = programs.unwrap_or_default();
+            let told = told.unwrap_or_default();
             for due in all_due {
-                let program = programs.get(&due.worker).map_or(0.0, |bytes| *bytes as f64);
+                let told = told.get(&due.worker).copied();
                 if let Some(has) = self.counted.measure(files, due) {
-                    let has = with_program(has, program.min(limit));
+                    let has = with_told(has, told, limit);
                     self.rooms.measured(&pool.name, due, has);
                 }
             }
@@ -216,18 +218,34 @@ impl Room {
     }
 }
 
-/// With the largest program that it has run.
-fn with_program(has: Has, bytes: f64) -> Has {
+/// What a worker tells of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Told {
+    /// What the largest program had that it has run, in bytes.
+    program: u64,
+    /// Requests that it has begun.
+    requests: u64,
+}
+
+/// With what the worker has told, if it has; there is no more memory than `limit`.
+fn with_told(has: Has, told: Option<Told>, limit: f64) -> Has {
+    let program = told.map_or(0.0, |told| told.program as f64).min(limit);
     Has {
-        most: has.most.map(|most| most + bytes),
+        most: has.most.map(|most| most + program),
+        served: told.map(|told| told.requests),
         ..has
     }
 }
 
-fn told_of_programs(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32, u64> {
+/// What workers tell, by their process ids.
+fn told_by(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32, Told> {
     let told = seated.filter_map(|worker| {
-        let most = boards.seat(worker.seat)?.program_most.load(Relaxed);
-        Some((worker.pid, most))
+        let board = boards.seat(worker.seat)?;
+        let told = Told {
+            program: board.program_most.load(Relaxed),
+            requests: board.requests.load(Relaxed),
+        };
+        Some((worker.pid, told))
     });
     told.collect()
 }
@@ -275,9 +293,10 @@ impl Supervisor {
 
     /// Where memory is nearly full, has the worker that has grown most leave its place to a new one.
     fn replace_outgrown(&mut self) {
-        let Some((pool, pid)) = self.room.rooms.outgrown() else {
+        let Some((pool, grown)) = self.room.rooms.outgrown() else {
             return;
         };
+        let (pool, pid) = (pool.to_owned(), grown.worker);
         let mut all = self.pools.iter().filter(|running| {
             let is_current = running.is_current() && running.line == self.front.line;
             is_current && running.plan.settings.pool == pool
@@ -287,13 +306,19 @@ impl Supervisor {
             Some((running.generation, worker))
         });
         if let (Some((generation, worker)), Some(peer)) = (found, &mut self.front.peer) {
-            debug!("pool {pool}: worker {pid} has grown, and memory is short: it is replaced");
+            info!(
+                "pool {pool}: worker {pid} has grown from {:.0} to {:.0} MB, and memory is nearly full: \
+                 another takes its place",
+                grown.began_with / MEGABYTE,
+                grown.has / MEGABYTE
+            );
             let order = ToFront::Outgrown {
                 generation,
                 seat: worker.seat,
                 incarnation: worker.incarnation,
             };
             peer.say(order, &[]);
+            self.room.rooms.replaces(&pool);
         }
     }
 
@@ -354,12 +379,10 @@ impl Supervisor {
 
 impl RunningPool {
     /// What the largest program has had that each of its workers says it has run, in bytes, by process id.
-    fn told_of_programs(&self) -> HashMap<i32, u64> {
+    fn told_by_workers(&self) -> HashMap<i32, Told> {
         // Mapped for the moment only, and for no more pools at a look than it counts pages for.
         let boards = Boards::map(&self.plan.memory).ok();
-        boards.map_or_else(HashMap::new, |boards| {
-            told_of_programs(&boards, self.pool.seated())
-        })
+        boards.map_or_else(HashMap::new, |boards| told_by(&boards, self.pool.seated()))
     }
 
     /// Whether its number of workers is found.
@@ -460,20 +483,35 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_program_that_a_worker_has_run_counts_with_the_most_that_it_has_had() {
+    fn what_a_worker_tells_of_its_requests_and_the_largest_program_it_has_run_counts_with_what_it_has()
+     {
         let memory = maitred_seat::create("www", 2, 1).unwrap();
         let boards = Boards::map(&memory).unwrap();
         boards.seat(1).unwrap().program_most.store(4000, Relaxed);
+        boards.seat(1).unwrap().requests.store(7, Relaxed);
         let seated = [(0, 10), (1, 11), (2, 12)].map(|(seat, pid)| Seated {
             seat,
             incarnation: 1,
             pid,
         });
-        let told = told_of_programs(&boards, seated.into_iter());
-        assert_eq!(told, HashMap::from([(10, 0), (11, 4000)]));
-        let has = |most| Has { own: 1.0, most };
-        assert_eq!(with_program(has(Some(2.0)), 4000.0), has(Some(4002.0)));
-        assert_eq!(with_program(has(None), 4000.0), has(None), "nobody tells");
+        let told = told_by(&boards, seated.into_iter());
+        let all = [(10, 0, 0), (11, 4000, 7)];
+        let all = all.map(|(pid, program, requests)| (pid, Told { program, requests }));
+        assert_eq!(told, HashMap::from(all));
+        let has = |most, served| Has {
+            own: 1.0,
+            most,
+            served,
+        };
+        let with = |most| with_told(has(most, None), told.get(&11).copied(), 3000.0);
+        assert_eq!(
+            with(Some(2.0)),
+            has(Some(3002.0), Some(7)),
+            "and no more than there is"
+        );
+        assert_eq!(with(None), has(None, Some(7)), "nobody tells");
+        let unknown = with_told(has(None, None), None, 3000.0);
+        assert_eq!(unknown, has(None, None));
     }
 
     /// Notes whose pages were looked at.

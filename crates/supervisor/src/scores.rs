@@ -161,6 +161,7 @@ impl crate::run::Supervisor {
         let cause = match why {
             Wear::Requests => Cause::MaxRequests,
             Wear::Memory => Cause::MaxPrivateMemory,
+            Wear::Grown => Cause::Grown,
         };
         let mut seated = self.pools[index].pool.seated();
         let worn = seated.find(|one| one.seat == seat && one.incarnation == incarnation);

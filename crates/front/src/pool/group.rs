@@ -351,7 +351,7 @@ impl Pool {
     /// A worker has grown, and another is to take its place, by the word of the supervisor.
     pub fn outgrown(&self, seat: SeatId, incarnation: Incarnation) {
         let mut inner = self.lock();
-        inner.queue.wear_out(seat, incarnation, Wear::Memory);
+        inner.queue.wear_out(seat, incarnation, Wear::Grown);
         self.report_worn(&mut inner);
     }
 

@@ -215,9 +215,13 @@ impl Policy for Auto {
     }
 
     fn outgrown(&self) -> Option<i32> {
-        let rooms = self.rooms.borrow();
-        let (pool, worker) = rooms.outgrown()?;
-        (self.soon == 1 && pool == self.pool).then_some(worker)
+        let mut rooms = self.rooms.borrow_mut();
+        let (pool, grown) = rooms.outgrown()?;
+        let is_due = self.soon == 1 && pool == self.pool;
+        is_due.then(|| {
+            rooms.replaces(&self.pool);
+            grown.worker
+        })
     }
 
     fn is_surplus(&self, view: &View) -> bool {

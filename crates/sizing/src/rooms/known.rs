@@ -31,6 +31,11 @@ const OLD_AT_ONCE: usize = 1;
 const GROWN: f64 = 2.0;
 const GROWN_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
+/// Requests after which a worker has what it begins with, and up to which it is young: what keeps being there
+/// of one that is, any successor has as soon.
+const BEGUN_REQUESTS: u64 = 10;
+const YOUNG_REQUESTS: u64 = 50;
+
 /// What a worker has, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Has {
@@ -38,6 +43,19 @@ pub struct Has {
     pub own: f64,
     /// At most since it came, with the largest program that it is known to have run; nothing: nobody tells.
     pub most: Option<f64>,
+    /// Requests that it has begun; nothing: as many as were told last.
+    pub served: Option<u64>,
+}
+
+/// A worker that has grown, and what it has, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Grown {
+    /// Its process id.
+    pub worker: i32,
+    /// What it had when it had begun to serve, or a young one of its pool has, if that is more.
+    pub began_with: f64,
+    /// What it has had at two measures in a row.
+    pub has: f64,
 }
 
 /// How a worker is to be measured.
@@ -87,8 +105,12 @@ pub struct Known {
 struct One {
     worker: i32,
     has: Has,
-    /// What it had when it was measured for the second time: it had served by then.
+    /// What it had when it was measured for the first time after it had begun to serve, in bytes.
     began_with: Option<f64>,
+    /// The less of its last two measures, in bytes, and the most of that while it was young: what one request
+    /// takes for a moment is in neither.
+    keeps: f64,
+    kept_young: f64,
     /// At which look its pages were counted.
     counted_at: u32,
 }
@@ -147,13 +169,28 @@ impl Known {
         let place = place.clone().position(|one| one.worker == due.worker);
         let before = place.and_then(|place| self.measured.remove(place));
         let counted_before = before.map_or(look, |one| one.counted_at);
+        let served = has.served.or(before.and_then(|one| one.has.served));
+        let keeps = before.map_or(0.0, |one| one.has.own.min(has.own));
+        let is_young = served.is_some_and(|served| served <= YOUNG_REQUESTS);
+        let kept_young = before.map_or(0.0, |one| one.kept_young);
+        // At first its seat may still tell of the one that sat there before.
+        let told = has.served.filter(|_| before.is_some());
+        let has_begun = told.is_some_and(|served| served >= BEGUN_REQUESTS);
+        let began_with = before.and_then(|one| one.began_with);
         self.measured.push_back(One {
             worker: due.worker,
             has: Has {
                 most: has.most.or(before.and_then(|one| one.has.most)),
+                served,
                 ..has
             },
-            began_with: before.map(|one| one.began_with.unwrap_or(has.own)),
+            began_with: began_with.or(has_begun.then_some(has.own)),
+            keeps,
+            kept_young: if is_young {
+                kept_young.max(keeps)
+            } else {
+                kept_young
+            },
             counted_at: if due.exactly { look } else { counted_before },
         });
         // When it is young it has little, and says nothing of what it will have.
@@ -242,16 +279,24 @@ impl Known {
         room.workers().unwrap_or(usize::MAX)
     }
 
-    /// The worker that has grown most, by its process id, and what it has, in bytes; nothing: none has grown
-    /// so that another in its place would have much less.
-    pub fn outgrown(&self) -> Option<(i32, f64)> {
-        let grown = self.measured.iter().filter(|one| {
-            let least = |began_with: f64| (GROWN * began_with).max(began_with + GROWN_BYTES);
-            one.began_with
-                .is_some_and(|bytes| one.has.own >= least(bytes))
+    /// The worker that has grown most; nothing: none has grown so that another in its place would have much
+    /// less, or nobody knows yet.
+    pub fn outgrown(&self) -> Option<Grown> {
+        let young = self.measured.iter().map(|one| one.kept_young);
+        let young = young.fold(0.0, f64::max);
+        let all = self.measured.iter().filter_map(|one| {
+            Some(Grown {
+                worker: one.worker,
+                began_with: one.began_with?.max(young),
+                has: one.keeps,
+            })
         });
-        let most = grown.max_by(|one, other| one.has.own.total_cmp(&other.has.own));
-        most.map(|one| (one.worker, one.has.own))
+        let grown = all.filter(|one| {
+            let least = (GROWN * one.began_with).max(one.began_with + GROWN_BYTES);
+            one.has >= least
+        });
+        let most = grown.max_by(|one, other| one.has.total_cmp(&other.has));
+        most.filter(|_| self.is_known())
     }
 
     /// How many were never measured.
@@ -278,6 +323,7 @@ impl Known {
         let beyond = reserve(workers * self.variance).min(most.max(0.0));
         workers * self.mean + beyond
     }
+
     /// So many more workers are on their way.
     pub fn promise(&mut self, workers: usize) {
         self.coming = self.coming.saturating_add(workers);

@@ -41,7 +41,11 @@ impl Counted {
             None => self.count(files, pid)?,
         };
         let own = own + of_programs(files, pid);
-        Some(Has { own, most })
+        Some(Has {
+            own,
+            most,
+            served: None,
+        })
     }
 
     /// Counts private pages: what there are now, and what there have been at most.
