@@ -326,6 +326,37 @@ fn who_waits_for_others_that_hang_leaves_when_it_likes_and_is_served_when_they_a
 }
 
 #[test]
+fn who_waits_for_others_that_hang_counts_towards_the_queue_and_others_do_not_notice() {
+    let root = site();
+    let bounds = "request_queue_timeout = \"2s\"\nrequest_queue_length = 6";
+    let server = auto(root.path()).workers(8).pool(bounds).start();
+    for _ in 0..30 {
+        assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    }
+    let hang = occupy_many(&server, 6);
+    wait::until_true("all that hang to be seen", || {
+        pool(&server)["size"]["hanging"] == 6
+    });
+    // Of eight a quarter is kept at most, and one at least: one of these may have a worker.
+    let mut all: Vec<_> = (0..8)
+        .map(|_| send(&server, &Request::get("/wait.php")))
+        .collect();
+    wait::until_true("as many to wait as may", || waiting(&server) == 6);
+    assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    for connection in all.iter_mut().skip(1) {
+        let answer = connection.read_response(false).expect("an answer");
+        assert_eq!(answer.status, 503);
+    }
+    assert_eq!(get(server.address(), "/status.php").text(), "auto");
+    wait::until_true("the log to say so", || {
+        server.log_text().contains("that ask for the same wait")
+    });
+    drop(hang);
+    let_go(root.path());
+    server.stop();
+}
+
+#[test]
 fn a_pool_that_may_have_no_worker_begins_with_none_and_answers() {
     let root = site();
     let server = auto(root.path()).pool("min_spare_servers = 0").start();

@@ -62,7 +62,8 @@ fn conclude(
         let waited = begun.elapsed();
         tell(run, failure, waited);
         let is_refused = explain(failure).0 == 503;
-        again = is_refused.then(|| retry_after(run.backend.takes(failure).unwrap_or(waited)));
+        again =
+            is_refused.then(|| retry_after(run.backend.takes(failure, &sent).unwrap_or(waited)));
     }
     Tried {
         outcome,

@@ -181,6 +181,8 @@ pub struct Sent {
     pub begun: bool,
     /// How long the request waited for a worker.
     pub queued: Option<Duration>,
+    /// It got none, and waited for others that ask for the same rather than for any.
+    pub held_back: bool,
     /// How long its script took.
     pub script: Option<Duration>,
     /// Where that time went, by the word of the worker.
@@ -214,8 +216,16 @@ impl Run<'_> {
         if limits.are_over() {
             return Some(Failure::Deadline);
         }
-        let why = pool.turns_away(self.lane, limits.patience())?;
+        let why = pool.turns_away(self.claim(&limits))?;
         Some(limits.refusal(why))
+    }
+
+    fn claim(&self, limits: &Limits) -> Claim {
+        Claim {
+            lane: self.lane,
+            within: limits.patience(),
+            kind: kind::of(self.script, self.asked.1),
+        }
     }
 
     /// Runs the script and sends its answer. `thread` is the front's, and what asked for the
@@ -238,12 +248,7 @@ impl Run<'_> {
         }
         let mut source = match self.backend {
             Backend::Pool(pool) => {
-                let claim = Claim {
-                    lane: self.lane,
-                    within: limits.patience(),
-                    kind: kind::of(self.asked.1),
-                };
-                let submitted = pool.submit(thread, request, claim);
+                let submitted = pool.submit(thread, request, self.claim(&limits));
                 Source::Pool(submitted.map_err(|why| limits.refusal(why))?)
             }
             Backend::Upstream(upstream) => Source::Foreign(
@@ -265,8 +270,9 @@ impl Run<'_> {
         sent: &mut Sent,
     ) -> Result<(), Failure> {
         let deadline = begun.checked_add(limits.patience());
-        self.wait_in_queue(client, source, (deadline, limits))
-            .await?;
+        let waited = self.wait_in_queue(client, source, (deadline, limits)).await;
+        sent.held_back = waited.is_err() && source.is_held_back();
+        waited?;
         let lent = source.lent_at().map_or(begun, Instant::from_std);
         let outcome = self
             .answer(client, form, source, (begun, lent, limits), sent)

@@ -13,7 +13,7 @@ use crate::deadline::{self, Fields};
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Event, Exchange};
 use crate::pool::watch::Refused;
-use crate::script::Failure;
+use crate::script::{Failure, Sent};
 use crate::upstream::Foreign;
 
 /// Bytes of a large body that are on their way to the script at once.
@@ -136,9 +136,10 @@ impl Backend {
 
     /// How long a request takes that comes again to where this one was refused after so long, as far
     /// as that can be known.
-    pub fn takes(&self, failure: &Failure) -> Option<Duration> {
+    pub fn takes(&self, failure: &Failure, sent: &Sent) -> Option<Duration> {
+        let in_vain = matches!(failure, Failure::QueueTimeout) && !sent.held_back;
         match self {
-            Backend::Pool(pool) => pool.takes(matches!(failure, Failure::QueueTimeout)),
+            Backend::Pool(pool) => pool.takes(in_vain),
             Backend::Upstream(_) => None,
         }
     }
@@ -153,6 +154,14 @@ pub enum Source {
 }
 
 impl Source {
+    /// Whether it waits until others have ended that ask for the same.
+    pub fn is_held_back(&self) -> bool {
+        match self {
+            Source::Pool(exchange) => exchange.pool.has_held_back(exchange),
+            Source::Foreign(_) => false,
+        }
+    }
+
     /// What happens next.
     pub async fn event(&mut self) -> Event {
         poll_fn(|cx| match self {

@@ -13,7 +13,14 @@ const KINDS_MOST: usize = 64;
 /// What became of requests of a kind counts half when it is known of so many.
 const REMEMBERED: f64 = 64.0;
 
-/// The kinds of which some request hangs.
+/// Fewer requests that hang say nothing of their kind.
+const SEVERAL: f64 = 3.0;
+
+/// That a kind hangs is forgotten after so many seconds in which none of it did: those that hang together end
+/// together, and those that come next are known for what they are all the same.
+const FORGOTTEN_AFTER: u32 = 60;
+
+/// The kinds of which some request hangs, or most did not long ago.
 #[derive(Debug, Default)]
 pub struct Kinds(HashMap<u64, Record>);
 
@@ -23,6 +30,8 @@ struct Record {
     /// Its requests that have a worker, and those of them that hang.
     held: usize,
     hang: usize,
+    /// For how many seconds none of them has hung.
+    calm: u32,
     /// How many did not hang lately, and how many did.
     well: f64,
     badly: f64,
@@ -30,7 +39,7 @@ struct Record {
 
 impl Record {
     fn mostly_hangs(&self) -> bool {
-        self.badly > self.well
+        self.badly > self.well && self.badly >= SEVERAL
     }
 
     fn forget_some(&mut self) {
@@ -43,8 +52,11 @@ impl Record {
 impl Kinds {
     /// Of all requests that have a worker their kind, and whether they hang.
     pub fn look(&mut self, in_hand: impl Iterator<Item = (u64, bool)>) {
-        let before = std::mem::take(&mut self.0);
         let in_hand: Vec<(u64, bool)> = in_hand.collect();
+        let before = self.0.clone();
+        for record in self.0.values_mut() {
+            (record.held, record.hang) = (0, 0);
+        }
         for (kind, _) in in_hand.iter().filter(|(_, hangs)| *hangs) {
             if self.0.len() < KINDS_MOST || self.0.contains_key(kind) {
                 self.0.entry(*kind).or_default().hang += 1;
@@ -56,11 +68,28 @@ impl Kinds {
             }
         }
         for (kind, record) in &mut self.0 {
-            let before = before.get(kind).copied().unwrap_or_default();
-            let more = record.hang.saturating_sub(before.hang);
-            (record.well, record.badly) = (before.well, before.badly + more as f64);
+            let before = before.get(kind).map_or(0, |before| before.hang);
+            record.badly += record.hang.saturating_sub(before) as f64;
             record.forget_some();
         }
+        self.0
+            .retain(|_, record| record.hang > 0 || record.mostly_hangs());
+    }
+
+    /// A second has passed.
+    pub fn pass_second(&mut self) {
+        self.0.retain(|_, record| {
+            record.calm = match record.hang {
+                0 => record.calm + 1,
+                _ => 0,
+            };
+            record.calm < FORGOTTEN_AFTER
+        });
+    }
+
+    /// Whether nothing is known of any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// A request of this kind has got a worker.
@@ -70,7 +99,14 @@ impl Kinds {
         }
     }
 
-    /// And has ended; `hung`: after it hung.
+    /// It has lost it, and nobody knows what would have become of it.
+    pub fn lost(&mut self, kind: u64) {
+        if let Some(record) = self.0.get_mut(&kind) {
+            record.held = record.held.saturating_sub(1);
+        }
+    }
+
+    /// It has ended; `hung`: after it hung.
     pub fn ended(&mut self, kind: u64, hung: bool) {
         let Some(record) = self.0.get_mut(&kind) else {
             return;
@@ -115,13 +151,52 @@ mod tests {
     #[test]
     fn who_hangs_gets_no_more_than_it_may_and_others_get_what_they_want() {
         let mut kinds = Kinds::default();
-        look(&mut kinds, 2, 1);
-        assert!(!refuses(&kinds, DEAD, 3));
+        look(&mut kinds, 3, 1);
+        assert!(!refuses(&kinds, DEAD, 4));
         kinds.began(DEAD);
-        assert!(refuses(&kinds, DEAD, 3), "two hang, and a third may");
+        assert!(refuses(&kinds, DEAD, 4), "three hang, and a fourth may");
         assert!(!refuses(&kinds, ALIVE, 0) && !refuses(&kinds, 7, 0));
         kinds.ended(DEAD, true);
-        assert!(!refuses(&kinds, DEAD, 3));
+        assert!(!refuses(&kinds, DEAD, 4));
+        kinds.began(DEAD);
+        kinds.lost(DEAD);
+        assert!(!refuses(&kinds, DEAD, 4), "its worker is another's");
+    }
+
+    #[test]
+    fn one_that_hangs_says_nothing_of_its_kind() {
+        let mut kinds = Kinds::default();
+        look(&mut kinds, 2, 0);
+        assert!(!refuses(&kinds, DEAD, 0));
+    }
+
+    #[test]
+    fn those_that_hang_and_end_together_are_remembered_until_others_answer_or_a_time_has_passed() {
+        let mut kinds = Kinds::default();
+        look(&mut kinds, 8, 0);
+        (0..8).for_each(|_| kinds.ended(DEAD, true));
+        look(&mut kinds, 0, 3);
+        assert!(refuses(&kinds, DEAD, 0), "the next would hang as well");
+        assert!(!refuses(&kinds, DEAD, 8), "but some of them may try");
+        let mut later = Kinds(kinds.0.clone());
+        (0..8).for_each(|_| kinds.ended(DEAD, false));
+        assert!(!refuses(&kinds, DEAD, 0), "it answers");
+        (1..FORGOTTEN_AFTER).for_each(|_| later.pass_second());
+        assert!(refuses(&later, DEAD, 0));
+        later.pass_second();
+        assert!(!refuses(&later, DEAD, 0) && later.is_empty());
+    }
+
+    #[test]
+    fn who_is_killed_for_hanging_and_followed_by_others_that_do_is_no_reason_to_forget() {
+        let mut kinds = Kinds::default();
+        for _ in 0..3 * FORGOTTEN_AFTER {
+            look(&mut kinds, 8, 0);
+            kinds.pass_second();
+            (0..8).for_each(|_| kinds.ended(DEAD, true));
+        }
+        look(&mut kinds, 0, 0);
+        assert!(refuses(&kinds, DEAD, 0));
     }
 
     #[test]
@@ -145,15 +220,16 @@ mod tests {
         (0..8).for_each(|_| kinds.ended(DEAD, true));
         assert!(!refuses(&kinds, DEAD, 8));
         look(&mut kinds, 0, 3);
-        assert!(!refuses(&kinds, DEAD, 0), "none hangs any more");
+        (0..8).for_each(|_| kinds.ended(DEAD, false));
+        assert!(!refuses(&kinds, DEAD, 0), "it answers again");
     }
 
     #[test]
     fn several_kinds_that_hang_have_together_what_one_may_have() {
         let mut kinds = Kinds::default();
-        kinds.look((0..6).map(|number| (number % 3, true)));
-        assert!((0..3).all(|kind| refuses(&kinds, kind, 6)));
-        assert!(!refuses(&kinds, 1, 7));
+        kinds.look((0..9).map(|number| (number % 3, true)));
+        assert!((0..3).all(|kind| refuses(&kinds, kind, 9)));
+        assert!(!refuses(&kinds, 1, 10));
     }
 
     #[test]

@@ -157,8 +157,7 @@ impl Auto {
             seats.filter_map(move |seat| running((number, seat), link.seat_board(seat), now))
         });
         self.parked = self.hanging.count(scripts, (after, now), waited);
-        if self.parked == 0 {
-            self.kinds = Kinds::default();
+        if self.parked == 0 && self.kinds.is_empty() {
             return;
         }
         let hanging = &self.hanging;
@@ -171,9 +170,14 @@ impl Auto {
         self.kinds.hangs(kind)
     }
 
+    /// How many workers such requests may have together, if not all.
+    pub fn most_that_hang(&self) -> Option<usize> {
+        self.controller.most_that_hang()
+    }
+
     /// How many more workers such requests may have.
     pub fn left_to_who_hangs(&self) -> usize {
-        let most = self.controller.most_that_hang();
+        let most = self.most_that_hang();
         most.map_or(usize::MAX, |most| self.kinds.left(most))
     }
 }
@@ -196,6 +200,20 @@ impl Inner {
     pub(super) fn count_begin(&mut self, exchange: &Exchange) {
         if let Some(auto) = &mut self.growth.auto {
             auto.kinds.began(exchange.kind);
+        }
+    }
+
+    /// A request has lost its worker before that had begun it.
+    pub(super) fn count_lost(&mut self, exchange: &Exchange) {
+        if let Some(auto) = &mut self.growth.auto {
+            auto.kinds.lost(exchange.kind);
+        }
+    }
+
+    /// The worker of a request has died, which those do first that hang.
+    pub(super) fn count_death(&mut self, exchange: &Exchange) {
+        if let Some(auto) = &mut self.growth.auto {
+            auto.kinds.ended(exchange.kind, true);
         }
     }
 
@@ -261,6 +279,9 @@ impl Pool {
         let Some(auto) = &mut inner.growth.auto else {
             return;
         };
+        if spent.is_none() {
+            auto.kinds.lost(kind);
+        }
         if let Some(spent) = spent {
             // A child's work is work that its request waits for a processor with.
             let cpu = spent.cpu + spent.children;
@@ -305,6 +326,7 @@ impl Pool {
             return false;
         };
         auto.count_parked(&inner.queue, &generations);
+        auto.kinds.pass_second();
         let parked = auto.parked;
         auto.controller
             .look(auto.began.elapsed(), Load { parked, ..now });

@@ -280,6 +280,7 @@ impl Pool {
         for (place, exchange) in had.into_iter().rev() {
             match exchange.worker_died() {
                 Left::Unbegun => {
+                    inner.count_lost(&exchange);
                     let lane = exchange.lane;
                     inner.queue.put_back(exchange, lane, Instant::now());
                     continue;
@@ -287,6 +288,7 @@ impl Pool {
                 Left::Cut => self.report_death(inner, place),
                 Left::Over => {}
             }
+            inner.count_death(&exchange);
             self.lose_interest(&exchange);
         }
     }
@@ -307,8 +309,8 @@ impl Pool {
 
     /// Lets seats change hands, and gives work to every seat that has none.
     fn settle_all<'p>(self: &'p Arc<Pool>, mut inner: MutexGuard<'p, Inner>) {
-        self.turn_over(&mut inner);
         inner.release();
+        self.turn_over(&mut inner);
         for exchange in inner.queue.abandon() {
             exchange.turn_away(NotTaken::NoPool);
             self.lose_interest(&exchange);

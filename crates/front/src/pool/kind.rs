@@ -11,12 +11,14 @@ use super::exchange::Exchange;
 use super::group::Inner;
 use super::queue::{Lane, Queue, SeatId};
 
-/// The kind of a request's target: the first part of its path.
-pub fn of(target: &str) -> u64 {
+/// The kind of a request: the first part of its target's path, and the folder of the script that answers, since
+/// a pool may have several sites.
+pub fn of(script: &str, target: &str) -> u64 {
+    let folder = script.rsplit_once('/').map(|(folder, _)| folder);
     let path = target.split(['?', '#']).next().unwrap_or_default();
     let first = path.trim_start_matches('/').split('/').next();
     let mut hasher = DefaultHasher::new();
-    first.hash(&mut hasher);
+    (folder, first).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -34,44 +36,68 @@ impl Inner {
     /// Whether a request is to get no worker now, since those that ask for the same hang and have all
     /// workers that they may.
     pub(super) fn holds_back(&self, exchange: &Exchange) -> bool {
-        let auto = self.growth.auto.as_ref();
-        let holds =
-            auto.is_some_and(|auto| auto.hangs(exchange.kind) && auto.left_to_who_hangs() == 0);
-        holds && exchange.lane == Lane::Usual
+        self.is_held_back((exchange.lane, exchange.kind))
     }
 
-    /// Has it wait for them. False: as many do as may.
+    /// The same of one that is not made yet.
+    pub(super) fn is_held_back(&self, (lane, kind): (Lane, u64)) -> bool {
+        let auto = self.growth.auto.as_ref();
+        let holds = auto.is_some_and(|auto| auto.hangs(kind) && auto.left_to_who_hangs() == 0);
+        holds && lane == Lane::Usual
+    }
+
+    /// Has it wait for them. False: as many wait as may, here and in the queue.
     pub(super) fn hold_back(&mut self, exchange: Arc<Exchange>) -> bool {
-        let has_room = self.held_back.len() < self.queue.waiting.most();
+        let has_room = self.unplaced() < self.queue.waiting.most();
         if has_room {
             self.held_back.push_back(exchange);
         }
         has_room
     }
 
-    /// Has those wait for any worker again that may have one now, at the head of the queue.
+    /// How many requests wait that count towards `request_queue_length` together.
+    fn unplaced(&self) -> usize {
+        self.queue.waiting.len() + self.held_back.len()
+    }
+
+    /// The one that is held back and has to go, since a request has come to wait that is not: no such request is
+    /// refused for those.
+    pub(super) fn crowded_out(&mut self) -> Option<Arc<Exchange>> {
+        let is_crowded = self.unplaced() > self.queue.waiting.most();
+        is_crowded.then(|| self.held_back.pop_back()).flatten()
+    }
+
+    /// Has those at the head of the queue wait for others of their kind that may have no worker now: they came
+    /// before it was known.
+    pub(super) fn hold_back_first(&mut self) {
+        let waiting = |inner: &Inner| {
+            let first = inner.queue.waiting.first();
+            first.is_some_and(|first| inner.holds_back(first))
+        };
+        while waiting(self) {
+            let first = self.queue.waiting.withdraw();
+            self.held_back.extend(first);
+        }
+    }
+
+    /// Has those wait for any worker again, at the head of the queue, whose kind hangs no longer, and of the
+    /// others as many as there are idle workers that they may have.
     pub(super) fn release(&mut self) {
         if self.held_back.is_empty() {
             return;
         }
-        let (mut left, hang) = match &self.growth.auto {
-            Some(auto) if self.queue.current() != 0 => {
-                let hang = |exchange: &Arc<Exchange>| auto.hangs(exchange.kind);
-                let hang: Vec<bool> = self.held_back.iter().map(hang).collect();
-                (auto.left_to_who_hangs(), hang)
-            }
-            _ => (usize::MAX, Vec::new()),
+        let auto = self.growth.auto.as_ref();
+        let auto = auto.filter(|_| self.queue.current() != 0);
+        let mut left = auto.map_or(usize::MAX, |auto| auto.left_to_who_hangs());
+        left = left.min(self.queue.idle_for_usual());
+        let goes = |exchange: &Arc<Exchange>| {
+            let hangs = auto.is_some_and(|auto| auto.hangs(exchange.kind));
+            let goes = !hangs || left > 0;
+            left -= usize::from(hangs && goes);
+            goes
         };
-        let (mut go, mut stay) = (Vec::new(), VecDeque::new());
-        let hang = hang.into_iter().chain(std::iter::repeat(false));
-        for (exchange, hangs) in std::mem::take(&mut self.held_back).into_iter().zip(hang) {
-            if hangs && left == 0 {
-                stay.push_back(exchange);
-                continue;
-            }
-            left = left.saturating_sub(usize::from(hangs));
-            go.push(exchange);
-        }
+        let held_back = std::mem::take(&mut self.held_back);
+        let (go, stay): (VecDeque<_>, VecDeque<_>) = held_back.into_iter().partition(goes);
         self.held_back = stay;
         let now = Instant::now();
         for exchange in go.into_iter().rev() {
@@ -94,9 +120,19 @@ impl Inner {
 }
 
 impl Pool {
+    /// Whether a request waits for others that ask for the same.
+    pub fn has_held_back(&self, exchange: &Arc<Exchange>) -> bool {
+        self.lock().held_back.contains(exchange)
+    }
+
     /// Gives those a worker that were held back and may have one.
     pub(super) fn release(&self, inner: &mut Inner) {
         inner.release();
+        self.fill_idle(inner);
+    }
+
+    /// Gives every idle worker work that there is for it.
+    pub(super) fn fill_idle(&self, inner: &mut Inner) {
         while let Some(seat) = inner.queue.idle_for_waiting() {
             if !self.fill(inner, seat) {
                 return;
@@ -110,10 +146,9 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn the_first_part_of_a_path_says_what_is_asked_for() {
+        let of = |target| super::of("/srv/a/index.php", target);
         let shop = of("/shop/cart?item=1");
         assert_eq!([of("/shop"), of("//shop/"), of("/shop?x=/y")], [shop; 3]);
         assert!(
@@ -122,5 +157,6 @@ mod tests {
                 .all(|kind| *kind != shop)
         );
         assert_eq!(of("/"), of("/?page=2"));
+        assert_ne!(of("/"), super::of("/srv/b/index.php", "/"), "another site");
     }
 }

@@ -175,6 +175,7 @@ impl Pool {
         };
         let refused = match submitted {
             None if inner.hold_back(exchange.clone()) => {
+                self.watch.waits(false);
                 self.show_figures(&mut inner);
                 return Ok(exchange);
             }
@@ -307,6 +308,7 @@ impl Pool {
         self.lose_interest(exchange);
         let mut inner = self.lock();
         inner.queue.free(place);
+        inner.count_lost(exchange);
         self.settle(inner, place.seat);
     }
 
@@ -335,9 +337,10 @@ impl Pool {
     /// Does what the queue says is next, first for seats that change hands and then for `seat`,
     /// and wakes the worker it concerns once the queue is free for others.
     fn settle(self: &Arc<Pool>, mut inner: MutexGuard<'_, Inner>, seat: SeatId) {
-        self.turn_over(&mut inner);
         inner.release();
+        self.turn_over(&mut inner);
         let placed = self.fill(&mut inner, seat);
+        self.fill_idle(&mut inner);
         self.show_figures(&mut inner);
         let generation = inner
             .generation(seat.generation)
@@ -354,12 +357,8 @@ impl Pool {
         let mut placed = false;
         let now = (inner.queue.waiting() > 0).then(|| self.pass_time(inner));
         loop {
+            inner.hold_back_first();
             match inner.queue.next(seat, self.depth()) {
-                Next::Run(exchange, place) if inner.holds_back(&exchange) => {
-                    inner.queue.free(place);
-                    inner.held_back.push_back(exchange);
-                    continue;
-                }
                 Next::Run(exchange, place) => self.hand_over(inner, exchange, place),
                 Next::TakeBack { from, to } => {
                     if !self.fetch(inner, from, to) {
@@ -440,6 +439,7 @@ impl Pool {
         }
         let (item, lane) = (exchange.clone(), exchange.lane);
         inner.queue.come_back(item, lane, (from, Instant::now()));
+        inner.count_lost(exchange);
         self.begins_to_wait(inner);
     }
 

@@ -210,6 +210,14 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.idle_seat().filter(|_| waits)
     }
 
+    /// How many idle seats requests may have that are not urgent.
+    pub fn idle_for_usual(&self) -> usize {
+        match self.has_usual_room() {
+            true => self.idle.len(),
+            false => 0,
+        }
+    }
+
     /// How many seats have a worker that may get requests.
     pub fn open_seats(&self) -> usize {
         self.open

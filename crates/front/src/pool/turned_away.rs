@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::exchange::Exchange;
+use super::exchange::{Claim, Exchange};
 use super::group::Inner;
 use super::queue::Lane;
 use super::waiting::Joined;
@@ -33,15 +33,20 @@ impl Pool {
         if let Joined::Replaces(oldest) = joined {
             self.turn_away(&oldest, NotTaken::QueueFull);
         }
+        if let Some(last) = inner.crowded_out() {
+            self.turn_away(&last, NotTaken::QueueFull);
+        }
         inner.count_arrival();
         self.begins_to_wait(inner);
         Ok(())
     }
 
-    /// Why a request is not taken that comes now and may wait for `within`, as far as that is certain before
-    /// it is made.
-    pub fn turns_away(&self, lane: Lane, within: Duration) -> Option<NotTaken> {
+    /// Why a request is not taken that comes now with this claim, as far as that is certain before it is made.
+    pub fn turns_away(&self, Claim { lane, within, kind }: Claim) -> Option<NotTaken> {
         let mut inner = self.lock();
+        if inner.is_held_back((lane, kind)) {
+            return None;
+        }
         let (now, who) = (Instant::now(), (lane, self.depth()));
         let told = inner
             .queue

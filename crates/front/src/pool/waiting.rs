@@ -158,16 +158,30 @@ impl<T: PartialEq> Waiting<T> {
         }
     }
 
-    /// The next that gets a worker.
-    pub fn take(&mut self) -> Option<T> {
+    /// The one that comes next.
+    pub fn first(&self) -> Option<&T> {
+        let entry = match self.is_newest_first() {
+            true => self.entries.back(),
+            false => self.entries.front(),
+        };
+        entry.map(|entry| &entry.item)
+    }
+
+    /// The same, which waits here no more and has no worker.
+    pub fn withdraw(&mut self) -> Option<T> {
         let entry = match self.is_newest_first() {
             true => self.entries.pop_back(),
             false => self.entries.pop_front(),
         };
-        match entry {
-            Some(entry) => {
+        entry.map(|entry| entry.item)
+    }
+
+    /// The next that gets a worker.
+    pub fn take(&mut self) -> Option<T> {
+        match self.withdraw() {
+            Some(item) => {
                 self.overload.serves();
-                Some(entry.item)
+                Some(item)
             }
             None => {
                 self.overload.is_empty_now();

@@ -12,6 +12,7 @@ use maitred_control::episode::{Account, Episode, News};
 use tokio::sync::Notify;
 
 use super::Pool;
+use super::auto::Auto;
 use crate::troubles::{CALM, LOOK_EVERY, seconds, tense};
 
 /// A request that has waited longer than this says that the queue stands.
@@ -116,6 +117,9 @@ struct Sample {
     /// How often newer requests have begun to come before older ones.
     turns: u64,
     is_newest_first: bool,
+    /// Requests that wait for others which hang, and how many workers those may have.
+    held_back: usize,
+    may_hang: usize,
 }
 
 /// The numbers behind waiting.
@@ -151,6 +155,8 @@ struct Seen {
     standing: Episode<Waits>,
     refused: Episode<Refusals>,
     newest_first: Episode<()>,
+    /// The most that were held back at once.
+    held_back: Episode<usize>,
 }
 
 impl Seen {
@@ -166,6 +172,7 @@ impl Seen {
             standing: Episode::new(CALM),
             refused: Episode::new(CALM),
             newest_first: Episode::new(CALM),
+            held_back: Episode::new(CALM),
         }
     }
 
@@ -180,22 +187,19 @@ impl Seen {
     fn is_quiet(&self) -> bool {
         let all_over = self.at_limit.is_quiet() && self.standing.is_quiet();
         let none_refused = self.refused.is_quiet() && self.newest_first.is_quiet();
-        all_over && none_refused && self.last.waiting == 0
+        let none_held = self.held_back.is_quiet() && self.last.held_back == 0;
+        all_over && none_refused && none_held && self.last.waiting == 0
     }
 
     /// What is to be said; `running` says what the busy workers run.
-    fn look(
-        &mut self,
-        sample: Sample,
-        running: impl FnOnce() -> String,
-        now: Duration,
-    ) -> Vec<String> {
+    fn look(&mut self, sample: Sample, running: impl Fn() -> String, now: Duration) -> Vec<String> {
         let limit = self.look_at_limit(&sample, now);
+        let held_back = self.look_at_held_back(&sample, &running, now);
         let standing = self.look_at_waits(&sample, running, now);
         let turned = self.look_at_order(&sample, now);
         let refused = self.look_at_refusals(&sample, now);
         self.last = sample;
-        let all = [limit, standing, turned, refused];
+        let all = [limit, held_back, standing, turned, refused];
         all.into_iter().flatten().collect()
     }
 
@@ -270,6 +274,31 @@ impl Seen {
                 format!("the queue stood for {lasted}; {}", at_most(&total))
             }
         })
+    }
+
+    fn look_at_held_back(
+        &mut self,
+        sample: &Sample,
+        running: impl FnOnce() -> String,
+        now: Duration,
+    ) -> Option<String> {
+        let (held_back, may_hang) = (sample.held_back, sample.may_hang);
+        if held_back > 0 {
+            let most = |most: &mut usize| *most = held_back.max(*most);
+            if self.held_back.happened(now, most) == 1 {
+                return Some(format!(
+                    "requests hang, and {held_back} that ask for the same wait until some of those \
+                     have ended: all of them may have {may_hang} workers, the rest is for others; \
+                     the busy ones run {}",
+                    running()
+                ));
+            }
+        }
+        let (verb, Account { lasted, total, .. }) = tense(self.held_back.due(now)?);
+        let lasted = seconds(lasted);
+        Some(format!(
+            "waiting for others that hang {verb} the lot of at most {total} requests at once for {lasted}"
+        ))
     }
 
     fn look_at_order(&mut self, sample: &Sample, now: Duration) -> Option<String> {
@@ -359,6 +388,9 @@ impl Pool {
         let (busy, open, most) = (queue.busy(), queue.open_seats(), queue.max_open());
         let oldest = queue.waiting.longest();
         let (turns, is_newest_first) = (queue.waiting.turns(), queue.waiting.is_newest_first());
+        let held_back = inner.held_back.len();
+        let auto = inner.growth.auto.as_ref();
+        let may_hang = auto.and_then(Auto::most_that_hang).unwrap_or(most);
         drop(inner);
         let first = &self.watch.first;
         let sample = Sample {
@@ -370,6 +402,8 @@ impl Pool {
             refused: std::array::from_fn(|cause| count(&self.watch.refused[cause])),
             turns,
             is_newest_first,
+            held_back,
+            may_hang,
             first_refused: first.lock().unwrap_or_else(PoisonError::into_inner).take(),
         };
         (sample, most)

@@ -169,6 +169,31 @@ fn a_queue_that_answers_the_newest_first_is_two_lines() {
 }
 
 #[test]
+fn requests_that_wait_for_others_which_hang_are_two_lines() {
+    let mut seen = seen(ProcessManager::Auto);
+    let mut sample = Sample {
+        held_back: 5,
+        may_hang: 3,
+        ..Sample::default()
+    };
+    let lines = look(&mut seen, &sample, 1);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("requests hang, and 5 that ask for the same wait"));
+    assert!(lines[0].contains("may have 3 workers"));
+    sample.held_back = 9;
+    assert!(look(&mut seen, &sample, 2).is_empty());
+    sample.held_back = 0;
+    assert!(look(&mut seen, &sample, 3).is_empty());
+    assert!(!seen.is_quiet());
+    let lines = look(&mut seen, &sample, 12);
+    assert_eq!(
+        lines,
+        ["waiting for others that hang was the lot of at most 9 requests at once for 1.0 s"]
+    );
+    assert!(seen.is_quiet());
+}
+
+#[test]
 fn the_list_of_causes_is_in_the_order_of_their_numbers() {
     for (number, cause) in ALL_CAUSES.into_iter().enumerate() {
         assert_eq!(cause as usize, number);
