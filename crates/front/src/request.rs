@@ -403,6 +403,7 @@ impl<'a> Beside<'a> {
     }
 }
 
+/// Answers that the body could not be had, and why, and closes the connection.
 pub async fn refuse_body(
     client: &mut impl HttpClient,
     head: &Head,
@@ -434,6 +435,7 @@ pub async fn refuse_body(
     refuse_close(client, head, answered, status, why).await
 }
 
+/// Refuses with a status and a sentence; the connection is kept if the body can be taken off it.
 pub async fn refuse(
     client: &mut impl HttpClient,
     head: &Head,
@@ -445,6 +447,7 @@ pub async fn refuse(
     plain(client, head, answered, status, None, why, after).await
 }
 
+/// Refuses with a status and a sentence, and closes the connection.
 pub async fn refuse_close(
     client: &mut impl HttpClient,
     head: &Head,

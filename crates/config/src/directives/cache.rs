@@ -283,8 +283,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         needs: Needs::Live,
         doc: "Whether whoever is the first to ask for a page that will do for \
               `stale_while_revalidate` gets it at once, while it is made again, as those do who \
-              ask after. Over HTTP/1 its connection is closed then. If not, the first waits for \
-              the new page.",
+              ask after. If not, the first waits for the new page.",
         example: "false",
         read: |cache, value| {
             cache.rules.background_update = value.boolean()?;

@@ -352,11 +352,11 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "a whole number from 0 to 1000",
         needs: Needs::Live,
-        doc: "How many pools with `pm = \"ondemand\"` keep their PHP started while they have no \
-              worker: those that were asked last, and before that the first of the file. The first \
-              request to another waits until PHP has started, 30 to 100 ms. Each takes about 10 MB, \
-              as php-fpm's master does. While memory is short and a pool with `pm = \"auto\"` runs, none is \
-              kept.",
+        doc: "How many pools with `pm = \"ondemand\"`, or with `pm = \"auto\"` and \
+              `min_spare_servers = 0`, keep their PHP started while they have no worker: those that \
+              were asked last, and before that the first of the file. The first request to another \
+              waits until PHP has started, 30 to 100 ms. Each takes about 10 MB, as php-fpm's master \
+              does. While memory is short and a pool with `pm = \"auto\"` runs, none is kept.",
         example: "0",
         read: |config, value| {
             config.spare_zygotes = value.count(0, MAX_SPARE_ZYGOTES)?;
