@@ -125,10 +125,10 @@ class Slots(experiment.Experiment):
         if not experiment.known(ten, forty, *waits):
             return ""
         return (
-            f"Right about the database, wrong about the children: with 40 workers {shown(forty)}"
-            f" pages a second were served, with 10 {shown(ten)}; where the others wait inside the"
+            f"Right about the database, wrong about the children: with 40 workers {shown(forty)} pages a"
+            f" second were served between the errors, with 10 {shown(ten)}; where the others wait inside the"
             f" database, 40 served {shown(waits[1])} and 10 {shown(waits[0])}. Leave room: a connection"
-            " that was closed counts until MariaDB has noticed, so even 10 workers fail now and then."
+            " that was closed counts until MariaDB has noticed, so even 10 workers may fail now and then."
         )
 
     def answer(self, records):

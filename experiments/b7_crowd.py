@@ -114,15 +114,13 @@ class Crowd(experiment.Experiment):
         lines = []
         for key, name in [(arm.server, arm.setting.name) for arm in self.arms()]:
             get = lambda figure, load, key=key, name=name: records.median(key, name, figure, load)
-            is_ours = (key, name) == ("maitred", ONDEMAND)
-            of_figure = experiment.of_spare_zygotes(records) if is_ours else ""
             if get("second_ms", STEP) is not None:
                 lines.append(
                     f"{servers.NAMES[key]}, {name}: p99 of the crowd's first second"
                     f" {shown(get('second_ms', STEP))} ms after a calm,"
                     f" {shown(get('second_ms', ZERO))} ms from cold; first answer"
                     f" {shown(get('first_ms', STEP))} ms, third {shown(get('warm_ms', STEP))}"
-                    f" ms{of_figure}."
+                    " ms."
                 )
         return lines
 
@@ -137,8 +135,8 @@ class Crowd(experiment.Experiment):
             "Ondemand is blamed for too much: from cold its first second had a p99 of"
             f" {shown(ondemand)} ms where static had {shown(static)} ms, and {shown(failed, '.0f')}"
             f" failures. What hurts is too few workers: the default 5 had {shown(five)} ms."
-            f" maitred's ondemand pool had {shown(ours)}"
-            f" ms{experiment.of_spare_zygotes(records)}."
+            f" maitred's ondemand pool had {shown(ours)} ms: it listens before its PHP has started,"
+            " which php-fpm starts first, and this crowd comes at once."
         )
 
     def answer(self, records):
@@ -147,5 +145,5 @@ class Crowd(experiment.Experiment):
             f"p99 of the first second from cold: php-fpm static {get('nginx', FIFTY)} ms, dynamic"
             f" {get('nginx', GUIDE)} ms, ondemand {get('nginx', ONDEMAND)} ms; maitred"
             f" {get('maitred', FIFTY)}, {get('maitred', GUIDE)}, {get('maitred', ONDEMAND)}"
-            f" ms{experiment.of_spare_zygotes(records)}, and `auto` {get('maitred', AUTO)} ms."
+            f" ms (it listens before its PHP has started), and `auto` {get('maitred', AUTO)} ms."
         )

@@ -9,8 +9,6 @@ import servers
 
 PATIENCE = "10s"
 
-# Since then maitred keeps PHP started for ondemand pools that rest.
-SPARE_ZYGOTES_SINCE = "2026-11-22 19:39 UTC"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,12 +108,6 @@ class Experiment:
             if some in (None, which)
         ]
         return name, chart.bars(title, unit, rows)
-
-
-def of_spare_zygotes(records):
-    """What is to be known of a figure of maitred's ondemand pool at rest; nothing of a newer one."""
-    is_older = records.head["at"] < SPARE_ZYGOTES_SINCE
-    return " (before `spare_zygotes`: its PHP had yet to start)" if is_older else ""
 
 
 def checked(server, path, contains=None):

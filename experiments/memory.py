@@ -129,10 +129,8 @@ class Memory(experiment.Experiment):
                     f" {BUDGET_MB / own:.0f} by the second."
                 )
         for state in STATES:
-            of_rest = experiment.of_spare_zygotes(records) if state == STATES[0] else ""
             parts = [
                 f"{servers.NAMES[key]} {name} {shown(value)} MB"
-                + (of_rest if (key, name) == ("maitred", ONDEMAND) else "")
                 for key, name in [(a.server, a.setting.name) for a in self.arms()]
                 if (value := records.median(key, name, "all_pss_mb", state)) is not None
             ]
