@@ -138,29 +138,6 @@ static void start_buffers(void)
 	}
 }
 
-/*
- * The stream that a body was read into would stay until the script ends. Whoever has php://input
- * open reads from it, and finds that closed.
- */
-static void release_body(php_stream *body)
-{
-	zend_resource *resource;
-
-	if (EXPECTED(!body)) {
-		return;
-	}
-	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
-		if (resource->type == php_file_le_stream() && resource->ptr) {
-			php_stream *stream = resource->ptr;
-			if (stream != body && !strcmp(stream->ops->label, "Input")) {
-				zend_list_close(resource);
-			}
-		}
-	} ZEND_HASH_FOREACH_END();
-	/* With its entry in the list: who goes through that next would find what was freed. */
-	php_stream_close(body);
-}
-
 static void forget_request_info(void)
 {
 	sapi_request_info *info = &SG(request_info);
@@ -198,7 +175,7 @@ static int close_request(void)
 	/* What nobody has read of the body is not fetched to be dropped. */
 	SG(post_read) = 1;
 	sapi_deactivate();
-	release_body(body);
+	maitred_release_body(body);
 	forget_request_info();
 	maitred_engine.request = NULL;
 	return status;
