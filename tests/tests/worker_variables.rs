@@ -1,5 +1,6 @@
 //! The variables that PHP makes of a request, in a script that handles one after the other.
 
+use maitred_tests::server::give_to_web_user;
 use maitred_tests::{Target, booted, http};
 
 #[test]
@@ -153,6 +154,39 @@ fn what_a_filter_opens_as_the_body_is_let_go_of_harms_nobody() {
         let (process, opened) = text.split_once(' ').expect("it is the page");
         assert_eq!(opened, (n * 40).to_string());
         assert_eq!(pid.get_or_insert(process.to_owned()), process);
+    }
+    server.stop();
+}
+
+#[test]
+fn what_is_added_to_the_links_of_one_page_is_not_in_the_next_and_may_be_added_again() {
+    let worker = "<?php
+        $handle = function () {
+            if (isset($_GET['session'])) { session_id($_GET['session']); session_start(); }
+            if (isset($_GET['id'])) { output_add_rewrite_var('id', $_GET['id']); }
+            echo '<a href=\"/page\">';
+        };
+        while (frankenphp_handle_request($handle)) {}";
+    let sessions = tempfile::tempdir().unwrap();
+    give_to_web_user(sessions.path());
+    let values = format!(
+        "php_value = {{ \"url_rewriter.tags\" = \"a=href\", \"session.use_trans_sid\" = \"1\", \
+         \"session.use_only_cookies\" = \"0\", \"session.use_cookies\" = \"0\", \"session.save_path\" = {:?} }}",
+        sessions.path()
+    );
+    let (_root, setup) = booted::worker(&[("index.php", worker)]);
+    let server = setup.pool(&values).start();
+    for (target, link) in [
+        ("/?id=1", "/page?id=1"),
+        ("/", "/page"),
+        ("/?id=2", "/page?id=2"),
+        ("/?session=abc", "/page?PHPSESSID=abc"),
+        ("/", "/page"),
+        ("/?session=def", "/page?PHPSESSID=def"),
+        ("/?id=3", "/page?id=3"),
+    ] {
+        let answer = http::get(server.address(), target);
+        assert_eq!(answer.text(), format!("<a href=\"{link}\">"), "{target}");
     }
     server.stop();
 }

@@ -90,6 +90,32 @@ static void end_session(void)
 	zend_hash_str_del(&EG(symbol_table), ZEND_STRL("_SESSION"));
 }
 
+/* As the end of a request does it: otherwise PHP holds that the buffer which rewrites is there already. */
+static void forget_rewriting(url_adapt_state_ex_t *state)
+{
+	if (EXPECTED(!state->active)) {
+		return;
+	}
+	smart_str_free(&state->tag);
+	smart_str_free(&state->arg);
+	smart_str_free(&state->val);
+	smart_str_free(&state->buf);
+	smart_str_free(&state->result);
+	smart_str_free(&state->form_app);
+	smart_str_free(&state->url_app);
+	smart_str_free(&state->attr_val);
+	state->active = 0;
+	state->tag_type = 0;
+	state->attr_type = 0;
+}
+
+/* output_add_rewrite_var() and session.use_trans_sid. */
+static void end_rewriting(void)
+{
+	forget_rewriting(&BG(url_adapt_output_ex));
+	forget_rewriting(&BG(url_adapt_session_ex));
+}
+
 static void end_modules(void)
 {
 	end_session();
@@ -168,6 +194,7 @@ static int close_request(void)
 
 	maitred_add_error_header();
 	php_output_end_all();
+	end_rewriting();
 	end_modules();
 	php_output_deactivate();
 	body = SG(request_info).request_body;
