@@ -186,10 +186,19 @@ static void forget_request_info(void)
 	SG(server_context) = NULL;
 }
 
+static void deactivate_sapi(void)
+{
+	php_stream *body = SG(request_info).request_body;
+
+	/* What nobody has read of the body is not fetched to be dropped. */
+	SG(post_read) = 1;
+	sapi_deactivate();
+	maitred_release_body(body);
+}
+
 /* The answer is complete, and what was made of the request is gone. Returns the answer's status. */
 static int close_request(void)
 {
-	php_stream *body;
 	int status;
 
 	maitred_add_error_header();
@@ -197,12 +206,8 @@ static int close_request(void)
 	end_rewriting();
 	end_modules();
 	php_output_deactivate();
-	body = SG(request_info).request_body;
 	status = SG(sapi_headers).http_response_code;
-	/* What nobody has read of the body is not fetched to be dropped. */
-	SG(post_read) = 1;
-	sapi_deactivate();
-	maitred_release_body(body);
+	deactivate_sapi();
 	forget_request_info();
 	maitred_engine.request = NULL;
 	return status;
@@ -218,11 +223,21 @@ static void rest(void)
 	SG(sapi_started) = 1;
 }
 
-static void open_request(const struct maitred_request *request)
+/*
+ * What the script has begun since the last answer is that visitor's, as its cookies are: the next one must
+ * not find it, and a session that is open is locked for as long as nobody asks. May throw.
+ */
+static void end_rest(void)
 {
 	php_output_discard_all();
+	end_rewriting();
+	end_session();
+}
+
+static void open_request(const struct maitred_request *request)
+{
 	php_output_deactivate();
-	sapi_deactivate();
+	deactivate_sapi();
 	maitred_begin(request);
 	maitred_engine.requests++;
 	maitred_reset_peak_memory();
@@ -376,6 +391,10 @@ static PHP_FUNCTION(frankenphp_handle_request)
 		worker.look = zend_hash_str_find_ptr(EG(function_table), ZEND_STRL(LOOK));
 		close_request();
 		rest();
+	}
+	end_rest();
+	if (UNEXPECTED(EG(exception))) {
+		RETURN_THROWS();
 	}
 	if (UNEXPECTED(worker.look)) {
 		zend_call_known_function(worker.look, NULL, NULL, &result, 0, NULL, NULL);
