@@ -1,5 +1,6 @@
 //! The variables that PHP makes of a request, in a script that handles one after the other.
 
+use maitred_tests::server::give_to_web_user;
 use maitred_tests::{Target, booted, http};
 
 #[test]
@@ -72,6 +73,120 @@ fn a_body_that_one_request_has_read_is_gone_and_nobody_trips_over_it() {
         assert_eq!(http::ask(server.address(), &post).json()[0], body);
         // It reads nothing, which is as much of a stream.
         assert_eq!(http::get(server.address(), "/").json(), first);
+    }
+    server.stop();
+}
+
+#[test]
+fn an_object_that_holds_the_body_of_a_request_finds_it_empty_in_the_next() {
+    // Strings take the place of what was freed, whatever its size.
+    let worker = "<?php
+        $kept = $strings = [];
+        $handle = function () use (&$kept) {
+            $seen = [];
+            if (isset($kept['file'])) {
+                $kept['file']->rewind();
+                // It has read a part ahead.
+                for ($entries = 0; @$kept['xml']->read(); $entries++) { }
+                $seen = [$kept['file']->fgets(), $kept['file']->eof(), $entries < 10000];
+            }
+            $own = file_get_contents('php://input');
+            $kept['file'] = new SplFileObject('php://input');
+            $kept['xml'] = new XMLReader();
+            $kept['xml']->open('php://input');
+            $kept['xml']->read();
+            echo json_encode([getmypid(), $seen, $own, $kept['file']->fgets(), $kept['xml']->name, count(get_resources('stream'))]);
+        };
+        while (frankenphp_handle_request($handle)) {
+            for ($size = 16; $size < 400; $size += 8) { $strings[] = str_repeat('x', $size); }
+        }";
+    let (_root, setup) = booted::worker(&[("index.php", worker)]);
+    let server = setup.start();
+    let mut first = None;
+    for n in 0..6 {
+        let body = format!("<page{n}>\n{}</page{n}>", "<entry/>".repeat(20_000));
+        let post = http::Request::post("/", "text/plain", body.as_bytes());
+        let seen = http::ask(server.address(), &post).json();
+        let before = match n {
+            0 => serde_json::json!([]),
+            _ => serde_json::json!(["", true, true]),
+        };
+        assert_eq!(seen[1], before, "request {n}");
+        assert_eq!(seen[2], body);
+        assert_eq!(seen[3], format!("<page{n}>\n"));
+        assert_eq!(seen[4], format!("page{n}"));
+        // The process, and how much it has open: what was kept is let go of when the next is.
+        let stays = (seen[0].clone(), seen[5].clone());
+        assert_eq!(first.get_or_insert(stays.clone()), &stays);
+    }
+    server.stop();
+}
+
+#[test]
+fn what_a_filter_opens_as_the_body_is_let_go_of_harms_nobody() {
+    let worker = "<?php
+        $opened = $strings = $inputs = [];
+        final class Opens extends php_user_filter {
+            public function onClose(): void {
+                for ($n = 0; $n < 40; $n++) { $GLOBALS['opened'][] = fopen('php://memory', 'r'); }
+                // In the place of the list that has become too short.
+                for ($size = 16; $size < 200000; $size += $size >> 2) {
+                    for ($n = 0; $n < 4; $n++) { $GLOBALS['strings'][] = str_repeat('x', $size); }
+                }
+            }
+        }
+        stream_filter_register('opens', 'Opens');
+        $handle = function () {
+            $GLOBALS['strings'] = [];
+            $first = fopen('php://input', 'r');
+            stream_filter_append($first, 'opens', STREAM_FILTER_READ);
+            $GLOBALS['inputs'] = [$first, fopen('php://input', 'r')];
+            echo getmypid(), ' ', count($GLOBALS['opened']);
+        };
+        while (frankenphp_handle_request($handle)) {
+            foreach ($inputs as $input) { if (is_resource($input)) { exit; } }
+        }";
+    let (_root, setup) = booted::worker(&[("index.php", worker)]);
+    let server = setup.pool("php_value.memory_limit = \"512M\"").start();
+    let mut pid = None;
+    for n in 0..40 {
+        let text = http::get(server.address(), "/").text();
+        let (process, opened) = text.split_once(' ').expect("it is the page");
+        assert_eq!(opened, (n * 40).to_string());
+        assert_eq!(pid.get_or_insert(process.to_owned()), process);
+    }
+    server.stop();
+}
+
+#[test]
+fn what_is_added_to_the_links_of_one_page_is_not_in_the_next_and_may_be_added_again() {
+    let worker = "<?php
+        $handle = function () {
+            if (isset($_GET['session'])) { session_id($_GET['session']); session_start(); }
+            if (isset($_GET['id'])) { output_add_rewrite_var('id', $_GET['id']); }
+            echo '<a href=\"/page\">';
+        };
+        while (frankenphp_handle_request($handle)) {}";
+    let sessions = tempfile::tempdir().unwrap();
+    give_to_web_user(sessions.path());
+    let values = format!(
+        "php_value = {{ \"url_rewriter.tags\" = \"a=href\", \"session.use_trans_sid\" = \"1\", \
+         \"session.use_only_cookies\" = \"0\", \"session.use_cookies\" = \"0\", \"session.save_path\" = {:?} }}",
+        sessions.path()
+    );
+    let (_root, setup) = booted::worker(&[("index.php", worker)]);
+    let server = setup.pool(&values).start();
+    for (target, link) in [
+        ("/?id=1", "/page?id=1"),
+        ("/", "/page"),
+        ("/?id=2", "/page?id=2"),
+        ("/?session=abc", "/page?PHPSESSID=abc"),
+        ("/", "/page"),
+        ("/?session=def", "/page?PHPSESSID=def"),
+        ("/?id=3", "/page?id=3"),
+    ] {
+        let answer = http::get(server.address(), target);
+        assert_eq!(answer.text(), format!("<a href=\"{link}\">"), "{target}");
     }
     server.stop();
 }

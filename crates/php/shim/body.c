@@ -64,3 +64,69 @@ size_t maitred_read_body(char *buffer, size_t capacity)
 	}
 	return done;
 }
+
+static ssize_t read_nothing(php_stream *stream, char *buffer, size_t size)
+{
+	(void) buffer;
+	(void) size;
+	stream->eof = 1;
+	return 0;
+}
+
+static int seek_in_nothing(php_stream *stream, zend_off_t offset, int whence, zend_off_t *position)
+{
+	(void) stream;
+	(void) whence;
+	*position = 0;
+	return offset == 0 ? 0 : -1;
+}
+
+/*
+ * Objects (SplFileObject, XMLReader) know their stream by its address alone, which is why PHP lets nobody
+ * else close it. It stays until they close it, and is empty from here on.
+ */
+static void cut_off(php_stream *stream)
+{
+	static php_stream_ops nothing;
+
+	/* What goes with the stream is freed as before. */
+	nothing = *stream->ops;
+	nothing.label = "Ended input";
+	nothing.read = read_nothing;
+	nothing.seek = seek_in_nothing;
+	stream->ops = &nothing;
+	stream->readpos = 0;
+	stream->writepos = 0;
+	stream->eof = 1;
+}
+
+/*
+ * The stream that a body was read into would stay until the script ends. Whoever has php://input
+ * open reads from it, and finds that closed.
+ */
+void maitred_release_body(php_stream *body)
+{
+	if (EXPECTED(!body)) {
+		return;
+	}
+	/* A filter of the script's may open something when its stream is closed. */
+	for (uint32_t i = EG(regular_list).nNumUsed; i-- > 0;) {
+		zval *entry = maitred_resource_at(i);
+		php_stream *stream;
+
+		if (Z_TYPE_P(entry) != IS_RESOURCE || Z_RES_P(entry)->type != php_file_le_stream()) {
+			continue;
+		}
+		stream = Z_RES_P(entry)->ptr;
+		if (!stream || stream == body || strcmp(stream->ops->label, "Input")) {
+			continue;
+		}
+		if (stream->flags & PHP_STREAM_FLAG_NO_FCLOSE) {
+			cut_off(stream);
+		} else {
+			zend_list_close(Z_RES_P(entry));
+		}
+	}
+	/* With its entry in the list: who goes through that next would find what was freed. */
+	php_stream_close(body);
+}

@@ -78,11 +78,7 @@ static void free_objects(void)
 static void close_resources(void)
 {
 	for (uint32_t i = EG(regular_list).nNumUsed; i-- > 0;) {
-#if PHP_VERSION_ID >= 80200
-		zval *entry = ZEND_HASH_ELEMENT(&EG(regular_list), i);
-#else
-		zval *entry = &EG(regular_list).arData[i].val;
-#endif
+		zval *entry = maitred_resource_at(i);
 		if (Z_TYPE_P(entry) == IS_RESOURCE) {
 			zend_list_close(Z_RES_P(entry));
 		}

@@ -46,6 +46,17 @@ struct maitred_engine {
 };
 
 extern struct maitred_engine maitred_engine;
+
+/* By its place in the list, which may grow or move while who goes through it closes what it finds. */
+static inline zval *maitred_resource_at(uint32_t place)
+{
+#if PHP_VERSION_ID >= 80200
+	return ZEND_HASH_ELEMENT(&EG(regular_list), place);
+#else
+	return &EG(regular_list).arData[place].val;
+#endif
+}
+
 extern zend_module_entry maitred_module_entry;
 
 /* Acts on what a callback said. May bail out. */
@@ -87,6 +98,8 @@ void maitred_log(int level, const char *message);
 /* body.c */
 size_t maitred_read_body(char *buffer, size_t capacity);
 void maitred_close_body(void);
+/* What was read of the body of a request that is over goes, where the script does not; NULL: nothing was. */
+void maitred_release_body(php_stream *body);
 
 /* modules.c */
 bool maitred_is_for_startup(const char *name);

@@ -221,6 +221,10 @@ int maitred_activate(void)
 	if (maitred_cache_activate() || maitred_worker_is_booted()) {
 		return SUCCESS;
 	}
+	/* The boot's request had them, and what the script has set since then holds. */
+	if (maitred_engine.copied) {
+		return SUCCESS;
+	}
 	if (!request || !SG(request_info).path_translated) {
 		return FAILURE;
 	}

@@ -90,6 +90,32 @@ static void end_session(void)
 	zend_hash_str_del(&EG(symbol_table), ZEND_STRL("_SESSION"));
 }
 
+/* As the end of a request does it: otherwise PHP holds that the buffer which rewrites is there already. */
+static void forget_rewriting(url_adapt_state_ex_t *state)
+{
+	if (EXPECTED(!state->active)) {
+		return;
+	}
+	smart_str_free(&state->tag);
+	smart_str_free(&state->arg);
+	smart_str_free(&state->val);
+	smart_str_free(&state->buf);
+	smart_str_free(&state->result);
+	smart_str_free(&state->form_app);
+	smart_str_free(&state->url_app);
+	smart_str_free(&state->attr_val);
+	state->active = 0;
+	state->tag_type = 0;
+	state->attr_type = 0;
+}
+
+/* output_add_rewrite_var() and session.use_trans_sid. */
+static void end_rewriting(void)
+{
+	forget_rewriting(&BG(url_adapt_output_ex));
+	forget_rewriting(&BG(url_adapt_session_ex));
+}
+
 static void end_modules(void)
 {
 	end_session();
@@ -138,29 +164,6 @@ static void start_buffers(void)
 	}
 }
 
-/*
- * The stream that a body was read into would stay until the script ends. Whoever has php://input
- * open reads from it, and finds that closed.
- */
-static void release_body(php_stream *body)
-{
-	zend_resource *resource;
-
-	if (EXPECTED(!body)) {
-		return;
-	}
-	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
-		if (resource->type == php_file_le_stream() && resource->ptr) {
-			php_stream *stream = resource->ptr;
-			if (stream != body && !strcmp(stream->ops->label, "Input")) {
-				zend_list_close(resource);
-			}
-		}
-	} ZEND_HASH_FOREACH_END();
-	/* With its entry in the list: who goes through that next would find what was freed. */
-	php_stream_close(body);
-}
-
 static void forget_request_info(void)
 {
 	sapi_request_info *info = &SG(request_info);
@@ -183,22 +186,28 @@ static void forget_request_info(void)
 	SG(server_context) = NULL;
 }
 
+static void deactivate_sapi(void)
+{
+	php_stream *body = SG(request_info).request_body;
+
+	/* What nobody has read of the body is not fetched to be dropped. */
+	SG(post_read) = 1;
+	sapi_deactivate();
+	maitred_release_body(body);
+}
+
 /* The answer is complete, and what was made of the request is gone. Returns the answer's status. */
 static int close_request(void)
 {
-	php_stream *body;
 	int status;
 
 	maitred_add_error_header();
 	php_output_end_all();
+	end_rewriting();
 	end_modules();
 	php_output_deactivate();
-	body = SG(request_info).request_body;
 	status = SG(sapi_headers).http_response_code;
-	/* What nobody has read of the body is not fetched to be dropped. */
-	SG(post_read) = 1;
-	sapi_deactivate();
-	release_body(body);
+	deactivate_sapi();
 	forget_request_info();
 	maitred_engine.request = NULL;
 	return status;
@@ -214,11 +223,21 @@ static void rest(void)
 	SG(sapi_started) = 1;
 }
 
-static void open_request(const struct maitred_request *request)
+/*
+ * What the script has begun since the last answer is that visitor's, as its cookies are: the next one must
+ * not find it, and a session that is open is locked for as long as nobody asks. May throw.
+ */
+static void end_rest(void)
 {
 	php_output_discard_all();
+	end_rewriting();
+	end_session();
+}
+
+static void open_request(const struct maitred_request *request)
+{
 	php_output_deactivate();
-	sapi_deactivate();
+	deactivate_sapi();
 	maitred_begin(request);
 	maitred_engine.requests++;
 	maitred_reset_peak_memory();
@@ -372,6 +391,10 @@ static PHP_FUNCTION(frankenphp_handle_request)
 		worker.look = zend_hash_str_find_ptr(EG(function_table), ZEND_STRL(LOOK));
 		close_request();
 		rest();
+	}
+	end_rest();
+	if (UNEXPECTED(EG(exception))) {
+		RETURN_THROWS();
 	}
 	if (UNEXPECTED(worker.look)) {
 		zend_call_known_function(worker.look, NULL, NULL, &result, 0, NULL, NULL);

@@ -226,6 +226,9 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
         // zygote which stands still gets no later: every copy would compile what was deployed just
         // before the boot.
         define("opcache.file_update_protection", 0);
+        // For the same reason no time would ever pass until it looks at a file again that copies
+        // load: they look each time.
+        define("opcache.revalidate_freq", 0);
     }
     let fpm = fpm_folder().filter(|_| !settings.no_php_ini);
     let beside = |name: &str| fpm.as_ref().map(|folder| folder.join(name));

@@ -1,0 +1,162 @@
+//! What a worker script begins between two requests, and what the next one finds of it: nothing.
+
+use std::path::Path;
+
+use maitred_tests::booted::{self, PATIENCE};
+use maitred_tests::http::{self, Request, Response};
+use maitred_tests::server::{Server, Setup, give_to_web_user};
+use maitred_tests::{Target, wait};
+use tempfile::TempDir;
+
+/// What a request names in `then` is done after its answer; `begun` is there when that has been done.
+const WORKER: &str = r#"<?php
+function session() { session_start(); $_SESSION['late'] = 'of ' . $_GET['who']; }
+function buffer() {
+    ob_start(function ($text) { file_put_contents(__DIR__ . '/called', 'x', FILE_APPEND); return "buffered $text"; });
+}
+function fields() { header('X-Nobody: 1'); header_register_callback(fn () => header('X-Nobody: 2')); setcookie('a', 'b'); }
+function rewriting() { output_add_rewrite_var('id', 'nobody'); }
+function input() { file_get_contents('php://input'); $GLOBALS['kept'] = fopen('php://input', 'r'); }
+final class Throws extends SessionHandler {
+    public function write(string $id, string $data): bool { throw new RuntimeException('thrown by the store'); }
+}
+function store() { session_set_save_handler(new Throws(), false); session_start(); $_SESSION['n'] = 1; }
+$handle = function () {
+    $GLOBALS['then'] = $_GET['then'] ?? '';
+    $seen = isset($_SESSION) ? json_encode($_SESSION) : 'none';
+    if (isset($_GET['session'])) { session_start(); $seen .= ' ' . ($_SESSION['late'] ?? 'new'); }
+    echo $seen, '<form action="/page"></form>', getmypid(), ' ', count(get_resources('stream'));
+};
+while (frankenphp_handle_request($handle)) {
+    if ($then) { $then(); touch(__DIR__ . '/begun'); }
+}
+"#;
+
+fn worker() -> (TempDir, Setup) {
+    booted::worker(&[("index.php", WORKER)])
+}
+
+/// Asks, and waits until what comes after the answer has been done.
+fn ask_and_then(server: &Server, root: &Path, request: &Request) -> Response {
+    let answer = http::ask(server.address(), request);
+    let begun = root.join("begun");
+    wait::until_within("the script to go on after its answer", PATIENCE, || {
+        std::fs::remove_file(&begun).ok()
+    });
+    answer
+}
+
+fn seen(response: &Response) -> String {
+    assert_eq!(response.status, 200, "{}", response.text());
+    let text = response.text();
+    let (seen, _) = text.split_once('<').expect("it is the page");
+    seen.to_owned()
+}
+
+#[test]
+fn a_session_that_is_begun_after_an_answer_is_written_and_nobody_waits_for_it_or_sees_it() {
+    let sessions = tempfile::tempdir().unwrap();
+    give_to_web_user(sessions.path());
+    let path = format!(
+        "php_value = {{ session.save_path = {:?} }}",
+        sessions.path()
+    );
+    let (root, setup) = worker();
+    let server = setup.workers(2).pool(&path).start();
+    let first = http::get(server.address(), "/?session");
+    assert_eq!(seen(&first), "none new");
+    let cookie = first.header("Set-Cookie").unwrap().split(';').next();
+    let cookie = cookie.unwrap().to_owned();
+    let again = |target: &str| Request::get(target).header("Cookie", &cookie);
+    for who in ["one", "two", "three"] {
+        let later = again(&format!("/?then=session&who={who}"));
+        assert_eq!(
+            seen(&ask_and_then(&server, root.path(), &later)),
+            "none",
+            "{who}"
+        );
+        for _ in 0..3 {
+            assert_eq!(
+                seen(&http::get(server.address(), "/")),
+                "none",
+                "another visitor"
+            );
+        }
+        // Whichever worker answers: to wait for the file is to wait until it is nobody's.
+        for _ in 0..3 {
+            let answer = http::ask(server.address(), &again("/?session"));
+            assert_eq!(seen(&answer), format!("none of {who}"));
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn what_is_thrown_as_such_a_session_is_written_ends_the_script_and_is_told() {
+    let (root, setup) = worker();
+    let server = setup.start();
+    let last = ask_and_then(&server, root.path(), &Request::get("/?then=store"));
+    assert_eq!(seen(&last), "none");
+    server.expect_log(0, "thrown by the store");
+    assert_eq!(
+        seen(&http::get(server.address(), "/")),
+        "none",
+        "another serves"
+    );
+    server.stop();
+}
+
+#[test]
+fn a_buffer_that_is_begun_after_an_answer_ends_before_anybody_asks() {
+    let (root, setup) = worker();
+    let server = setup.start();
+    let called = root.path().join("called");
+    for _ in 0..2 {
+        ask_and_then(&server, root.path(), &Request::get("/?then=buffer"));
+        wait::until_within("the buffer to end", PATIENCE, || {
+            std::fs::remove_file(&called).ok()
+        });
+        let next = http::get(server.address(), "/");
+        assert!(next.text().starts_with("none<form"), "{}", next.text());
+        assert!(!called.exists(), "it is called once");
+    }
+    server.stop();
+}
+
+#[test]
+fn header_fields_and_rewriting_that_are_begun_after_an_answer_are_in_no_other() {
+    let (root, setup) = worker();
+    let server = setup.start();
+    for then in ["fields", "rewriting"] {
+        let last = Request::get(&format!("/?then={then}"));
+        ask_and_then(&server, root.path(), &last);
+        let next = http::get(server.address(), "/");
+        assert_eq!(
+            (next.header("X-Nobody"), next.header("Set-Cookie")),
+            (None, None)
+        );
+        assert!(
+            next.text().contains("<form action=\"/page\"></form>"),
+            "{}",
+            next.text()
+        );
+    }
+    server.stop();
+}
+
+#[test]
+fn a_body_that_is_asked_for_after_an_answer_leaves_nothing_behind() {
+    let (root, setup) = worker();
+    let server = setup.start();
+    let text = |response: Response| response.text();
+    let first = text(ask_and_then(
+        &server,
+        root.path(),
+        &Request::get("/?then=input"),
+    ));
+    for _ in 0..4 {
+        let next = ask_and_then(&server, root.path(), &Request::get("/?then=input"));
+        assert_eq!(text(next), first, "as many streams of the same process");
+    }
+    server.stop();
+}
