@@ -412,6 +412,8 @@ impl Controller {
     /// none to keep, or nobody knows yet what requests take.
     pub fn most_that_hang(&self) -> Option<usize> {
         let all = self.machine.memory.unwrap_or(usize::MAX);
+        let downstream = self.guard.limit().unwrap_or(usize::MAX);
+        let all = all.min(downstream).max(self.limits.floor);
         let all = all.min(self.limits.cap);
         let busy = self.knee.saturating_mul(self.doubt);
         let kept = busy.min(all / KEPT).max(1);

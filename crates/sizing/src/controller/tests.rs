@@ -258,3 +258,31 @@ fn a_pool_that_may_rest_without_workers_does_so_when_nobody_has_asked_for_five_m
     pool.arrived(load(0, 0, 1));
     assert_eq!(pool.sizing().workers, 1);
 }
+
+#[test]
+fn no_more_may_hang_than_leave_some_of_the_workers_that_what_is_downstream_allows() {
+    let mut pool = pool(64);
+    let mut workers = 1;
+    // Ten at a time are answered, each of them in 10 ms.
+    for second in 1..=60 {
+        let served = workers.min(10);
+        let waits = 10 * workers / served;
+        (0..100 * served).for_each(|_| pool.finished(spent(0, waits as u64)));
+        let crowd = load(workers, workers, 200);
+        pool.look(Duration::from_secs(second), crowd);
+        pool.arrived(crowd);
+        workers = pool.sizing().workers;
+    }
+    let sizing = pool.sizing();
+    assert_eq!(sizing.binding, Binding::Downstream, "{sizing:?}");
+    assert!((10..24).contains(&sizing.workers), "{sizing:?}");
+    let most = pool.most_that_hang();
+    assert!(most.is_some_and(|most| most < sizing.workers), "{most:?}");
+    let (floor, cap) = (40, 64);
+    pool.limit(Limits { floor, cap });
+    let most = pool.most_that_hang();
+    assert!(
+        most.is_some_and(|most| (30..40).contains(&most)),
+        "{most:?}"
+    );
+}
