@@ -162,7 +162,7 @@ impl Auto {
         }
         let hanging = &self.hanging;
         let hangs = |seat: SeatId| hanging.has((seat.generation, seat.number));
-        self.kinds.look(in_hand(queue, hangs));
+        self.kinds.look(after.as_secs_f64(), in_hand(queue, hangs));
     }
 
     /// Whether most requests of this kind hang.
@@ -288,13 +288,12 @@ impl Pool {
             let ready = spent.core_wait;
             let known = cpu + ready.unwrap_or_default();
             let blocked = spent.held.saturating_sub(known);
-            let hung = blocked > auto.parks_after();
-            auto.kinds.ended(kind, hung);
-            auto.controller.finished(sizing::Spent {
+            let spent = sizing::Spent {
                 cpu,
                 ready,
                 blocked,
-            });
+            };
+            auto.controller.ended(&mut auto.kinds, kind, spent);
         }
         let workers = auto.controller.sizing().workers;
         if inner.queue.open_seats() > workers
