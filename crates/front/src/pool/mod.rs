@@ -487,3 +487,6 @@ pub(super) fn place_of(generation: &Generation, lent: &Lent) -> Place {
         incarnation: lent.incarnation(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,6 +74,10 @@ impl Pool {
         if inner.growth.auto.is_some() {
             self.stalls.notify_one();
         }
+        if inner.queue.open_seats() == 0 {
+            // Somebody has to see to it that a worker comes, though one was asked for already.
+            self.stirred.notify_one();
+        }
         self.show_figures(inner);
         let at_limit = inner.queue.open_seats() >= inner.queue.max_open();
         self.watch.waits(at_limit);
