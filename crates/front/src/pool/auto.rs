@@ -217,12 +217,13 @@ impl Inner {
         }
     }
 
-    /// A request has come, and is placed or waits.
-    pub(super) fn count_arrival(&mut self) {
+    /// A request has come. It is placed or waits, or it is the one that is `refused`.
+    pub(super) fn count_arrival(&mut self, refused: usize) {
         let Some(auto) = &mut self.growth.auto else {
             return;
         };
-        let load = load(&self.queue);
+        let mut load = load(&self.queue);
+        load.waiting += refused;
         if load.busy >= load.ready {
             auto.see_parked(&self.queue, &self.generations);
         }

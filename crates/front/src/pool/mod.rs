@@ -184,7 +184,7 @@ impl Pool {
                 self.note_refusal(false);
                 let generation = inner.generation(place.seat.generation).cloned();
                 inner.count_begin(&exchange);
-                inner.count_arrival();
+                inner.count_arrival(0);
                 inner.count_accepted(&exchange);
                 if let Some(generation) = &generation {
                     exchange.lend(generation.clone(), place);

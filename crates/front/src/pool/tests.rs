@@ -56,6 +56,28 @@ fn asked(supervisor: &Channel) -> Vec<u32> {
     asked
 }
 
+#[test]
+fn where_nobody_may_wait_whoever_is_refused_asks_for_a_worker() {
+    for pm in [ProcessManager::Auto, ProcessManager::Ondemand] {
+        let (pool, supervisor) = pool(pm, 0);
+        let refused = pool.submit(0, Vec::new(), CLAIM).err();
+        assert_eq!(refused, Some(NotTaken::QueueFull));
+        assert_eq!(asked(&supervisor), [1], "{pm:?}");
+        assert_eq!(pool.turns_away(CLAIM), refused);
+        let again = asked(&supervisor);
+        assert!(again.is_empty(), "one is on its way: {again:?}");
+        // It comes, and has something to do.
+        let mut inner = pool.lock();
+        inner.queue.arrive(SEAT, 1, Vec::new());
+        let busy = Exchange::new(pool.clone(), 0, Vec::new(), CLAIM);
+        let placed = inner.queue.submit(busy, CLAIM.lane, pool.depth());
+        assert!(matches!(placed, Submitted::Placed(_)));
+        drop(inner);
+        assert_eq!(pool.turns_away(CLAIM), refused);
+        assert_eq!(asked(&supervisor), [2], "{pm:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_waits_while_there_is_no_worker_has_one_asked_for_though_that_was_done_before() {
     let (pool, supervisor) = pool(ProcessManager::Auto, 100);
