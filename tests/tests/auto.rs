@@ -365,3 +365,26 @@ fn a_pool_that_may_have_no_worker_begins_with_none_and_answers() {
     assert_eq!(server.workers().len(), 1, "it stays for who asks next");
     server.stop();
 }
+
+#[test]
+fn a_pool_in_whose_queue_nobody_may_wait_grows_by_those_that_it_refuses() {
+    for least in 0..2 {
+        let root = site();
+        let bounds = format!("min_spare_servers = {least}\nrequest_queue_length = 0");
+        let server = auto(root.path()).pool(&bounds).start();
+        let answers = || get(server.address(), "/status.php").status == 200;
+        wait::until_true("the first worker", answers);
+        let mut busy = None;
+        wait::until_true("that one to be kept busy", || {
+            let mut client = send(&server, &Request::get("/wait.php?for=go"));
+            let head = client.read_head().expect("an answer begins");
+            let begins = head.status == 200;
+            busy = begins.then_some(client);
+            begins
+        });
+        wait::until_true("another", answers);
+        drop(busy);
+        let_go(root.path());
+        server.stop();
+    }
+}

@@ -371,6 +371,22 @@ fn one_dead_dependency_does_not_take_the_pool() {
 }
 
 #[test]
+fn what_is_dead_for_minutes_does_not_take_the_pool_in_the_end() {
+    // The longer it lasts, the more of those that have ended have hung.
+    for (rate, dead, cap) in [(20.0, 0.34, 128), (10.0, 0.5, 64)] {
+        let mut plant = plants::dead_dependency(1800.0);
+        (plant.cap, plant.queue_timeout) = (cap, 10.0);
+        for segment in &mut plant.segments {
+            segment.rate = rate;
+            (segment.kinds[0].weight, segment.kinds[1].weight) = (1.0 - dead, dead);
+        }
+        plant.segments[1].kinds[1].blocked = Times::Fixed(30.0);
+        let (served, p99) = others(&plant, &mut Auto::new(&plant));
+        assert!(served > 0.99 && p99 < 0.1, "{served} served, in {p99} s");
+    }
+}
+
+#[test]
 fn two_cold_pools_that_want_the_same_memory_are_not_both_promised_it() {
     let mut plant = stationary("P4 memory wall");
     plant.segments[0].kinds = vec![Kind::new(Times::Fixed(0.005), Times::Fixed(3.0))];

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::cost::{Cost, Spent};
 use crate::demand::{Demand, WAITING_SHARE};
 use crate::downstream::{Guard, Seen};
+use crate::kinds::Kinds;
 use crate::knee::{Pace, knee};
 use crate::terms::{Binding, Limits, Load, Machine, Sizing, Terms};
 
@@ -212,6 +213,16 @@ impl Controller {
         self.level = self.level.max(enough);
     }
 
+    /// A request of this kind has ended, and `kinds` is to know it.
+    pub fn ended(&mut self, kinds: &mut Kinds, kind: u64, spent: Spent) {
+        let hung = spent.blocked.as_secs_f64() > self.parks_after();
+        let most = kinds.counts_at_most(kind).filter(|_| hung);
+        let most = most.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        kinds.ended(kind, hung);
+        let blocked = spent.blocked.min(most.unwrap_or(Duration::MAX));
+        self.finished(Spent { blocked, ..spent });
+    }
+
     /// A request has ended.
     pub fn finished(&mut self, spent: Spent) {
         self.done += 1;
@@ -412,6 +423,8 @@ impl Controller {
     /// none to keep, or nobody knows yet what requests take.
     pub fn most_that_hang(&self) -> Option<usize> {
         let all = self.machine.memory.unwrap_or(usize::MAX);
+        let downstream = self.guard.limit().unwrap_or(usize::MAX);
+        let all = all.min(downstream).max(self.limits.floor);
         let all = all.min(self.limits.cap);
         let busy = self.knee.saturating_mul(self.doubt);
         let kept = busy.min(all / KEPT).max(1);

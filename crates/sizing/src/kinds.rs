@@ -20,9 +20,18 @@ const SEVERAL: f64 = 3.0;
 /// together, and those that come next are known for what they are all the same.
 const FORGOTTEN_AFTER: u32 = 60;
 
+/// Others answer for so many seconds after a request of a kind that does not hang has ended well.
+const ANSWERS_FOR: u32 = 10;
+
 /// The kinds of which some request hangs, or most did not long ago.
-#[derive(Debug, Default)]
-pub struct Kinds(HashMap<u64, Record>);
+#[derive(Debug, Clone, Default)]
+pub struct Kinds {
+    records: HashMap<u64, Record>,
+    /// For how long, in seconds, a request had to wait to hang when there was no kind yet most of which do.
+    hung_after: f64,
+    /// For how many seconds more others answer.
+    answers_for: u32,
+}
 
 /// What is known of one.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,35 +59,41 @@ impl Record {
 }
 
 impl Kinds {
-    /// Of all requests that have a worker their kind, and whether they hang.
-    pub fn look(&mut self, in_hand: impl Iterator<Item = (u64, bool)>) {
+    /// Of all requests that have a worker their kind, and whether they hang, which is what those do that have
+    /// waited for `after`, in seconds.
+    pub fn look(&mut self, after: f64, in_hand: impl Iterator<Item = (u64, bool)>) {
+        if !self.records.values().any(Record::mostly_hangs) {
+            // What was answered up to now, those answered as well that hang from now on.
+            (self.hung_after, self.answers_for) = (after, 0);
+        }
         let in_hand: Vec<(u64, bool)> = in_hand.collect();
-        let before = self.0.clone();
-        for record in self.0.values_mut() {
+        let before = self.records.clone();
+        for record in self.records.values_mut() {
             (record.held, record.hang) = (0, 0);
         }
         for (kind, _) in in_hand.iter().filter(|(_, hangs)| *hangs) {
-            if self.0.len() < KINDS_MOST || self.0.contains_key(kind) {
-                self.0.entry(*kind).or_default().hang += 1;
+            if self.records.len() < KINDS_MOST || self.records.contains_key(kind) {
+                self.records.entry(*kind).or_default().hang += 1;
             }
         }
         for (kind, _) in in_hand {
-            if let Some(record) = self.0.get_mut(&kind) {
+            if let Some(record) = self.records.get_mut(&kind) {
                 record.held += 1;
             }
         }
-        for (kind, record) in &mut self.0 {
+        for (kind, record) in &mut self.records {
             let before = before.get(kind).map_or(0, |before| before.hang);
             record.badly += record.hang.saturating_sub(before) as f64;
             record.forget_some();
         }
-        self.0
+        self.records
             .retain(|_, record| record.hang > 0 || record.mostly_hangs());
     }
 
     /// A second has passed.
     pub fn pass_second(&mut self) {
-        self.0.retain(|_, record| {
+        self.answers_for = self.answers_for.saturating_sub(1);
+        self.records.retain(|_, record| {
             record.calm = match record.hang {
                 0 => record.calm + 1,
                 _ => 0,
@@ -89,26 +104,29 @@ impl Kinds {
 
     /// Whether nothing is known of any.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.records.is_empty()
     }
 
     /// A request of this kind has got a worker.
     pub fn began(&mut self, kind: u64) {
-        if let Some(record) = self.0.get_mut(&kind) {
+        if let Some(record) = self.records.get_mut(&kind) {
             record.held += 1;
         }
     }
 
     /// It has lost it, and nobody knows what would have become of it.
     pub fn lost(&mut self, kind: u64) {
-        if let Some(record) = self.0.get_mut(&kind) {
+        if let Some(record) = self.records.get_mut(&kind) {
             record.held = record.held.saturating_sub(1);
         }
     }
 
     /// It has ended; `hung`: after it hung.
     pub fn ended(&mut self, kind: u64, hung: bool) {
-        let Some(record) = self.0.get_mut(&kind) else {
+        if !hung && !self.hangs(kind) {
+            self.answers_for = ANSWERS_FOR;
+        }
+        let Some(record) = self.records.get_mut(&kind) else {
             return;
         };
         record.held = record.held.saturating_sub(1);
@@ -121,13 +139,21 @@ impl Kinds {
 
     /// Whether most requests of this kind hang.
     pub fn hangs(&self, kind: u64) -> bool {
-        self.0.get(&kind).is_some_and(Record::mostly_hangs)
+        self.records.get(&kind).is_some_and(Record::mostly_hangs)
+    }
+
+    /// For how long, in seconds, a request of this kind that has hung counts as having waited at most; nothing:
+    /// for as long as it has. Where a kind hangs and others answer, what it waits for is no part of what
+    /// requests take: it would make what hangs seem usual in the end. Where all have become slow, that is what
+    /// they take.
+    pub fn counts_at_most(&self, kind: u64) -> Option<f64> {
+        (self.answers_for > 0 && self.hangs(kind)).then_some(self.hung_after)
     }
 
     /// How many more workers requests of all kinds may have together of which that is so, if they may have
     /// `most`.
     pub fn left(&self, most: usize) -> usize {
-        let hang = self.0.values().filter(|record| record.mostly_hangs());
+        let hang = self.records.values().filter(|record| record.mostly_hangs());
         most.saturating_sub(hang.map(|record| record.held).sum())
     }
 }
@@ -138,10 +164,14 @@ mod tests {
 
     const DEAD: u64 = 1;
     const ALIVE: u64 = 2;
+    const AFTER: f64 = 0.04;
 
     fn look(kinds: &mut Kinds, dead: usize, alive: usize) {
         let dead = std::iter::repeat_n((DEAD, true), dead);
-        kinds.look(dead.chain(std::iter::repeat_n((ALIVE, false), alive)));
+        kinds.look(
+            AFTER,
+            dead.chain(std::iter::repeat_n((ALIVE, false), alive)),
+        );
     }
 
     fn refuses(kinds: &Kinds, kind: u64, most: usize) -> bool {
@@ -178,7 +208,7 @@ mod tests {
         look(&mut kinds, 0, 3);
         assert!(refuses(&kinds, DEAD, 0), "the next would hang as well");
         assert!(!refuses(&kinds, DEAD, 8), "but some of them may try");
-        let mut later = Kinds(kinds.0.clone());
+        let mut later = kinds.clone();
         (0..8).for_each(|_| kinds.ended(DEAD, false));
         assert!(!refuses(&kinds, DEAD, 0), "it answers");
         (1..FORGOTTEN_AFTER).for_each(|_| later.pass_second());
@@ -227,7 +257,7 @@ mod tests {
     #[test]
     fn several_kinds_that_hang_have_together_what_one_may_have() {
         let mut kinds = Kinds::default();
-        kinds.look((0..9).map(|number| (number % 3, true)));
+        kinds.look(AFTER, (0..9).map(|number| (number % 3, true)));
         assert!((0..3).all(|kind| refuses(&kinds, kind, 9)));
         assert!(!refuses(&kinds, 1, 10));
     }
@@ -235,7 +265,7 @@ mod tests {
     #[test]
     fn of_very_many_kinds_only_some_are_remembered() {
         let mut kinds = Kinds::default();
-        kinds.look((0..1000).map(|number| (number, true)));
-        assert_eq!(kinds.0.len(), KINDS_MOST);
+        kinds.look(AFTER, (0..1000).map(|number| (number, true)));
+        assert_eq!(kinds.records.len(), KINDS_MOST);
     }
 }

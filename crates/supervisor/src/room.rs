@@ -163,6 +163,10 @@ impl Room {
                 self.next = (first + turn + 1) % seen;
             }
         }
+        // One that takes all of the budget leaves the next look to others.
+        if seen > 0 && self.next == first {
+            self.next = (first + 1) % seen;
+        }
         let present = pools.iter().flat_map(|pool| pool.workers.iter().copied());
         self.counted.keep(&present.collect());
     }
@@ -539,6 +543,19 @@ mod tests {
         let read = read_by(&mut looked(16_000, 14_000), &pools);
         assert!(read <= most_read(CALM_BUDGET), "{read}");
         assert!(read > 0);
+    }
+
+    #[test]
+    fn a_pool_that_takes_the_whole_budget_leaves_the_next_look_to_others() {
+        let ours = std::process::id() as i32;
+        // Of those nothing is ever known, so that they are always new.
+        let cold = pool("cold", (-8..0).collect());
+        let pools = [cold, pool("other", vec![ours])];
+        let mut room = looked(16_000, 14_000);
+        let files = Noted(std::cell::RefCell::default());
+        (0..pools.len()).for_each(|_| room.measure(&files, &pools));
+        let read = files.0.into_inner();
+        assert!(read.contains(&format!("/proc/{ours}/statm")), "{read:?}");
     }
 
     /// Files that are read to measure workers once.

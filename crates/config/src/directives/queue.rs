@@ -32,7 +32,8 @@ pub(super) const REQUEST_QUEUE_LENGTH: Directive<Pool> = Directive {
     takes: "a whole number from 0 to 1000000",
     needs: Needs::NewZygote,
     doc: "How many requests may wait for a worker. Those beyond get a 503 at once; if more come for a \
-          while than can be answered, those that have waited for longest get it.",
+          while than can be answered, those that have waited for longest get it. With 0 nobody waits; a \
+          pool that grows has another worker started for who is refused.",
     example: "200",
     read: |pool, value| {
         pool.request_queue_length = value.count(0, MAX_REQUEST_QUEUE_LENGTH)?;

@@ -162,7 +162,7 @@ impl Auto {
         }
         let hanging = &self.hanging;
         let hangs = |seat: SeatId| hanging.has((seat.generation, seat.number));
-        self.kinds.look(in_hand(queue, hangs));
+        self.kinds.look(after.as_secs_f64(), in_hand(queue, hangs));
     }
 
     /// Whether most requests of this kind hang.
@@ -217,12 +217,13 @@ impl Inner {
         }
     }
 
-    /// A request has come, and is placed or waits.
-    pub(super) fn count_arrival(&mut self) {
+    /// A request has come. It is placed or waits, or it is the one that is `refused`.
+    pub(super) fn count_arrival(&mut self, refused: usize) {
         let Some(auto) = &mut self.growth.auto else {
             return;
         };
-        let load = load(&self.queue);
+        let mut load = load(&self.queue);
+        load.waiting += refused;
         if load.busy >= load.ready {
             auto.see_parked(&self.queue, &self.generations);
         }
@@ -288,13 +289,12 @@ impl Pool {
             let ready = spent.core_wait;
             let known = cpu + ready.unwrap_or_default();
             let blocked = spent.held.saturating_sub(known);
-            let hung = blocked > auto.parks_after();
-            auto.kinds.ended(kind, hung);
-            auto.controller.finished(sizing::Spent {
+            let spent = sizing::Spent {
                 cpu,
                 ready,
                 blocked,
-            });
+            };
+            auto.controller.ended(&mut auto.kinds, kind, spent);
         }
         let workers = auto.controller.sizing().workers;
         if inner.queue.open_seats() > workers

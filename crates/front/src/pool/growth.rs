@@ -105,6 +105,16 @@ impl Growth {
     }
 }
 
+impl Inner {
+    /// Some wait, and there is no worker at all: whatever the supervisor was told, it may go by less, since one
+    /// was given back or the news of one that left came after. It is told again.
+    fn forget_told_in_vain(&mut self) {
+        if self.queue.open_seats() == 0 && self.queue.waiting() > 0 {
+            self.growth.told = 0;
+        }
+    }
+}
+
 impl Pool {
     /// Asks for workers if more are needed than there are, `more` of them for requests that wait
     /// behind others. What was asked for already is not asked for again. The caller holds the
@@ -157,6 +167,7 @@ impl Pool {
         let mut inner = self.lock();
         self.say_again(&mut inner);
         self.turn_over(&mut inner);
+        inner.forget_told_in_vain();
         self.ask_for_workers(&mut inner, 0);
         // Of two generations that both have idle workers the old one gives its own up.
         for _ in 0..inner.queue.idle_current() {

@@ -184,7 +184,7 @@ impl Pool {
                 self.note_refusal(false);
                 let generation = inner.generation(place.seat.generation).cloned();
                 inner.count_begin(&exchange);
-                inner.count_arrival();
+                inner.count_arrival(0);
                 inner.count_accepted(&exchange);
                 if let Some(generation) = &generation {
                     exchange.lend(generation.clone(), place);
@@ -487,3 +487,6 @@ pub(super) fn place_of(generation: &Generation, lent: &Lent) -> Place {
         incarnation: lent.incarnation(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,7 @@ impl Pool {
         let in_vain = joined.in_vain();
         self.note_refusal(in_vain.is_some());
         if let Some(why) = in_vain {
+            self.grow_for_refused(inner, why);
             return Err(why);
         }
         if let Joined::Replaces(oldest) = joined {
@@ -36,7 +37,7 @@ impl Pool {
         if let Some(last) = inner.crowded_out() {
             self.turn_away(&last, NotTaken::QueueFull);
         }
-        inner.count_arrival();
+        inner.count_arrival(0);
         self.begins_to_wait(inner);
         Ok(())
     }
@@ -52,7 +53,18 @@ impl Pool {
             .queue
             .turns_away(who, (now, within), self.script_time());
         self.count_turned(&mut inner);
-        told?.in_vain()
+        let why = told?.in_vain()?;
+        self.grow_for_refused(&mut inner, why);
+        Some(why)
+    }
+
+    /// A request is turned away. Who waits asks for workers; where nobody may, whoever is refused does, or a pool
+    /// without an idle worker would never get another.
+    fn grow_for_refused(&self, inner: &mut Inner, why: NotTaken) {
+        if why == NotTaken::QueueFull && inner.queue.waiting.most() == 0 {
+            inner.count_arrival(1);
+            self.ask_for_workers(inner, 1);
+        }
     }
 
     /// Whether the request that came last was turned away. Where it was not, looking whether the next one
@@ -73,6 +85,10 @@ impl Pool {
     pub(super) fn begins_to_wait(&self, inner: &mut Inner) {
         if inner.growth.auto.is_some() {
             self.stalls.notify_one();
+        }
+        if inner.queue.open_seats() == 0 {
+            // Somebody has to see to it that a worker comes, though one was asked for already.
+            self.stirred.notify_one();
         }
         self.show_figures(inner);
         let at_limit = inner.queue.open_seats() >= inner.queue.max_open();

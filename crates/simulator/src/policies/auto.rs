@@ -131,9 +131,7 @@ impl Policy for Auto {
     }
 
     fn finished(&mut self, _view: &View, kind: u64, spent: Spent) {
-        let hung = spent.blocked.as_secs_f64() > self.controller.parks_after();
-        self.kinds.ended(kind, hung);
-        self.controller.finished(spent);
+        self.controller.ended(&mut self.kinds, kind, spent);
     }
 
     fn running(&mut self, waits: &mut dyn Iterator<Item = (u64, f64)>) {
@@ -146,7 +144,7 @@ impl Policy for Auto {
         let after = self.controller.parks_after();
         let hang: Vec<(u64, bool)> = waits.map(|(kind, wait)| (kind, wait > after)).collect();
         self.parked = hang.iter().filter(|(_, hangs)| *hangs).count();
-        self.kinds.look(hang.into_iter());
+        self.kinds.look(after, hang.into_iter());
     }
 
     fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, Has)>, ended: u64) {

@@ -258,3 +258,110 @@ fn a_pool_that_may_rest_without_workers_does_so_when_nobody_has_asked_for_five_m
     pool.arrived(load(0, 0, 1));
     assert_eq!(pool.sizing().workers, 1);
 }
+
+#[test]
+fn no_more_may_hang_than_leave_some_of_the_workers_that_what_is_downstream_allows() {
+    let mut pool = pool(64);
+    let mut workers = 1;
+    // Ten at a time are answered, each of them in 10 ms.
+    for second in 1..=60 {
+        let served = workers.min(10);
+        let waits = 10 * workers / served;
+        (0..100 * served).for_each(|_| pool.finished(spent(0, waits as u64)));
+        let crowd = load(workers, workers, 200);
+        pool.look(Duration::from_secs(second), crowd);
+        pool.arrived(crowd);
+        workers = pool.sizing().workers;
+    }
+    let sizing = pool.sizing();
+    assert_eq!(sizing.binding, Binding::Downstream, "{sizing:?}");
+    assert!((10..24).contains(&sizing.workers), "{sizing:?}");
+    let most = pool.most_that_hang();
+    assert!(most.is_some_and(|most| most < sizing.workers), "{most:?}");
+    let (floor, cap) = (40, 64);
+    pool.limit(Limits { floor, cap });
+    let most = pool.most_that_hang();
+    assert!(
+        most.is_some_and(|most| (30..40).contains(&most)),
+        "{most:?}"
+    );
+}
+
+/// Two kinds of requests, of which the first may hang: so many of each end in a second.
+struct Outage {
+    pool: Controller,
+    kinds: Kinds,
+    second: u64,
+    others: usize,
+}
+
+impl Outage {
+    const KIND: u64 = 1;
+    const OTHERS: u64 = 2;
+
+    fn new(others: usize) -> Outage {
+        Outage {
+            pool: pool(64),
+            kinds: Kinds::default(),
+            second: 0,
+            others,
+        }
+    }
+
+    /// So many seconds pass in each of which ten of the kind end that wait for so long.
+    fn pass(&mut self, seconds: u64, blocked_ms: u64) {
+        let waits = spent(1, blocked_ms);
+        for _ in 0..seconds {
+            let after = self.pool.parks_after();
+            let hangs = waits.blocked.as_secs_f64() > after;
+            let in_hand = std::iter::repeat_n((Outage::KIND, hangs), 10);
+            self.kinds.look(after, in_hand);
+            self.kinds.pass_second();
+            let (pool, kinds) = (&mut self.pool, &mut self.kinds);
+            (0..self.others).for_each(|_| pool.ended(kinds, Outage::OTHERS, spent(2, 3)));
+            (0..10).for_each(|_| pool.ended(kinds, Outage::KIND, waits));
+            self.second += 1;
+            pool.look(Duration::from_secs(self.second), load(20, 20, 0));
+        }
+    }
+
+    fn hangs(&self) -> bool {
+        self.kinds.hangs(Outage::KIND)
+    }
+}
+
+#[test]
+fn however_long_a_kind_hangs_it_does_not_make_that_usual_while_others_answer() {
+    for others in [3, 10, 70] {
+        let mut outage = Outage::new(others);
+        outage.pass(60, 10);
+        assert!(!outage.hangs());
+        outage.pass(1800, 15_000);
+        let after = outage.pool.parks_after();
+        assert!(outage.hangs() && after < 1.0, "{others}: {after} s");
+    }
+}
+
+#[test]
+fn pages_that_have_hung_while_others_answered_are_known_again_when_they_take_what_they_took() {
+    // Without what they take, 50 ms would be long.
+    let mut outage = Outage::new(4);
+    outage.pass(60, 50);
+    assert!(!outage.hangs());
+    outage.pass(600, 15_000);
+    assert!(outage.hangs());
+    outage.pass(30, 50);
+    assert!(!outage.hangs());
+}
+
+#[test]
+fn where_all_pages_have_become_slow_that_is_what_they_take() {
+    let mut outage = Outage::new(30);
+    outage.pass(60, 10);
+    outage.others = 0;
+    outage.pass(2, 2000);
+    assert!(outage.hangs());
+    outage.pass(120, 2000);
+    let after = outage.pool.parks_after();
+    assert!(!outage.hangs() && after > 2.0, "{after} s");
+}

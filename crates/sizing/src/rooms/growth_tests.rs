@@ -17,6 +17,8 @@ struct World {
     /// In use, in megabytes.
     used: f64,
     workers: Vec<(i32, f64, u64)>,
+    /// Their seats tell how many requests they have served.
+    tells: bool,
 }
 
 impl World {
@@ -33,6 +35,7 @@ impl World {
             second: 0,
             used: FULL,
             workers: [7, 8, 9].map(|worker| (worker, 20.0, 1000)).into(),
+            tells: true,
         }
     }
 
@@ -58,7 +61,7 @@ impl World {
             let has = Has {
                 own: own * MB,
                 most: None,
-                served: Some(served),
+                served: self.tells.then_some(served),
             };
             self.rooms.measured("www", due, has);
         }
@@ -174,6 +177,17 @@ fn who_was_full_grown_when_it_was_seen_first_is_not_taken_for_what_the_applicati
     assert_eq!(world.looks(10), []);
     world.set(8, 70.0, 2000);
     assert_eq!(world.looks(3), [8]);
+}
+
+#[test]
+fn who_was_young_when_that_was_told_last_is_not_taken_for_it_when_it_has_grown() {
+    let mut world = World::warm();
+    world.set(10, 20.0, 20);
+    assert_eq!(world.looks(3), []);
+    world.tells = false;
+    world.set(8, 100.0, 5000);
+    world.set(10, 90.0, 5000);
+    assert_eq!(world.looks(2), [8]);
 }
 
 #[test]

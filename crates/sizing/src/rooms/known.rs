@@ -43,7 +43,7 @@ pub struct Has {
     pub own: f64,
     /// At most since it came, with the largest program that it is known to have run; nothing: nobody tells.
     pub most: Option<f64>,
-    /// Requests that it has begun; nothing: as many as were told last.
+    /// Requests that it has begun; nothing: nobody tells.
     pub served: Option<u64>,
 }
 
@@ -169,9 +169,9 @@ impl Known {
         let place = place.clone().position(|one| one.worker == due.worker);
         let before = place.and_then(|place| self.measured.remove(place));
         let counted_before = before.map_or(look, |one| one.counted_at);
-        let served = has.served.or(before.and_then(|one| one.has.served));
         let keeps = before.map_or(0.0, |one| one.has.own.min(has.own));
-        let is_young = served.is_some_and(|served| served <= YOUNG_REQUESTS);
+        // What was told last may be long ago, and it has grown since.
+        let is_young = has.served.is_some_and(|served| served <= YOUNG_REQUESTS);
         let kept_young = before.map_or(0.0, |one| one.kept_young);
         // At first its seat may still tell of the one that sat there before.
         let told = has.served.filter(|_| before.is_some());
@@ -181,7 +181,6 @@ impl Known {
             worker: due.worker,
             has: Has {
                 most: has.most.or(before.and_then(|one| one.has.most)),
-                served,
                 ..has
             },
             began_with: began_with.or(has_begun.then_some(has.own)),

@@ -1,0 +1,97 @@
+//! What a pool without workers asks the supervisor for.
+
+use maitred_config::ProcessManager;
+use maitred_control::{Heard, hear};
+use maitred_os::channel::Channel;
+
+use super::growth::{Growth, tend};
+use super::queue::Lane;
+use super::*;
+
+const CLAIM: Claim = Claim {
+    lane: Lane::Usual,
+    within: Duration::from_secs(30),
+    kind: 0,
+};
+
+const SEAT: SeatId = SeatId {
+    generation: 1,
+    number: 0,
+};
+
+/// A pool of up to four workers and at least none, in whose queue so many may wait, and the other end of its
+/// channel.
+fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, Channel) {
+    let (ours, theirs) = Channel::pair().unwrap();
+    let mut settings = Settings::named("www");
+    settings.pm = pm;
+    settings.min_spare_servers = Some(0);
+    let growth = Growth::of(&settings, 4);
+    let inboxes: Arc<[Inbox]> = Arc::new([Inbox::default()]);
+    let supervisor = Arc::new(Supervisor::new(ours));
+    let others = (Arc::default(), Wishes::new().0);
+    let pool = Arc::new(Pool::new(
+        Arc::new(settings),
+        inboxes,
+        supervisor,
+        others,
+        false,
+    ));
+    let mut inner = pool.lock();
+    inner.queue.add(1, 4, 0);
+    inner.queue.replace(1, 4, length);
+    inner.growth = growth;
+    drop(inner);
+    (pool, theirs)
+}
+
+/// For how many workers the supervisor was asked, one time after the other.
+fn asked(supervisor: &Channel) -> Vec<u32> {
+    let mut asked = Vec::new();
+    while let Ok(Heard::Message(report, _)) = hear::<FromFront>(supervisor, false) {
+        if let FromFront::Wanted { workers, .. } = report {
+            asked.push(workers);
+        }
+    }
+    asked
+}
+
+#[test]
+fn where_nobody_may_wait_whoever_is_refused_asks_for_a_worker() {
+    for pm in [ProcessManager::Auto, ProcessManager::Ondemand] {
+        let (pool, supervisor) = pool(pm, 0);
+        let refused = pool.submit(0, Vec::new(), CLAIM).err();
+        assert_eq!(refused, Some(NotTaken::QueueFull));
+        assert_eq!(asked(&supervisor), [1], "{pm:?}");
+        assert_eq!(pool.turns_away(CLAIM), refused);
+        let again = asked(&supervisor);
+        assert!(again.is_empty(), "one is on its way: {again:?}");
+        // It comes, and has something to do.
+        let mut inner = pool.lock();
+        inner.queue.arrive(SEAT, 1, Vec::new());
+        let busy = Exchange::new(pool.clone(), 0, Vec::new(), CLAIM);
+        let placed = inner.queue.submit(busy, CLAIM.lane, pool.depth());
+        assert!(matches!(placed, Submitted::Placed(_)));
+        drop(inner);
+        assert_eq!(pool.turns_away(CLAIM), refused);
+        assert_eq!(asked(&supervisor), [2], "{pm:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_while_there_is_no_worker_has_one_asked_for_though_that_was_done_before() {
+    let (pool, supervisor) = pool(ProcessManager::Auto, 100);
+    tokio::spawn(tend(Arc::downgrade(&pool)));
+    let first = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    assert_eq!(asked(&supervisor), [1]);
+    // The front has no descriptor for the worker that came, and the client does not wait any longer: the
+    // supervisor knows of nobody now who needs one.
+    pool.give_back(SEAT, 1);
+    assert!(pool.cancel(&first));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    asked(&supervisor);
+    let second = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(asked(&supervisor).first(), Some(&1));
+    assert!(pool.cancel(&second));
+}
