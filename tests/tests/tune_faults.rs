@@ -22,6 +22,9 @@ const SHORT: [&str; 6] = ["--time", "5s", "--goal", "p50<200ms", "--most-workers
 /// What has other tests, which run meanwhile, count for nothing.
 const DESPITE: &str = "--despite-noise";
 
+/// The file that tune writes.
+const DROP_IN: &str = "zz-maitred-tune.conf";
+
 /// nginx and php-fpm with two dynamic workers, whose pool reads further files from a folder.
 struct Site {
     peer: Peer,
@@ -264,6 +267,49 @@ fn who_is_not_root_tunes_a_server_of_their_own() {
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("all is as it was"), "{said}");
     fpm.expect_no_trial();
+}
+
+#[test]
+fn a_configuration_that_is_broken_during_a_trial_is_not_reloaded_and_the_site_is_served() {
+    // Another pool's file that was there before, and one that was not.
+    for is_new in [false, true] {
+        // Who measures a trial waits for the fault.
+        let site = Site::start(|pools| {
+            if !is_new {
+                fs::write(pools.join("www.conf"), "; theirs\n").expect("it can be written");
+            }
+            format!(
+                "<?php $is_load = str_starts_with($_SERVER['HTTP_USER_AGENT'] ?? '', 'maitred-bench/');
+                if ($is_load && file_exists('{}/{DROP_IN}')) {{
+                    touch(__DIR__ . '/tried');
+                    while (!file_exists(__DIR__ . '/broken')) {{ usleep(5000); clearstatcache(); }}
+                }}
+                usleep(20000); echo 'rested';",
+                pools.display()
+            )
+        });
+        set_mode(site.pools.path(), 0o755);
+        let theirs = site.pools.path().join("www.conf");
+        let file = |name: &str| site.root.path().join(name);
+        let going = Going::start(site.command(&[DESPITE]));
+        wait::until_within("a trial to be in force", wait::DEADLINE * 4, || {
+            file("tried").exists().then_some(())
+        });
+        fs::write(&theirs, "[www]\npm.max_children = ten\n").expect("it can be written");
+        fs::write(file("broken"), "").expect("it is ours");
+        let (said, code) = going.end();
+        assert_eq!(code, Some(1), "{said}");
+        for part in [
+            "zz-maitred-tune.conf is as it was, but php-fpm still runs with the trial (static, ",
+            "and was not told to reload: php-fpm -tt refuses the configuration: ",
+            "mend that, and reload it",
+        ] {
+            assert!(said.contains(part), "'{part}' is expected of\n{said}");
+        }
+        assert_eq!(http::get(site.peer.address(), "/nap.php").status, 200);
+        fs::remove_file(&theirs).expect("it is there");
+        site.expect_as_it_was();
+    }
 }
 
 /// Ends a tuning when it says something; what it has said, and its exit code.
