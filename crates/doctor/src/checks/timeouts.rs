@@ -293,6 +293,7 @@ fn finished(service: &Service, pool: &Pool, sheet: &mut Sheet) {
 mod tests {
     use super::super::fixture::*;
     use crate::finding::Severity::*;
+    use crate::words::LONGEST;
     use std::time::Duration;
 
     #[test]
@@ -339,6 +340,15 @@ mod tests {
         );
         facts.nginx = None;
         expect_ok("D8", &facts);
+    }
+
+    #[test]
+    fn the_longest_times_that_are_read_can_be_added_up() {
+        let mut facts = php_fpm();
+        pool(&mut facts).wall_limit = LONGEST;
+        expect("D8", &facts, Fail, "nginx waits 60 s");
+        facts.services[0].control_timeout = LONGEST;
+        expect("D17", &facts, Fail, "systemd kills after 90 s");
     }
 
     #[test]
