@@ -16,7 +16,7 @@ const LOOKS: f64 = 1.0 / 3.0;
 
 /// What a script may need by the clock on the wall, as far as was seen.
 fn needed(inputs: &Inputs) -> f64 {
-    (inputs.slowest * TIMES).max(LEAST).ceil()
+    (inputs.slowest.unwrap_or(0.0) * TIMES).max(LEAST).ceil()
 }
 
 /// The limit by the clock on the wall, in seconds.
@@ -45,7 +45,10 @@ fn patience(inputs: &Inputs) -> f64 {
 }
 
 pub(super) fn slowest(inputs: &Inputs) -> String {
-    format!("a request alone takes {:.0} ms", inputs.slowest * 1e3)
+    inputs.slowest.map_or(
+        "how long a request takes alone is not known".to_owned(),
+        |slowest| format!("a request alone takes {:.0} ms", slowest * 1e3),
+    )
 }
 
 /// How long a script may run.
@@ -198,7 +201,7 @@ mod tests {
     fn with(wall_limit: Limit, slowest: f64) -> Inputs {
         Inputs {
             wall_limit,
-            slowest,
+            slowest: Some(slowest),
             ..super::super::tests::inputs()
         }
     }
