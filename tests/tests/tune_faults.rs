@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 use maitred_tests::guard::Guarded;
 use maitred_tests::outside::text;
@@ -310,6 +311,28 @@ fn a_configuration_that_is_broken_during_a_trial_is_not_reloaded_and_the_site_is
         fs::remove_file(&theirs).expect("it is there");
         site.expect_as_it_was();
     }
+}
+
+#[test]
+fn who_ends_a_tuning_while_pages_are_looked_at_need_not_wait_for_a_site_that_hangs() {
+    let site = Site::start(|_| {
+        "<?php touch(__DIR__ . '/asked');
+        while (!file_exists(__DIR__ . '/enough')) { usleep(5000); clearstatcache(); }
+        echo 'rested';"
+            .to_owned()
+    });
+    let file = |name: &str| site.root.path().join(name);
+    let going = Going::start(site.command(&[DESPITE]));
+    wait::until_true("the page to be asked for", || file("asked").exists());
+    let began = Instant::now();
+    going.signal(Signal::INT);
+    let (said, code) = going.end();
+    // Who waits for an answer gives up after 60 s.
+    assert!(began.elapsed() < wait::DEADLINE, "{said}");
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("all is as it was"), "{said}");
+    fs::write(file("enough"), "").expect("it is ours");
+    site.expect_as_it_was();
 }
 
 /// Ends a tuning when it says something; what it has said, and its exit code.

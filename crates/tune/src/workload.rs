@@ -18,8 +18,10 @@ mod links;
 mod prober;
 
 use crate::course::profile::Route;
+use crate::runner::Ended;
 use links::crawl;
 pub use prober::Prober;
+use prober::STOPPED;
 
 /// Most URLs that are asked for; those that are asked for most.
 const MOST_URLS: usize = 50;
@@ -112,8 +114,16 @@ pub struct Workload {
 /// Finds out what to ask for, and whether the site answers it as it should.
 ///
 /// # Errors
-/// One sentence.
-pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
+/// One sentence, or that somebody has said to stop.
+pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, Ended> {
+    match look(asked, prober) {
+        Ok(workload) => Ok(workload),
+        Err(_) if prober.is_stopped() => Err(Ended::Stopped),
+        Err(why) => Err(Ended::Trouble(why)),
+    }
+}
+
+fn look(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
     let (mut wishes, source) = wishes(asked)?;
     let mut left_out = Vec::new();
     if let Some(saved) = asked.access_log.as_ref().or(asked.har.as_ref()) {
@@ -308,8 +318,16 @@ fn fitting(
     expect: &Expect,
 ) -> Result<Fitting, String> {
     let (mut all, mut right, mut took, mut unasked) = (0.0, Vec::new(), None, 0);
-    let mut wrong: Option<String> = None;
+    let whole: f64 = wishes.iter().map(|wish| wish.weight).sum();
+    let (mut wrong, mut lost): (Option<String>, f64) = (None, 0.0);
     for wish in wishes {
+        if prober.is_stopped() {
+            return Err(STOPPED.to_owned());
+        }
+        // Whatever the others get, it is too few: each may take a minute to say nothing.
+        if let Some(why) = wrong.as_ref().filter(|_| lost > (1.0 - FITTING) * whole) {
+            return Err(too_few(why, "at most ", (whole - lost) / whole));
+        }
         if !right.is_empty() && prober.is_late() {
             unasked += 1;
             continue;
@@ -334,18 +352,17 @@ fn fitting(
         };
         match why {
             None => right.push(wish),
-            Some(why) => wrong = wrong.or(Some(why)),
+            Some(why) => {
+                lost += wish.weight;
+                wrong = wrong.or(Some(why));
+            }
         }
     }
     let fits: f64 = right.iter().map(|wish| wish.weight).sum();
     match wrong {
         Some(why) if fits < FITTING * all => {
-            let share = (fits.max(0.0) / all.max(f64::MIN_POSITIVE) * 100.0)
-                .floor()
-                .abs();
-            Err(format!(
-                "{why} ({share:.0} % of the requests get the expected answer; expected 95 %)"
-            ))
+            let share = fits.max(0.0) / all.max(f64::MIN_POSITIVE);
+            Err(too_few(&why, "", share))
         }
         _ => Ok(Fitting {
             wishes: right,
@@ -353,6 +370,11 @@ fn fitting(
             unasked,
         }),
     }
+}
+
+fn too_few(why: &str, at_most: &str, share: f64) -> String {
+    let share = (share * 100.0).floor().abs();
+    format!("{why} ({at_most}{share:.0} % of the requests get the expected answer; expected 95 %)")
 }
 
 fn why_not(

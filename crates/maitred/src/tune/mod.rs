@@ -110,6 +110,15 @@ impl From<String> for Refusal {
     }
 }
 
+impl From<Ended> for Refusal {
+    fn from(ended: Ended) -> Refusal {
+        match ended {
+            Ended::Stopped => Refusal::Stopped,
+            Ended::Trouble(why) => Refusal::Now(why),
+        }
+    }
+}
+
 /// Carries out what was asked.
 pub fn tune(asked: &Tune) -> ExitCode {
     match carry_out(asked) {
@@ -126,20 +135,24 @@ pub fn tune(asked: &Tune) -> ExitCode {
     }
 }
 
-fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
-    let began = Instant::now();
-    let seconds = seconds(asked).map_err(Refusal::Usage)?;
-    let goal = asked
-        .course
-        .goal
-        .as_deref()
-        .map(Goal::read)
-        .transpose()
-        .map_err(Refusal::Usage)?;
+/// What is said on the command line, as far as it has to be understood first.
+struct Said {
+    seconds: f64,
+    goal: Option<Goal>,
+    servers: Vec<Server>,
+}
+
+/// Understands the command line, before anything is looked at.
+fn read(asked: &Tune) -> Result<Said, Refusal> {
+    let goal = asked.course.goal.as_deref().map(Goal::read);
     let servers = asked.output.servers.iter().map(|name| Server::read(name));
-    let servers = servers
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Refusal::Usage)?;
+    let said = Said {
+        seconds: seconds(asked).map_err(Refusal::Usage)?,
+        goal: goal.transpose().map_err(Refusal::Usage)?,
+        servers: servers
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(Refusal::Usage)?,
+    };
     let wanted = !asked.urls.is_empty()
         || asked.load.urls_file.is_some()
         || asked.load.har.is_some()
@@ -149,6 +162,12 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         return Err(Refusal::Usage(why.to_owned()));
     }
     check_files(&asked.output)?;
+    Ok(said)
+}
+
+fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
+    let began = Instant::now();
+    let said = read(asked)?;
     let stop = stop_on_signals().map_err(|why| format!("signals cannot be awaited: {why}"))?;
     let (site, findings) = find(&asked.server)?;
     if asked.course.undo {
@@ -158,25 +177,25 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     }
     let doubts = warn(&site, findings);
     let wish = workload_of(asked);
-    let mut prober = Prober::new(&wish.headers).map_err(Refusal::Usage)?;
+    let mut prober = Prober::new(&wish.headers, Arc::clone(&stop.told)).map_err(Refusal::Usage)?;
     // Before the site is asked: it may not answer while another tune has it begin anew.
     let mut target = Target::of(&site, reload(&asked.server))?;
-    let looks = Duration::from_secs_f64(seconds * LOOKING_AT_PAGES);
+    let looks = Duration::from_secs_f64(said.seconds * LOOKING_AT_PAGES);
     prober.until(asked.course.quick.then_some(began + looks));
     let workload = prepare(&wish, &mut prober)?;
     prober.until(None);
-    if let Some(said) = workload.left_out() {
-        let _ = writeln!(io::stderr(), "{said}");
+    if let Some(left_out) = workload.left_out() {
+        let _ = writeln!(io::stderr(), "{left_out}");
     }
     let mut course = Course::new(Terms {
-        seconds,
+        seconds: said.seconds,
         ends: asked.course.quick,
         first: workload.took,
         cores: site.cores,
         memory: site.memory.clone(),
         now: site.now(),
         most_workers: asked.course.most_workers,
-        goal,
+        goal: said.goal,
         routes: workload.routes(),
         despite_noise: asked.course.despite_noise,
         seed: asked.course.seed,
@@ -192,12 +211,9 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         began,
         say: &mut |what, left| progress.say(what, left),
     };
-    runner.run(&mut course).map_err(|ended| match ended {
-        Ended::Stopped => Refusal::Stopped,
-        Ended::Trouble(why) => Refusal::Now(why),
-    })?;
+    runner.run(&mut course)?;
     let not_counted = runner.counts.why_not.take();
-    let mut report = Report::of(&site, &workload.source, &course, &servers);
+    let mut report = Report::of(&site, &workload.source, &course, &said.servers);
     report.not_counted = not_counted;
     report.not_proven.extend(doubts);
     let written = write_down(asked, &mut target, &course, &mut report)

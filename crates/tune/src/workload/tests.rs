@@ -1,6 +1,9 @@
 //! What is asked for, and what is not.
 
-use std::sync::atomic::Ordering;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
@@ -40,10 +43,9 @@ fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
         )
     });
     std::fs::write(&log, lines.collect::<String>()).unwrap();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let asked_for = std::thread::spawn(move || {
-        use std::io::{Read, Write};
         // Whoever looks whether there is somebody asks for nothing.
         let (mut client, request) = loop {
             let (mut client, _) = listener.accept().unwrap();
@@ -62,7 +64,7 @@ fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
         access_log: Some(log),
         ..Asked::default()
     };
-    let mut prober = Prober::new(&[]).unwrap();
+    let mut prober = Prober::new(&[], Arc::default()).unwrap();
     let workload = prepare(&asked, &mut prober).unwrap();
     assert_eq!(workload.plan.requests.len(), 1);
     assert!(asked_for.join().unwrap().starts_with("GET / HTTP/1.1"));
@@ -74,10 +76,9 @@ fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
 
 #[test]
 fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
-        use std::io::{Read, Write};
         let mut silent = Vec::new();
         for client in listener.incoming() {
             let mut client = client.unwrap();
@@ -96,7 +97,7 @@ fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
             urls: paths.map(|path| format!("http://{address}{path}")).into(),
             ..Asked::default()
         };
-        let mut prober = Prober::new(&[]).unwrap();
+        let mut prober = Prober::new(&[], Arc::default()).unwrap();
         prober.until(Some(Instant::now() + Duration::from_secs(3)));
         prepare(&asked, &mut prober)
     };
@@ -107,7 +108,9 @@ fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
         workload.source,
         "1 URL from the command line (2 more were left out: there was no time to look at them)"
     );
-    let why = ask(["/slow", "/quick", "/quick/2"]).unwrap_err();
+    let Ended::Trouble(why) = ask(["/slow", "/quick", "/quick/2"]).unwrap_err() else {
+        panic!("nobody has stopped it")
+    };
     assert!(why.contains("longer than there is time for"), "{why}");
 }
 
@@ -167,23 +170,19 @@ fn a_login_page_a_bad_gateway_and_a_redirect_are_no_right_answers() {
 
 #[test]
 fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Place::read(&format!("http://{}/", listener.local_addr().unwrap()), None);
     let place = place.unwrap();
     let door = find(&place, &Asked::default()).unwrap();
-    let stop = std::sync::Arc::new(AtomicBool::new(false));
-    let stops = std::sync::Arc::clone(&stop);
+    let stop = Arc::new(AtomicBool::new(false));
+    let stops = Arc::clone(&stop);
     let silent = std::thread::spawn(move || {
-        use std::io::Read;
-        // Whoever looks whether there is somebody asks for nothing.
-        let asked =
-            |mut client: &std::net::TcpStream| matches!(client.read(&mut [0; 4096]), Ok(1..));
         let mut clients = listener.incoming().map(Result::unwrap);
-        let client = clients.find(asked);
+        let client = clients.find(is_asked);
         stops.store(true, Ordering::Relaxed);
         client
     });
-    let mut prober = Prober::new(&[]).unwrap();
+    let mut prober = Prober::new(&[], Arc::default()).unwrap();
     let began = Instant::now();
     let limit = Duration::from_secs(600);
     let answer = prober.ask_within(&door, &place, limit, &stop);
@@ -193,4 +192,69 @@ fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
     stop.store(false, Ordering::Relaxed);
     let late = prober.ask_within(&door, &place, Duration::from_millis(1), &stop);
     assert!(late.is_err(), "nobody answers there");
+}
+
+/// Who looks whether there is somebody asks for nothing.
+fn is_asked(mut client: &TcpStream) -> bool {
+    matches!(client.read(&mut [0; 4096]), Ok(1..))
+}
+
+#[test]
+fn who_looks_at_pages_of_a_site_that_hangs_can_be_stopped() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    for crawl in [false, true] {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut prober = Prober::new(&[], Arc::clone(&stop)).unwrap();
+        let asked = Asked {
+            urls: vec![url.clone(), format!("{url}b")],
+            crawl,
+            ..Asked::default()
+        };
+        let listener = listener.try_clone().unwrap();
+        let silent = std::thread::spawn(move || {
+            let mut clients = listener.incoming().map(Result::unwrap);
+            let client = clients.find(is_asked);
+            stop.store(true, Ordering::Relaxed);
+            client
+        });
+        let ended = prepare(&asked, &mut prober).unwrap_err();
+        assert_eq!(ended, Ended::Stopped);
+        assert!(silent.join().unwrap().is_some(), "it was asked");
+        let place = Place::read(&url, None).unwrap();
+        let door = find(&place, &Asked::default()).unwrap();
+        let why = prober.ask(&door, &place).unwrap_err();
+        assert_eq!(why, STOPPED, "and not that it took too long");
+    }
+}
+
+#[test]
+fn when_too_few_pages_can_be_right_the_others_are_not_asked_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map(Result::unwrap) {
+            let answer =
+                b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            if is_asked(&client) {
+                counts.fetch_add(1, Ordering::Relaxed);
+                client.write_all(answer).unwrap();
+            }
+        }
+    });
+    let mut prober = Prober::new(&[], Arc::default()).unwrap();
+    let wish = Asked {
+        urls: (0..40).map(|page| format!("{base}/{page}")).collect(),
+        ..Asked::default()
+    };
+    let Ended::Trouble(why) = prepare(&wish, &mut prober).unwrap_err() else {
+        panic!("nobody has stopped it")
+    };
+    assert!(
+        why.contains("502 Bad Gateway") && why.contains("(at most 92 % of the requests get"),
+        "{why}"
+    );
+    assert_eq!(asked.load(Ordering::Relaxed), 3, "of forty");
 }
