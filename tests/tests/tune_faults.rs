@@ -335,6 +335,27 @@ fn who_ends_a_tuning_while_pages_are_looked_at_need_not_wait_for_a_site_that_han
     site.expect_as_it_was();
 }
 
+#[test]
+fn a_report_that_cannot_be_written_is_told_and_changes_nothing_of_what_it_came_to() {
+    let site = Site::start(nap);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name);
+    let (json, html) = (file("tune.json"), file("tune.html"));
+    let files = ["--json", "--html"].into_iter().zip([&json, &html]);
+    let files = files.flat_map(|(option, file)| [option, file.to_str().expect("a path")]);
+    let further: Vec<&str> = files.chain([DESPITE, "--no-write"]).collect();
+    let mut going = Going::start(site.command(&further));
+    going.until("rates as it was");
+    fs::remove_file(&json).expect("it was made to see whether it can be");
+    fs::create_dir(&json).expect("it is ours");
+    let (said, code) = going.end();
+    assert!(matches!(code, Some(0 | 3)), "{code:?} {said}");
+    assert!(said.contains("tune.json cannot be written"), "{said}");
+    let page = fs::read_to_string(&html).expect("the other one is there");
+    assert!(page.contains("<html"), "{page}");
+    site.expect_as_it_was();
+}
+
 /// Ends a tuning when it says something; what it has said, and its exit code.
 fn ended_at(command: Command, part: &str) -> (String, Option<i32>) {
     let mut going = Going::start(command);

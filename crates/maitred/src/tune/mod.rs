@@ -32,7 +32,7 @@ use maitred_tune::{html, text};
 use crate::client::Client;
 use crate::command::Reach;
 use crate::serve::DEFAULT_CONFIG;
-use crate::{EXIT_SUCCESS, fail, refuse};
+use crate::{EXIT_SUCCESS, complain, fail, refuse};
 use options::{OutputOptions, ServerOptions, Tune};
 
 /// Nothing is proven, and nothing was changed.
@@ -223,7 +223,10 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         return Err(Refusal::Stopped);
     }
     target.release();
-    publish(&report, &asked.output)?;
+    // What was done is done, and the exit code says so.
+    for why in publish(&report, &asked.output) {
+        complain(&why);
+    }
     written?;
     Ok(match course.verdict {
         Some(Verdict::Gain | Verdict::NothingToGain(_)) => EXIT_SUCCESS,
@@ -475,22 +478,22 @@ fn unwritable(file: &Path, why: &io::Error) -> String {
     format!("{} cannot be written: {why}", file.display())
 }
 
-fn publish(report: &Report, output: &OutputOptions) -> Result<(), Refusal> {
+/// Prints the report, and writes its files. Why those that could not be are not there.
+fn publish(report: &Report, output: &OutputOptions) -> Vec<String> {
     let write =
         |file: &Path, text: &str| std::fs::write(file, text).map_err(|why| unwritable(file, &why));
     // That nobody reads what is printed is no error.
-    if only_json(output) {
-        let _ = writeln!(io::stdout(), "{}", report.json()?);
+    let json = if only_json(output) {
+        let text = report.json();
+        text.map(|text| drop(writeln!(io::stdout(), "{text}")))
     } else {
         let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
-        if let Some(file) = &output.json {
-            write(file, &report.json()?)?;
-        }
-    }
-    if let Some(file) = &output.html {
-        write(file, &html::page(report))?;
-    }
-    Ok(())
+        let file = output.json.as_deref();
+        file.map_or(Ok(()), |file| write(file, &report.json()?))
+    };
+    let html = output.html.as_deref();
+    let html = html.map_or(Ok(()), |file| write(file, &html::page(report)));
+    [json, html].into_iter().filter_map(Result::err).collect()
 }
 
 /// From now on signals that would end us end the tuning instead, which then puts everything back.
