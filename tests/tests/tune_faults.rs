@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 use maitred_tests::guard::Guarded;
 use maitred_tests::outside::text;
@@ -21,6 +22,9 @@ const SHORT: [&str; 6] = ["--time", "5s", "--goal", "p50<200ms", "--most-workers
 
 /// What has other tests, which run meanwhile, count for nothing.
 const DESPITE: &str = "--despite-noise";
+
+/// The file that tune writes.
+const DROP_IN: &str = "zz-maitred-tune.conf";
 
 /// nginx and php-fpm with two dynamic workers, whose pool reads further files from a folder.
 struct Site {
@@ -264,6 +268,92 @@ fn who_is_not_root_tunes_a_server_of_their_own() {
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("all is as it was"), "{said}");
     fpm.expect_no_trial();
+}
+
+#[test]
+fn a_configuration_that_is_broken_during_a_trial_is_not_reloaded_and_the_site_is_served() {
+    // Another pool's file that was there before, and one that was not.
+    for is_new in [false, true] {
+        // Who measures a trial waits for the fault.
+        let site = Site::start(|pools| {
+            if !is_new {
+                fs::write(pools.join("www.conf"), "; theirs\n").expect("it can be written");
+            }
+            format!(
+                "<?php $is_load = str_starts_with($_SERVER['HTTP_USER_AGENT'] ?? '', 'maitred-bench/');
+                if ($is_load && file_exists('{}/{DROP_IN}')) {{
+                    touch(__DIR__ . '/tried');
+                    while (!file_exists(__DIR__ . '/broken')) {{ usleep(5000); clearstatcache(); }}
+                }}
+                usleep(20000); echo 'rested';",
+                pools.display()
+            )
+        });
+        set_mode(site.pools.path(), 0o755);
+        let theirs = site.pools.path().join("www.conf");
+        let file = |name: &str| site.root.path().join(name);
+        let going = Going::start(site.command(&[DESPITE]));
+        wait::until_within("a trial to be in force", wait::DEADLINE * 4, || {
+            file("tried").exists().then_some(())
+        });
+        fs::write(&theirs, "[www]\npm.max_children = ten\n").expect("it can be written");
+        fs::write(file("broken"), "").expect("it is ours");
+        let (said, code) = going.end();
+        assert_eq!(code, Some(1), "{said}");
+        for part in [
+            "zz-maitred-tune.conf is as it was, but php-fpm still runs with the trial (static, ",
+            "and was not told to reload: php-fpm -tt refuses the configuration: ",
+            "mend that, and reload it",
+        ] {
+            assert!(said.contains(part), "'{part}' is expected of\n{said}");
+        }
+        assert_eq!(http::get(site.peer.address(), "/nap.php").status, 200);
+        fs::remove_file(&theirs).expect("it is there");
+        site.expect_as_it_was();
+    }
+}
+
+#[test]
+fn who_ends_a_tuning_while_pages_are_looked_at_need_not_wait_for_a_site_that_hangs() {
+    let site = Site::start(|_| {
+        "<?php touch(__DIR__ . '/asked');
+        while (!file_exists(__DIR__ . '/enough')) { usleep(5000); clearstatcache(); }
+        echo 'rested';"
+            .to_owned()
+    });
+    let file = |name: &str| site.root.path().join(name);
+    let going = Going::start(site.command(&[DESPITE]));
+    wait::until_true("the page to be asked for", || file("asked").exists());
+    let began = Instant::now();
+    going.signal(Signal::INT);
+    let (said, code) = going.end();
+    // Who waits for an answer gives up after 60 s.
+    assert!(began.elapsed() < wait::DEADLINE, "{said}");
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("all is as it was"), "{said}");
+    fs::write(file("enough"), "").expect("it is ours");
+    site.expect_as_it_was();
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_told_and_changes_nothing_of_what_it_came_to() {
+    let site = Site::start(nap);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name);
+    let (json, html) = (file("tune.json"), file("tune.html"));
+    let files = ["--json", "--html"].into_iter().zip([&json, &html]);
+    let files = files.flat_map(|(option, file)| [option, file.to_str().expect("a path")]);
+    let further: Vec<&str> = files.chain([DESPITE, "--no-write"]).collect();
+    let mut going = Going::start(site.command(&further));
+    going.until("rates as it was");
+    fs::remove_file(&json).expect("it was made to see whether it can be");
+    fs::create_dir(&json).expect("it is ours");
+    let (said, code) = going.end();
+    assert!(matches!(code, Some(0 | 3)), "{code:?} {said}");
+    assert!(said.contains("tune.json cannot be written"), "{said}");
+    let page = fs::read_to_string(&html).expect("the other one is there");
+    assert!(page.contains("<html"), "{page}");
+    site.expect_as_it_was();
 }
 
 /// Ends a tuning when it says something; what it has said, and its exit code.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::addresses;
+
 /// What is known, or why it is not.
 pub type Known<T> = Result<T, Unknown>;
 
@@ -484,6 +486,14 @@ pub struct Pass {
     pub is_restricted: bool,
     /// Its page cache, if it has one.
     pub cache: Option<PassCache>,
+}
+
+impl Pass {
+    /// Whether it passes requests to who listens there.
+    pub fn meets(&self, listen: &Listen) -> bool {
+        let mut to = self.to.iter();
+        to.any(|to| addresses::meets(&listen.address, to))
+    }
 }
 
 /// `fastcgi_cache` and what goes with it.

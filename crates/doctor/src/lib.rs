@@ -4,6 +4,7 @@
 //! and touches nothing. What could not be found out is a fact, too, with its reason, so that no check
 //! passes because nobody looked.
 
+mod addresses;
 pub mod checks;
 pub mod facts;
 pub mod finding;

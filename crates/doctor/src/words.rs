@@ -4,6 +4,9 @@ use std::time::Duration;
 
 const KIB: f64 = 1024.0;
 
+/// The longest time that is read anywhere, which is for ever: times are added up later.
+pub const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
+
 /// Bytes with the unit that fits, such as `128 MB`.
 pub fn bytes(bytes: f64) -> String {
     let (value, unit) = match bytes {

@@ -6,9 +6,13 @@ use serde::Deserialize;
 
 use crate::place::Place;
 use crate::request::{MAX_REQUESTS, Wish, read_header};
+use crate::words;
 
 /// The longest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
+
+/// Most characters that are shown of what is wrong.
+const MAX_SHOWN: usize = 100;
 
 #[derive(Deserialize)]
 struct Har {
@@ -86,6 +90,14 @@ pub fn read(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String> {
         {
             continue;
         }
+        let method = entry.request.method.as_str();
+        if http::Method::from_bytes(method.as_bytes()).is_err() {
+            let method: String = method.chars().take(MAX_SHOWN).collect();
+            return Err(format!(
+                "{shown}: '{}' is no method of a request for {place}; expected one such as GET",
+                words::printable(&method)
+            ));
+        }
         wishes.push(wish(entry.request, place, base));
     }
     if wishes.is_empty() {
@@ -155,6 +167,16 @@ mod tests {
             wishes[1].place.to_string(),
             "http://127.0.0.1:8080/cart?a=b"
         );
+        for method in ["GET /x HTTP/1.1\\r\\nX: y\\r\\n", "\\u001b[2J", ""] {
+            let odd = text.replace("post", method);
+            std::fs::write(&file, odd).expect("a file");
+            let why = read(&file, None).expect_err("no method");
+            assert!(
+                why.contains("is no method of a request for https://shop.example/cart"),
+                "{why}"
+            );
+            assert!(!why.contains(char::is_control), "{why:?}");
+        }
         std::fs::write(&file, "[]").expect("a file");
         assert!(
             read(&file, None)

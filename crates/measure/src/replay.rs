@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use crate::clock;
 use crate::place::Place;
 use crate::request::Wish;
+use crate::words;
 
 /// Longest line that is looked at, in bytes; the rest of a longer one is passed over.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
@@ -83,7 +84,9 @@ impl Source {
             }
             first.get_or_insert(line);
         }
-        let like: String = first.unwrap_or_default().chars().take(100).collect();
+        let first = first.unwrap_or_default();
+        let like: String = first.trim_end().chars().take(100).collect();
+        let like = words::printable(&like);
         Err(format!(
             "{shown} is no access log with requests to send: expected lines such as '192.0.2.1 - - \
              [22/Nov/2026:07:00:00 +0000] \"GET / HTTP/1.1\" 200 5', found '{like}'"
@@ -391,6 +394,16 @@ what is no line\n\
         let source = source("{\"ts\": 1, \"path\": \"/\"}\n", 1.0, "other");
         let why = source.check().expect_err("another format");
         assert!(why.contains("found '{\"ts\": 1"), "{why}");
+        assert!(why.ends_with("\"/\"}'"), "{why}");
+        std::fs::remove_file(&source.file).expect("a file of ours");
+    }
+
+    #[test]
+    fn what_is_shown_of_a_log_commands_no_terminal() {
+        let source = source("\u{1b}]0;mine\u{7} \u{9b}2J\r\n", 1.0, "commands");
+        let why = source.check().expect_err("no log");
+        assert!(!why.contains(char::is_control), "{why:?}");
+        assert!(why.contains("found '\\u{1b}]0;mine"), "{why}");
         std::fs::remove_file(&source.file).expect("a file of ours");
     }
 

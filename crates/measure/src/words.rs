@@ -33,6 +33,18 @@ pub fn some(number: u64, thing: &str) -> String {
     format!("{} {thing}{s}", count(number))
 }
 
+/// A foreign text without what a terminal would take for commands, or for the end of a line.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::new();
+    for sign in text.chars() {
+        match sign {
+            '"' | '\'' => shown.push(sign),
+            sign => shown.extend(sign.escape_debug()),
+        }
+    }
+    shown
+}
+
 /// Reads `0.1%`, or the same without its sign.
 ///
 /// # Errors

@@ -317,9 +317,7 @@ fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
             .or(highest(&course.before))
             .unwrap_or(choice.rate),
         limit: course.goal.as_ref().map_or(1.0, Goal::limit),
-        slowest: alone
-            .and_then(|alone| alone.p99.or(alone.p90).or(alone.mean))
-            .unwrap_or(1.0),
+        slowest: alone.and_then(|alone| alone.p99.or(alone.p90).or(alone.mean)),
         leak: course.growth.filter(Slope::leaks).map(|slope| slope.bytes),
         memory_limit: memory_limit(&site.pool),
         wall_limit: wall_limit(&site.pool),

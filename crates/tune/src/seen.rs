@@ -96,6 +96,23 @@ impl Seen {
         Some((self.peak? - self.counted?).max(0.0))
     }
 
+    /// The same without its times, which a law calls in question; what was counted and what it takes of
+    /// memory stand.
+    pub fn without_times(self) -> Seen {
+        Seen {
+            p50: None,
+            p90: None,
+            p95: None,
+            p99: None,
+            p999: None,
+            mean: None,
+            cpu: None,
+            core_wait: None,
+            spectrum: Vec::new(),
+            ..self
+        }
+    }
+
     /// What a request's time is made of, where that is known.
     pub fn parts(&self) -> Option<Parts> {
         let (mean, cpu) = (self.mean?, self.cpu?);

@@ -139,8 +139,8 @@ pub struct Inputs {
     pub rate: f64,
     /// The goal's limit, in seconds.
     pub limit: f64,
-    /// The slowest answer alone, in seconds.
-    pub slowest: f64,
+    /// The slowest answer alone, in seconds, where that is known.
+    pub slowest: Option<f64>,
     /// Bytes that a worker grows by with each request, if it surely does.
     pub leak: Option<f64>,
     /// `memory_limit` as it is set.
@@ -427,7 +427,7 @@ mod tests {
             cores: 2.0,
             rate: 900.0,
             limit: 0.16,
-            slowest: 0.05,
+            slowest: Some(0.05),
             leak: None,
             memory_limit: Limit::Is(128.0 * MB),
             wall_limit: Limit::Is(30.0),

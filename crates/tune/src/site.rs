@@ -135,8 +135,8 @@ impl Site {
 
 fn reads(facts: &Facts, pool: &Pool) -> (Option<f64>, Option<f64>) {
     let least = |passes: &[Pass]| {
-        let address = pool.listen.as_ref().map(|listen| &listen.address)?;
-        let its = passes.iter().filter(|pass| pass.to.contains(address));
+        let listen = pool.listen.as_ref()?;
+        let its = passes.iter().filter(|pass| pass.meets(listen));
         let seconds = its.map(|pass| pass.read_timeout.as_secs_f64());
         seconds.reduce(f64::min)
     };
@@ -320,6 +320,37 @@ mod tests {
         assert_eq!(base(None), Ok(144.0 * MB));
         let unknown = Err(Unknown("memory.current cannot be read".to_owned()));
         assert!(base_of_group(&unknown, 0.0, 0.0).is_err());
+    }
+
+    #[test]
+    fn how_long_web_servers_wait_is_known_of_a_pool_on_all_addresses() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let file = root.path().join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write("etc/php/8.2/fpm/php-fpm.conf", "[www]\nlisten = 9000\n");
+        write(
+            "etc/nginx/nginx.conf",
+            "http { fastcgi_read_timeout 400s; server { location / { fastcgi_pass 127.0.0.1:9000; } } }",
+        );
+        write(
+            "etc/apache2/apache2.conf",
+            "ProxyTimeout 500\nProxyPass / fcgi://localhost:9000/srv/\n",
+        );
+        let facts = maitred_doctor::read(&maitred_doctor::Options {
+            which: maitred_doctor::Which::PhpFpm,
+            config: "/etc/maitred.toml".into(),
+            php_fpm: None,
+            admin_socket: None,
+            root: Some(root.path().to_owned()),
+            access_log: None,
+            watch: std::time::Duration::ZERO,
+            time: std::time::Duration::from_secs(5),
+        });
+        let found = reads(&facts, &facts.services[0].pools[0]);
+        assert_eq!(found, (Some(400.0), Some(500.0)));
     }
 
     #[test]

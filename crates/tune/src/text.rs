@@ -120,10 +120,14 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
     named("load", &text, lines);
     named("before", &report.before.words(), lines);
     if let Some(goal) = &report.goal {
-        let from = if report.goal_given {
-            "given"
-        } else {
-            "made from what one request takes alone"
+        let is_timed = report
+            .alone
+            .as_ref()
+            .is_some_and(|alone| alone.mean.is_some());
+        let from = match (report.goal_given, is_timed) {
+            (true, _) => "given",
+            (false, true) => "made from what one request takes alone",
+            (false, false) => "made from how often one user alone was served",
         };
         named("goal", &format!("{goal} ({from})"), lines);
     }

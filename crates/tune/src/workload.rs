@@ -18,8 +18,10 @@ mod links;
 mod prober;
 
 use crate::course::profile::Route;
+use crate::runner::Ended;
 use links::crawl;
 pub use prober::Prober;
+use prober::STOPPED;
 
 /// Most URLs that are asked for; those that are asked for most.
 const MOST_URLS: usize = 50;
@@ -112,8 +114,16 @@ pub struct Workload {
 /// Finds out what to ask for, and whether the site answers it as it should.
 ///
 /// # Errors
-/// One sentence.
-pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
+/// One sentence, or that somebody has said to stop.
+pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, Ended> {
+    match look(asked, prober) {
+        Ok(workload) => Ok(workload),
+        Err(_) if prober.is_stopped() => Err(Ended::Stopped),
+        Err(why) => Err(Ended::Trouble(why)),
+    }
+}
+
+fn look(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
     let (mut wishes, source) = wishes(asked)?;
     let mut left_out = Vec::new();
     if let Some(saved) = asked.access_log.as_ref().or(asked.har.as_ref()) {
@@ -308,8 +318,16 @@ fn fitting(
     expect: &Expect,
 ) -> Result<Fitting, String> {
     let (mut all, mut right, mut took, mut unasked) = (0.0, Vec::new(), None, 0);
-    let mut wrong: Option<String> = None;
+    let whole: f64 = wishes.iter().map(|wish| wish.weight).sum();
+    let (mut wrong, mut lost): (Option<String>, f64) = (None, 0.0);
     for wish in wishes {
+        if prober.is_stopped() {
+            return Err(STOPPED.to_owned());
+        }
+        // Whatever the others get, it is too few: each may take a minute to say nothing.
+        if let Some(why) = wrong.as_ref().filter(|_| lost > (1.0 - FITTING) * whole) {
+            return Err(too_few(why, "at most ", (whole - lost) / whole));
+        }
         if !right.is_empty() && prober.is_late() {
             unasked += 1;
             continue;
@@ -334,18 +352,17 @@ fn fitting(
         };
         match why {
             None => right.push(wish),
-            Some(why) => wrong = wrong.or(Some(why)),
+            Some(why) => {
+                lost += wish.weight;
+                wrong = wrong.or(Some(why));
+            }
         }
     }
     let fits: f64 = right.iter().map(|wish| wish.weight).sum();
     match wrong {
         Some(why) if fits < FITTING * all => {
-            let share = (fits.max(0.0) / all.max(f64::MIN_POSITIVE) * 100.0)
-                .floor()
-                .abs();
-            Err(format!(
-                "{why} ({share:.0} % of the requests get the expected answer; expected 95 %)"
-            ))
+            let share = fits.max(0.0) / all.max(f64::MIN_POSITIVE);
+            Err(too_few(&why, "", share))
         }
         _ => Ok(Fitting {
             wishes: right,
@@ -353,6 +370,11 @@ fn fitting(
             unasked,
         }),
     }
+}
+
+fn too_few(why: &str, at_most: &str, share: f64) -> String {
+    let share = (share * 100.0).floor().abs();
+    format!("{why} ({at_most}{share:.0} % of the requests get the expected answer; expected 95 %)")
 }
 
 fn why_not(
@@ -430,200 +452,4 @@ fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering;
-
-    use super::*;
-
-    fn base() -> Place {
-        Place::read("http://shop.example/goods/7?x=1", None).unwrap()
-    }
-
-    #[test]
-    fn links_of_the_same_server_that_only_show_something_are_followed() {
-        let page = "<a href=\"/a?b=1&amp;c=2\">a</a><a href='next'>n</a><link href=\"/s.css?v=1\">\
-                    <a href=\"https://other.example/\">o</a><a href=\"mailto:x@y\">m</a>\
-                    <a href=\"http://shop.example/full\">f</a><a href=\"#top\">t</a>\
-                    <a href=\"/wp-login.php?action=logout\">l</a><a href=\"//cdn.example/x\">c</a>";
-        let found = links::links(page, &base());
-        let found = found.into_iter().map(Wish::get).collect();
-        let mut left_out = Vec::new();
-        let showing = only_showing(found, &mut left_out);
-        let paths: Vec<String> = showing.into_iter().map(|wish| wish.place.path).collect();
-        assert_eq!(paths, ["/a?b=1&c=2", "/goods/next", "/full"]);
-        assert_eq!(left_out, ["/wp-login.php?action=logout"]);
-    }
-
-    #[test]
-    fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("access.log");
-        let asked = [
-            "/",
-            "/Logout",
-            "/?action=delete&id=5",
-            "/shop/?add-to-cart=7",
-            "/cart/?remove_item=1",
-        ];
-        let lines = asked.iter().map(|path| {
-            format!(
-                "1.2.3.4 - - [22/Nov/2026:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 5 \"-\" \"-\"\n"
-            )
-        });
-        std::fs::write(&log, lines.collect::<String>()).unwrap();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        let asked_for = std::thread::spawn(move || {
-            use std::io::{Read, Write};
-            // Whoever looks whether there is somebody asks for nothing.
-            let (mut client, request) = loop {
-                let (mut client, _) = listener.accept().unwrap();
-                let mut request = vec![0; 4096];
-                match client.read(&mut request) {
-                    Ok(read @ 1..) => break (client, request[..read].to_vec()),
-                    _ => continue,
-                }
-            };
-            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
-            client.write_all(answer.as_bytes()).unwrap();
-            String::from_utf8_lossy(&request).into_owned()
-        });
-        let asked = Asked {
-            urls: vec![url],
-            access_log: Some(log),
-            ..Asked::default()
-        };
-        let mut prober = Prober::new(&[]).unwrap();
-        let workload = prepare(&asked, &mut prober).unwrap();
-        assert_eq!(workload.plan.requests.len(), 1);
-        assert!(asked_for.join().unwrap().starts_with("GET / HTTP/1.1"));
-        let said = workload.left_out().unwrap();
-        for path in ["/Logout", "/?action=delete&id=5", "/shop/?add-to-cart=7"] {
-            assert!(said.contains(path), "{said}");
-        }
-    }
-
-    #[test]
-    fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        std::thread::spawn(move || {
-            use std::io::{Read, Write};
-            let mut silent = Vec::new();
-            for client in listener.incoming() {
-                let mut client = client.unwrap();
-                let mut request = vec![0; 4096];
-                let read = client.read(&mut request).unwrap_or(0);
-                if request[..read].starts_with(b"GET /quick") {
-                    let answer =
-                        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
-                    client.write_all(answer.as_bytes()).unwrap();
-                } else {
-                    silent.push(client);
-                }
-            }
-        });
-        let ask = |paths: [&str; 3]| {
-            let asked = Asked {
-                urls: paths.map(|path| format!("http://{address}{path}")).into(),
-                ..Asked::default()
-            };
-            let mut prober = Prober::new(&[]).unwrap();
-            prober.until(Some(Instant::now() + Duration::from_secs(3)));
-            prepare(&asked, &mut prober)
-        };
-        let workload = ask(["/quick", "/slow", "/quick/2"]).unwrap();
-        assert_eq!(workload.plan.requests.len(), 1);
-        assert!(workload.took.is_some());
-        assert_eq!(
-            workload.source,
-            "1 URL from the command line (2 more were left out: there was no time to look at them)"
-        );
-        let why = ask(["/slow", "/quick", "/quick/2"]).unwrap_err();
-        assert!(why.contains("longer than there is time for"), "{why}");
-    }
-
-    #[test]
-    fn what_a_browser_has_saved_is_asked_for_but_for_files_and_what_does_something() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("visit.har");
-        let urls = ["/", "/style.css", "/logout", "/goods/7"];
-        let entries = urls.map(|path| {
-            format!("{{\"request\":{{\"method\":\"GET\",\"url\":\"http://shop.example{path}\"}}}}")
-        });
-        let text = format!("{{\"log\":{{\"entries\":[{}]}}}}", entries.join(","));
-        std::fs::write(&file, text).unwrap();
-        let asked = Asked {
-            har: Some(file),
-            ..Asked::default()
-        };
-        let (wishes, source) = wishes(&asked).unwrap();
-        let mut left_out = Vec::new();
-        let showing = only_showing(wishes, &mut left_out);
-        let paths: Vec<String> = showing.into_iter().map(|wish| wish.place.path).collect();
-        assert_eq!(
-            (paths, source),
-            (vec!["/".to_owned(), "/goods/7".to_owned()], "a HAR file")
-        );
-        assert_eq!(left_out, ["/logout"]);
-    }
-
-    #[test]
-    fn a_login_page_a_bad_gateway_and_a_redirect_are_no_right_answers() {
-        let form = b"<form><input TYPE=\"Password\"></form>";
-        let asked = Asked::default();
-        let expect = Expect::default();
-        let why = |status, body: &[u8]| why_not(&base(), status, body, &asked, &expect);
-        assert!(why(200, form).unwrap().contains("looks like a login page"));
-        assert!(
-            why(502, b"")
-                .unwrap()
-                .contains("502 Bad Gateway; mend the site first")
-        );
-        assert!(why(302, b"").unwrap().contains("name the page it leads to"));
-        assert_eq!(why(200, b"hello"), None);
-        let named = Asked {
-            contains: Some("Cart".to_owned()),
-            ..Asked::default()
-        };
-        let expect = Expect {
-            marker: Some(Marker::new("Cart")),
-            ..Expect::default()
-        };
-        assert_eq!(
-            why_not(&base(), 200, b"Cart type=password", &named, &expect),
-            None
-        );
-        assert!(why_not(&base(), 200, b"Welcome", &named, &expect).is_some());
-    }
-
-    #[test]
-    fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = Place::read(&format!("http://{}/", listener.local_addr().unwrap()), None);
-        let place = place.unwrap();
-        let door = find(&place, &Asked::default()).unwrap();
-        let stop = std::sync::Arc::new(AtomicBool::new(false));
-        let stops = std::sync::Arc::clone(&stop);
-        let silent = std::thread::spawn(move || {
-            use std::io::Read;
-            // Whoever looks whether there is somebody asks for nothing.
-            let asked =
-                |mut client: &std::net::TcpStream| matches!(client.read(&mut [0; 4096]), Ok(1..));
-            let mut clients = listener.incoming().map(Result::unwrap);
-            let client = clients.find(asked);
-            stops.store(true, Ordering::Relaxed);
-            client
-        });
-        let mut prober = Prober::new(&[]).unwrap();
-        let began = Instant::now();
-        let limit = Duration::from_secs(600);
-        let answer = prober.ask_within(&door, &place, limit, &stop);
-        assert_eq!(answer.unwrap_err(), "it was stopped");
-        assert!(began.elapsed() < limit / 5, "{:?}", began.elapsed());
-        assert!(silent.join().unwrap().is_some(), "it was asked");
-        stop.store(false, Ordering::Relaxed);
-        let late = prober.ask_within(&door, &place, Duration::from_millis(1), &stop);
-        assert!(late.is_err(), "nobody answers there");
-    }
-}
+mod tests;

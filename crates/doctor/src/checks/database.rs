@@ -1,6 +1,6 @@
 //! D20: are there connections enough behind the workers, and workers enough behind connections?
 
-use super::timeouts::passes_to;
+use super::timeouts::{passes_to, unmet};
 use crate::facts::{Facts, Kind, Manager, Pool, Service, Unknown};
 use crate::finding::Sheet;
 
@@ -79,6 +79,13 @@ fn kept_connections(facts: &Facts, (service, pool): (&Service, &Pool), sheet: &m
     if service.kind != Kind::PhpFpm {
         return;
     }
+    if let Some(why) = unmet(facts, service, pool) {
+        return sheet.cannot_tell(
+            &pool.name,
+            "whether kept connections hold its workers",
+            &why,
+        );
+    }
     let passes = passes_to(facts, pool);
     let kept = passes.iter().map(|pass| pass.kept).max().unwrap_or(0);
     if kept == 0 {
@@ -147,5 +154,7 @@ mod tests {
         expect("D20", &facts, Fail, "2 connections in each of 4 processes");
         facts.machine.processors = unknown();
         expect("D20", &facts, CannotTell, "how many processes nginx has");
+        facts.nginx.as_mut().unwrap().passes[0].to = vec!["php:9000".to_owned()];
+        expect("D20", &facts, CannotTell, "whether kept connections");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::facts::{Facts, Kind, Service, Unit};
 use crate::finding::Sheet;
-use crate::words::{duration, seconds};
+use crate::words::{LONGEST, duration, seconds};
 
 /// systemd's patience where a unit says nothing (`DefaultTimeoutStopSec`, systemd-system.conf(5)).
 const DEFAULT_STOP: Duration = Duration::from_secs(90);
@@ -139,7 +139,8 @@ fn time_span(text: &str) -> Option<Duration> {
                 "h" | "hr" | "hour" | "hours" => 3600.0,
                 _ => return None,
             };
-            Some(sum + Duration::try_from_secs_f64(number * factor).ok()?)
+            let further = Duration::try_from_secs_f64(number * factor).ok()?;
+            Some((sum + further.min(LONGEST)).min(LONGEST))
         })
 }
 
@@ -188,5 +189,7 @@ mod tests {
         assert_eq!(time_span("1min 30s"), Some(Duration::from_secs(90)));
         assert_eq!(time_span("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(time_span("5 apples"), None);
+        let much = "18446744073709549568s 18446744073709549568s";
+        assert_eq!(time_span(much), Some(LONGEST));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::facts::{Facts, Ini, Kind, Pass, Pool, Service};
+use crate::facts::{Facts, Ini, Kind, Pass, Pool, Service, Unknown};
 use crate::finding::Sheet;
 use crate::words::duration;
 
@@ -27,6 +27,13 @@ pub(super) fn ladder(facts: &Facts, sheet: &mut Sheet) {
             endless(service, pool, &passes, sheet);
         } else {
             fronts(facts, service, &passes, sheet);
+            if let Some(why) = unmet(facts, service, pool) {
+                sheet.cannot_tell(
+                    &pool.name,
+                    "how long the web server waits for its scripts",
+                    &why,
+                );
+            }
             script_limit(pool, sheet);
             clients(pool, sheet);
             finished(service, pool, sheet);
@@ -52,8 +59,22 @@ pub(super) fn passes_to<'f>(facts: &'f Facts, pool: &Pool) -> Vec<&'f Pass> {
     let nginx = facts.nginx.iter().flat_map(|nginx| &nginx.passes);
     let apache = facts.apache.iter().flat_map(|apache| &apache.passes);
     let all = nginx.chain(apache);
-    all.filter(|pass| pass.to.contains(&listen.address))
-        .collect()
+    all.filter(|pass| pass.meets(listen)).collect()
+}
+
+/// Why nothing can be told of the web server before a pool, if one is configured and none of its places is
+/// known to pass requests to it.
+pub(super) fn unmet(facts: &Facts, service: &Service, pool: &Pool) -> Option<Unknown> {
+    let is_behind = matches!(service.kind, Kind::PhpFpm | Kind::MaitredFpm);
+    let has_web_server = facts.nginx.is_some() || facts.apache.is_some();
+    (is_behind && has_web_server && passes_to(facts, pool).is_empty()).then(|| {
+        let listen = pool.listen.as_ref();
+        let address = listen.map_or("which is not set", |listen| listen.address.as_str());
+        Unknown(format!(
+            "a web server is configured here, but no place of it is seen to pass requests to the pool's \
+             address ({address})"
+        ))
+    })
 }
 
 /// How often php-fpm looks whether somebody has run too long: a third of the shortest limit
@@ -148,7 +169,7 @@ fn fronts(facts: &Facts, service: &Service, passes: &[&Pass], sheet: &mut Sheet)
         let pools = service.pools.iter();
         let met = pools.filter(|pool| {
             let listen = pool.listen.as_ref();
-            listen.is_some_and(|listen| pass.to.contains(&listen.address))
+            listen.is_some_and(|listen| pass.meets(listen))
         });
         let Some(wall) = met.map(|pool| pool.wall_limit).max() else {
             continue;
@@ -272,6 +293,7 @@ fn finished(service: &Service, pool: &Pool, sheet: &mut Sheet) {
 mod tests {
     use super::super::fixture::*;
     use crate::finding::Severity::*;
+    use crate::words::LONGEST;
     use std::time::Duration;
 
     #[test]
@@ -297,6 +319,36 @@ mod tests {
         facts.nginx.as_mut().unwrap().passes[0].read_timeout = Duration::from_secs(40);
         pool(&mut facts).wall_limit = Duration::from_secs(35);
         expect("D8", &facts, Warn, "end within 12 s more");
+    }
+
+    #[test]
+    fn a_web_server_before_a_pool_on_all_addresses_is_found_and_one_that_is_not_seen_is_said() {
+        let mut facts = php_fpm();
+        pool(&mut facts).listen.as_mut().unwrap().address = "0.0.0.0:9000".to_owned();
+        let pass = &mut facts.nginx.as_mut().unwrap().passes[0];
+        pass.to = vec!["127.0.0.1:9000".to_owned()];
+        expect_ok("D8", &facts);
+        facts.nginx.as_mut().unwrap().passes[0].read_timeout = Duration::from_secs(30);
+        expect("D8", &facts, Fail, "nginx waits 30 s");
+        facts.nginx.as_mut().unwrap().passes[0].to = vec!["php:9000".to_owned()];
+        let seen = "how long the web server waits for its scripts: a web server is configured here";
+        expect("D8", &facts, CannotTell, seen);
+        assert!(
+            look("D8", &facts)
+                .iter()
+                .all(|found| found.severity != Well)
+        );
+        facts.nginx = None;
+        expect_ok("D8", &facts);
+    }
+
+    #[test]
+    fn the_longest_times_that_are_read_can_be_added_up() {
+        let mut facts = php_fpm();
+        pool(&mut facts).wall_limit = LONGEST;
+        expect("D8", &facts, Fail, "nginx waits 60 s");
+        facts.services[0].control_timeout = LONGEST;
+        expect("D17", &facts, Fail, "systemd kills after 90 s");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::processes::Proc;
 use super::world::World;
 use super::{ini, processes, units};
 use crate::facts::*;
+use crate::words::LONGEST;
 
 /// Where the distributions have it, and the folder that relative paths start from.
 const PLACES: [(&str, &str); 2] = [
@@ -36,7 +37,12 @@ struct Reader<'w> {
     timeout: Option<Duration>,
     proxy_timeout: Option<Duration>,
     numbers: Vec<(String, u64)>,
-    passes: Vec<(String, String)>,
+    /// Places, where they pass requests to, and how long they wait if they say so.
+    passes: Vec<(String, String, Option<Duration>)>,
+    /// Whom an open `<Proxy>` is about.
+    proxied: Option<String>,
+    /// How long `ProxySet` has it wait for whom.
+    set: Vec<(String, Duration)>,
     old_names: Vec<(String, String, String)>,
     roots: Vec<String>,
     broken: &'w mut Vec<(String, Unknown)>,
@@ -59,6 +65,8 @@ pub(super) fn apache(
         proxy_timeout: None,
         numbers: Vec::new(),
         passes: Vec::new(),
+        proxied: None,
+        set: Vec::new(),
         old_names: Vec::new(),
         roots: Vec::new(),
         broken,
@@ -133,7 +141,6 @@ impl Reader<'_> {
 
     fn directive(&mut self, name: &str, rest: &str, place: &str) {
         let first = unquoted(rest.split_whitespace().next().unwrap_or_default());
-        let seconds = || Some(Duration::from_secs(first.parse().ok()?));
         for (old, new) in OLD_NAMES {
             if old.eq_ignore_ascii_case(name) {
                 self.old_names
@@ -146,8 +153,8 @@ impl Reader<'_> {
                 let module = first.strip_suffix("_module").unwrap_or(first);
                 self.modules.push(module.to_owned());
             }
-            "timeout" => self.timeout = seconds(),
-            "proxytimeout" => self.proxy_timeout = seconds(),
+            "timeout" => self.timeout = time(first),
+            "proxytimeout" => self.proxy_timeout = time(first),
             "maxrequestworkers" | "maxconnectionsperchild" | "threadsperchild" | "serverlimit" => {
                 if let Ok(number) = first.parse() {
                     self.numbers.push((name.to_owned(), number));
@@ -155,9 +162,16 @@ impl Reader<'_> {
             }
             "documentroot" => self.roots.push(first.to_owned()),
             "sethandler" | "proxypass" | "proxypassmatch" => {
-                let target = rest.split_whitespace().map(unquoted).find_map(fastcgi);
+                let own = timeout_of(rest);
+                let target = target_of(rest);
                 self.passes
-                    .extend(target.map(|target| (place.to_owned(), target)));
+                    .extend(target.map(|target| (place.to_owned(), target, own)));
+            }
+            "<proxy" => self.proxied = target_of(rest.trim_end_matches('>')),
+            "</proxy>" => self.proxied = None,
+            "proxyset" => {
+                let whom = target_of(rest).or_else(|| self.proxied.clone());
+                self.set.extend(whom.zip(timeout_of(rest)));
             }
             _ => {}
         }
@@ -180,10 +194,15 @@ impl Reader<'_> {
             .proxy_timeout
             .or(self.timeout)
             .unwrap_or(DEFAULT_TIMEOUT);
-        let passes = self.passes.iter().map(|(place, target)| Pass {
+        let set = |target: &str| {
+            let mut set = self.set.iter().rev();
+            let found = set.find(|(whom, _)| whom == target);
+            found.map_or(timeout, |(_, time)| *time)
+        };
+        let passes = self.passes.iter().map(|(place, target, own)| Pass {
             place: place.clone(),
             to: vec![target.clone()],
-            read_timeout: timeout,
+            read_timeout: own.unwrap_or_else(|| set(target)),
             kept: 0,
             location: String::new(),
             is_restricted: false,
@@ -208,6 +227,36 @@ impl Reader<'_> {
 
 fn unquoted(text: &str) -> &str {
     text.trim_matches(['"', '\''])
+}
+
+/// A time as Apache writes it: seconds, or with a unit (`ap_timeout_parameter_parse`).
+fn time(text: &str) -> Option<Duration> {
+    let end = text.find(|sign: char| !sign.is_ascii_digit());
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let number: u64 = number.parse().ok()?;
+    let time = match unit.to_ascii_lowercase().as_str() {
+        "" | "s" => Duration::from_secs(number),
+        "ms" => Duration::from_millis(number),
+        "mi" | "min" => Duration::from_secs(number.saturating_mul(60)),
+        "h" => Duration::from_secs(number.saturating_mul(3600)),
+        _ => return None,
+    };
+    Some(time.min(LONGEST))
+}
+
+/// `timeout=` of a directive's parameters.
+fn timeout_of(rest: &str) -> Option<Duration> {
+    let mut words = rest.split_whitespace().map(unquoted);
+    words.find_map(|word| {
+        let (name, value) = word.split_once('=')?;
+        let is_it = name.eq_ignore_ascii_case("timeout");
+        is_it.then(|| time(unquoted(value))).flatten()
+    })
+}
+
+/// Whom a directive is about.
+fn target_of(rest: &str) -> Option<String> {
+    rest.split_whitespace().map(unquoted).find_map(fastcgi)
 }
 
 /// `proxy:unix:/run/php/x.sock|fcgi://localhost`, `fcgi://127.0.0.1:9000/srv/…`.
@@ -314,5 +363,31 @@ mod tests {
         let service = service.unwrap();
         assert_eq!(service.pools[0].max_requests, 100);
         assert_eq!(service.pools[0].roots, ["/srv/www"]);
+    }
+
+    fn read(text: &str) -> Apache {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("etc/apache2");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("apache2.conf"), text).unwrap();
+        let world = World::new(Some(root.path()), Duration::from_secs(60));
+        apache(&world, &Unknown::because("no"), &mut Vec::new())
+            .unwrap()
+            .0
+    }
+
+    #[test]
+    fn how_long_a_place_waits_is_said_by_itself_or_for_whom_it_asks_or_for_all() {
+        let apache = read(
+            "Timeout 100\n\
+             ProxyPass /a fcgi://127.0.0.1:9000/srv/ retry=0 timeout=600\n\
+             ProxyPassMatch ^/(.*\\.php)$ \"unix:/run/b.sock|fcgi://localhost/srv\" timeout=2min\n\
+             <FilesMatch x>\nSetHandler \"proxy:unix:/run/c.sock|fcgi://localhost\"\n</FilesMatch>\n\
+             <Proxy \"unix:/run/c.sock|fcgi://localhost\">\nProxySet connectiontimeout=5 timeout=240\n</Proxy>\n\
+             ProxyPass /d fcgi://127.0.0.1:9001/\nProxySet fcgi://127.0.0.1:9001 timeout=30\n\
+             ProxySet timeout=7\nProxyPass /e fcgi://127.0.0.1:9002/\n",
+        );
+        let waits = apache.passes.iter().map(|pass| pass.read_timeout.as_secs());
+        assert_eq!(waits.collect::<Vec<_>>(), [600, 120, 240, 30, 100]);
     }
 }

@@ -11,6 +11,7 @@ use maitred_config::fpm::{Statement, read_line};
 use super::world::World;
 use super::{ini, processes, status_page, units};
 use crate::facts::*;
+use crate::words::LONGEST;
 
 /// Where distributions and images have it.
 const PLACES: [&str; 3] = [
@@ -173,9 +174,8 @@ fn time(text: &str) -> Option<Duration> {
         "d" => 86400,
         _ => return None,
     };
-    Some(Duration::from_secs(
-        text[..end].parse::<u64>().ok()?.saturating_mul(factor),
-    ))
+    let seconds = text[..end].parse::<u64>().ok()?.saturating_mul(factor);
+    Some(Duration::from_secs(seconds).min(LONGEST))
 }
 
 /// Whether a master that calls itself php-fpm is ours. Only its own user and root may look; others are
@@ -383,6 +383,8 @@ mod tests {
         assert_eq!(time("35s"), Some(Duration::from_secs(35)));
         assert_eq!(time("2m"), Some(Duration::from_secs(120)));
         assert_eq!(time("soon"), None);
+        assert_eq!(time("18446744073709551615"), Some(LONGEST));
+        assert_eq!(time("18446744073709551615d"), Some(LONGEST));
         assert_eq!(address("unix:/var/run/php/a.sock"), "/run/php/a.sock");
         assert_eq!(address("9000"), "0.0.0.0:9000");
         assert_eq!(address("localhost:9000"), "127.0.0.1:9000");

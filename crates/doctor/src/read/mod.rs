@@ -17,10 +17,12 @@ mod status_page;
 mod units;
 mod world;
 
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::facts::{Facts, Known, Throttled};
+use crate::addresses;
+use crate::facts::{Facts, Known, Pass, Throttled};
 pub use access_log::is_file;
 pub use groups::MemoryGroup;
 use machine::Counters;
@@ -161,7 +163,8 @@ fn throttled_since(
     }
 }
 
-/// Debian's nginx passes requests to /run/php/php-fpm.sock, a link to the socket of a version.
+/// Debian's nginx passes requests to /run/php/php-fpm.sock, a link to the socket of a version; others to an
+/// address of this machine, at which also he is met who listens on all.
 fn follow_links(world: &World, facts: &mut Facts) {
     let nginx = facts.nginx.iter_mut().flat_map(|nginx| &mut nginx.passes);
     let apache = facts
@@ -174,17 +177,25 @@ fn follow_links(world: &World, facts: &mut Facts) {
         let new = real.into_iter().filter(|path| !pass.to.contains(path));
         let new: Vec<String> = new.collect();
         pass.to.extend(new);
+        let of_here = pass.to.iter().filter(|to| world.is_here() && is_own(to));
+        let all: Vec<String> = of_here.filter_map(|to| addresses::all(to)).collect();
+        pass.to.extend(all);
     }
+}
+
+/// Whether this machine has the address: a socket can have it then.
+fn is_own(to: &str) -> bool {
+    addresses::ip(to).is_some_and(|ip| UdpSocket::bind((ip, 0)).is_ok())
 }
 
 /// Whose pool is passed requests, has its code where the web server has its roots.
 fn roots(facts: &mut Facts) {
     let nginx = facts.nginx.as_ref();
     let passes = nginx.into_iter().flat_map(|nginx| &nginx.passes);
-    let passed: Vec<String> = passes.flat_map(|pass| pass.to.clone()).collect();
+    let passed: Vec<Pass> = passes.cloned().collect();
     let apache = facts.apache.as_ref();
     let passes = apache.into_iter().flat_map(|apache| &apache.passes);
-    let by_apache: Vec<String> = passes.flat_map(|pass| pass.to.clone()).collect();
+    let by_apache: Vec<Pass> = passes.cloned().collect();
     let nginx_roots = nginx.map(|nginx| nginx.roots.clone()).unwrap_or_default();
     let apache_roots = apache
         .map(|apache| apache.roots.clone())
@@ -195,10 +206,10 @@ fn roots(facts: &mut Facts) {
         .flat_map(|service| &mut service.pools)
     {
         let Some(listen) = &pool.listen else { continue };
-        if passed.contains(&listen.address) {
+        if passed.iter().any(|pass| pass.meets(listen)) {
             pool.roots.extend(nginx_roots.iter().cloned());
         }
-        if by_apache.contains(&listen.address) {
+        if by_apache.iter().any(|pass| pass.meets(listen)) {
             pool.roots.extend(apache_roots.iter().cloned());
         }
     }

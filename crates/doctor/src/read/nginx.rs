@@ -7,6 +7,7 @@ use super::processes::Proc;
 use super::world::World;
 use super::{processes, units};
 use crate::facts::*;
+use crate::words::LONGEST;
 
 /// Its first file.
 const FILE: &str = "/etc/nginx/nginx.conf";
@@ -120,7 +121,10 @@ impl Reader<'_> {
             };
             line.clear();
             if word.kind == Kind::Open {
-                directive.block = self.block(file, words, at, depth + 1);
+                directive.block = match depth < MAX_DEPTH {
+                    true => self.block(file, words, at, depth + 1),
+                    false => self.too_deep(&directive.place, words, at),
+                };
             }
             if depth > MAX_DEPTH || self.left == 0 {
                 continue;
@@ -132,6 +136,26 @@ impl Reader<'_> {
             }
         }
         found
+    }
+
+    /// What is in a block that is too deep is passed over, and that is said once.
+    fn too_deep(&mut self, place: &str, words: &[Word], at: &mut usize) -> Vec<Directive> {
+        let why = Unknown(format!(
+            "blocks lie more than {MAX_DEPTH} deep in each other"
+        ));
+        if self.broken.last().is_none_or(|(_, last)| *last != why) {
+            self.broken.push((place.to_owned(), why));
+        }
+        let mut open = 1;
+        while let Some(word) = words.get(*at).filter(|_| open > 0) {
+            *at += 1;
+            match word.kind {
+                Kind::Open => open += 1,
+                Kind::Close => open -= 1,
+                Kind::Text | Kind::End => {}
+            }
+        }
+        Vec::new()
     }
 
     fn include(&mut self, directive: &Directive, depth: usize) -> Vec<Directive> {
@@ -320,19 +344,45 @@ struct Scope {
     denies: bool,
 }
 
-/// A time as nginx writes it: `60`, `60s`, `1m`, `500ms`, `1h 30m` is not used with time-outs.
+/// A time as nginx writes it: numbers with units, as `60`, `500ms`, `1h30m` or `1d` (`ngx_parse_time`); the
+/// last may have none, and is seconds then.
 fn time(text: &str) -> Option<Duration> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let number: u64 = text[..end].parse().ok()?;
-    Some(match &text[end..] {
-        "" | "s" => Duration::from_secs(number),
-        "ms" => Duration::from_millis(number),
-        "m" => Duration::from_secs(number.saturating_mul(60)),
-        "h" => Duration::from_secs(number.saturating_mul(3600)),
+    let mut rest = text.trim();
+    let mut sum = Duration::ZERO;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let (number, after) = split(rest, |sign| sign.is_ascii_digit());
+        let (unit, after) = split(after, |sign| sign.is_ascii_alphabetic());
+        let number: u64 = number.parse().ok()?;
+        let part = match unit {
+            "ms" => Duration::from_millis(number),
+            _ => Duration::from_secs(number.saturating_mul(seconds(unit)?)),
+        };
+        sum = (sum + part.min(LONGEST)).min(LONGEST);
+        rest = after.trim_start();
+    }
+    Some(sum)
+}
+
+fn seconds(unit: &str) -> Option<u64> {
+    const DAY: u64 = 86_400;
+    Some(match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => DAY,
+        "w" => 7 * DAY,
+        "M" => 30 * DAY,
+        "y" => 365 * DAY,
         _ => return None,
     })
+}
+
+/// What a text begins with, and the rest.
+fn split(text: &str, is_part: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|sign| !is_part(sign)).unwrap_or(text.len()))
 }
 
 impl Scope {
@@ -460,73 +510,4 @@ fn pass(directive: &Directive, scope: &Scope, upstreams: &[(String, Vec<String>,
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Nginx {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(root.path().join("etc/nginx/conf.d")).unwrap();
-        std::fs::write(root.path().join("etc/nginx/nginx.conf"), text).unwrap();
-        let further = "upstream php { server unix:/var/run/php/a.sock; keepalive 8; }\n";
-        std::fs::write(root.path().join("etc/nginx/conf.d/php.conf"), further).unwrap();
-        let world = World::new(Some(root.path()), Duration::from_secs(60));
-        nginx(&world, &Unknown::because("no"), &mut Vec::new()).unwrap()
-    }
-
-    #[test]
-    fn what_is_set_outside_holds_inside_unless_it_is_set_there() {
-        let nginx = read(
-            "worker_processes 2; events { worker_connections 4096; }\n\
-             http { include conf.d/*.conf; fastcgi_read_timeout 40s; # a comment; with { signs\n\
-             server { server_name a.example; root \"/srv/a b\";\n\
-             location ~ \\.php$ { fastcgi_pass php; fastcgi_keep_conn on; }\n\
-             location = /status { allow 127.0.0.1; deny all; fastcgi_read_timeout 2m;\n\
-               fastcgi_pass 127.0.0.1:9000; } } }",
-        );
-        assert_eq!((nginx.workers, nginx.connections), (Some(2), 4096));
-        assert_eq!(nginx.roots, ["/srv/a b"]);
-        let [first, second] = &nginx.passes[..] else {
-            panic!("{:?}", nginx.passes)
-        };
-        assert_eq!(first.to, ["/run/php/a.sock"]);
-        assert_eq!((first.kept, first.read_timeout.as_secs()), (8, 40));
-        assert!(!first.is_restricted && second.is_restricted);
-        assert_eq!(
-            (second.location.as_str(), second.read_timeout.as_secs()),
-            ("= /status", 120)
-        );
-        assert_eq!(second.place, "/etc/nginx/nginx.conf:6");
-    }
-
-    #[test]
-    fn a_cache_is_read_with_all_that_belongs_to_it() {
-        let nginx = read(
-            "http { fastcgi_cache_key \"$scheme$host\"; fastcgi_ignore_headers Expires Set-Cookie;\n\
-             fastcgi_cache_use_stale error updating; proxy_cache files;\n\
-             server { server_name a b; location / { fastcgi_cache pages; fastcgi_cache_valid any 1m;\n\
-             fastcgi_no_cache $cookie_sid; fastcgi_cache_lock on; fastcgi_pass unix:/run/a.sock; } } }",
-        );
-        let cache = nginx.passes[0].cache.clone().unwrap();
-        assert_eq!(
-            (cache.zone.as_str(), cache.key.as_str()),
-            ("pages", "$scheme$host")
-        );
-        assert_eq!(cache.ignored, ["expires", "set-cookie"]);
-        assert_eq!((cache.bypasses.len(), cache.hosts.len()), (1, 2));
-        assert!(cache.keeps_any_status && cache.locks && cache.sends_stale);
-        assert_eq!(nginx.idle_proxy_caches.len(), 1);
-    }
-
-    #[test]
-    fn signs_within_words_are_no_signs() {
-        let nginx = read(
-            "http { server { location ~ \"^/a{2}$\" { set $x ${y}z; fastcgi_pass unix:/a; } } }",
-        );
-        assert_eq!(nginx.passes[0].location, "~ ^/a{2}$");
-        assert_eq!(
-            read("http { server { root /srv").roots,
-            Vec::<String>::new()
-        );
-        assert_eq!(read("}}}} ;;; {").passes.len(), 0);
-    }
-}
+mod tests;

@@ -32,7 +32,7 @@ use maitred_tune::{html, text};
 use crate::client::Client;
 use crate::command::Reach;
 use crate::serve::DEFAULT_CONFIG;
-use crate::{EXIT_SUCCESS, fail, refuse};
+use crate::{EXIT_SUCCESS, complain, fail, refuse};
 use options::{OutputOptions, ServerOptions, Tune};
 
 /// Nothing is proven, and nothing was changed.
@@ -110,6 +110,15 @@ impl From<String> for Refusal {
     }
 }
 
+impl From<Ended> for Refusal {
+    fn from(ended: Ended) -> Refusal {
+        match ended {
+            Ended::Stopped => Refusal::Stopped,
+            Ended::Trouble(why) => Refusal::Now(why),
+        }
+    }
+}
+
 /// Carries out what was asked.
 pub fn tune(asked: &Tune) -> ExitCode {
     match carry_out(asked) {
@@ -126,20 +135,24 @@ pub fn tune(asked: &Tune) -> ExitCode {
     }
 }
 
-fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
-    let began = Instant::now();
-    let seconds = seconds(asked).map_err(Refusal::Usage)?;
-    let goal = asked
-        .course
-        .goal
-        .as_deref()
-        .map(Goal::read)
-        .transpose()
-        .map_err(Refusal::Usage)?;
+/// What is said on the command line, as far as it has to be understood first.
+struct Said {
+    seconds: f64,
+    goal: Option<Goal>,
+    servers: Vec<Server>,
+}
+
+/// Understands the command line, before anything is looked at.
+fn read(asked: &Tune) -> Result<Said, Refusal> {
+    let goal = asked.course.goal.as_deref().map(Goal::read);
     let servers = asked.output.servers.iter().map(|name| Server::read(name));
-    let servers = servers
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Refusal::Usage)?;
+    let said = Said {
+        seconds: seconds(asked).map_err(Refusal::Usage)?,
+        goal: goal.transpose().map_err(Refusal::Usage)?,
+        servers: servers
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(Refusal::Usage)?,
+    };
     let wanted = !asked.urls.is_empty()
         || asked.load.urls_file.is_some()
         || asked.load.har.is_some()
@@ -149,6 +162,12 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         return Err(Refusal::Usage(why.to_owned()));
     }
     check_files(&asked.output)?;
+    Ok(said)
+}
+
+fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
+    let began = Instant::now();
+    let said = read(asked)?;
     let stop = stop_on_signals().map_err(|why| format!("signals cannot be awaited: {why}"))?;
     let (site, findings) = find(&asked.server)?;
     if asked.course.undo {
@@ -158,25 +177,25 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     }
     let doubts = warn(&site, findings);
     let wish = workload_of(asked);
-    let mut prober = Prober::new(&wish.headers).map_err(Refusal::Usage)?;
+    let mut prober = Prober::new(&wish.headers, Arc::clone(&stop.told)).map_err(Refusal::Usage)?;
     // Before the site is asked: it may not answer while another tune has it begin anew.
     let mut target = Target::of(&site, reload(&asked.server))?;
-    let looks = Duration::from_secs_f64(seconds * LOOKING_AT_PAGES);
+    let looks = Duration::from_secs_f64(said.seconds * LOOKING_AT_PAGES);
     prober.until(asked.course.quick.then_some(began + looks));
     let workload = prepare(&wish, &mut prober)?;
     prober.until(None);
-    if let Some(said) = workload.left_out() {
-        let _ = writeln!(io::stderr(), "{said}");
+    if let Some(left_out) = workload.left_out() {
+        let _ = writeln!(io::stderr(), "{left_out}");
     }
     let mut course = Course::new(Terms {
-        seconds,
+        seconds: said.seconds,
         ends: asked.course.quick,
         first: workload.took,
         cores: site.cores,
         memory: site.memory.clone(),
         now: site.now(),
         most_workers: asked.course.most_workers,
-        goal,
+        goal: said.goal,
         routes: workload.routes(),
         despite_noise: asked.course.despite_noise,
         seed: asked.course.seed,
@@ -192,12 +211,9 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         began,
         say: &mut |what, left| progress.say(what, left),
     };
-    runner.run(&mut course).map_err(|ended| match ended {
-        Ended::Stopped => Refusal::Stopped,
-        Ended::Trouble(why) => Refusal::Now(why),
-    })?;
+    runner.run(&mut course)?;
     let not_counted = runner.counts.why_not.take();
-    let mut report = Report::of(&site, &workload.source, &course, &servers);
+    let mut report = Report::of(&site, &workload.source, &course, &said.servers);
     report.not_counted = not_counted;
     report.not_proven.extend(doubts);
     let written = write_down(asked, &mut target, &course, &mut report)
@@ -207,7 +223,10 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         return Err(Refusal::Stopped);
     }
     target.release();
-    publish(&report, &asked.output)?;
+    // What was done is done, and the exit code says so.
+    for why in publish(&report, &asked.output) {
+        complain(&why);
+    }
     written?;
     Ok(match course.verdict {
         Some(Verdict::Gain | Verdict::NothingToGain(_)) => EXIT_SUCCESS,
@@ -459,22 +478,22 @@ fn unwritable(file: &Path, why: &io::Error) -> String {
     format!("{} cannot be written: {why}", file.display())
 }
 
-fn publish(report: &Report, output: &OutputOptions) -> Result<(), Refusal> {
+/// Prints the report, and writes its files. Why those that could not be are not there.
+fn publish(report: &Report, output: &OutputOptions) -> Vec<String> {
     let write =
         |file: &Path, text: &str| std::fs::write(file, text).map_err(|why| unwritable(file, &why));
     // That nobody reads what is printed is no error.
-    if only_json(output) {
-        let _ = writeln!(io::stdout(), "{}", report.json()?);
+    let json = if only_json(output) {
+        let text = report.json();
+        text.map(|text| drop(writeln!(io::stdout(), "{text}")))
     } else {
         let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
-        if let Some(file) = &output.json {
-            write(file, &report.json()?)?;
-        }
-    }
-    if let Some(file) = &output.html {
-        write(file, &html::page(report))?;
-    }
-    Ok(())
+        let file = output.json.as_deref();
+        file.map_or(Ok(()), |file| write(file, &report.json()?))
+    };
+    let html = output.html.as_deref();
+    let html = html.map_or(Ok(()), |file| write(file, &html::page(report)));
+    [json, html].into_iter().filter_map(Result::err).collect()
 }
 
 /// From now on signals that would end us end the tuning instead, which then puts everything back.

@@ -94,8 +94,10 @@ pub struct Course {
     usual_rate: Option<f64>,
     /// Whether latencies came to rest.
     pub settled: bool,
-    /// One user.
+    /// One user; without times where these broke a law.
     pub alone: Option<Seen>,
+    /// How long one user waited for an answer, as far as waiting for others goes by it.
+    pace: Option<f64>,
     /// Each route by itself.
     pub profile: Profile,
     /// The goal, given or made.
@@ -155,6 +157,7 @@ impl Course {
             usual_rate: None,
             settled: false,
             alone: None,
+            pace: None,
             noise: Noise::default(),
             troubles: Vec::new(),
             before: None,
@@ -185,8 +188,7 @@ impl Course {
     pub fn rest(&self) -> Option<f64> {
         let first = self.profile.profiled.first();
         let first = first.and_then(|route| route.seen.mean);
-        let alone = self.alone.as_ref().and_then(|alone| alone.mean);
-        first.into_iter().chain(alone).reduce(f64::max)
+        first.into_iter().chain(self.pace).reduce(f64::max)
     }
 
     /// Workers were started.
@@ -318,21 +320,25 @@ impl Course {
     }
 
     fn was_alone(&mut self, seen: Seen) {
-        if let Err(why) = laws::obeys(Some(1), self.terms.cores, &seen) {
-            self.broken.push(why);
-        }
-        let Some(alone) = seen.mean.filter(|_| seen.served > 0) else {
+        let Some(mean) = seen.mean.filter(|_| seen.served > 0) else {
             return self.end(Verdict::CannotSay(
                 "one user alone was served nothing in the time that there is; give more with --time"
                     .to_owned(),
             ));
         };
+        let lawful = laws::obeys(Some(1), self.terms.cores, &seen);
+        // One user is served as often as answers take long, and counting is never off.
+        let alone = match &lawful {
+            Ok(()) => mean,
+            Err(_) => seen.seconds / seen.served as f64,
+        };
+        self.pace = Some(alone);
         if self.goal.is_none() {
             let likely = seen.rate * f64::from(self.first_users()) * self.times.step;
             self.goal = Goal::made(alone, likely).ok();
         }
         let limit = self.goal.as_ref().map_or(f64::INFINITY, Goal::limit);
-        if alone >= limit {
+        if lawful.is_ok() && alone >= limit {
             return self.end(Verdict::CannotSay(format!(
                 "the goal cannot be met: one request alone takes {:.0} ms, and the goal is {}; workers \
                  make no request faster, only the application can",
@@ -340,7 +346,13 @@ impl Course {
                 self.goal.as_ref().map_or("", |goal| goal.text.as_str()),
             )));
         }
-        self.alone = Some(seen);
+        self.alone = Some(match lawful {
+            Ok(()) => seen,
+            Err(why) => {
+                self.broken.push(format!("{why} (one user alone)"));
+                seen.without_times()
+            }
+        });
         self.phase = match self.profile.next() {
             Some(_) => Phase::Routes,
             None => Phase::Noise,
@@ -348,7 +360,15 @@ impl Course {
     }
 
     fn profiled(&mut self, seen: Seen) {
-        self.profile.tried(seen);
+        let lawful = laws::obeys(Some(1), self.terms.cores, &seen);
+        self.profile.tried(match lawful {
+            Ok(()) => seen,
+            Err(why) => {
+                let route = self.profile.next_name().unwrap_or_default();
+                self.broken.push(format!("{why} ({route} alone)"));
+                seen.without_times()
+            }
+        });
         if self.profile.next().is_none() {
             self.phase = Phase::Noise;
         }
@@ -399,7 +419,10 @@ impl Course {
         let sweep = Sweep::new(ceiling, self.background, enough);
         let is_slow = self.budget.is_some() && self.rest().is_some_and(|rest| rest > SLOW);
         self.sweep = Some(match self.is_indicative() {
-            true if is_slow => sweep.of_slow(self.alone.as_ref()),
+            // What broke a law has no times, and is no point.
+            true if is_slow => {
+                sweep.of_slow(self.alone.as_ref().filter(|alone| alone.mean.is_some()))
+            }
             true => sweep.in_haste(),
             false => sweep,
         });
@@ -433,11 +456,10 @@ impl Course {
         let enough = decide::enough(self.noise.floor);
         self.choice = decide::choose(&sweep.curve(), sweep.ceiling(), knee, enough);
         let Some(choice) = &self.choice else {
-            let why = self
-                .broken
-                .first()
-                .map_or("no number of workers served anything", String::as_str);
-            return self.end(Verdict::CannotSay(why.to_owned()));
+            let why = sweep.broken.first();
+            let why = why.map_or("no number of workers served anything", String::as_str);
+            let why = why.to_owned();
+            return self.end(Verdict::CannotSay(why));
         };
         if let Some(why) = self.sweep.as_ref().and_then(Sweep::is_cut_short) {
             return self.end(Verdict::CannotSay(why));

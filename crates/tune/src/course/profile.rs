@@ -50,6 +50,11 @@ impl Profile {
         Some(self.profiled.len()).filter(|at| *at < self.routes.len())
     }
 
+    /// The next route's name.
+    pub fn next_name(&self) -> Option<&str> {
+        self.next().map(|at| self.routes[at].name.as_str())
+    }
+
     /// How many are left.
     pub fn left(&self) -> usize {
         self.routes.len() - self.profiled.len()

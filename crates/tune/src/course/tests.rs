@@ -5,6 +5,8 @@ use crate::decide::Memory;
 use crate::seen::{Load, Task};
 use profile::Route;
 
+mod unlawful;
+
 const MB: f64 = 1_048_576.0;
 
 /// A server of pages that compute and wait for so long, in seconds.

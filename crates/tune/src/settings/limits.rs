@@ -16,15 +16,29 @@ const LOOKS: f64 = 1.0 / 3.0;
 
 /// What a script may need by the clock on the wall, as far as was seen.
 fn needed(inputs: &Inputs) -> f64 {
-    (inputs.slowest * TIMES).max(LEAST).ceil()
+    (inputs.slowest.unwrap_or(0.0) * TIMES).max(LEAST).ceil()
 }
 
 /// The limit by the clock on the wall, in seconds.
 fn seconds(inputs: &Inputs) -> f64 {
     match inputs.wall_limit {
         Limit::Is(now) => needed(inputs).max(now.ceil()),
+        Limit::Unlimited | Limit::Unknown if computes_for_ever(inputs) => {
+            needed(inputs).max(listens(inputs).unwrap_or(0.0).ceil())
+        }
         Limit::Unlimited | Limit::Unknown => needed(inputs).max(computing(inputs) + STEP),
     }
+}
+
+/// Scripts may compute for as long as they like.
+fn computes_for_ever(inputs: &Inputs) -> bool {
+    inputs.processor_limit == Some(0)
+}
+
+/// How long the most patient web server waits as it is set, in seconds: nobody listens after that.
+fn listens(inputs: &Inputs) -> Option<f64> {
+    let (nginx, apache) = inputs.reads;
+    nginx.into_iter().chain(apache).reduce(f64::max)
 }
 
 /// The limit of processor time, in seconds; 0: there is none.
@@ -45,7 +59,10 @@ fn patience(inputs: &Inputs) -> f64 {
 }
 
 pub(super) fn slowest(inputs: &Inputs) -> String {
-    format!("a request alone takes {:.0} ms", inputs.slowest * 1e3)
+    inputs.slowest.map_or(
+        "how long a request takes alone is not known".to_owned(),
+        |slowest| format!("a request alone takes {:.0} ms", slowest * 1e3),
+    )
 }
 
 /// How long a script may run.
@@ -66,8 +83,16 @@ pub(super) fn wall(server: Server, name: &'static str, inputs: &Inputs) -> Line 
         Limit::Is(_) => {
             "ten times that, at least 30 s, and no less than it is: not all pages were asked for"
         }
-        _ => {
+        _ if !computes_for_ever(inputs) => {
             "ten times that, at least 30 s, and 5 s more than max_execution_time: not all pages were asked for"
+        }
+        _ if listens(inputs).is_some() => {
+            "ten times that, at least 30 s, and no less than the web server waits for now, since there is no \
+             max_execution_time: not all pages were asked for"
+        }
+        _ => {
+            "ten times that, and at least 30 s, since there is no max_execution_time: not all pages were asked \
+             for"
         }
     };
     let value = format!("{:.0}s", seconds(inputs));
@@ -198,7 +223,7 @@ mod tests {
     fn with(wall_limit: Limit, slowest: f64) -> Inputs {
         Inputs {
             wall_limit,
-            slowest,
+            slowest: Some(slowest),
             ..super::super::tests::inputs()
         }
     }
@@ -285,7 +310,20 @@ mod tests {
             processor_limit: Some(0),
             ..inputs
         };
-        assert_eq!(super::wall(Server::PhpFpm, "limit", &endless).value, "30s");
+        let wall = super::wall(Server::PhpFpm, "limit", &endless);
+        assert_eq!(wall.value, "600s", "nobody listens after that");
+        assert!(
+            wall.formula.contains("there is no max_execution_time")
+                && wall.formula.contains("no less than the web server waits"),
+            "{wall:?}"
+        );
+        let unheard = Inputs {
+            reads: (None, None),
+            ..endless
+        };
+        let wall = super::wall(Server::PhpFpm, "limit", &unheard);
+        assert_eq!(wall.value, "30s");
+        assert!(!wall.formula.contains("5 s more"), "{wall:?}");
         let computing = Inputs {
             processor_limit: Some(30),
             cpu: Some(7.0),

@@ -121,7 +121,7 @@ impl Fpm {
         if !output.status.success() {
             let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
             return Err(format!(
-                "php-fpm -tt refuses the setting: {}",
+                "php-fpm -tt refuses the configuration: {}",
                 errors.join("; ")
             ));
         }

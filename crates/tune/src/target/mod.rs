@@ -5,7 +5,6 @@ mod fpm;
 pub mod kept;
 mod ours;
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +33,6 @@ pub struct Target {
     file: Kept,
     /// The other files of its configuration, as they were.
     others: Vec<(PathBuf, Option<Vec<u8>>)>,
-    checked: HashSet<u32>,
     now: Setting,
     is_released: bool,
     master: i32,
@@ -76,7 +74,6 @@ impl Target {
             way,
             file: Kept::of(&file, if is_ours { b'#' } else { b';' })?,
             others,
-            checked: HashSet::new(),
             now: Setting::AsItWas,
             is_released: false,
             master: site.master,
@@ -120,24 +117,20 @@ impl Target {
             return Ok(());
         }
         self.untouched()?;
-        match setting {
-            Setting::AsItWas => self.file.restore()?,
-            Setting::Workers(workers) => {
-                let text = match &self.way {
-                    Way::Fpm(fpm) => fpm.trial(workers),
-                    Way::Ours(ours) => {
-                        ours.trial(self.file.before().unwrap_or_default(), workers)?
-                    }
-                };
-                self.file
-                    .put(text.as_bytes())
-                    .and_then(|()| self.check(workers))
-                    .inspect_err(|_| {
-                        // The first error is the one to tell, and the file's path is in it.
-                        let _ = self.file.restore();
-                    })?;
-            }
-        }
+        let Setting::Workers(workers) = setting else {
+            return self.restore();
+        };
+        let text = match &self.way {
+            Way::Fpm(fpm) => fpm.trial(workers),
+            Way::Ours(ours) => ours.trial(self.file.before().unwrap_or_default(), workers)?,
+        };
+        self.file
+            .put(text.as_bytes())
+            .and_then(|()| self.check(Some(workers)))
+            .inspect_err(|_| {
+                // The first error is the one to tell, and the file's path is in it.
+                let _ = self.file.restore();
+            })?;
         self.now = setting;
         self.reload()
     }
@@ -152,14 +145,14 @@ impl Target {
             // The backup may be there already; the first error is the one to tell.
             let _ = self.file.restore();
         })?;
-        self.checked.remove(&workers);
-        self.now = Setting::Workers(workers);
-        let done = self.check(workers).and_then(|()| self.reload());
-        if done.is_err() {
-            // What is wrong then comes first.
-            let _ = self.restore();
-        }
-        done
+        let done = self.check(Some(workers)).and_then(|()| {
+            self.now = Setting::Workers(workers);
+            self.reload()
+        });
+        done.map_err(|why| match self.restore() {
+            Err(further) if !why.contains(&further) => format!("{why}; {further}"),
+            _ => why,
+        })
     }
 
     /// All stays as it is now, whatever becomes of this.
@@ -167,7 +160,8 @@ impl Target {
         self.is_released = true;
     }
 
-    /// Has everything as it was.
+    /// Has everything as it was. A server that would refuse its configuration, which another hand may have
+    /// broken meanwhile, is not told to reload: php-fpm would end.
     ///
     /// # Errors
     /// One sentence: what is not.
@@ -176,8 +170,17 @@ impl Target {
             return self.file.restore();
         }
         self.file.restore()?;
-        self.now = Setting::AsItWas;
-        self.reload()
+        let tried = std::mem::replace(&mut self.now, Setting::AsItWas);
+        match self.refusal() {
+            None => self.reload(),
+            Some(why) => Err(format!(
+                "{} is as it was, but {} still runs with the trial ({}) and was not told to reload: {why}; mend \
+                 that, and reload it",
+                self.file.path().display(),
+                self.server(),
+                tried.words(),
+            )),
+        }
     }
 
     /// Whether nobody else has changed the configuration meanwhile.
@@ -201,15 +204,19 @@ impl Target {
         }
     }
 
-    fn check(&mut self, workers: u32) -> Result<(), String> {
-        if !self.checked.contains(&workers) {
-            match &self.way {
-                Way::Fpm(fpm) => fpm.check(self.master, Some(workers))?,
-                Way::Ours(ours) => ours.check()?,
-            }
-            self.checked.insert(workers);
+    /// The server's own test, before each reload: another hand may have broken a file, or added one,
+    /// since the last.
+    fn check(&self, workers: Option<u32>) -> Result<(), String> {
+        match &self.way {
+            Way::Fpm(fpm) => fpm.check(self.master, workers),
+            Way::Ours(ours) => ours.check(),
         }
-        Ok(())
+    }
+
+    /// Why a server that lives would not take its configuration.
+    fn refusal(&self) -> Option<String> {
+        let lives = processes::began(self.master) == self.began;
+        lives.then(|| self.check(None).err()).flatten()
     }
 
     fn reload(&mut self) -> Result<(), String> {
@@ -226,6 +233,12 @@ impl Target {
             return Err(format!("{why}; {further}"));
         }
         self.now = Setting::AsItWas;
+        if let Some(refusal) = self.refusal() {
+            return Err(format!(
+                "{why}; its settings are as they were again, but it was not told so: {refusal}; mend that, and \
+                 reload it"
+            ));
+        }
         let again = match &mut self.way {
             Way::Fpm(fpm) => fpm.reload(self.master, self.began, &self.title, Setting::AsItWas),
             Way::Ours(ours) => ours.reload(),
@@ -240,6 +253,13 @@ impl Target {
                 self.how_to_start()
             ),
         })
+    }
+
+    fn server(&self) -> &'static str {
+        match &self.way {
+            Way::Fpm(_) => "php-fpm",
+            Way::Ours(_) => "maitred",
+        }
     }
 
     fn how_to_start(&self) -> String {
@@ -369,7 +389,6 @@ mod tests {
                 reload,
             }),
             others: Vec::new(),
-            checked: HashSet::new(),
             now: Setting::AsItWas,
             is_released: false,
             master: 0,

@@ -79,7 +79,7 @@ pub(super) fn check(config: &Path) -> Result<(), String> {
         Err(mistakes) => {
             let text = mistakes.to_string();
             Err(format!(
-                "maitred check refuses the setting: {}",
+                "maitred check refuses the configuration: {}",
                 text.replace('\n', "; ")
             ))
         }
