@@ -21,6 +21,8 @@ use tempfile::TempDir;
 const PADDED: u8 = 8;
 /// Why a malformed request's stream ends (§7).
 const PROTOCOL_ERROR: u32 = 1;
+/// The field `:status: 400`, by its place in the static table (RFC 7541, appendix A).
+const STATUS_400: u8 = 0x80 | 12;
 /// Why a client takes a request back (§7).
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
 
@@ -113,12 +115,18 @@ fn a_body_that_is_not_as_long_as_its_request_says_reaches_no_script() {
         let what = format!("what becomes of lie {number}");
         let seen = client.wait_for(&what, |frame| frame.stream == 1 && frame.kind != 8);
         let seen = seen.expect("the connection stays");
-        assert_eq!(
-            (seen.kind, seen.error_code()),
-            (RST_STREAM, Some(PROTOCOL_ERROR)),
-            "lie {number}: content-length: {}",
-            lie.length
-        );
+        // What h2 takes for a 0 is refused in words if it is looked at before the body has come.
+        let in_words = lie.length.is_empty() && seen.kind == HEADERS;
+        if in_words {
+            assert_eq!(seen.payload.first(), Some(&STATUS_400), "lie {number}");
+        } else {
+            assert_eq!(
+                (seen.kind, seen.error_code()),
+                (RST_STREAM, Some(PROTOCOL_ERROR)),
+                "lie {number}: content-length: {}",
+                lie.length
+            );
+        }
         // The connection is as good as before.
         client.ask_with(3, &post("/", Some("0")), END_STREAM);
         assert!(client.text(3).starts_with(' '), "after lie {number}");
