@@ -17,6 +17,14 @@ function buffer() {
 function fields() { header('X-Nobody: 1'); header_register_callback(fn () => header('X-Nobody: 2')); setcookie('a', 'b'); }
 function rewriting() { output_add_rewrite_var('id', 'nobody'); }
 function input() { file_get_contents('php://input'); $GLOBALS['kept'] = fopen('php://input', 'r'); }
+final class Failing extends php_user_filter {
+    public function onClose(): void { throw new RuntimeException('thrown by the filter'); }
+}
+function filter() {
+    stream_filter_register('failing', Failing::class);
+    $GLOBALS['kept'] = fopen('php://input', 'r');
+    stream_filter_append($GLOBALS['kept'], 'failing');
+}
 final class Throws extends SessionHandler {
     public function write(string $id, string $data): bool { throw new RuntimeException('thrown by the store'); }
 }
@@ -158,5 +166,16 @@ fn a_body_that_is_asked_for_after_an_answer_leaves_nothing_behind() {
         let next = ask_and_then(&server, root.path(), &Request::get("/?then=input"));
         assert_eq!(text(next), first, "as many streams of the same process");
     }
+    server.stop();
+}
+
+#[test]
+fn a_filter_on_a_body_that_is_asked_for_after_an_answer_fails_before_anybody_asks() {
+    let (root, setup) = worker();
+    let server = setup.start();
+    let first = ask_and_then(&server, root.path(), &Request::get("/?then=filter"));
+    let next = http::get(server.address(), "/");
+    assert_eq!(seen(&next), "none");
+    assert_ne!(next.text(), first.text(), "of another process");
     server.stop();
 }

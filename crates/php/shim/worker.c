@@ -223,6 +223,15 @@ static void rest(void)
 	SG(sapi_started) = 1;
 }
 
+/* Not when there is another request: a filter of the script's runs its code as it is closed. */
+static void end_body(void)
+{
+	php_stream *body = SG(request_info).request_body;
+
+	SG(request_info).request_body = NULL;
+	maitred_release_body(body);
+}
+
 /*
  * What the script has begun since the last answer is that visitor's, as its cookies are: the next one must
  * not find it, and a session that is open is locked for as long as nobody asks. May throw.
@@ -232,6 +241,7 @@ static void end_rest(void)
 	php_output_discard_all();
 	end_rewriting();
 	end_session();
+	end_body();
 }
 
 static void open_request(const struct maitred_request *request)
