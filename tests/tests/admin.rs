@@ -370,6 +370,13 @@ fn a_reload_of_a_wrong_configuration_says_what_is_wrong_and_changes_nothing() {
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(said.contains("did you mean `listen`?"), "{said}");
+    let other = "\n[pools.other]\nuser = \"nobody-of-this-name\"\n";
+    std::fs::write(&file, format!("{right}{other}")).expect("a file can be written");
+    let output = command(&server, &["reload"]);
+    let line = right.lines().count() + 3;
+    let place = format!("maitred.toml:{line}:8: pool `other`: user `nobody-of-this-name`");
+    let said = text(&output.stderr);
+    assert!(said.contains(&place), "{said}");
     std::fs::write(&file, right).expect("a file can be written");
     let unknown = command(&server, &["reload", "wwww"]);
     assert_eq!(unknown.status.code(), Some(1));

@@ -30,6 +30,7 @@ mod syntax;
 mod tls;
 mod units;
 mod value;
+mod written;
 
 use std::fs::File;
 use std::io::Read;
@@ -55,6 +56,7 @@ pub use settings::{
 };
 pub use tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
 pub use value::{Value, Wrong};
+pub use written::{Section, place_of_setting};
 
 use mistakes::Fault;
 use syntax::syntax_faults;
@@ -89,20 +91,6 @@ pub fn remarks(text: &str, file: &Path, config: &Config) -> Vec<Mistake> {
     faults.sort_by_key(|fault| fault.span.start);
     let faults = faults.into_iter();
     faults.map(|fault| fault.located(text, file)).collect()
-}
-
-/// Where the `root` of each site stands in the file at `path`, in the order of [`Config::sites`]; nothing of a file
-/// that cannot be read.
-pub fn places_of_roots(path: &Path) -> Vec<Option<Place>> {
-    let text = read(path).unwrap_or_default();
-    let (table, _) = DeTable::parse_recoverable(&text);
-    let sites = table.get_ref().get("sites");
-    let sites = sites.and_then(|sites| sites.get_ref().as_array());
-    let place = |site: &toml::Spanned<toml::de::DeValue<'_>>| {
-        let root = site.get_ref().as_table()?.get("root")?;
-        Some(mistakes::place_of(&text, root.span().start))
-    };
-    sites.into_iter().flatten().map(place).collect()
 }
 
 /// The text of a configuration file.

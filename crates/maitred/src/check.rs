@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use maitred_config::{Address, Config, Destination, Mistake, Upstream};
+use maitred_config::{Address, Config, Destination, Mistake, Section, Upstream, place_of_setting};
 
 use crate::command::Check;
 use crate::{EXIT_SUCCESS, complain, refuse};
@@ -13,7 +13,7 @@ use crate::{EXIT_SUCCESS, complain, refuse};
 pub fn check(check: &Check) -> ExitCode {
     match maitred_config::load_with_remarks(&check.config) {
         Ok((config, remarks)) => {
-            let mistakes = maitred_supervisor::check(&config);
+            let mistakes = maitred_supervisor::check(&config, &check.config);
             let mut lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
             let file = check.config.display();
             let found = maitred_front::explain::mistakes(&config).into_iter();
@@ -48,22 +48,13 @@ pub fn check(check: &Check) -> ExitCode {
 
 /// Document roots that are closed to the front, which would end. No mistakes: they may be opened yet.
 fn closed_roots(file: &Path, config: &Config) -> Vec<String> {
-    let closed = maitred_supervisor::closed_roots(config);
-    let places = match closed.is_empty() {
-        true => Vec::new(),
-        false => maitred_config::places_of_roots(file),
-    };
-    let closed = closed.into_iter().map(|(number, sentence)| {
-        let place = places.get(number).copied().flatten();
-        let file = file.to_path_buf();
-        Mistake {
-            file,
-            place,
-            sentence,
-        }
-        .to_string()
+    let closed = maitred_supervisor::closed_roots(config).into_iter();
+    let warnings = closed.map(|(number, sentence)| Mistake {
+        file: file.to_path_buf(),
+        place: place_of_setting(file, &Section::Site(number), "root"),
+        sentence,
     });
-    closed.collect()
+    warnings.map(|warning| warning.to_string()).collect()
 }
 
 /// Addresses that nobody could listen on here. One that is in use may well be so by the server that

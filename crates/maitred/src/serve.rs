@@ -38,9 +38,7 @@ pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode 
         );
     };
     let (take_over, trial) = (serve.take_over, serve.try_take_over);
-    let source = maitred_supervisor::Source::new(move || {
-        configuration(&serve, &source).map_err(|mistakes| mistakes.to_string())
-    });
+    let source = read_again(serve, source);
     if let Some(state) = trial {
         return match maitred_supervisor::try_take_over(state, &source) {
             Ok(()) => ExitCode::from(u8::try_from(CAN_TAKE_OVER).unwrap_or(EXIT_FAILURE)),
@@ -56,6 +54,20 @@ pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode 
         Ok(_) => ExitCode::from(EXIT_FAILURE),
         Err(error) if error.is_configuration() => refuse(&error),
         Err(error) => fail(&error),
+    }
+}
+
+fn read_again(serve: Serve, source: Source) -> maitred_supervisor::Source {
+    let file = match &source {
+        Source::File(file) => Some(file.clone()),
+        Source::Folder(_) => None,
+    };
+    let source = maitred_supervisor::Source::new(move || {
+        configuration(&serve, &source).map_err(|mistakes| mistakes.to_string())
+    });
+    match file {
+        Some(file) => source.of_file(&file),
+        None => source,
     }
 }
 

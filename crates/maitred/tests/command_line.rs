@@ -110,6 +110,50 @@ fn a_wrong_configuration_exits_with_2_with_file_line_and_column() {
 }
 
 #[test]
+fn what_this_machine_does_not_have_is_named_with_file_line_and_column() {
+    let folder = site();
+    let file = folder.path().join("maitred.toml");
+    let site = "[[sites]]\nhosts = [\"*\"]\nroot = \".\"\n";
+    for (text, place) in [
+        ("[pools.www]\nuser = \"nobody-of-this-name\"\n", ":2:8:"),
+        (
+            "[pools.www]\nuser = \"nobody\"\ngroup = \"no-such-group\"\n",
+            ":3:9:",
+        ),
+        ("error_log = \"/no-such-folder/log\"\n", ":1:13:"),
+        ("[pools.www]\nslowlog = \"/no-such-folder/log\"\n", ":2:11:"),
+        ("[pools.www]\nphp = \"9.9\"\n", ":2:7:"),
+    ] {
+        std::fs::write(&file, [text, site].concat()).unwrap();
+        for command in ["serve", "check"] {
+            let output = maitred(&[command, "--config", "maitred.toml"], folder.path());
+            let text = said(&output);
+            assert_eq!(output.status.code(), Some(2), "{text}");
+            assert!(
+                text.contains(&format!("maitred: maitred.toml{place} ")),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_log_of_a_site_without_a_folder_is_named_with_the_sites_line() {
+    let folder = site();
+    let file = folder.path().join("maitred.toml");
+    let site = "[[sites]]\nhosts = [\"*\"]\nroot = \".\"\naccess_log = \"/no-such-folder/log\"\n";
+    std::fs::write(&file, site).unwrap();
+    let output = maitred(&["check", "--config", "maitred.toml"], folder.path());
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(
+        text,
+        "maitred: maitred.toml:4:14: access_log /no-such-folder/log cannot be written: its folder \
+         does not exist; make it, or correct access_log\n"
+    );
+}
+
+#[test]
 fn a_right_configuration_is_said_to_be_right() {
     let folder = site();
     let file = folder.path().join("maitred.toml");

@@ -1,6 +1,6 @@
 //! What a pool's processes may use and where they live, as its zygote is told.
 
-use maitred_config::{Config, CoreSize, Pool};
+use maitred_config::{Config, CoreSize, Pool, Section};
 use maitred_control::Confinement;
 use maitred_os::{limits, users};
 
@@ -17,12 +17,14 @@ pub fn mistakes(config: &Config) -> Vec<Error> {
     let pools = config.pools.iter();
     pools
         .filter(|pool| pool.confinement.chroot.is_some())
-        .map(|pool| {
-            Error::Configuration(format!(
+        .map(|pool| Error::Setting {
+            section: Section::Pool(pool.name.clone()),
+            setting: "chroot",
+            said: format!(
                 "pool `{}` has a `chroot`, which only root can arrange; start maitred as root, or \
                  leave `chroot` out",
                 pool.name
-            ))
+            ),
         })
         .collect()
 }

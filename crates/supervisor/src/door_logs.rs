@@ -109,7 +109,7 @@ impl DoorLogs {
 }
 
 /// The files that sites log to; those of several are there several times.
-pub fn of_sites(config: &Config) -> impl Iterator<Item = &PathBuf> {
+fn of_sites(config: &Config) -> impl Iterator<Item = &PathBuf> {
     config
         .sites
         .iter()

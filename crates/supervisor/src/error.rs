@@ -1,9 +1,9 @@
 //! Why the server could not start.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use maitred_config::Address;
+use maitred_config::{Address, Mistake, Section, place_of_setting};
 
 /// Why the server could not start. Its text is one sentence for the person who started it.
 #[derive(Debug)]
@@ -12,6 +12,15 @@ pub enum Error {
     Mistakes(String),
     /// The configuration asks for what cannot be here: a user that does not exist, for one.
     Configuration(String),
+    /// A setting asks for what cannot be here.
+    Setting {
+        /// The part of the configuration it is in.
+        section: Section,
+        /// Its name.
+        setting: &'static str,
+        /// What is wrong, and what to do.
+        said: String,
+    },
     /// Somebody else listens on an address of ours.
     AddressInUse {
         /// The address.
@@ -57,9 +66,34 @@ impl Error {
         move |source| Error::System { doing, source }
     }
 
+    /// Says where in the file at `path`, which the configuration was read from, the setting is written.
+    pub(crate) fn located(self, path: &Path) -> Error {
+        let Error::Setting {
+            section,
+            setting,
+            said,
+        } = self
+        else {
+            return self;
+        };
+        let sentence = match place_of_setting(path, &section, setting) {
+            None => said,
+            place => Mistake {
+                file: path.to_path_buf(),
+                place,
+                sentence: said,
+            }
+            .to_string(),
+        };
+        Error::Mistakes(sentence)
+    }
+
     /// Whether the configuration or the command has to change, rather than the machine.
     pub fn is_configuration(&self) -> bool {
-        matches!(self, Error::Mistakes(_) | Error::Configuration(_))
+        matches!(
+            self,
+            Error::Mistakes(_) | Error::Configuration(_) | Error::Setting { .. }
+        )
     }
 
     /// What to do, where the text is php-fpm's, which does not say.
@@ -76,7 +110,9 @@ impl Error {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Error::Mistakes(sentence) | Error::Configuration(sentence) => f.write_str(sentence),
+            Error::Mistakes(said) | Error::Configuration(said) | Error::Setting { said, .. } => {
+                f.write_str(said)
+            }
             Error::AddressInUse { address, holder } => {
                 let holder = holder.as_deref().unwrap_or("another program");
                 write!(
@@ -112,6 +148,7 @@ impl std::error::Error for Error {
         match self {
             Error::Mistakes(_)
             | Error::Configuration(_)
+            | Error::Setting { .. }
             | Error::AddressInUse { .. }
             | Error::Door { .. } => None,
             Error::AdminSocket { why, .. } => Some(why),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use maitred_config::{Config, Destination, Pool};
+use maitred_config::{Config, Destination, Pool, Section};
 use maitred_os::users::{self, Identity};
 
 use crate::error::Error;
@@ -28,10 +28,13 @@ pub fn of_front(config: &Config) -> Result<Option<Identity>, Error> {
     if !users::is_root() {
         return Ok(None);
     }
-    let identity = users::look_up(&config.front_user, None).map_err(|why| {
-        Error::Configuration(format!("{why}; set front_user to a user that does"))
+    let identity = users::look_up(&config.front_user, None);
+    let identity = identity.map_err(|why| Error::Setting {
+        section: Section::Server,
+        setting: "front_user",
+        said: format!("{why}; set front_user to a user that does"),
     })?;
-    not_root("the front", "front_user", &identity)?;
+    not_root("the front", Section::Server, "front_user", &identity)?;
     Ok(Some(identity))
 }
 
@@ -110,7 +113,8 @@ pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> 
         Some(asked) => asked,
         None => of_root(pool, config)?,
     };
-    not_root(&format!("pool `{}`", pool.name), "user", &identity)?;
+    let who = format!("pool `{}`", pool.name);
+    not_root(&who, Section::Pool(pool.name.clone()), "user", &identity)?;
     Ok(Some(identity))
 }
 
@@ -127,32 +131,58 @@ fn of_root(pool: &Pool, config: &Config) -> Result<Identity, Error> {
 
 fn look_up(pool: &Pool, user: &str) -> Result<Identity, Error> {
     users::look_up(user, pool.group.as_deref()).map_err(|why| {
-        Error::Configuration(format!(
+        let setting = match users::look_up(user, None) {
+            Ok(_) => "group",
+            Err(_) => "user",
+        };
+        let said = format!(
             "pool `{}`: {why}; set `user` and `group` to ones that do",
             pool.name
-        ))
+        );
+        wrong(pool, setting, said)
     })
+}
+
+fn wrong(pool: &Pool, setting: &'static str, said: String) -> Error {
+    Error::Setting {
+        section: Section::Pool(pool.name.clone()),
+        setting,
+        said,
+    }
 }
 
 fn stays_who_we_are(pool: &Pool, asked: Option<Identity>) -> Result<(), Error> {
     let ours = users::current();
     match asked {
-        Some(asked) if asked.uid != ours.uid => Err(Error::Configuration(format!(
-            "pool `{}` is to run as user `{}`, which only root can arrange; start maitred as root, \
-             or leave `user` out to run as `{}`",
-            pool.name, asked.name, ours.name
-        ))),
+        Some(asked) if asked.uid != ours.uid => {
+            let said = format!(
+                "pool `{}` is to run as user `{}`, which only root can arrange; start maitred as \
+                 root, or leave `user` out to run as `{}`",
+                pool.name, asked.name, ours.name
+            );
+            Err(wrong(pool, "user", said))
+        }
         Some(_) | None => Ok(()),
     }
 }
 
-fn not_root(who: &str, setting: &str, identity: &Identity) -> Result<(), Error> {
+fn not_root(
+    who: &str,
+    section: Section,
+    setting: &'static str,
+    identity: &Identity,
+) -> Result<(), Error> {
     if identity.uid != 0 {
         return Ok(());
     }
-    Err(Error::Configuration(format!(
+    let said = format!(
         "{who} is to run as root, which maitred never does; set `{setting}` to another user"
-    )))
+    );
+    Err(Error::Setting {
+        section,
+        setting,
+        said,
+    })
 }
 
 fn root_of<'a>(pool: &Pool, config: &'a Config) -> Option<&'a Path> {

@@ -66,6 +66,7 @@ mod words;
 
 use std::ffi::OsStr;
 use std::os::fd::RawFd;
+use std::path::Path;
 
 use maitred_config::{Config, Pool};
 use maitred_os::{fork, signals, sockets, spawn, title};
@@ -237,9 +238,9 @@ pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
 
 /// What is wrong with a configuration on this machine, beside what its text says: users that do
 /// not exist or may not be taken on, PHP versions that are not there, logs that have no folder, and
-/// certificates that are not in order.
-pub fn check(config: &Config) -> Vec<Error> {
-    let mut mistakes = examine(config).0;
+/// certificates that are not in order. `file` is what the configuration was read from.
+pub fn check(config: &Config, file: &Path) -> Vec<Error> {
+    let mut mistakes = examine(config, Some(file)).0;
     mistakes.extend(Certificates::of(config, None).err());
     mistakes
 }
@@ -278,8 +279,8 @@ pub fn php_program(version: Option<&str>) -> Result<std::path::PathBuf, Error> {
     Programs::find_one(version)
 }
 
-/// All that is wrong, and the programs that were found meanwhile.
-fn examine(config: &Config) -> (Vec<Error>, Programs) {
+/// All that is wrong, said with where it is written in `file`, and the programs that were found meanwhile.
+fn examine(config: &Config, file: Option<&Path>) -> (Vec<Error>, Programs) {
     let (programs, lacking) = Programs::find(config);
     let mut mistakes = identity::mistakes(config);
     mistakes.extend(confinement::mistakes(config));
@@ -287,6 +288,9 @@ fn examine(config: &Config) -> (Vec<Error>, Programs) {
     mistakes.extend(words::log_mistakes(config));
     mistakes.extend(listen::mistakes(config));
     mistakes.extend(config.admin_socket.as_deref().and_then(admin::mistake));
+    if let Some(file) = file {
+        mistakes = mistakes.into_iter().map(|why| why.located(file)).collect();
+    }
     (mistakes, programs)
 }
 

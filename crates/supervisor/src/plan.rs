@@ -95,7 +95,7 @@ impl Plan {
         log_level: &str,
         inherited: Inherited,
     ) -> Result<(Plan, Vec<PoolPlan>), Error> {
-        let (mistakes, programs) = crate::examine(&config);
+        let (mistakes, programs) = crate::examine(&config, source.file());
         if let Some(mistake) = mistakes.into_iter().next() {
             return Err(mistake);
         }

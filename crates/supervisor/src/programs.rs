@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use maitred_config::Config;
+use maitred_config::{Config, Section};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Error;
@@ -45,10 +45,11 @@ impl Programs {
             }
             match find(&folders, pool.php.as_deref(), &mut ask) {
                 Ok(program) => drop(found.by_version.insert(pool.php.clone(), program)),
-                Err(why) => {
-                    let sentence = format!("pool `{}` {why}", pool.name);
-                    mistakes.push(Error::Configuration(sentence));
-                }
+                Err(why) => mistakes.push(Error::Setting {
+                    section: Section::Pool(pool.name.clone()),
+                    setting: "php",
+                    said: format!("pool `{}` {why}", pool.name),
+                }),
             }
         }
         (found, mistakes)

@@ -141,7 +141,7 @@ impl Supervisor {
             return Err("an upgrade is going on; reload when it is over".to_owned());
         }
         let mut config = self.plan.source.load()?;
-        let (mistakes, programs) = crate::examine(&config);
+        let (mistakes, programs) = crate::examine(&config, self.plan.source.file());
         let mut mistakes = mistakes.into_iter().map(|why| why.to_string());
         if let Some(first) = mistakes.next() {
             return Err(mistakes.fold(first, |all, why| format!("{all}\n{why}")));

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use maitred_config::Config;
 
@@ -45,12 +45,31 @@ pub struct Invocation {
 }
 
 /// Where the configuration comes from.
-pub struct Source(Load);
+pub struct Source {
+    load: Load,
+    file: Option<PathBuf>,
+}
 
 impl Source {
     /// A source that is read by `load`.
     pub fn new(load: impl Fn() -> Result<Config, String> + 'static) -> Source {
-        Source(Box::new(load))
+        Source {
+            load: Box::new(load),
+            file: None,
+        }
+    }
+
+    /// The same, of the one file `path`: mistakes say where they are written in it.
+    pub fn of_file(self, path: &Path) -> Source {
+        Source {
+            file: Some(path.to_path_buf()),
+            ..self
+        }
+    }
+
+    /// The one file it is read from, if it is one of `maitred.toml`'s form.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// Reads the configuration.
@@ -58,7 +77,7 @@ impl Source {
     /// # Errors
     /// All its mistakes.
     pub fn load(&self) -> Result<Config, String> {
-        (self.0)()
+        (self.load)()
     }
 }
 

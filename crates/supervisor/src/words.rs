@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
-use maitred_config::{Config, LogTarget};
+use maitred_config::{Config, LogTarget, Section, SiteLog};
 
-use crate::door_logs::of_sites;
 use crate::error::Error;
 use crate::logs;
 
@@ -15,29 +15,41 @@ const MAX_QUOTED_CHARS: usize = 500;
 
 /// Logs whose folder is not there.
 pub fn log_mistakes(config: &Config) -> Vec<Error> {
-    let logs = [
-        ("error_log", Some(&config.error_log)),
-        ("access_log", config.access_log.as_ref()),
+    let file = |log: &LogTarget| match log {
+        LogTarget::File(path) => Some(path.clone()),
+        _ => None,
+    };
+    let access_log = config.access_log.as_ref().and_then(file);
+    let servers = [
+        (Section::Server, "error_log", file(&config.error_log)),
+        (Section::Server, "access_log", access_log),
     ];
-    let of_sites = of_sites(config).map(|path| ("access_log", path));
-    let slowlogs = config.pools.iter().map(|pool| pool.slowlog.as_ref());
-    let slowlogs = slowlogs.map(|log| ("slowlog", log));
-    logs.into_iter()
-        .chain(slowlogs)
-        .filter_map(|(setting, log)| match log {
-            Some(LogTarget::File(path)) => Some((setting, path)),
-            _ => None,
+    let pools = config.pools.iter().map(|pool| {
+        let section = Section::Pool(pool.name.clone());
+        (section, "slowlog", pool.slowlog.as_ref().and_then(file))
+    });
+    let sites = config.sites.iter().enumerate().map(|(number, site)| {
+        let path = match &site.access_log {
+            SiteLog::File(path) => Some(path.clone()),
+            SiteLog::Server | SiteLog::Off => None,
+        };
+        (Section::Site(number), "access_log", path)
+    });
+    let logs = servers.into_iter().chain(pools).chain(sites);
+    let missing = logs.filter_map(|(section, setting, path)| {
+        let path = path.filter(|path| !path.parent().is_some_and(Path::is_dir))?;
+        let said = format!(
+            "{setting} {} cannot be written: its folder does not exist; make it, or correct \
+             {setting}",
+            path.display()
+        );
+        Some(Error::Setting {
+            section,
+            setting,
+            said,
         })
-        .chain(of_sites)
-        .filter(|(_, path)| !path.parent().is_some_and(std::path::Path::is_dir))
-        .map(|(setting, path)| {
-            Error::Configuration(format!(
-                "{setting} {} cannot be written: its folder does not exist; make it, or correct \
-                 {setting}",
-                path.display()
-            ))
-        })
-        .collect()
+    });
+    missing.collect()
 }
 
 /// The standard error output that the server was started with.

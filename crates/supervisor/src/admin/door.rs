@@ -7,6 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use maitred_config::Section;
 use maitred_control::admin::default_socket;
 use maitred_os::users;
 use rustix::event::{PollFd, PollFlags};
@@ -39,10 +40,14 @@ pub fn mistake(path: &Path) -> Option<Error> {
     let missing = !path.parent().is_some_and(Path::is_dir);
     missing.then(|| {
         let path = path.display();
-        Error::Configuration(format!(
-            "admin_socket {path} cannot be made: its folder does not exist; make it, or correct \
-             admin_socket"
-        ))
+        Error::Setting {
+            section: Section::Server,
+            setting: "admin_socket",
+            said: format!(
+                "admin_socket {path} cannot be made: its folder does not exist; make it, or \
+                 correct admin_socket"
+            ),
+        }
     })
 }
 
