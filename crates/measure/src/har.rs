@@ -94,8 +94,9 @@ pub fn read(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String> {
         if http::Method::from_bytes(method.as_bytes()).is_err() {
             let method: String = method.chars().take(MAX_SHOWN).collect();
             return Err(format!(
-                "{shown}: '{}' is no method of a request for {place}; expected one such as GET",
-                words::printable(&method)
+                "{shown}: '{}' is no method of a request for {}; expected one such as GET",
+                words::printable(&method),
+                words::printable(&place.to_string())
             ));
         }
         wishes.push(wish(entry.request, place, base));
@@ -177,6 +178,10 @@ mod tests {
             );
             assert!(!why.contains(char::is_control), "{why:?}");
         }
+        let odd = text.replace("post", "").replace("/cart", "/\\u009b2J");
+        std::fs::write(&file, odd).expect("a file");
+        let why = read(&file, None).expect_err("no method");
+        assert!(why.contains("https://shop.example/\\u{9b}2J"), "{why}");
         std::fs::write(&file, "[]").expect("a file");
         assert!(
             read(&file, None)
