@@ -1,13 +1,10 @@
 //! A control group of memory that a server under test is started in, and that something else fills.
 
-use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::control_group::ControlGroup;
 use crate::server::Setup;
-use crate::wait;
 
 /// Where groups are, the file of the limit and that of what is in use: of version 1, and of version 2.
 const KINDS: [(&str, &str, &str); 2] = [
@@ -23,12 +20,9 @@ const KINDS: [(&str, &str, &str); 2] = [
 const HOLDS: &str =
     "import sys\nheld = b'x' * int(sys.argv[1])\nprint(len(held), flush=True)\nsys.stdin.read()";
 
-/// Numbers the groups of this process.
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
 /// A group with a limit, which goes when this is dropped: let go of what is in it first.
 pub struct MemoryGroup {
-    folder: PathBuf,
+    group: ControlGroup,
     /// The file of its limit, and of what is in use.
     files: (&'static str, &'static str),
     limit: u64,
@@ -40,24 +34,15 @@ pub struct Held(Child);
 impl MemoryGroup {
     /// A group of so many bytes. None, and it is said, where no group can be made.
     pub fn with_limit(bytes: u64) -> Option<Self> {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("maitred-test-{}-{number}", std::process::id());
-        let made = KINDS.into_iter().find_map(|(parent, limit, used)| {
-            let folder = Path::new(parent).join(&name);
-            fs::create_dir(&folder).ok()?;
-            if fs::write(folder.join(limit), bytes.to_string()).is_ok() {
-                return Some((folder, (limit, used)));
-            }
-            let _ = fs::remove_dir(&folder);
-            None
-        });
-        let Some((folder, files)) = made else {
+        let kinds = KINDS.map(|(folder, limit, _)| (folder, limit, bytes.to_string()));
+        let Some((group, kind)) = ControlGroup::beneath(kinds) else {
             eprintln!("skipped: no control group of memory can be made here");
             return None;
         };
+        let (_, limit, used) = KINDS[kind];
         Some(Self {
-            folder,
-            files,
+            group,
+            files: (limit, used),
             limit: bytes,
         })
     }
@@ -67,24 +52,13 @@ impl MemoryGroup {
     /// # Panics
     /// When the kernel does not take it.
     pub fn limit(&mut self, bytes: u64) {
-        let (limit, _) = self.files;
-        let written = fs::write(self.folder.join(limit), bytes.to_string());
-        written.expect("the limit can be set");
+        self.group.set(self.files.0, &bytes.to_string());
         self.limit = bytes;
     }
 
     /// A server that is started in the group.
     pub fn holds(&self, setup: Setup) -> Setup {
-        setup.under(&self.entering().each_ref().map(String::as_str))
-    }
-
-    /// What has a program run in the group.
-    fn entering(&self) -> [String; 4] {
-        let enter = format!(
-            "echo $$ > {}/cgroup.procs && exec \"$@\"",
-            self.folder.display()
-        );
-        ["/bin/sh".into(), "-c".into(), enter, "sh".into()]
+        self.group.holds(setup)
     }
 
     /// Fills the group until this part of it is in use, what can be dropped at once left out.
@@ -95,7 +69,7 @@ impl MemoryGroup {
         let aim = (self.limit as f64 * part) as u64;
         let bytes = aim.checked_sub(self.used());
         let bytes = bytes.expect("less of the group is in use");
-        let [shell, option, script, name] = self.entering();
+        let [shell, option, script, name] = self.group.entering();
         let holds = ["python3", "-c", HOLDS, &bytes.to_string()];
         let mut child = Command::new(shell)
             .args([option, script, name])
@@ -118,35 +92,21 @@ impl MemoryGroup {
     pub fn killed(&self) -> u64 {
         let told = ["memory.oom_control", "memory.events"]
             .into_iter()
-            .find_map(|file| self.number(file, "oom_kill "));
+            .find_map(|file| self.group.number(file, "oom_kill "));
         told.expect("a group tells how many were killed")
     }
 
-    fn used(&self) -> u64 {
-        let used = self.number(self.files.1, "");
+    /// Bytes of it that are in use, what can be dropped at once left out.
+    ///
+    /// # Panics
+    /// When the group does not tell.
+    pub fn used(&self) -> u64 {
+        let used = self.group.number(self.files.1, "");
         let dropped = ["total_inactive_file ", "inactive_file "]
             .into_iter()
-            .find_map(|name| self.number("memory.stat", name));
+            .find_map(|name| self.group.number("memory.stat", name));
         let used = used.expect("a group tells what is in use");
         used.saturating_sub(dropped.unwrap_or(0))
-    }
-
-    /// The number behind a name at the beginning of a line of one of its files.
-    fn number(&self, file: &str, name: &str) -> Option<u64> {
-        let text = fs::read_to_string(self.folder.join(file)).ok()?;
-        let mut lines = text.lines();
-        let number = lines.find_map(|line| line.strip_prefix(name))?;
-        number.trim().parse().ok()
-    }
-}
-
-impl Drop for MemoryGroup {
-    fn drop(&mut self) {
-        // Processes that have ended leave it a moment later.
-        let gone = wait::poll(wait::DEADLINE, || fs::remove_dir(&self.folder).ok());
-        if gone.is_none() && !std::thread::panicking() {
-            panic!("something is left in {}", self.folder.display());
-        }
     }
 }
 
