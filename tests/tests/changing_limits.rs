@@ -56,9 +56,16 @@ const PAGE_MB: usize = 20;
 const REQUESTS: usize = 16;
 const SHORT: f64 = 0.98;
 
-fn as_many_as_ask(server: &Server) {
-    wait::until_within("as many workers as ask", PATIENCE, || {
-        (server.workers().len() >= REQUESTS).then_some(())
+/// As many workers as there is room for, once that is known.
+fn room(server: &Server) -> Option<usize> {
+    let room = size(server)["terms"]["memory"].as_u64()?;
+    usize::try_from(room).ok()
+}
+
+fn wait_for_a_worker_for_each(server: &Server) {
+    wait::until_within("a worker for each request, and room", PATIENCE, || {
+        let least = server.workers().len().min(room(server)?);
+        (least >= REQUESTS).then_some(())
     });
 }
 
@@ -77,15 +84,13 @@ fn a_memory_limit_that_is_lowered_to_what_is_in_use_costs_workers_and_nobody_is_
     let server = group.holds(setup).start();
     // Before it is known what a request has, much is kept for each.
     let load = Load::start(server.address(), REQUESTS);
-    as_many_as_ask(&server);
+    wait_for_a_worker_for_each(&server);
     load.stop();
     let busy = occupy_many(&server, REQUESTS);
 
     group.limit((group.used() as f64 / SHORT) as u64);
     wait::until_within("the limit to be heeded", PATIENCE, || {
-        let size = size(&server);
-        let memory = size["terms"]["memory"].as_u64();
-        memory.filter(|memory| *memory < REQUESTS as u64)
+        (room(&server)? < REQUESTS).then_some(())
     });
     let_go(root.path());
     for mut connection in busy {
@@ -98,11 +103,11 @@ fn a_memory_limit_that_is_lowered_to_what_is_in_use_costs_workers_and_nobody_is_
     let load = Load::start(server.address(), REQUESTS);
     load.wait_for_ok(200);
     wait::until_within("no more workers than there is room for", PATIENCE, || {
-        let room = size(&server)["terms"]["memory"].as_u64()?;
-        (server.workers().len() as u64 <= room && room < REQUESTS as u64).then_some(())
+        let room = room(&server)?;
+        (server.workers().len() <= room && room < REQUESTS).then_some(())
     });
     group.limit(LIMIT);
-    as_many_as_ask(&server);
+    wait_for_a_worker_for_each(&server);
     let tally = load.stop();
     assert_eq!((tally.failed(), tally.mixed_up), (0, 0), "{tally:?}");
     assert_eq!(group.killed(), 0);
