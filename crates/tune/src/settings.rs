@@ -151,7 +151,8 @@ pub struct Inputs {
     pub is_php_fpm: bool,
     /// How long a reload waits for scripts as it is set, in seconds.
     pub control_timeout: f64,
-    /// How long nginx and Apache wait for a script as they are set, in seconds.
+    /// How long nginx and Apache wait for a script as they are set, each at the place where it waits longest, in
+    /// seconds.
     pub reads: (Option<f64>, Option<f64>),
     /// `max_execution_time` as it is set, in seconds; 0: there is no limit; nothing: not known.
     pub processor_limit: Option<u64>,

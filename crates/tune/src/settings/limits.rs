@@ -114,7 +114,9 @@ pub(super) fn web_server(
         _ => inputs.reads.0,
     };
     let value = patience(inputs).max(set.unwrap_or(0.0).ceil());
-    let now = set.map_or(String::new(), |now| format!("; it is {now:.0} s now"));
+    let now = set.map_or(String::new(), |now| {
+        format!("; it is {now:.0} s at most now")
+    });
     let once = match inputs.wall_limit {
         Limit::Is(_) => "",
         Limit::Unlimited | Limit::Unknown => " once request_terminate_timeout is set",
@@ -269,12 +271,12 @@ mod tests {
         };
         let nginx = web_server(Server::Nginx, "read", "s", &["R70"], &inputs);
         assert!(
-            nginx.value == "300s" && nginx.measured.ends_with("it is 300 s now"),
+            nginx.value == "300s" && nginx.measured.ends_with("it is 300 s at most now"),
             "{nginx:?}"
         );
         let apache = web_server(Server::Apache, "ProxyTimeout", "", &["R70"], &inputs);
         assert!(
-            apache.value == "45" && apache.measured.ends_with("it is 40 s now"),
+            apache.value == "45" && apache.measured.ends_with("it is 40 s at most now"),
             "{apache:?}"
         );
     }
@@ -301,7 +303,7 @@ mod tests {
             (nginx.value.as_str(), nginx.measured.as_str()),
             (
                 "600s",
-                "scripts end after 305 s once request_terminate_timeout is set; it is 600 s now"
+                "scripts end after 305 s once request_terminate_timeout is set; it is 600 s at most now"
             )
         );
         let apache = web_server(Server::Apache, "ProxyTimeout", "", &["R70"], &inputs);
