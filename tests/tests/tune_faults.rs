@@ -314,6 +314,46 @@ fn a_configuration_that_is_broken_during_a_trial_is_not_reloaded_and_the_site_is
 }
 
 #[test]
+fn who_ends_a_tuning_while_a_setting_is_written_is_told_if_the_server_still_runs_with_it() {
+    // Who looks whether the page is served with what was written waits for the fault.
+    let site = Site::start(|pools| {
+        format!(
+            "<?php usleep(20000);
+            $is_load = str_starts_with($_SERVER['HTTP_USER_AGENT'] ?? '', 'maitred-bench/');
+            $text = (string) @file_get_contents('{}/{DROP_IN}');
+            if (!$is_load && strpos($text, 'Made by maitred tune') !== false) {{
+                touch(__DIR__ . '/written');
+                while (!file_exists(__DIR__ . '/broken')) {{ usleep(5000); clearstatcache(); }}
+                http_response_code(500);
+            }}",
+            pools.display()
+        )
+    });
+    set_mode(site.pools.path(), 0o755);
+    let theirs = site.pools.path().join("www.conf");
+    let file = |name: &str| site.root.path().join(name);
+    let mut going = Going::start(site.command(&[DESPITE, "--write-unproven"]));
+    wait::until_within("a setting to be in use", wait::DEADLINE * 4, || {
+        file("written").exists().then_some(())
+    });
+    fs::write(&theirs, "[www]\npm.max_children = ten\n").expect("it can be written");
+    going.signal(Signal::INT);
+    going.until("putting everything back");
+    fs::write(file("broken"), "").expect("it is ours");
+    let (said, code) = going.end();
+    assert_eq!(code, Some(1), "{said}");
+    for part in [
+        "zz-maitred-tune.conf is as it was, but php-fpm still runs with the trial (static, ",
+        "and was not told to reload: php-fpm -tt refuses the configuration: ",
+    ] {
+        assert!(said.contains(part), "'{part}' is expected of\n{said}");
+    }
+    assert!(!said.contains("all is as it was"), "{said}");
+    fs::remove_file(&theirs).expect("it is there");
+    site.expect_as_it_was();
+}
+
+#[test]
 fn who_ends_a_tuning_while_pages_are_looked_at_need_not_wait_for_a_site_that_hangs() {
     let site = Site::start(|_| {
         "<?php touch(__DIR__ . '/asked');

@@ -318,6 +318,7 @@ fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
             .unwrap_or(choice.rate),
         limit: course.goal.as_ref().map_or(1.0, Goal::limit),
         slowest: alone.and_then(|alone| alone.p99.or(alone.p90).or(alone.mean)),
+        pace: course.pace,
         leak: course.growth.filter(Slope::leaks).map(|slope| slope.bytes),
         memory_limit: memory_limit(&site.pool),
         wall_limit: wall_limit(&site.pool),

@@ -141,6 +141,9 @@ pub struct Inputs {
     pub limit: f64,
     /// The slowest answer alone, in seconds, where that is known.
     pub slowest: Option<f64>,
+    /// How long one user alone waited for an answer by how often it was served, in seconds: that is known where
+    /// times break a law, too.
+    pub pace: Option<f64>,
     /// Bytes that a worker grows by with each request, if it surely does.
     pub leak: Option<f64>,
     /// `memory_limit` as it is set.
@@ -151,7 +154,8 @@ pub struct Inputs {
     pub is_php_fpm: bool,
     /// How long a reload waits for scripts as it is set, in seconds.
     pub control_timeout: f64,
-    /// How long nginx and Apache wait for a script as they are set, in seconds.
+    /// How long nginx and Apache wait for a script as they are set, each at the place where it waits longest, in
+    /// seconds.
     pub reads: (Option<f64>, Option<f64>),
     /// `max_execution_time` as it is set, in seconds; 0: there is no limit; nothing: not known.
     pub processor_limit: Option<u64>,
@@ -428,6 +432,7 @@ mod tests {
             rate: 900.0,
             limit: 0.16,
             slowest: Some(0.05),
+            pace: Some(0.04),
             leak: None,
             memory_limit: Limit::Is(128.0 * MB),
             wall_limit: Limit::Is(30.0),

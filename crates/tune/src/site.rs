@@ -40,7 +40,8 @@ pub struct Site {
     pub total: Option<f64>,
     /// `net.core.somaxconn`.
     pub somaxconn: Option<u64>,
-    /// How long nginx and Apache wait for this pool's scripts as they are set, in seconds: the least of all places.
+    /// How long nginx and Apache wait for this pool's scripts as they are set, in seconds: the most
+    /// of all places, since none is to wait less than it does.
     pub reads: (Option<f64>, Option<f64>),
     /// Databases that run on this machine, and the connections that each takes; or why that is not known.
     pub downstream: Result<Vec<(String, u64)>, String>,
@@ -134,15 +135,15 @@ impl Site {
 }
 
 fn reads(facts: &Facts, pool: &Pool) -> (Option<f64>, Option<f64>) {
-    let least = |passes: &[Pass]| {
+    let most = |passes: &[Pass]| {
         let listen = pool.listen.as_ref()?;
         let its = passes.iter().filter(|pass| pass.meets(listen));
         let seconds = its.map(|pass| pass.read_timeout.as_secs_f64());
-        seconds.reduce(f64::min)
+        seconds.reduce(f64::max)
     };
-    let nginx = facts.nginx.as_ref().and_then(|nginx| least(&nginx.passes));
+    let nginx = facts.nginx.as_ref().and_then(|nginx| most(&nginx.passes));
     let apache = facts.apache.as_ref();
-    (nginx, apache.and_then(|apache| least(&apache.passes)))
+    (nginx, apache.and_then(|apache| most(&apache.passes)))
 }
 
 fn downstream(facts: &Facts) -> Result<Vec<(String, u64)>, String> {
@@ -322,23 +323,17 @@ mod tests {
         assert!(base_of_group(&unknown, 0.0, 0.0).is_err());
     }
 
-    #[test]
-    fn how_long_web_servers_wait_is_known_of_a_pool_on_all_addresses() {
+    /// How long web servers wait for the pool of a machine with these configurations.
+    fn reads_of(fpm: &str, nginx: &str, apache: &str) -> (Option<f64>, Option<f64>) {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let file = root.path().join(path);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
         };
-        write("etc/php/8.2/fpm/php-fpm.conf", "[www]\nlisten = 9000\n");
-        write(
-            "etc/nginx/nginx.conf",
-            "http { fastcgi_read_timeout 400s; server { location / { fastcgi_pass 127.0.0.1:9000; } } }",
-        );
-        write(
-            "etc/apache2/apache2.conf",
-            "ProxyTimeout 500\nProxyPass / fcgi://localhost:9000/srv/\n",
-        );
+        write("etc/php/8.2/fpm/php-fpm.conf", fpm);
+        write("etc/nginx/nginx.conf", nginx);
+        write("etc/apache2/apache2.conf", apache);
         let facts = maitred_doctor::read(&maitred_doctor::Options {
             which: maitred_doctor::Which::PhpFpm,
             config: "/etc/maitred.toml".into(),
@@ -349,8 +344,29 @@ mod tests {
             watch: std::time::Duration::ZERO,
             time: std::time::Duration::from_secs(5),
         });
-        let found = reads(&facts, &facts.services[0].pools[0]);
+        reads(&facts, &facts.services[0].pools[0])
+    }
+
+    #[test]
+    fn how_long_web_servers_wait_is_known_of_a_pool_on_all_addresses() {
+        let found = reads_of(
+            "[www]\nlisten = 9000\n",
+            "http { fastcgi_read_timeout 400s; server { location / { fastcgi_pass 127.0.0.1:9000; } } }",
+            "ProxyTimeout 500\nProxyPass / fcgi://localhost:9000/srv/\n",
+        );
         assert_eq!(found, (Some(400.0), Some(500.0)));
+    }
+
+    #[test]
+    fn of_several_places_of_a_web_server_the_one_that_waits_longest_counts() {
+        let found = reads_of(
+            "[www]\nlisten = 9000\n",
+            "http { server { location / { fastcgi_pass 127.0.0.1:9000; } location /export { \
+             fastcgi_read_timeout 600s; fastcgi_pass 127.0.0.1:9000; } location /other { \
+             fastcgi_read_timeout 900s; fastcgi_pass 127.0.0.1:9001; } } }",
+            "ProxyPass /export fcgi://localhost:9000/srv/ timeout=700\nProxyPass / fcgi://localhost:9000/srv/\n",
+        );
+        assert_eq!(found, (Some(600.0), Some(700.0)));
     }
 
     #[test]

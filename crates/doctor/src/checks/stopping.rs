@@ -96,7 +96,8 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
         None => Some(DEFAULT_STOP),
         Some("infinity") => None,
         Some(text) => match time_span(text) {
-            Some(span) => Some(span),
+            // systemd takes 0 for no limit here (`config_parse_sec_fix_0`, `config_parse_service_timeout`).
+            Some(span) => Some(span).filter(|span| !span.is_zero()),
             None => {
                 let why = crate::facts::Unknown(format!("TimeoutStopSec={text} is not understood"));
                 return sheet.cannot_tell(about, "how long systemd waits", &why);
@@ -182,6 +183,26 @@ mod tests {
         expect("D17", &facts, CannotTell, "a while");
         facts.services[0].unit = Ok(None);
         expect("D17", &facts, Info, "no unit");
+    }
+
+    #[test]
+    fn a_unit_without_a_limit_of_time_waits_for_whatever_runs() {
+        for (name, text) in [
+            ("TimeoutStopSec", "0"),
+            ("TimeoutStopSec", "0s"),
+            ("TimeoutStopSec", "infinity"),
+            ("TimeoutSec", "0"),
+        ] {
+            let mut facts = php_fpm();
+            unit(&mut facts).settings.remove("TimeoutStopSec");
+            let settings = &mut unit(&mut facts).settings;
+            settings.insert(name.to_owned(), text.to_owned());
+            expect_ok("D17", &facts);
+        }
+        let mut facts = php_fpm();
+        let settings = &mut unit(&mut facts).settings;
+        settings.insert("TimeoutStopSec".to_owned(), "1ms".to_owned());
+        expect("D17", &facts, Fail, "systemd kills after");
     }
 
     #[test]

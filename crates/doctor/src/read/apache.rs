@@ -39,8 +39,9 @@ struct Reader<'w> {
     numbers: Vec<(String, u64)>,
     /// Places, where they pass requests to, and how long they wait if they say so.
     passes: Vec<(String, String, Option<Duration>)>,
-    /// Whom an open `<Proxy>` is about.
+    /// Whom an open `<Proxy>` is about, and how long its own line has it wait.
     proxied: Option<String>,
+    proxied_wait: Option<Duration>,
     /// How long `ProxySet` has it wait for whom.
     set: Vec<(String, Duration)>,
     old_names: Vec<(String, String, String)>,
@@ -66,6 +67,7 @@ pub(super) fn apache(
         numbers: Vec::new(),
         passes: Vec::new(),
         proxied: None,
+        proxied_wait: None,
         set: Vec::new(),
         old_names: Vec::new(),
         roots: Vec::new(),
@@ -153,8 +155,8 @@ impl Reader<'_> {
                 let module = first.strip_suffix("_module").unwrap_or(first);
                 self.modules.push(module.to_owned());
             }
-            "timeout" => self.timeout = time(first),
-            "proxytimeout" => self.proxy_timeout = time(first),
+            "timeout" => self.timeout = seconds(first),
+            "proxytimeout" => self.proxy_timeout = seconds(first),
             "maxrequestworkers" | "maxconnectionsperchild" | "threadsperchild" | "serverlimit" => {
                 if let Ok(number) = first.parse() {
                     self.numbers.push((name.to_owned(), number));
@@ -167,8 +169,16 @@ impl Reader<'_> {
                 self.passes
                     .extend(target.map(|target| (place.to_owned(), target, own)));
             }
-            "<proxy" => self.proxied = target_of(rest.trim_end_matches('>')),
-            "</proxy>" => self.proxied = None,
+            "<proxy" => {
+                let rest = rest.trim_end_matches('>');
+                self.proxied = target_of(rest);
+                self.proxied_wait = timeout_of(rest);
+            }
+            // What is on its own line counts after what is in between (`proxysection`).
+            "</proxy>" => {
+                let whom = self.proxied.take();
+                self.set.extend(whom.zip(self.proxied_wait.take()));
+            }
             "proxyset" => {
                 let whom = target_of(rest).or_else(|| self.proxied.clone());
                 self.set.extend(whom.zip(timeout_of(rest)));
@@ -229,19 +239,13 @@ fn unquoted(text: &str) -> &str {
     text.trim_matches(['"', '\''])
 }
 
-/// A time as Apache writes it: seconds, or with a unit (`ap_timeout_parameter_parse`).
-fn time(text: &str) -> Option<Duration> {
+/// `TimeOut`, `ProxyTimeout` and `timeout=` as Apache 2.4 reads them: whole seconds, and whatever stands behind the
+/// digits counts for nothing (`atoi` in `set_timeout`, `set_proxy_timeout` and `set_worker_param`). Only other times
+/// have units.
+fn seconds(text: &str) -> Option<Duration> {
     let end = text.find(|sign: char| !sign.is_ascii_digit());
-    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-    let number: u64 = number.parse().ok()?;
-    let time = match unit.to_ascii_lowercase().as_str() {
-        "" | "s" => Duration::from_secs(number),
-        "ms" => Duration::from_millis(number),
-        "mi" | "min" => Duration::from_secs(number.saturating_mul(60)),
-        "h" => Duration::from_secs(number.saturating_mul(3600)),
-        _ => return None,
-    };
-    Some(time.min(LONGEST))
+    let number: u64 = text[..end.unwrap_or(text.len())].parse().ok()?;
+    Some(Duration::from_secs(number).min(LONGEST))
 }
 
 /// `timeout=` of a directive's parameters.
@@ -250,7 +254,7 @@ fn timeout_of(rest: &str) -> Option<Duration> {
     words.find_map(|word| {
         let (name, value) = word.split_once('=')?;
         let is_it = name.eq_ignore_ascii_case("timeout");
-        is_it.then(|| time(unquoted(value))).flatten()
+        is_it.then(|| seconds(unquoted(value))).flatten()
     })
 }
 
@@ -388,6 +392,33 @@ mod tests {
              ProxySet timeout=7\nProxyPass /e fcgi://127.0.0.1:9002/\n",
         );
         let waits = apache.passes.iter().map(|pass| pass.read_timeout.as_secs());
-        assert_eq!(waits.collect::<Vec<_>>(), [600, 120, 240, 30, 100]);
+        assert_eq!(waits.collect::<Vec<_>>(), [600, 2, 240, 30, 100]);
+    }
+
+    #[test]
+    fn times_are_whole_seconds_and_what_is_behind_the_digits_counts_for_nothing() {
+        let waits = |text: &str| {
+            let passes = read(text).passes.into_iter();
+            passes
+                .map(|pass| pass.read_timeout.as_secs())
+                .collect::<Vec<_>>()
+        };
+        let pass = "ProxyPass /a fcgi://127.0.0.1:9000/srv/";
+        assert_eq!(waits(&format!("Timeout 5min\n{pass}\n")), [5]);
+        assert_eq!(waits(&format!("ProxyTimeout 300ms\n{pass}\n")), [300]);
+        assert_eq!(waits(&format!("{pass} timeout=1h\n")), [1]);
+    }
+
+    #[test]
+    fn how_long_to_wait_may_stand_on_the_line_of_proxy_itself_and_goes_before_what_is_in_it() {
+        let apache = read(
+            "SetHandler \"proxy:unix:/run/c.sock|fcgi://localhost\"\n\
+             ProxyPass /d fcgi://127.0.0.1:9001/\nProxyPass /e fcgi://127.0.0.1:9002/\n\
+             <Proxy \"unix:/run/c.sock|fcgi://localhost\" connectiontimeout=5 timeout=600>\n</Proxy>\n\
+             <Proxy fcgi://127.0.0.1:9001 timeout=\"30\">\nProxySet timeout=240\n</Proxy>\n\
+             <Proxy fcgi://127.0.0.1:9002>\nProxySet timeout=7\n</Proxy>\n",
+        );
+        let waits = apache.passes.iter().map(|pass| pass.read_timeout.as_secs());
+        assert_eq!(waits.collect::<Vec<_>>(), [600, 30, 7]);
     }
 }

@@ -99,12 +99,12 @@ fn read_file(world: &World, file: &str, draft: &mut Draft, depth: usize) {
                     draft.includes.push(pattern);
                 }
                 Statement::Entry { name, value } => {
-                    section(draft)
-                        .entries
-                        .insert(name, value.unwrap_or_default());
+                    let value = with_pool(draft, value.unwrap_or_default());
+                    section(draft).entries.insert(name, value);
                 }
                 Statement::Item { name, key, value } => {
-                    section(draft).items.push((name, key, value))
+                    let value = with_pool(draft, value);
+                    section(draft).items.push((name, key, value));
                 }
             }
         }
@@ -140,6 +140,14 @@ fn section(draft: &mut Draft) -> &mut Section {
     match draft.in_pool {
         Some(at) => &mut draft.pools[at],
         None => &mut draft.global,
+    }
+}
+
+/// A value with the name of the pool for `$pool` (`fpm_conf_expand_pool_name`). Outside of pools it means nothing.
+fn with_pool(draft: &Draft, value: String) -> String {
+    match draft.in_pool.and_then(|at| draft.pools.get(at)) {
+        Some(pool) => value.replace("$pool", &pool.name),
+        None => value,
     }
 }
 
@@ -419,5 +427,35 @@ mod tests {
         assert_eq!(pool.ini.as_ref().unwrap().get("memory_limit", ""), "64M");
         assert_eq!(pool.listen.as_ref().unwrap().backlog, -1);
         assert!(pool.live.is_err() && service.process.is_err());
+    }
+
+    #[test]
+    fn the_name_of_the_pool_stands_for_itself_in_all_its_values() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("etc");
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = "[global]\npid = /run/$pool.pid\n[shop]\nlisten = /run/php/$pool.sock\n\
+                    pm.status_path = /$pool/status\npm.status_listen = /run/php/$pool-status.sock\n\
+                    php_admin_value[error_log] = /var/log/$pool.log\n\
+                    [www]\nlisten = /run/php/$pool-$pool.sock\n[SHOP]\nchdir = /srv/$pool\n";
+        std::fs::write(folder.join("php-fpm.conf"), text).unwrap();
+        let world = World::new(Some(root.path()), Duration::from_secs(60));
+        let mut draft = Draft::default();
+        read_file(&world, "/etc/php-fpm.conf", &mut draft, 0);
+        assert!(draft.mistakes.is_empty(), "{:?}", draft.mistakes);
+        let ini = Ok(Ini::default());
+        let pools: Vec<Pool> = draft.pools.iter().map(|own| pool(own, &ini)).collect();
+        let at = |pool: &Pool| pool.listen.as_ref().unwrap().address.clone();
+        assert_eq!(at(&pools[0]), "/run/php/shop.sock");
+        assert_eq!(at(&pools[1]), "/run/php/www-www.sock");
+        assert_eq!(pools[0].status_path.as_deref(), Some("/shop/status"));
+        assert_eq!(
+            pools[0].status_at.as_deref(),
+            Some("/run/php/shop-status.sock")
+        );
+        let ini = pools[0].ini.as_ref().unwrap();
+        assert_eq!(ini.get("error_log", ""), "/var/log/shop.log");
+        assert_eq!(draft.pools[0].get("chdir"), Some("/srv/shop"));
+        assert_eq!(draft.global.get("pid"), Some("/run/$pool.pid"));
     }
 }

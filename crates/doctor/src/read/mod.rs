@@ -12,12 +12,12 @@ mod kernel_log;
 mod machine;
 mod nginx;
 mod ours;
+mod own;
 mod processes;
 mod status_page;
 mod units;
 mod world;
 
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -177,15 +177,13 @@ fn follow_links(world: &World, facts: &mut Facts) {
         let new = real.into_iter().filter(|path| !pass.to.contains(path));
         let new: Vec<String> = new.collect();
         pass.to.extend(new);
-        let of_here = pass.to.iter().filter(|to| world.is_here() && is_own(to));
+        let of_here = pass
+            .to
+            .iter()
+            .filter(|to| world.is_here() && own::is_own(world, to));
         let all: Vec<String> = of_here.filter_map(|to| addresses::all(to)).collect();
         pass.to.extend(all);
     }
-}
-
-/// Whether this machine has the address: a socket can have it then.
-fn is_own(to: &str) -> bool {
-    addresses::ip(to).is_some_and(|ip| UdpSocket::bind((ip, 0)).is_ok())
 }
 
 /// Whose pool is passed requests, has its code where the web server has its roots.

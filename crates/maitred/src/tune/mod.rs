@@ -219,8 +219,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     let written = write_down(asked, &mut target, &course, &mut report)
         .and_then(|keeps| serves(keeps, &mut target, &workload, &mut prober, &mut report));
     if !stop.done() {
-        target.restore()?;
-        return Err(Refusal::Stopped);
+        return Err(ended_early(written, target.restore()));
     }
     target.release();
     // What was done is done, and the exit code says so.
@@ -232,6 +231,19 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         Some(Verdict::Gain | Verdict::NothingToGain(_)) => EXIT_SUCCESS,
         _ => EXIT_NOT_PROVEN,
     })
+}
+
+/// What is said where somebody ended it while a setting was written. Only the first that puts a setting back knows
+/// how that went: there is nothing left to put back for the second, even if the server has ended meanwhile.
+fn ended_early(written: Result<(), Refusal>, restored: Result<(), String>) -> Refusal {
+    match (written, restored) {
+        (Err(Refusal::Now(why)), Err(further)) if !why.contains(&further) => {
+            Refusal::Now(format!("{why}; {further}"))
+        }
+        (Err(refusal), _) => refusal,
+        (Ok(()), Err(why)) => Refusal::Now(why),
+        (Ok(()), Ok(())) => Refusal::Stopped,
+    }
 }
 
 /// Writes what is proven, or says what to paste. Whether a file was written that is in use now.
@@ -532,5 +544,26 @@ mod tests {
         assert!(stop.done());
         assert!(!stop.tell(), "it stays");
         assert!(!stop.told.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn who_ends_it_while_a_setting_is_written_is_told_what_is_not_as_it_was() {
+        let said = |written: Result<(), &str>, restored: Result<(), &str>| {
+            let written = written.map_err(|why| Refusal::Now(why.to_owned()));
+            match ended_early(written, restored.map_err(str::to_owned)) {
+                Refusal::Now(why) => Some(why),
+                Refusal::Stopped => None,
+                Refusal::Usage(why) => panic!("{why}"),
+            }
+        };
+        assert_eq!(said(Ok(()), Ok(())), None, "all is as it was");
+        let gone = said(Err("it does not serve: start it"), Ok(()));
+        assert_eq!(gone.as_deref(), Some("it does not serve: start it"));
+        let trial = said(Ok(()), Err("it still runs with the trial"));
+        assert_eq!(trial.as_deref(), Some("it still runs with the trial"));
+        let both = said(Err("it is gone"), Err("the file is another's"));
+        assert_eq!(both.as_deref(), Some("it is gone; the file is another's"));
+        let once = said(Err("it is gone; the file"), Err("the file"));
+        assert_eq!(once.as_deref(), Some("it is gone; the file"));
     }
 }

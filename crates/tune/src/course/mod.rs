@@ -96,8 +96,9 @@ pub struct Course {
     pub settled: bool,
     /// One user; without times where these broke a law.
     pub alone: Option<Seen>,
-    /// How long one user waited for an answer, as far as waiting for others goes by it.
-    pace: Option<f64>,
+    /// How long one user waited for an answer, on average, in seconds: where times broke a law, by how often
+    /// it was served.
+    pub pace: Option<f64>,
     /// Each route by itself.
     pub profile: Profile,
     /// The goal, given or made.

@@ -16,7 +16,8 @@ const LOOKS: f64 = 1.0 / 3.0;
 
 /// What a script may need by the clock on the wall, as far as was seen.
 fn needed(inputs: &Inputs) -> f64 {
-    (inputs.slowest.unwrap_or(0.0) * TIMES).max(LEAST).ceil()
+    let takes = inputs.slowest.or(inputs.pace).unwrap_or(0.0);
+    (takes * TIMES).max(LEAST).ceil()
 }
 
 /// The limit by the clock on the wall, in seconds.
@@ -58,11 +59,16 @@ fn patience(inputs: &Inputs) -> f64 {
     (seconds(inputs) * (1.0 + looks)).ceil() + STEP
 }
 
+/// How long a request takes alone, and how that is known.
 pub(super) fn slowest(inputs: &Inputs) -> String {
-    inputs.slowest.map_or(
-        "how long a request takes alone is not known".to_owned(),
-        |slowest| format!("a request alone takes {:.0} ms", slowest * 1e3),
-    )
+    match (inputs.slowest, inputs.pace) {
+        (Some(slowest), _) => format!("a request alone takes {:.0} ms", slowest * 1e3),
+        (None, Some(pace)) => format!(
+            "a request alone takes {:.0} ms on average, by how often one user was served",
+            pace * 1e3
+        ),
+        (None, None) => "how long a request takes alone is not known".to_owned(),
+    }
 }
 
 /// How long a script may run.
@@ -114,7 +120,9 @@ pub(super) fn web_server(
         _ => inputs.reads.0,
     };
     let value = patience(inputs).max(set.unwrap_or(0.0).ceil());
-    let now = set.map_or(String::new(), |now| format!("; it is {now:.0} s now"));
+    let now = set.map_or(String::new(), |now| {
+        format!("; it is {now:.0} s at most now")
+    });
     let once = match inputs.wall_limit {
         Limit::Is(_) => "",
         Limit::Unlimited | Limit::Unknown => " once request_terminate_timeout is set",
@@ -269,12 +277,12 @@ mod tests {
         };
         let nginx = web_server(Server::Nginx, "read", "s", &["R70"], &inputs);
         assert!(
-            nginx.value == "300s" && nginx.measured.ends_with("it is 300 s now"),
+            nginx.value == "300s" && nginx.measured.ends_with("it is 300 s at most now"),
             "{nginx:?}"
         );
         let apache = web_server(Server::Apache, "ProxyTimeout", "", &["R70"], &inputs);
         assert!(
-            apache.value == "45" && apache.measured.ends_with("it is 40 s now"),
+            apache.value == "45" && apache.measured.ends_with("it is 40 s at most now"),
             "{apache:?}"
         );
     }
@@ -301,7 +309,7 @@ mod tests {
             (nginx.value.as_str(), nginx.measured.as_str()),
             (
                 "600s",
-                "scripts end after 305 s once request_terminate_timeout is set; it is 600 s now"
+                "scripts end after 305 s once request_terminate_timeout is set; it is 600 s at most now"
             )
         );
         let apache = web_server(Server::Apache, "ProxyTimeout", "", &["R70"], &inputs);
@@ -345,6 +353,33 @@ mod tests {
             reload(Server::PhpFpm, "process_control_timeout", &inputs).value
         };
         assert_eq!((reload(0.0), reload(60.0)), ("35s".into(), "60s".into()));
+    }
+
+    #[test]
+    fn where_times_break_a_law_limits_follow_how_often_one_user_was_served() {
+        let with = |slowest, pace| Inputs {
+            slowest,
+            pace,
+            ..with(Limit::Is(10.0), 0.0)
+        };
+        let slow = with(None, Some(8.0));
+        let wall = super::wall(Server::PhpFpm, "limit", &slow);
+        assert_eq!(wall.value, "80s");
+        assert!(
+            wall.measured
+                .contains("takes 8000 ms on average, by how often one user was served"),
+            "{wall:?}"
+        );
+        assert_eq!(
+            reload(Server::PhpFpm, "process_control_timeout", &slow).value,
+            "85s"
+        );
+        let both = super::wall(Server::PhpFpm, "limit", &with(Some(9.0), Some(8.0)));
+        assert_eq!(both.value, "90s");
+        assert!(both.measured.contains("takes 9000 ms;"), "{both:?}");
+        let neither = super::wall(Server::PhpFpm, "limit", &with(None, None));
+        assert_eq!(neither.value, "30s");
+        assert!(neither.measured.contains("is not known"), "{neither:?}");
     }
 
     #[test]

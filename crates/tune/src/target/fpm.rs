@@ -1,8 +1,10 @@
 //! php-fpm: a file that it reads last, `php-fpm -tt`, and SIGUSR2.
 
+use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use maitred_doctor::facts::Kind;
@@ -25,6 +27,17 @@ const RELOAD: Duration = Duration::from_secs(60);
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// What php-fpm's own test says of its configuration.
+#[derive(Debug, PartialEq)]
+enum Tested {
+    /// It takes it; with all that it printed.
+    Takes(String),
+    /// It does not, and why.
+    Refuses(String),
+    /// The test came to no end, and why: that says nothing of the configuration.
+    NotKnown(String),
+}
 
 /// php-fpm, or maitred in its place.
 pub(super) struct Fpm {
@@ -105,26 +118,10 @@ impl Fpm {
 
     /// php-fpm's own test, and whether the setting is the one that is in force.
     pub(super) fn check(&self, master: i32, workers: Option<u32>) -> Result<(), String> {
-        // That of the one that runs, even if a package has replaced its file.
-        let mut command = maitred_os::spawn::command(format!("/proc/{master}/exe"));
-        if self.is_maitred {
-            command.arg("fpm");
-        }
-        command
-            .args(["-tt", "-y", &self.config])
-            .args(&self.options)
-            .stdin(Stdio::null());
-        let output = command.output();
-        let output = output.map_err(|why| format!("php-fpm -tt cannot be run: {why}"))?;
-        let said =
-            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() {
-            let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
-            return Err(format!(
-                "php-fpm -tt refuses the configuration: {}",
-                errors.join("; ")
-            ));
-        }
+        let said = match self.test(master) {
+            Tested::Takes(said) => said,
+            Tested::Refuses(why) | Tested::NotKnown(why) => return Err(why),
+        };
         let found = setting_of(&said, &self.section, "pm.max_children");
         match workers {
             Some(workers) if found != Some(workers.to_string().as_str()) => Err(format!(
@@ -136,6 +133,27 @@ impl Fpm {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Why it would not take its configuration at a reload, if it has said so.
+    pub(super) fn refusal(&self, master: i32) -> Option<String> {
+        match self.test(master) {
+            Tested::Refuses(why) => Some(why),
+            Tested::Takes(_) | Tested::NotKnown(_) => None,
+        }
+    }
+
+    fn test(&self, master: i32) -> Tested {
+        // That of the one that runs, even if a package has replaced its file.
+        let mut command = maitred_os::spawn::command(format!("/proc/{master}/exe"));
+        if self.is_maitred {
+            command.arg("fpm");
+        }
+        command
+            .args(["-tt", "-y", &self.config])
+            .args(&self.options)
+            .stdin(Stdio::null());
+        tested(command.output())
     }
 
     /// SIGUSR2, and waits until no old worker is left and the new ones are there.
@@ -186,6 +204,29 @@ impl Fpm {
         let unit = self.unit.as_deref().unwrap_or("php-fpm.service");
         format!("systemctl start {unit}")
     }
+}
+
+/// Only who ends with a code of its own has judged the configuration.
+fn tested(output: io::Result<Output>) -> Tested {
+    let output = match output {
+        Ok(output) => output,
+        Err(why) => return Tested::NotKnown(format!("php-fpm -tt cannot be run: {why}")),
+    };
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    if output.status.success() {
+        return Tested::Takes(said.into_owned());
+    }
+    if let Some(signal) = output.status.signal() {
+        return Tested::NotKnown(format!("php-fpm -tt was killed by signal {signal}"));
+    }
+    let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let why = match (errors.is_empty(), last) {
+        (false, _) => errors.join("; "),
+        (true, Some(last)) => last.to_owned(),
+        (true, None) => format!("{}, and it says nothing", output.status),
+    };
+    Tested::Refuses(format!("php-fpm -tt refuses the configuration: {why}"))
 }
 
 /// The options of a unit's `ExecStart` that change what php-fpm makes of its configuration. (Its own command
@@ -254,6 +295,58 @@ mod tests {
         assert_eq!(setting_of(said, "www", "pm.max_children"), Some("7"));
         assert_eq!(setting_of(said, "shop", "pm.max_children"), Some("9"));
         assert_eq!(setting_of(said, "none", "pm.max_children"), None);
+    }
+
+    /// What is made of it if the test ends so and has said that.
+    fn ended(status: i32, said: &str) -> Tested {
+        tested(Ok(Output {
+            status: std::process::ExitStatus::from_raw(status),
+            stdout: Vec::new(),
+            stderr: said.as_bytes().to_vec(),
+        }))
+    }
+
+    #[test]
+    fn only_a_test_that_ends_by_itself_refuses_and_it_is_said_why() {
+        let refuses =
+            |why: &str| Tested::Refuses(format!("php-fpm -tt refuses the configuration: {why}"));
+        assert_eq!(ended(0, "fine"), Tested::Takes("fine".to_owned()));
+        let said = "NOTICE: x\nERROR: a\nERROR: b\nmore\n";
+        assert_eq!(ended(78 << 8, said), refuses("ERROR: a; ERROR: b"));
+        let said = "php-fpm: error while loading shared libraries: libargon2.so.1\n\n";
+        assert_eq!(ended(127 << 8, said), refuses(said.trim_end()));
+        assert_eq!(
+            ended(70 << 8, ""),
+            refuses("exit status: 70, and it says nothing")
+        );
+        let killed = Tested::NotKnown("php-fpm -tt was killed by signal 9".to_owned());
+        assert_eq!(ended(9, "ERROR: half a"), killed);
+        let absent = tested(Err(io::ErrorKind::OutOfMemory.into()));
+        assert!(
+            matches!(&absent, Tested::NotKnown(why) if why.contains("cannot be run")),
+            "{absent:?}"
+        );
+    }
+
+    #[test]
+    fn a_test_that_cannot_be_run_keeps_no_reload_from_putting_things_back() {
+        let fpm = Fpm {
+            config: "/nowhere/php-fpm.conf".to_owned(),
+            section: "www".to_owned(),
+            drop_in: PathBuf::from("/nowhere/pool.d").join(DROP_IN),
+            is_maitred: false,
+            unit: None,
+            options: Vec::new(),
+            starts_some: true,
+        };
+        // No process has this number.
+        assert_eq!(fpm.refusal(i32::MAX), None);
+        assert!(fpm.check(i32::MAX, None).is_err(), "nothing new is tried");
+        // This program does not know these options.
+        let here = std::process::id() as i32;
+        let why = fpm.refusal(here).expect("a code that is not 0");
+        assert!(why.contains("refuses the configuration: "), "{why}");
+        assert_eq!(fpm.check(here, None), Err(why));
     }
 
     #[test]

@@ -213,10 +213,16 @@ impl Target {
         }
     }
 
-    /// Why a server that lives would not take its configuration.
+    /// Why a server that lives would not take its configuration. Where its own test comes to no end, nobody
+    /// knows, and a trial does not stay for that.
     fn refusal(&self) -> Option<String> {
-        let lives = processes::began(self.master) == self.began;
-        lives.then(|| self.check(None).err()).flatten()
+        if processes::began(self.master) != self.began {
+            return None;
+        }
+        match &self.way {
+            Way::Fpm(fpm) => fpm.refusal(self.master),
+            Way::Ours(ours) => ours.check().err(),
+        }
     }
 
     fn reload(&mut self) -> Result<(), String> {
