@@ -143,14 +143,17 @@ impl Rooms {
             let level = purses.map(|purse| purse.pressure.seen()).max();
             level == Some(Level::Careful) && !self.replaced.contains_key(name.as_str())
         });
-        let grown = pools.filter_map(|(name, known)| Some((name, known.outgrown()?)));
+        let grown = pools.filter_map(|(name, known)| Some((name, known.outgrown(self.looked)?)));
         let most = grown.max_by(|(_, one), (_, other)| one.has.total_cmp(&other.has));
         most.map(|(name, grown)| (name.as_str(), grown))
     }
 
-    /// A worker of this pool leaves its place because it has grown.
-    pub fn replaces(&mut self, pool: &str) {
+    /// A worker of this pool is to leave its place because it has grown.
+    pub fn replaces(&mut self, pool: &str, worker: i32) {
         self.replaced.insert(pool.to_owned(), self.looked);
+        if let Some(known) = self.pools.get_mut(pool) {
+            known.replaces(worker, self.looked);
+        }
     }
 
     /// Whether it is known what the workers of all pools take: until then it is good to look more often.

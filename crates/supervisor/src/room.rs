@@ -322,7 +322,7 @@ impl Supervisor {
                 incarnation: worker.incarnation,
             };
             peer.say(order, &[]);
-            self.room.rooms.replaces(&pool);
+            self.room.rooms.replaces(&pool, pid);
         }
     }
 

@@ -218,7 +218,7 @@ impl Policy for Auto {
         let (pool, grown) = rooms.outgrown()?;
         let is_due = self.soon == 1 && pool == self.pool;
         is_due.then(|| {
-            rooms.replaces(&self.pool);
+            rooms.replaces(&self.pool, grown.worker);
             grown.worker
         })
     }
