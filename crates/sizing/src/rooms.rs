@@ -59,6 +59,12 @@ impl Rooms {
         }
     }
 
+    /// Whether it is worth while to ask a pool's workers how much they have served, though nobody's pages are
+    /// counted: one may be young, and what it keeps then is not known.
+    pub fn may_have_young(&self, pool: &str) -> bool {
+        self.pools.get(pool).is_some_and(Known::may_have_young)
+    }
+
     /// What a worker has that was to be measured.
     pub fn measured(&mut self, pool: &str, due: Due, has: Has) {
         let known = self.pools.entry(pool.to_owned()).or_default();

@@ -140,6 +140,28 @@ fn what_a_seat_still_tells_of_who_sat_there_before_is_not_taken_for_the_new_work
 }
 
 #[test]
+fn who_may_be_young_is_worth_a_question_until_it_is_known_what_it_keeps() {
+    let mut world = World::warm();
+    let may_have_young = |world: &World| world.rooms.may_have_young("www");
+    assert!(
+        !may_have_young(&world),
+        "all have served a thousand requests"
+    );
+    // What its seat tells at first is of who sat there before.
+    world.set(10, 2.0, 1000);
+    world.look();
+    assert!(may_have_young(&world));
+    world.set(10, 20.0, 3);
+    world.look();
+    assert!(!may_have_young(&world));
+    world.set(11, 20.0, 5000);
+    world.look();
+    assert!(may_have_young(&world), "nobody knows yet");
+    world.look();
+    assert!(!may_have_young(&world));
+}
+
+#[test]
 fn who_has_what_a_young_worker_has_stays_since_its_successor_would_have_as_much() {
     let mut world = World::warm();
     (7..10).for_each(|worker| world.set(worker, 50.0 + f64::from(worker), 2000));

@@ -170,6 +170,15 @@ impl Known {
         exactly.chain(roughly.into_iter().map(due(false))).collect()
     }
 
+    /// Whether some worker that was measured may be young, and what it keeps then is not known.
+    pub fn may_have_young(&self) -> bool {
+        let may_be_young = |one: &One| {
+            let served = one.has.served;
+            one.kept_young == 0.0 && served.is_none_or(|served| served <= YOUNG_REQUESTS)
+        };
+        self.measured.iter().any(may_be_young)
+    }
+
     /// A worker was measured as it was due, at a look of this number.
     pub fn measured(&mut self, due: Due, has: Has, look: u32) {
         let place = self.measured.iter();
@@ -188,6 +197,8 @@ impl Known {
             worker: due.worker,
             has: Has {
                 most: has.most.or(before.and_then(|one| one.has.most)),
+                // They only become more.
+                served: told.or(before.and_then(|one| one.has.served)),
                 ..has
             },
             began_with: began_with.or(has_begun.then_some(has.own)),
