@@ -75,6 +75,10 @@ const PARKS_SECONDS: f64 = 0.03;
 /// Nor one that has waited for less than this, in seconds, while it is not known what they take.
 const PARKS_UNKNOWN_SECONDS: f64 = 0.1;
 
+/// And while nobody knows, what requests of a kind that hangs take is believed up to this, in seconds: most pages
+/// take less, and most of what is dead takes longer than what is found by that, three times as long at most.
+const BELIEVED_UNKNOWN_SECONDS: f64 = 2.0;
+
 /// One of so many workers that there may be is kept from requests that hang, at most.
 const KEPT: usize = 4;
 
@@ -416,6 +420,16 @@ impl Controller {
         let slow = PARKS_AFTER_SLOW * self.cost.slow_part();
         let times = slow.clamp(PARKS_SOONEST, PARKS_AFTER);
         (times * self.cost.whole()).max(PARKS_SECONDS)
+    }
+
+    /// What requests of a kind may have waited at most, in seconds, if it turns out that they hang from now on
+    /// (for [`Kinds::look`]).
+    pub fn believes_up_to(&self) -> f64 {
+        match self.cost.is_known() {
+            true => self.parks_after(),
+            // That is a guess, and what is cut to a guess would never be found to be more.
+            false => BELIEVED_UNKNOWN_SECONDS,
+        }
     }
 
     /// Most workers of requests of such kinds as hang for the most part: of all that there may be as many are kept for

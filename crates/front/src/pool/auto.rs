@@ -162,7 +162,8 @@ impl Auto {
         }
         let hanging = &self.hanging;
         let hangs = |seat: SeatId| hanging.has((seat.generation, seat.number));
-        self.kinds.look(after.as_secs_f64(), in_hand(queue, hangs));
+        let believed = self.controller.believes_up_to();
+        self.kinds.look(believed, in_hand(queue, hangs));
     }
 
     /// Whether most requests of this kind hang.

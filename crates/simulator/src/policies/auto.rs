@@ -144,7 +144,8 @@ impl Policy for Auto {
         let after = self.controller.parks_after();
         let hang: Vec<(u64, bool)> = waits.map(|(kind, wait)| (kind, wait > after)).collect();
         self.parked = hang.iter().filter(|(_, hangs)| *hangs).count();
-        self.kinds.look(after, hang.into_iter());
+        let believed = self.controller.believes_up_to();
+        self.kinds.look(believed, hang.into_iter());
     }
 
     fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, Has)>, ended: u64) {

@@ -315,7 +315,7 @@ impl Outage {
             let after = self.pool.parks_after();
             let hangs = waits.blocked.as_secs_f64() > after;
             let in_hand = std::iter::repeat_n((Outage::KIND, hangs), 10);
-            self.kinds.look(after, in_hand);
+            self.kinds.look(self.pool.believes_up_to(), in_hand);
             self.kinds.pass_second();
             let (pool, kinds) = (&mut self.pool, &mut self.kinds);
             (0..self.others).for_each(|_| pool.ended(kinds, Outage::OTHERS, spent(2, 3)));
@@ -352,6 +352,26 @@ fn pages_that_have_hung_while_others_answered_are_known_again_when_they_take_wha
     assert!(outage.hangs());
     outage.pass(30, 50);
     assert!(!outage.hangs());
+}
+
+#[test]
+fn pages_that_wait_for_long_from_a_cold_start_beside_quick_ones_are_soon_known_for_what_they_take() {
+    for (others, blocked_ms) in [(10, 500), (30, 500), (10, 1500)] {
+        let mut outage = Outage::new(others);
+        outage.pass(120, blocked_ms);
+        let after = outage.pool.parks_after();
+        assert!(!outage.hangs(), "{others} {blocked_ms}: {after} s");
+    }
+}
+
+#[test]
+fn what_is_dead_at_a_cold_start_does_not_become_usual_while_others_answer() {
+    for others in [3, 10, 70] {
+        let mut outage = Outage::new(others);
+        outage.pass(1800, 15_000);
+        let after = outage.pool.parks_after();
+        assert!(outage.hangs() && after < 6.5, "{others}: {after} s");
+    }
 }
 
 #[test]
