@@ -129,6 +129,8 @@ pub struct Controller {
     /// Requests that may still wait before the pool grows.
     saved: f64,
     parked: usize,
+    /// Some kind hangs while others answer.
+    others_answer: bool,
     /// Requests waited at the last look.
     waits: bool,
     /// As many workers keep the processors busy.
@@ -164,6 +166,7 @@ impl Controller {
             level: limits.floor,
             saved: 0.0,
             parked: 0,
+            others_answer: false,
             waits: false,
             knee: knee(machine.cores, UNKNOWN_CPU_SHARE),
             full: (0.0, 0.0, 0),
@@ -215,6 +218,12 @@ impl Controller {
         self.parked = load.parked;
         let enough = self.enough_for(load.busy + load.waiting, load.parked);
         self.level = self.level.max(enough);
+    }
+
+    /// Whether some kind of requests hangs while others answer, before each look: none of the workers that these
+    /// have left is taken from them then to try something.
+    pub fn see_kinds(&mut self, kinds: &Kinds) {
+        self.others_answer = kinds.others_answer();
     }
 
     /// A request of this kind has ended, and `kinds` is to know it.
@@ -270,7 +279,8 @@ impl Controller {
         self.busy_cores = self.busy_cores.clamp(0.0, most);
         self.doubt_knee(busy_cores, load);
         let workers = self.sizing().workers;
-        let is_stuck = load.waiting as f64 >= STUCK * workers as f64
+        let is_stuck = !self.others_answer
+            && load.waiting as f64 >= STUCK * workers as f64
             && load.busy >= workers
             && self.cost.is_known()
             && busy_cores < FULL * self.machine.cores;

@@ -143,6 +143,11 @@ impl Kinds {
         self.records.get(&kind).is_some_and(Record::mostly_hangs)
     }
 
+    /// Whether some kind hangs for the most part while others answer.
+    pub fn others_answer(&self) -> bool {
+        self.answers_for > 0 && self.records.values().any(Record::mostly_hangs)
+    }
+
     /// For how long, in seconds, a request of this kind that has hung counts as having waited at most; nothing:
     /// for as long as it has. Where a kind hangs and others answer, what it waits for is no part of what
     /// requests take: it would make what hangs seem usual in the end. Where all have become slow, that is what

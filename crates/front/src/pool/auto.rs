@@ -190,8 +190,9 @@ impl Growth {
         auto.map_or(usize::MAX, |auto| auto.controller.sizing().workers)
     }
 
-    /// A worker has been let go: the supervisor keeps no more than are left unless it is asked again.
-    fn forget_told(&mut self, queue: &Queue<Arc<Exchange>>) {
+    /// A worker has been let go, or was given back: the supervisor keeps no more than are left unless it is asked
+    /// again.
+    pub(super) fn forget_told(&mut self, queue: &Queue<Arc<Exchange>>) {
         self.told = self.told.min(queue.open_current());
     }
 }
@@ -329,6 +330,7 @@ impl Pool {
         auto.count_parked(&inner.queue, &generations);
         auto.kinds.pass_second();
         let parked = auto.parked;
+        auto.controller.see_kinds(&auto.kinds);
         auto.controller
             .look(auto.began.elapsed(), Load { parked, ..now });
         let sizing = auto.controller.sizing();

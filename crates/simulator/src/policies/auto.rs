@@ -194,6 +194,7 @@ impl Policy for Auto {
         });
         if is_look {
             let load = self.load(view);
+            self.controller.see_kinds(&self.kinds);
             self.controller.look(now, load);
             self.kinds.pass_second();
             self.wanted.push((view.now, self.sizing().workers));

@@ -293,6 +293,8 @@ struct Outage {
     kinds: Kinds,
     second: u64,
     others: usize,
+    /// Requests that wait for a worker.
+    waiting: usize,
 }
 
 impl Outage {
@@ -305,6 +307,7 @@ impl Outage {
             kinds: Kinds::default(),
             second: 0,
             others,
+            waiting: 0,
         }
     }
 
@@ -321,7 +324,10 @@ impl Outage {
             (0..self.others).for_each(|_| pool.ended(kinds, Outage::OTHERS, spent(2, 3)));
             (0..10).for_each(|_| pool.ended(kinds, Outage::KIND, waits));
             self.second += 1;
-            pool.look(Duration::from_secs(self.second), load(20, 20, 0));
+            pool.see_kinds(kinds);
+            let workers = pool.sizing().workers;
+            let load = load(workers, workers, self.waiting);
+            pool.look(Duration::from_secs(self.second), load);
         }
     }
 
@@ -355,7 +361,28 @@ fn pages_that_have_hung_while_others_answered_are_known_again_when_they_take_wha
 }
 
 #[test]
-fn pages_that_wait_for_long_from_a_cold_start_beside_quick_ones_are_soon_known_for_what_they_take() {
+fn while_a_kind_hangs_and_others_answer_no_worker_is_taken_from_them_to_try_whether_fewer_do() {
+    let mut outage = Outage::new(30);
+    outage.pass(60, 10);
+    outage.waiting = 200;
+    for _ in 0..300 {
+        outage.pass(1, 15_000);
+        let sizing = outage.pool.sizing();
+        assert_eq!(sizing.terms.downstream, None, "{}", outage.second);
+    }
+    assert!(outage.hangs());
+    // Where all of them wait for the same, it is tried.
+    outage.others = 0;
+    let tried = (0..60).any(|_| {
+        outage.pass(1, 15_000);
+        outage.pool.sizing().terms.downstream.is_some()
+    });
+    assert!(tried);
+}
+
+#[test]
+fn pages_that_wait_for_long_from_a_cold_start_beside_quick_ones_are_soon_known_for_what_they_take()
+{
     for (others, blocked_ms) in [(10, 500), (30, 500), (10, 1500)] {
         let mut outage = Outage::new(others);
         outage.pass(120, blocked_ms);
