@@ -145,7 +145,11 @@ fn a_quiet_pool_gives_its_workers_up_when_five_minutes_are_over() {
 #[derive(Debug, Clone)]
 enum Step {
     Arrive(Load),
-    Finish(Spent),
+    /// A request of this kind has got a worker, and one has ended.
+    Begin(u64),
+    End(u64, Spent),
+    /// Of this kind so many requests have a worker, and so many of them hang.
+    Hang(u64, usize, usize),
     Look(u64, Load),
     See(Machine),
 }
@@ -172,7 +176,10 @@ fn step() -> impl Strategy<Value = Step> {
         .prop_map(|(cores, memory)| Machine { cores, memory });
     prop_oneof![
         4 => any_load().prop_map(Step::Arrive),
-        4 => spent.prop_map(Step::Finish),
+        2 => (0..4_u64).prop_map(Step::Begin),
+        4 => (0..4_u64, spent).prop_map(|(kind, spent)| Step::End(kind, spent)),
+        2 => (0..4_u64, 0..200_usize, 0..200_usize)
+            .prop_map(|(kind, held, hang)| Step::Hang(kind, held, hang)),
         2 => (any::<u64>(), any_load()).prop_map(|(at, load)| Step::Look(at, load)),
         1 => machine.prop_map(Step::See),
     ]
@@ -185,13 +192,22 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..100),
         cap in 1..2000_usize,
     ) {
-        let mut pool = pool(cap);
+        let (mut pool, mut kinds) = (pool(cap), Kinds::default());
         let mut room = None;
         for step in steps {
             match step {
                 Step::Arrive(load) => pool.arrived(load),
-                Step::Finish(spent) => pool.finished(spent),
-                Step::Look(at, load) => pool.look(Duration::from_secs(at), load),
+                Step::Begin(kind) => kinds.began(kind),
+                Step::End(kind, spent) => pool.ended(&mut kinds, kind, spent),
+                Step::Hang(kind, held, hang) => {
+                    let in_hand = (0..held).map(|one| (kind, one < hang));
+                    kinds.look(pool.believes_up_to(), in_hand);
+                }
+                Step::Look(at, load) => {
+                    kinds.pass_second();
+                    pool.see_kinds(&kinds);
+                    pool.look(Duration::from_secs(at), load);
+                }
                 Step::See(machine) => {
                     room = machine.memory;
                     pool.see(machine);
@@ -200,6 +216,11 @@ proptest! {
             let sizing = pool.sizing();
             prop_assert!((1..=cap).contains(&sizing.workers));
             prop_assert!(room.is_none_or(|room| sizing.workers <= room.max(1)));
+            let after = pool.parks_after();
+            prop_assert!(after.is_finite() && after > 0.0, "{} s", after);
+            if let Some(most) = pool.most_that_hang() {
+                prop_assert!((1..cap).contains(&most) && kinds.left(most) <= most);
+            }
         }
     }
 }
