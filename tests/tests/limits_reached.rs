@@ -1,6 +1,7 @@
 //! Limits of the machine and of the configuration, reached on purpose: what is served goes on, the
 //! log says once which limit it is and then with numbers, and all is well afterwards.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -341,8 +342,16 @@ fn a_worker_that_the_front_has_no_descriptor_for_is_replaced_when_there_are_some
     let worker = server.workers().remove(0);
     worker.signal(Signal::KILL);
     server.expect_log(mark, "a worker cannot be watched and is replaced");
+    // One after the other is tried, and none of the others is worth a line.
+    let mut tried = HashSet::new();
+    wait::until_true("three more workers", || {
+        tried.extend(server.workers().iter().map(|worker| worker.pid));
+        tried.len() > 3
+    });
     drop(lowered);
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    assert_eq!(count(&server, "cannot be watched"), 1);
+    expect_later(&server, "replaced that could not be watched");
 }
 
 #[test]

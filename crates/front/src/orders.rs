@@ -251,8 +251,10 @@ impl Hearer {
                 pid,
             } => {
                 let (seat, pidfd) = (SeatId { generation, number }, fds.pop());
+                let shared = shared.clone();
                 self.with_pool(generation, |pool| {
-                    tokio::spawn(watch_seat(pool, seat, incarnation, pid, pidfd));
+                    let worker = (seat, incarnation, pid);
+                    tokio::spawn(watch_seat(shared, pool, worker, pidfd));
                 });
             }
             ToFront::Reconfigure => self.reconfigure_and_tell(fds).await,
@@ -479,10 +481,9 @@ pub fn look_after(pool: &Arc<Pool>) {
 /// Opens a seat for the life of its worker. None is what has come of its descriptor when the front
 /// has as many open as it may.
 async fn watch_seat(
+    shared: Arc<Shared>,
     pool: Arc<Pool>,
-    seat: SeatId,
-    incarnation: u32,
-    pid: i32,
+    (seat, incarnation, pid): (SeatId, u32, i32),
     pidfd: Option<OwnedFd>,
 ) {
     let pidfd = pidfd.ok_or_else(|| io::Error::other("the front's limit of open files is reached"));
@@ -493,8 +494,7 @@ async fn watch_seat(
             pool.seat_died(seat, incarnation);
         }
         Err(error) => {
-            let name = &pool.name;
-            tracing::error!("pool {name}: a worker cannot be watched and is replaced: {error}");
+            shared.troubles.not_watched(&pool.name, &error);
             tokio::time::sleep(TRY_AGAIN_AFTER).await;
             pool.give_back(seat, incarnation);
         }

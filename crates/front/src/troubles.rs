@@ -42,6 +42,7 @@ struct Episodes {
     /// By the server, of which there are as many as the configuration names.
     proxies: BTreeMap<String, Episode<()>>,
     websockets: Episode<()>,
+    unwatched: Episode<()>,
 }
 
 impl Default for Troubles {
@@ -59,6 +60,7 @@ impl Default for Troubles {
                 files: BTreeMap::new(),
                 proxies: BTreeMap::new(),
                 websockets: Episode::new(CALM),
+                unwatched: Episode::new(CALM),
             }),
             stirred: Notify::new(),
         }
@@ -167,6 +169,16 @@ impl Troubles {
         }
     }
 
+    /// A worker of this pool is replaced since nobody would see it die.
+    pub fn not_watched(&self, pool: &str, why: &impl Display) {
+        if self.note(|episodes, now| episodes.unwatched.happened(now, |()| {})) {
+            tracing::error!(
+                "pool {pool}: a worker cannot be watched and is replaced: {why}; further ones are \
+                 counted"
+            );
+        }
+    }
+
     /// True when an episode begins, which somebody has to look at until it ends.
     fn note(&self, happened: impl FnOnce(&mut Episodes, Duration) -> u64) -> bool {
         let begins = happened(&mut self.lock(), self.started.elapsed()) == 1;
@@ -207,6 +219,7 @@ impl Episodes {
             && self.files.is_empty()
             && self.proxies.is_empty()
             && self.websockets.is_quiet()
+            && self.unwatched.is_quiet()
     }
 
     fn due(&mut self, now: Duration) -> Vec<String> {
@@ -243,6 +256,9 @@ impl Episodes {
         let websockets = told(&mut self.websockets, now, |verb, lasted, times| {
             format!("for {lasted}, {times} WebSockets {verb} refused that no `proxy` takes")
         });
+        let unwatched = told(&mut self.unwatched, now, |verb, lasted, times| {
+            format!("for {lasted}, {times} workers {verb} replaced that could not be watched")
+        });
         let proxies = told_of_each(&mut self.proxies, now, |server, verb, lasted, times| {
             format!("for {lasted}, {times} requests {verb} failed by proxy: {server}")
         });
@@ -251,6 +267,7 @@ impl Episodes {
         first
             .chain(files)
             .chain(websockets)
+            .chain(unwatched)
             .chain(proxies)
             .collect()
     }

@@ -387,6 +387,17 @@ fn what_is_dead_for_minutes_does_not_take_the_pool_in_the_end() {
 }
 
 #[test]
+fn what_is_dead_when_a_pool_begins_does_not_take_it_either() {
+    let mut plant = plants::dead_dependency(600.0);
+    plant.queue_timeout = 10.0;
+    let mut dead = plant.segments.swap_remove(1);
+    (dead.at, dead.kinds[1].blocked) = (0.0, Times::Fixed(30.0));
+    plant.segments = vec![dead];
+    let (served, p99) = others(&plant, &mut Auto::new(&plant));
+    assert!(served > 0.99 && p99 < 0.1, "{served} served, in {p99} s");
+}
+
+#[test]
 fn two_cold_pools_that_want_the_same_memory_are_not_both_promised_it() {
     let mut plant = stationary("P4 memory wall");
     plant.segments[0].kinds = vec![Kind::new(Times::Fixed(0.005), Times::Fixed(3.0))];

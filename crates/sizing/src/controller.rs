@@ -75,6 +75,10 @@ const PARKS_SECONDS: f64 = 0.03;
 /// Nor one that has waited for less than this, in seconds, while it is not known what they take.
 const PARKS_UNKNOWN_SECONDS: f64 = 0.1;
 
+/// And while nobody knows, what requests of a kind that hangs take is believed up to this, in seconds: most pages
+/// take less, and most of what is dead takes longer than what is found by that, three times as long at most.
+const BELIEVED_UNKNOWN_SECONDS: f64 = 2.0;
+
 /// One of so many workers that there may be is kept from requests that hang, at most.
 const KEPT: usize = 4;
 
@@ -125,6 +129,8 @@ pub struct Controller {
     /// Requests that may still wait before the pool grows.
     saved: f64,
     parked: usize,
+    /// Some kind hangs while others answer.
+    others_answer: bool,
     /// Requests waited at the last look.
     waits: bool,
     /// As many workers keep the processors busy.
@@ -160,6 +166,7 @@ impl Controller {
             level: limits.floor,
             saved: 0.0,
             parked: 0,
+            others_answer: false,
             waits: false,
             knee: knee(machine.cores, UNKNOWN_CPU_SHARE),
             full: (0.0, 0.0, 0),
@@ -211,6 +218,12 @@ impl Controller {
         self.parked = load.parked;
         let enough = self.enough_for(load.busy + load.waiting, load.parked);
         self.level = self.level.max(enough);
+    }
+
+    /// Whether some kind of requests hangs while others answer, before each look: none of the workers that these
+    /// have left is taken from them then to try something.
+    pub fn see_kinds(&mut self, kinds: &Kinds) {
+        self.others_answer = kinds.others_answer();
     }
 
     /// A request of this kind has ended, and `kinds` is to know it.
@@ -266,7 +279,8 @@ impl Controller {
         self.busy_cores = self.busy_cores.clamp(0.0, most);
         self.doubt_knee(busy_cores, load);
         let workers = self.sizing().workers;
-        let is_stuck = load.waiting as f64 >= STUCK * workers as f64
+        let is_stuck = !self.others_answer
+            && load.waiting as f64 >= STUCK * workers as f64
             && load.busy >= workers
             && self.cost.is_known()
             && busy_cores < FULL * self.machine.cores;
@@ -416,6 +430,16 @@ impl Controller {
         let slow = PARKS_AFTER_SLOW * self.cost.slow_part();
         let times = slow.clamp(PARKS_SOONEST, PARKS_AFTER);
         (times * self.cost.whole()).max(PARKS_SECONDS)
+    }
+
+    /// What requests of a kind may have waited at most, in seconds, if it turns out that they hang from now on
+    /// (for [`Kinds::look`]).
+    pub fn believes_up_to(&self) -> f64 {
+        match self.cost.is_known() {
+            true => self.parks_after(),
+            // That is a guess, and what is cut to a guess would never be found to be more.
+            false => BELIEVED_UNKNOWN_SECONDS,
+        }
     }
 
     /// Most workers of requests of such kinds as hang for the most part: of all that there may be as many are kept for

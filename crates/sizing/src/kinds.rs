@@ -27,8 +27,9 @@ const ANSWERS_FOR: u32 = 10;
 #[derive(Debug, Clone, Default)]
 pub struct Kinds {
     records: HashMap<u64, Record>,
-    /// For how long, in seconds, a request had to wait to hang when there was no kind yet most of which do.
-    hung_after: f64,
+    /// What a request may have waited, in seconds, without a doubt that this is what it takes, when there was no
+    /// kind yet most of which hang.
+    believed: f64,
     /// For how many seconds more others answer.
     answers_for: u32,
 }
@@ -59,12 +60,12 @@ impl Record {
 }
 
 impl Kinds {
-    /// Of all requests that have a worker their kind, and whether they hang, which is what those do that have
-    /// waited for `after`, in seconds.
-    pub fn look(&mut self, after: f64, in_hand: impl Iterator<Item = (u64, bool)>) {
+    /// Of all requests that have a worker their kind, and whether they hang. What a request has waited up to
+    /// `believed`, in seconds, counts as what it takes, also if its kind hangs from now on.
+    pub fn look(&mut self, believed: f64, in_hand: impl Iterator<Item = (u64, bool)>) {
         if !self.records.values().any(Record::mostly_hangs) {
             // What was answered up to now, those answered as well that hang from now on.
-            (self.hung_after, self.answers_for) = (after, 0);
+            (self.believed, self.answers_for) = (believed, 0);
         }
         let in_hand: Vec<(u64, bool)> = in_hand.collect();
         let before = self.records.clone();
@@ -142,12 +143,17 @@ impl Kinds {
         self.records.get(&kind).is_some_and(Record::mostly_hangs)
     }
 
+    /// Whether some kind hangs for the most part while others answer.
+    pub fn others_answer(&self) -> bool {
+        self.answers_for > 0 && self.records.values().any(Record::mostly_hangs)
+    }
+
     /// For how long, in seconds, a request of this kind that has hung counts as having waited at most; nothing:
     /// for as long as it has. Where a kind hangs and others answer, what it waits for is no part of what
     /// requests take: it would make what hangs seem usual in the end. Where all have become slow, that is what
     /// they take.
     pub fn counts_at_most(&self, kind: u64) -> Option<f64> {
-        (self.answers_for > 0 && self.hangs(kind)).then_some(self.hung_after)
+        (self.answers_for > 0 && self.hangs(kind)).then_some(self.believed)
     }
 
     /// How many more workers requests of all kinds may have together of which that is so, if they may have

@@ -59,6 +59,12 @@ impl Rooms {
         }
     }
 
+    /// Whether it is worth while to ask a pool's workers how much they have served, though nobody's pages are
+    /// counted: one may be young, and what it keeps then is not known.
+    pub fn may_have_young(&self, pool: &str) -> bool {
+        self.pools.get(pool).is_some_and(Known::may_have_young)
+    }
+
     /// What a worker has that was to be measured.
     pub fn measured(&mut self, pool: &str, due: Due, has: Has) {
         let known = self.pools.entry(pool.to_owned()).or_default();
@@ -143,14 +149,17 @@ impl Rooms {
             let level = purses.map(|purse| purse.pressure.seen()).max();
             level == Some(Level::Careful) && !self.replaced.contains_key(name.as_str())
         });
-        let grown = pools.filter_map(|(name, known)| Some((name, known.outgrown()?)));
+        let grown = pools.filter_map(|(name, known)| Some((name, known.outgrown(self.looked)?)));
         let most = grown.max_by(|(_, one), (_, other)| one.has.total_cmp(&other.has));
         most.map(|(name, grown)| (name.as_str(), grown))
     }
 
-    /// A worker of this pool leaves its place because it has grown.
-    pub fn replaces(&mut self, pool: &str) {
+    /// A worker of this pool is to leave its place because it has grown.
+    pub fn replaces(&mut self, pool: &str, worker: i32) {
         self.replaced.insert(pool.to_owned(), self.looked);
+        if let Some(known) = self.pools.get_mut(pool) {
+            known.replaces(worker, self.looked);
+        }
     }
 
     /// Whether it is known what the workers of all pools take: until then it is good to look more often.

@@ -84,6 +84,9 @@ pub const TROUBLE_CALM: Duration = Duration::from_secs(10);
 /// The same for zygotes: one that hangs fails only every [`ZYGOTE_START`].
 pub const ZYGOTE_CALM: Duration = Duration::from_secs(90);
 
+/// The same for what memory that is nearly full has done, which may come again every half minute.
+pub const MEMORY_CALM: Duration = Duration::from_secs(300);
+
 /// How long workers and zygotes may take to leave after SIGTERM before they are killed.
 pub const LEAVE: Duration = Duration::from_millis(500);
 

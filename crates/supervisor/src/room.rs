@@ -7,24 +7,26 @@
 //! there is plenty.
 
 mod measure;
+mod told;
+mod words;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use maitred_config::ProcessManager;
 use maitred_control::ToFront;
 use maitred_scoreboard::Page;
-use maitred_seat::Boards;
 use maitred_sizing::memory::Level;
-use maitred_sizing::rooms::{Budget, Has, Rooms};
+use maitred_sizing::rooms::{Budget, Rooms};
 use maitred_sizing::sources::{self, Counters, Files, Memory};
 use tracing::{info, warn};
 
 use self::measure::Counted;
+use self::told::{Tells, Told, with_told};
+use self::words::{Line, Words};
 use crate::limits::Moment;
-use crate::pool::Seated;
 use crate::run::Supervisor;
 use crate::running::RunningPool;
 
@@ -73,7 +75,7 @@ pub(crate) struct Room {
     next: usize,
     /// By pool, what the front of this number was told last: of which generation, and what.
     told: BTreeMap<String, (u32, u32, u32, Option<u32>)>,
-    level: Level,
+    words: Words,
     /// That memory cannot be read was said.
     said: bool,
 }
@@ -86,9 +88,30 @@ struct Seen<'a> {
     coming: usize,
     requests: u64,
     /// Whose workers tell how much they have served, and of the programs that their scripts have run.
-    told_by: Option<&'a RunningPool>,
+    told_by: Vec<&'a dyn Tells>,
     /// The folder of its control group, if that may limit its memory.
     group: Option<PathBuf>,
+}
+
+/// With all workers of a pool as one pool's: while another generation of it is on trial, both have some, and what
+/// is known of a pool is known by its name.
+fn joined<'a>(generations: impl Iterator<Item = Seen<'a>>) -> Vec<Seen<'a>> {
+    let (mut all, mut places) = (Vec::<Seen>::new(), HashMap::new());
+    for seen in generations {
+        match places.entry(seen.name.clone()) {
+            Entry::Vacant(place) => {
+                place.insert(all.len());
+                all.push(seen);
+            }
+            Entry::Occupied(place) => {
+                let pool = &mut all[*place.get()];
+                pool.workers.extend(seen.workers);
+                pool.coming += seen.coming;
+                pool.told_by.extend(seen.told_by);
+            }
+        }
+    }
+    all
 }
 
 /// The files of this machine.
@@ -147,11 +170,11 @@ impl Room {
             self.rooms.are_coming(&pool.name, pool.coming);
             // Nobody has had more than there is, whatever a worker says.
             let limit = self.memory.map_or(0.0, |memory| memory.limit);
-            let told = match all_due.iter().any(|due| due.exactly) {
-                true => pool.told_by.map(RunningPool::told_by_workers),
-                false => None,
-            };
-            let told = told.unwrap_or_default();
+            // A young one is asked even so; those are not young for long.
+            let asks =
+                all_due.iter().any(|due| due.exactly) || self.rooms.may_have_young(&pool.name);
+            let tells = pool.told_by.iter().filter(|_| asks);
+            let told: HashMap<i32, Told> = tells.flat_map(|pool| pool.told_by_workers()).collect();
             for due in all_due {
                 let told = told.get(&due.worker).copied();
                 if let Some(has) = self.counted.measure(files, due) {
@@ -178,7 +201,7 @@ impl Room {
 
     /// How hard memory was pressed at the last look.
     pub(crate) fn level(&self) -> Level {
-        self.level
+        self.words.level()
     }
 
     /// How long until the next look; `most` is the number of workers of the largest pool.
@@ -196,7 +219,7 @@ impl Room {
         }
     }
 
-    fn say(&mut self) {
+    fn say(&mut self, now: Moment) {
         if !self.rooms.is_readable() && !std::mem::replace(&mut self.said, true) {
             warn!(
                 "neither /proc/meminfo nor a control group tells how much memory there is; pools \
@@ -204,54 +227,11 @@ impl Room {
                  pm = \"dynamic\" instead"
             );
         }
-        let level = self.rooms.level();
-        let before = std::mem::replace(&mut self.level, level);
         let used = self.memory.map_or(0.0, |memory| memory.used / memory.limit);
         let used = (used * 100.0).round();
-        match level {
-            _ if level == before => {}
-            Level::Calm => info!("memory is no longer short ({used} % in use)"),
-            Level::Careful => info!(
-                "memory is nearly full ({used} % in use); pools with pm = \"auto\" get no more workers"
-            ),
-            Level::Short | Level::Out => warn!(
-                "memory is short ({used} % in use, or the kernel says that processes wait for it); \
-                 pools with pm = \"auto\" give workers up"
-            ),
-        }
+        let lines = self.words.look(now, self.rooms.level(), used);
+        lines.into_iter().for_each(Line::log);
     }
-}
-
-/// What a worker tells of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
-    /// What the largest program had that it has run, in bytes.
-    program: u64,
-    /// Requests that it has begun.
-    requests: u64,
-}
-
-/// With what the worker has told, if it has; there is no more memory than `limit`.
-fn with_told(has: Has, told: Option<Told>, limit: f64) -> Has {
-    let program = told.map_or(0.0, |told| told.program as f64).min(limit);
-    Has {
-        most: has.most.map(|most| most + program),
-        served: told.map(|told| told.requests),
-        ..has
-    }
-}
-
-/// What workers tell, by their process ids.
-fn told_by(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32, Told> {
-    let told = seated.filter_map(|worker| {
-        let board = boards.seat(worker.seat)?;
-        let told = Told {
-            program: board.program_most.load(Relaxed),
-            requests: board.requests.load(Relaxed),
-        };
-        Some((worker.pid, told))
-    });
-    told.collect()
 }
 
 impl Supervisor {
@@ -275,14 +255,14 @@ impl Supervisor {
                 workers: pool.workers.keys().copied().collect(),
                 coming: (pool.pool.workers() as usize).saturating_sub(pool.workers.len()),
                 requests: page.map_or(0, Page::answered),
-                told_by: Some(pool),
+                told_by: vec![pool],
                 group: self.plan.memory_group(&name),
                 name,
             }
         });
-        let pools: Vec<Seen> = pools.collect();
+        let pools = joined(pools);
         self.room.look(now, &Machine, &pools);
-        self.room.say();
+        self.room.say(now);
         let most = pools.iter().map(|pool| pool.workers.len()).max();
         let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
         for index in 0..self.pools.len() {
@@ -291,38 +271,41 @@ impl Supervisor {
             }
             self.tell_room(index);
         }
-        self.replace_outgrown();
+        self.replace_outgrown(now);
         self.room.due = Some(now + self.room.wait(now, most));
     }
 
     /// Where memory is nearly full, has the worker that has grown most leave its place to a new one.
-    fn replace_outgrown(&mut self) {
+    fn replace_outgrown(&mut self, now: Moment) {
         let Some((pool, grown)) = self.room.rooms.outgrown() else {
             return;
         };
         let (pool, pid) = (pool.to_owned(), grown.worker);
-        let mut all = self.pools.iter().filter(|running| {
-            let is_current = running.is_current() && running.line == self.front.line;
-            is_current && running.plan.settings.pool == pool
-        });
-        let found = all.find_map(|running| {
+        let line = self.front.line;
+        let found = self.pools.iter_mut().find_map(|running| {
+            let is_current = running.is_current() && running.line == line;
+            if !is_current || running.plan.settings.pool != pool {
+                return None;
+            }
             let worker = running.pool.seated().find(|worker| worker.pid == pid)?;
-            Some((running.generation, worker))
+            Some((running, worker))
         });
-        if let (Some((generation, worker)), Some(peer)) = (found, &mut self.front.peer) {
-            info!(
-                "pool {pool}: worker {pid} has grown from {:.0} to {:.0} MB, and memory is nearly full: \
-                 another takes its place",
-                grown.began_with / MEGABYTE,
-                grown.has / MEGABYTE
-            );
+        if let (Some((running, worker)), Some(peer)) = (found, &mut self.front.peer) {
+            if running.troubles.grown_replaced(now) {
+                info!(
+                    "pool {pool}: worker {pid} has grown from {:.0} to {:.0} MB, and memory is nearly \
+                     full: another takes its place",
+                    grown.began_with / MEGABYTE,
+                    grown.has / MEGABYTE
+                );
+            }
             let order = ToFront::Outgrown {
-                generation,
+                generation: running.generation,
                 seat: worker.seat,
                 incarnation: worker.incarnation,
             };
             peer.say(order, &[]);
-            self.room.rooms.replaces(&pool);
+            self.room.rooms.replaces(&pool, pid);
         }
     }
 
@@ -382,13 +365,6 @@ impl Supervisor {
 }
 
 impl RunningPool {
-    /// What the largest program has had that each of its workers says it has run, in bytes, by process id.
-    fn told_by_workers(&self) -> HashMap<i32, Told> {
-        // Mapped for the moment only, and for no more pools at a look than it counts pages for.
-        let boards = Boards::map(&self.plan.memory).ok();
-        boards.map_or_else(HashMap::new, |boards| told_by(&boards, self.pool.seated()))
-    }
-
     /// Whether its number of workers is found.
     pub(crate) fn finds_its_size(&self) -> bool {
         self.plan.pool.pm == ProcessManager::Auto && !self.pool.is_leaving()
@@ -421,7 +397,7 @@ mod tests {
             workers,
             coming: 0,
             requests: 0,
-            told_by: None,
+            told_by: Vec::new(),
             group: None,
         }
     }
@@ -486,38 +462,6 @@ mod tests {
         assert_eq!(room.wait(later, 1), LOOK_EVERY);
     }
 
-    #[test]
-    fn what_a_worker_tells_of_its_requests_and_the_largest_program_it_has_run_counts_with_what_it_has()
-     {
-        let memory = maitred_seat::create("www", 2, 1).unwrap();
-        let boards = Boards::map(&memory).unwrap();
-        boards.seat(1).unwrap().program_most.store(4000, Relaxed);
-        boards.seat(1).unwrap().requests.store(7, Relaxed);
-        let seated = [(0, 10), (1, 11), (2, 12)].map(|(seat, pid)| Seated {
-            seat,
-            incarnation: 1,
-            pid,
-        });
-        let told = told_by(&boards, seated.into_iter());
-        let all = [(10, 0, 0), (11, 4000, 7)];
-        let all = all.map(|(pid, program, requests)| (pid, Told { program, requests }));
-        assert_eq!(told, HashMap::from(all));
-        let has = |most, served| Has {
-            own: 1.0,
-            most,
-            served,
-        };
-        let with = |most| with_told(has(most, None), told.get(&11).copied(), 3000.0);
-        assert_eq!(
-            with(Some(2.0)),
-            has(Some(3002.0), Some(7)),
-            "and no more than there is"
-        );
-        assert_eq!(with(None), has(None, Some(7)), "nobody tells");
-        let unknown = with_told(has(None, None), None, 3000.0);
-        assert_eq!(unknown, has(None, None));
-    }
-
     /// Notes whose pages were looked at.
     struct Noted(std::cell::RefCell<HashSet<String>>);
 
@@ -556,6 +500,68 @@ mod tests {
         (0..pools.len()).for_each(|_| room.measure(&files, &pools));
         let read = files.0.into_inner();
         assert!(read.contains(&format!("/proc/{ours}/statm")), "{read:?}");
+    }
+
+    /// Of which each worker has served three requests, and how often somebody has asked.
+    struct Young(std::cell::Cell<u32>);
+
+    impl Tells for Young {
+        fn told_by_workers(&self) -> HashMap<i32, Told> {
+            self.0.set(self.0.get() + 1);
+            let (program, requests) = (0, 3);
+            HashMap::from([(std::process::id() as i32, Told { program, requests })])
+        }
+    }
+
+    #[test]
+    fn a_worker_that_may_be_young_is_asked_until_it_is_known_what_it_keeps_though_others_are_counted()
+     {
+        let young = Young(std::cell::Cell::new(0));
+        let mut ours = pool("www", vec![std::process::id() as i32]);
+        ours.told_by = vec![&young];
+        // Of the others nothing is ever known, and each takes what may be counted when it is the first.
+        let cold = |name| pool(name, (-8..0).collect());
+        let pools = [ours, cold("one"), cold("two"), cold("three")];
+        let mut room = looked(16_000, 14_000);
+        let mut asked = || {
+            room.measure(&Machine, &pools);
+            young.0.take()
+        };
+        let asked: Vec<u32> = (0..8).map(|_| asked()).collect();
+        assert_eq!(asked, [1, 1, 0, 0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_known_of_a_pool_stays_while_another_generation_of_it_is_on_trial() {
+        let ours = std::process::id() as i32;
+        let mut other = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = other.id() as i32;
+        let current = || pool("www", vec![ours]);
+        let mut room = looked(16_000, 14_000);
+        room.look(NOW, &Machine, &joined([current()].into_iter()));
+        let on_trial = || {
+            let mut pool = pool("www", vec![pid]);
+            pool.coming = 2;
+            pool
+        };
+        for _ in 0..2 {
+            let both = joined([current(), pool("other", Vec::new()), on_trial()].into_iter());
+            let all: Vec<(&str, usize)> =
+                both.iter().map(|pool| (&*pool.name, pool.coming)).collect();
+            assert_eq!(all, [("www", 2), ("other", 0)]);
+            room.look(NOW, &Machine, &both);
+        }
+        let mut budget = Budget {
+            exactly: 0,
+            roughly: 2,
+        };
+        let measured = room.rooms.due("www", (&[ours, pid], 0), &mut budget);
+        assert_eq!(measured.len(), 2, "{measured:?}");
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 
     /// Files that are read to measure workers once.

@@ -1,6 +1,6 @@
-//! Pools with `pm = "ondemand"` whose PHP stays started while they have no worker: those that were asked
-//! last, since they are the likeliest to be asked next. php-fpm holds a PHP that has started in any case,
-//! one for all pools.
+//! Pools with `pm = "ondemand"`, or with `pm = "auto"` and `min_spare_servers = 0`, whose PHP stays started while
+//! they have no worker: those that were asked last, since they are the likeliest to be asked next. php-fpm
+//! holds a PHP that has started in any case, one for all pools.
 
 use std::cmp::Reverse;
 

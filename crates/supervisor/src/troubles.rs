@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use maitred_control::episode::{Account, Episode, News};
 
-use tracing::warn;
+use tracing::{info, warn};
 
-use crate::limits::{Moment, TROUBLE_CALM, ZYGOTE_CALM};
+use crate::limits::{MEMORY_CALM, Moment, TROUBLE_CALM, ZYGOTE_CALM};
 use crate::run::Supervisor;
 
 /// The troubles of one pool.
@@ -19,6 +19,8 @@ pub struct Troubles {
     zygotes: Episode<()>,
     /// More workers were wanted at once than `max_spawn_rate` allows: most that had to wait.
     rate: Episode<usize>,
+    /// Workers were replaced since they had grown and memory was nearly full.
+    grown: Episode<()>,
 }
 
 impl Default for Troubles {
@@ -27,6 +29,7 @@ impl Default for Troubles {
             forks: Episode::new(TROUBLE_CALM),
             zygotes: Episode::new(ZYGOTE_CALM),
             rate: Episode::new(TROUBLE_CALM),
+            grown: Episode::new(MEMORY_CALM),
         }
     }
 }
@@ -60,6 +63,17 @@ impl Troubles {
         self.rate.happened(now, |most| *most = held.max(*most)) == 1
     }
 
+    /// A worker is replaced since it has grown. True when that is to be said.
+    #[must_use]
+    pub fn grown_replaced(&mut self, now: Moment) -> bool {
+        self.grown.happened(now, |()| {}) == 1
+    }
+
+    /// What is to be said now of workers that have grown, which is no trouble.
+    pub fn grown_due(&mut self, now: Moment) -> Option<String> {
+        grown_news(self.grown.due(now)?)
+    }
+
     /// What is to be said now, as sentences about the pool.
     pub fn due(&mut self, now: Moment) -> Vec<String> {
         let forks = self.forks.due(now).map(fork_news);
@@ -74,6 +88,7 @@ impl Troubles {
             self.forks.deadline(),
             self.zygotes.deadline(),
             self.rate.deadline(),
+            self.grown.deadline(),
         ];
         all.into_iter().flatten().min()
     }
@@ -119,6 +134,20 @@ fn rate_news(news: News<usize>) -> String {
     )
 }
 
+/// Of a single one all was told.
+fn grown_news(news: News<()>) -> Option<String> {
+    let (verb, Account { lasted, times, .. }) = match news {
+        News::GoesOn(account) => ("have been", account),
+        News::Over(account) => ("were", account),
+    };
+    (times > 1).then(|| {
+        let lasted = seconds(lasted);
+        format!(
+            "{times} workers that had grown {verb} replaced in {lasted}, memory being nearly full"
+        )
+    })
+}
+
 /// A time for people.
 pub fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
@@ -151,6 +180,9 @@ impl Supervisor {
             }
             for line in running.troubles.due(now) {
                 warn!("pool {name}: {line}");
+            }
+            if let Some(line) = running.troubles.grown_due(now) {
+                info!("pool {name}: {line}");
             }
         }
     }
@@ -190,6 +222,30 @@ mod tests {
             troubles.due(SECOND * 139 + ZYGOTE_CALM),
             ["its zygote has not failed again for 90 s; before, 40 failures in 39.0 s"]
         );
+    }
+
+    #[test]
+    fn workers_that_grow_again_and_again_and_are_replaced_are_a_few_lines() {
+        let mut troubles = Troubles::default();
+        let (mut said, mut news) = (0, Vec::new());
+        for second in (0..3600).map(|second| SECOND * second) {
+            if second.as_secs() % 30 == 0 {
+                said += usize::from(troubles.grown_replaced(second));
+            }
+            news.extend(troubles.grown_due(second));
+        }
+        assert_eq!((said, news.len()), (1, 5), "{news:?}");
+        assert_eq!(
+            news[0],
+            "3 workers that had grown have been replaced in 60.0 s, memory being nearly full"
+        );
+        let over = SECOND * 3570 + MEMORY_CALM;
+        let told = "120 workers that had grown were replaced in 3570.0 s, memory being nearly full";
+        assert_eq!(troubles.grown_due(over).as_deref(), Some(told));
+        assert_eq!(troubles.deadline(), None);
+        assert!(troubles.grown_replaced(over + SECOND));
+        let alone = troubles.grown_due(over + SECOND + MEMORY_CALM);
+        assert_eq!(alone, None, "that was said in full");
     }
 
     #[test]

@@ -162,7 +162,8 @@ impl Auto {
         }
         let hanging = &self.hanging;
         let hangs = |seat: SeatId| hanging.has((seat.generation, seat.number));
-        self.kinds.look(after.as_secs_f64(), in_hand(queue, hangs));
+        let believed = self.controller.believes_up_to();
+        self.kinds.look(believed, in_hand(queue, hangs));
     }
 
     /// Whether most requests of this kind hang.
@@ -189,8 +190,9 @@ impl Growth {
         auto.map_or(usize::MAX, |auto| auto.controller.sizing().workers)
     }
 
-    /// A worker has been let go: the supervisor keeps no more than are left unless it is asked again.
-    fn forget_told(&mut self, queue: &Queue<Arc<Exchange>>) {
+    /// A worker has been let go, or was given back: the supervisor keeps no more than are left unless it is asked
+    /// again.
+    pub(super) fn forget_told(&mut self, queue: &Queue<Arc<Exchange>>) {
         self.told = self.told.min(queue.open_current());
     }
 }
@@ -328,6 +330,7 @@ impl Pool {
         auto.count_parked(&inner.queue, &generations);
         auto.kinds.pass_second();
         let parked = auto.parked;
+        auto.controller.see_kinds(&auto.kinds);
         auto.controller
             .look(auto.began.elapsed(), Load { parked, ..now });
         let sizing = auto.controller.sizing();

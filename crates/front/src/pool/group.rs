@@ -250,7 +250,10 @@ impl Pool {
 
     /// A worker that was to sit in a seat gets nothing: another is to come in its stead.
     pub fn give_back(&self, seat: SeatId, incarnation: Incarnation) {
-        self.retired(&mut self.lock(), seat, incarnation);
+        let mut inner = self.lock();
+        self.retired(&mut inner, seat, incarnation);
+        inner.forget_told(seat.generation);
+        self.stirred.notify_one();
     }
 
     /// The worker with this pid sits nowhere any more, and is not in the figures either.
@@ -388,9 +391,14 @@ impl Pool {
 
     /// Says once more what the supervisor has not taken.
     pub(super) fn say_again(&self, inner: &mut Inner) {
-        inner
-            .unsaid
-            .retain(|report| !self.supervisor.report(report));
+        for report in std::mem::take(&mut inner.unsaid) {
+            match (self.supervisor.report(&report), &report) {
+                (false, _) => inner.unsaid.push(report),
+                // More may have been asked for in the meantime.
+                (true, FromFront::SeatRetired { generation, .. }) => inner.forget_told(*generation),
+                (true, _) => {}
+            }
+        }
     }
 }
 

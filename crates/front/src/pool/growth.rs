@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use maitred_config::{Mode, Pool as Settings, ProcessManager};
-use maitred_control::FromFront;
+use maitred_control::{FromFront, Generation};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -106,6 +106,14 @@ impl Growth {
 }
 
 impl Inner {
+    /// The supervisor hears that a worker of this generation goes, and takes it that no more are needed than are
+    /// left then.
+    pub(super) fn forget_told(&mut self, generation: Generation) {
+        if generation == self.queue.current() {
+            self.growth.forget_told(&self.queue);
+        }
+    }
+
     /// Some wait, and there is no worker at all: whatever the supervisor was told, it may go by less, since one
     /// was given back or the news of one that left came after. It is told again.
     fn forget_told_in_vain(&mut self) {

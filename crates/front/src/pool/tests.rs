@@ -47,13 +47,34 @@ fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, Channel) {
 
 /// For how many workers the supervisor was asked, one time after the other.
 fn asked(supervisor: &Channel) -> Vec<u32> {
-    let mut asked = Vec::new();
-    while let Ok(Heard::Message(report, _)) = hear::<FromFront>(supervisor, false) {
-        if let FromFront::Wanted { workers, .. } = report {
-            asked.push(workers);
-        }
+    let wanted = |report| match report {
+        FromFront::Wanted { workers, .. } => Some(workers),
+        _ => None,
+    };
+    reports(supervisor).into_iter().filter_map(wanted).collect()
+}
+
+/// What the supervisor was told.
+fn reports(supervisor: &Channel) -> Vec<FromFront> {
+    let mut reports = Vec::new();
+    while let Ok(Heard::Message(report, _)) = hear(supervisor, false) {
+        reports.push(report);
     }
-    asked
+    reports
+}
+
+/// A pool that finds its size with one worker, which is busy, and a request that waits for a second one.
+fn with_one_busy() -> (Arc<Pool>, Channel, Arc<Exchange>) {
+    let (pool, supervisor) = pool(ProcessManager::Auto, 100);
+    let mut inner = pool.lock();
+    inner.queue.arrive(SEAT, 1, Vec::new());
+    let busy = Exchange::new(pool.clone(), 0, Vec::new(), CLAIM);
+    let placed = inner.queue.submit(busy, CLAIM.lane, pool.depth());
+    assert!(matches!(placed, Submitted::Placed(_)));
+    drop(inner);
+    let waiting = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    assert_eq!(asked(&supervisor), [2]);
+    (pool, supervisor, waiting)
 }
 
 #[test]
@@ -94,4 +115,44 @@ async fn who_waits_while_there_is_no_worker_has_one_asked_for_though_that_was_do
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(asked(&supervisor).first(), Some(&1));
     assert!(pool.cancel(&second));
+}
+
+/// A seat of a worker that the front has no descriptor for.
+const OTHER_SEAT: SeatId = SeatId {
+    generation: 1,
+    number: 1,
+};
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_beside_a_busy_worker_has_another_asked_for_when_one_was_given_back() {
+    let (pool, supervisor, waiting) = with_one_busy();
+    tokio::spawn(tend(Arc::downgrade(&pool)));
+    pool.give_back(OTHER_SEAT, 1);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(asked(&supervisor), [2]);
+    assert!(pool.cancel(&waiting));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_asked_for_before_a_late_word_of_one_that_goes_is_asked_for_again_after_it() {
+    let (pool, supervisor, waiting) = with_one_busy();
+    while pool.supervisor.report(&FromFront::Listening) {}
+    pool.give_back(OTHER_SEAT, 1);
+    reports(&supervisor);
+    // It takes reports again, and hears of a third that is needed before it hears of the one that goes.
+    let third = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    assert_eq!(asked(&supervisor), [3]);
+    tokio::spawn(tend(Arc::downgrade(&pool)));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let told = reports(&supervisor);
+    let told = told.as_slice();
+    let is_asked_again = matches!(
+        told,
+        [
+            FromFront::SeatRetired { seat: 1, .. },
+            FromFront::Wanted { workers: 3, .. }
+        ]
+    );
+    assert!(is_asked_again, "{told:?}");
+    assert!(pool.cancel(&waiting) && pool.cancel(&third));
 }

@@ -144,7 +144,8 @@ impl Policy for Auto {
         let after = self.controller.parks_after();
         let hang: Vec<(u64, bool)> = waits.map(|(kind, wait)| (kind, wait > after)).collect();
         self.parked = hang.iter().filter(|(_, hangs)| *hangs).count();
-        self.kinds.look(after, hang.into_iter());
+        let believed = self.controller.believes_up_to();
+        self.kinds.look(believed, hang.into_iter());
     }
 
     fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, Has)>, ended: u64) {
@@ -193,6 +194,7 @@ impl Policy for Auto {
         });
         if is_look {
             let load = self.load(view);
+            self.controller.see_kinds(&self.kinds);
             self.controller.look(now, load);
             self.kinds.pass_second();
             self.wanted.push((view.now, self.sizing().workers));
@@ -218,7 +220,7 @@ impl Policy for Auto {
         let (pool, grown) = rooms.outgrown()?;
         let is_due = self.soon == 1 && pool == self.pool;
         is_due.then(|| {
-            rooms.replaces(&self.pool);
+            rooms.replaces(&self.pool, grown.worker);
             grown.worker
         })
     }

@@ -145,7 +145,11 @@ fn a_quiet_pool_gives_its_workers_up_when_five_minutes_are_over() {
 #[derive(Debug, Clone)]
 enum Step {
     Arrive(Load),
-    Finish(Spent),
+    /// A request of this kind has got a worker, and one has ended.
+    Begin(u64),
+    End(u64, Spent),
+    /// Of this kind so many requests have a worker, and so many of them hang.
+    Hang(u64, usize, usize),
     Look(u64, Load),
     See(Machine),
 }
@@ -172,7 +176,10 @@ fn step() -> impl Strategy<Value = Step> {
         .prop_map(|(cores, memory)| Machine { cores, memory });
     prop_oneof![
         4 => any_load().prop_map(Step::Arrive),
-        4 => spent.prop_map(Step::Finish),
+        2 => (0..4_u64).prop_map(Step::Begin),
+        4 => (0..4_u64, spent).prop_map(|(kind, spent)| Step::End(kind, spent)),
+        2 => (0..4_u64, 0..200_usize, 0..200_usize)
+            .prop_map(|(kind, held, hang)| Step::Hang(kind, held, hang)),
         2 => (any::<u64>(), any_load()).prop_map(|(at, load)| Step::Look(at, load)),
         1 => machine.prop_map(Step::See),
     ]
@@ -185,13 +192,22 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..100),
         cap in 1..2000_usize,
     ) {
-        let mut pool = pool(cap);
+        let (mut pool, mut kinds) = (pool(cap), Kinds::default());
         let mut room = None;
         for step in steps {
             match step {
                 Step::Arrive(load) => pool.arrived(load),
-                Step::Finish(spent) => pool.finished(spent),
-                Step::Look(at, load) => pool.look(Duration::from_secs(at), load),
+                Step::Begin(kind) => kinds.began(kind),
+                Step::End(kind, spent) => pool.ended(&mut kinds, kind, spent),
+                Step::Hang(kind, held, hang) => {
+                    let in_hand = (0..held).map(|one| (kind, one < hang));
+                    kinds.look(pool.believes_up_to(), in_hand);
+                }
+                Step::Look(at, load) => {
+                    kinds.pass_second();
+                    pool.see_kinds(&kinds);
+                    pool.look(Duration::from_secs(at), load);
+                }
                 Step::See(machine) => {
                     room = machine.memory;
                     pool.see(machine);
@@ -200,6 +216,11 @@ proptest! {
             let sizing = pool.sizing();
             prop_assert!((1..=cap).contains(&sizing.workers));
             prop_assert!(room.is_none_or(|room| sizing.workers <= room.max(1)));
+            let after = pool.parks_after();
+            prop_assert!(after.is_finite() && after > 0.0, "{} s", after);
+            if let Some(most) = pool.most_that_hang() {
+                prop_assert!((1..cap).contains(&most) && kinds.left(most) <= most);
+            }
         }
     }
 }
@@ -293,6 +314,8 @@ struct Outage {
     kinds: Kinds,
     second: u64,
     others: usize,
+    /// Requests that wait for a worker.
+    waiting: usize,
 }
 
 impl Outage {
@@ -305,6 +328,7 @@ impl Outage {
             kinds: Kinds::default(),
             second: 0,
             others,
+            waiting: 0,
         }
     }
 
@@ -315,13 +339,16 @@ impl Outage {
             let after = self.pool.parks_after();
             let hangs = waits.blocked.as_secs_f64() > after;
             let in_hand = std::iter::repeat_n((Outage::KIND, hangs), 10);
-            self.kinds.look(after, in_hand);
+            self.kinds.look(self.pool.believes_up_to(), in_hand);
             self.kinds.pass_second();
             let (pool, kinds) = (&mut self.pool, &mut self.kinds);
             (0..self.others).for_each(|_| pool.ended(kinds, Outage::OTHERS, spent(2, 3)));
             (0..10).for_each(|_| pool.ended(kinds, Outage::KIND, waits));
             self.second += 1;
-            pool.look(Duration::from_secs(self.second), load(20, 20, 0));
+            pool.see_kinds(kinds);
+            let workers = pool.sizing().workers;
+            let load = load(workers, workers, self.waiting);
+            pool.look(Duration::from_secs(self.second), load);
         }
     }
 
@@ -352,6 +379,47 @@ fn pages_that_have_hung_while_others_answered_are_known_again_when_they_take_wha
     assert!(outage.hangs());
     outage.pass(30, 50);
     assert!(!outage.hangs());
+}
+
+#[test]
+fn while_a_kind_hangs_and_others_answer_no_worker_is_taken_from_them_to_try_whether_fewer_do() {
+    let mut outage = Outage::new(30);
+    outage.pass(60, 10);
+    outage.waiting = 200;
+    for _ in 0..300 {
+        outage.pass(1, 15_000);
+        let sizing = outage.pool.sizing();
+        assert_eq!(sizing.terms.downstream, None, "{}", outage.second);
+    }
+    assert!(outage.hangs());
+    // Where all of them wait for the same, it is tried.
+    outage.others = 0;
+    let tried = (0..60).any(|_| {
+        outage.pass(1, 15_000);
+        outage.pool.sizing().terms.downstream.is_some()
+    });
+    assert!(tried);
+}
+
+#[test]
+fn pages_that_wait_for_long_from_a_cold_start_beside_quick_ones_are_soon_known_for_what_they_take()
+{
+    for (others, blocked_ms) in [(10, 500), (30, 500), (10, 1500)] {
+        let mut outage = Outage::new(others);
+        outage.pass(120, blocked_ms);
+        let after = outage.pool.parks_after();
+        assert!(!outage.hangs(), "{others} {blocked_ms}: {after} s");
+    }
+}
+
+#[test]
+fn what_is_dead_at_a_cold_start_does_not_become_usual_while_others_answer() {
+    for others in [3, 10, 70] {
+        let mut outage = Outage::new(others);
+        outage.pass(1800, 15_000);
+        let after = outage.pool.parks_after();
+        assert!(outage.hangs() && after < 6.5, "{others}: {after} s");
+    }
 }
 
 #[test]

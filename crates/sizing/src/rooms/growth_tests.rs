@@ -78,8 +78,8 @@ impl World {
         let pools = HashSet::from(["www"]);
         self.rooms.look(now, Some(memory), &signs, &pools);
         let worker = self.rooms.outgrown().map(|(_, grown)| grown.worker);
-        if worker.is_some() {
-            self.rooms.replaces("www");
+        if let Some(worker) = worker {
+            self.rooms.replaces("www", worker);
         }
         worker
     }
@@ -140,6 +140,28 @@ fn what_a_seat_still_tells_of_who_sat_there_before_is_not_taken_for_the_new_work
 }
 
 #[test]
+fn who_may_be_young_is_worth_a_question_until_it_is_known_what_it_keeps() {
+    let mut world = World::warm();
+    let may_have_young = |world: &World| world.rooms.may_have_young("www");
+    assert!(
+        !may_have_young(&world),
+        "all have served a thousand requests"
+    );
+    // What its seat tells at first is of who sat there before.
+    world.set(10, 2.0, 1000);
+    world.look();
+    assert!(may_have_young(&world));
+    world.set(10, 20.0, 3);
+    world.look();
+    assert!(!may_have_young(&world));
+    world.set(11, 20.0, 5000);
+    world.look();
+    assert!(may_have_young(&world), "nobody knows yet");
+    world.look();
+    assert!(!may_have_young(&world));
+}
+
+#[test]
 fn who_has_what_a_young_worker_has_stays_since_its_successor_would_have_as_much() {
     let mut world = World::warm();
     (7..10).for_each(|worker| world.set(worker, 50.0 + f64::from(worker), 2000));
@@ -167,6 +189,20 @@ fn a_pool_of_which_many_have_grown_has_one_replaced_in_half_a_minute() {
     }
     assert_eq!(gone, [9, 8, 7], "whoever has most, and each once");
     assert_eq!(at, [1, 31, 61]);
+}
+
+#[test]
+fn who_does_not_leave_for_ten_minutes_keeps_no_other_from_it_and_is_chosen_again_then() {
+    let mut world = World::warm();
+    (7..10).for_each(|worker| world.set(worker, 60.0 + f64::from(worker), 2000));
+    let chosen: Vec<(usize, i32)> = (0..640)
+        .filter_map(|second| Some((second, world.look()?)))
+        .collect();
+    let all = [(1, 9), (31, 8), (61, 7), (601, 9), (631, 8)];
+    assert_eq!(
+        chosen, all,
+        "each runs a long script, or nobody has told it"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is known of the memory that a pool's workers take.
 
 use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
 
 use crate::memory::{Room, reserve};
 use crate::sources::Memory;
@@ -35,6 +36,10 @@ const GROWN_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// of one that is, any successor has as soon.
 const BEGUN_REQUESTS: u64 = 10;
 const YOUNG_REQUESTS: u64 = 50;
+
+/// A worker that was to leave its place and is still there is not chosen again for so long: it may run a script
+/// for minutes, and others have grown, too. Then it is, since who was told so may have gone.
+const CHOSEN_AGAIN_AFTER: Duration = Duration::from_secs(600);
 
 /// What a worker has, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -113,6 +118,8 @@ struct One {
     kept_young: f64,
     /// At which look its pages were counted.
     counted_at: u32,
+    /// When it was to leave its place for having grown, if ever.
+    replaced_at: Option<Duration>,
 }
 
 impl Known {
@@ -163,6 +170,15 @@ impl Known {
         exactly.chain(roughly.into_iter().map(due(false))).collect()
     }
 
+    /// Whether some worker that was measured may be young, and what it keeps then is not known.
+    pub fn may_have_young(&self) -> bool {
+        let may_be_young = |one: &One| {
+            let served = one.has.served;
+            one.kept_young == 0.0 && served.is_none_or(|served| served <= YOUNG_REQUESTS)
+        };
+        self.measured.iter().any(may_be_young)
+    }
+
     /// A worker was measured as it was due, at a look of this number.
     pub fn measured(&mut self, due: Due, has: Has, look: u32) {
         let place = self.measured.iter();
@@ -181,6 +197,8 @@ impl Known {
             worker: due.worker,
             has: Has {
                 most: has.most.or(before.and_then(|one| one.has.most)),
+                // They only become more.
+                served: told.or(before.and_then(|one| one.has.served)),
                 ..has
             },
             began_with: began_with.or(has_begun.then_some(has.own)),
@@ -191,6 +209,7 @@ impl Known {
                 kept_young
             },
             counted_at: if due.exactly { look } else { counted_before },
+            replaced_at: before.and_then(|one| one.replaced_at),
         });
         // When it is young it has little, and says nothing of what it will have.
         if before.is_some() {
@@ -278,12 +297,25 @@ impl Known {
         room.workers().unwrap_or(usize::MAX)
     }
 
-    /// The worker that has grown most; nothing: none has grown so that another in its place would have much
-    /// less, or nobody knows yet.
-    pub fn outgrown(&self) -> Option<Grown> {
+    /// A worker is to leave its place to another, for having grown.
+    pub fn replaces(&mut self, worker: i32, now: Duration) {
+        let chosen = self.measured.iter_mut().find(|one| one.worker == worker);
+        if let Some(chosen) = chosen {
+            chosen.replaced_at = Some(now);
+        }
+    }
+
+    /// The worker that has grown most, of those that were not chosen a while ago; nothing: none has grown so that
+    /// another in its place would have much less, or nobody knows yet.
+    pub fn outgrown(&self, now: Duration) -> Option<Grown> {
         let young = self.measured.iter().map(|one| one.kept_young);
         let young = young.fold(0.0, f64::max);
-        let all = self.measured.iter().filter_map(|one| {
+        let may_be_chosen = |one: &&One| {
+            let since = one.replaced_at.map(|at| now.saturating_sub(at));
+            since.is_none_or(|since| since >= CHOSEN_AGAIN_AFTER)
+        };
+        let all = self.measured.iter().filter(may_be_chosen);
+        let all = all.filter_map(|one| {
             Some(Grown {
                 worker: one.worker,
                 began_with: one.began_with?.max(young),
