@@ -12,7 +12,7 @@ use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{Layout, SLOTS_PER_SEAT};
 use crate::spent::Spent;
 pub use crate::words::State as SlotState;
-use crate::words::{CACHE_FULL, GOES_ON};
+use crate::words::{CACHE_FULL, GOES_ON, WHOEVER_SLEEPS};
 
 /// What a slot that is lent to a worker needs kept on the front's side: the counters that the
 /// front must not read back from memory which the worker can write.
@@ -151,7 +151,7 @@ impl FrontEnd {
                 words.state.reset();
             }
         }
-        self.wake(seat);
+        self.wake_whatever_was_said(seat);
         running
     }
 
@@ -378,6 +378,14 @@ impl FrontEnd {
     /// A seat's figures. What they say is the worker's word.
     pub fn seat_board(&self, seat: u32) -> &SeatBoard {
         self.layout.seat_board(seat)
+    }
+
+    /// Wakes a seat's worker also if its word says that it is awake: a front that was killed when it was about to wake
+    /// it has taken the word back and done no more.
+    fn wake_whatever_was_said(&self, seat: u32) {
+        let sleep = self.layout.worker_sleep(seat);
+        let _ = sleep.must_wake();
+        let _ = futex::wake(sleep.word(), futex::Flags::empty(), WHOEVER_SLEEPS);
     }
 
     /// Wakes a seat's worker if it sleeps.

@@ -94,6 +94,10 @@ impl StateWord {
     }
 }
 
+/// More than can sleep on one word (futex(2) takes a signed number).
+#[cfg(not(loom))]
+pub const WHOEVER_SLEEPS: u32 = i32::MAX as u32;
+
 /// Whether somebody sleeps and must be woken. One owner goes to sleep, anybody may wake it.
 ///
 /// The rule that loses no wake-up: the sleeper says that it sleeps, and *then* looks for work; the

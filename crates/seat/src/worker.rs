@@ -12,7 +12,7 @@ use rustix::time::Timespec;
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT, WISH_BYTES};
 use crate::spent::Spent;
-use crate::words::{CACHE_FULL, GOES_ON, MAX_INCARNATION, SleepWord, State};
+use crate::words::{CACHE_FULL, GOES_ON, MAX_INCARNATION, SleepWord, State, WHOEVER_SLEEPS};
 
 /// Unseen bytes in the answer ring that are shown without being asked: half of it, so that the
 /// front empties one half while the worker fills the other.
@@ -21,9 +21,6 @@ const SHOW_BYTES: u32 = (ANSWER_RING_BYTES / 2) as u32;
 /// How far the first numbers of the wishes of two workers are apart, so that no late word on one is
 /// taken for a word on another.
 const WISHES_APART: u32 = 1 << 16;
-
-/// More than can sleep on one word (futex(2) takes a signed number).
-const WHOEVER_SLEEPS: u32 = i32::MAX as u32;
 
 /// Whether anybody still wants the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

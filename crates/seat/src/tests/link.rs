@@ -231,6 +231,40 @@ fn a_worker_amid_a_long_answer_outlives_the_front() {
     assert_eq!(next.progress(&left), Ok(Began::Done));
 }
 
+/// Whether a thread of this process sleeps in the kernel (`proc_pid_stat(5)`).
+fn sleeps(thread: rustix::thread::Pid) -> bool {
+    let stat = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+    let stat = std::fs::read_to_string(stat).unwrap();
+    stat.rsplit(") ")
+        .next()
+        .is_some_and(|rest| rest.starts_with('S'))
+}
+
+#[test]
+fn a_worker_whose_front_was_killed_when_it_was_about_to_wake_it_is_woken_by_the_next() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let (say, hear) = std::sync::mpsc::channel();
+    let (say_claimed, claimed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        say.send(rustix::thread::gettid()).unwrap();
+        let _ = say_claimed.send(worker.claim());
+    });
+    let thread = hear.recv().unwrap();
+    let layout = crate::layout::Layout::map(&bench.file, 1).unwrap();
+    let sleep = layout.worker_sleep(0);
+    // The front takes the word and dies: whoever sleeps is not woken.
+    while !(sleeps(thread) && sleep.must_wake()) {
+        std::thread::yield_now();
+    }
+    let next = FrontEnd::take_over(&bench.file, 1, 2).unwrap();
+    assert_eq!(next.adopt(0, 1, 0).len(), 0);
+    next.offer(0, 0, 1, 0, b"hello");
+    next.wake(0);
+    let claimed = claimed.recv_timeout(std::time::Duration::from_secs(20));
+    assert_eq!(claimed, Ok(true));
+}
+
 #[test]
 fn a_slot_that_a_successor_has_is_not_released_by_its_predecessor() {
     let bench = bench();
