@@ -63,15 +63,19 @@ fn reports(supervisor: &Channel) -> Vec<FromFront> {
     reports
 }
 
-/// A pool that finds its size with one worker, which is busy, and a request that waits for a second one.
-fn with_one_busy() -> (Arc<Pool>, Channel, Arc<Exchange>) {
-    let (pool, supervisor) = pool(ProcessManager::Auto, 100);
+/// A worker comes, and has something to do.
+fn one_comes_and_is_busy(pool: &Arc<Pool>) {
     let mut inner = pool.lock();
     inner.queue.arrive(SEAT, 1, Vec::new());
     let busy = Exchange::new(pool.clone(), 0, Vec::new(), CLAIM);
     let placed = inner.queue.submit(busy, CLAIM.lane, pool.depth());
     assert!(matches!(placed, Submitted::Placed(_)));
-    drop(inner);
+}
+
+/// A pool that finds its size with one worker, which is busy, and a request that waits for a second one.
+fn with_one_busy() -> (Arc<Pool>, Channel, Arc<Exchange>) {
+    let (pool, supervisor) = pool(ProcessManager::Auto, 100);
+    one_comes_and_is_busy(&pool);
     let waiting = pool.submit(0, Vec::new(), CLAIM).unwrap();
     assert_eq!(asked(&supervisor), [2]);
     (pool, supervisor, waiting)
@@ -87,13 +91,7 @@ fn where_nobody_may_wait_whoever_is_refused_asks_for_a_worker() {
         assert_eq!(pool.turns_away(CLAIM), refused);
         let again = asked(&supervisor);
         assert!(again.is_empty(), "one is on its way: {again:?}");
-        // It comes, and has something to do.
-        let mut inner = pool.lock();
-        inner.queue.arrive(SEAT, 1, Vec::new());
-        let busy = Exchange::new(pool.clone(), 0, Vec::new(), CLAIM);
-        let placed = inner.queue.submit(busy, CLAIM.lane, pool.depth());
-        assert!(matches!(placed, Submitted::Placed(_)));
-        drop(inner);
+        one_comes_and_is_busy(&pool);
         assert_eq!(pool.turns_away(CLAIM), refused);
         assert_eq!(asked(&supervisor), [2], "{pm:?}");
     }
