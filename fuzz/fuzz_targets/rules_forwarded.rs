@@ -35,21 +35,64 @@ fuzz_target!(|input: &[u8]| {
         .collect();
     let hear = |peer: Ipv4Addr| {
         trust.hear(IpAddr::V4(peer), |name| {
-            let name = name.to_owned();
             let named = move |(other, _): &&(&str, &[u8])| *other == name;
             lines.iter().filter(named).map(|(_, value)| *value)
         })
     };
-    assert_eq!(hear(Ipv4Addr::new(192, 0, 2, 1)), Heard::default());
-    let heard = hear(Ipv4Addr::new(10, 0, 0, 1));
-    if let Some(host) = &heard.host {
-        assert!(!host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic()));
-        assert!(!host.contains(['/', '@', '\\', ',', '"']), "{host}");
+    assert_eq!(hear(Ipv4Addr::new(192, 0, 2, 1)), Ok(Heard::default()));
+    let is_there = |field: &str| lines.iter().any(|(name, _)| *name == field);
+    match hear(Ipv4Addr::new(10, 0, 0, 1)) {
+        Ok(heard) => {
+            if let Some(host) = &heard.host {
+                assert!(!host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic()));
+                assert!(!host.contains(['/', '@', '\\', ',', '"']), "{host}");
+            }
+            // Whoever is named is not the proxy in the place of one that cannot be read.
+            let is_named = is_there("x-forwarded-for") || is_there("forwarded");
+            assert_eq!(heard.client.is_some(), is_named);
+            if let Some(client) = heard.client {
+                let _ = client_key(client.ip());
+            }
+        }
+        Err(unknown) => assert!(is_there(unknown.field), "{unknown}"),
     }
-    if let Some(client) = heard.client {
-        let _ = client_key(client.ip());
-    }
+    // What a proxy appends means the same, whatever its client has written.
+    appended(&trust, &lines);
     for (_, value) in &lines {
         let _ = parse_network(&String::from_utf8_lossy(value));
     }
 });
+
+/// The trusted proxy appends its client's address to the last line, as nginx does, or in a line of
+/// its own, as HAProxy does.
+fn appended(trust: &Trust, lines: &[(&str, &[u8])]) {
+    let client = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
+    let proxy = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    for (field, own) in [
+        ("x-forwarded-for", &b"203.0.113.9"[..]),
+        ("forwarded", b"for=203.0.113.9"),
+    ] {
+        let only = Trust {
+            fields: Field::named(field).into_iter().collect(),
+            proxies: trust.proxies.clone(),
+        };
+        let of = lines.iter().filter(|(name, _)| *name == field);
+        let mut written: Vec<Vec<u8>> = of.map(|(_, value)| value.to_vec()).collect();
+        let hear = |written: &[Vec<u8>]| {
+            let heard = only.hear(proxy, |_| written.iter().map(Vec::as_slice));
+            heard
+                .map(|heard| heard.client.map(|client| client.ip()))
+                .ok()
+        };
+        let mut joined = written.clone();
+        written.push(own.to_vec());
+        assert_eq!(hear(&written), Some(Some(client)));
+        if let Some(last) = joined.last_mut() {
+            last.extend_from_slice(b", ");
+            last.extend_from_slice(own);
+            let heard = hear(&joined);
+            let is_strict = field == "forwarded" && heard.is_none();
+            assert!(heard == Some(Some(client)) || is_strict, "{heard:?}");
+        }
+    }
+}

@@ -1,5 +1,5 @@
-//! Web servers from Debian before a FastCGI server: nginx and Apache, each with a generated
-//! configuration in a folder of its own.
+//! Web servers and proxies from Debian before a server: nginx, Apache and HAProxy, each with a
+//! generated configuration in a folder of its own.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -146,6 +146,25 @@ impl Web {
         }
     }
 
+    /// HAProxy before an HTTP server, with these lines in its only section.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn haproxy(lines: &str) -> Self {
+        let folder = public_folder();
+        let address = ports::free_address();
+        let file = folder.path().join("haproxy.cfg");
+        fs::write(&file, haproxy_conf(address, lines)).expect("a file can be written");
+        let mut command = Command::new("haproxy");
+        command.arg("-db").arg("-f").arg(&file);
+        let log = folder.path().join("haproxy.log");
+        Self {
+            server: start("HAProxy", command, address, &log),
+            address,
+            folder,
+        }
+    }
+
     /// The process that was started.
     pub fn pid(&self) -> i32 {
         self.server.pid()
@@ -185,6 +204,18 @@ AcceptPathInfo On
     )
 }
 
+fn haproxy_conf(address: SocketAddr, lines: &str) -> String {
+    let user = if is_root() {
+        format!("    user {WEB_USER}\n    group {WEB_USER}\n")
+    } else {
+        String::new()
+    };
+    format!(
+        "global\n    maxconn 200\n{user}\nlisten http\n    mode http\n    bind {address}\n    \
+         timeout connect 10s\n    timeout client 30s\n    timeout server 30s\n{lines}\n"
+    )
+}
+
 impl Target for Web {
     fn address(&self) -> SocketAddr {
         self.address
@@ -192,6 +223,7 @@ impl Target for Web {
 
     fn log_text(&self) -> String {
         let read = |name| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
-        format!("{}{}", read("nginx.log"), read("apache.log"))
+        let [nginx, apache] = [read("nginx.log"), read("apache.log")];
+        [nginx, apache, read("haproxy.log")].concat()
     }
 }

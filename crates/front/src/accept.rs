@@ -162,8 +162,9 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, counted: Counted, is_http
     if !thread.sites().trust.proxies.contain(peer.ip()) {
         return troubles.not_proxied(peer.ip(), "it is none of trusted_proxies");
     }
-    let Ok((socket, client)) = take_header(socket).await else {
-        return troubles.not_proxied(peer.ip(), "it did not begin with the PROXY protocol");
+    let (socket, client) = match take_header(socket).await {
+        Ok(taken) => taken,
+        Err(no_header) => return troubles.not_proxied(peer.ip(), no_header.words()),
     };
     let connection = Connection::new(socket, client.unwrap_or(peer), thread.rates());
     match is_https {

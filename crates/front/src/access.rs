@@ -93,6 +93,8 @@ pub struct Answered {
     pub body_bytes: u64,
     /// The client, if a proxy has named another than who connected.
     pub client: Option<IpAddr>,
+    /// A trusted proxy has not said who the client is: the line has no address.
+    pub is_client_unknown: bool,
     /// Whether the client speaks TLS, with us or with a proxy in front.
     pub is_https: bool,
     /// How long the request waited for a worker.
@@ -276,12 +278,12 @@ impl AccessLog {
     fn send(&self, collector: &Collector, severity: u8, text: &[u8], line: Option<&Line<'_>>) {
         let message = match (collector.form(), line) {
             (Form::Journal, Some(line)) => {
-                let (status, peer) = (line.answered.status.to_string(), line.peer.to_string());
-                let head = line.head;
-                let answered = line.answered;
+                let (head, answered) = (line.head, line.answered);
+                let status = answered.status.to_string();
+                let peer = (!answered.is_client_unknown).then(|| line.peer.to_string());
                 let (id, pool) = (answered.id.as_ref(), answered.pool.as_ref());
                 let all: [(&str, Option<&[u8]>); 8] = [
-                    ("MAITRED_REMOTE_ADDR", Some(peer.as_bytes())),
+                    ("MAITRED_REMOTE_ADDR", peer.as_deref().map(str::as_bytes)),
                     ("MAITRED_STATUS", Some(status.as_bytes())),
                     ("MAITRED_HOST", head.map(|head| head.host().as_bytes())),
                     ("MAITRED_METHOD", head.map(|head| head.method().as_bytes())),

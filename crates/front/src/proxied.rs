@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -27,18 +27,46 @@ const REST: Duration = Duration::from_millis(10);
 enum Begins {
     /// A header of so many bytes, and whose connection it is; none: the proxy's own.
     Header(usize, Option<SocketAddr>),
+    /// A header of a proxy that does not know its client's address.
+    Unknown,
     /// Perhaps a header, once more has come.
     Part,
     /// Something else.
     Other,
 }
 
+/// Why a connection is closed that should begin with the PROXY protocol.
+#[derive(Debug)]
+pub enum NoHeader {
+    /// There is no header, or not in time.
+    Missing,
+    /// The proxy does not know its client's address: `UNKNOWN`, or a family that is not IP. The
+    /// connection carries a client's bytes all the same, so it does not count as the proxy's own.
+    Unknown,
+}
+
+impl NoHeader {
+    /// The reason, for the log.
+    pub fn words(&self) -> &'static str {
+        match self {
+            NoHeader::Missing => "it did not begin with the PROXY protocol",
+            NoHeader::Unknown => "the PROXY protocol does not say the client's address",
+        }
+    }
+}
+
+impl<E: Into<io::Error>> From<E> for NoHeader {
+    fn from(_: E) -> NoHeader {
+        NoHeader::Missing
+    }
+}
+
 /// Takes the header off a connection that was just accepted, and tells whose it is: none if it is
-/// the proxy's own.
+/// the proxy's own (`LOCAL`).
 ///
 /// # Errors
-/// When there is no header, or not in time.
-pub async fn take_header(socket: OwnedFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+/// When there is no header, or not in time, or the client is unknown.
+pub async fn take_header(socket: OwnedFd) -> Result<(OwnedFd, Option<SocketAddr>), NoHeader> {
     let socket = readable(socket)?;
     let deadline = Instant::now() + PATIENCE;
     let mut seen = 0;
@@ -62,12 +90,13 @@ pub async fn take_header(socket: OwnedFd) -> io::Result<(OwnedFd, Option<SocketA
             Begins::Part if bytes.len() < MAX_HEADER_BYTES && !bytes.is_empty() => {
                 // The part that was seen keeps the socket readable.
                 if bytes.len() == seen && Instant::now() > deadline {
-                    return Err(io::ErrorKind::TimedOut.into());
+                    return Err(NoHeader::Missing);
                 }
                 seen = bytes.len();
                 tokio::time::sleep(REST).await;
             }
-            Begins::Part | Begins::Other => return Err(io::ErrorKind::InvalidData.into()),
+            Begins::Unknown => return Err(NoHeader::Unknown),
+            Begins::Part | Begins::Other => return Err(NoHeader::Missing),
         }
     }
 }
@@ -90,31 +119,28 @@ fn begins(bytes: &[u8]) -> Begins {
     }
     match header {
         HeaderResult::V1(Ok(header)) => {
-            let client = match &header.addresses {
-                v1::Addresses::Tcp4(way) => {
-                    Some(SocketAddr::new(way.source_address.into(), way.source_port))
-                }
-                v1::Addresses::Tcp6(way) => {
-                    Some(SocketAddr::new(way.source_address.into(), way.source_port))
-                }
-                v1::Addresses::Unknown => None,
-            };
-            Begins::Header(header.header.len(), client)
+            let length = header.header.len();
+            match &header.addresses {
+                v1::Addresses::Tcp4(way) => of(length, way.source_address, way.source_port),
+                v1::Addresses::Tcp6(way) => of(length, way.source_address, way.source_port),
+                v1::Addresses::Unknown => Begins::Unknown,
+            }
         }
         HeaderResult::V2(Ok(header)) => {
-            let client = match (header.command, &header.addresses) {
-                (v2::Command::Proxy, v2::Addresses::IPv4(way)) => {
-                    Some(SocketAddr::new(way.source_address.into(), way.source_port))
-                }
-                (v2::Command::Proxy, v2::Addresses::IPv6(way)) => {
-                    Some(SocketAddr::new(way.source_address.into(), way.source_port))
-                }
-                _ => None,
-            };
-            Begins::Header(header.as_bytes().len(), client)
+            let length = header.as_bytes().len();
+            match (header.command, &header.addresses) {
+                (v2::Command::Local, _) => Begins::Header(length, None),
+                (_, v2::Addresses::IPv4(way)) => of(length, way.source_address, way.source_port),
+                (_, v2::Addresses::IPv6(way)) => of(length, way.source_address, way.source_port),
+                (_, v2::Addresses::Unspecified | v2::Addresses::Unix(_)) => Begins::Unknown,
+            }
         }
         HeaderResult::V1(Err(_)) | HeaderResult::V2(Err(_)) => Begins::Other,
     }
+}
+
+fn of(length: usize, address: impl Into<IpAddr>, port: u16) -> Begins {
+    Begins::Header(length, Some(SocketAddr::new(address.into(), port)))
 }
 
 #[cfg(test)]
@@ -131,7 +157,7 @@ mod tests {
             begins(text),
             Begins::Header(36, "[2001:db8::1]:4711".parse().ok())
         );
-        assert_eq!(begins(b"PROXY UNKNOWN\r\nGET"), Begins::Header(15, None));
+        assert_eq!(begins(b"PROXY UNKNOWN\r\nGET"), Begins::Unknown);
         let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
         binary.extend_from_slice(&[192, 0, 2, 1, 10, 0, 0, 1, 0x12, 0x67, 0, 80]);
         binary.extend_from_slice(b"GET / HTTP/1.1\r\n");
@@ -142,6 +168,8 @@ mod tests {
             Begins::Header(28, None),
             "LOCAL is the proxy itself"
         );
+        let unspecified = b"\r\n\r\n\0\r\nQUIT\n\x21\x00\0\0GET / HTTP/1.1\r\n";
+        assert_eq!(begins(unspecified), Begins::Unknown);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
 use maitred_rules::SiteRules;
 use maitred_rules::dress::Dressing;
-use maitred_rules::forwarded::Field;
+use maitred_rules::forwarded::{Field, Heard, Trust, Unknown};
 
 use crate::access::{self, AccessLog, Answered, Time};
 use crate::admin;
@@ -38,6 +38,9 @@ pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8
 
 /// The type that authorities expect of the file they look for (RFC 8555 §8.3).
 const OCTETS: Header<'static> = (b"Content-Type", b"application/octet-stream");
+
+/// What a client is told whose address a trusted proxy has not passed on so that it can be read.
+const CLIENT_UNKNOWN: &str = "The proxy in front of this server does not say who the client is.";
 
 /// Answers one request.
 pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Thread>) -> After {
@@ -74,6 +77,18 @@ async fn answer(
     thread: &Arc<Thread>,
     answered: &mut Answered,
 ) -> io::Result<After> {
+    let sites = thread.sites();
+    let trust = Some(&sites.trust).filter(|trust| !trust.is_empty() && !client.is_admin());
+    let origin = match trust.map(|trust| origin(client, head, trust, answered)) {
+        Some(Err(unknown)) => {
+            let peer = client.peer().ip();
+            thread.shared.troubles.client_unknown(peer, &unknown);
+            (answered.is_client_unknown, answered.sends_id) = (true, sites.sends_request_id);
+            return refuse(client, head, answered, 400, CLIENT_UNKNOWN).await;
+        }
+        Some(Ok(heard)) => Some(heard),
+        None => None,
+    };
     if head.kind() == Method::Trace {
         // It would show a script the headers that cookies and passwords are in (nginx, too).
         return refuse(client, head, answered, 405, "TRACE is not answered.").await;
@@ -93,29 +108,39 @@ async fn answer(
         let whole = whole(client, head, answered, 200, &headers, &file, after);
         return Box::pin(whole).await;
     }
-    let sites = thread.sites();
     answered.sends_id = sites.sends_request_id;
-    if sites.trust.is_empty() {
-        let host = head.host();
-        return at_site(client, head, thread, &sites, (host, None), answered).await;
-    }
-    let heard = sites
-        .trust
-        .hear(client.peer().ip(), |name| head.values(name));
-    let peer = heard.client.unwrap_or_else(|| client.peer());
-    answered.client = Some(peer.ip());
-    let is_trusted = sites.trust.proxies.contain(client.peer().ip());
+    let (host, origin) = match &origin {
+        None => (head.host(), None),
+        Some((heard, is_trusted)) => {
+            let host = heard.host.as_deref().unwrap_or_else(|| head.host());
+            let origin = Origin {
+                client: heard.client.unwrap_or_else(|| client.peer()),
+                is_https: heard.is_https,
+                by_forwarded: *is_trusted && sites.trust.fields.contains(&Field::Forwarded),
+                host,
+            };
+            (host, Some(origin))
+        }
+    };
+    at_site(client, head, thread, &sites, (host, origin), answered).await
+}
+
+/// What a trusted proxy says of its client, and whether the client's connection is one's.
+fn origin<'t>(
+    client: &impl HttpClient,
+    head: &'t Head,
+    trust: &'t Trust,
+    answered: &mut Answered,
+) -> Result<(Heard, bool), Unknown<'t>> {
+    let peer = client.peer().ip();
+    let is_trusted = trust.proxies.contain(peer);
+    let heard = trust.hear(peer, |name| head.values(name))?;
+    // A proxy that names nobody asks for itself, as one that looks whether the server is well.
+    answered.client = Some(heard.client.map_or(peer, |client| client.ip()));
     if is_trusted {
         answered.id = RequestId::told(head);
     }
-    let host = heard.host.as_deref().unwrap_or_else(|| head.host());
-    let origin = Origin {
-        client: peer,
-        is_https: heard.is_https,
-        by_forwarded: is_trusted && sites.trust.fields.contains(&Field::Forwarded),
-        host,
-    };
-    at_site(client, head, thread, &sites, (host, Some(origin)), answered).await
+    Ok((heard, is_trusted))
 }
 
 /// Answers at the site of a host; `origin` is there if a proxy in front is to be believed.

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use maitred_control::episode::{Account, Episode, News};
+use maitred_rules::forwarded::Unknown;
 use tokio::sync::Notify;
 
 use crate::connection::TooSlow;
@@ -37,6 +38,7 @@ struct Episodes {
     cut: Episode<()>,
     slow: Episode<()>,
     proxied: Episode<()>,
+    unknown: Episode<()>,
     /// By the cause, of which there are a few.
     files: BTreeMap<&'static str, Episode<()>>,
     /// By the server, of which there are as many as the configuration names.
@@ -57,6 +59,7 @@ impl Default for Troubles {
                 cut: Episode::new(CALM),
                 slow: Episode::new(CALM),
                 proxied: Episode::new(CALM),
+                unknown: Episode::new(CALM),
                 files: BTreeMap::new(),
                 proxies: BTreeMap::new(),
                 websockets: Episode::new(CALM),
@@ -128,6 +131,18 @@ impl Troubles {
     pub fn not_proxied(&self, peer: IpAddr, why: &str) {
         if self.note(|episodes, now| episodes.proxied.happened(now, |()| {})) {
             tracing::warn!("a connection from {peer} was closed: {why} (proxy_protocol is on)");
+        }
+    }
+
+    /// A request got a 400 because a trusted proxy, at `peer`, does not say who its client is.
+    pub fn client_unknown(&self, peer: IpAddr, unknown: &Unknown<'_>) {
+        tracing::debug!("{peer}: 400: the client is unknown: its {unknown}");
+        if self.note(|episodes, now| episodes.unknown.happened(now, |()| {})) {
+            tracing::warn!(
+                "a request from {peer}, one of trusted_proxies, gets a 400: its {unknown}, so the \
+                 client is unknown; have the proxy set this field, or name another in \
+                 trusted_headers; further ones are counted"
+            );
         }
     }
 
@@ -216,6 +231,7 @@ impl Episodes {
             && self.cut.is_quiet()
             && self.slow.is_quiet()
             && self.proxied.is_quiet()
+            && self.unknown.is_quiet()
             && self.files.is_empty()
             && self.proxies.is_empty()
             && self.websockets.is_quiet()
@@ -262,7 +278,10 @@ impl Episodes {
         let proxies = told_of_each(&mut self.proxies, now, |server, verb, lasted, times| {
             format!("for {lasted}, {times} requests {verb} failed by proxy: {server}")
         });
-        let first = [full, accept, handshakes, lost, cut, slow, proxied];
+        let unknown = told(&mut self.unknown, now, |verb, lasted, times| {
+            format!("for {lasted}, the number of requests from unknown clients {verb} {times}")
+        });
+        let first = [full, accept, handshakes, lost, cut, slow, proxied, unknown];
         let first = first.into_iter().flatten();
         first
             .chain(files)

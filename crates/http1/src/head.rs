@@ -189,7 +189,7 @@ impl Head {
     }
 
     /// The values of all headers called `name`, whatever its case.
-    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    pub fn values<'a>(&'a self, name: &'a str) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         let named = move |header: &&HeaderSpans| {
             header.name.len as usize == name.len()
                 && header

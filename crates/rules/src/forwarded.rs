@@ -1,14 +1,29 @@
 //! Who a client is when a proxy that is trusted says so: `X-Forwarded-For` and its like, and
 //! `Forwarded` (RFC 7239).
+//!
+//! A proxy appends to what its client has sent, to the same line or in a line of its own. Lines and
+//! their elements are therefore read from the end, each on its own: nothing that a client writes can
+//! change how the end is read. Where the address that a trusted proxy names cannot be read, the
+//! client is unknown. The proxy's own address never takes its place.
 
+mod element;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::networks::Networks;
+use element::Element;
 
-/// Most addresses of one field that are looked at, from its end.
-const MAX_HOPS: usize = 64;
+/// Most addresses of one field that are looked at, from its end, and most elements of one line of
+/// `Forwarded`.
+pub const MAX_HOPS: usize = 64;
+
+/// Longest host in bytes: a name (RFC 1035 §2.3.4) with its port.
+const MAX_HOST_BYTES: usize = 260;
 
 /// A header field by which a proxy speaks of its client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,12 +67,57 @@ pub struct Trust {
 /// What is known of a client once its proxy was heard.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Heard {
-    /// Its address; port 0 where none was said.
+    /// Its address, with port 0 where none was said; none if there is no field with addresses, so
+    /// that the proxy asks for itself.
     pub client: Option<SocketAddr>,
     /// Whether it speaks TLS with the proxy.
     pub is_https: Option<bool>,
     /// The host it asked for.
     pub host: Option<String>,
+}
+
+/// A trusted proxy names a client, but not by an address that can be read: the client is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unknown<'h> {
+    /// The name of the field.
+    pub field: &'h str,
+    /// What is wrong with it.
+    pub why: Fault,
+}
+
+impl fmt::Display for Unknown<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unknown { field, why } = self;
+        write!(out, "{field} {}", why.words())
+    }
+}
+
+/// What is wrong with a field that should name a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// It has no element.
+    Empty,
+    /// An element that counts is no address.
+    NoAddress,
+    /// A proxy says that it does not know the address, or does not tell it (RFC 7239 §6.2, §6.3).
+    Hidden,
+    /// A line is not formed as RFC 7239 §4 says.
+    Malformed,
+    /// It names more proxies than anybody has.
+    TooLong,
+}
+
+impl Fault {
+    /// The fault as the end of a sentence that begins with the name of the field.
+    pub fn words(self) -> &'static str {
+        match self {
+            Fault::Empty => "is empty",
+            Fault::NoAddress => "has something other than an address where the client's is due",
+            Fault::Hidden => "says that the client's address is unknown or not disclosed",
+            Fault::Malformed => "is not formed as RFC 7239 says",
+            Fault::TooLong => "names more than 64 proxies",
+        }
+    }
 }
 
 impl Trust {
@@ -67,107 +127,151 @@ impl Trust {
     }
 
     /// What `peer` says of its client, by `values`: all values of the field with a name in lower
-    /// case, in their order. Nothing if it is not to be believed.
-    pub fn hear<'h, V: Iterator<Item = &'h [u8]>>(
+    /// case, in their order. Nothing if it is not to be believed. The first field that is there
+    /// decides on the address, whether it can be read or not.
+    ///
+    /// # Errors
+    /// When a field with addresses is there, and who the client is cannot be read from it.
+    pub fn hear<'h, V: DoubleEndedIterator<Item = &'h [u8]>>(
         &'h self,
         peer: IpAddr,
         mut values: impl FnMut(&'h str) -> V,
-    ) -> Heard {
+    ) -> Result<Heard, Unknown<'h>> {
         let mut heard = Heard::default();
         if !self.proxies.contain(peer) {
-            return heard;
+            return Ok(heard);
         }
         for field in &self.fields {
             match field {
-                Field::Addresses(name) => {
-                    let client = self.client(items(values(name)).rev().map(address));
-                    heard.client = heard.client.or(client);
+                Field::Addresses(name) if heard.client.is_none() => {
+                    let unknown = |why| Unknown { field: name, why };
+                    heard.client = self.client(addresses(values(name))).map_err(unknown)?;
                 }
+                Field::Addresses(_) => {}
                 Field::Proto => {
-                    let last = items(values("x-forwarded-proto")).next_back();
+                    let last = elements(values("x-forwarded-proto")).next();
                     heard.is_https = heard.is_https.or(last.and_then(is_https));
                 }
                 Field::Host => {
-                    let last = items(values("x-forwarded-host")).next_back();
+                    let last = elements(values("x-forwarded-host")).next();
                     heard.host = heard.host.take().or_else(|| last.and_then(host));
                 }
-                Field::Forwarded => self.forwarded(values("forwarded"), &mut heard),
+                Field::Forwarded => self.forwarded(&mut values, &mut heard)?,
             }
         }
-        heard
+        Ok(heard)
     }
 
     /// The last address that is no trusted proxy's, from the end of the way; the first one if all
-    /// are. What cannot be read ends the way there (nginx's `real_ip_recursive`).
-    fn client(&self, way: impl Iterator<Item = Option<SocketAddr>>) -> Option<SocketAddr> {
+    /// are (nginx's `real_ip_recursive`). None if there is no field.
+    fn client(
+        &self,
+        way: impl Iterator<Item = Result<SocketAddr, Fault>>,
+    ) -> Result<Option<SocketAddr>, Fault> {
         let mut client = None;
-        for hop in way.take(MAX_HOPS) {
-            let Some(hop) = hop else { break };
+        for (before, hop) in way.enumerate() {
+            if before == MAX_HOPS {
+                return Err(Fault::TooLong);
+            }
+            let hop = hop?;
             client = Some(hop);
             if !self.proxies.contain(hop.ip()) {
                 break;
             }
         }
-        client
+        Ok(client)
     }
 
-    fn forwarded<'h>(&self, values: impl Iterator<Item = &'h [u8]>, heard: &mut Heard) {
-        let elements: Vec<&str> = items(values).collect();
-        let of = |element: &&'h str, name: &str| pair(element, name);
-        let way = elements
-            .iter()
-            .rev()
-            .map(|element| of(element, "for").and_then(address));
-        heard.client = heard.client.or(self.client(way));
-        // The last proxy is the one that is trusted; what it says stands last.
-        if let Some(last) = elements.last() {
-            heard.is_https = heard.is_https.or(of(last, "proto").and_then(is_https));
-            heard.host = heard
-                .host
-                .take()
-                .or_else(|| of(last, "host").and_then(host));
+    fn forwarded<'h, V: DoubleEndedIterator<Item = &'h [u8]>>(
+        &self,
+        values: &mut impl FnMut(&'h str) -> V,
+        heard: &mut Heard,
+    ) -> Result<(), Unknown<'static>> {
+        const NAME: &str = "forwarded";
+        if heard.client.is_none() {
+            let way = or_empty(values(NAME), forwarded_hops);
+            heard.client = self
+                .client(way)
+                .map_err(|why| Unknown { field: NAME, why })?;
         }
-    }
-}
-
-/// The members of a list that may be spread over several fields (RFC 9110 §5.6.1). A comma in
-/// quotes is part of its member.
-fn items<'h>(values: impl Iterator<Item = &'h [u8]>) -> std::vec::IntoIter<&'h str> {
-    let mut items = Vec::new();
-    for value in values {
-        let Ok(text) = std::str::from_utf8(value) else {
-            continue;
+        // The last proxy is the one that is trusted; what it says stands last.
+        let mut lines = values(NAME).rev().map(element::elements);
+        let is_said = |line: &Result<Vec<Element<'h>>, Fault>| {
+            !line.as_ref().is_ok_and(|elements| elements.is_empty())
         };
-        items.extend(split_unquoted(text, ',').map(str::trim));
+        let last = lines.find(is_said).and_then(|line| line.ok()?.pop());
+        if let Some(last) = last {
+            let (proto, name) = (last.proto.as_deref(), last.host.as_deref());
+            heard.is_https = heard.is_https.or(proto.and_then(is_https));
+            heard.host = heard.host.take().or_else(|| name.and_then(host));
+        }
+        Ok(())
     }
-    items.retain(|item| !item.is_empty());
-    items.into_iter()
 }
 
-fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
-    let mut quoted = false;
-    text.split(move |c| {
-        quoted ^= c == '"';
-        c == separator && !quoted
+/// The way that lines with addresses name, from its end.
+fn addresses<'h>(
+    lines: impl DoubleEndedIterator<Item = &'h [u8]>,
+) -> impl Iterator<Item = Result<SocketAddr, Fault>> {
+    or_empty(lines, |line| {
+        line_elements(line).map(|text| address(text).ok_or(Fault::NoAddress))
     })
 }
 
-/// The value of a pair of a `Forwarded` element, without its quotes.
-fn pair<'e>(element: &'e str, name: &str) -> Option<&'e str> {
-    split_unquoted(element, ';').find_map(|pair| {
-        let (key, value) = pair.split_once('=')?;
-        let value = value.trim();
-        let unquoted = value
-            .strip_prefix('"')
-            .and_then(|rest| rest.strip_suffix('"'));
-        key.trim()
-            .eq_ignore_ascii_case(name)
-            .then_some(unquoted.unwrap_or(value))
-    })
+/// The way that one line of `Forwarded` names, from its end.
+fn forwarded_hops(line: &[u8]) -> impl Iterator<Item = Result<SocketAddr, Fault>> {
+    let (elements, fault) = match element::elements(line) {
+        Ok(elements) => (elements, None),
+        Err(fault) => (Vec::new(), Some(Err(fault))),
+    };
+    let hop = |element: Element<'_>| match element.node {
+        Some(node) => element::address(&node),
+        None => Err(Fault::Hidden),
+    };
+    fault.into_iter().chain(elements.into_iter().rev().map(hop))
 }
 
-/// An address with or without a port; one of IPv6 with a port is in brackets.
-fn address(text: &str) -> Option<SocketAddr> {
+/// What `hops` makes of each line, from the last; the fault of being empty where there are lines
+/// that make nothing.
+fn or_empty<'h, I: Iterator<Item = Result<SocketAddr, Fault>>>(
+    lines: impl DoubleEndedIterator<Item = &'h [u8]>,
+    hops: impl FnMut(&'h [u8]) -> I,
+) -> impl Iterator<Item = Result<SocketAddr, Fault>> {
+    let mut lines = lines.rev().peekable();
+    let is_there = lines.peek().is_some();
+    let mut all = lines.flat_map(hops).peekable();
+    let empty = (is_there && all.peek().is_none()).then_some(Err(Fault::Empty));
+    all.chain(empty)
+}
+
+/// The elements of a list that may be spread over several lines, from the last. Empty ones do not
+/// count (RFC 9110 §5.6.1.2).
+fn elements<'h>(
+    lines: impl DoubleEndedIterator<Item = &'h [u8]>,
+) -> impl Iterator<Item = &'h [u8]> {
+    lines.rev().flat_map(line_elements)
+}
+
+fn line_elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let all = line.rsplit(|byte| *byte == b',').map(trimmed);
+    all.filter(|element| !element.is_empty())
+}
+
+/// Without white space around it (RFC 9110 §5.6.3).
+fn trimmed(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
+}
+
+/// An address with or without a port; one of IPv6 with a port is in brackets. A zone (RFC 4007)
+/// means something on the proxy's machine alone.
+fn address(text: &[u8]) -> Option<SocketAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    if text.contains('%') {
+        return None;
+    }
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(SocketAddr::new(ip.to_canonical(), 0));
     }
@@ -175,115 +279,21 @@ fn address(text: &str) -> Option<SocketAddr> {
         return Some(SocketAddr::new(address.ip().to_canonical(), address.port()));
     }
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
-    let ip: IpAddr = inner.parse().ok()?;
+    let ip: std::net::Ipv6Addr = inner.parse().ok()?;
     Some(SocketAddr::new(ip.to_canonical(), 0))
 }
 
-fn is_https(text: &str) -> Option<bool> {
+fn is_https(text: &[u8]) -> Option<bool> {
     match text {
-        _ if text.eq_ignore_ascii_case("https") => Some(true),
-        _ if text.eq_ignore_ascii_case("http") => Some(false),
+        _ if text.eq_ignore_ascii_case(b"https") => Some(true),
+        _ if text.eq_ignore_ascii_case(b"http") => Some(false),
         _ => None,
     }
 }
 
 /// A host as `Host` may have it: nothing else gets past to where a host is trusted to be one.
-fn host(text: &str) -> Option<String> {
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
-    (!text.is_empty() && text.len() <= 260 && text.bytes().all(good)).then(|| text.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::networks::parse_network;
-
-    fn hear(fields: &[&str], headers: &[(&str, &str)], peer: &str) -> Heard {
-        let trust = Trust {
-            proxies: Networks::new(&[
-                parse_network("10.0.0.0/8").unwrap(),
-                parse_network("fd00::/8").unwrap(),
-            ]),
-            fields: fields
-                .iter()
-                .filter_map(|name| Field::named(name))
-                .collect(),
-        };
-        trust.hear(peer.parse().unwrap(), |name| {
-            let name = name.to_owned();
-            let named = move |(other, _): &&(&str, &str)| name.eq_ignore_ascii_case(other);
-            headers
-                .iter()
-                .filter(named)
-                .map(|(_, value)| value.as_bytes())
-        })
-    }
-
-    fn client(value: &str) -> Option<String> {
-        let headers = [("X-Forwarded-For", value)];
-        let heard = hear(&["X-Forwarded-For"], &headers, "10.0.0.1");
-        heard.client.map(|client| client.to_string())
-    }
-
-    #[test]
-    fn the_last_address_that_is_no_proxys_is_the_clients() {
-        assert_eq!(client("192.0.2.1").as_deref(), Some("192.0.2.1:0"));
-        assert_eq!(
-            client("198.51.100.9, 192.0.2.1, 10.0.0.2").as_deref(),
-            Some("192.0.2.1:0")
-        );
-        assert_eq!(client("10.0.0.3, 10.0.0.2").as_deref(), Some("10.0.0.3:0"));
-        assert_eq!(client("192.0.2.1:4711").as_deref(), Some("192.0.2.1:4711"));
-        assert_eq!(client("2001:db8::1").as_deref(), Some("[2001:db8::1]:0"));
-        assert_eq!(
-            client("[2001:db8::1]:80, fd00::1").as_deref(),
-            Some("[2001:db8::1]:80")
-        );
-        assert_eq!(
-            client("192.0.2.1, unknown, 10.0.0.2").as_deref(),
-            Some("10.0.0.2:0")
-        );
-        assert_eq!(client("[::ffff:192.0.2.1]").as_deref(), Some("192.0.2.1:0"));
-        assert_eq!(client("rubbish"), None);
-    }
-
-    #[test]
-    fn who_is_not_trusted_is_not_believed() {
-        let headers = [
-            ("X-Forwarded-For", "192.0.2.1"),
-            ("X-Forwarded-Proto", "https"),
-        ];
-        let fields = ["X-Forwarded-For", "X-Forwarded-Proto"];
-        assert_eq!(hear(&fields, &headers, "192.0.2.99"), Heard::default());
-        let heard = hear(&fields, &headers, "::ffff:10.1.1.1");
-        assert_eq!(heard.is_https, Some(true));
-        assert_eq!(
-            hear(&["X-Forwarded-Proto"], &headers, "10.0.0.1").client,
-            None
-        );
-    }
-
-    #[test]
-    fn forwarded_says_all_in_one_field() {
-        let value =
-            "for=198.51.100.1;host=evil, For=\"[2001:db8::7]:99\";proto=https;host=a.example";
-        let heard = hear(&["Forwarded"], &[("Forwarded", value)], "10.0.0.1");
-        assert_eq!(heard.client, "[2001:db8::7]:99".parse().ok());
-        assert_eq!(
-            (heard.is_https, heard.host.as_deref()),
-            (Some(true), Some("a.example"))
-        );
-        let heard = hear(
-            &["Forwarded"],
-            &[("Forwarded", "for=_hidden;proto=http")],
-            "10.0.0.1",
-        );
-        assert_eq!((heard.client, heard.is_https), (None, Some(false)));
-    }
-
-    #[test]
-    fn a_host_that_is_none_is_left_out() {
-        let headers = [("X-Forwarded-Host", "a.example/evil")];
-        assert_eq!(hear(&["X-Forwarded-Host"], &headers, "10.0.0.1").host, None);
-    }
+fn host(text: &[u8]) -> Option<String> {
+    let good = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(byte);
+    let is_host = !text.is_empty() && text.len() <= MAX_HOST_BYTES && text.iter().all(good);
+    is_host.then(|| String::from_utf8_lossy(text).into_owned())
 }

@@ -150,7 +150,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         needs: Needs::Live,
         doc: "Proxies in front of this server that are believed what they say of their clients in \
               `trusted_headers`. The client is the last address they name that is no trusted \
-              proxy. Nobody else is believed.",
+              proxy; if that cannot be read, the request gets a 400. A request of theirs that \
+              names no client is their own. Nobody else is believed.",
         example: "[\"10.0.0.0/8\"]",
         read: |config, value| {
             config.trusted_proxies = networks(value)?;

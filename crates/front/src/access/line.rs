@@ -88,6 +88,7 @@ impl Line<'_> {
         let (answered, head, secured) = (self.answered, self.head, self.secured);
         let (spent, script) = (answered.spent, answered.script);
         match variable {
+            Variable::RemoteAddr if answered.is_client_unknown => Text(None),
             Variable::RemoteAddr => Text(Some(self.peer.to_string().into_bytes().into())),
             Variable::RemoteUser => Text(self.user()),
             Variable::TimeLocal => Value::Stamp(0),
