@@ -47,7 +47,7 @@ fuzz_target!(|input: &[u8]| {
                 assert!(!host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic()));
                 assert!(!host.contains(['/', '@', '\\', ',', '"']), "{host}");
             }
-            // Whoever is named is not the proxy in the place of one that cannot be read.
+            // There is a client exactly where a field names one.
             let is_named = is_there("x-forwarded-for") || is_there("forwarded");
             assert_eq!(heard.client.is_some(), is_named);
             if let Some(client) = heard.client {

@@ -81,7 +81,7 @@ fn files_and_scripts_are_answered_as_over_http1() {
     );
     assert_eq!(
         curl(&[&url(&server, "/nothing.txt")]),
-        "404 Not Found\nthere is no such file\n"
+        "404 Not Found\nThere is no such page.\n"
     );
     let ranges = curl(&["-r", "0-1,5-6", &url(&server, "/large.bin")]);
     assert_eq!(ranges.matches("Content-Range").count(), 2, "{ranges}");

@@ -41,7 +41,7 @@ fn site() -> TempDir {
     ])
 }
 
-/// A server that lets nobody have `who.txt` but those networks that no real client is in.
+/// A server that sends `who.txt` only to networks in which no real client is.
 fn serve(root: &TempDir, top: &[&str]) -> Server {
     let deny = format!("deny = {{ path = \"/who.txt\", except = [\"{PROXY}\", \"10.0.0.0/8\"] }}");
     serve_with(root, top, &[&deny])
@@ -53,7 +53,7 @@ fn ask(address: SocketAddr, target: &str, headers: &[(&str, &str)]) -> http::Res
     http::ask(address, &headers.iter().fold(request, add))
 }
 
-/// The address that PHP is told, or the status if it is not asked.
+/// The address that PHP sees, or the status if it does not run.
 fn who(address: SocketAddr, lines: &[(&str, &str)]) -> String {
     let answer = ask(address, "/who.php", lines);
     match answer.status {
@@ -208,7 +208,7 @@ fn a_client_whose_proxy_does_not_say_readably_who_it_is_is_refused() {
 }
 
 #[test]
-fn a_trusted_proxy_that_names_nobody_asks_for_itself() {
+fn a_trusted_proxy_that_names_no_client_asks_for_itself() {
     let root = site();
     let server = serve(&root, &["trusted_proxies = [\"127.0.0.1\"]"]);
     assert_eq!(

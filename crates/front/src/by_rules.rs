@@ -21,6 +21,7 @@ use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::limits::RunningRequest;
 use crate::pool::queue::Lane;
 use crate::proxy;
+use crate::refusal;
 use crate::request::{self, Header, Way};
 use crate::route::{Route, Script, listing};
 use crate::ruled::{Caught, Ruled};
@@ -78,7 +79,9 @@ pub async fn answer<C: HttpClient>(
     let after = match &clean {
         Ok(path) => decide(&mut ruled, head, thread, (rules, path), &way, answered).await?,
         Err(refused) => {
-            request::refuse(&mut ruled, head, answered, refused.status, refused.why).await?
+            refusal::log_path(head, &way, refused, &thread.shared.troubles);
+            let words = refusal::of_path(refused);
+            request::refuse(&mut ruled, head, answered, refused.status, words).await?
         }
     };
     match ruled.caught.take() {
@@ -380,16 +383,17 @@ pub async fn refuse(
     client: &mut impl HttpClient,
     head: &Head,
     (way, troubles): (&Way<'_>, &Troubles),
-    refusal: Refusal,
+    refused: Refusal,
     answered: &mut Answered,
 ) -> io::Result<After> {
-    if refusal.is_mistake {
-        let (host, target) = (way.host(head), head.target());
+    refusal::log(head, way, refused.status, refused.why);
+    let mut words = refused.why;
+    if refused.is_mistake {
         let why = "the site's rewrites lead in a circle; `maitred explain URL` shows them";
-        tracing::debug!("{host}: {target}: {why}");
-        troubles.file_failed(&way.site.settings.root, refusal.status, why);
+        troubles.file_failed(&way.site.settings.root, refused.status, why);
+        words = refusal::FAILED;
     }
-    request::refuse(client, head, answered, refusal.status, refusal.why).await
+    request::refuse(client, head, answered, refused.status, words).await
 }
 
 async fn too_many(

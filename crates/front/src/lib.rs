@@ -37,6 +37,7 @@ mod pools;
 mod proofs;
 mod proxied;
 mod proxy;
+mod refusal;
 mod request;
 mod request_id;
 pub mod route;

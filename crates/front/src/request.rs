@@ -22,6 +22,7 @@ use crate::compress;
 use crate::files::{self, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::pool::queue::Lane;
+use crate::refusal;
 use crate::request_id::{self, RequestId};
 use crate::route::{Route, Script};
 use crate::shared::{Sites, Thread};
@@ -39,7 +40,7 @@ pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8
 /// The type that authorities expect of the file they look for (RFC 8555 §8.3).
 const OCTETS: Header<'static> = (b"Content-Type", b"application/octet-stream");
 
-/// What a client is told whose address a trusted proxy has not passed on so that it can be read.
+/// The text of a 400 to a client whose address a trusted proxy has not passed on readably.
 const CLIENT_UNKNOWN: &str = "The proxy in front of this server does not say who the client is.";
 
 /// Answers one request.
@@ -135,7 +136,7 @@ fn origin<'t>(
     let peer = client.peer().ip();
     let is_trusted = trust.proxies.contain(peer);
     let heard = trust.hear(peer, |name| head.values(name))?;
-    // A proxy that names nobody asks for itself, as one that looks whether the server is well.
+    // A proxy that names no client asks for itself, as a health check does.
     answered.client = Some(heard.client.map_or(peer, |client| client.ip()));
     if is_trusted {
         answered.id = RequestId::told(head);
@@ -153,7 +154,8 @@ async fn at_site(
     answered: &mut Answered,
 ) -> io::Result<After> {
     let Some(site) = sites.site_for(host) else {
-        let why = "No site is served under this name.";
+        let why = "no site is served under this name";
+        tracing::debug!("{}: 404: {why}", host.escape_debug());
         return refuse(client, head, answered, 404, why).await;
     };
     let is_https = origin.and_then(|origin| origin.is_https);
@@ -274,11 +276,9 @@ pub async fn serve_path(
             plain(client, head, answered, 301, header, "", after).await
         }
         Route::Refused(refused) => {
-            if refused.status >= 500 {
-                let (troubles, root) = (&thread.shared.troubles, &way.site.settings.root);
-                troubles.file_failed(root, refused.status, refused.why);
-            }
-            refuse(client, head, answered, refused.status, refused.why).await
+            refusal::log_path(head, way, &refused, &thread.shared.troubles);
+            let words = refusal::of_path(&refused);
+            refuse(client, head, answered, refused.status, words).await
         }
     }
 }
@@ -534,8 +534,9 @@ pub async fn whole(
     Ok(after)
 }
 
-/// The body of an answer of our own.
+/// The body of an answer of our own: of a 404 or 403 always the same.
 pub fn in_words(status: u16, why: &str) -> String {
+    let why = refusal::words(status, why);
     format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status))
 }
 

@@ -25,7 +25,7 @@ use crate::compress::{Compression, Siblings};
 use crate::files::{self, Body, Entry};
 use beneath::Opened;
 use maitred_rules::coding::Coding;
-use maitred_rules::path;
+use maitred_rules::{path, source};
 use table::{Expect, Table, Watch};
 
 pub use listing::Folder;
@@ -122,6 +122,8 @@ pub struct Resolver {
     /// What files come in other codings, if some do.
     compression: Option<Arc<Compression>>,
     siblings: Siblings,
+    /// Files whose content is PHP source are refused.
+    looks_inside: bool,
 }
 
 impl Resolver {
@@ -147,7 +149,13 @@ impl Resolver {
             table: Table::new(limits),
             compression: None,
             siblings: Siblings::new(limits),
+            looks_inside: true,
         })
+    }
+
+    /// Files are sent whatever they hold, since a script chooses them.
+    pub fn send_any_content(&mut self) {
+        self.looks_inside = false;
     }
 
     /// Files may be sent in other codings.
@@ -319,7 +327,8 @@ impl Resolver {
             return self.script(name, b"", seen, watches);
         }
         if path::is_php_source(name) {
-            return Err(not_found(
+            return Err(Refused::notable(
+                404,
                 "the file holds PHP source by its name, and is not a .php script",
             ));
         }
@@ -332,14 +341,21 @@ impl Resolver {
         if opened.through_link {
             let own = opened.real_name().map_err(refusal)?;
             if path::is_dot_name(&own) || path::is_php_source(&own) {
-                return Err(not_found(
+                return Err(Refused::notable(
+                    404,
                     "a symbolic link gives PHP source or a hidden file another name",
                 ));
             }
         }
-        let loaded = files::load(opened.fd, name)
-            .map_err(|error| refusal(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        let failed = |error| refusal(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let loaded = files::load(opened.fd, name).map_err(failed)?;
         let entry = loaded.entry;
+        if self.looks_inside && is_source(name, &entry).map_err(failed)? {
+            return Err(Refused::notable(
+                404,
+                "the file begins as PHP source, and is not a .php script",
+            ));
+        }
         let length = Some(entry.len());
         let suits = |compression: &Arc<Compression>| {
             compression.suits(entry.content_type().as_bytes(), length)
@@ -366,10 +382,8 @@ impl Resolver {
     ) -> Result<Found, Refused> {
         watches.push(self.watch(name, still_there(seen))?);
         let Some(root) = &self.script_root else {
-            return Err(Refused {
-                status: 503,
-                why: "the document root has moved out of its pool's chroot",
-            });
+            let why = "the document root has moved out of its pool's chroot";
+            return Err(Refused::notable(503, why));
         };
         let script = Script {
             script_filename: [&root[..], name].concat(),
@@ -420,10 +434,8 @@ impl Resolver {
     }
 
     fn follow_root(&mut self) -> Result<(), Refused> {
-        let gone = |_| Refused {
-            status: 503,
-            why: "the document root cannot be opened at the moment",
-        };
+        let why = "the document root cannot be opened at the moment";
+        let gone = |_| Refused::notable(503, why);
         let now = fs::stat(&self.site.root).map_err(gone)?;
         if file_id(&now) != self.root_id {
             self.root = open_root(&self.site.root).map_err(gone)?;
@@ -445,10 +457,8 @@ impl Resolver {
 
     /// Watches go by name, not by the root's descriptor, so that they see the root move.
     fn watch(&self, name: &[u8], expect: Expect) -> Result<Watch, Refused> {
-        let path = CString::new(self.file_name(name)).map_err(|_| Refused {
-            status: 400,
-            why: "the path holds a control byte",
-        })?;
+        let wrong = |_| Refused::plain(400, "the path holds a control byte");
+        let path = CString::new(self.file_name(name)).map_err(wrong)?;
         Ok(Watch { path, expect })
     }
 
@@ -526,26 +536,35 @@ fn route(target: Target, query: Option<&str>) -> Route {
     }
 }
 
+/// Whether a file holds PHP source by what it begins with. Looked at once, when it is loaded.
+fn is_source(name: &[u8], entry: &Entry) -> io::Result<bool> {
+    if !source::may_be_source(name, entry.content_type()) {
+        return Ok(false);
+    }
+    let beginning = entry.beginning(source::LOOKED_AT)?;
+    Ok(source::is_source(name, &beginning))
+}
+
 fn not_found(why: &'static str) -> Refused {
-    Refused { status: 404, why }
+    Refused::plain(404, why)
 }
 
 fn refusal(error: Errno) -> Refused {
     match error {
-        Errno::ACCESS => Refused {
-            status: 403,
-            why: "the front may not read the file or search its directory",
-        },
-        Errno::XDEV => not_found("a symbolic link leads out of the root to another owner's file"),
-        Errno::LOOP => not_found("too many symbolic links"),
+        Errno::ACCESS => Refused::notable(
+            403,
+            "the front may not read the file or search its directory",
+        ),
+        Errno::XDEV => Refused::notable(
+            404,
+            "a symbolic link leads out of the root to another owner's file",
+        ),
+        Errno::LOOP => Refused::notable(404, "too many symbolic links"),
         Errno::NOENT | Errno::NOTDIR => not_found("the file has just gone"),
-        Errno::MFILE | Errno::NFILE => Refused {
-            status: 503,
-            why: "no file descriptor is free: raise the limit on open files",
-        },
-        _ => Refused {
-            status: 503,
-            why: "the file system failed to open the file",
-        },
+        Errno::MFILE | Errno::NFILE => Refused::notable(
+            503,
+            "no file descriptor is free: raise the limit on open files",
+        ),
+        _ => Refused::notable(503, "the file system failed to open the file"),
     }
 }

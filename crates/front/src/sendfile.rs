@@ -130,6 +130,8 @@ impl SendfileRoots {
                 ..files.clone()
             };
             let resolver = open(files)?;
+            // An upload may be source, and the script decides who gets it.
+            with(&resolver, Resolver::send_any_content);
             Ok(Root { prefix, resolver })
         });
         opened.collect::<Result<_, String>>().map(SendfileRoots)

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use maitred_control::episode::{Account, Episode, News};
 use maitred_rules::forwarded::Unknown;
+use maitred_rules::path::Refused;
 use tokio::sync::Notify;
 
 use crate::connection::TooSlow;
@@ -157,6 +158,21 @@ impl Troubles {
         if self.note(happened) {
             let root = root.display();
             tracing::error!("{root}: {status}: {why}; further requests it happens to are counted");
+        }
+    }
+
+    /// A path of the site with this document root got a 404 or 403 although something is there, for
+    /// a reason that the operator should read once.
+    pub fn file_refused(&self, root: &Path, path: &str, refused: &Refused) {
+        let Refused { status, why, .. } = *refused;
+        let happened = |episodes: &mut Episodes, now| {
+            let files = episodes.files.entry(why);
+            let files = files.or_insert_with(|| Episode::new(CALM));
+            files.happened(now, |()| {})
+        };
+        if self.note(happened) {
+            let (root, path) = (root.display(), path.escape_debug());
+            tracing::warn!("{root}: {path}: {status}: {why}; further such requests are counted");
         }
     }
 

@@ -15,6 +15,7 @@ pub mod pattern;
 pub mod rate;
 pub mod settings;
 pub mod site;
+pub mod source;
 mod table;
 mod template;
 pub mod users;

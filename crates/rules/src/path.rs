@@ -14,6 +14,29 @@ pub struct Refused {
     pub status: u16,
     /// One sentence for the log; it is not for the client.
     pub why: &'static str,
+    /// Whether the operator should read of it: something is there that should not be, or that
+    /// cannot be had. What is simply not there is asked for all the time.
+    pub is_notable: bool,
+}
+
+impl Refused {
+    /// A refusal that says nothing about the server.
+    pub fn plain(status: u16, why: &'static str) -> Refused {
+        Refused {
+            status,
+            why,
+            is_notable: false,
+        }
+    }
+
+    /// A refusal that the operator should read of.
+    pub fn notable(status: u16, why: &'static str) -> Refused {
+        Refused {
+            status,
+            why,
+            is_notable: true,
+        }
+    }
 }
 
 /// A path that was decoded once and normalised: it begins with `/`, has no empty, `.` or `..`
@@ -111,11 +134,12 @@ pub fn encode_path(path: &[u8]) -> String {
 }
 
 /// Whether the last name of `path` says that the file holds PHP source but is not to be run:
-/// another case (`x.PHP`), an unused extension (`.phtml`, `.phar`, `.php5`), or what editors and
-/// people leave behind (`x.php~`, `x.php.bak`, `x.php.`). `x.php` itself is also PHP source: it is
-/// run, and must not be sent.
+/// another case (`x.PHP`), an unused extension (`.phtml`, `.phar`, `.php5`, `.phpbak`), or what
+/// editors and people leave behind (`x.php~`, `x.php.bak`, `x.php.`). `x.php` itself is also PHP
+/// source: it is run, and must not be sent.
 ///
-/// `page.php.html` and its like are answers that somebody saved, and are not counted.
+/// `page.php.html` and its like may be responses that were saved, and are not counted: their
+/// content decides ([`crate::source`]).
 pub fn is_php_source(path: &[u8]) -> bool {
     /// What may follow `.php` in the name of a file that is no PHP source: pages mirrored by name,
     /// generated assets, and listings that somebody named `.txt` to have them read.
@@ -129,7 +153,15 @@ pub fn is_php_source(path: &[u8]) -> bool {
         let end = part.iter().position(|byte| !byte.is_ascii_alphanumeric());
         is_php_extension(&part[..end.unwrap_or(part.len())])
     });
-    mentions_php && !RENDERED.contains(&last_extension)
+    let is_variant = name.contains(&b'.') && last_extension.starts_with(b"php");
+    (mentions_php || is_variant) && !RENDERED.contains(&last_extension)
+}
+
+/// Whether the last name of `path` mentions PHP behind its first dot: `config.php.txt`.
+pub fn mentions_php(path: &[u8]) -> bool {
+    let name = last_name(path).to_ascii_lowercase();
+    let mut extensions = name.split(|byte| *byte == b'.').skip(1);
+    extensions.any(|part| part.starts_with(b"php") || part.starts_with(b"pht"))
 }
 
 /// Whether the last name of `path` begins with a dot.
@@ -166,7 +198,7 @@ fn is_plain(bytes: &[u8]) -> bool {
 }
 
 fn bad(why: &'static str) -> Refused {
-    Refused { status: 400, why }
+    Refused::plain(400, why)
 }
 
 /// Segments as they come in, resolved so far: `/a/b`, without a slash at the end.

@@ -247,6 +247,17 @@ impl Entry {
         &self.body
     }
 
+    /// Its first bytes, up to `length` of them, as they lie in the file.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub fn beginning(&self, length: usize) -> io::Result<Cow<'_, [u8]>> {
+        match &self.body {
+            Body::Memory(bytes) => Ok(Cow::Borrowed(&bytes[..bytes.len().min(length)])),
+            Body::File(fd) => read_all(fd, length as u64).map(Cow::Owned),
+        }
+    }
+
     /// The header lines of a plain 200, each with its CR LF: Content-Type, Content-Length,
     /// Last-Modified, ETag and Accept-Ranges.
     pub fn header_lines(&self) -> &Bytes {

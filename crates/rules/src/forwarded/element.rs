@@ -71,7 +71,7 @@ fn element(line: &[u8]) -> Result<(Option<Element<'_>>, &[u8]), Fault> {
     }
 }
 
-/// Most pairs of one element. RFC 7239 names four, and nobody uses others.
+/// Most pairs of one element. RFC 7239 names four.
 const MAX_PAIRS: usize = 16;
 
 impl<'l> Element<'l> {

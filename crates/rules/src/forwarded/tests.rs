@@ -150,7 +150,7 @@ fn the_first_field_that_is_there_decides() {
 }
 
 #[test]
-fn who_is_not_trusted_is_not_believed() {
+fn a_peer_that_is_not_trusted_is_not_believed() {
     let headers = [
         ("X-Forwarded-For", &b"192.0.2.1"[..]),
         ("X-Forwarded-Proto", b"https"),
@@ -190,7 +190,7 @@ fn forwarded_says_all_in_one_field() {
 }
 
 #[test]
-fn forwarded_that_is_not_well_formed_names_nobody() {
+fn forwarded_that_is_not_well_formed_names_no_client() {
     for line in [
         "for=10.0.0.5;x=\", for=203.0.113.9",
         "for=10.0.0.5;x=\", for=\"[2001:db8::9]:4711\"",

@@ -1,0 +1,57 @@
+//! What clients read of a refusal, and what the log does.
+//!
+//! A client reads the same of every 404 and of every 403: the reason would tell what there is. It is
+//! in the log, and `maitred explain` says it.
+
+use maitred_http1::Head;
+use maitred_rules::path::Refused;
+
+use crate::request::Way;
+use crate::troubles::Troubles;
+
+const NOT_FOUND: &str = "There is no such page.";
+
+const FORBIDDEN: &str = "This page is not for you.";
+
+/// What a client is told whose path cannot be read.
+const BAD_PATH: &str = "The path of the address is not valid.";
+
+/// What a client is told of a failure that is the server's.
+pub const FAILED: &str = "The server cannot answer this at the moment.";
+
+/// What a client may read of why it gets this status.
+pub fn words(status: u16, why: &str) -> &str {
+    match status {
+        404 => NOT_FOUND,
+        403 => FORBIDDEN,
+        _ => why,
+    }
+}
+
+/// What a client may read of why a path stands for nothing.
+pub fn of_path(refused: &Refused) -> &'static str {
+    match refused.status {
+        404 => NOT_FOUND,
+        403 => FORBIDDEN,
+        400 => BAD_PATH,
+        _ => FAILED,
+    }
+}
+
+/// Logs why a path stands for nothing.
+pub fn log_path(head: &Head, way: &Way<'_>, refused: &Refused, troubles: &Troubles) {
+    log(head, way, refused.status, refused.why);
+    let root = &way.site.settings.root;
+    if refused.status >= 500 {
+        troubles.file_failed(root, refused.status, refused.why);
+    } else if refused.is_notable {
+        troubles.file_refused(root, way.path, refused);
+    }
+}
+
+/// Logs why a request is refused, for whoever looks for the reason of one.
+pub fn log(head: &Head, way: &Way<'_>, status: u16, why: &str) {
+    let host = way.host(head).escape_debug();
+    let path = way.path.escape_debug();
+    tracing::debug!("{host}{path}: {status}: {why}");
+}

@@ -1,0 +1,194 @@
+//! Whether a file that is about to be sent holds PHP source, by what it begins with.
+//!
+//! A name says little: `config.php.txt`, `wp-config.old` and `settings.inc` all hold passwords. Pure:
+//! nothing here reads a file.
+
+use crate::path::mentions_php;
+
+/// Bytes at the beginning of a file that are looked at.
+pub const LOOKED_AT: usize = 512;
+
+/// Whether files of this media type and name are to be looked at: all but those of types that no
+/// browser shows as text (pictures, sound, fonts, archives and the like).
+pub fn may_be_source(name: &[u8], media_type: &str) -> bool {
+    let (kind, of) = media_type.split_once('/').unwrap_or_default();
+    let of = of.split(';').next().unwrap_or_default();
+    match kind {
+        "audio" | "font" | "video" => mentions_php(name),
+        "image" => of == "svg+xml" || mentions_php(name),
+        "application" => !is_binary(of) || mentions_php(name),
+        _ => true,
+    }
+}
+
+/// Types of `application/` that are known and are no text.
+fn is_binary(of: &str) -> bool {
+    const BINARY: [&str; 14] = [
+        "gzip",
+        "java-archive",
+        "msword",
+        "ogg",
+        "pdf",
+        "vnd.rar",
+        "wasm",
+        "x-7z-compressed",
+        "x-bzip2",
+        "x-gzip",
+        "x-rar-compressed",
+        "x-tar",
+        "x-xz",
+        "zip",
+    ];
+    let is_office = of.starts_with("vnd.openxmlformats-") || of.starts_with("vnd.oasis.");
+    BINARY.contains(&of) || is_office || of.contains("font")
+}
+
+/// Whether a file is PHP source, by its first [`LOOKED_AT`] bytes.
+///
+/// Source begins with `<?php`, `<?=` or `<?` and white space, behind a byte order mark, white space
+/// and a `#!` line. A template has some text in front: it counts everywhere but under names of files
+/// that quote PHP, as `readme.md` and `notes.txt` do near their beginning. A name that mentions PHP
+/// (`header.php.txt`) is none of those.
+pub fn is_source(name: &[u8], beginning: &[u8]) -> bool {
+    let beginning = &beginning[..beginning.len().min(LOOKED_AT)];
+    if opens(behind_shebang(beginning), true) {
+        return true;
+    }
+    if quotes_php(name) && !mentions_php(name) {
+        return false;
+    }
+    // Random bytes have `<?=` in them now and then, `<?php` never.
+    let is_text = !beginning.iter().any(|byte| is_binary_byte(*byte));
+    let mut tags = memchr::memmem::find_iter(beginning, b"<?").map(|at| &beginning[at..]);
+    tags.any(|tag| is_long_tag(tag) || (is_text && opens(tag, false)))
+}
+
+/// Names of documents, of data and of programs in other languages, and those without an ending
+/// (`README`).
+fn quotes_php(name: &[u8]) -> bool {
+    const ENDINGS: [&str; 20] = [
+        "adoc", "cjs", "css", "csv", "js", "json", "log", "map", "markdown", "md", "mjs", "po",
+        "rst", "scss", "text", "tsv", "txt", "vue", "yaml", "yml",
+    ];
+    let name = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    match memchr::memrchr(b'.', name) {
+        Some(dot) => {
+            let ending = &name[dot + 1..];
+            ENDINGS
+                .iter()
+                .any(|known| ending.eq_ignore_ascii_case(known.as_bytes()))
+        }
+        None => true,
+    }
+}
+
+fn is_binary_byte(byte: u8) -> bool {
+    byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b)
+}
+
+/// Whether PHP begins here; `first`: at the beginning of the file, where `<?` alone is enough.
+fn opens(text: &[u8], first: bool) -> bool {
+    is_long_tag(text)
+        || text.starts_with(b"<?=")
+        || (first && text.starts_with(b"<?") && text.get(2).is_some_and(u8::is_ascii_whitespace))
+}
+
+/// `<?php` in either case, and white space or the end.
+fn is_long_tag(text: &[u8]) -> bool {
+    let Some((tag, rest)) = text.split_at_checked(5) else {
+        return false;
+    };
+    tag.eq_ignore_ascii_case(b"<?php") && rest.first().is_none_or(u8::is_ascii_whitespace)
+}
+
+fn behind_shebang(text: &[u8]) -> &[u8] {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let text = text.trim_ascii_start();
+    match text.strip_prefix(b"#!") {
+        Some(line) => {
+            let end = memchr::memchr(b'\n', line).unwrap_or(line.len());
+            line[end..].trim_ascii_start()
+        }
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_is_known_by_what_it_begins_with() {
+        for source in [
+            "<?php echo 1;",
+            "<?PHP\n",
+            "<?php",
+            "\u{feff}<?php echo 1;",
+            "\n\n  <?php echo 1;",
+            "#!/usr/bin/env php\n<?php echo 1;",
+            "<?= $x ?>",
+            "<? echo 1;",
+        ] {
+            assert!(is_source(b"/a.txt", source.as_bytes()), "{source}");
+        }
+        for other in [
+            "",
+            "<",
+            "<?",
+            "<?xml version=\"1.0\"?>",
+            "<?phpinfo",
+            "Write <?php in front.",
+            "# Title\n\n```php\n<?php echo 1;\n```\n",
+        ] {
+            assert!(!is_source(b"/a.txt", other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_template_is_source_where_no_example_of_php_is_expected() {
+        let template = b"<!DOCTYPE html>\n<html <?php language_attributes(); ?>>";
+        for name in [
+            "/a.html",
+            "/a.inc",
+            "/a.svg",
+            "/a.b/c.tpl",
+            "/header.php.txt",
+        ] {
+            assert!(is_source(name.as_bytes(), template), "{name}");
+        }
+        for name in ["/a.md", "/a.js", "/a.JSON", "/a.b/README"] {
+            assert!(!is_source(name.as_bytes(), template), "{name}");
+        }
+        let far = [&[b' '; LOOKED_AT][..], b"x<?php "].concat();
+        assert!(!is_source(b"/a.inc", &far));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_source_by_the_long_tag_alone() {
+        assert!(!is_source(b"/a.bin", b"\x00\x01<?= 1"));
+        assert!(is_source(b"/a.bin", b"\x00\x01<?php "));
+        assert!(is_source(b"/a.bin", b"<b><?= 1"));
+    }
+
+    #[test]
+    fn pictures_and_archives_are_not_looked_at() {
+        for (name, media_type, expected) in [
+            (&b"/a.png"[..], "image/png", false),
+            (b"/a.zip", "application/zip", false),
+            (b"/a.woff2", "font/woff2", false),
+            (b"/a.pdf", "application/pdf", false),
+            (
+                b"/a.docx",
+                "application/vnd.openxmlformats-officedocument.x",
+                false,
+            ),
+            (b"/a.svg", "image/svg+xml; charset=utf-8", true),
+            (b"/a.php.png", "image/png", true),
+            (b"/a.txt", "text/plain; charset=utf-8", true),
+            (b"/a.sql", "application/x-sql", true),
+            (b"/a.bak", "application/octet-stream", true),
+        ] {
+            assert_eq!(may_be_source(name, media_type), expected, "{media_type}");
+        }
+    }
+}
