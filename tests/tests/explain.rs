@@ -6,7 +6,7 @@ use std::process::Command;
 use maitred_tests::http;
 use maitred_tests::rules::USER;
 use maitred_tests::server::{
-    Server, Setup, document_root, is_root, public_folder, set_mode, write_file,
+    Server, Setup, document_root, give_to_web_user, is_root, public_folder, set_mode, write_file,
 };
 use maitred_tests::{Target, maitred_program};
 use tempfile::TempDir;
@@ -271,6 +271,62 @@ fn check_looks_at_every_socket_that_is_named() {
         .map(|name| UnixListener::bind(folder.path().join(name)).expect("a socket"));
     let (went_well, text) = said(&sites);
     assert!(went_well && !text.contains("warning"), "{text}");
+}
+
+#[test]
+fn check_warns_of_folders_for_uploads_in_which_php_would_run() {
+    let folder = document_root(&[
+        ("public/index.php", ""),
+        ("public/uploads/2026/a.png", ""),
+        ("public/sites/default/files/a.png", ""),
+        ("public/closed/media/a.png", ""),
+        ("public/vendor/files/a.png", ""),
+    ]);
+    let public = folder.path().join("public");
+    for writable in ["uploads", "sites/default/files", "vendor/files"] {
+        give_to_web_user(&public.join(writable));
+    }
+    let said = |lines: &str| {
+        let file = folder.path().join("maitred.toml");
+        let pool = if is_root() {
+            "user = \"www-data\"\n"
+        } else {
+            ""
+        };
+        let text =
+            format!("[pools.www]\n{pool}[[sites]]\nroot = \"public\"\npool = \"www\"\n{lines}");
+        std::fs::write(&file, text).expect("a file can be written");
+        let (went_well, text) = command(&["check", "--config", file.to_str().expect("UTF-8")]);
+        assert!(went_well, "{text}");
+        text
+    };
+    let text = said("");
+    assert!(
+        text.contains("maitred.toml:") && text.contains("named as those for uploads are"),
+        "{text}"
+    );
+    assert!(text.contains("\"/sites/default/files/*\""), "{text}");
+    assert!(text.contains("\"/uploads/*\""), "{text}");
+    assert!(!text.contains("vendor"), "{text}");
+    if is_root() {
+        assert!(
+            !text.contains("closed"),
+            "scripts cannot write there: {text}"
+        );
+    }
+    let one = said("deny_php = \"/uploads/*\"\n");
+    assert!(
+        !one.contains("/uploads/*") && one.contains("/files/*"),
+        "{one}"
+    );
+    for lines in [
+        "deny_php = [\"/uploads/*\", \"~/(files|media)/\"]\n",
+        "allow_php = \"/index.php\"\n",
+        "app = \"drupal\"\n",
+    ] {
+        let text = said(lines);
+        assert!(!text.contains("uploads are"), "{lines}: {text}");
+    }
 }
 
 #[test]

@@ -136,8 +136,9 @@ const APPLICATIONS_HEAD: &str = r#"# Rules for applications
 application publish for nginx or Apache. What the site says itself goes first: a redirect or a
 rewrite of its own is looked at before, a header of its own replaces the preset's, and its
 `front_controller` holds. What is denied is answered with 404. `allow_php` and `deny_php` say which
-scripts run; others are never sent as text. Hidden files (`.env`, `.git/`, `.htaccess`) and PHP
-source under other names are never served, with or without a preset.
+scripts run; others are never sent as text. Of `deny_php`, the first that matches decides, and one behind
+a `!` has scripts run all the same: `deny_php = "!/wp-content/export.php"` lets that one. Hidden files
+(`.env`, `.git/`, `.htaccess`) and PHP source under other names are never served, with or without a preset.
 
 Where the site has a [page cache](page-cache.md), `private_cookies` are those by which the application
 knows people, whose pages are theirs alone. `no_store_paths`, and what is asked for with

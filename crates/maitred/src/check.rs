@@ -27,7 +27,7 @@ pub fn check(check: &Check) -> ExitCode {
             }
             let warnings = maitred_supervisor::warnings(&config).into_iter();
             let remarks = remarks.iter().map(ToString::to_string);
-            let warnings = warnings.chain(closed_roots(&check.config, &config));
+            let warnings = warnings.chain(of_roots(&check.config, &config));
             for warning in remarks.chain(warnings).chain(nobody_behind(&config)) {
                 complain(&format!("warning: {warning}"));
             }
@@ -46,10 +46,12 @@ pub fn check(check: &Check) -> ExitCode {
     }
 }
 
-/// Document roots that are closed to the front, which would end. No mistakes: they may be opened yet.
-fn closed_roots(file: &Path, config: &Config) -> Vec<String> {
+/// Document roots that are closed to the front, which would end, and that have folders for uploads
+/// in which PHP runs. No mistakes: the former may be opened yet, and the latter may be meant so.
+fn of_roots(file: &Path, config: &Config) -> Vec<String> {
     let closed = maitred_supervisor::closed_roots(config).into_iter();
-    let warnings = closed.map(|(number, sentence)| Mistake {
+    let uploads = maitred_supervisor::upload_folders(config).into_iter();
+    let warnings = closed.chain(uploads).map(|(number, sentence)| Mistake {
         file: file.to_path_buf(),
         place: place_of_setting(file, &Section::Site(number), "root"),
         sentence,

@@ -178,6 +178,16 @@ pub fn with_rights_of<T>(identity: &Identity, act: impl FnOnce() -> T) -> io::Re
     Ok(done)
 }
 
+/// Whether files can be made in `folder` with the rights that hold now (those of [`with_rights_of`],
+/// access control lists included).
+pub fn may_write_to(folder: &Path) -> bool {
+    let (may, flags) = (
+        nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK,
+        nix::fcntl::AtFlags::AT_EACCESS,
+    );
+    nix::unistd::faccessat(nix::fcntl::AT_FDCWD, folder, may, flags).is_ok()
+}
+
 /// Whether `identity` has group `gid`, among others.
 pub fn is_member(identity: &Identity, gid: u32) -> bool {
     let groups = std::ffi::CString::new(identity.name.as_str())

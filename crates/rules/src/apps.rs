@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use crate::pattern::Pattern;
-use crate::settings::{Deny, HeaderRule, Redirect, Rewrite, Rules};
+use crate::settings::{Deny, HeaderRule, PhpRule, Redirect, Rewrite, Rules};
 
 /// What a denied path is answered with: it need not be told that something is there.
 const DENIED: u16 = 404;
@@ -39,7 +39,7 @@ pub struct Preset {
     pub deny: &'static [&'static str],
     /// Scripts that may run; empty: all.
     pub allow_php: &'static [&'static str],
-    /// Scripts that may not: where people upload.
+    /// Where scripts do not run, such as where people upload; behind a `!` they do.
     pub deny_php: &'static [&'static str],
     /// From where to where, with which status.
     pub redirects: &'static [(&'static str, &'static str, u16)],
@@ -60,27 +60,34 @@ const NOTHING: Preset = Preset {
     headers: &[],
 };
 
-/// What Composer and its like leave in a folder that was not meant to be public.
+/// What Composer and its like leave in a folder that was not meant to be public, and copies of it.
 const PROJECT_FILES: &str =
-    "~/(composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)$";
+    "~/(composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)([.~][^/]*)?$";
+
+/// Passwords of Composer's repositories, and PHP's settings and log. Of the document root alone: an
+/// application may have pages of these names.
+const SECRET_FILES: &str = "~^/(auth\\.json|php\\.ini|error_log|php_errors?\\.log)([.~][^/]*)?$";
 
 /// WordPress's "Hardening WordPress", and its rules for a network of sites in folders.
 static WORDPRESS: Preset = Preset {
     root: "the folder with `wp-config.php`",
     deny: &[
-        "/wp-config.php",
+        "~^/wp-config[^/]*(/|$)",
         "/wp-admin/includes/*",
         "/wp-content/debug.log",
         "/wp-includes/theme-compat/*",
         "~^/wp-includes/[^/]+\\.php$",
         "~^/wp-includes/js/tinymce/langs/.+\\.php$",
+        "~^/wp-(admin|content|includes)/(.+/)?(php\\.ini|error_log|php_errors?\\.log)$",
         PROJECT_FILES,
+        SECRET_FILES,
     ],
+    // Everything else there is written to by WordPress: uploads, upgrade, languages, backups, cache.
     deny_php: &[
-        "/wp-content/uploads/*",
-        "/wp-content/files/*",
-        "/wp-content/blogs.dir/*",
-        "/wp-content/cache/*",
+        "!/wp-content/plugins/*",
+        "!/wp-content/themes/*",
+        "!/wp-content/mu-plugins/*",
+        "/wp-content/*",
     ],
     rewrite: &[
         ("~^/[_0-9a-zA-Z-]+(/wp-(content|admin|includes)/.*)$", "$1"),
@@ -93,7 +100,7 @@ static WORDPRESS: Preset = Preset {
 static LARAVEL: Preset = Preset {
     root: "the application's folder `public`",
     allow_php: &["/index.php"],
-    deny: &[PROJECT_FILES],
+    deny: &[PROJECT_FILES, SECRET_FILES],
     ..NOTHING
 };
 
@@ -101,7 +108,7 @@ static LARAVEL: Preset = Preset {
 static SYMFONY: Preset = Preset {
     root: "the application's folder `public`",
     allow_php: &["/index.php"],
-    deny: &[PROJECT_FILES],
+    deny: &[PROJECT_FILES, SECRET_FILES],
     ..NOTHING
 };
 
@@ -112,7 +119,9 @@ static DRUPAL: Preset = Preset {
         "~\\.(engine|inc|install|make|module|profile|po|sh|.*sql|theme|twig|tpl(\\.php)?|xtmpl|yml)(~|\\.sw[op]|\\.bak|\\.orig|\\.save)?$",
         "~/(Entries.*|Repository|Root|Tag|Template)$",
         "/vendor/*",
+        "~^/sites/[^/]+/[^/]*settings[^/]*$",
         PROJECT_FILES,
+        SECRET_FILES,
     ],
     allow_php: &[
         "~^/[^/]+\\.php$",
@@ -129,6 +138,7 @@ static NEXTCLOUD: Preset = Preset {
     deny: &[
         "~^/(build|tests|config|lib|3rdparty|templates|data)(/|$)",
         "~^/(autotest|occ|issue|indie|db_|console)",
+        SECRET_FILES,
     ],
     allow_php: &[
         "/index.php",
@@ -172,8 +182,9 @@ static MEDIAWIKI: Preset = Preset {
         "/serialized/*",
         "/tests/*",
         "/vendor/*",
-        "/LocalSettings.php",
+        "~^/LocalSettings[^/]*(/|$)",
         PROJECT_FILES,
+        SECRET_FILES,
     ],
     allow_php: &["~^/[^/]+\\.php$", "/mw-config/*"],
     deny_php: &["/images/*", "/extensions/*", "/skins/*"],
@@ -235,13 +246,11 @@ impl App {
                 status: DENIED,
             });
         }
-        for (texts, patterns) in [
-            (preset.allow_php, &mut rules.allow_php),
-            (preset.deny_php, &mut rules.deny_php),
-        ] {
-            for text in texts {
-                patterns.push(Pattern::parse(text)?);
-            }
+        for text in preset.allow_php {
+            rules.allow_php.push(Pattern::parse(text)?);
+        }
+        for text in preset.deny_php {
+            rules.deny_php.push(PhpRule::parse(text)?);
         }
         for (from, to, status) in preset.redirects {
             rules.redirects.push(Redirect {

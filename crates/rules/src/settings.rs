@@ -26,8 +26,8 @@ pub struct Rules {
     pub deny: Vec<Deny>,
     /// Scripts that may run; empty: all.
     pub allow_php: Vec<Pattern>,
-    /// Scripts that may not run.
-    pub deny_php: Vec<Pattern>,
+    /// Where scripts do not run, and where they do all the same.
+    pub deny_php: Vec<PhpRule>,
     /// Who has to say a user and a password.
     pub basic_auth: Vec<BasicAuth>,
     /// Header fields of answers; all that match count, the later ones over the earlier ones.
@@ -50,6 +50,30 @@ pub struct Rules {
     pub rate_limit: Vec<RateLimit>,
     /// How many requests of a client may be answered at a time.
     pub connection_limit: Option<u32>,
+}
+
+/// Whether scripts run at some paths.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhpRule {
+    /// Which paths.
+    pub path: Pattern,
+    /// Scripts run there, whatever later rules say.
+    pub runs: bool,
+}
+
+impl PhpRule {
+    /// Reads a pattern; `!` in front of it makes an exception.
+    ///
+    /// # Errors
+    /// What is wrong with `text`, as the end of a sentence that begins with it.
+    pub fn parse(text: &str) -> Result<PhpRule, String> {
+        let (runs, pattern) = match text.strip_prefix('!') {
+            Some(pattern) => (true, pattern),
+            None => (false, text),
+        };
+        let path = Pattern::parse(pattern)?;
+        Ok(PhpRule { path, runs })
+    }
 }
 
 /// A redirect.

@@ -77,7 +77,7 @@ pub enum Verdict {
 pub struct Refusal {
     /// The status to answer with.
     pub status: u16,
-    /// One sentence for the client.
+    /// One sentence; the client does not read it of a 403 or 404, nor of a mistake.
     pub why: &'static str,
     /// It is a mistake in the rules, which the log should tell.
     pub is_mistake: bool,
@@ -177,7 +177,8 @@ impl SiteRules {
                 .map(|rule| (Networks::new(&rule.from), Networks::new(&rule.except)))
                 .collect(),
             allow_php: table(&rules.allow_php).map_err(of("allow_php"))?,
-            deny_php: table(&rules.deny_php).map_err(of("deny_php"))?,
+            deny_php: Table::new(rules.deny_php.iter().map(|rule| &rule.path))
+                .map_err(of("deny_php"))?,
             auth: Table::new(rules.basic_auth.iter().map(|rule| &rule.path))
                 .map_err(of("basic_auth"))?,
             headers: Headers::new(&rules.headers, &rules.expires).map_err(of("headers"))?,
@@ -269,7 +270,7 @@ impl SiteRules {
     /// Whether the script of this name may run.
     pub fn may_run(&self, script: &[u8]) -> bool {
         (self.allow_php.is_empty() || self.allow_php.first(script).is_some())
-            && self.deny_php.first(script).is_none()
+            && (self.deny_php.first(script)).is_none_or(|at| self.rules.deny_php[at].runs)
     }
 
     /// What the header of the answer for a path is to be.

@@ -3,7 +3,7 @@ use std::time::Instant;
 use super::*;
 use crate::networks::parse_network;
 use crate::pattern::Pattern;
-use crate::settings::Deny;
+use crate::settings::{Deny, PhpRule};
 
 fn pattern(text: &str) -> Pattern {
     Pattern::parse(text).unwrap()
@@ -200,12 +200,15 @@ fn a_rewrite_cannot_leave_the_root_or_add_a_query() {
 fn scripts_run_where_they_may() {
     let rules = Rules {
         allow_php: vec![pattern("/index.php"), pattern("/tools/*")],
-        deny_php: vec![pattern("/tools/uploads/*")],
+        deny_php: ["!/tools/uploads/a.php", "/tools/uploads/*"]
+            .map(|text| PhpRule::parse(text).unwrap())
+            .into(),
         ..Rules::default()
     };
     let rules = SiteRules::compile(&rules).unwrap();
     assert!(rules.may_run(b"/index.php") && rules.may_run(b"/tools/a.php"));
     assert!(!rules.may_run(b"/other.php") && !rules.may_run(b"/tools/uploads/x.php"));
+    assert!(rules.may_run(b"/tools/uploads/a.php"), "an exception");
 }
 
 /// Ten thousand rules cost a request about as much as ten: paths are found by hash.

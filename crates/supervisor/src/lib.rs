@@ -58,6 +58,7 @@ mod traces;
 mod troubles;
 mod trust;
 mod upgrade;
+mod upload_folders;
 mod voice;
 mod wait;
 mod warm;
@@ -262,6 +263,12 @@ pub fn warnings(config: &Config) -> Vec<String> {
 /// For a process with one thread.
 pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
     identity::closed_roots(config)
+}
+
+/// The sites, by their number, with folders that people upload to and in which PHP would run: one
+/// sentence each. For a process with one thread.
+pub fn upload_folders(config: &Config) -> Vec<(usize, String)> {
+    upload_folders::warnings(config)
 }
 
 /// What is kept of the hosts whose certificates are got by ACME: one sentence each.

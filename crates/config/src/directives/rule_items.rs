@@ -6,7 +6,7 @@ use std::time::Duration;
 use maitred_rules::dress::{refuse_field, refuse_value};
 use maitred_rules::networks::parse_network;
 use maitred_rules::settings::{
-    BasicAuth, Deny, Expires, HeaderRule, PathSettings, RateLimit, Redirect, Rewrite,
+    BasicAuth, Deny, Expires, HeaderRule, PathSettings, PhpRule, RateLimit, Redirect, Rewrite,
 };
 use maitred_rules::site::check_template;
 use maitred_rules::{IpNet, Pattern};
@@ -31,6 +31,11 @@ pub(super) fn pattern(value: &Value<'_>) -> Result<Pattern, Wrong> {
 
 pub(super) fn patterns(value: &Value<'_>) -> Result<Vec<Pattern>, Wrong> {
     value.each(pattern)
+}
+
+/// Where scripts do not run.
+pub(super) fn php_rules(value: &Value<'_>) -> Result<Vec<PhpRule>, Wrong> {
+    value.each(|item| PhpRule::parse(item.text()?).map_err(|why| item.refused(&why)))
 }
 
 /// The field `path`, or all paths.

@@ -9,8 +9,8 @@ use maitred_rules::settings::{Alias, Rules};
 use super::classic::{CLASSIC_PATHS, CLASSIC_POOL, ClassicDraft};
 use super::proxy_item::read_proxy;
 use super::rule_items::{
-    NETWORKS, networks, patterns, read_basic_auth, read_deny, read_expires, read_headers,
-    read_path, read_rate_limit, read_redirect, read_rewrite, site_path,
+    NETWORKS, networks, patterns, php_rules, read_basic_auth, read_deny, read_expires,
+    read_headers, read_path, read_rate_limit, read_redirect, read_rewrite, site_path,
 };
 use crate::directive::{Directive, Needs, Preset};
 
@@ -136,10 +136,11 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         takes: PATTERNS,
         needs: Needs::Live,
         doc: "Where scripts do not run, such as folders that people upload to. They are a 403, \
-              and never sent as text.",
-        example: "[\"/uploads/*\"]",
+              and never sent as text. The first pattern that matches decides; behind a `!` it \
+              has scripts run all the same, also where the rules of `app` say otherwise.",
+        example: "[\"!/uploads/report.php\", \"/uploads/*\"]",
         read: |site, value| {
-            site.rules.deny_php = patterns(value)?;
+            site.rules.deny_php = php_rules(value)?;
             Ok(())
         },
     },
