@@ -11,6 +11,7 @@ use maitred_rules::apps::App;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::admin;
 use crate::confinement::{outside_of_chroot, settle_confinement};
 use crate::directive::{enumerate, nearest, read_known, read_table};
 use crate::directives;
@@ -59,6 +60,7 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
         let sentence = "`admin` is an address of `listen` too; choose another port";
         faults.push(Fault::new(value.span(), sentence.to_owned()));
     }
+    faults.extend(admin::settle(&mut config, table));
     if let Some(section) = table.get("tls") {
         if !table.contains_key("listen") {
             // Who asks for TLS alone gets nothing else.

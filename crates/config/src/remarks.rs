@@ -2,6 +2,7 @@
 
 use toml::de::DeTable;
 
+use crate::admin;
 use crate::mistakes::Fault;
 use crate::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
 use crate::settings::{Config, DEFAULT_MAX_SPAWN_RATE, DEFAULT_OPCACHE_MEMORY_MAX_BYTES, Pool};
@@ -93,7 +94,7 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
     let pools = table
         .get("pools")
         .and_then(|pools| pools.get_ref().as_table());
-    let mut remarks = Vec::new();
+    let mut remarks: Vec<Fault> = admin::remarks(table, config).collect();
     for (name, settings) in pools.into_iter().flat_map(|pools| pools.iter()) {
         let pool = config.pool(name.get_ref());
         let settings = settings.get_ref().as_table();

@@ -250,6 +250,7 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
 pub fn warnings(config: &Config) -> Vec<String> {
     let own = confinement::warnings(config);
     let own = own.chain(identity::shared_with_front(config));
+    let own = own.chain(identity::admin_is_open(config));
     // What is wrong with them is a mistake, and told as one.
     let certificates = Certificates::of(config, None).ok().flatten();
     let complaints = certificates.map(|certificates| certificates.complaints());

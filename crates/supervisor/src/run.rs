@@ -188,10 +188,14 @@ impl Supervisor {
 
     fn hear_voices(&mut self, ready: &Ready) {
         for index in 0..self.pools.len() {
+            let now = self.started.elapsed();
+            let voice = &mut self.pools[index].plan.voice;
+            let mut lines = Vec::new();
             if ready.voices.get(index).copied().unwrap_or(false) {
-                let lines = self.pools[index].plan.voice.lines(self.started.elapsed());
-                self.repeat(index, lines);
+                lines = voice.lines(now);
             }
+            lines.extend(voice.dropped(now));
+            self.repeat(index, lines);
         }
     }
 
