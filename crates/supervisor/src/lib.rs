@@ -14,6 +14,7 @@ mod cache;
 mod certificates;
 mod changes;
 mod confinement;
+mod cookies;
 mod copies;
 mod door_logs;
 mod emergency;
@@ -168,6 +169,7 @@ fn take_over(
     let (programs, _) = Programs::find(&config);
     let since = (state.elapsed, state.last_generation);
     let (reload_later, told) = (state.reload_later, state.systemd);
+    let cookies = state.cookies.clone();
     let inherited = state.inherit().map_err(Error::system(what))?;
     let mut plan = Plan {
         terminal: match &config.fpm {
@@ -199,6 +201,7 @@ fn take_over(
     let now = supervisor.now();
     supervisor.systemd.go_on(told, now);
     supervisor.reload_later = reload_later;
+    supervisor.cookies = cookies;
     supervisor.tidings.reload_announced = reload_later;
     supervisor.tidings.upgrade_tried = reload_later;
     supervisor.begin_trials();

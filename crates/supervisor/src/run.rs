@@ -13,6 +13,7 @@ use tracing::{debug, error, info, warn};
 use crate::acme::Acme;
 use crate::admin::Admin;
 use crate::adopt;
+use crate::cookies::CookieNames;
 use crate::emergency::Emergency;
 use crate::fpm::{self, Tidings};
 use crate::front_figures::FiguresLook;
@@ -64,6 +65,8 @@ pub struct Supervisor {
     pub(crate) upgrade: Option<Upgrade>,
     /// A reload was asked for when none could begin.
     pub(crate) reload_later: bool,
+    /// Cookies that sites have set.
+    pub(crate) cookies: CookieNames,
     /// SIGUSR2 came during a reload.
     pub(crate) upgrade_later: bool,
     pub(crate) obituaries: Obituaries,
@@ -105,6 +108,7 @@ impl Supervisor {
             old_fronts: Vec::new(),
             upgrade: None,
             reload_later: false,
+            cookies: CookieNames::new(),
             upgrade_later: false,
             obituaries: Obituaries::default(),
             tidings: Tidings::new(&plan),
