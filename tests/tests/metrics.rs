@@ -122,7 +122,7 @@ fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy(
     assert!(open.contains("# TYPE maitred_pool_requests counter\n") && open.ends_with("# EOF\n"));
     let full = http::get(door, "/status/www?json&full").json();
     assert_eq!(
-        full["processes"][0]["request uri"], "/wait.php?for=go",
+        full["processes"][0]["request uri"], "/wait.php?***",
         "{full}"
     );
     assert_eq!(http::get(door, "/ping/www").text(), "pong");

@@ -1,10 +1,11 @@
-//! FrankenPHP's functions in a worker script, beside `frankenphp_handle_request()`.
+//! FrankenPHP's functions in a worker script, beside `frankenphp_handle_request()`, and in which
+//! modes there are any.
 
 use std::fs;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
-use maitred_tests::server::Server;
+use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::{booted, wait};
 use tempfile::TempDir;
 
@@ -86,5 +87,50 @@ fn what_the_script_logs_is_in_the_log_with_its_context() {
     assert_eq!(http::get(server.address(), "/logs").text(), "logged");
     server.expect_log(0, r#"told by the script {"who":"somebody","path":"/a"}"#);
     server.expect_log(0, "without more");
+    server.stop();
+}
+
+/// Every function that stands for a mode, the one constant that does, and one that all modes have.
+const ASKS: &str = "<?php
+$names = ['frankenphp_handle_request', 'frankenphp_finish_request', 'frankenphp_request_headers',
+    'frankenphp_response_headers', 'frankenphp_log', 'maitred_snapshot'];
+$there = array_filter($names, 'function_exists');
+if (defined('FRANKENPHP_LOG_LEVEL_INFO')) { $there[] = 'levels'; }
+$all = ['apache_response_headers', 'getallheaders', 'headers_send', 'fastcgi_finish_request'];
+echo count(array_filter($all, 'function_exists')), ':', implode(' ', $there);";
+
+const OF_WORKERS: &str = "frankenphp_handle_request frankenphp_finish_request \
+    frankenphp_request_headers frankenphp_response_headers frankenphp_log";
+
+#[test]
+fn an_application_that_asks_for_worker_mode_finds_none_in_a_classic_pool() {
+    let root = document_root(&[(
+        "index.php",
+        "<?php if (function_exists('frankenphp_handle_request')) {
+            while (frankenphp_handle_request(fn () => print 'worker')) { }
+        } else { echo 'classic'; }",
+    )]);
+    write_file(root.path(), "asks.php", ASKS.as_bytes());
+    let server = Setup::new(root.path()).start();
+    assert_eq!(http::get(server.address(), "/").text(), "classic");
+    assert_eq!(http::get(server.address(), "/asks.php").text(), "4:");
+    server.stop();
+}
+
+#[test]
+fn each_mode_has_the_functions_that_do_something_in_it() {
+    let handle = format!("{ASKS} }};\nwhile (frankenphp_handle_request($handle)) {{ }}",);
+    let script = handle.replacen("<?php", "<?php $handle = function () {", 1);
+    let (root, setup) = booted::worker(&[("index.php", &script)]);
+    let server = setup.start();
+    let said = http::get(server.address(), "/").text();
+    assert_eq!(said, format!("4:{OF_WORKERS} levels"));
+    server.stop();
+    drop(root);
+
+    let root = booted::application("", ASKS.trim_start_matches("<?php"));
+    let server = booted::snapshot(root.path()).start();
+    let said = http::get(server.address(), "/").text();
+    assert_eq!(said, format!("4:{OF_WORKERS} maitred_snapshot levels"));
     server.stop();
 }

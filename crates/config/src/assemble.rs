@@ -5,12 +5,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use maitred_pagecache::apps::cache_of;
+use maitred_pagecache::cookies::OF_BROWSERS;
 use maitred_pagecache::settings::{Pattern, TRACKING_PARAMETERS};
 use maitred_rules::SiteRules;
 use maitred_rules::apps::App;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::admin;
 use crate::confinement::{outside_of_chroot, settle_confinement};
 use crate::directive::{enumerate, nearest, read_known, read_table};
 use crate::directives;
@@ -59,6 +61,7 @@ pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<F
         let sentence = "`admin` is an address of `listen` too; choose another port";
         faults.push(Fault::new(value.span(), sentence.to_owned()));
     }
+    faults.extend(admin::settle(&mut config, table));
     if let Some(section) = table.get("tls") {
         if !table.contains_key("listen") {
             // Who asks for TLS alone gets nothing else.
@@ -333,19 +336,27 @@ fn read_cache(
     Some(CacheDraft {
         cache: read,
         has_cookies: settings.contains_key("private_cookies"),
+        has_public: settings.contains_key("public_cookies"),
         has_parameters: settings.contains_key("ignore_parameters"),
     })
 }
 
 /// What an application's preset adds to the settings of its site's cache.
 fn settle_cache(draft: CacheDraft, app: Option<App>) -> Cache {
+    let of =
+        |names: &[&str]| -> Vec<Pattern> { names.iter().map(|name| Pattern::new(name)).collect() };
     let mut cache = draft.cache;
+    let rules = &mut cache.rules;
+    let is_told = app.is_some() || draft.has_cookies;
+    let keeps_untold = !rules.valid.is_empty() || rules.heuristic;
+    rules.guards_cookies = draft.has_public || (keeps_untold && !is_told);
+    if rules.guards_cookies {
+        rules.public_cookies.extend(of(&OF_BROWSERS));
+    }
     let Some(app) = app else {
         return cache;
     };
     let preset = cache_of(app.name());
-    let of =
-        |names: &[&str]| -> Vec<Pattern> { names.iter().map(|name| Pattern::new(name)).collect() };
     let rules = &mut cache.rules;
     if !draft.has_cookies {
         rules.private_cookies.extend(of(preset.cookies));

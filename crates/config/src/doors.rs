@@ -132,6 +132,9 @@ pub(crate) fn refuse_shared_addresses(config: &Config, pools: &DeTable<'_>) -> V
     if let Some(admin) = config.admin {
         owners.insert(Address::Tcp(admin), "`admin` is".to_owned());
     }
+    if let Some(socket) = &config.admin_access.socket {
+        owners.insert(socket.listen.clone(), "`admin` is".to_owned());
+    }
     let mut faults = Vec::new();
     for pool in &config.pools {
         let doors = [("listen", &pool.door), ("status_listen", &pool.status_door)];

@@ -8,6 +8,7 @@
 pub mod directives;
 
 mod acme;
+mod admin;
 mod assemble;
 mod collector;
 mod confinement;
@@ -39,6 +40,7 @@ use std::path::Path;
 use toml::de::DeTable;
 
 pub use acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
+pub use admin::{AdminAccess, AdminDraft, AdminToken};
 pub use collector::{Collector, Syslog, SyslogServer};
 pub use confinement::{Confinement, CoreSize, Together};
 pub use directive::{Directive, Needs, Preset};

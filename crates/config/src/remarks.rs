@@ -2,6 +2,7 @@
 
 use toml::de::DeTable;
 
+use crate::admin;
 use crate::mistakes::Fault;
 use crate::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
 use crate::settings::{Config, DEFAULT_MAX_SPAWN_RATE, DEFAULT_OPCACHE_MEMORY_MAX_BYTES, Pool};
@@ -93,7 +94,7 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
     let pools = table
         .get("pools")
         .and_then(|pools| pools.get_ref().as_table());
-    let mut remarks = Vec::new();
+    let mut remarks: Vec<Fault> = admin::remarks(table, config).collect();
     for (name, settings) in pools.into_iter().flat_map(|pools| pools.iter()) {
         let pool = config.pool(name.get_ref());
         let settings = settings.get_ref().as_table();
@@ -101,7 +102,31 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
             remarks.extend(of_mode(pool, settings));
         }
     }
+    let sites = table.get("sites");
+    let sites = sites.and_then(|sites| sites.get_ref().as_array());
+    let tables = sites.into_iter().flat_map(|sites| sites.iter());
+    let tables = tables.filter_map(|site| site.get_ref().as_table());
+    remarks.extend(tables.filter_map(of_cookies));
     remarks
+}
+
+/// A site that keeps what does not say itself for how long it is good, and does not say by which
+/// cookie people are logged in.
+fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
+    let cache = site.get("cache")?.get_ref().as_table()?;
+    let is_told = ["private_cookies", "public_cookies"]
+        .iter()
+        .any(|name| cache.contains_key(*name));
+    let is_off = cache.get("enabled");
+    let is_off = is_off.is_some_and(|value| value.get_ref().as_bool() == Some(false));
+    let valid = cache.get("valid")?;
+    (!is_told && !is_off && !site.contains_key("app")).then(|| {
+        let sentence = "`valid` keeps pages for everybody, and neither `app` nor `private_cookies` says \
+             by which cookie people are logged in: until one does, requests with a cookie that the \
+             site has set are not answered from the cache, and answers to requests with an unknown \
+             cookie are not kept (`public_cookies`)";
+        Fault::new(valid.span(), sentence.to_owned())
+    })
 }
 
 /// The settings of a pool that its mode does not heed.

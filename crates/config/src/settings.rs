@@ -14,6 +14,7 @@ use maitred_rules::forwarded::Field;
 pub use maitred_rules::settings::Upstream;
 use serde::{Deserialize, Serialize};
 
+use crate::admin::AdminAccess;
 use crate::collector::Collector;
 use crate::confinement::{Confinement, PIDS_BESIDES_WORKERS, outside_of_chroot};
 use crate::door::{Address, Door};
@@ -71,8 +72,11 @@ pub struct Config {
     pub send_request_id: bool,
     /// Where everything else is logged.
     pub error_log: LogTarget,
-    /// Where metrics and status are answered over HTTP, if they are; not in `listen`.
+    /// Where metrics and status are answered over HTTP and TCP, if they are; not in `listen`.
     pub admin: Option<SocketAddr>,
+    /// Who may read what there, and the Unix socket if that is where.
+    #[serde(default)]
+    pub admin_access: AdminAccess,
     /// Where the commands reach the server: an absolute path, if one is set.
     pub admin_socket: Option<PathBuf>,
     /// Proxies that are believed what they say of their clients.
@@ -181,6 +185,8 @@ pub enum Listening<'a> {
     Https(SocketAddr),
     /// Whoever looks after the server.
     Admin(SocketAddr),
+    /// The same, over a Unix socket.
+    AdminSocket(&'a Door),
     /// Web servers in front of a pool.
     Fastcgi(&'a Door),
 }
@@ -192,7 +198,7 @@ impl Listening<'_> {
             Listening::Http(address) | Listening::Https(address) | Listening::Admin(address) => {
                 Address::Tcp(address)
             }
-            Listening::Fastcgi(door) => door.listen.clone(),
+            Listening::Fastcgi(door) | Listening::AdminSocket(door) => door.listen.clone(),
         }
     }
 }
@@ -386,6 +392,7 @@ impl Default for Config {
             send_request_id: false,
             error_log: LogTarget::Stderr,
             admin: None,
+            admin_access: AdminAccess::default(),
             admin_socket: None,
             trusted_proxies: Vec::new(),
             trusted_headers: vec![Field::Addresses("x-forwarded-for".to_owned()), Field::Proto],
@@ -475,11 +482,13 @@ impl Config {
         let sites = self.listen.iter().copied().map(Listening::Http);
         let tls = self.tls.iter().flat_map(|tls| tls.listen.iter().copied());
         let admin = self.admin.map(Listening::Admin);
+        let admin_socket = self.admin_access.socket.iter().map(Listening::AdminSocket);
         let doors = self.pools.iter();
         let doors = doors.flat_map(|pool| [&pool.door, &pool.status_door].into_iter().flatten());
         sites
             .chain(tls.map(Listening::Https))
             .chain(admin)
+            .chain(admin_socket)
             .chain(doors.map(Listening::Fastcgi))
             .collect()
     }

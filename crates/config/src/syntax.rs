@@ -82,6 +82,11 @@ fn sentence(text: &str, span: Range<usize>, message: &str) -> String {
             quoted(name)
         );
     }
+    if line.starts_with("admin_token") {
+        let name = line.split(|c: char| c == '=' || c.is_whitespace());
+        let name = quoted(name.into_iter().next().unwrap_or_default());
+        return format!("the value of `{name}`, not shown here, is no text in quotation marks");
+    }
     let found = text.get(span).unwrap_or_default().trim();
     let plain = found.trim_matches(PRINTED);
     match message {

@@ -120,6 +120,21 @@ impl<'a> Value<'a> {
         accept(self.text()?).ok_or_else(|| self.wrong())
     }
 
+    /// A string that nobody is shown, whatever is wrong with it.
+    pub(crate) fn secret<R>(&self, accept: impl Fn(&'a str) -> Option<R>) -> Result<R, Wrong> {
+        let text = self.value.get_ref().as_str();
+        text.and_then(accept).ok_or_else(|| {
+            let value = self.value.get_ref();
+            let is_shown = !value.is_str() && !value.is_integer() && !value.is_float();
+            if is_shown {
+                return self.wrong();
+            }
+            let (name, takes) = (quoted(&self.name), self.takes);
+            let sentence = format!("`{name}` is something else, not shown here; expected {takes}");
+            self.because(sentence)
+        })
+    }
+
     pub(crate) fn boolean(&self) -> Result<bool, Wrong> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wrong())
     }

@@ -118,6 +118,13 @@ pub enum ToFront {
         /// The number of that report.
         mark: u64,
     },
+    /// Cookies that a site sets, beside those that are known already.
+    CookieNames {
+        /// The site's first host.
+        site: String,
+        /// Their names; none: more than are remembered.
+        names: Option<Vec<String>>,
+    },
     /// Everything has been said: accept clients.
     Begin,
     /// Sites, hosts and limits to use from now on; answered by [`FromFront::Reconfigured`].
@@ -282,6 +289,13 @@ pub enum FromFront {
         dropped: Vec<purge::Dropped>,
         /// Number of this report, for the answer.
         mark: u64,
+    },
+    /// A site has set cookies that were not known before.
+    CookieNames {
+        /// The site's first host.
+        site: String,
+        /// Their names; none: more than are remembered.
+        names: Option<Vec<String>>,
     },
     /// Somebody asks for metrics: the pools' memory is to be measured and shown on their
     /// scoreboards.

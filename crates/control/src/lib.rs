@@ -9,6 +9,7 @@ pub mod admin;
 pub mod episode;
 pub mod exit;
 mod front;
+pub mod log_limit;
 pub mod purge;
 pub mod scripts;
 pub mod stack;

@@ -106,15 +106,19 @@ async fn accept_some(
                     thread.web_servers.serve(newcomer, fastcgi::converse);
                     continue;
                 }
+                if admin {
+                    let connection = Connection::of_admin(socket, peer, thread.rates());
+                    thread.clients.serve((connection, counted), plain);
+                    continue;
+                }
                 let peer = peer.unwrap_or(NO_ADDRESS);
-                if !admin && thread.is_proxied() {
+                if thread.is_proxied() {
                     let is_https = *clients == Clients::Https;
                     let introduced = introduced(socket, peer, counted, is_https);
                     tokio::spawn(Paced::new(introduced));
                     continue;
                 }
-                let mut connection = Connection::new(socket, peer, thread.rates());
-                connection.is_admin = admin;
+                let connection = Connection::new(socket, peer, thread.rates());
                 let newcomer = (connection, counted);
                 match clients {
                     Clients::Https => thread.secure_clients.serve(newcomer, secure),
@@ -232,7 +236,7 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
     let limits = maitred_http1::Limits::default();
     let mut leaves = pin!(idle_is_over(&thread.shared));
     let mut is_over = false;
-    let mut is_first = !connection.is_admin;
+    let mut is_first = connection.admin.is_none();
     loop {
         let head = tokio::select! {
             biased;
@@ -295,7 +299,10 @@ async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
 /// Answers what is no request, and is done with the client.
 async fn send_away(connection: &mut Connection, thread: &Thread, status: u16, answer: &[u8]) {
     let _ = connection.send(answer).await;
-    if let (false, Some(log)) = (connection.is_admin, &*thread.shared.access_log.load()) {
+    if let (false, Some(log)) = (
+        connection.admin.is_some(),
+        &*thread.shared.access_log.load(),
+    ) {
         log.write_refused(connection.peer.ip(), status, connection.sent());
     }
     connection.linger().await;

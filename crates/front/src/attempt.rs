@@ -98,20 +98,18 @@ fn tell(run: &Run<'_>, failure: &Failure, took: Duration) {
             tracing::debug!("{}: {}", run.backend, words());
             run.backend.refused(failure, words);
         }
-        Failure::Body(error) => {
-            tracing::error!(
-                "{backend}: {script}: {status}: {why} {error} ({method} {target}){concerned}"
-            );
-        }
+        Failure::Body(error) => run.backend.log(&format_args!(
+            "{script}: {status}: {why} {error} ({method} {target}){concerned}"
+        )),
         Failure::Invalid(detail) | Failure::Unreachable(detail) => {
-            tracing::error!(
-                "{backend}: {script}: {status}: {why} {detail} ({method} {target}){concerned}"
-            );
+            run.backend.log(&format_args!(
+                "{script}: {status}: {why} {detail} ({method} {target}){concerned}"
+            ));
         }
-        _ => tracing::error!(
-            "{backend}: {script}: {status} after {:.3} s: {why} ({method} {target}, {bytes} bytes){concerned}",
+        _ => run.backend.log(&format_args!(
+            "{script}: {status} after {:.3} s: {why} ({method} {target}, {bytes} bytes){concerned}",
             took.as_secs_f64()
-        ),
+        )),
     }
 }
 

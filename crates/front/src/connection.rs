@@ -14,6 +14,7 @@ use bytes::BytesMut;
 use maitred_http1::{Head, HeadParser, Limits, Refusal};
 use tokio::time::{Instant, Sleep};
 
+use crate::admin::AdminPeer;
 use crate::files::{Residency, residency};
 use crate::pace::{ANSWER_GRACE, Pace, REQUEST_GRACE, Rates};
 use crate::pool::local;
@@ -62,8 +63,8 @@ pub struct Connection {
     /// Least rate in bytes per second of what it sends.
     request_rate: u32,
     too_slow: Option<TooSlow>,
-    /// It came through the admin door.
-    pub is_admin: bool,
+    /// It came through the admin door, from this peer.
+    pub admin: Option<AdminPeer>,
     /// What TLS says of the client, if it is spoken.
     pub secured: Option<Arc<Secured>>,
 }
@@ -94,6 +95,22 @@ impl Connection {
         let pace = Pace::new(rates.answer, ANSWER_GRACE);
         let stream = Stream::Plain(Socket::Fresh(socket, Family::Tcp));
         Connection::over(stream, peer, pace, rates.request)
+    }
+
+    /// One of the admin door, which comes over a Unix socket if it has no address.
+    pub fn of_admin(socket: OwnedFd, peer: Option<SocketAddr>, rates: Rates) -> Connection {
+        let admin = AdminPeer::of(&socket, peer.is_none());
+        let family = match admin {
+            AdminPeer::Tcp => Family::Tcp,
+            AdminPeer::Unix(_) => Family::Unix,
+        };
+        let stream = Stream::Plain(Socket::Fresh(socket, family));
+        let pace = Pace::new(rates.answer, ANSWER_GRACE);
+        let peer = peer.unwrap_or(NO_ADDRESS);
+        Connection {
+            admin: Some(admin),
+            ..Connection::over(stream, peer, pace, rates.request)
+        }
     }
 
     /// One of a web server, which comes over a Unix socket if it has no address, and which may leave
@@ -135,7 +152,7 @@ impl Connection {
             pace,
             request_rate,
             too_slow: None,
-            is_admin: false,
+            admin: None,
             secured: None,
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use maitred_http1::{Answer, AnswerFraming, Framing, Head, Version, write_head};
 
 use crate::access::Answered;
+use crate::admin::AdminPeer;
 use crate::body::{self, Body, NoBody};
 use crate::clock::http_date;
 use crate::connection::Connection;
@@ -87,8 +88,8 @@ impl HttpClient for Connection {
         Connection::local(self)
     }
 
-    fn is_admin(&self) -> bool {
-        self.is_admin
+    fn admin(&self) -> Option<AdminPeer> {
+        self.admin
     }
 
     fn secured(&self) -> Option<&Arc<Secured>> {

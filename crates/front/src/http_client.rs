@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use maitred_http1::Head;
 
 use crate::access::Answered;
+use crate::admin::AdminPeer;
 use crate::body::{Body, NoBody};
 use crate::files::{AnswerBody, Part, Slice};
 use crate::http_form::Wire;
@@ -46,8 +47,8 @@ pub trait HttpClient: Client {
     /// The address it connected to.
     fn local(&mut self) -> SocketAddr;
 
-    /// Whether it came through the admin door.
-    fn is_admin(&self) -> bool;
+    /// Where it comes from, if it came through the admin door.
+    fn admin(&self) -> Option<AdminPeer>;
 
     /// What TLS says of it, if it came over that.
     fn secured(&self) -> Option<&Arc<Secured>>;

@@ -29,6 +29,7 @@ mod http_client;
 mod http_form;
 mod inflow;
 mod limits;
+mod log_limit;
 mod orders;
 mod pace;
 mod params;

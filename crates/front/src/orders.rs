@@ -262,6 +262,11 @@ impl Hearer {
             ToFront::Certificates => self.take_certificates(fds).await,
             ToFront::Proofs { proofs, mark } => self.take_proofs(proofs, mark),
             ToFront::Purge { order, mark } => self.purge(&order, mark),
+            ToFront::CookieNames { site, names } => {
+                if let Some(cache) = &self.shared.cache {
+                    cache.cookies_told(&site, names.as_deref());
+                }
+            }
             ToFront::PurgedElsewhere { mark } => self.purged_elsewhere(mark),
             ToFront::AccessLog => self.take_access_log(fds.pop()),
             ToFront::DoorLog { path } => self.take_door_log(path, fds.pop()),

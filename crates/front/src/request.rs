@@ -12,7 +12,7 @@ use maitred_rules::dress::Dressing;
 use maitred_rules::forwarded::{Field, Heard, Trust, Unknown};
 
 use crate::access::{self, AccessLog, Answered, Time};
-use crate::admin;
+use crate::admin::{self, AdminPeer};
 use crate::body::NoBody;
 use crate::by_rules::{self, Admitted, Origin};
 use crate::by_script;
@@ -37,6 +37,9 @@ pub type Header<'a> = (&'a [u8], &'a [u8]);
 /// The type of an answer of our own.
 pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
 
+/// What a client without the token of the admin door is told to send (RFC 6750 §3).
+const CHALLENGE: Header<'static> = (b"WWW-Authenticate", b"Bearer realm=\"maitred\"");
+
 /// The type that authorities expect of the file they look for (RFC 8555 §8.3).
 const OCTETS: Header<'static> = (b"Content-Type", b"application/octet-stream");
 
@@ -51,7 +54,7 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     let after = answer(client, head, thread, &mut answered).await;
     answered.bytes = (client.sent() - before).saturating_sub(answered.head_bytes);
     let log = thread.shared.access_log.load();
-    let is_wanted = |log: &&Arc<AccessLog>| !client.is_admin() && log.wants(&answered.log);
+    let is_wanted = |log: &&Arc<AccessLog>| client.admin().is_none() && log.wants(&answered.log);
     if let Some(log) = log.as_ref().filter(is_wanted) {
         let peer = answered.client.unwrap_or_else(|| client.peer().ip());
         let secured = client.secured().cloned();
@@ -70,6 +73,49 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
         Ok(After::Keep) | Err(_) => After::Close,
         Ok(after) => after,
     }
+}
+
+/// Answers a request that came through the admin door.
+async fn for_admin(
+    client: &mut impl HttpClient,
+    head: &Head,
+    thread: &Arc<Thread>,
+    peer: AdminPeer,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    if peer == AdminPeer::Tcp && !admin::is_meant(client.local().ip(), head.host()) {
+        let why = "Only this machine's own address or localhost leads here.";
+        return refuse(client, head, answered, 421, why).await;
+    }
+    let sites = thread.sites();
+    let view = match admin::decide(&sites.admin, peer, head.header("authorization")) {
+        Ok(view) => view,
+        Err(why) => return refuse_admin(client, head, why, answered).await,
+    };
+    match admin::page(&thread.shared, head, view).await {
+        Some(page) => send_page(client, head, &page, answered).await,
+        None => refuse(client, head, answered, 404, "There is no such page.").await,
+    }
+}
+
+async fn refuse_admin(
+    client: &mut impl HttpClient,
+    head: &Head,
+    why: admin::Refused,
+    answered: &mut Answered,
+) -> io::Result<After> {
+    let after = client.discard_body(head);
+    let (status, challenge, why) = match why {
+        admin::Refused::NoToken => {
+            let why = "A token is needed here (admin_token).";
+            (401, Some(CHALLENGE), why)
+        }
+        admin::Refused::WrongUser => {
+            let why = "This user may not read what is here (admin_users).";
+            (403, None, why)
+        }
+    };
+    plain(client, head, answered, status, challenge, why, after).await
 }
 
 async fn answer(
@@ -94,15 +140,8 @@ async fn answer(
         // It would show a script the headers that cookies and passwords are in (nginx, too).
         return refuse(client, head, answered, 405, "TRACE is not answered.").await;
     }
-    if client.is_admin() {
-        if !admin::is_meant(client.local().ip(), head.host()) {
-            let why = "Only this machine's own address or localhost leads here.";
-            return refuse(client, head, answered, 421, why).await;
-        }
-        return match admin::page(&thread.shared, head).await {
-            Some(page) => Box::pin(send_page(client, head, &page, answered)).await,
-            None => refuse(client, head, answered, 404, "There is no such page.").await,
-        };
+    if let Some(peer) = client.admin() {
+        return Box::pin(for_admin(client, head, thread, peer, answered)).await;
     }
     if let Some(file) = thread.shared.proofs.file(head.path()) {
         let (headers, after) = ([OCTETS], client.discard_body(head));

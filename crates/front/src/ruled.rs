@@ -13,6 +13,7 @@ use maitred_rules::SiteRules;
 use maitred_rules::dress::{Dressing, Expiry};
 
 use crate::access::Answered;
+use crate::admin::AdminPeer;
 use crate::body::{Body, NoBody};
 use crate::clock::expires;
 use crate::http_client::{After, Content, HttpClient, Raw, Reply};
@@ -111,8 +112,8 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
         self.client.local()
     }
 
-    fn is_admin(&self) -> bool {
-        self.client.is_admin()
+    fn admin(&self) -> Option<AdminPeer> {
+        self.client.admin()
     }
 
     fn secured(&self) -> Option<&Arc<Secured>> {

@@ -117,6 +117,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::Figures
         | ToFront::Proofs { .. }
         | ToFront::Purge { .. }
+        | ToFront::CookieNames { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
         ToFront::AccessLog => orders.access_log = fds.into_iter().next(),
         ToFront::DoorLog { path } => {

@@ -251,7 +251,7 @@ impl Run<'_> {
                 let submitted = pool.submit(thread, request, self.claim(&limits));
                 Source::Pool(submitted.map_err(|why| limits.refusal(why))?)
             }
-            Backend::Upstream(upstream) => Source::Foreign(
+            Backend::Upstream(upstream, _) => Source::Foreign(
                 Box::pin(Foreign::connect(upstream, request))
                     .await
                     .map_err(Failure::Unreachable)?,
@@ -350,10 +350,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Logs what a script says beside its answer.
+    /// Logs what a script says beside its answer, as far as its pool's limit goes. That is asked
+    /// first: what is dropped costs little.
     pub fn log(&self, message: &[u8]) {
-        let text = String::from_utf8_lossy(message);
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        for line in message.split(|&byte| byte == b'\n') {
+            if line.trim_ascii().is_empty() || !self.backend.may_log(line.len()) {
+                continue;
+            }
+            let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
             // A carriage return would write over the line's beginning on a terminal.
             let line = line.replace(|c: char| c.is_control() && c != '\t', " ");
             tracing::warn!(
@@ -519,6 +523,9 @@ impl<'a, F: Form> Answering<'a, F> {
     }
 
     fn tell_unkept(&self, length: usize, error: &io::Error) {
+        if !self.run.backend.may_log(self.run.script.len()) {
+            return;
+        }
         tracing::warn!(
             "an answer of {} could not be kept on disk ({length} bytes to {}: {error}); the \
              script waits for its client{}",

@@ -318,7 +318,9 @@ fn tell(backend: &Backend, script: &str, named: Named<'_>, status: u16, why: &st
         };
     }
     let field = named.field();
-    tracing::error!("{backend}: {script}: {status}: its {field} is {value}: {why}");
+    backend.log(&format_args!(
+        "{script}: {status}: its {field} is {value}: {why}"
+    ));
 }
 
 impl Resolver {

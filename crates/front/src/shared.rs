@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use maitred_config::Config;
+use maitred_config::{AdminAccess, Config};
 use maitred_http1::Head;
 use maitred_rules::forwarded::Trust;
 use maitred_rules::networks::Networks;
@@ -21,6 +21,7 @@ use crate::door_log::DoorLogs;
 use crate::fastcgi::{DoorSite, Newcomer};
 use crate::handshakes::Handshakes;
 use crate::limits::AllLimits;
+use crate::log_limit::UpstreamLogs;
 use crate::pace::Rates;
 use crate::pools::Pools;
 use crate::proofs::Proofs;
@@ -67,6 +68,8 @@ pub struct Shared {
     pub limits: AllLimits,
     /// What is counted of servers behind.
     pub proxies: proxy::AllFigures,
+    /// What foreign FastCGI servers may have logged.
+    pub upstream_logs: UpstreamLogs,
     /// Whoever knows the users of sites.
     pub porter: Porter,
     /// Connections that are open now.
@@ -108,6 +111,7 @@ impl Shared {
             troubles,
             limits: AllLimits::default(),
             proxies: proxy::AllFigures::default(),
+            upstream_logs: UpstreamLogs::default(),
             porter: Porter::default(),
             connections: AtomicUsize::new(0),
             admin_connections: AtomicUsize::new(0),
@@ -224,6 +228,8 @@ impl Shared {
 pub struct Sites {
     /// The proxies that are believed.
     pub trust: Trust,
+    /// Who may read what through the admin door.
+    pub admin: AdminAccess,
     /// Answers carry their request's id.
     pub sends_request_id: bool,
     /// Connections begin with the PROXY protocol.
@@ -291,6 +297,7 @@ impl Sites {
                 proxies: Networks::new(&config.trusted_proxies),
                 fields: config.trusted_headers.clone(),
             },
+            admin: config.admin_access.clone(),
             sends_request_id: config.send_request_id,
             is_proxied: config.proxy_protocol,
             rates: Rates {

@@ -89,7 +89,10 @@ impl Site {
             Ok::<_, String>(Backend::Pool(shared.pools.named(&Arc::new(pool.clone()))))
         };
         let backend = match &settings.destination {
-            Destination::Upstream(upstream) => Backend::Upstream(upstream.clone()),
+            Destination::Upstream(upstream) => {
+                let log = shared.upstream_logs.of(crate::upstream::name(upstream));
+                Backend::Upstream(upstream.clone(), log)
+            }
             Destination::Pool(name) => pool(name)?,
         };
         let others = settings

@@ -10,6 +10,7 @@ use maitred_seat::Spent;
 
 use crate::body::Body;
 use crate::deadline::{self, Fields};
+use crate::log_limit::ScriptLog;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Event, Exchange};
 use crate::pool::watch::Refused;
@@ -44,8 +45,8 @@ pub struct Limits {
 pub enum Backend {
     /// In a pool of ours.
     Pool(Arc<crate::pool::Pool>),
-    /// In a foreign FastCGI server.
-    Upstream(maitred_config::Upstream),
+    /// In a foreign FastCGI server, with what it may have logged.
+    Upstream(maitred_config::Upstream, ScriptLog),
 }
 
 impl Limits {
@@ -85,7 +86,7 @@ impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Backend::Pool(pool) => write!(f, "pool {}", pool.name),
-            Backend::Upstream(upstream) => {
+            Backend::Upstream(upstream, _) => {
                 write!(f, "upstream {}", crate::upstream::name(upstream))
             }
         }
@@ -134,13 +135,38 @@ impl Backend {
         }
     }
 
+    /// Logs a line about one of its requests, or what a script says, unless those are too many.
+    pub fn log(&self, line: &dyn fmt::Display) {
+        let line = line.to_string();
+        if self.may_log(line.len()) {
+            tracing::error!("{self}: {line}");
+        }
+    }
+
+    /// Whether a line of this many bytes about its requests may be logged.
+    pub fn may_log(&self, bytes: usize) -> bool {
+        let log = match self {
+            Backend::Pool(pool) => &pool.watch.log,
+            Backend::Upstream(_, log) => log,
+        };
+        let may = log.admits(self, bytes);
+        // Of a pool it is told by whoever looks after that.
+        if may
+            && let Backend::Upstream(..) = self
+            && let Some(told) = log.due()
+        {
+            tracing::warn!("{self}: {told}");
+        }
+        may
+    }
+
     /// How long a request takes that comes again to where this one was refused after so long, as far
     /// as that can be known.
     pub fn takes(&self, failure: &Failure, sent: &Sent) -> Option<Duration> {
         let in_vain = matches!(failure, Failure::QueueTimeout) && !sent.held_back;
         match self {
             Backend::Pool(pool) => pool.takes(in_vain),
-            Backend::Upstream(_) => None,
+            Backend::Upstream(..) => None,
         }
     }
 }

@@ -24,6 +24,8 @@ pub enum NotStored {
     Head,
     /// Its request has a field that no key has and that an application might believe.
     UnkeyedField,
+    /// Its request has a cookie of which nobody knows what it means to the application.
+    UnknownCookie,
     /// A rule of the site's (`no_store`) says so.
     Rule,
     /// Its request says so, and is obeyed.
@@ -68,9 +70,10 @@ pub enum NotStored {
 
 impl NotStored {
     /// All there are but [`NotStored::Bypassed`], whose reasons are its own.
-    pub const ALL: [NotStored; 22] = [
+    pub const ALL: [NotStored; 23] = [
         NotStored::Head,
         NotStored::UnkeyedField,
+        NotStored::UnknownCookie,
         NotStored::Rule,
         NotStored::RequestNoStore,
         NotStored::NoStore,
@@ -99,6 +102,7 @@ impl NotStored {
             NotStored::Bypassed(why) => why.as_str(),
             NotStored::Head => "head",
             NotStored::UnkeyedField => "unkeyed-field",
+            NotStored::UnknownCookie => "unknown-cookie",
             NotStored::Rule => "rule",
             NotStored::RequestNoStore => "request-no-store",
             NotStored::NoStore => "no-store",

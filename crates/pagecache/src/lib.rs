@@ -23,6 +23,7 @@ pub mod admit;
 pub mod apps;
 pub mod asked;
 pub mod control;
+pub mod cookies;
 pub mod fields;
 pub mod fills;
 pub mod freshness;

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::admit::NotStored;
 use crate::asked::Asked;
 use crate::control::Wishes;
+use crate::cookies;
 use crate::fields::{self, Field};
 use crate::names::{has_index, is_named, may_be};
 use crate::plain::{decoded, plain_path};
@@ -21,6 +22,8 @@ pub enum Bypass {
     Precondition,
     /// It has a session's cookie.
     PrivateCookie,
+    /// It has a cookie that the site has set, and the site does not say what that means.
+    SiteCookie,
     /// Its client has shown a certificate, which scripts are told of.
     Certificate,
     /// A rule of the site's (`bypass`) says so.
@@ -33,11 +36,12 @@ pub enum Bypass {
 
 impl Bypass {
     /// All there are.
-    pub const ALL: [Bypass; 8] = [
+    pub const ALL: [Bypass; 9] = [
         Bypass::Method,
         Bypass::Body,
         Bypass::Precondition,
         Bypass::PrivateCookie,
+        Bypass::SiteCookie,
         Bypass::Certificate,
         Bypass::Rule,
         Bypass::Wish,
@@ -51,6 +55,7 @@ impl Bypass {
             Bypass::Body => "body",
             Bypass::Precondition => "precondition",
             Bypass::PrivateCookie => "private-cookie",
+            Bypass::SiteCookie => "site-cookie",
             Bypass::Certificate => "client-certificate",
             Bypass::Rule => "rule",
             Bypass::Wish => "request",
@@ -106,6 +111,7 @@ impl Plan {
                 Err(NotStored::UnkeyedField)
             }
             _ if holds(&settings.no_store, asked) => Err(NotStored::Rule),
+            _ if cookies::has_unknown(settings, asked) => Err(NotStored::UnknownCookie),
             _ => Ok(()),
         };
         if plan.wishes.as_ref().is_some_and(|wishes| wishes.no_store) {

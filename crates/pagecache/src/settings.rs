@@ -129,6 +129,11 @@ pub struct Settings {
     pub key: KeyParts,
     /// Requests that are somebody's own: neither answered from the cache nor kept. Sessions.
     pub private_cookies: Vec<Pattern>,
+    /// The site names no cookies of its own (`app`, `private_cookies`), so that those which it sets, or
+    /// which nobody knows, may be a login's ([`crate::cookies`]).
+    pub guards_cookies: bool,
+    /// Cookies that make no difference, where others may.
+    pub public_cookies: Vec<Pattern>,
     /// `Vary: Cookie` means the private cookies alone, whose requests are none of the cache's.
     pub varies_by_session: bool,
     /// Requests that are not answered from the cache (nginx's `fastcgi_cache_bypass`).
@@ -181,6 +186,8 @@ impl Default for Settings {
             valid: Vec::new(),
             key: KeyParts::default(),
             private_cookies: vec![Pattern::new(PHP_SESSION)],
+            guards_cookies: false,
+            public_cookies: Vec::new(),
             varies_by_session: false,
             bypass: When::default(),
             no_store: When::default(),

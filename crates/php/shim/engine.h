@@ -39,6 +39,7 @@ struct maitred_engine {
 	bool boots;             /* the script runs until it asks for a request: maitred_await_copy() */
 	bool copied;            /* this process is a copy of one that did */
 	bool fpm;               /* see struct maitred_settings */
+	int mode;               /* see struct maitred_settings */
 	bool compiled;          /* a script was compiled that OPcache did not hold */
 	bool booted_full;       /* OPcache was full when the boot was over */
 	bool works;             /* a worker script is run */
@@ -82,6 +83,9 @@ void maitred_worker_leaves(void);
 /* What the script asks for requests. */
 void *maitred_worker_exchange(void);
 void maitred_register_worker_functions(int module_number);
+
+/* Registers apache_response_headers(). */
+void maitred_register_response_headers(void);
 
 /* functions.c */
 PHP_FUNCTION(fastcgi_finish_request);

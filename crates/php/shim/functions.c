@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include <ext/standard/info.h>
+#include <zend_system_id.h>
 
 #define SWITCH(name, value, when, field) \
 	STD_PHP_INI_BOOLEAN(name, value, when, OnUpdateBool, directives.field, \
@@ -22,15 +23,14 @@ PHP_INI_BEGIN()
 	TEXT("fpm.config", PHP_INI_SYSTEM, fpm_config)
 PHP_INI_END()
 
+static void register_functions_of_mode(int module_number);
+
 static PHP_MINIT_FUNCTION(maitred)
 {
 	(void) type;
 	REGISTER_INI_ENTRIES();
 	maitred_cache_hook();
-	/* php-fpm has none of them. */
-	if (!maitred_engine.fpm) {
-		maitred_register_worker_functions(module_number);
-	}
+	register_functions_of_mode(module_number);
 	return SUCCESS;
 }
 
@@ -258,9 +258,35 @@ static const zend_function_entry functions[] = {
 	PHP_FE(headers_send, arginfo_headers_send)
 	PHP_FE(maitred_cache_purge_tags, arginfo_purge_tags)
 	PHP_FE(maitred_cache_purge_urls, arginfo_purge_urls)
+	PHP_FE_END
+};
+
+static const zend_function_entry snapshot_functions[] = {
 	PHP_FE(maitred_snapshot, arginfo_bool)
 	PHP_FE_END
 };
+
+/*
+ * Applications take a function that exists as the mode they run in, so each is where it does
+ * something. OPcache answers function_exists() when it compiles: scripts in files of its own
+ * (opcache.file_cache) must not pass from one mode to another.
+ */
+static void register_functions_of_mode(int module_number)
+{
+	/* php-fpm has none of them. */
+	if (maitred_engine.fpm) {
+		return;
+	}
+	maitred_register_response_headers();
+	if (maitred_engine.mode == MAITRED_CLASSIC) {
+		return;
+	}
+	zend_add_system_entropy("maitred", "mode", &maitred_engine.mode, sizeof(maitred_engine.mode));
+	maitred_register_worker_functions(module_number);
+	if (maitred_engine.mode == MAITRED_SNAPSHOT) {
+		zend_register_functions(NULL, snapshot_functions, NULL, MODULE_PERSISTENT);
+	}
+}
 
 zend_module_entry maitred_module_entry = {
 	STANDARD_MODULE_HEADER,

@@ -125,6 +125,7 @@ bool maitred_php_start(
 	signal(SIGPIPE, SIG_IGN);
 	maitred_engine.callbacks = callbacks;
 	maitred_engine.fpm = settings->fpm;
+	maitred_engine.mode = settings->mode;
 	if (settings->fpm) {
 		sapi.pretty_name = "FPM/FastCGI";
 	}

@@ -247,6 +247,13 @@ struct maitred_ini_value {
 	int fate;               /* enum maitred_value_fate */
 };
 
+/* How scripts are run. Applications ask with function_exists() which it is. */
+enum maitred_mode {
+	MAITRED_CLASSIC,        /* each request runs its script from the beginning */
+	MAITRED_WORKER,         /* a script asks for one request after the other */
+	MAITRED_SNAPSHOT,       /* a script is booted once and copied */
+};
+
 struct maitred_settings {
 	const char *sapi_name;          /* php_sapi_name() */
 	const char *executable;         /* PHP_BINARY is derived from it; may be NULL */
@@ -256,6 +263,7 @@ struct maitred_settings {
 	size_t value_count;
 	bool no_ini_files;              /* no php.ini is looked for */
 	bool fpm;                       /* PHP has and shows what it has and shows in php-fpm */
+	int mode;                       /* enum maitred_mode */
 };
 
 /* Directives that decide what a web server's variables mean. */

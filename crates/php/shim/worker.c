@@ -531,10 +531,20 @@ static const zend_function_entry functions[] = {
 	ZEND_FALIAS(frankenphp_finish_request, fastcgi_finish_request, arginfo_finish_request)
 	ZEND_FALIAS(frankenphp_request_headers, apache_request_headers, arginfo_request_headers)
 	PHP_FE(frankenphp_response_headers, arginfo_response_headers)
-	PHP_FALIAS(apache_response_headers, frankenphp_response_headers, arginfo_response_headers)
 	PHP_FE(frankenphp_log, arginfo_log)
 	PHP_FE_END
 };
+
+/* Of no mode: as PHP has it under other servers. */
+static const zend_function_entry of_all_modes[] = {
+	PHP_FALIAS(apache_response_headers, frankenphp_response_headers, arginfo_response_headers)
+	PHP_FE_END
+};
+
+void maitred_register_response_headers(void)
+{
+	zend_register_functions(NULL, of_all_modes, NULL, MODULE_PERSISTENT);
+}
 
 void maitred_register_worker_functions(int module_number)
 {

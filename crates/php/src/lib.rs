@@ -31,7 +31,7 @@ pub use raw::cache::cache_figures_within;
 pub use raw::connections::connected_at;
 pub use raw::patterns::{learn_patterns, share_patterns, tell_patterns};
 pub use raw::present::{exit_status, peak_memory, response_status};
-pub use settings::{IniValue, Settings};
+pub use settings::{IniValue, Mode, Settings};
 pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};
 pub use version::{PhpVersion, is_fixed};
 

@@ -34,6 +34,22 @@ pub struct Settings {
     /// PHP has and shows what it has and shows in php-fpm: no pcntl, unless the php.ini entry
     /// `maitred.pcntl` is 1, and php-fpm's name.
     pub fpm: bool,
+    /// How scripts are run.
+    pub mode: Mode,
+}
+
+/// How scripts are run: which functions there are depends on it, since applications ask by them.
+/// The numbers are those of `enum maitred_mode` in shim.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Mode {
+    /// Each request runs its script from the beginning.
+    #[default]
+    Classic,
+    /// A script asks for one request after the other ([`crate::Engine::work`]).
+    Worker,
+    /// A script is booted once and copied ([`crate::Engine::boot`]).
+    Snapshot,
 }
 
 impl Default for Settings {
@@ -47,6 +63,7 @@ impl Default for Settings {
             extensions: Vec::new(),
             values: Vec::new(),
             fpm: false,
+            mode: Mode::Classic,
         }
     }
 }

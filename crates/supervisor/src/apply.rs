@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use maitred_config::Address;
 use maitred_control::{Clients, Generation, Incarnation, Manner, Seat, ToFront, ToZygote};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
@@ -393,22 +394,20 @@ impl Supervisor {
         for version in versions {
             facts.push_str(&format!(", PHP {version}"));
         }
-        let admin = self.plan.config.admin;
         for listener in &self.plan.listeners {
             let (roots, address) = (shown.join(", "), &listener.address);
             self.plan.terminal.tell(&match listener.clients {
-                Clients::Admin => format!("metrics and status on http://{address}"),
+                Clients::Admin => match address {
+                    Address::Tcp(address) => format!("metrics and status on http://{address}"),
+                    Address::Unix(path) => format!("metrics and status on {}", path.display()),
+                },
                 Clients::Http => format!("serving {roots} on http://{address} ({facts})"),
                 Clients::Https => format!("serving {roots} on https://{address} ({facts})"),
                 Clients::Fastcgi { .. } => format!("FastCGI on {address} ({facts})"),
             });
         }
-        let open = admin.filter(|admin| !admin.ip().to_canonical().is_loopback());
-        if let Some(open) = open {
-            warn!(
-                "admin = \"{open}\" can be reached from other machines; whoever reaches it can read \
-                 which pools and URLs there are"
-            );
+        if let Some(open) = identity::admin_is_open(&self.plan.config) {
+            warn!("{open}");
         }
     }
 

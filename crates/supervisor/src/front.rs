@@ -72,6 +72,9 @@ impl Supervisor {
                 for purge in self.purges_for_new_front() {
                     peer.say(purge, &[]);
                 }
+                for cookies in self.cookies_for_new_front() {
+                    peer.say(cookies, &[]);
+                }
                 self.introduce(&mut peer);
                 self.front.peer = Some(peer);
             }
@@ -146,6 +149,7 @@ impl Supervisor {
             FromFront::Figures => self.figures_told(line),
             FromFront::Purged { mark, outcome } => self.purged(line, mark, outcome),
             FromFront::Purging { dropped, mark } => self.purging(line, dropped, mark),
+            report @ FromFront::CookieNames { .. } => self.cookies_learned(line, report),
             FromFront::MemoryAsked => {
                 self.look_at_caches();
                 self.measure();

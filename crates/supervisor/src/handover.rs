@@ -15,6 +15,7 @@ use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
 use crate::certificates::Certificates;
+use crate::cookies::CookieNames;
 use crate::door_logs::DoorLogs;
 use crate::listen::{FileState, Listener, OwnFile};
 use crate::output::Output;
@@ -45,6 +46,8 @@ pub struct HandedOver {
     /// A reload was asked for during the upgrade.
     #[serde(default)]
     pub reload_later: bool,
+    #[serde(default)]
+    pub cookies: CookieNames,
     #[serde(default)]
     pub systemd: Told,
     fronts: Vec<FrontState>,
@@ -175,6 +178,7 @@ impl Supervisor {
             config: self.plan.config.clone(),
             last_generation: self.last_generation,
             reload_later: self.reload_later,
+            cookies: self.cookies.clone(),
             systemd: self.systemd.told(),
             fronts: current.into_iter().chain(old).collect(),
             listeners: self.plan.listeners.iter().map(listener_state).collect(),

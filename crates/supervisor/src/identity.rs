@@ -1,5 +1,6 @@
 //! Whom the front and the pools run as.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use maitred_config::{Config, Destination, Pool, Section};
@@ -59,6 +60,36 @@ pub fn shared_with_front(config: &Config) -> Option<String> {
              it, which serves all pools; give them a `user` of their own{remedy}",
             front.name,
             named.join(", ")
+        )
+    })
+}
+
+/// Whether pools run as more than one user, so that what one does may be no concern of another's.
+pub fn has_several_users(config: &Config) -> bool {
+    let users = config.pools.iter().map(|pool| {
+        let identity = of_pool(pool, config).ok().flatten();
+        identity.map(|identity| identity.uid)
+    });
+    let users: BTreeSet<_> = users.collect();
+    users.len() > 1
+}
+
+/// What scripts can learn of others' requests, or other machines of any, over `admin`.
+pub fn admin_is_open(config: &Config) -> Option<String> {
+    let admin = config
+        .admin
+        .filter(|_| config.admin_access.token.is_none())?;
+    let remedy = "set `admin_token_file`, or let `admin` be a Unix socket";
+    if !admin.ip().to_canonical().is_loopback() {
+        return Some(format!(
+            "admin = \"{admin}\" can be reached from other machines; whoever reaches it can read \
+             which pools and URLs there are: {remedy}"
+        ));
+    }
+    has_several_users(config).then(|| {
+        format!(
+            "admin = \"{admin}\" has no token, and pools run as several users: the scripts of each \
+             can read there what the others are busy with; {remedy}"
         )
     })
 }

@@ -14,6 +14,7 @@ mod cache;
 mod certificates;
 mod changes;
 mod confinement;
+mod cookies;
 mod copies;
 mod door_logs;
 mod emergency;
@@ -169,6 +170,7 @@ fn take_over(
     let (programs, _) = Programs::find(&config);
     let since = (state.elapsed, state.last_generation);
     let (reload_later, told) = (state.reload_later, state.systemd);
+    let cookies = state.cookies.clone();
     let inherited = state.inherit().map_err(Error::system(what))?;
     let mut plan = Plan {
         terminal: match &config.fpm {
@@ -200,6 +202,7 @@ fn take_over(
     let now = supervisor.now();
     supervisor.systemd.go_on(told, now);
     supervisor.reload_later = reload_later;
+    supervisor.cookies = cookies;
     supervisor.tidings.reload_announced = reload_later;
     supervisor.tidings.upgrade_tried = reload_later;
     supervisor.begin_trials();
@@ -251,6 +254,7 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
 pub fn warnings(config: &Config) -> Vec<String> {
     let own = confinement::warnings(config);
     let own = own.chain(identity::shared_with_front(config));
+    let own = own.chain(identity::admin_is_open(config));
     // What is wrong with them is a mistake, and told as one.
     let certificates = Certificates::of(config, None).ok().flatten();
     let complaints = certificates.map(|certificates| certificates.complaints());

@@ -13,6 +13,7 @@ use tracing::{debug, error, info, warn};
 use crate::acme::Acme;
 use crate::admin::Admin;
 use crate::adopt;
+use crate::cookies::CookieNames;
 use crate::emergency::Emergency;
 use crate::fpm::{self, Tidings};
 use crate::front_figures::FiguresLook;
@@ -64,6 +65,8 @@ pub struct Supervisor {
     pub(crate) upgrade: Option<Upgrade>,
     /// A reload was asked for when none could begin.
     pub(crate) reload_later: bool,
+    /// Cookies that sites have set.
+    pub(crate) cookies: CookieNames,
     /// SIGUSR2 came during a reload.
     pub(crate) upgrade_later: bool,
     pub(crate) obituaries: Obituaries,
@@ -105,6 +108,7 @@ impl Supervisor {
             old_fronts: Vec::new(),
             upgrade: None,
             reload_later: false,
+            cookies: CookieNames::new(),
             upgrade_later: false,
             obituaries: Obituaries::default(),
             tidings: Tidings::new(&plan),
@@ -188,10 +192,14 @@ impl Supervisor {
 
     fn hear_voices(&mut self, ready: &Ready) {
         for index in 0..self.pools.len() {
+            let now = self.started.elapsed();
+            let voice = &mut self.pools[index].plan.voice;
+            let mut lines = Vec::new();
             if ready.voices.get(index).copied().unwrap_or(false) {
-                let lines = self.pools[index].plan.voice.lines(self.started.elapsed());
-                self.repeat(index, lines);
+                lines = voice.lines(now);
             }
+            lines.extend(voice.dropped(now));
+            self.repeat(index, lines);
         }
     }
 

@@ -5,6 +5,9 @@ use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
 use maitred_config::Config;
+use maitred_os::users;
+
+use crate::identity;
 
 /// Reads the configuration, checked, or says what is wrong with it in one sentence or more.
 type Load = Box<dyn Fn() -> Result<Config, String>>;
@@ -72,12 +75,16 @@ impl Source {
         self.file.as_deref()
     }
 
-    /// Reads the configuration.
+    /// Reads the configuration, with what this process alone can find out of it.
     ///
     /// # Errors
     /// All its mistakes.
     pub fn load(&self) -> Result<Config, String> {
-        (self.load)()
+        let mut config = (self.load)()?;
+        let access = &mut config.admin_access;
+        access.users.push(users::current().uid);
+        config.admin_access.has_several_users = identity::has_several_users(&config);
+        Ok(config)
     }
 }
 

@@ -3,22 +3,19 @@
 //! script could empty or forge.
 //!
 //! Both ends are non-blocking: a script that prints more than is read loses words, and waits for
-//! nobody.
+//! nobody. A pool that has used up its limit is not listened to until that holds again, so that it
+//! costs the supervisor nothing either; what the pipe has no room for meanwhile nobody can count.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::time::Duration;
 
+use maitred_control::log_limit::{Admission, LogLimit};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::limits::Moment;
 
 /// Longest line in bytes; what is longer is cut into several.
 const LINE_BYTES: usize = 4096;
-/// Lines taken in one spell; then the pool is not listened to for the rest of it.
-const LINES_PER_SPELL: usize = 500;
-/// Length of a spell.
-const SPELL: Duration = Duration::from_secs(1);
 /// Bytes taken in one turn.
 const TURN_BYTES: usize = 16 * 1024;
 
@@ -29,8 +26,7 @@ pub struct Voice {
     writer: OwnedFd,
     /// The beginning of a line whose end has not come.
     partial: Vec<u8>,
-    spell: Moment,
-    lines_in_spell: usize,
+    limit: LogLimit,
 }
 
 impl Voice {
@@ -45,13 +41,11 @@ impl Voice {
 
     /// A pipe that is there already.
     pub fn over(reader: OwnedFd, writer: OwnedFd) -> Voice {
-        let (partial, spell) = (Vec::new(), Moment::ZERO);
         Voice {
             reader,
             writer,
-            partial,
-            spell,
-            lines_in_spell: 0,
+            partial: Vec::new(),
+            limit: LogLimit::default(),
         }
     }
 
@@ -72,8 +66,14 @@ impl Voice {
 
     /// When the pool is listened to again, if it is not now.
     pub fn deaf_until(&self, now: Moment) -> Option<Moment> {
-        let end = self.spell + SPELL;
-        (self.lines_in_spell >= LINES_PER_SPELL && now < end).then_some(end)
+        self.limit.used_up_until(now)
+    }
+
+    /// When there is something to do though nothing is printed: to listen again, or to say what was
+    /// dropped.
+    pub fn deadline(&self, now: Moment) -> Option<Moment> {
+        let told = self.limit.deadline();
+        self.deaf_until(now).into_iter().chain(told).min()
     }
 
     /// What has been printed, as lines without their ends.
@@ -81,22 +81,35 @@ impl Voice {
         if self.deaf_until(now).is_some() {
             return Vec::new();
         }
-        if now >= self.spell + SPELL {
-            (self.spell, self.lines_in_spell) = (now, 0);
-        }
         let mut bytes = vec![0; TURN_BYTES];
         let count = rustix::io::read(&self.reader, &mut bytes).unwrap_or(0);
         let lines = split(&mut self.partial, &bytes[..count]);
-        self.lines_in_spell += lines.len();
-        lines
+        self.within_limit(lines, now)
     }
 
     /// All that has been printed and the beginning of a line, for when nobody prints any more.
     pub fn last_words(&mut self, now: Moment) -> Vec<String> {
         let mut lines = self.lines(now);
         let partial = std::mem::take(&mut self.partial);
-        lines.extend(sentence(&partial));
+        lines.extend(self.within_limit(sentence(&partial).into_iter().collect(), now));
         lines
+    }
+
+    /// What is to be said of lines that were dropped.
+    pub fn dropped(&mut self, now: Moment) -> Option<String> {
+        self.limit.due(now)
+    }
+
+    fn within_limit(&mut self, lines: Vec<String>, now: Moment) -> Vec<String> {
+        let admitted =
+            lines
+                .into_iter()
+                .filter_map(|line| match self.limit.admit(line.len(), now) {
+                    Admission::Logged => Some(line),
+                    Admission::Dropped => None,
+                    Admission::Exceeded(sentence) => Some(sentence),
+                });
+        admitted.collect()
     }
 }
 
@@ -122,6 +135,7 @@ fn sentence(line: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maitred_control::log_limit::{LINES_PER_PERIOD, PERIOD};
 
     fn say(voice: &Voice, text: &[u8]) {
         rustix::io::write(voice.writer(), text).expect("there is room");
@@ -150,12 +164,27 @@ mod tests {
     #[test]
     fn a_pool_that_says_too_much_is_not_listened_to_for_the_rest_of_the_second() {
         let mut voice = Voice::new().expect("a pipe");
-        say(&voice, &b"x\n".repeat(LINES_PER_SPELL));
-        assert_eq!(voice.lines(SPELL).len(), LINES_PER_SPELL);
+        let most = LINES_PER_PERIOD as usize;
+        say(&voice, &b"x\n".repeat(most));
+        assert_eq!(voice.lines(PERIOD).len(), most);
         say(&voice, b"more\n");
-        assert!(voice.listening(SPELL).is_none() && voice.lines(SPELL).is_empty());
-        let later = voice.deaf_until(SPELL).expect("an end");
+        assert!(voice.listening(PERIOD).is_none() && voice.lines(PERIOD).is_empty());
+        let later = voice.deaf_until(PERIOD).expect("an end");
         assert!(voice.listening(later).is_some());
         assert_eq!(voice.lines(later), ["more"]);
+    }
+
+    #[test]
+    fn no_more_lines_are_logged_than_may_be_however_short_they_are() {
+        let mut voice = Voice::new().expect("a pipe");
+        let (most, beyond) = (LINES_PER_PERIOD as usize, 1000);
+        say(&voice, &b"x\n".repeat(most + beyond));
+        let lines = voice.lines(PERIOD);
+        assert_eq!(lines.len(), most + 1);
+        assert!(lines[most].contains("dropped and counted"), "{lines:?}");
+        let told_at = voice.deadline(2 * PERIOD).expect("a count is due");
+        let told = voice.dropped(told_at).expect("nothing was dropped since");
+        assert!(told.contains("1000 lines"), "{told}");
+        assert_eq!(voice.deadline(told_at), None);
     }
 }

@@ -165,7 +165,7 @@ impl Supervisor {
         let deaf = self
             .pools
             .iter()
-            .filter_map(|pool| pool.plan.voice.deaf_until(now));
+            .filter_map(|pool| pool.plan.voice.deadline(now));
         let warming = self.pools.iter().filter_map(|pool| pool.warming.as_ref());
         let warming = warming.map(Warming::until);
         let wants_workers = self.phase.wants_workers();

@@ -14,7 +14,7 @@ use maitred_os::errand::{Errand, fork_errand};
 use maitred_os::fork::{self, OwnProc, Side};
 use maitred_os::signals::Signal;
 use maitred_os::{signals, spawn, title, users};
-use maitred_php::{Engine, IniValue, PHP_BRANCH, Settings, is_fixed};
+use maitred_php::{Engine, IniValue, Mode, PHP_BRANCH, Settings, is_fixed};
 
 use crate::apparmor::Hat;
 use crate::sight::Sight;
@@ -237,6 +237,7 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
         defines,
         extensions: settings.extensions.clone(),
         fpm: settings.fpm,
+        mode: mode(settings),
         ini_path: settings.php_ini.clone().or_else(|| beside("php.ini")),
         ini_scan_dir: settings
             .php_ini_scan_dir
@@ -244,6 +245,14 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
             .or_else(|| beside("conf.d")),
         values: all,
         ..Settings::default()
+    }
+}
+
+fn mode(settings: &ZygoteSettings) -> Mode {
+    match (&settings.snapshot, &settings.worker_script) {
+        (Some(_), _) => Mode::Snapshot,
+        (None, Some(_)) => Mode::Worker,
+        (None, None) => Mode::Classic,
     }
 }
 

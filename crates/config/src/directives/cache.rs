@@ -25,6 +25,7 @@ const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
 pub struct CacheDraft {
     pub(crate) cache: Cache,
     pub(crate) has_cookies: bool,
+    pub(crate) has_public: bool,
     pub(crate) has_parameters: bool,
 }
 
@@ -117,6 +118,27 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         example: "[\"PHPSESSID\", \"shop_session_*\"]",
         read: |cache, value| {
             cache.rules.private_cookies = patterns(value)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "public_cookies",
+        default: Preset::Words(
+            "with `app` or `private_cookies` all others; otherwise those by which scripts in browsers \
+             count visits (`_ga`, `_pk_*` and the like)",
+        ),
+        unit: "",
+        takes: NAMES,
+        needs: Needs::Live,
+        doc: "Cookies that make no difference to what the site answers, such as a language's that \
+              `key_cookies` has not, or a consent's. Where a site with `valid` has neither `app` \
+              nor `private_cookies`, nobody has said which cookie is a login's: what is asked for \
+              with a cookie that the site has set before is neither answered from the cache nor \
+              kept, and what is asked for with any other cookie is not kept. Those named here are \
+              let pass beside the browsers'; `\"*\"` lets all.",
+        example: "[\"lang\", \"cookie_notice_*\"]",
+        read: |cache, value| {
+            cache.rules.public_cookies = patterns(value)?;
             Ok(())
         },
     },

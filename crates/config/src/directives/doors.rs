@@ -241,7 +241,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
     },
 ];
 
-fn asked(value: &Value<'_>) -> Result<Asked, Wrong> {
+pub(crate) fn asked(value: &Value<'_>) -> Result<Asked, Wrong> {
     let text = value.text()?;
     let path = text.strip_prefix("unix:").unwrap_or(text);
     let address = if path.starts_with('/') {

@@ -2,9 +2,12 @@
 
 use maitred_rules::forwarded::Field;
 
+use super::doors::asked;
 use super::rule_items::networks;
+use crate::admin::{self, AdminToken, TOKEN};
 use crate::collector::Collector;
 use crate::directive::{Directive, Needs, Preset};
+use crate::door::Address;
 use crate::listen::parse_listen;
 use crate::log_format::LogFormat;
 use crate::settings::{Config, LogTarget};
@@ -109,17 +112,114 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         name: "admin",
         default: Preset::Value("\"off\""),
         unit: "",
-        takes: "an address and a port such as \"127.0.0.1:9180\", or \"off\"",
+        takes: "an address and a port such as \"127.0.0.1:9180\", the path of a Unix socket, or \
+                \"off\"",
         needs: Needs::Live,
         doc: "Where metrics for Prometheus (`/metrics`), status pages (`/status/POOL`) and pings \
-              (`/ping/POOL`) are answered over HTTP. Whoever can reach it can read what runs, so \
-              it should be an address that only this machine, or a network of your own, reaches.",
+              (`/ping/POOL`) are answered over HTTP. Every process of this machine reaches a \
+              loopback address, and so do the scripts of all pools: set `admin_token` there, or \
+              use a Unix socket (`\"unix:/run/maitred/http.sock\"`). A client that neither has \
+              the token nor is known by the socket is not shown query strings, and where pools \
+              run as several users none of what requests ask for.",
         example: "\"127.0.0.1:9180\"",
         read: |config, value| {
-            config.admin = match value.text()? {
-                "off" => None,
-                text => Some(parse_listen(text).map_err(|why| value.refused(&why))?),
+            (config.admin, config.admin_access.draft.path) = match value.text()? {
+                "off" => (None, None),
+                _ => match asked(value)?.address {
+                    Address::Tcp(address) => (Some(address), None),
+                    Address::Unix(path) => (None, Some(path)),
+                },
             };
+            Ok(())
+        },
+    },
+    Directive {
+        name: "admin_owner",
+        default: Preset::Words("the user who starts the server"),
+        unit: "",
+        takes: "the name or the number of a user",
+        needs: Needs::Live,
+        doc: "The owner of the Unix socket of `admin`, who may read everything there.",
+        example: "\"monitoring\"",
+        read: |config, value| {
+            config.admin_access.draft.owner = Some(value.account()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "admin_group",
+        default: Preset::Words("that of `admin_owner`"),
+        unit: "",
+        takes: "the name or the number of a group",
+        needs: Needs::Live,
+        doc: "The group of the Unix socket of `admin`. Processes that run with it as their group \
+              may read everything there.",
+        example: "\"monitoring\"",
+        read: |config, value| {
+            config.admin_access.draft.group = Some(value.account()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "admin_mode",
+        default: Preset::Value("\"0660\""),
+        unit: "",
+        takes: "an octal number in quotes such as \"0660\"",
+        needs: Needs::Live,
+        doc: "The mode of the Unix socket of `admin`: who may write to it may connect. Who has \
+              connected and is neither root, the server's user, of `admin_owner`, `admin_group` \
+              or `admin_users`, nor has the token is answered with a 403.",
+        example: "\"0666\"",
+        read: |config, value| {
+            let octal = |text: &str| u32::from_str_radix(text, 8).ok();
+            let mode = value.text_as(|text| octal(text).filter(|mode| *mode <= 0o777))?;
+            config.admin_access.draft.mode = Some(mode);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "admin_users",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: "the name or the number of a user, or an array of them",
+        needs: Needs::Live,
+        doc: "Further users who may read everything over the Unix socket of `admin`, if its mode \
+              lets them connect: the system says who a client is.",
+        example: "\"nobody\"",
+        read: |config, value| {
+            config.admin_access.users = value.each(|item| {
+                let user = admin::user(&item.account()?);
+                user.ok_or_else(|| item.refused("is no user of this machine"))
+            })?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "admin_token",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: TOKEN,
+        needs: Needs::Live,
+        doc: "What a client of `admin` has to send (`Authorization: Bearer TOKEN`); all others are \
+              answered with a 401. `admin_token_file` leaves it out of this file.",
+        example: "\"uHqUJ3tnW6rQ0T1kVbcz\"",
+        read: |config, value| {
+            config.admin_access.token = Some(value.secret(AdminToken::new)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "admin_token_file",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: "a path",
+        needs: Needs::Live,
+        doc: "A file with that token, which not everybody may read. It is read at the start and \
+              at each reload.",
+        example: "\"admin.token\"",
+        read: |config, value| {
+            let token = AdminToken::in_file(&value.path()?);
+            config.admin_access.token = Some(token.map_err(|why| value.refused(&why))?);
             Ok(())
         },
     },

@@ -1,6 +1,7 @@
 //! A folder with a configuration file and what the examples of the reference name.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use maitred_config::{Config, Mistakes};
@@ -24,6 +25,9 @@ impl Folder {
         ] {
             fs::write(folder.path().join(name), "").unwrap();
         }
+        let token = folder.path().join("admin.token");
+        fs::write(&token, "uHqUJ3tnW6rQ0T1kVbcz\n").unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         folder
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
 
+use super::access::View;
 use super::{cache_metrics, copies_metrics, proxy_metrics, size_metrics};
 use crate::route_class::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
 use crate::shared::Shared;
@@ -45,7 +46,7 @@ struct Pool {
 }
 
 /// The page, in the form that a client with this `Accept` header reads.
-pub fn page(shared: &Shared, accept: &[u8]) -> Page {
+pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
     let pools = shared.pools.all().into_iter().filter_map(|pool| {
         let settings = pool.settings();
         let tally = pool.tally()?;
@@ -54,7 +55,10 @@ pub fn page(shared: &Shared, accept: &[u8]) -> Page {
             queue_limit: settings.request_queue_length,
             workers_limit: settings.max_children.unwrap_or(0),
             reading: tally.page().read(),
-            classes: tally.classes.read(),
+            classes: match view {
+                View::Whole | View::WithoutQueries => tally.classes.read(),
+                View::WithoutRequests => Vec::new(),
+            },
         })
     });
     let pools: Vec<Pool> = pools.collect();

@@ -1,6 +1,7 @@
 //! The admin door: metrics, status pages and pings over HTTP. The front answers all of it itself,
 //! so none of it waits for a worker.
 
+mod access;
 mod cache_metrics;
 mod copies_metrics;
 mod metrics;
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use maitred_control::FromFront;
 use maitred_http1::Head;
+
+pub use access::{AdminPeer, Refused, View, decide};
 
 use crate::shared::Shared;
 use crate::sites::host_name;
@@ -39,14 +42,14 @@ pub fn is_meant(local: IpAddr, authority: &str) -> bool {
 }
 
 /// The page at a path of the admin door, if there is one.
-pub async fn page(shared: &Shared, head: &Head) -> Option<Page> {
+pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<Page> {
     let query = head.query().unwrap_or_default();
     match head.path() {
         "/" => Some(index(shared)),
         "/metrics" => {
             measure(shared).await;
             let accept = head.header("accept").unwrap_or_default();
-            Some(metrics::page(shared, accept))
+            Some(metrics::page(shared, accept, view))
         }
         path => {
             let (kind, name) = path.strip_prefix('/')?.split_once('/')?;
@@ -56,7 +59,7 @@ pub async fn page(shared: &Shared, head: &Head) -> Option<Page> {
                 .into_iter()
                 .find(|pool| pool.name == name)?;
             match kind {
-                "status" => Some(status::of_pool(&pool, query, status::Part::None)),
+                "status" => Some(status::for_admin(&pool, query, view)),
                 "ping" => Some(status::ping(&pool)),
                 _ => None,
             }

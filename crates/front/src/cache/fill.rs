@@ -14,6 +14,7 @@ use maitred_http1::Head;
 use maitred_pagecache::Millis;
 use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
 use maitred_pagecache::asked::Asked;
+use maitred_pagecache::cookies;
 use maitred_pagecache::fills::{Finished, Ticket};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::merge::merge;
@@ -228,6 +229,7 @@ impl<'a> Fill<'a> {
     /// When the client gets what is kept in its place.
     pub fn take_head(&mut self, said: &AnswerHead) -> Result<String, Failure> {
         let status = said.status();
+        self.cache.learn(self.of, cookies::set_by(said.headers()));
         self.purge(said);
         let times = Times {
             asked: self.begun,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use maitred_http1::Head;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::cookies;
 use maitred_pagecache::fields::Field;
 use maitred_pagecache::fills::{Finished, Joined, Ticket, Told};
 use maitred_pagecache::key::{Key, Primary};
@@ -131,6 +132,9 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     fill: &mut Fill<'_>,
 ) -> Option<(Plan, Key)> {
     let mut plan = Plan::make(&of.settings, asked);
+    if cookies::is_known(&of.settings, asked, &of.cookies.names()) {
+        cookies::keep_out(&mut plan);
+    }
     if shows_certificate {
         let why = Bypass::Certificate;
         (plan.read, plan.store) = (Err(why), Err(NotStored::Bypassed(why)));

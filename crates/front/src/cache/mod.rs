@@ -3,6 +3,7 @@
 
 mod client;
 mod coded;
+mod cookies;
 mod disk_pace;
 mod figures;
 mod fill;
@@ -12,6 +13,7 @@ mod refresh;
 mod tee;
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -19,9 +21,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use maitred_config::Config;
+use maitred_control::FromFront;
 use maitred_http1::{Framing, Head, carries_body};
 use maitred_pagecache::Millis;
 use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::cookies::MAX_NAMES;
 use maitred_pagecache::fields;
 use maitred_pagecache::fills::{Fills, Finished, Ticket, Told};
 use maitred_pagecache::key::Key;
@@ -45,6 +49,7 @@ use crate::request::{Beside, Header, Way};
 use crate::supervisor::Supervisor;
 
 use coded::Making;
+use cookies::{AllCookies, SiteCookies};
 use disk_pace::DiskPace;
 use figures::{AllFigures, Board, SiteFigures};
 use purge::Known;
@@ -72,6 +77,9 @@ pub struct Cache {
     store: Store,
     disk_pace: DiskPace,
     figures: AllFigures,
+    /// The names of cookies that sites have set, and where they are written down.
+    cookies: AllCookies,
+    dir: Option<PathBuf>,
     threads: u32,
     /// Bytes that there may be in memory, and on disk.
     memory_limit: u64,
@@ -87,6 +95,7 @@ pub struct Cache {
     known: ArcSwap<Known>,
     /// Other fronts, which hear of purges.
     pub others: Others,
+    supervisor: Arc<Supervisor>,
 }
 
 /// Now, in milliseconds since 1970.
@@ -145,6 +154,8 @@ impl Cache {
             store,
             disk_pace: DiskPace::default(),
             figures: AllFigures::default(),
+            cookies: read_cookies(config.cache_dir.as_deref()),
+            dir: config.cache_dir.clone(),
             threads,
             memory_limit: memory,
             fills,
@@ -152,7 +163,8 @@ impl Cache {
             making: Making::default(),
             changed,
             known: ArcSwap::from_pointee(Known::of(config)),
-            others: Others::new(supervisor),
+            others: Others::new(supervisor.clone()),
+            supervisor,
         })
     }
 
@@ -190,6 +202,7 @@ impl Cache {
         let begun = waits.spawn(move || match cache.store.claim_folder(now) {
             Ok(opened) => {
                 tell(opened);
+                cache.take_cookies_over();
                 cache.changed.notify_one();
             }
             Err(error) => {
@@ -199,6 +212,61 @@ impl Cache {
         if let Err(error) = begun {
             tracing::error!("cache_dir is not used: there is no thread to wait for it: {error}");
         }
+    }
+
+    /// What the process before has learned in the meantime, together with what this one has.
+    fn take_cookies_over(&self) {
+        if let Some(dir) = &self.dir {
+            if let Err(error) = self.cookies.read(dir) {
+                tell_unread(&error);
+            }
+            self.write_cookies(dir);
+        }
+    }
+
+    fn write_cookies(&self, dir: &Path) {
+        if let Err(error) = self.cookies.write(dir) {
+            tracing::warn!("the names of cookies cannot be written to cache_dir: {error}");
+        }
+    }
+
+    /// An answer of the site sets these cookies: other fronts hear of those that are new, and the
+    /// folder, if there is one.
+    fn learn<'f>(self: &Arc<Cache>, of: &SiteCache, names: impl Iterator<Item = &'f [u8]>) {
+        let mut new: Vec<&[u8]> = Vec::new();
+        for name in names {
+            if of.cookies.learn(name) {
+                new.push(name);
+            }
+        }
+        if new.is_empty() {
+            return;
+        }
+        let are_too_many = of.cookies.names().all().is_none();
+        let text = |name: &&[u8]| String::from_utf8_lossy(name).into_owned();
+        let names = (!are_too_many).then(|| new.iter().map(text).collect());
+        let site = of.site.clone();
+        if are_too_many {
+            tracing::warn!(
+                "site {site}: it sets cookies of more than {MAX_NAMES} names: every cookie that \
+                 public_cookies does not name keeps a request out of the cache"
+            );
+        }
+        self.supervisor
+            .report(&FromFront::CookieNames { site, names });
+        if self.store.has_disk() {
+            let cache = self.clone();
+            tokio::task::spawn_blocking(move || {
+                if let Some(dir) = &cache.dir {
+                    cache.write_cookies(dir);
+                }
+            });
+        }
+    }
+
+    /// Another front has seen a site set these, or more than are remembered.
+    pub fn cookies_told(&self, site: &str, names: Option<&[String]>) {
+        self.cookies.of(site).add(names);
     }
 
     /// Another front has taken over: the folder is left to it.
@@ -237,6 +305,22 @@ impl Cache {
     }
 }
 
+/// The names of cookies that are written down in the folder.
+fn read_cookies(dir: Option<&Path>) -> AllCookies {
+    let cookies = AllCookies::default();
+    if let Some(Err(error)) = dir.map(|dir| cookies.read(dir)) {
+        tell_unread(&error);
+    }
+    cookies
+}
+
+fn tell_unread(error: &io::Error) {
+    tracing::warn!(
+        "the names of cookies that sites have set cannot be read in cache_dir: {error}; they are \
+         learned anew"
+    );
+}
+
 /// Says what was found in the folder, where that is not as usual.
 fn tell(opened: Opened) {
     match opened {
@@ -260,6 +344,7 @@ pub struct SiteCache {
     /// Who may drop pages with PURGE.
     purge_from: Networks,
     figures: Arc<SiteFigures>,
+    cookies: Arc<SiteCookies>,
     /// The thread whose site this is.
     thread: u32,
 }
@@ -273,6 +358,7 @@ impl SiteCache {
         Some(SiteCache {
             settings: cache.rules.clone(),
             figures: all.figures.of(&site, all.threads),
+            cookies: all.cookies.of(&site),
             site,
             purge_from: Networks::new(&cache.purge_from),
             thread: local::thread(),

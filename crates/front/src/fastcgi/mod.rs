@@ -72,7 +72,7 @@ pub async fn converse((socket, peer, listen, counted): Newcomer) {
         };
         let begun = match begun {
             Ok(begun) => begun,
-            Err(none) => return take_leave(&mut server, &listen, none).await,
+            Err(none) => return take_leave(&mut server, thread, &listen, none).await,
         };
         // Settings may have changed since the connection was made, and so may who is welcome.
         let sites = thread.sites();
@@ -84,7 +84,7 @@ pub async fn converse((socket, peer, listen, counted): Newcomer) {
             Ok(places) => places,
             Err(error) => {
                 let begun = Some((begun, 400));
-                return send_away(&mut server, &listen, &error, begun).await;
+                return send_away(&mut server, thread, &listen, &error, begun).await;
             }
         };
         let call = Call {
@@ -107,7 +107,7 @@ pub async fn converse((socket, peer, listen, counted): Newcomer) {
 }
 
 /// Ends a connection on which no request has come, and says why if anybody can know.
-async fn take_leave(server: &mut WebServer, listen: &str, none: NoRequest) {
+async fn take_leave(server: &mut WebServer, thread: &Thread, listen: &str, none: NoRequest) {
     match none {
         NoRequest::Closed => {}
         NoRequest::Over => server.linger().await,
@@ -122,7 +122,7 @@ async fn take_leave(server: &mut WebServer, listen: &str, none: NoRequest) {
                 _ => 400,
             };
             let begun = begun.map(|begun| (begun, status));
-            send_away(server, listen, &error, begun).await;
+            send_away(server, thread, listen, &error, begun).await;
         }
     }
 }
@@ -143,12 +143,16 @@ fn is_welcome(thread: &Thread, listen: &str, peer: Option<SocketAddr>) -> bool {
 /// Is done with a web server that does not keep to the protocol.
 async fn send_away(
     server: &mut WebServer,
+    thread: &Thread,
     listen: &str,
     error: &impl std::fmt::Display,
     begun: Option<(Begun, u16)>,
 ) {
     let error = error.to_string();
-    tracing::warn!("{listen}: a connection is closed: {error}");
+    let sites = thread.sites();
+    if (sites.door(listen)).is_none_or(|site| site.backend.may_log(error.len())) {
+        tracing::warn!("{listen}: a connection is closed: {error}");
+    }
     let plain = |(begun, status): (Begun, u16)| form::plain(begun.request_id, status, &error, None);
     let answer = begun.map_or_else(Vec::new, plain);
     send_last(server, &answer).await;
@@ -302,7 +306,9 @@ async fn refuse_body(
         NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
         NoBody::Spool(error) => {
             let (method, target, dir) = (call.method(), call.target(), site.spool_dir.display());
-            tracing::error!("{method} {target}: its body cannot be kept in {dir}: {error}");
+            site.backend.log(&format_args!(
+                "{method} {target}: its body cannot be kept in {dir}: {error}"
+            ));
             (
                 507,
                 "The body could not be kept: the disk is full or cannot be written.",

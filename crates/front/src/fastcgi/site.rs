@@ -86,6 +86,9 @@ impl DoorSite {
             "Connection disallowed: IP address '{}' has been dropped.",
             peer.to_canonical()
         );
+        if !self.backend.may_log(words.len()) {
+            return;
+        }
         if self.as_worker {
             let (pool, pid) = (&self.pool.name, std::process::id());
             tracing::warn!("[pool {pool}] child {pid} said into stderr: \"ERROR: {words}\"");

@@ -20,6 +20,7 @@ use super::head::{self, AnswerHead, Http2};
 use super::pace::StreamPace;
 use super::trunk::Trunk;
 use crate::access::Answered;
+use crate::admin::AdminPeer;
 use crate::body::{Body, Collected, MEMORY_BYTES, NoBody};
 use crate::connection::TooSlow;
 use crate::files::read_piece;
@@ -321,8 +322,8 @@ impl HttpClient for Http2Client {
         self.trunk.local
     }
 
-    fn is_admin(&self) -> bool {
-        false
+    fn admin(&self) -> Option<AdminPeer> {
+        None
     }
 
     fn secured(&self) -> Option<&Arc<Secured>> {

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::Pool;
 use super::auto::Auto;
+use crate::log_limit::ScriptLog;
 use crate::troubles::{CALM, LOOK_EVERY, seconds, tense};
 
 /// A request that has waited longer than this says that the queue stands.
@@ -61,6 +62,8 @@ pub struct Watch {
     /// Whether the one who looks was told to.
     told: AtomicBool,
     stirred: Arc<Notify>,
+    /// What its scripts may have logged.
+    pub log: ScriptLog,
     /// The lines are php-fpm's, as far as it has any.
     is_fpm: bool,
 }
@@ -68,8 +71,11 @@ pub struct Watch {
 impl Watch {
     /// Nothing has happened yet.
     pub fn new(is_fpm: bool) -> Watch {
+        let stirred = Arc::new(Notify::new());
         Watch {
             is_fpm,
+            log: ScriptLog::telling(stirred.clone()),
+            stirred,
             ..Watch::default()
         }
     }
@@ -427,7 +433,8 @@ impl Pool {
         self.watch.told.store(false, Ordering::Release);
         let (sample, most) = self.sample();
         seen.learn(&self.settings(), most);
-        for line in seen.look(sample, || self.running(), now) {
+        let lines = seen.look(sample, || self.running(), now);
+        for line in lines.into_iter().chain(self.watch.log.due()) {
             match self.watch.is_fpm {
                 true => tracing::warn!("[pool {}] {line}", self.name),
                 false => tracing::warn!("pool {}: {line}", self.name),
@@ -440,13 +447,16 @@ impl Pool {
 /// pool exists.
 pub async fn watch(pool: Weak<Pool>) {
     let started = Instant::now();
-    let watch = |pool: Arc<Pool>| (pool.watch.stirred.clone(), pool.watch.is_fpm);
-    let Some((stirred, is_fpm)) = pool.upgrade().map(watch) else {
+    let watch = |pool: Arc<Pool>| {
+        let watch = &pool.watch;
+        (watch.stirred.clone(), watch.log.clone(), watch.is_fpm)
+    };
+    let Some((stirred, log, is_fpm)) = pool.upgrade().map(watch) else {
         return;
     };
     let mut seen = Seen::new(is_fpm);
     loop {
-        if seen.is_quiet() {
+        if seen.is_quiet() && log.is_quiet() {
             stirred.notified().await;
         }
         let Some(pool) = pool.upgrade() else { return };

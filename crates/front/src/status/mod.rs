@@ -6,9 +6,10 @@ mod formats;
 mod openmetrics;
 
 use maitred_http1::Head;
-use maitred_seat::Snapshot;
+use maitred_seat::{Process, Snapshot};
 use percent_encoding::percent_decode_str;
 
+use crate::admin::View;
 use crate::pool::Pool;
 use crate::source::Backend;
 
@@ -23,6 +24,9 @@ const NEVER_CACHED: [(&[u8], &[u8]); 2] = [
 
 /// Where a script says nothing of its kind, which for php-fpm is so of a status page without body.
 const DEFAULT_TYPE: &str = "text/html; charset=UTF-8";
+
+/// What stands for a query string that is not to be seen.
+const MASKED: &str = "***";
 
 /// What a status page shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -105,11 +109,24 @@ pub fn ping(pool: &Pool) -> Page {
 
 /// The status page of a pool in the form that the query asks for.
 pub fn of_pool(pool: &Pool, query: &str, part: Part) -> Page {
-    let settings = pool.settings();
     let mut figures = pool.snapshot();
     if part == Part::OfPool {
         with_one_more(&mut figures);
     }
+    with_figures(pool, query, figures)
+}
+
+/// The same as a client of the admin door may see it: that shows all pools to whoever reaches it.
+pub fn for_admin(pool: &Pool, query: &str, view: View) -> Page {
+    let mut figures = pool.snapshot();
+    for process in &mut figures.processes {
+        mask(process, view);
+    }
+    with_figures(pool, query, figures)
+}
+
+fn with_figures(pool: &Pool, query: &str, figures: Snapshot) -> Page {
+    let settings = pool.settings();
     let status = Status {
         pool: settings.name.clone(),
         process_manager: settings.pm.name(),
@@ -117,6 +134,26 @@ pub fn of_pool(pool: &Pool, query: &str, part: Part) -> Page {
     };
     let (format, full) = asked_for(query);
     Page::of(&status, format, full)
+}
+
+/// Takes out of a worker's row what is not to be seen. What is missing is a dash.
+fn mask(process: &mut Process, view: View) {
+    match view {
+        View::Whole => {}
+        // That there was one is seen.
+        View::WithoutQueries if process.query.is_empty() => {}
+        View::WithoutQueries => MASKED.clone_into(&mut process.query),
+        View::WithoutRequests => {
+            for text in [
+                &mut process.uri,
+                &mut process.query,
+                &mut process.user,
+                &mut process.script,
+            ] {
+                text.clear();
+            }
+        }
+    }
 }
 
 /// The figures as they would be if a worker were busy with the page: an idle one, or one that was

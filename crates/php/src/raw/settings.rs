@@ -32,6 +32,7 @@ pub(super) struct RawSettings {
     value_count: usize,
     no_ini_files: bool,
     fpm: bool,
+    mode: c_int,
 }
 
 /// The strings of [`Settings`] as C reads them, for as long as the process lives.
@@ -92,6 +93,7 @@ impl SettingTexts {
             value_count: values.len(),
             no_ini_files: settings.no_ini_files,
             fpm: settings.fpm,
+            mode: settings.mode as c_int,
         }
     }
 }

@@ -102,7 +102,7 @@ fn open_in(
             .filter(|other| other.can_be_reached())
             .find(|other| other.asked == one.address());
         let door = match one {
-            Listening::Fastcgi(door) => Some(name(config, door)),
+            Listening::Fastcgi(door) | Listening::AdminSocket(door) => Some(name(config, door)),
             Listening::Http(_) | Listening::Https(_) | Listening::Admin(_) => None,
         };
         let rights = door.map(|named| named.rights()).transpose()?.flatten();
@@ -360,7 +360,9 @@ pub fn announce(listeners: &[Listener]) {
 pub fn mistakes(config: &Config) -> impl Iterator<Item = Error> {
     let listening = config.listening().into_iter();
     listening.filter_map(|one| match one {
-        Listening::Fastcgi(door) => name(config, door).rights().err(),
+        Listening::Fastcgi(door) | Listening::AdminSocket(door) => {
+            name(config, door).rights().err()
+        }
         Listening::Http(_) | Listening::Https(_) | Listening::Admin(_) => None,
     })
 }
@@ -370,7 +372,7 @@ fn clients_of(listening: Listening<'_>) -> Clients {
     match listening {
         Listening::Http(_) => Clients::Http,
         Listening::Https(_) => Clients::Https,
-        Listening::Admin(_) => Clients::Admin,
+        Listening::Admin(_) | Listening::AdminSocket(_) => Clients::Admin,
         Listening::Fastcgi(door) => Clients::Fastcgi {
             listen: door.listen.to_string(),
         },

@@ -1,0 +1,161 @@
+//! How much of what a pool's scripts say the server's log takes. The file is root's, so no quota of
+//! a tenant's holds for it, and whoever reads or collects it does so for all pools. Each pool has a
+//! limit of its own: one that is over it costs no other a line. Pure: the caller brings the time.
+
+use std::time::Duration;
+
+use crate::episode::{Account, Episode, Moment, News};
+
+/// Most lines of a pool in one period.
+pub const LINES_PER_PERIOD: u64 = 500;
+
+/// Most bytes of a pool in one period.
+pub const BYTES_PER_PERIOD: u64 = 512 * 1024;
+
+/// Length of a period.
+pub const PERIOD: Duration = Duration::from_secs(1);
+
+/// How long nothing may have been dropped for the count to be complete.
+const CALM: Duration = Duration::from_secs(10);
+
+/// What was dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Dropped {
+    lines: u64,
+    bytes: u64,
+}
+
+/// What a pool has used of its limit.
+#[derive(Debug)]
+pub struct LogLimit {
+    began: Moment,
+    lines: u64,
+    bytes: u64,
+    dropped: Episode<Dropped>,
+}
+
+impl Default for LogLimit {
+    fn default() -> LogLimit {
+        LogLimit {
+            began: Moment::ZERO,
+            lines: 0,
+            bytes: 0,
+            dropped: Episode::new(CALM),
+        }
+    }
+}
+
+/// What becomes of a line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is logged.
+    Logged,
+    /// It is dropped and counted.
+    Dropped,
+    /// The same, and it is the first: the sentence is logged in its place.
+    Exceeded(String),
+}
+
+impl LogLimit {
+    /// Decides on a line of `bytes` bytes, and counts it.
+    pub fn admit(&mut self, bytes: usize, now: Moment) -> Admission {
+        if now >= self.began + PERIOD {
+            (self.began, self.lines, self.bytes) = (now, 0, 0);
+        }
+        let bytes = bytes as u64;
+        if self.is_used_up() || self.bytes + bytes > BYTES_PER_PERIOD {
+            return self.drop_line(bytes, now);
+        }
+        (self.lines, self.bytes) = (self.lines + 1, self.bytes + bytes);
+        Admission::Logged
+    }
+
+    /// When lines are logged again, if none is before.
+    pub fn used_up_until(&self, now: Moment) -> Option<Moment> {
+        let end = self.began + PERIOD;
+        (self.is_used_up() && now < end).then_some(end)
+    }
+
+    /// What is to be logged of the lines that were dropped. It counts as said.
+    pub fn due(&mut self, now: Moment) -> Option<String> {
+        let (verb, account) = match self.dropped.due(now)? {
+            News::GoesOn(account) => ("have been", account),
+            News::Over(account) => ("were", account),
+        };
+        let Account { lasted, total, .. } = account;
+        let Dropped { lines, bytes } = total;
+        let lasted = lasted.as_secs_f64();
+        Some(format!(
+            "{lines} lines ({bytes} bytes) of what it logs {verb} dropped in {lasted:.1} s, because \
+             they were too many"
+        ))
+    }
+
+    /// When [`LogLimit::due`] has something to say, if nothing is dropped before.
+    pub fn deadline(&self) -> Option<Moment> {
+        self.dropped.deadline()
+    }
+
+    /// Whether no dropped line is left to be told of.
+    pub fn is_quiet(&self) -> bool {
+        self.dropped.is_quiet()
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.lines >= LINES_PER_PERIOD || self.bytes >= BYTES_PER_PERIOD
+    }
+
+    fn drop_line(&mut self, bytes: u64, now: Moment) -> Admission {
+        // Shorter ones do not pass it.
+        self.bytes = BYTES_PER_PERIOD;
+        let count = |dropped: &mut Dropped| {
+            dropped.lines += 1;
+            dropped.bytes += bytes;
+        };
+        if self.dropped.happened(now, count) > 1 {
+            return Admission::Dropped;
+        }
+        let kib = BYTES_PER_PERIOD / 1024;
+        Admission::Exceeded(format!(
+            "it logs more than {LINES_PER_PERIOD} lines or {kib} KiB a second, which is all that is \
+             taken; the lines beyond are dropped and counted"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moment = Duration::from_secs(100);
+
+    #[test]
+    fn as_many_lines_as_may_be_are_logged_in_each_second_and_the_rest_is_counted() {
+        let mut limit = LogLimit::default();
+        for _ in 0..LINES_PER_PERIOD {
+            assert_eq!(limit.admit(10, NOW), Admission::Logged);
+        }
+        assert_eq!(limit.used_up_until(NOW), Some(NOW + PERIOD));
+        assert!(matches!(limit.admit(10, NOW), Admission::Exceeded(_)));
+        for _ in 0..99 {
+            assert_eq!(limit.admit(10, NOW), Admission::Dropped);
+        }
+        let later = NOW + PERIOD;
+        assert_eq!(limit.used_up_until(later), None);
+        assert_eq!(limit.admit(10, later), Admission::Logged);
+        assert_eq!(limit.due(later), None);
+        let told = limit.due(NOW + CALM).expect("nothing more was dropped");
+        assert!(told.contains("100 lines (1000 bytes)"), "{told}");
+        assert!(limit.is_quiet());
+    }
+
+    #[test]
+    fn bytes_are_limited_as_well_and_no_shorter_line_passes_one_that_is_dropped() {
+        let mut limit = LogLimit::default();
+        let most = BYTES_PER_PERIOD as usize;
+        assert_eq!(limit.admit(most - 10, NOW), Admission::Logged);
+        assert!(matches!(limit.admit(11, NOW), Admission::Exceeded(_)));
+        assert_eq!(limit.admit(1, NOW), Admission::Dropped);
+        assert_eq!(limit.admit(most, NOW + PERIOD), Admission::Logged);
+    }
+}

@@ -1,0 +1,164 @@
+//! Who may read what over the admin listener. Pure: peer, settings and header in, a decision out.
+
+use std::os::fd::AsFd;
+
+use maitred_config::{AdminAccess, AdminToken};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// Longest header field with a token that is looked at, in bytes.
+const AUTHORIZATION_BYTES: usize = 1024;
+
+/// Where a client of the admin listener comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminPeer {
+    /// Over TCP: the system does not say who it is.
+    Tcp,
+    /// Over a Unix socket: the user and the group that it connected as; none if the system does not
+    /// say.
+    Unix(Option<(u32, u32)>),
+}
+
+impl AdminPeer {
+    /// The peer behind a socket that was accepted.
+    pub fn of(socket: &impl AsFd, is_unix: bool) -> AdminPeer {
+        if !is_unix {
+            return AdminPeer::Tcp;
+        }
+        let peer = rustix::net::sockopt::socket_peercred(socket).ok();
+        AdminPeer::Unix(peer.map(|peer| (peer.uid.as_raw(), peer.gid.as_raw())))
+    }
+}
+
+/// What a client may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// Everything.
+    Whole,
+    /// No query strings, which hold the secrets of whoever asked.
+    WithoutQueries,
+    /// Nothing of what requests ask for: they may be of several tenants.
+    WithoutRequests,
+}
+
+/// Why a client may read nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// It has not sent the token.
+    NoToken,
+    /// It is a user who may not.
+    WrongUser,
+}
+
+/// What a client may read that sends this `Authorization`.
+///
+/// # Errors
+/// Why it may not.
+pub fn decide(
+    access: &AdminAccess,
+    peer: AdminPeer,
+    authorization: Option<&[u8]>,
+) -> Result<View, Refused> {
+    let has_token = |token: &AdminToken| authorization.is_some_and(|field| is_token(field, token));
+    if access.token.as_ref().is_some_and(has_token) || is_known(access, peer) {
+        return Ok(View::Whole);
+    }
+    match peer {
+        AdminPeer::Unix(_) => Err(Refused::WrongUser),
+        AdminPeer::Tcp if access.token.is_some() => Err(Refused::NoToken),
+        AdminPeer::Tcp if access.has_several_users => Ok(View::WithoutRequests),
+        AdminPeer::Tcp => Ok(View::WithoutQueries),
+    }
+}
+
+fn is_known(access: &AdminAccess, peer: AdminPeer) -> bool {
+    let AdminPeer::Unix(Some((uid, gid))) = peer else {
+        return false;
+    };
+    uid == 0 || access.users.contains(&uid) || access.group == Some(gid)
+}
+
+/// Whether `Authorization` carries the token (RFC 6750 §2.1). The comparison takes as long whatever
+/// was sent.
+fn is_token(field: &[u8], token: &AdminToken) -> bool {
+    let Some((scheme, sent)) = field
+        .get(..field.len().min(AUTHORIZATION_BYTES))
+        .and_then(|field| field.split_at_checked(b"Bearer ".len()))
+    else {
+        return false;
+    };
+    let hash: [u8; 32] = Sha256::digest(sent.trim_ascii()).into();
+    scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(hash.ct_eq(token.hash()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "correct-horse-battery";
+
+    fn access() -> AdminAccess {
+        AdminAccess {
+            users: vec![33],
+            group: Some(44),
+            ..AdminAccess::default()
+        }
+    }
+
+    fn with_token() -> AdminAccess {
+        AdminAccess {
+            token: AdminToken::new(TOKEN),
+            ..access()
+        }
+    }
+
+    #[test]
+    fn a_client_that_nobody_knows_is_shown_no_query_and_nothing_of_other_tenants() {
+        let seen = |access: &AdminAccess| decide(access, AdminPeer::Tcp, None);
+        assert_eq!(seen(&access()), Ok(View::WithoutQueries));
+        let several = AdminAccess {
+            has_several_users: true,
+            ..access()
+        };
+        assert_eq!(seen(&several), Ok(View::WithoutRequests));
+    }
+
+    #[test]
+    fn over_a_unix_socket_the_system_says_who_it_is() {
+        let seen = |peer| decide(&access(), AdminPeer::Unix(peer), None);
+        for known in [(0, 0), (33, 1), (1, 44)] {
+            assert_eq!(seen(Some(known)), Ok(View::Whole), "{known:?}");
+        }
+        assert_eq!(seen(Some((1, 1))), Err(Refused::WrongUser));
+        assert_eq!(seen(None), Err(Refused::WrongUser));
+    }
+
+    #[test]
+    fn a_token_shows_everything_and_without_it_nothing_is_shown() {
+        let seen = |peer, field: &str| decide(&with_token(), peer, Some(field.as_bytes()));
+        let right = format!("bearer  {TOKEN} ");
+        for peer in [AdminPeer::Tcp, AdminPeer::Unix(Some((1, 1)))] {
+            assert_eq!(seen(peer, &right), Ok(View::Whole));
+        }
+        let long = format!("Bearer {TOKEN}{}", "x".repeat(4096));
+        for wrong in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Basic x",
+            TOKEN,
+            "Bearer correct-horse",
+            &long,
+        ] {
+            assert_eq!(
+                seen(AdminPeer::Tcp, wrong),
+                Err(Refused::NoToken),
+                "{wrong}"
+            );
+        }
+        assert_eq!(
+            decide(&with_token(), AdminPeer::Tcp, None),
+            Err(Refused::NoToken)
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! What the scripts of a pool, or of a foreign FastCGI server, may have logged here: their messages,
+//! and the lines about their requests that fail. The limit is [`maitred_control::log_limit`]'s.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use maitred_control::log_limit::{Admission, LogLimit};
+use tokio::sync::Notify;
+
+/// The limit of one of them, shared by all threads and sites.
+#[derive(Debug, Clone, Default)]
+pub struct ScriptLog {
+    limit: Arc<Mutex<LogLimit>>,
+    /// Told when the first line is dropped.
+    stirred: Arc<Notify>,
+}
+
+impl ScriptLog {
+    /// The same limit; `stirred` is told when the first line is dropped.
+    pub fn telling(stirred: Arc<Notify>) -> ScriptLog {
+        ScriptLog {
+            stirred,
+            ..ScriptLog::default()
+        }
+    }
+
+    /// Whether a line of this many bytes is to be logged. The first that is not has `about` say so.
+    pub fn admits(&self, about: &dyn Display, bytes: usize) -> bool {
+        let admission = self.lock().admit(bytes, maitred_scoreboard::now());
+        if let Admission::Exceeded(sentence) = &admission {
+            tracing::warn!("{about}: {sentence}");
+            self.stirred.notify_one();
+        }
+        admission == Admission::Logged
+    }
+
+    /// What is to be logged of the lines that were dropped. It counts as said.
+    pub fn due(&self) -> Option<String> {
+        self.lock().due(maitred_scoreboard::now())
+    }
+
+    /// Whether no dropped line is left to be told of.
+    pub fn is_quiet(&self) -> bool {
+        self.lock().is_quiet()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LogLimit> {
+        self.limit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The limits of foreign servers, by their names: as many as configurations have named.
+#[derive(Debug, Default)]
+pub struct UpstreamLogs(Mutex<BTreeMap<String, ScriptLog>>);
+
+impl UpstreamLogs {
+    /// The limit of this server.
+    pub fn of(&self, name: String) -> ScriptLog {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(name).or_default().clone()
+    }
+}

@@ -1,0 +1,159 @@
+//! Cookies by which an application that nobody has named knows people, and the page cache.
+
+// Helpers of tests are tests.
+#![allow(clippy::unwrap_used)]
+
+use std::process::Command;
+
+use maitred_tests::cached::{get, is_hit, kill_front, pages, status, with};
+use maitred_tests::http::Response;
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::{Target, maitred_program};
+use tempfile::TempDir;
+
+/// Greets whoever is logged in, and sends everybody's page without a word about caches; `/login`
+/// logs in by a cookie of its own.
+const SHOP: &str = "<?php
+    if (str_starts_with($_SERVER['REQUEST_URI'], '/login')) {
+        setcookie('shop.user[id]', 'anna', ['path' => '/']); setcookie('lang', 'de');
+    }
+    echo 'hello ', $_COOKIE['shop_user']['id'] ?? $_COOKIE['old_user'] ?? 'guest';";
+
+const ANNA: (&str, &str) = ("Cookie", "_ga=1; shop.user[id]=anna");
+
+fn shop(lines: &str) -> (TempDir, Setup) {
+    let root = document_root(&[("index.php", SHOP)]);
+    give_to_web_user(root.path());
+    let setup = Setup::new(root.path()).site(&format!("[sites.cache]\nvalid = \"10m\"\n{lines}"));
+    (root, setup)
+}
+
+fn anna(server: &Server, path: &str) -> Response {
+    with(server, path, &[ANNA])
+}
+
+fn is_site_cookie(answer: &Response) -> bool {
+    status(answer).contains("fwd=bypass") && status(answer).contains("detail=site-cookie")
+}
+
+#[test]
+fn whoever_is_logged_in_gets_no_kept_page_and_nobody_gets_hers() {
+    let (_root, setup) = shop("");
+    let server = setup.start();
+    assert_eq!(get(&server, "/page").text(), "hello guest");
+    assert!(is_hit(&get(&server, "/page")));
+    assert!(get(&server, "/login").header("Set-Cookie").is_some());
+    let hers = anna(&server, "/page");
+    assert_eq!(hers.text(), "hello anna");
+    assert!(is_site_cookie(&hers), "{}", status(&hers));
+    // One that was not kept yet, and in the form that PHP takes for the same.
+    assert_eq!(anna(&server, "/other").text(), "hello anna");
+    let mangled = with(&server, "/page", &[("Cookie", "shop_user[id]=anna")]);
+    assert_eq!(mangled.text(), "hello anna");
+    for path in ["/page", "/other"] {
+        assert_eq!(get(&server, path).text(), "hello guest", "{path}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_page_that_was_asked_for_with_a_cookie_nobody_knows_is_not_kept() {
+    let (_root, setup) = shop("");
+    let server = setup.start();
+    // From before this server: nobody has seen it set.
+    let hers = with(&server, "/page", &[("Cookie", "old_user=anna")]);
+    assert_eq!(hers.text(), "hello anna");
+    assert!(
+        status(&hers).contains("detail=unknown-cookie"),
+        "{}",
+        status(&hers)
+    );
+    assert_eq!(get(&server, "/page").text(), "hello guest");
+    let counted = with(&server, "/page", &[("Cookie", "_ga=GA1.2; _pk_id.1.f=2")]);
+    assert!(is_hit(&counted), "{}", status(&counted));
+    let first = with(&server, "/new", &[("Cookie", "_ga_X=1")]);
+    assert!(status(&first).contains("; stored"), "{}", status(&first));
+    server.stop();
+}
+
+#[test]
+fn a_site_says_which_of_its_cookies_make_no_difference() {
+    let (root, setup) = shop("public_cookies = \"lang\"");
+    let server = setup.start();
+    get(&server, "/login");
+    let german = [("Cookie", "lang=de; _ga=1")];
+    assert!(status(&with(&server, "/page", &german)).contains("; stored"));
+    assert!(is_hit(&with(&server, "/page", &german)));
+    assert_eq!(anna(&server, "/page").text(), "hello anna");
+    for named in ["private_cookies = \"shop_user*\"", "public_cookies = \"*\""] {
+        let lines = format!("[sites.cache]\nvalid = \"10m\"\n{named}");
+        server.configure(&Setup::new(root.path()).site(&lines));
+        assert!(server.reload().contains("reloaded"));
+        let other = with(&server, "/page", &[("Cookie", "any=1")]);
+        assert!(is_hit(&other), "{named}: {}", status(&other));
+    }
+    server.stop();
+}
+
+#[test]
+fn what_a_site_has_set_is_known_after_a_reload_a_dead_front_and_a_restart() {
+    let (root, _) = shop("");
+    let (_pages, dir) = pages();
+    let setup = || {
+        let lines = "[sites.cache]\nvalid = \"10m\"";
+        Setup::new(root.path()).top(&dir).site(lines)
+    };
+    let server = setup().start();
+    assert_eq!(get(&server, "/page").text(), "hello guest");
+    get(&server, "/login");
+    assert!(is_site_cookie(&anna(&server, "/page")));
+    server.configure(&setup().top("send_request_id = true"));
+    assert!(server.reload().contains("reloaded"));
+    assert!(is_site_cookie(&anna(&server, "/page")));
+    kill_front(&server);
+    assert!(is_site_cookie(&anna(&server, "/page")));
+    let address = server.address();
+    server.stop();
+    let server = setup().at(address).start();
+    assert_eq!(anna(&server, "/page").text(), "hello anna");
+    assert!(
+        is_hit(&get(&server, "/page")),
+        "the page from before is there"
+    );
+    server.stop();
+}
+
+#[test]
+fn a_front_that_has_no_folder_learns_of_the_cookies_from_the_one_before() {
+    let (_root, setup) = shop("");
+    let server = setup.start();
+    get(&server, "/login");
+    assert!(is_site_cookie(&anna(&server, "/page")));
+    kill_front(&server);
+    assert_eq!(get(&server, "/page").text(), "hello guest");
+    assert!(is_site_cookie(&anna(&server, "/page")));
+    server.stop();
+}
+
+#[test]
+fn check_warns_of_a_cache_that_knows_nobodys_login() {
+    let (_root, setup) = shop("");
+    let server = setup.start();
+    let said = |file: &std::path::Path| {
+        let check = Command::new(maitred_program())
+            .args(["check", "--config"])
+            .arg(file)
+            .output();
+        String::from_utf8_lossy(&check.unwrap().stderr).into_owned()
+    };
+    let warned = said(&server.configuration());
+    assert!(
+        warned.contains("neither `app` nor `private_cookies`"),
+        "{warned}"
+    );
+    let text = std::fs::read_to_string(server.configuration()).unwrap();
+    server.configure_as(&text.replace("valid =", "private_cookies = \"shop_user\"\nvalid ="));
+    let warned = said(&server.configuration());
+    assert!(!warned.contains("private_cookies"), "{warned}");
+    server.stop();
+}
