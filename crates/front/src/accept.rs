@@ -21,6 +21,7 @@ use crate::orders::readable;
 use crate::pool::local::Paced;
 use crate::proxied::take_header;
 use crate::request;
+use crate::request_memory::NO_ROOM;
 use crate::shared::{Shared, Thread};
 use crate::tls::{self, NoTls};
 
@@ -265,6 +266,10 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
 async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Head) -> bool {
     let client_stays = head.keep_alive;
     head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
+    let Some(_held) = thread.shared.requests.hold(head.memory_bytes()) else {
+        Box::pin(refuse_head(connection, thread)).await;
+        return false;
+    };
     match request::serve(connection, &head, thread).await {
         After::Keep => return true,
         // A client that said it would close sends nothing more.
@@ -272,6 +277,13 @@ async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Hea
         After::Close | After::Linger => connection.linger().await,
     }
     false
+}
+
+/// Refuses a request for whose head there is no memory.
+async fn refuse_head(connection: &mut Connection, thread: &Thread) {
+    thread.shared.refuse_head(connection.peer.ip(), NO_ROOM);
+    let answer = request::bare(503, "Too many large requests are in hand.");
+    send_away(connection, thread, 503, &answer).await;
 }
 
 /// Is done with a client that sends no more requests, or none at all.

@@ -1,6 +1,7 @@
 //! What all requests of a front share, and what those of one thread share.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -20,11 +21,13 @@ use crate::connection::Connection;
 use crate::door_log::DoorLogs;
 use crate::fastcgi::{DoorSite, Newcomer};
 use crate::handshakes::Handshakes;
+use crate::heap::Heap;
 use crate::limits::AllLimits;
 use crate::pace::Rates;
 use crate::pools::Pools;
 use crate::proofs::Proofs;
 use crate::proxy;
+use crate::request_memory::RequestMemory;
 use crate::route::Limits;
 use crate::site::Site;
 use crate::sites::{Hosts, host_name, https_address};
@@ -63,6 +66,10 @@ pub struct Shared {
     pub supervisor: Arc<Supervisor>,
     /// What is said of the front as a whole.
     pub troubles: Arc<Troubles>,
+    /// What the heads of requests in hand hold.
+    pub requests: RequestMemory,
+    /// The memory that may be given back.
+    pub heap: Arc<Heap>,
     /// What clients have used of the limits of sites.
     pub limits: AllLimits,
     /// What is counted of servers behind.
@@ -106,6 +113,8 @@ impl Shared {
             handshakes: Handshakes::of(max_connections),
             supervisor,
             troubles,
+            requests: RequestMemory::default(),
+            heap: Arc::new(Heap::new()),
             limits: AllLimits::default(),
             proxies: proxy::AllFigures::default(),
             porter: Porter::default(),
@@ -148,6 +157,12 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// A request from this address is refused because heads hold too much memory.
+    pub fn refuse_head(&self, peer: IpAddr, why: &str) {
+        self.requests.refuse();
+        self.troubles.head_refused(peer, why);
     }
 
     /// Writes the lines of access logs that were collected.

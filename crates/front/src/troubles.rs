@@ -35,6 +35,7 @@ struct Episodes {
     handshakes: Episode<()>,
     lost: Episode<u64>,
     cut: Episode<()>,
+    heads: Episode<()>,
     slow: Episode<()>,
     proxied: Episode<()>,
     /// By the cause, of which there are a few.
@@ -55,6 +56,7 @@ impl Default for Troubles {
                 handshakes: Episode::new(CALM),
                 lost: Episode::new(CALM),
                 cut: Episode::new(CALM),
+                heads: Episode::new(CALM),
                 slow: Episode::new(CALM),
                 proxied: Episode::new(CALM),
                 files: BTreeMap::new(),
@@ -92,6 +94,13 @@ impl Troubles {
             tracing::warn!(
                 "a connection of HTTP/2 from {peer} is closed: {why}; further ones are counted"
             );
+        }
+    }
+
+    /// A request from this address was refused because requests in hand hold too much memory.
+    pub fn head_refused(&self, peer: IpAddr, why: &str) {
+        if self.note(|episodes, now| episodes.heads.happened(now, |()| {})) {
+            tracing::warn!("a request from {peer} is refused: {why}; further ones are counted");
         }
     }
 
@@ -214,6 +223,7 @@ impl Episodes {
             && self.handshakes.is_quiet()
             && self.lost.is_quiet()
             && self.cut.is_quiet()
+            && self.heads.is_quiet()
             && self.slow.is_quiet()
             && self.proxied.is_quiet()
             && self.files.is_empty()
@@ -242,6 +252,12 @@ impl Episodes {
         let cut = told(&mut self.cut, now, |verb, lasted, times| {
             format!("{times} connections of HTTP/2 {verb} closed for what they asked, in {lasted}")
         });
+        let heads = told(&mut self.heads, now, |verb, lasted, times| {
+            format!(
+                "for {lasted}, {times} requests {verb} refused because requests in hand hold too \
+                 much memory"
+            )
+        });
         let slow = told(&mut self.slow, now, |verb, lasted, times| {
             format!(
                 "for {lasted}, the number of clients cut because they are too slow {verb} {times}"
@@ -262,7 +278,7 @@ impl Episodes {
         let proxies = told_of_each(&mut self.proxies, now, |server, verb, lasted, times| {
             format!("for {lasted}, {times} requests {verb} failed by proxy: {server}")
         });
-        let first = [full, accept, handshakes, lost, cut, slow, proxied];
+        let first = [full, accept, handshakes, lost, cut, heads, slow, proxied];
         let first = first.into_iter().flatten();
         first
             .chain(files)

@@ -7,7 +7,8 @@ use std::time::Duration;
 use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
 
-use super::{cache_metrics, copies_metrics, proxy_metrics, size_metrics};
+use super::{cache_metrics, copies_metrics, proxy_metrics, request_metrics, size_metrics};
+use crate::request_memory::RequestMemory;
 use crate::route_class::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
 use crate::shared::Shared;
 use crate::status::Page;
@@ -70,10 +71,10 @@ pub fn page(shared: &Shared, accept: &[u8]) -> Page {
         page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
         proxies: shared.proxies.read(),
     };
-    Page::new(kind, all(&pools, &figures, form))
+    Page::new(kind, all(&pools, &figures, &shared.requests, form))
 }
 
-fn all(pools: &[Pool], figures: &FrontFigures, form: Form) -> String {
+fn all(pools: &[Pool], figures: &FrontFigures, held: &RequestMemory, form: Form) -> String {
     let mut out = Text {
         form,
         text: String::new(),
@@ -104,6 +105,7 @@ fn all(pools: &[Pool], figures: &FrontFigures, form: Form) -> String {
     if !figures.proxies.is_empty() {
         proxy_metrics::write(&mut out, &figures.proxies);
     }
+    request_metrics::write(&mut out, held);
     if form == Form::OpenMetrics {
         out.text.push_str("# EOF\n");
     }

@@ -11,6 +11,7 @@ use super::noise::Noise;
 use crate::accept::Counted;
 use crate::connection::{Connection, TooSlow};
 use crate::pace::Rates;
+use crate::request_memory::NO_ROOM;
 use crate::shared::Thread;
 use crate::tls::Secured;
 
@@ -19,6 +20,10 @@ const UNSENT_BYTES: usize = 256 * 1024;
 /// Bytes of bodies, and of answers that wait for their clients, that all streams of a connection
 /// together may hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
 const SHARED_BYTES: usize = 512 * 1024;
+/// Bytes that all requests of a connection may hold with their heads; one may always be held.
+const REQUESTS_BYTES: usize = 2 * 1024 * 1024;
+/// Bytes that a request which waits holds beside its head: its tasks, and its stream.
+const REQUEST_BYTES: usize = 8 * 1024;
 /// The least of it that a stream is given.
 const LEAST_SHARE_BYTES: usize = 8 * 1024;
 /// Requests that a client may take back beyond as many as it has taken the answers of.
@@ -40,6 +45,8 @@ pub struct Trunk {
     /// What of all it sends is of use.
     pub noise: Noise,
     requests: AtomicUsize,
+    /// Bytes that these hold with their heads.
+    held: AtomicUsize,
     unsent: AtomicUsize,
     room: Notify,
     answered: AtomicU64,
@@ -59,6 +66,7 @@ impl Trunk {
             secured: connection.secured.clone(),
             noise: Noise::default(),
             requests: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             unsent: AtomicUsize::new(0),
             room: Notify::new(),
             answered: AtomicU64::new(0),
@@ -84,13 +92,34 @@ impl Trunk {
         self.is_slow.load(Ordering::Relaxed)
     }
 
-    /// A request has come.
-    pub fn begin(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+    /// A request has come, with a head of so many bytes. Returns what it counts for until its end.
+    ///
+    /// # Errors
+    /// Why it is refused: heads hold too much memory already.
+    pub fn begin(&self, head: usize) -> Result<usize, &'static str> {
+        let bytes = head + REQUEST_BYTES;
+        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
+        let after = before + bytes;
+        let requests = &self.thread().shared.requests;
+        let why = if before > 0 && after > REQUESTS_BYTES {
+            "its connection's requests would hold more than 2 MiB with their heads"
+        } else if !requests.grow(before, after) {
+            NO_ROOM
+        } else {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            return Ok(bytes);
+        };
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.thread().shared.refuse_head(self.peer.ip(), why);
+        Err(why)
     }
 
-    /// A request is done with: it was answered, or its client has taken it back.
-    pub fn end(&self, answered: bool) {
+    /// A request that counts for so many bytes is done with: it was answered, or its client has taken it
+    /// back.
+    pub fn end(&self, bytes: usize, answered: bool) {
+        let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
+        let requests = &self.thread().shared.requests;
+        requests.shrink(before, before.saturating_sub(bytes));
         self.requests.fetch_sub(1, Ordering::Relaxed);
         let counter = match answered {
             true => &self.answered,
