@@ -13,6 +13,7 @@ use rustix::net::SocketFlags;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
+use crate::addresses::Address;
 use crate::connection::{Connection, NO_ADDRESS, NoHead};
 use crate::fastcgi;
 use crate::http_client::After;
@@ -101,7 +102,7 @@ async fn accept_some(
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 thread.count_in(admin);
-                let counted = Counted(thread.clone(), admin);
+                let mut counted = Counted(thread.clone(), admin, None);
                 if let Some(listen) = door {
                     let newcomer = (socket, peer, listen.clone(), counted);
                     thread.web_servers.serve(newcomer, fastcgi::converse);
@@ -112,6 +113,9 @@ async fn accept_some(
                     let is_https = *clients == Clients::Https;
                     let introduced = introduced(socket, peer, counted, is_https);
                     tokio::spawn(Paced::new(introduced));
+                    continue;
+                }
+                if !admin && counted.admit(peer).is_err() {
                     continue;
                 }
                 let mut connection = Connection::new(socket, peer, thread.rates());
@@ -135,11 +139,26 @@ async fn accept_some(
     true
 }
 
-/// Counts a connection, of the admin door or of a client, for as long as it lives.
-pub struct Counted(pub Arc<Thread>, bool);
+/// Counts a connection, of the admin door or of a client, for as long as it lives; and for the client's
+/// address, if those of that are counted.
+pub struct Counted(pub Arc<Thread>, bool, Option<Address>);
+
+impl Counted {
+    /// Counts it for the client's address.
+    ///
+    /// # Errors
+    /// When that has as many connections as it may.
+    fn admit(&mut self, peer: SocketAddr) -> Result<(), ()> {
+        self.2 = self.0.admit(peer.ip())?;
+        Ok(())
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        if let Some(address) = self.2 {
+            self.0.shared.addresses.leave(address);
+        }
         self.0.count_out(self.1);
     }
 }
@@ -157,8 +176,8 @@ enum End {
 }
 
 /// A client whose proxy says with the PROXY protocol who it is.
-async fn introduced(socket: OwnedFd, peer: SocketAddr, counted: Counted, is_https: bool) {
-    let thread = &counted.0;
+async fn introduced(socket: OwnedFd, peer: SocketAddr, mut counted: Counted, is_https: bool) {
+    let thread = counted.0.clone();
     let troubles = &thread.shared.troubles;
     if !thread.sites().trust.proxies.contain(peer.ip()) {
         return troubles.not_proxied(peer.ip(), "it is none of trusted_proxies");
@@ -166,7 +185,11 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, counted: Counted, is_http
     let Ok((socket, client)) = take_header(socket).await else {
         return troubles.not_proxied(peer.ip(), "it did not begin with the PROXY protocol");
     };
-    let connection = Connection::new(socket, client.unwrap_or(peer), thread.rates());
+    let peer = client.unwrap_or(peer);
+    if counted.admit(peer).is_err() {
+        return;
+    }
+    let connection = Connection::new(socket, peer, thread.rates());
     match is_https {
         true => secure((connection, counted)).await,
         false => plain((connection, counted)).await,

@@ -5,6 +5,7 @@
 
 mod accept;
 mod access;
+mod addresses;
 mod admin;
 mod afterwards;
 mod attempt;

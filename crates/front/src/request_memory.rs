@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes that each connection may hold for its requests in any case.
 const OWN_BYTES: usize = 32 * 1024;
-/// Bytes that all connections together may hold beyond that.
-const COMMON_BYTES: usize = 64 * 1024 * 1024;
-
 /// Why a request is refused for which there is no room.
-pub const NO_ROOM: &str = "the requests in hand would hold more than 64 MiB with their heads";
+pub const NO_ROOM: &str =
+    "the requests in hand would hold more than `request_memory` with their heads";
 
 /// What all requests in hand hold.
 #[derive(Debug, Default)]
 pub struct RequestMemory {
     common: AtomicUsize,
+    /// Most of it (`request_memory`).
+    most: AtomicUsize,
     refused: AtomicU64,
 }
 
@@ -29,6 +29,12 @@ pub struct Held<'a> {
 }
 
 impl RequestMemory {
+    /// From now on, connections together may hold so many bytes beyond what each may in any case.
+    pub fn limit(&self, bytes: u64) {
+        let most = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.most.store(most, Ordering::Relaxed);
+    }
+
     /// A connection is to hold `after` bytes in place of `before`. False if there is no room.
     #[must_use]
     pub fn grow(&self, before: usize, after: usize) -> bool {
@@ -37,7 +43,7 @@ impl RequestMemory {
             return true;
         }
         let used = self.common.fetch_add(more, Ordering::Relaxed);
-        if used.saturating_add(more) <= COMMON_BYTES {
+        if used.saturating_add(more) <= self.most.load(Ordering::Relaxed) {
             return true;
         }
         self.common.fetch_sub(more, Ordering::Relaxed);
@@ -88,9 +94,17 @@ fn beyond(bytes: usize) -> usize {
 mod tests {
     use super::*;
 
+    const COMMON_BYTES: usize = 64 * 1024 * 1024;
+
+    fn memory() -> RequestMemory {
+        let memory = RequestMemory::default();
+        memory.limit(COMMON_BYTES as u64);
+        memory
+    }
+
     #[test]
     fn what_each_connection_may_hold_in_any_case_is_not_counted() {
-        let memory = RequestMemory::default();
+        let memory = memory();
         assert!(memory.grow(0, OWN_BYTES));
         assert_eq!(memory.common_bytes(), 0);
         assert!(memory.grow(OWN_BYTES, OWN_BYTES + 7));
@@ -101,7 +115,7 @@ mod tests {
 
     #[test]
     fn one_too_many_is_refused_and_the_others_go_on() {
-        let memory = RequestMemory::default();
+        let memory = memory();
         let most = memory.hold(OWN_BYTES + COMMON_BYTES);
         assert!(most.is_some());
         assert!(memory.hold(OWN_BYTES + 1).is_none());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use maitred_config::Config;
+use maitred_config::{ClientLimits, Config};
 use maitred_http1::Head;
 use maitred_rules::forwarded::Trust;
 use maitred_rules::networks::Networks;
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::accept::Counted;
 use crate::access::AccessLog;
+use crate::addresses::{Address, Addresses};
 use crate::auth::Porter;
 use crate::cache::Cache;
 use crate::compress::Made;
@@ -66,7 +67,9 @@ pub struct Shared {
     pub supervisor: Arc<Supervisor>,
     /// What is said of the front as a whole.
     pub troubles: Arc<Troubles>,
-    /// What the heads of requests in hand hold.
+    /// How many connections addresses have.
+    pub addresses: Addresses,
+    /// What requests in hand hold.
     pub requests: RequestMemory,
     /// The memory that may be given back.
     pub heap: Arc<Heap>,
@@ -113,6 +116,7 @@ impl Shared {
             handshakes: Handshakes::of(max_connections),
             supervisor,
             troubles,
+            addresses: Addresses::default(),
             requests: RequestMemory::default(),
             heap: Arc::new(Heap::new()),
             limits: AllLimits::default(),
@@ -244,6 +248,7 @@ pub struct Sites {
     /// Connections begin with the PROXY protocol.
     is_proxied: bool,
     rates: Rates,
+    clients: ClientLimits,
     hosts: Hosts,
     sites: Vec<Arc<Site>>,
     /// By where they listen.
@@ -312,6 +317,7 @@ impl Sites {
                 request: config.min_request_rate,
                 answer: config.min_answer_rate,
             },
+            clients: config.clients.clone(),
             hosts: Hosts::of(&config.sites),
             sites,
             doors: DoorSite::all(config, shared).into_iter().collect(),
@@ -352,6 +358,7 @@ impl Thread {
     /// One sentence that names the root that cannot be opened.
     pub fn new(number: u32, shared: Arc<Shared>, config: &Config) -> Result<Thread, String> {
         let sites = Sites::open(config, &shared, None)?;
+        shared.requests.limit(sites.clients.request_memory);
         Ok(Thread {
             number,
             shared,
@@ -394,6 +401,7 @@ impl Thread {
     /// Uses what was prepared.
     pub fn switch(&self) {
         if let Some(sites) = self.prepared.swap(None) {
+            self.shared.requests.limit(sites.clients.request_memory);
             self.sites.store(sites);
         }
     }
@@ -401,6 +409,20 @@ impl Thread {
     /// Forgets what was prepared.
     pub fn discard(&self) {
         self.prepared.store(None);
+    }
+
+    /// Counts a connection of the client at this address, if such are counted.
+    ///
+    /// # Errors
+    /// When the address has as many as it may.
+    pub fn admit(&self, peer: IpAddr) -> Result<Option<Address>, ()> {
+        let (shared, sites) = (&self.shared, self.sites.load());
+        let most = sites.clients.connections_per_address;
+        let admitted = shared.addresses.enter(peer, most, &sites.trust.proxies);
+        if admitted.is_err() {
+            shared.troubles.too_many_of(peer, most);
+        }
+        admitted
     }
 
     /// A connection has begun, of the admin door or of a client.

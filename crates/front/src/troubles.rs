@@ -36,6 +36,7 @@ struct Episodes {
     lost: Episode<u64>,
     cut: Episode<()>,
     heads: Episode<()>,
+    crowds: Episode<()>,
     slow: Episode<()>,
     proxied: Episode<()>,
     /// By the cause, of which there are a few.
@@ -57,6 +58,7 @@ impl Default for Troubles {
                 lost: Episode::new(CALM),
                 cut: Episode::new(CALM),
                 heads: Episode::new(CALM),
+                crowds: Episode::new(CALM),
                 slow: Episode::new(CALM),
                 proxied: Episode::new(CALM),
                 files: BTreeMap::new(),
@@ -93,6 +95,17 @@ impl Troubles {
         if self.note(|episodes, now| episodes.cut.happened(now, |()| {})) {
             tracing::warn!(
                 "a connection of HTTP/2 from {peer} is closed: {why}; further ones are counted"
+            );
+        }
+    }
+
+    /// A connection from this address was closed because it has `most` already.
+    pub fn too_many_of(&self, peer: IpAddr, most: u32) {
+        if self.note(|episodes, now| episodes.crowds.happened(now, |()| {})) {
+            tracing::warn!(
+                "a connection from {peer} is closed: {most} of this address are open \
+                 (max_connections_per_address); if it is a proxy, add it to `trusted_proxies`; further \
+                 ones are counted"
             );
         }
     }
@@ -224,6 +237,7 @@ impl Episodes {
             && self.lost.is_quiet()
             && self.cut.is_quiet()
             && self.heads.is_quiet()
+            && self.crowds.is_quiet()
             && self.slow.is_quiet()
             && self.proxied.is_quiet()
             && self.files.is_empty()
@@ -258,6 +272,11 @@ impl Episodes {
                  much memory"
             )
         });
+        let crowds = told(&mut self.crowds, now, |verb, lasted, times| {
+            format!(
+                "for {lasted}, {times} connections {verb} closed of addresses that have too many"
+            )
+        });
         let slow = told(&mut self.slow, now, |verb, lasted, times| {
             format!(
                 "for {lasted}, the number of clients cut because they are too slow {verb} {times}"
@@ -278,7 +297,9 @@ impl Episodes {
         let proxies = told_of_each(&mut self.proxies, now, |server, verb, lasted, times| {
             format!("for {lasted}, {times} requests {verb} failed by proxy: {server}")
         });
-        let first = [full, accept, handshakes, lost, cut, heads, slow, proxied];
+        let first = [
+            full, accept, handshakes, lost, cut, heads, crowds, slow, proxied,
+        ];
         let first = first.into_iter().flatten();
         first
             .chain(files)
