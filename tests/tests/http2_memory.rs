@@ -8,9 +8,10 @@ use std::time::Duration;
 use maitred_tests::Target;
 use maitred_tests::honest::Honest;
 use maitred_tests::http2::{
-    ACK, Connection, END_HEADERS, HEADERS, INITIAL_WINDOW_SIZE, PING, frame, integer,
+    ACK, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
+    INITIAL_WINDOW_SIZE, PING, fields, frame, get, integer,
 };
-use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
@@ -168,5 +169,78 @@ fn answers_that_wait_for_one_client_are_bounded_together_where_a_site_has_rules(
         mib(height)
     );
     drop(client);
+    server.stop();
+}
+
+/// The fields of a GET of a file that its client does not take, the authority and the path of which are remembered.
+fn file() -> Vec<u8> {
+    let mut head = vec![0x82, 0x86, 0x44];
+    text(&mut head, "/large.txt");
+    head.push(0x41);
+    text(&mut head, "localhost");
+    head
+}
+
+#[test]
+fn fields_that_follow_bodies_are_bounded_for_each_connection() {
+    let root = site();
+    write_file(root.path(), "large.txt", &[b'x'; 300_000]);
+    let server = Setup::new(root.path()).start();
+    let honest = Honest::ask(server.address());
+    let before = resident(&server);
+    let many = vec![0x80 | 62; 1900];
+    for _ in 0..20 {
+        let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
+        for number in 0..STREAMS {
+            client.ask_with(1 + 2 * number, &file(), 0);
+        }
+        // A field without a value, and then over and over.
+        let first = [0x40, 1, b'x', 0];
+        let mut bytes = frame(HEADERS, END_HEADERS | END_STREAM, 1, &first);
+        for number in 1..STREAMS {
+            bytes.extend(frame(
+                HEADERS,
+                END_HEADERS | END_STREAM,
+                1 + 2 * number,
+                &many,
+            ));
+        }
+        // The server may have had enough before all of it is sent.
+        let _ = client.send(&bytes);
+        let code = client.goaway();
+        assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
+    }
+    let height = figure(&server, "VmHWM");
+    println!(
+        "{} MiB before, {} MiB at its height",
+        mib(before),
+        mib(height)
+    );
+    assert!(
+        height <= before + REST,
+        "{} MiB became {}",
+        mib(before),
+        mib(height)
+    );
+    honest.assert_well_served();
+    server.stop();
+}
+
+#[test]
+fn a_connection_may_send_fields_after_bodies_as_often_as_it_likes() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(2).start();
+    let mut client = Connection::open(server.address(), &[]);
+    let trailers = fields(&[("x-checksum", &"a".repeat(200))]);
+    for number in 0..300 {
+        let stream = 1 + 2 * number;
+        client.ask_with(stream, &get("/hello.php"), 0);
+        let body = [
+            frame(DATA, 0, stream, b"body"),
+            frame(HEADERS, END_HEADERS | END_STREAM, stream, &trailers),
+        ];
+        client.send(&body.concat()).expect("a body is taken");
+        assert_eq!(client.text(stream), "hello");
+    }
     server.stop();
 }

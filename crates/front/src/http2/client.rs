@@ -270,7 +270,8 @@ impl Http2Client {
 
 impl Drop for Http2Client {
     fn drop(&mut self) {
-        self.trunk.end(self.held, self.is_complete);
+        let stream = self.respond.stream_id().into();
+        self.trunk.end(stream, self.held, self.is_complete);
     }
 }
 

@@ -2,6 +2,7 @@
 //! here is what it leaves to the server: who is served, how much of it, and for how long.
 
 mod client;
+mod frames;
 mod head;
 mod noise;
 mod pace;
