@@ -53,7 +53,7 @@ pub use mode::{BootConnections, Mode};
 pub use output::{Output, SendfileRoot};
 pub use reference::{applications, reference};
 pub use settings::{
-    Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL, Pool,
+    ClientLimits, Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL, Pool,
     ProcessManager, Site, SiteLog, Upstream,
 };
 pub use tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};

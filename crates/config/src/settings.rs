@@ -2,6 +2,7 @@
 //!
 //! Sent to the front as JSON, so all text in it is UTF-8.
 
+mod clients;
 mod site;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::mistakes::Mistakes;
 use crate::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode, default_boot_timeout};
 use crate::tls::Tls;
 use crate::value::directory_problem;
+pub use clients::ClientLimits;
 pub use site::{Cache, Destination, Site, SiteLog};
 
 /// Most workers one pool may have. Each has slots in the pool's shared memory.
@@ -95,6 +97,9 @@ pub struct Config {
     /// Least rate in bytes per second at which clients take an answer; 0 is none.
     #[serde(default = "default_min_rate")]
     pub min_answer_rate: u32,
+    /// What clients may take.
+    #[serde(default)]
+    pub clients: ClientLimits,
     /// The user of the front, if the supervisor is root.
     pub front_user: String,
     /// Threads of the front; 0 is one for every two cores.
@@ -399,6 +404,7 @@ impl Default for Config {
             proxy_protocol: false,
             min_request_rate: DEFAULT_MIN_RATE,
             min_answer_rate: DEFAULT_MIN_RATE,
+            clients: ClientLimits::default(),
             front_user: DEFAULT_FRONT_USER.to_owned(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),

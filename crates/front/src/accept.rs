@@ -13,6 +13,7 @@ use rustix::net::SocketFlags;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
+use crate::addresses::Address;
 use crate::connection::{Connection, NO_ADDRESS, NoHead};
 use crate::fastcgi;
 use crate::http_client::After;
@@ -21,6 +22,7 @@ use crate::orders::readable;
 use crate::pool::local::Paced;
 use crate::proxied::take_header;
 use crate::request;
+use crate::request_memory::NO_ROOM;
 use crate::shared::{Shared, Thread};
 use crate::tls::{self, NoTls};
 
@@ -100,7 +102,7 @@ async fn accept_some(
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 thread.count_in(admin);
-                let counted = Counted(thread.clone(), admin);
+                let mut counted = Counted(thread.clone(), admin, None);
                 if let Some(listen) = door {
                     let newcomer = (socket, peer, listen.clone(), counted);
                     thread.web_servers.serve(newcomer, fastcgi::converse);
@@ -116,6 +118,9 @@ async fn accept_some(
                     let is_https = *clients == Clients::Https;
                     let introduced = introduced(socket, peer, counted, is_https);
                     tokio::spawn(Paced::new(introduced));
+                    continue;
+                }
+                if counted.admit(peer).is_err() {
                     continue;
                 }
                 let connection = Connection::new(socket, peer, thread.rates());
@@ -138,11 +143,26 @@ async fn accept_some(
     true
 }
 
-/// Counts a connection, of the admin door or of a client, for as long as it lives.
-pub struct Counted(pub Arc<Thread>, bool);
+/// Counts a connection, of the admin door or of a client, for as long as it lives; and for the client's
+/// address, if those of that are counted.
+pub struct Counted(pub Arc<Thread>, bool, Option<Address>);
+
+impl Counted {
+    /// Counts it for the client's address.
+    ///
+    /// # Errors
+    /// When that has as many connections as it may.
+    fn admit(&mut self, peer: SocketAddr) -> Result<(), ()> {
+        self.2 = self.0.admit(peer.ip())?;
+        Ok(())
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        if let Some(address) = self.2 {
+            self.0.shared.addresses.leave(address);
+        }
         self.0.count_out(self.1);
     }
 }
@@ -160,8 +180,8 @@ enum End {
 }
 
 /// A client whose proxy says with the PROXY protocol who it is.
-async fn introduced(socket: OwnedFd, peer: SocketAddr, counted: Counted, is_https: bool) {
-    let thread = &counted.0;
+async fn introduced(socket: OwnedFd, peer: SocketAddr, mut counted: Counted, is_https: bool) {
+    let thread = counted.0.clone();
     let troubles = &thread.shared.troubles;
     if !thread.sites().trust.proxies.contain(peer.ip()) {
         return troubles.not_proxied(peer.ip(), "it is none of trusted_proxies");
@@ -170,7 +190,11 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, counted: Counted, is_http
         Ok(taken) => taken,
         Err(no_header) => return troubles.not_proxied(peer.ip(), no_header.words()),
     };
-    let connection = Connection::new(socket, client.unwrap_or(peer), thread.rates());
+    let peer = client.unwrap_or(peer);
+    if counted.admit(peer).is_err() {
+        return;
+    }
+    let connection = Connection::new(socket, peer, thread.rates());
     match is_https {
         true => secure((connection, counted)).await,
         false => plain((connection, counted)).await,
@@ -270,6 +294,10 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
 async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Head) -> bool {
     let client_stays = head.keep_alive;
     head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
+    let Some(_held) = thread.shared.requests.hold(head.memory_bytes()) else {
+        Box::pin(refuse_head(connection, thread)).await;
+        return false;
+    };
     match request::serve(connection, &head, thread).await {
         After::Keep => return true,
         // A client that said it would close sends nothing more.
@@ -277,6 +305,13 @@ async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Hea
         After::Close | After::Linger => connection.linger().await,
     }
     false
+}
+
+/// Refuses a request for whose head there is no memory.
+async fn refuse_head(connection: &mut Connection, thread: &Thread) {
+    thread.shared.refuse_head(connection.peer.ip(), NO_ROOM);
+    let answer = request::bare(503, "Too many large requests are in hand.");
+    send_away(connection, thread, 503, &answer).await;
 }
 
 /// Is done with a client that sends no more requests, or none at all.

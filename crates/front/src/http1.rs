@@ -17,6 +17,7 @@ use crate::http_client::{After, Content, HttpClient, Raw, Reply};
 use crate::http_form::Wire;
 use crate::inflow::Inflow;
 use crate::script::Client;
+use crate::spool;
 use crate::tls::Secured;
 
 /// Bytes of a kept body up to which it is copied behind the head: cheaper than to send from two places.
@@ -75,10 +76,16 @@ impl Client for Connection {
     async fn sendable(&mut self) -> io::Result<()> {
         Connection::sendable(self).await
     }
+
+    fn spool_bytes(&self) -> usize {
+        spool::MEMORY_BYTES
+    }
 }
 
 impl HttpClient for Connection {
     type Wire = Http1;
+
+    fn is_answered_by_script(&mut self) {}
 
     fn peer(&self) -> SocketAddr {
         self.peer

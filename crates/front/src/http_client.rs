@@ -32,14 +32,15 @@ pub enum After {
     Linger,
 }
 
-/// Whoever asks over HTTP, with the one request that it is being answered.
+/// Whoever asks over HTTP, with the one request that it is being answered. No method has a body here, as in
+/// [`Client`].
 pub trait HttpClient: Client {
     /// How a script's answer looks in its version of HTTP.
     type Wire: Wire<Head = Self::Head>;
 
     /// The answer that comes next is what a script has said: a page of the site's takes its place only
     /// where that is so for scripts.
-    fn is_answered_by_script(&mut self) {}
+    fn is_answered_by_script(&mut self);
 
     /// Its address.
     fn peer(&self) -> SocketAddr;

@@ -1,6 +1,7 @@
 //! A script's answer as HTTP: its CGI head becomes a head of HTTP, its body is framed.
 
 use std::io;
+use std::time::Duration;
 
 use maitred_fastcgi::AnswerEvent;
 use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
@@ -340,6 +341,8 @@ impl<W: Wire> Form for HttpForm<'_, W> {
         Ok(())
     }
 
+    async fn settle(&mut self) {}
+
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
         let mut out = std::mem::take(&mut self.early);
         self.head_bytes += out.len() as u64;
@@ -369,6 +372,8 @@ impl<W: Wire> Form for HttpForm<'_, W> {
     fn is_laborious(&self) -> bool {
         self.encoder.is_some()
     }
+
+    fn took(&mut self, _time: Duration) {}
 
     fn has_begun(&self) -> bool {
         self.framed

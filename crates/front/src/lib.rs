@@ -5,6 +5,7 @@
 
 mod accept;
 mod access;
+mod addresses;
 mod admin;
 mod afterwards;
 mod attempt;
@@ -22,6 +23,7 @@ pub mod explain;
 mod fastcgi;
 pub mod files;
 mod handshakes;
+mod heap;
 mod hints;
 mod http1;
 mod http2;
@@ -41,6 +43,7 @@ mod proxy;
 mod refusal;
 mod request;
 mod request_id;
+mod request_memory;
 pub mod route;
 mod route_class;
 mod ruled;

@@ -125,7 +125,7 @@ async fn answer(
     answered: &mut Answered,
 ) -> io::Result<After> {
     let sites = thread.sites();
-    let trust = Some(&sites.trust).filter(|trust| !trust.is_empty() && !client.is_admin());
+    let trust = Some(&sites.trust).filter(|trust| !trust.is_empty() && client.admin().is_none());
     let origin = match trust.map(|trust| origin(client, head, trust, answered)) {
         Some(Err(unknown)) => {
             let peer = client.peer().ip();

@@ -95,6 +95,10 @@ impl<C: HttpClient> Client for Ruled<'_, C> {
     async fn sendable(&mut self) -> io::Result<()> {
         self.client.sendable().await
     }
+
+    fn spool_bytes(&self) -> usize {
+        self.client.spool_bytes()
+    }
 }
 
 impl<C: HttpClient> HttpClient for Ruled<'_, C> {

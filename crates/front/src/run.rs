@@ -35,6 +35,8 @@ const MOST_OF_PAGES: u64 = 4096;
 /// How often a thread with connections looks at the clock. A timer that is set for earlier than
 /// every other costs a system call; with this one there is always an earlier one.
 const BEAT: Duration = Duration::from_millis(500);
+/// How often it does so after its last connection has ended: what that held is given back in this time.
+const BEATS_AFTERWARDS: u32 = 30;
 /// How often a front that is ending looks whether the last script has ended.
 const QUIET_CHECK: Duration = Duration::from_millis(20);
 
@@ -335,13 +337,21 @@ async fn drained(shared: &Shared) {
     }
 }
 
-/// Keeps a timer set while the thread has connections, and none while it has not.
+/// Keeps a timer set while the thread has connections, and none when it has had none for a while.
 async fn beat(thread: Arc<Thread>) {
     loop {
         thread.first_connection.notified().await;
         while thread.has_connections() {
             tokio::time::sleep(BEAT).await;
             local::beat();
+            thread.shared.heap.look();
+        }
+        for _ in 0..BEATS_AFTERWARDS {
+            if thread.has_connections() {
+                break;
+            }
+            tokio::time::sleep(BEAT).await;
+            thread.shared.heap.look();
         }
     }
 }

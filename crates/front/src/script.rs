@@ -21,7 +21,7 @@ use crate::pool::local;
 use crate::pool::queue::Lane;
 use crate::server_timing;
 use crate::source::{Backend, Feeder, Limits, Source};
-use crate::spool::{self, Spool};
+use crate::spool::Spool;
 use crate::upstream::Foreign;
 use due::{Due, until};
 
@@ -66,7 +66,8 @@ pub enum Failure {
     Body(std::io::Error),
 }
 
-/// Whoever asked for a script.
+/// Whoever asked for a script. Clients are wrapped by others, so no method has a body here: a wrapper that
+/// forgot one would have that in place of its client's.
 pub trait Client {
     /// What it is sent apart from bytes, if anything.
     type Head;
@@ -96,12 +97,10 @@ pub trait Client {
     async fn sendable(&mut self) -> io::Result<()>;
 
     /// Bytes of an answer that may be kept in memory for it.
-    fn spool_bytes(&self) -> usize {
-        spool::MEMORY_BYTES
-    }
+    fn spool_bytes(&self) -> usize;
 }
 
-/// What becomes of a script's words on their way to the client.
+/// What becomes of a script's words on their way to the client. No method has a body here, as in [`Client`].
 pub trait Form {
     /// What goes to the client apart from bytes, if anything.
     type Head;
@@ -113,7 +112,7 @@ pub trait Form {
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure>;
 
     /// Returns when what was said has had all its effects that must come before it is sent.
-    async fn settle(&mut self) {}
+    async fn settle(&mut self);
 
     /// What can be sent of all that was said; `over`: and it was all.
     ///
@@ -124,12 +123,11 @@ pub trait Form {
     /// The next head of what was framed last, if it has one: those of interim answers come first.
     fn head(&mut self) -> Option<Self::Head>;
 
-    /// Whether framing takes so long that others must have their turn after each piece. Every form says
-    /// so itself: one around another would otherwise hide what that one needs.
+    /// Whether framing takes so long that others must have their turn after each piece.
     fn is_laborious(&self) -> bool;
 
     /// The script is through, after so long; all it has said follows.
-    fn took(&mut self, _time: Duration) {}
+    fn took(&mut self, time: Duration);
 
     /// Whether anything can have been sent.
     fn has_begun(&self) -> bool;

@@ -1,11 +1,12 @@
 //! What all requests of a front share, and what those of one thread share.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use maitred_config::{AdminAccess, Config};
+use maitred_config::{AdminAccess, ClientLimits, Config};
 use maitred_http1::Head;
 use maitred_rules::forwarded::Trust;
 use maitred_rules::networks::Networks;
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::accept::Counted;
 use crate::access::AccessLog;
+use crate::addresses::{Address, Addresses};
 use crate::auth::Porter;
 use crate::cache::Cache;
 use crate::compress::Made;
@@ -20,12 +22,14 @@ use crate::connection::Connection;
 use crate::door_log::DoorLogs;
 use crate::fastcgi::{DoorSite, Newcomer};
 use crate::handshakes::Handshakes;
+use crate::heap::Heap;
 use crate::limits::AllLimits;
 use crate::log_limit::UpstreamLogs;
 use crate::pace::Rates;
 use crate::pools::Pools;
 use crate::proofs::Proofs;
 use crate::proxy;
+use crate::request_memory::RequestMemory;
 use crate::route::Limits;
 use crate::site::Site;
 use crate::sites::{Hosts, host_name, https_address};
@@ -64,6 +68,12 @@ pub struct Shared {
     pub supervisor: Arc<Supervisor>,
     /// What is said of the front as a whole.
     pub troubles: Arc<Troubles>,
+    /// How many connections addresses have.
+    pub addresses: Addresses,
+    /// What requests in hand hold.
+    pub requests: RequestMemory,
+    /// The memory that may be given back.
+    pub heap: Arc<Heap>,
     /// What clients have used of the limits of sites.
     pub limits: AllLimits,
     /// What is counted of servers behind.
@@ -109,6 +119,9 @@ impl Shared {
             handshakes: Handshakes::of(max_connections),
             supervisor,
             troubles,
+            addresses: Addresses::default(),
+            requests: RequestMemory::default(),
+            heap: Arc::new(Heap::new()),
             limits: AllLimits::default(),
             proxies: proxy::AllFigures::default(),
             upstream_logs: UpstreamLogs::default(),
@@ -152,6 +165,12 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// A request from this address is refused because heads hold too much memory.
+    pub fn refuse_head(&self, peer: IpAddr, why: &str) {
+        self.requests.refuse();
+        self.troubles.head_refused(peer, why);
     }
 
     /// Writes the lines of access logs that were collected.
@@ -235,6 +254,7 @@ pub struct Sites {
     /// Connections begin with the PROXY protocol.
     is_proxied: bool,
     rates: Rates,
+    clients: ClientLimits,
     hosts: Hosts,
     sites: Vec<Arc<Site>>,
     /// By where they listen.
@@ -304,6 +324,7 @@ impl Sites {
                 request: config.min_request_rate,
                 answer: config.min_answer_rate,
             },
+            clients: config.clients.clone(),
             hosts: Hosts::of(&config.sites),
             sites,
             doors: DoorSite::all(config, shared).into_iter().collect(),
@@ -344,6 +365,7 @@ impl Thread {
     /// One sentence that names the root that cannot be opened.
     pub fn new(number: u32, shared: Arc<Shared>, config: &Config) -> Result<Thread, String> {
         let sites = Sites::open(config, &shared, None)?;
+        shared.requests.limit(sites.clients.request_memory);
         Ok(Thread {
             number,
             shared,
@@ -386,6 +408,7 @@ impl Thread {
     /// Uses what was prepared.
     pub fn switch(&self) {
         if let Some(sites) = self.prepared.swap(None) {
+            self.shared.requests.limit(sites.clients.request_memory);
             self.sites.store(sites);
         }
     }
@@ -393,6 +416,20 @@ impl Thread {
     /// Forgets what was prepared.
     pub fn discard(&self) {
         self.prepared.store(None);
+    }
+
+    /// Counts a connection of the client at this address, if such are counted.
+    ///
+    /// # Errors
+    /// When the address has as many as it may.
+    pub fn admit(&self, peer: IpAddr) -> Result<Option<Address>, ()> {
+        let (shared, sites) = (&self.shared, self.sites.load());
+        let most = sites.clients.connections_per_address;
+        let admitted = shared.addresses.enter(peer, most, &sites.trust.proxies);
+        if admitted.is_err() {
+            shared.troubles.too_many_of(peer, most);
+        }
+        admitted
     }
 
     /// A connection has begun, of the admin door or of a client.

@@ -37,6 +37,8 @@ struct Episodes {
     handshakes: Episode<()>,
     lost: Episode<u64>,
     cut: Episode<()>,
+    heads: Episode<()>,
+    crowds: Episode<()>,
     slow: Episode<()>,
     proxied: Episode<()>,
     unknown: Episode<()>,
@@ -58,6 +60,8 @@ impl Default for Troubles {
                 handshakes: Episode::new(CALM),
                 lost: Episode::new(CALM),
                 cut: Episode::new(CALM),
+                heads: Episode::new(CALM),
+                crowds: Episode::new(CALM),
                 slow: Episode::new(CALM),
                 proxied: Episode::new(CALM),
                 unknown: Episode::new(CALM),
@@ -96,6 +100,24 @@ impl Troubles {
             tracing::warn!(
                 "a connection of HTTP/2 from {peer} is closed: {why}; further ones are counted"
             );
+        }
+    }
+
+    /// A connection from this address was closed because it has `most` already.
+    pub fn too_many_of(&self, peer: IpAddr, most: u32) {
+        if self.note(|episodes, now| episodes.crowds.happened(now, |()| {})) {
+            tracing::warn!(
+                "a connection from {peer} is closed: {most} of this address are open \
+                 (max_connections_per_address); if it is a proxy, add it to `trusted_proxies`; further \
+                 ones are counted"
+            );
+        }
+    }
+
+    /// A request from this address was refused because requests in hand hold too much memory.
+    pub fn head_refused(&self, peer: IpAddr, why: &str) {
+        if self.note(|episodes, now| episodes.heads.happened(now, |()| {})) {
+            tracing::warn!("a request from {peer} is refused: {why}; further ones are counted");
         }
     }
 
@@ -245,6 +267,8 @@ impl Episodes {
             && self.handshakes.is_quiet()
             && self.lost.is_quiet()
             && self.cut.is_quiet()
+            && self.heads.is_quiet()
+            && self.crowds.is_quiet()
             && self.slow.is_quiet()
             && self.proxied.is_quiet()
             && self.unknown.is_quiet()
@@ -274,6 +298,17 @@ impl Episodes {
         let cut = told(&mut self.cut, now, |verb, lasted, times| {
             format!("{times} connections of HTTP/2 {verb} closed for what they asked, in {lasted}")
         });
+        let heads = told(&mut self.heads, now, |verb, lasted, times| {
+            format!(
+                "for {lasted}, {times} requests {verb} refused because requests in hand hold too \
+                 much memory"
+            )
+        });
+        let crowds = told(&mut self.crowds, now, |verb, lasted, times| {
+            format!(
+                "for {lasted}, {times} connections {verb} closed of addresses that have too many"
+            )
+        });
         let slow = told(&mut self.slow, now, |verb, lasted, times| {
             format!(
                 "for {lasted}, the number of clients cut because they are too slow {verb} {times}"
@@ -297,7 +332,9 @@ impl Episodes {
         let unknown = told(&mut self.unknown, now, |verb, lasted, times| {
             format!("for {lasted}, the number of requests from unknown clients {verb} {times}")
         });
-        let first = [full, accept, handshakes, lost, cut, slow, proxied, unknown];
+        let first = [
+            full, accept, handshakes, lost, cut, heads, crowds, slow, proxied, unknown,
+        ];
         let first = first.into_iter().flatten();
         first
             .chain(files)

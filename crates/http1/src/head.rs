@@ -95,7 +95,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    fn of(self, bytes: &[u8]) -> &[u8] {
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
         let start = self.start as usize;
         bytes
             .get(start..start + self.len as usize)
@@ -231,8 +231,13 @@ impl Head {
             .any(|listed| listed.eq_ignore_ascii_case(member.as_bytes()))
     }
 
+    /// Bytes of memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.headers.capacity() * size_of::<HeaderSpans>()
+    }
+
     /// Length of the head in bytes, from the request line to the empty line; over HTTP/2 that of its
-    /// method, path, authority and fields.
+    /// method, path, authority and fields, of which one that is repeated counts once.
     pub fn len_bytes(&self) -> usize {
         self.bytes.len()
     }

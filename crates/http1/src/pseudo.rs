@@ -20,6 +20,10 @@ pub struct Pseudo<'a> {
 
 /// Room made for a head that is no longer than most, in bytes.
 const USUAL_BYTES: usize = 512;
+/// A value of so many bytes is looked for among the fields before it: HPACK repeats one in a byte.
+const LONG_BYTES: usize = 64;
+/// Among so many of the fields before it.
+const LOOKED_AT: usize = 32;
 
 impl Head {
     /// The head of a request that came as fields (RFC 9113 §8.3), each with a name in lower case.
@@ -55,12 +59,20 @@ impl Head {
                 return Err(Refusal::TooManyHeaders);
             }
             found.take(name, value)?;
-            headers.push(HeaderSpans {
-                name: put(&mut bytes, name),
-                value: put(&mut bytes, value),
-            });
+            let name = match repeated(&headers, &bytes, name, |header| header.name) {
+                Some(span) => span,
+                None => put(&mut bytes, name),
+            };
+            let value = match repeated(&headers, &bytes, value, |header| header.value) {
+                Some(span) => span,
+                None => put(&mut bytes, value),
+            };
+            headers.push(HeaderSpans { name, value });
         }
         let host = put(&mut bytes, found.authority(pseudo.authority)?);
+        if bytes.capacity() - bytes.len() > USUAL_BYTES {
+            bytes.shrink_to_fit();
+        }
         let body = match (found.length, is_all) {
             (Some(length), _) => Framing::Length(content_length(length)?),
             (None, true) => Framing::None,
@@ -81,6 +93,22 @@ impl Head {
             expects_continue: found.continues && !is_all,
         })
     }
+}
+
+/// Where a long part is already, if one of the fields before has it: a client that repeats a field of
+/// HPACK's table sends a byte for it, and is not to have a copy of the field made each time.
+fn repeated(
+    headers: &[HeaderSpans],
+    bytes: &[u8],
+    part: &[u8],
+    of: impl Fn(&HeaderSpans) -> Span,
+) -> Option<Span> {
+    if part.len() < LONG_BYTES {
+        return None;
+    }
+    let spans = headers.iter().rev().take(LOOKED_AT).map(of);
+    let mut same_length = spans.filter(|span| span.len as usize == part.len());
+    same_length.find(|span| span.of(bytes) == part)
 }
 
 fn put(bytes: &mut Vec<u8>, part: &[u8]) -> Span {

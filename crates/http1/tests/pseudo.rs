@@ -108,3 +108,22 @@ fn options_may_be_about_the_whole_server() {
     let head = asked(("OPTIONS", "*"), Some("a"), &[], true).unwrap();
     assert_eq!((head.target(), head.path()), ("*", "*"));
 }
+
+#[test]
+fn a_long_value_that_is_repeated_is_held_once() {
+    let (long, other) = ("a".repeat(4000), "b".repeat(4000));
+    let mut fields = vec![("x", long.as_str()); 15];
+    fields.extend([
+        ("y", other.as_str()),
+        ("x", &long),
+        ("z", "short"),
+        ("z", "short"),
+    ]);
+    let head = asked(("GET", "/"), Some("a"), &fields, true).unwrap();
+    let seen: Vec<_> = head.headers().collect();
+    let sent = fields
+        .iter()
+        .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    assert!(seen.iter().copied().eq(sent));
+    assert!(head.memory_bytes() < 9000, "{}", head.memory_bytes());
+}

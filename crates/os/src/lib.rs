@@ -13,6 +13,7 @@ pub mod descriptors;
 pub mod environment;
 pub mod errand;
 pub mod fork;
+pub mod heap;
 pub mod leave;
 pub mod limits;
 pub mod memory;

@@ -18,6 +18,8 @@ const MAX_FRONT_THREADS: u32 = 64;
 
 /// Highest least rate of clients, in bytes per second: of a client that is far away, not more can be asked.
 const MAX_MIN_RATE: u32 = 1_000_000;
+/// Highest limit of connections of one address.
+const MAX_CONNECTIONS_PER_ADDRESS: u32 = 1_000_000;
 /// Most pools whose PHP is kept started for nobody.
 const MAX_SPARE_ZYGOTES: u32 = 1000;
 const LOG: &str = "a path, \"stderr\", \"syslog\" or \"journald\"";
@@ -317,6 +319,38 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         example: "1000",
         read: |config, value| {
             config.min_answer_rate = value.count(0, MAX_MIN_RATE)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "max_connections_per_address",
+        default: Preset::Value("256"),
+        unit: "connections",
+        takes: "a whole number from 0 to 1000000",
+        needs: Needs::Live,
+        doc: "How many connections clients of one address, or of one /64 of IPv6, may have at once; one more is closed. \
+              Not counted are `trusted_proxies`, this machine, and private networks (such as `10.0.0.0/8`, \
+              `192.168.0.0/16`, `fc00::/7`), where other proxies and containers are. With the PROXY protocol \
+              it is the client's address that counts. 0 is no limit.",
+        example: "1000",
+        read: |config, value| {
+            config.clients.connections_per_address = value.count(0, MAX_CONNECTIONS_PER_ADDRESS)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "request_memory",
+        default: Preset::Value("\"64M\""),
+        unit: "bytes",
+        takes: "a size from 1048576 on such as \"64M\"",
+        needs: Needs::Live,
+        doc: "Memory that all requests in hand may hold with their heads: those that wait for their body or for a \
+              worker. A few bytes of HTTP/2 can be a large head. The first 32 KB of each connection are not \
+              counted. A request that finds no room is refused: over HTTP/2 so that the client sends it again \
+              (`REFUSED_STREAM`), over HTTP/1 with a 503.",
+        example: "\"256M\"",
+        read: |config, value| {
+            config.clients.request_memory = value.size(1 << 20)?;
             Ok(())
         },
     },

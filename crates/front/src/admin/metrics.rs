@@ -8,7 +8,9 @@ use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
 
 use super::access::View;
-use super::{cache_metrics, copies_metrics, proxy_metrics, size_metrics};
+use super::{cache_metrics, copies_metrics, proxy_metrics, request_metrics, size_metrics};
+use crate::addresses::Addresses;
+use crate::request_memory::RequestMemory;
 use crate::route_class::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
 use crate::shared::Shared;
 use crate::status::Page;
@@ -45,6 +47,9 @@ struct Pool {
     classes: Vec<(String, Figures)>,
 }
 
+/// What clients take of the server: memory, and connections.
+type Clients<'a> = (&'a RequestMemory, &'a Addresses);
+
 /// The page, in the form that a client with this `Accept` header reads.
 pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
     let pools = shared.pools.all().into_iter().filter_map(|pool| {
@@ -74,10 +79,18 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
         page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
         proxies: shared.proxies.read(),
     };
-    Page::new(kind, all(&pools, &figures, form))
+    Page::new(
+        kind,
+        all(
+            &pools,
+            &figures,
+            (&shared.requests, &shared.addresses),
+            form,
+        ),
+    )
 }
 
-fn all(pools: &[Pool], figures: &FrontFigures, form: Form) -> String {
+fn all(pools: &[Pool], figures: &FrontFigures, clients: Clients<'_>, form: Form) -> String {
     let mut out = Text {
         form,
         text: String::new(),
@@ -108,6 +121,7 @@ fn all(pools: &[Pool], figures: &FrontFigures, form: Form) -> String {
     if !figures.proxies.is_empty() {
         proxy_metrics::write(&mut out, &figures.proxies);
     }
+    request_metrics::write(&mut out, clients.0, clients.1);
     if form == Form::OpenMetrics {
         out.text.push_str("# EOF\n");
     }

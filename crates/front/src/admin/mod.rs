@@ -6,6 +6,7 @@ mod cache_metrics;
 mod copies_metrics;
 mod metrics;
 mod proxy_metrics;
+mod request_metrics;
 mod size_metrics;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -27,6 +27,7 @@ use crate::script::{Client, Failure, Form, Run};
 use crate::shared::Thread;
 use crate::site::Site;
 use crate::source::Backend;
+use crate::spool;
 
 /// Most pages that are made again at a time for nobody who waits. Those beyond stay stale until somebody
 /// asks again.
@@ -228,5 +229,9 @@ impl Client for Nobody {
 
     async fn sendable(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn spool_bytes(&self) -> usize {
+        spool::MEMORY_BYTES
     }
 }

@@ -1,6 +1,7 @@
 //! An answer as FastCGI records for a web server: what a script says goes there as it is.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use maitred_fastcgi::{AnswerEvent, ProtocolStatus, write_end, write_stderr, write_stdout};
 
@@ -89,6 +90,8 @@ impl Form for FastcgiForm<'_> {
         Ok(())
     }
 
+    async fn settle(&mut self) {}
+
     fn frame(&mut self, _over: bool) -> Result<Vec<u8>, Failure> {
         self.framed += self.out.len() as u64;
         Ok(std::mem::take(&mut self.out))
@@ -101,6 +104,8 @@ impl Form for FastcgiForm<'_> {
     fn is_laborious(&self) -> bool {
         false
     }
+
+    fn took(&mut self, _time: Duration) {}
 
     fn has_begun(&self) -> bool {
         self.has_said

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::body::{Body, Collected, NoBody};
 use crate::connection::Connection;
 use crate::script::Client;
+use crate::spool;
 
 /// How long a web server that has connected may say nothing at all. php-fpm gives it 5 s, but has
 /// nothing else to do meanwhile.
@@ -361,6 +362,10 @@ impl Client for WebServer {
 
     async fn sendable(&mut self) -> io::Result<()> {
         self.connection.sendable().await
+    }
+
+    fn spool_bytes(&self) -> usize {
+        spool::MEMORY_BYTES
     }
 }
 

@@ -43,6 +43,8 @@ const SMALL_BYTES: usize = 2 * 1024;
 /// One stream.
 pub struct Http2Client {
     trunk: Arc<Trunk>,
+    /// Bytes that the request counts for.
+    held: usize,
     respond: SendResponse<Bytes>,
     /// What comes of the request's body, until nobody wants it any more.
     body: Option<RecvStream>,
@@ -66,12 +68,23 @@ fn lost(_: h2::Error) -> io::Error {
 }
 
 impl Http2Client {
-    /// The client of a request that has just come.
-    pub fn new(respond: SendResponse<Bytes>, body: RecvStream, trunk: Arc<Trunk>) -> Http2Client {
-        trunk.begin();
+    /// The client of a request that has just come, with a head of so many bytes; nothing if that is
+    /// refused.
+    pub fn new(
+        mut respond: SendResponse<Bytes>,
+        body: RecvStream,
+        trunk: Arc<Trunk>,
+        head: usize,
+    ) -> Option<Http2Client> {
+        let Ok(held) = trunk.begin(head) else {
+            // Nothing was done for it, so it may be sent again (RFC 9113 §8.7).
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return None;
+        };
         let pace = StreamPace::of_answer(&trunk);
-        Http2Client {
+        Some(Http2Client {
             trunk,
+            held,
             respond,
             body: Some(body),
             stream: None,
@@ -81,7 +94,7 @@ impl Http2Client {
             sent: 0,
             pace,
             body_pace: None,
-        }
+        })
     }
 
     /// It asks this.
@@ -258,7 +271,8 @@ impl Http2Client {
 
 impl Drop for Http2Client {
     fn drop(&mut self) {
-        self.trunk.end(self.is_complete);
+        let stream = self.respond.stream_id().into();
+        self.trunk.end(stream, self.held, self.is_complete);
     }
 }
 
@@ -313,6 +327,8 @@ impl Client for Http2Client {
 
 impl HttpClient for Http2Client {
     type Wire = Http2;
+
+    fn is_answered_by_script(&mut self) {}
 
     fn peer(&self) -> SocketAddr {
         self.trunk.peer

@@ -2,6 +2,7 @@
 //! here is what it leaves to the server: who is served, how much of it, and for how long.
 
 mod client;
+mod frames;
 mod head;
 mod noise;
 mod pace;
@@ -193,7 +194,10 @@ async fn answer(
     let fields = fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
     let head = Head::of_fields(&pseudo, fields, body.is_end_stream(), &limits);
     drop(parts);
-    let mut client = Http2Client::new(respond, body, trunk.clone());
+    let bytes = head.as_ref().map_or(0, Head::memory_bytes);
+    let Some(mut client) = Http2Client::new(respond, body, trunk.clone(), bytes) else {
+        return;
+    };
     let after = match head {
         Ok(head) => {
             trunk.noise.useful(head.len_bytes() as u64);

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::frames::Frames;
 use super::trunk::Trunk;
 use crate::connection::Connection;
 use crate::stream::Stream;
@@ -24,6 +25,7 @@ pub struct Transport {
     trunk: Arc<Trunk>,
     /// Bytes read in the present turn.
     turn: usize,
+    frames: Frames,
 }
 
 impl Transport {
@@ -34,6 +36,7 @@ impl Transport {
             input,
             trunk,
             turn: 0,
+            frames: Frames::new(),
         }
     }
 
@@ -60,6 +63,9 @@ impl AsyncRead for Transport {
         if !me.input.is_empty() {
             let count = me.input.len().min(buffer.remaining());
             buffer.put_slice(&me.input[..count]);
+            let (read, trunk) = (&me.input[..count], &me.trunk);
+            me.frames
+                .take(read, |stream, bytes| trunk.trailers(stream, bytes));
             me.input.advance(count);
             me.trunk.noise.read(count as u64);
             return Poll::Ready(Ok(()));
@@ -77,6 +83,13 @@ impl AsyncRead for Transport {
             Poll::Ready(_) => me.turn + count,
         };
         me.trunk.noise.read(count as u64);
+        let (read, trunk) = (&buffer.filled()[before..], &me.trunk);
+        me.frames
+            .take(read, |stream, bytes| trunk.trailers(stream, bytes));
+        if me.trunk.has_too_many_trailers() {
+            // No more is unpacked before the connection is cut.
+            me.turn = TURN_BYTES;
+        }
         polled
     }
 }

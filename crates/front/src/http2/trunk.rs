@@ -1,8 +1,9 @@
 //! What the streams of one connection share: whom they are of, and how much they may hold together.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -11,6 +12,7 @@ use super::noise::Noise;
 use crate::accept::Counted;
 use crate::connection::{Connection, TooSlow};
 use crate::pace::Rates;
+use crate::request_memory::NO_ROOM;
 use crate::shared::Thread;
 use crate::tls::Secured;
 
@@ -19,6 +21,12 @@ const UNSENT_BYTES: usize = 256 * 1024;
 /// Bytes of bodies, and of answers that wait for their clients, that all streams of a connection
 /// together may hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
 const SHARED_BYTES: usize = 512 * 1024;
+/// Bytes that all requests of a connection may hold with their heads; one may always be held.
+const REQUESTS_BYTES: usize = 2 * 1024 * 1024;
+/// Bytes that a request which waits holds beside its head: its tasks, and its stream.
+const REQUEST_BYTES: usize = 8 * 1024;
+/// Bytes of fields that follow bodies, as they came, for all requests of a connection that are in hand.
+const TRAILERS_BYTES: usize = 4 * 1024;
 /// The least of it that a stream is given.
 const LEAST_SHARE_BYTES: usize = 8 * 1024;
 /// Requests that a client may take back beyond as many as it has taken the answers of.
@@ -40,6 +48,11 @@ pub struct Trunk {
     /// What of all it sends is of use.
     pub noise: Noise,
     requests: AtomicUsize,
+    /// Bytes that these hold with their heads.
+    held: AtomicUsize,
+    /// What has come of fields that follow bodies, by stream, and the sum.
+    trailers: Mutex<HashMap<u32, usize>>,
+    trailers_bytes: AtomicUsize,
     unsent: AtomicUsize,
     room: Notify,
     answered: AtomicU64,
@@ -59,6 +72,9 @@ impl Trunk {
             secured: connection.secured.clone(),
             noise: Noise::default(),
             requests: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+            trailers: Mutex::default(),
+            trailers_bytes: AtomicUsize::new(0),
             unsent: AtomicUsize::new(0),
             room: Notify::new(),
             answered: AtomicU64::new(0),
@@ -84,14 +100,66 @@ impl Trunk {
         self.is_slow.load(Ordering::Relaxed)
     }
 
-    /// A request has come.
-    pub fn begin(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+    /// A request has come, with a head of so many bytes. Returns what it counts for until its end.
+    ///
+    /// # Errors
+    /// Why it is refused: heads hold too much memory already.
+    pub fn begin(&self, head: usize) -> Result<usize, &'static str> {
+        let bytes = head + REQUEST_BYTES;
+        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
+        let after = before + bytes;
+        let requests = &self.thread().shared.requests;
+        let why = if before > 0 && after > REQUESTS_BYTES {
+            "its connection's requests would hold more than 2 MiB with their heads"
+        } else if !requests.grow(before, after) {
+            NO_ROOM
+        } else {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            return Ok(bytes);
+        };
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.thread().shared.refuse_head(self.peer.ip(), why);
+        Err(why)
     }
 
-    /// A request is done with: it was answered, or its client has taken it back.
-    pub fn end(&self, answered: bool) {
+    /// Fields have come that follow the body of a request, as so many bytes.
+    pub fn trailers(&self, stream: u32, bytes: usize) {
+        self.trailers_bytes.fetch_add(bytes, Ordering::Relaxed);
+        *self.known_trailers().entry(stream).or_default() += bytes;
+    }
+
+    /// Whether more of them have come than a client needs.
+    pub fn has_too_many_trailers(&self) -> bool {
+        self.trailers_bytes.load(Ordering::Relaxed) > TRAILERS_BYTES
+    }
+
+    /// The memory of what followed the body of a request is free, and where none is in hand, all of it.
+    fn forget_trailers(&self, stream: u32) {
+        if self.trailers_bytes.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut known = self.known_trailers();
+        if self.has_requests() {
+            let bytes = known.remove(&stream).unwrap_or(0);
+            self.trailers_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        } else {
+            known.clear();
+            self.trailers_bytes.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn known_trailers(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
+        self.trailers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request that counts for so many bytes is done with: it was answered, or its client has taken it
+    /// back.
+    pub fn end(&self, stream: u32, bytes: usize, answered: bool) {
+        let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
+        let requests = &self.thread().shared.requests;
+        requests.shrink(before, before.saturating_sub(bytes));
         self.requests.fetch_sub(1, Ordering::Relaxed);
+        self.forget_trailers(stream);
         let counter = match answered {
             true => &self.answered,
             false => &self.taken_back,
@@ -108,7 +176,9 @@ impl Trunk {
     /// no request.
     pub fn asks_too_much(&self) -> bool {
         let answered = self.answered.load(Ordering::Relaxed);
-        self.taken_back.load(Ordering::Relaxed) > answered + TAKEN_BACK || self.noise.is_too_much()
+        self.taken_back.load(Ordering::Relaxed) > answered + TAKEN_BACK
+            || self.has_too_many_trailers()
+            || self.noise.is_too_much()
     }
 
     /// Bytes that one of the requests that are in hand may hold in memory.

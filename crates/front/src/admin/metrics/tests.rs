@@ -2,6 +2,8 @@ use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
 use maitred_scoreboard::Copies;
 
 use super::*;
+use crate::addresses::Addresses;
+use crate::request_memory::RequestMemory;
 
 fn pool(name: &str) -> Pool {
     let reading = Reading {
@@ -55,7 +57,8 @@ fn cache() -> PageCache {
 #[test]
 fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
     for form in [Form::Prometheus, Form::OpenMetrics] {
-        let text = all(&[pool("a"), pool("b")], &figures(), form);
+        let clients = (&RequestMemory::default(), &Addresses::default());
+        let text = all(&[pool("a"), pool("b")], &figures(), clients, form);
         let mut declared: Vec<&str> = Vec::new();
         for line in text.lines().filter(|line| *line != "# EOF") {
             if let Some(rest) = line.strip_prefix("# TYPE ") {

@@ -1,0 +1,127 @@
+//! How many connections clients of one address have. Addresses of which many clients may come at once are
+//! exempt: this machine, private networks (containers, load balancers) and trusted proxies.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use maitred_rules::networks::{Networks, client_key};
+use maitred_rules::rate::Running;
+
+/// The connections of each address.
+#[derive(Debug, Default)]
+pub struct Addresses {
+    open: Running,
+    refused: AtomicU64,
+}
+
+/// An address one of whose connections is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address(u128);
+
+impl Addresses {
+    /// Counts a connection of the client at `peer`, if it is to be counted; [`Addresses::leave`] ends that.
+    ///
+    /// # Errors
+    /// When the address has `most` already.
+    pub fn enter(
+        &self,
+        peer: IpAddr,
+        most: u32,
+        trusted: &Networks,
+    ) -> Result<Option<Address>, ()> {
+        if most == 0 || is_private(peer.to_canonical()) || trusted.contain(peer) {
+            return Ok(None);
+        }
+        let client = client_key(peer);
+        if self.open.enter(client, most) {
+            return Ok(Some(Address(client)));
+        }
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Err(())
+    }
+
+    /// A connection that was counted has ended.
+    pub fn leave(&self, address: Address) {
+        self.open.leave(address.0);
+    }
+
+    /// Connections that were refused so far.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether an address is none of the Internet's, or there is none.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            address.is_loopback()
+                || address.is_private()
+                || address.is_link_local()
+                || address.is_unspecified()
+                || is_shared(address)
+        }
+        IpAddr::V6(address) => address.is_loopback() || is_local(address),
+    }
+}
+
+/// 100.64.0.0/10, which providers use between their own machines (RFC 6598).
+fn is_shared(address: Ipv4Addr) -> bool {
+    let [first, second, ..] = address.octets();
+    first == 100 && second & 0xc0 == 64
+}
+
+/// fc00::/7 (RFC 4193) and fe80::/10 (RFC 4291 §2.5.6).
+fn is_local(address: Ipv6Addr) -> bool {
+    let first = address.segments()[0];
+    first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfe80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_has_no_more_connections_than_it_may() {
+        let (addresses, trusted) = (Addresses::default(), Networks::default());
+        let enter = |text| addresses.enter(address(text), 2, &trusted);
+        let first = enter("192.0.2.1").unwrap();
+        assert!(first.is_some() && enter("::ffff:192.0.2.1").is_ok());
+        assert!(enter("192.0.2.1").is_err() && enter("192.0.2.2").is_ok());
+        addresses.leave(first.unwrap());
+        assert!(enter("192.0.2.1").is_ok());
+        assert!(enter("2001:db8::1").is_ok() && enter("2001:db8::2").is_ok());
+        assert!(enter("2001:db8::3").is_err() && enter("2001:db8:0:1::1").is_ok());
+        assert_eq!(addresses.refused(), 2);
+    }
+
+    #[test]
+    fn proxies_and_private_networks_are_not_counted() {
+        let addresses = Addresses::default();
+        let trusted = Networks::new(&["198.51.100.0/24".parse().unwrap()]);
+        let of = |text, most| addresses.enter(address(text), most, &trusted);
+        let exempt = [
+            "127.0.0.1",
+            "::1",
+            "::ffff:127.0.0.1",
+            "10.1.2.3",
+            "172.17.0.1",
+            "192.168.1.1",
+            "169.254.1.1",
+            "100.127.0.1",
+            "0.0.0.0",
+            "fd00::1",
+            "fe80::1",
+            "198.51.100.7",
+        ];
+        for text in exempt {
+            assert_eq!(of(text, 1), Ok(None), "{text}");
+        }
+        assert_eq!(of("192.0.2.1", 0), Ok(None));
+        assert!(of("100.128.0.1", 1).unwrap().is_some());
+    }
+}

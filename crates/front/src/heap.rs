@@ -1,0 +1,121 @@
+//! Memory that is given back: what a flood of requests has taken stays with the process when it is freed,
+//! as the C library keeps it for what comes next.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use maitred_os::heap;
+
+/// How often it is looked whether there is something to give back.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Bytes that are worth it.
+const WORTH_BYTES: u64 = 8 * 1024 * 1024;
+/// Bytes in a page of `statm`; where pages are larger, memory is given back later.
+const PAGE_BYTES: u64 = 4096;
+/// Most bytes that `statm` has.
+const STATM_BYTES: usize = 256;
+
+/// The heap of this process.
+#[derive(Debug)]
+pub struct Heap {
+    /// `/proc/self/statm`, which cannot be opened any more once the front has given up its rights.
+    statm: Option<File>,
+    began: Instant,
+    /// When it is looked at next, since it began.
+    next: Mutex<Duration>,
+    /// Bytes that were resident when it was given back the last time.
+    floor: AtomicU64,
+}
+
+impl Heap {
+    /// That of a process which has just begun.
+    pub fn new() -> Heap {
+        let statm = File::open("/proc/self/statm").ok();
+        let floor = statm.as_ref().and_then(own_bytes).unwrap_or(0);
+        Heap {
+            statm,
+            began: Instant::now(),
+            next: Mutex::new(LOOK_EVERY),
+            floor: AtomicU64::new(floor),
+        }
+    }
+
+    /// Looks at it, if it is time. Any thread may ask, as often as it likes.
+    pub fn look(self: &Arc<Self>) {
+        let now = self.began.elapsed();
+        // Another thread looks already.
+        let Ok(mut next) = self.next.try_lock() else {
+            return;
+        };
+        if now < *next {
+            return;
+        }
+        *next = now + LOOK_EVERY;
+        let Some(own) = self.statm.as_ref().and_then(own_bytes) else {
+            return;
+        };
+        if has_grown(own, self.floor.load(Ordering::Relaxed)) {
+            let heap = self.clone();
+            tokio::task::spawn_blocking(move || heap.give_back(own));
+        }
+    }
+
+    fn give_back(&self, own: u64) {
+        if !is_worth_it(own, heap::in_use()) {
+            return;
+        }
+        heap::give_back();
+        if let Some(after) = self.statm.as_ref().and_then(own_bytes) {
+            self.floor.store(after, Ordering::Relaxed);
+            let (before, after) = (own >> 20, after >> 20);
+            tracing::debug!("the front gave memory back: {before} MiB became {after} MiB");
+        }
+    }
+}
+
+/// Whether a process has so much more memory than it had that it pays to find out whether it needs it.
+fn has_grown(own: u64, floor: u64) -> bool {
+    own > floor.saturating_add(WORTH_BYTES)
+}
+
+/// Whether much of a process's memory is not in use.
+fn is_worth_it(own: u64, in_use: u64) -> bool {
+    own > in_use.saturating_add(WORTH_BYTES)
+}
+
+/// Bytes of memory that a process has for itself alone, by its `statm`.
+fn own_bytes(statm: &File) -> Option<u64> {
+    let mut bytes = [0; STATM_BYTES];
+    let count = statm.read_at(&mut bytes, 0).ok()?;
+    let text = std::str::from_utf8(&bytes[..count]).ok()?;
+    let mut pages = text.split_ascii_whitespace().skip(1);
+    let mut page = || pages.next()?.parse::<u64>().ok();
+    let (resident, shared) = (page()?, page()?);
+    Some(resident.saturating_sub(shared) * PAGE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_back_when_it_is_much_and_not_in_use() {
+        let (floor, much) = (10 << 20, (10 << 20) + WORTH_BYTES + 1);
+        assert!(!has_grown(floor, floor) && !has_grown(much - 1, floor));
+        assert!(has_grown(much, floor));
+        assert!(is_worth_it(much, floor) && !is_worth_it(much, much));
+        assert!(!is_worth_it(much, u64::MAX));
+    }
+
+    #[test]
+    fn a_process_knows_what_memory_it_has_for_itself() {
+        let statm = File::open("/proc/self/statm").unwrap();
+        let before = own_bytes(&statm).unwrap();
+        let bytes = vec![1_u8; 64 << 20];
+        assert!(own_bytes(&statm).unwrap() >= before + (32 << 20));
+        drop(bytes);
+    }
+}

@@ -1,0 +1,246 @@
+//! The front's memory while clients of HTTP/2 have it hold as much as they can: it stays within bounds, and is
+//! given back afterwards.
+
+use std::cell::Cell;
+use std::fs;
+use std::time::Duration;
+
+use maitred_tests::Target;
+use maitred_tests::honest::Honest;
+use maitred_tests::http2::{
+    ACK, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
+    INITIAL_WINDOW_SIZE, PING, fields, frame, get, integer,
+};
+use maitred_tests::server::{Server, Setup, document_root, write_file};
+use maitred_tests::wait;
+use tempfile::TempDir;
+
+/// Connections of the flood.
+const CONNECTIONS: usize = 200;
+/// Requests of each.
+const STREAMS: u32 = 100;
+/// Most memory that the front may have had at the height of the flood, in bytes.
+const HEIGHT: u64 = 128 << 20;
+/// Most that it may have beyond what it had before, [`LATER`] after the flood.
+const REST: u64 = 20 << 20;
+/// When the memory of a flood must have been given back.
+const LATER: Duration = Duration::from_secs(60);
+/// The longest value that fits into HPACK's table of 4,096 bytes beside an authority (RFC 7541 §4.1).
+const VALUE_BYTES: usize = 4000;
+/// How often it fits into one head.
+const TIMES: usize = 15;
+
+fn site() -> TempDir {
+    document_root(&[
+        ("hello.txt", "hello, file"),
+        ("hello.php", "<?php echo 'hello';"),
+        ("index.php", "<?php echo 'hello';"),
+        ("page.php", "<?php echo str_repeat('x', 400_000);"),
+    ])
+}
+
+/// A figure of `/proc/PID/status` of the front, in bytes.
+fn figure(server: &Server, name: &str) -> u64 {
+    let front = server.front().expect("the front runs");
+    let path = format!("/proc/{}/status", front.pid);
+    let text = fs::read_to_string(path).expect("its status can be read");
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1));
+    let kib = kib.and_then(|kib| kib.parse::<u64>().ok());
+    kib.unwrap_or_else(|| panic!("no {name} in {text}")) * 1024
+}
+
+fn resident(server: &Server) -> u64 {
+    figure(server, "VmRSS")
+}
+
+fn mib(bytes: u64) -> u64 {
+    bytes >> 20
+}
+
+/// A text without Huffman's code (RFC 7541 §5.2).
+fn text(bytes: &mut Vec<u8>, text: &str) {
+    integer(bytes, 0, 7, text.len());
+    bytes.extend(text.as_bytes());
+}
+
+/// The fields of a POST that are in the table already: method, scheme, path, and the authority.
+const POST: [u8; 4] = [0x83, 0x86, 0x84, 0x80 | 63];
+/// The field that was remembered last, by its place in the table.
+const NEWEST: u8 = 0x80 | 62;
+
+/// The first head: it has the server remember the authority and one long field.
+fn remembered() -> Vec<u8> {
+    let mut head = vec![0x83, 0x86, 0x84, 0x41];
+    text(&mut head, "localhost");
+    head.push(0x40);
+    text(&mut head, "x");
+    text(&mut head, &"a".repeat(VALUE_BYTES));
+    head
+}
+
+/// Begins as many POSTs as one connection may, each with a head of a few bytes that are many when they have been
+/// unpacked, and sends no body. Returns when the server has read all of it.
+fn bomb(server: &Server) -> Connection {
+    let mut client = Connection::open(server.address(), &[]);
+    let mut bytes = frame(HEADERS, END_HEADERS, 1, &remembered());
+    let head = [&POST[..], &[NEWEST; TIMES]].concat();
+    for number in 1..STREAMS {
+        bytes.extend(frame(HEADERS, END_HEADERS, 1 + 2 * number, &head));
+    }
+    bytes.extend(frame(PING, 0, 0, &[7; 8]));
+    client.send(&bytes).expect("the server takes the requests");
+    client
+}
+
+/// Waits until the server has read everything.
+fn is_read(client: &mut Connection) {
+    let pong = client.wait_for("an answer to a ping", |frame| {
+        frame.kind == PING && frame.flags & ACK != 0
+    });
+    pong.expect("the connection stays open");
+}
+
+#[test]
+fn heads_that_are_larger_unpacked_than_sent_are_held_within_bounds_and_given_back() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(2).start();
+    let honest = Honest::ask(server.address());
+    let mut warm = Connection::open(server.address(), &[]);
+    warm.ask(1, "/hello.php");
+    assert_eq!(warm.text(1), "hello");
+    let before = resident(&server);
+    let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| bomb(&server)).collect();
+    for client in &mut clients {
+        is_read(client);
+    }
+    // The warm connection is served beside them.
+    warm.ask(3, "/hello.php");
+    assert_eq!(warm.text(3), "hello");
+    let height = figure(&server, "VmHWM");
+    println!(
+        "{} MiB before, {} MiB at its height",
+        mib(before),
+        mib(height)
+    );
+    assert!(height <= HEIGHT, "{} MiB", mib(height));
+    drop(clients);
+    wait::until_within("the memory to be given back", LATER, || {
+        (resident(&server) <= before + REST).then_some(())
+    });
+    println!("{} MiB afterwards", mib(resident(&server)));
+    honest.assert_well_served();
+    server.stop();
+}
+
+#[test]
+fn answers_that_wait_for_one_client_are_bounded_together_where_a_site_has_rules() {
+    let root = site();
+    let setup = Setup::new(root.path()).workers(2);
+    let server = setup.site("deny = \"/secret/*\"").start();
+    let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
+    client.ask(1, "/page.php");
+    client.wait_for("the head", |frame| {
+        frame.kind == HEADERS && frame.stream == 1
+    });
+    let before = resident(&server);
+    for number in 1..STREAMS {
+        client.ask(1 + 2 * number, "/page.php");
+    }
+    let heads = Cell::new(1);
+    client.wait_for("all heads", |frame| {
+        heads.set(heads.get() + u32::from(frame.kind == HEADERS));
+        heads.get() == STREAMS
+    });
+    // An answer comes after all that scripts have said was taken.
+    let mut other = Connection::open(server.address(), &[]);
+    other.ask(1, "/hello.php");
+    assert_eq!(other.text(1), "hello");
+    let height = figure(&server, "VmHWM");
+    println!(
+        "{} MiB before, {} MiB at its height",
+        mib(before),
+        mib(height)
+    );
+    assert!(
+        height <= before + REST,
+        "{} MiB became {}",
+        mib(before),
+        mib(height)
+    );
+    drop(client);
+    server.stop();
+}
+
+/// The fields of a GET of a file that its client does not take, the authority and the path of which are remembered.
+fn file() -> Vec<u8> {
+    let mut head = vec![0x82, 0x86, 0x44];
+    text(&mut head, "/large.txt");
+    head.push(0x41);
+    text(&mut head, "localhost");
+    head
+}
+
+#[test]
+fn fields_that_follow_bodies_are_bounded_for_each_connection() {
+    let root = site();
+    write_file(root.path(), "large.txt", &[b'x'; 300_000]);
+    let server = Setup::new(root.path()).start();
+    let honest = Honest::ask(server.address());
+    let before = resident(&server);
+    let many = vec![0x80 | 62; 1900];
+    for _ in 0..20 {
+        let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
+        for number in 0..STREAMS {
+            client.ask_with(1 + 2 * number, &file(), 0);
+        }
+        // A field without a value, and then over and over.
+        let first = [0x40, 1, b'x', 0];
+        let mut bytes = frame(HEADERS, END_HEADERS | END_STREAM, 1, &first);
+        for number in 1..STREAMS {
+            bytes.extend(frame(
+                HEADERS,
+                END_HEADERS | END_STREAM,
+                1 + 2 * number,
+                &many,
+            ));
+        }
+        // The server may have had enough before all of it is sent.
+        let _ = client.send(&bytes);
+        let code = client.goaway();
+        assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
+    }
+    let height = figure(&server, "VmHWM");
+    println!(
+        "{} MiB before, {} MiB at its height",
+        mib(before),
+        mib(height)
+    );
+    assert!(
+        height <= before + REST,
+        "{} MiB became {}",
+        mib(before),
+        mib(height)
+    );
+    honest.assert_well_served();
+    server.stop();
+}
+
+#[test]
+fn a_connection_may_send_fields_after_bodies_as_often_as_it_likes() {
+    let root = site();
+    let server = Setup::new(root.path()).workers(2).start();
+    let mut client = Connection::open(server.address(), &[]);
+    let trailers = fields(&[("x-checksum", &"a".repeat(200))]);
+    for number in 0..300 {
+        let stream = 1 + 2 * number;
+        client.ask_with(stream, &get("/hello.php"), 0);
+        let body = [
+            frame(DATA, 0, stream, b"body"),
+            frame(HEADERS, END_HEADERS | END_STREAM, stream, &trailers),
+        ];
+        client.send(&body.concat()).expect("a body is taken");
+        assert_eq!(client.text(stream), "hello");
+    }
+    server.stop();
+}
