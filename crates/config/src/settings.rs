@@ -93,6 +93,9 @@ pub struct Config {
     pub min_answer_rate: u32,
     /// The user of the front, if the supervisor is root.
     pub front_user: String,
+    /// Whether the front, and the process that gets certificates, are restricted to what they need.
+    #[serde(default = "default_front_sandbox")]
+    pub front_sandbox: bool,
     /// Threads of the front; 0 is one for every two cores.
     pub front_threads: u32,
     /// Folder for temporary files of large request bodies and answers.
@@ -126,6 +129,10 @@ pub struct Config {
 }
 
 /// For what an older program hands over, which does not know of caches.
+fn default_front_sandbox() -> bool {
+    true
+}
+
 fn default_cache_memory() -> u64 {
     DEFAULT_CACHE_MEMORY_BYTES
 }
@@ -393,6 +400,7 @@ impl Default for Config {
             min_request_rate: DEFAULT_MIN_RATE,
             min_answer_rate: DEFAULT_MIN_RATE,
             front_user: DEFAULT_FRONT_USER.to_owned(),
+            front_sandbox: default_front_sandbox(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),
             cache_memory: DEFAULT_CACHE_MEMORY_BYTES,

@@ -235,6 +235,23 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         },
     },
     Directive {
+        name: "front_sandbox",
+        default: Preset::Value("true"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::Restart,
+        doc: "Whether the front, and the process that gets certificates, are restricted to the system \
+              calls and files that they need (seccomp and Landlock), and can gain no rights. What the \
+              kernel does not offer is logged, and left out. A restriction cannot be widened: a reload \
+              that adds a site in a part of the machine where none lay before warns that the server has \
+              to be restarted or upgraded.",
+        example: "false",
+        read: |config, value| {
+            config.front_sandbox = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
         name: "front_threads",
         default: Preset::Value("0"),
         unit: "threads",
