@@ -15,6 +15,7 @@ mod directive;
 mod door;
 mod doors;
 pub mod fpm;
+mod front;
 mod host;
 mod listen;
 pub mod log_format;
@@ -40,7 +41,7 @@ use toml::de::DeTable;
 
 pub use acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
 pub use collector::{Collector, Syslog, SyslogServer};
-pub use confinement::{Confinement, CoreSize, Together};
+pub use confinement::{Confinement, CoreSize, NoNewPrivileges, Together};
 pub use directive::{Directive, Needs, Preset};
 pub use door::{Address, DEFAULT_SOCKET_MODE, Door};
 pub use host::Host;

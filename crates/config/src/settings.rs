@@ -18,6 +18,7 @@ use crate::collector::Collector;
 use crate::confinement::{Confinement, PIDS_BESIDES_WORKERS, outside_of_chroot};
 use crate::door::{Address, Door};
 use crate::fpm::Fpm;
+use crate::front;
 use crate::log_format::LogFormat;
 use crate::mistakes::Mistakes;
 use crate::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode, default_boot_timeout};
@@ -34,7 +35,6 @@ pub(crate) const IMPLICIT_POOL: &str = "www";
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// Apache's `MinRate` (mod_reqtimeout), in bytes per second.
 const DEFAULT_MIN_RATE: u32 = 500;
-const DEFAULT_FRONT_USER: &str = "www-data";
 /// Below the 90 seconds after which systemd loses patience (`TimeoutStopSec`, systemd-system.conf(5)).
 const DEFAULT_PROCESS_CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const DEFAULT_MAX_SPAWN_RATE: u32 = 32;
@@ -94,7 +94,7 @@ pub struct Config {
     /// The user of the front, if the supervisor is root.
     pub front_user: String,
     /// Whether the front, and the process that gets certificates, are restricted to what they need.
-    #[serde(default = "default_front_sandbox")]
+    #[serde(default = "front::default_sandbox")]
     pub front_sandbox: bool,
     /// Threads of the front; 0 is one for every two cores.
     pub front_threads: u32,
@@ -129,10 +129,6 @@ pub struct Config {
 }
 
 /// For what an older program hands over, which does not know of caches.
-fn default_front_sandbox() -> bool {
-    true
-}
-
 fn default_cache_memory() -> u64 {
     DEFAULT_CACHE_MEMORY_BYTES
 }
@@ -399,8 +395,8 @@ impl Default for Config {
             proxy_protocol: false,
             min_request_rate: DEFAULT_MIN_RATE,
             min_answer_rate: DEFAULT_MIN_RATE,
-            front_user: DEFAULT_FRONT_USER.to_owned(),
-            front_sandbox: default_front_sandbox(),
+            front_user: front::default_user().to_owned(),
+            front_sandbox: front::default_sandbox(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),
             cache_memory: DEFAULT_CACHE_MEMORY_BYTES,

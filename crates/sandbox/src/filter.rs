@@ -15,6 +15,9 @@ use crate::calls;
 /// `PR_SET_VMA` (include/uapi/linux/prctl.h): glibc and Rust name their memory by it.
 const PR_SET_VMA: u64 = 0x5356_4d41;
 
+/// `PR_GET_AUXV` (the same): rustix looks the page size up in it.
+const PR_GET_AUXV: u64 = 0x4155_5856;
+
 /// Requests of ioctl(2) that the C library, tokio and name resolution make.
 // Their type is another one with musl.
 #[allow(clippy::unnecessary_cast)]
@@ -31,7 +34,7 @@ const REQUESTS: [u64; 9] = [
 ];
 
 /// Operations of prctl(2) on the process's own name, memory and state.
-const OPERATIONS: [u64; 7] = [
+const OPERATIONS: [u64; 8] = [
     libc::PR_SET_NAME as u64,
     libc::PR_GET_NAME as u64,
     libc::PR_GET_DUMPABLE as u64,
@@ -39,6 +42,7 @@ const OPERATIONS: [u64; 7] = [
     libc::PR_CAPBSET_READ as u64,
     libc::PR_GET_PDEATHSIG as u64,
     PR_SET_VMA,
+    PR_GET_AUXV,
 ];
 
 /// Kinds of sockets: to clients, to other servers, to who collects logs.

@@ -16,8 +16,6 @@ pub mod folders;
 
 use std::path::{Path, PathBuf};
 
-pub use maitred_os::capabilities::bound_to_none as drop_capabilities;
-
 /// The folders that a process needs, beside those of the system.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Needs {
@@ -49,6 +47,17 @@ impl Readable {
             Readable::Beneath(folders) => folders.iter().any(|folder| path.starts_with(folder)),
         }
     }
+}
+
+/// Gives up what capabilities a program could gain that this process starts. To be called before it becomes
+/// the user that it is to stay, while it has one thread.
+///
+/// # Errors
+/// As [`maitred_os::capabilities::bound_to_none`].
+pub fn drop_capabilities() -> std::io::Result<()> {
+    // rustix looks this up once, on kernels before 6.4 in a file of `/proc` that belongs to root later on.
+    let _ = rustix::param::page_size();
+    maitred_os::capabilities::bound_to_none()
 }
 
 /// Restricts this process and all threads that it starts, for good. To be called while it has one

@@ -89,6 +89,7 @@ fn what_serving_needs_goes_on(folder: &Path) {
     let names = ("localhost", 80).to_socket_addrs().unwrap().count();
     assert!(names > 0);
     UdpSocket::bind("127.0.0.1:0").unwrap();
+    assert!(rustix::param::page_size() > 0);
     let refused = TcpStream::connect("127.0.0.1:1").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     let file = tempfile::tempfile_in(folder.join("spool")).unwrap();

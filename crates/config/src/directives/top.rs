@@ -221,12 +221,14 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     },
     Directive {
         name: "front_user",
-        default: Preset::Value("\"www-data\""),
+        default: Preset::Words(
+            "`maitred` where that user exists, as after an installation; else `www-data`",
+        ),
         unit: "",
         takes: "the name or the number of a user",
         needs: Needs::Restart,
         doc: "The user of the front, the process that talks to clients. It needs to read the \
-              document roots. Used only if the server is started as root; otherwise everything \
+              document roots, and should be no pool's user, whose scripts could send it signals. Used only if the server is started as root; otherwise everything \
               runs as the user who started it.",
         example: "\"www-data\"",
         read: |config, value| {
