@@ -7,11 +7,21 @@ mod failure;
 mod http;
 mod link;
 
+use std::path::PathBuf;
+
 use maitred_control::acme::{Cause, FromAcme, PATIENCE};
 use maitred_os::channel::Channel;
+use maitred_sandbox::Needs;
 
 use crate::failure::Failure;
 use crate::link::Link;
+
+/// Where distributions have the certificates that `/etc/ssl/certs` leads to.
+const TRUSTED: [&str; 3] = [
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+    "/var/lib/ca-certificates",
+];
 
 /// Runs the process over the channel that leads to the supervisor. Returns the exit code: 0 when it
 /// has told what it came to.
@@ -29,6 +39,10 @@ pub fn run(channel: Channel) -> i32 {
 fn get(link: Link) -> Result<(), String> {
     let supervisor = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
     let order = link.order()?;
+    if order.restricted {
+        maitred_sandbox::drop_capabilities()
+            .map_err(|error| format!("it cannot give capabilities up: {error}"))?;
+    }
     if let Some(identity) = &order.identity {
         maitred_os::users::become_user(identity)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
@@ -36,6 +50,9 @@ fn get(link: Link) -> Result<(), String> {
     // A change of user clears this wish.
     maitred_os::fork::die_with_parent(supervisor);
     maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
+    if order.restricted {
+        maitred_sandbox::enter("the process that gets certificates", &needs())?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -52,6 +69,18 @@ fn get(link: Link) -> Result<(), String> {
     // Somebody may still wait for a word of the supervisor's.
     runtime.shutdown_background();
     said
+}
+
+/// It talks over the network and reads the certificates that the system trusts: the key and what it gets
+/// are the supervisor's.
+fn needs() -> Needs {
+    let beside = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
+    let beside = beside.into_iter().flatten().map(PathBuf::from);
+    let trusted = TRUSTED.map(PathBuf::from);
+    Needs {
+        read: trusted.into_iter().chain(beside).collect(),
+        ..Needs::default()
+    }
 }
 
 fn too_slow() -> Failure {

@@ -29,8 +29,24 @@ pub struct Confinement {
     /// How readily the kernel ends the pool's processes when memory is short: -1000 (never) to
     /// 1000 (first).
     pub oom_score_adj: Option<i32>,
+    /// Whether programs that scripts start may gain rights.
+    #[serde(default)]
+    pub no_new_privileges: NoNewPrivileges,
     /// Limits of all processes of the pool together.
     pub together: Together,
+}
+
+/// Whether programs that a pool's scripts start may gain rights, as by a set-user-ID bit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoNewPrivileges {
+    /// They may where PHP's mail() would start a program that is there: most mailers gain a group or root.
+    #[default]
+    Auto,
+    /// They may not.
+    Yes,
+    /// They may.
+    No,
 }
 
 /// Limits of all processes of a pool together, which a control group keeps.

@@ -20,6 +20,7 @@ use crate::collector::Collector;
 use crate::confinement::{Confinement, PIDS_BESIDES_WORKERS, outside_of_chroot};
 use crate::door::{Address, Door};
 use crate::fpm::Fpm;
+use crate::front;
 use crate::log_format::LogFormat;
 use crate::mistakes::Mistakes;
 use crate::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode, default_boot_timeout};
@@ -37,7 +38,6 @@ pub(crate) const IMPLICIT_POOL: &str = "www";
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// Apache's `MinRate` (mod_reqtimeout), in bytes per second.
 const DEFAULT_MIN_RATE: u32 = 500;
-const DEFAULT_FRONT_USER: &str = "www-data";
 /// Below the 90 seconds after which systemd loses patience (`TimeoutStopSec`, systemd-system.conf(5)).
 const DEFAULT_PROCESS_CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const DEFAULT_MAX_SPAWN_RATE: u32 = 32;
@@ -102,6 +102,9 @@ pub struct Config {
     pub clients: ClientLimits,
     /// The user of the front, if the supervisor is root.
     pub front_user: String,
+    /// Whether the front, and the process that gets certificates, are restricted to what they need.
+    #[serde(default = "front::default_sandbox")]
+    pub front_sandbox: bool,
     /// Threads of the front; 0 is one for every two cores.
     pub front_threads: u32,
     /// Folder for temporary files of large request bodies and answers.
@@ -405,7 +408,8 @@ impl Default for Config {
             min_request_rate: DEFAULT_MIN_RATE,
             min_answer_rate: DEFAULT_MIN_RATE,
             clients: ClientLimits::default(),
-            front_user: DEFAULT_FRONT_USER.to_owned(),
+            front_user: front::default_user().to_owned(),
+            front_sandbox: front::default_sandbox(),
             front_threads: 0,
             spool_dir: std::env::temp_dir(),
             cache_memory: DEFAULT_CACHE_MEMORY_BYTES,

@@ -87,6 +87,8 @@ pub enum Proof {
 pub struct Order {
     /// Whom to become before anything is sent.
     pub identity: Option<Identity>,
+    /// Whether it is restricted to what it needs, as the front is.
+    pub restricted: bool,
     /// The URL of the authority's directory.
     pub directory: String,
     /// The roots that it is trusted by, as PEM; none: the system's.

@@ -291,4 +291,7 @@ pub struct Confinement {
     pub process_priority: Option<i32>,
     /// What the kernel's choice of a process to end for its memory is shifted by.
     pub oom_score_adj: Option<i32>,
+    /// Programs that are started gain no rights; none: where there is no program that would need to.
+    #[serde(default)]
+    pub no_new_privileges: Option<bool>,
 }

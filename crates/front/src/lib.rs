@@ -48,6 +48,7 @@ pub mod route;
 mod route_class;
 mod ruled;
 mod run;
+mod sandbox;
 mod script;
 mod sendfile;
 mod server_timing;

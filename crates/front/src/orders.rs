@@ -11,6 +11,7 @@ use std::time::Duration;
 use maitred_config::Config;
 use maitred_control::admin::FrontFigures;
 use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront, acme, purge};
+use maitred_sandbox::Readable;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
@@ -21,6 +22,7 @@ use crate::access::AccessLog;
 use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
 use crate::pool::{Pool, growth, local, watch};
+use crate::sandbox;
 use crate::shared::{Shared, Thread};
 use crate::supervisor::{read_json, write_json};
 use crate::tls::Tls;
@@ -157,6 +159,8 @@ impl Follower {
 pub struct Hearer {
     shared: Arc<Shared>,
     epoch: u32,
+    /// What can be opened since the front was restricted.
+    readable: Readable,
     threads: Vec<mpsc::Sender<ThreadOrder>>,
     /// Told every configuration that is in use.
     follow: fn(&Config),
@@ -166,13 +170,15 @@ impl Hearer {
     /// One who tells `threads` what they have to do, and `follow` every configuration.
     pub fn new(
         shared: Arc<Shared>,
-        epoch: u32,
+        known: (u32, Readable),
         threads: Vec<mpsc::Sender<ThreadOrder>>,
         follow: fn(&Config),
     ) -> Hearer {
+        let (epoch, readable) = known;
         Hearer {
             shared,
             epoch,
+            readable,
             threads,
             follow,
         }
@@ -435,6 +441,7 @@ impl Hearer {
         match prepared {
             Ok(()) => {
                 (self.follow)(&config);
+                sandbox::warn(&self.readable, &config);
                 if let Some(cache) = &self.shared.cache {
                     cache.use_sites(&config);
                 }

@@ -9,6 +9,7 @@ use maitred_config::Config;
 use maitred_control::{FromFront, Heard, ToFront};
 use maitred_os::channel::Channel;
 use maitred_os::users::Identity;
+use maitred_sandbox::Readable;
 use tokio::sync::mpsc;
 
 use crate::access::AccessLog;
@@ -19,6 +20,7 @@ use crate::orders::{self, Hearer, ThreadOrder, follow_thread, take_error_log};
 use crate::pool::local::{self, Inbox};
 use crate::pool::wishes::{Wish, Wishes};
 use crate::pools::Pools;
+use crate::sandbox;
 use crate::shared::{Shared, Thread};
 use crate::supervisor::{Supervisor, read_json};
 use crate::troubles::Troubles;
@@ -50,6 +52,8 @@ struct Start {
     follow: fn(&Config),
     /// Where to listen, the pools, who sits where.
     early: Vec<(ToFront, Vec<OwnedFd>)>,
+    /// What can be opened since the front was restricted.
+    readable: Readable,
     /// What scripts wish the front to do.
     unheard: mpsc::Receiver<Wish>,
 }
@@ -156,6 +160,10 @@ fn prepare(
     }
     let troubles = Arc::new(Troubles::default());
     let access_log = AccessLog::of(&config, orders.access_log, &troubles)?;
+    if config.front_sandbox {
+        maitred_sandbox::drop_capabilities()
+            .map_err(|error| format!("it cannot give capabilities up: {error}"))?;
+    }
     if let Some(identity) = &identity {
         maitred_os::users::become_user(identity)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
@@ -163,6 +171,7 @@ fn prepare(
     // A change of user clears the wish to die with the parent.
     maitred_os::fork::die_with_parent(supervisor_pid);
     maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
+    let readable = sandbox::enter(&config)?;
     warn_of_unusable_folders(&config);
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
@@ -197,6 +206,7 @@ fn prepare(
         epoch,
         follow,
         early: orders.early,
+        readable,
         unheard,
     })
 }
@@ -238,7 +248,8 @@ fn serve(start: Start) -> Result<(), String> {
     let Some((_, first)) = receivers.next() else {
         return Err("no thread to serve with".to_owned());
     };
-    let hearer = Hearer::new(start.shared.clone(), start.epoch, senders, start.follow);
+    let known = (start.epoch, start.readable);
+    let hearer = Hearer::new(start.shared.clone(), known, senders, start.follow);
     let hears = (hearer, start.early, start.unheard);
     let mut threads = Vec::new();
     for (number, orders) in receivers {

@@ -4,6 +4,7 @@
 //! This is one of the three crates that may contain `unsafe`; every block names its invariant.
 #![allow(unsafe_code)]
 
+pub mod capabilities;
 pub mod cgroup;
 pub mod channel;
 pub mod clock;
@@ -14,6 +15,7 @@ pub mod environment;
 pub mod errand;
 pub mod fork;
 pub mod heap;
+pub mod keyring;
 pub mod leave;
 pub mod limits;
 pub mod memory;
@@ -21,6 +23,7 @@ pub mod rewind;
 pub mod roots;
 pub mod schedstat;
 pub mod sealed;
+pub mod seccomp;
 pub mod shared;
 pub mod signals;
 pub mod sockets;

@@ -98,6 +98,10 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
         config.front_threads = old.front_threads;
         stays.push("front_threads");
     }
+    if config.front_sandbox != old.front_sandbox {
+        config.front_sandbox = old.front_sandbox;
+        stays.push("front_sandbox");
+    }
     stays.extend(keep_cache(old, config));
     let mut moved = false;
     // Workers of two roots know a script by two names, and a site's requests have one.

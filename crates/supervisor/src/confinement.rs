@@ -1,6 +1,6 @@
 //! What a pool's processes may use and where they live, as its zygote is told.
 
-use maitred_config::{Config, CoreSize, Pool, Section};
+use maitred_config::{Config, CoreSize, NoNewPrivileges, Pool, Section};
 use maitred_control::Confinement;
 use maitred_os::{limits, users};
 
@@ -59,5 +59,10 @@ pub fn of_pool(pool: &Pool) -> Confinement {
         }),
         process_priority: wanted.process_priority,
         oom_score_adj: wanted.oom_score_adj,
+        no_new_privileges: match wanted.no_new_privileges {
+            NoNewPrivileges::Auto => None,
+            NoNewPrivileges::Yes => Some(true),
+            NoNewPrivileges::No => Some(false),
+        },
     }
 }

@@ -2,10 +2,11 @@
 //! zygote starts, and inherited by its workers.
 
 use std::io;
+use std::path::PathBuf;
 
-use maitred_control::Confinement;
+use maitred_control::{Confinement, ZygoteSettings};
 use maitred_os::users::Identity;
-use maitred_os::{limits, roots, users};
+use maitred_os::{capabilities, limits, roots, users};
 use maitred_php::Engine;
 
 /// Limits what this process may use: while it still is who started the server, who may more.
@@ -41,6 +42,55 @@ fn set<T: Copy + std::fmt::Display>(
         ),
         _ => format!("`{name}` cannot be {value}: {error}"),
     })
+}
+
+/// Has no program that scripts start gain a capability of root's, where none may gain any right.
+///
+/// # Errors
+/// One sentence, when the system refuses.
+pub fn give_up_capabilities(confinement: &Confinement) -> Result<(), String> {
+    match confinement.no_new_privileges {
+        Some(true) => capabilities::bound_to_none()
+            .map_err(|error| format!("it cannot give capabilities up: {error}")),
+        // Mailers and the like run with some of them.
+        Some(false) | None => Ok(()),
+    }
+}
+
+/// Has no program that scripts start gain any right, unless there is one that has to. To be called when
+/// the process is where the pool lives.
+///
+/// # Errors
+/// One sentence, when the system refuses.
+pub fn forbid_new_privileges(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String> {
+    let forbids = match settings.confinement.no_new_privileges {
+        Some(asked) => asked,
+        None => !gaining(settings, engine).iter().any(|path| path.exists()),
+    };
+    if !forbids {
+        return Ok(());
+    }
+    capabilities::gain_no_more().map_err(|error| format!("`no_new_privileges` cannot be: {error}"))
+}
+
+/// Programs that scripts may start and that usually gain rights: the mailer of PHP's mail(), that of
+/// libraries which look for none, and sudo.
+fn gaining(settings: &ZygoteSettings, engine: &Engine) -> Vec<PathBuf> {
+    const SETTING: &str = "sendmail_path";
+    let values = settings.php_values.iter().chain(&settings.php_admin_values);
+    let own = values.filter(|(name, _)| name == SETTING).last();
+    let command = own.map(|(_, value)| value.clone());
+    let command = command.or_else(|| engine.configured(SETTING));
+    let mut programs = ["/usr/sbin/sendmail", "/usr/bin/sudo"]
+        .map(PathBuf::from)
+        .to_vec();
+    programs.extend(command.and_then(|command| {
+        let program = command.split_ascii_whitespace().next()?;
+        // A shell runs the command: what is no path is found by it, perhaps, and it is there itself.
+        let is_path = program.starts_with('/');
+        Some(PathBuf::from(if is_path { program } else { "/" }))
+    }));
+    programs
 }
 
 /// Becomes the pool's user, keeping the right to change the root where that is still to be done.

@@ -112,9 +112,12 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     confine::limit(&settings.confinement)?;
     let sight = Sight::new(settings.seats)
         .map_err(|error| format!("it cannot prepare for reading stacks of scripts: {error}"))?;
+    confine::give_up_capabilities(&settings.confinement)?;
     if let Some(identity) = &settings.identity {
         confine::become_user(identity, &settings.confinement)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
+        // Keys of whoever started the server are none of theirs, nor are those of other pools.
+        let _ = maitred_os::keyring::begin_session();
         // A change of user clears the wish.
         fork::die_with_parent(settings.supervisor);
     }
@@ -129,6 +132,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     let hat = hat.map(|hat| Hat::find(&settings.pool, hat)).transpose()?;
     confine::settle(&mut engine, &settings.confinement)?;
     hat.map_or(Ok(()), Hat::put_on)?;
+    confine::forbid_new_privileges(settings, &engine)?;
     let started = FromZygote::Started {
         php: version.to_string(),
         fixed,

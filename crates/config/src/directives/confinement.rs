@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::confinement::CoreSize;
+use crate::confinement::{CoreSize, NoNewPrivileges};
 use crate::directive::{Directive, Needs, Preset};
 use crate::settings::Pool;
 
@@ -124,6 +124,30 @@ pub(super) const OOM_SCORE_ADJ: Directive<Pool> = Directive {
     example: "500",
     read: |pool, value| {
         pool.confinement.oom_score_adj = Some(value.signed(-1000, 1000)?);
+        Ok(())
+    },
+};
+
+pub(super) const NO_NEW_PRIVILEGES: Directive<Pool> = Directive {
+    name: "no_new_privileges",
+    default: Preset::Value("\"auto\""),
+    unit: "",
+    takes: "true, false or \"auto\"",
+    needs: Needs::NewZygote,
+    doc: "Whether programs that scripts start are kept from gaining rights (set-user-ID and set-group-ID \
+          bits, file capabilities), as systemd's `NoNewPrivileges`. Mailers such as those of Postfix and \
+          Exim gain some, and so does `sudo`: `\"auto\"` is true unless the program of PHP's \
+          `sendmail_path`, `/usr/sbin/sendmail` or `/usr/bin/sudo` is there, as the pool's scripts see \
+          it. With true, root's capabilities are out of reach for good, too. Started as php-fpm, it is \
+          false, as with php-fpm.",
+    example: "true",
+    read: |pool, value| {
+        pool.confinement.no_new_privileges = match (value.boolean(), value.text()) {
+            (Ok(true), _) => NoNewPrivileges::Yes,
+            (Ok(false), _) => NoNewPrivileges::No,
+            (_, Ok("auto")) => NoNewPrivileges::Auto,
+            _ => return Err(value.wrong()),
+        };
         Ok(())
     },
 };

@@ -281,6 +281,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     confinement::RLIMIT_CORE,
     confinement::PROCESS_PRIORITY,
     confinement::OOM_SCORE_ADJ,
+    confinement::NO_NEW_PRIVILEGES,
     confinement::MEMORY_MAX,
     confinement::MEMORY_HIGH,
     confinement::CPU_MAX,

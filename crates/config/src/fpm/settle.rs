@@ -11,7 +11,7 @@ use super::draft::{Draft, Globals, PoolDraft, UNLIMITED};
 use super::entries::DEFAULT_FACILITY;
 use super::log::{Log, Refused};
 use super::{Fpm, Level, Options};
-use crate::confinement::{Confinement, CoreSize};
+use crate::confinement::{Confinement, CoreSize, NoNewPrivileges};
 use crate::door::Address;
 use crate::settings::{Config, DoorLog, LogTarget, MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::units::MAX_DURATION;
@@ -327,6 +327,8 @@ fn confinement(from: &PoolDraft, options: &Options) -> Confinement {
         rlimit_files: files(from.rlimit_files),
         rlimit_core: core_size(from.rlimit_core),
         process_priority: from.process_priority.filter(|_| options.is_root),
+        // What php-fpm's scripts could start before, they can.
+        no_new_privileges: NoNewPrivileges::No,
         ..Confinement::default()
     }
 }

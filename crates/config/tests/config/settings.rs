@@ -8,8 +8,8 @@ use crate::folder::Folder;
 use crate::sites::site;
 use maitred_config::directives::{cache, output, pools, rules, sites, top};
 use maitred_config::{
-    Address, Config, Confinement, CoreSize, Destination, Host, LogFormat, LogTarget, Mode, Pool,
-    Preset, ProcessManager, Together,
+    Address, Config, Confinement, CoreSize, Destination, Host, LogFormat, LogTarget, Mode,
+    NoNewPrivileges, Pool, Preset, ProcessManager, Together,
 };
 
 fn top(folder: &Folder, lines: &str) -> Config {
@@ -35,7 +35,7 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
     assert_eq!(config.access_log, None);
     assert_eq!(config.access_log_format, LogFormat::default());
     assert_eq!(config.error_log, LogTarget::Stderr);
-    assert_eq!(config.front_user, "www-data");
+    assert!(["maitred", "www-data"].contains(&config.front_user.as_str()));
     assert_eq!(config.front_threads, 0);
     assert_eq!(config.spool_dir, std::env::temp_dir());
     assert_eq!(config.process_control_timeout, Duration::from_secs(60));
@@ -293,7 +293,7 @@ fn what_a_pool_may_use_and_where_it_lives_is_read() {
         &folder,
         "chroot = \"public/..\"\nchdir = \"/spool\"\nrlimit_files = 4096\n\
          rlimit_core = \"unlimited\"\nprocess_priority = -5\noom_score_adj = 300\n\
-         memory_max = \"1G\"\nmemory_high = \"1G\"\ncpu_max = 1.5\npids_max = 200",
+         no_new_privileges = true\nmemory_max = \"1G\"\nmemory_high = \"1G\"\ncpu_max = 1.5\npids_max = 200",
     );
     let real = folder.path().canonicalize().unwrap();
     let expected = Confinement {
@@ -303,6 +303,7 @@ fn what_a_pool_may_use_and_where_it_lives_is_read() {
         rlimit_core: Some(CoreSize::Unlimited),
         process_priority: Some(-5),
         oom_score_adj: Some(300),
+        no_new_privileges: NoNewPrivileges::Yes,
         together: Together {
             memory_max: Some(1 << 30),
             memory_high: Some(1 << 30),

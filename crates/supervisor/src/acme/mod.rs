@@ -278,6 +278,7 @@ impl Supervisor {
         });
         let order = Order {
             identity: self.plan.front_identity.clone(),
+            restricted: self.plan.config.front_sandbox,
             directory: settings.directory.clone(),
             roots: settings.ca.as_deref().map(read).transpose()?,
             email: settings.email.clone(),

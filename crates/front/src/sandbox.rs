@@ -1,0 +1,81 @@
+//! What the front gives up before the first client (crate `maitred_sandbox`), and which folders of its
+//! configuration it needs then.
+
+use std::path::{Path, PathBuf};
+
+use maitred_config::Config;
+use maitred_sandbox::{Needs, Readable};
+
+/// Restricts the front for good, unless the configuration says otherwise.
+///
+/// # Errors
+/// As [`maitred_sandbox::enter`].
+pub fn enter(config: &Config) -> Result<Readable, String> {
+    if !config.front_sandbox {
+        return Ok(Readable::All);
+    }
+    maitred_sandbox::enter("the front", &needs(config))
+}
+
+fn needs(config: &Config) -> Needs {
+    Needs {
+        read: folders(config).map(|(_, path)| path.to_owned()).collect(),
+        sites: true,
+        written: written(config),
+    }
+}
+
+/// Where the front makes files.
+fn written(config: &Config) -> Vec<PathBuf> {
+    let spool = std::iter::once(&config.spool_dir);
+    spool.chain(&config.cache_dir).cloned().collect()
+}
+
+/// What the front reads, each with the name of its setting.
+fn folders(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
+    config.sites.iter().flat_map(|site| {
+        let root = std::iter::once(("root", &site.root));
+        let aliases = site.rules.aliases.iter();
+        let users = site.rules.basic_auth.iter();
+        let sent = site.output.sendfile_roots.iter();
+        root.chain(aliases.map(|alias| ("aliases", &alias.folder)))
+            .chain(users.map(|auth| ("basic_auth", &auth.users)))
+            .chain(sent.map(|root| ("sendfile_roots", &root.folder)))
+            .map(|(setting, path)| (setting, path.as_path()))
+    })
+}
+
+/// Warns of each folder of a new configuration that the front cannot reach since it was restricted.
+pub fn warn(readable: &Readable, config: &Config) {
+    let spool = std::iter::once(("spool_dir", config.spool_dir.as_path()));
+    let closed = spool
+        .chain(folders(config))
+        .filter(|(_, path)| !readable.has(path));
+    for (setting, path) in closed {
+        let path = path.display();
+        tracing::warn!(
+            "`{setting}` {path} lies in a part of the machine that the front has been restricted not \
+             to open since it started: restart or upgrade the server, or set front_sandbox = false"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_front_needs_every_folder_that_a_site_names_and_writes_to_two() {
+        let text = "[pools.www]\n[[sites]]\nroot = \"/\"\n\
+                    aliases = [{ path = \"/a/\", folder = \"/usr\" }]\n\
+                    sendfile_roots = [{ path = \"/x/\", folder = \"/var\" }]\n\
+                    basic_auth = [{ path = \"/b/\", realm = \"b\", users = \"/etc/passwd\" }]\n";
+        let mut config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();
+        config.cache_dir = Some("/cache".into());
+        config.spool_dir = "/spool".into();
+        let needs = needs(&config);
+        let expected = ["/", "/usr", "/etc/passwd", "/var"].map(PathBuf::from);
+        assert_eq!(needs.read, expected);
+        assert_eq!(needs.written, ["/spool", "/cache"].map(PathBuf::from));
+    }
+}

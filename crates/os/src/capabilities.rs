@@ -1,0 +1,49 @@
+//! Capabilities that a process, and what it starts, can never gain again (capabilities(7)).
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
+/// Highest number that a capability can have: they are 64 bits.
+const MOST: u32 = 63;
+
+/// Empties the bounding, the ambient and the inheritable set: no program that is started gains a capability, not even as
+/// root. Does nothing in a process that may not (`CAP_SETPCAP`), which has none to give up. To be called
+/// before the process becomes another user, in one with one thread.
+///
+/// # Errors
+/// When the kernel refuses it for another reason.
+pub fn bound_to_none() -> io::Result<()> {
+    // It is there since Linux 4.3.
+    let _ = clear_ambient_capability_set();
+    let held = capabilities(None)?;
+    set_capabilities(
+        None,
+        CapabilitySets {
+            inheritable: CapabilitySet::empty(),
+            ..held
+        },
+    )?;
+    for number in 0..=MOST {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
+            Ok(()) => {}
+            // The kernel has no further one, or this process may not.
+            Err(Errno::INVAL | Errno::PERM) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Has no program that this process starts gain rights, by set-user-ID, set-group-ID or file capabilities
+/// (`PR_SET_NO_NEW_PRIVS`). It cannot be undone. For a process with one thread.
+///
+/// # Errors
+/// Never on the kernels we support.
+pub fn gain_no_more() -> io::Result<()> {
+    Ok(set_no_new_privs(true)?)
+}

@@ -1,0 +1,84 @@
+//! Landlock (landlock(7)): which files a process can open from now on, whatever its user may.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope, make_bitflags, path_beneath_rules,
+};
+
+use crate::folders::{self, OF_SITES, OF_THE_SYSTEM, part_of};
+use crate::{Needs, Readable};
+
+/// The newest version of Landlock whose restrictions are known to suit. An older kernel enforces those
+/// that it has.
+const KNOWN: ABI = ABI::V6;
+
+/// Most folders of `/` that are looked at.
+const MOST_FOLDERS: usize = 256;
+
+/// Restricts this thread, and those that it starts: files can be read beneath the folders of `needs`,
+/// of the system and where sites lie, and made or written in those that are to be written. Nothing can
+/// be executed, no device controlled, no other process signalled.
+///
+/// # Errors
+/// Why nothing is restricted.
+pub fn restrict(needs: &Needs) -> Result<Readable, String> {
+    let read = readable(needs);
+    let status = enforce(&read, &needs.written).map_err(|error| error.to_string())?;
+    match status {
+        RulesetStatus::NotEnforced => Err("the kernel has none, or it is switched off".to_owned()),
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => {
+            let written = needs.written.iter().cloned();
+            Ok(Readable::Beneath(read.into_iter().chain(written).collect()))
+        }
+    }
+}
+
+fn enforce(read: &BTreeSet<PathBuf>, written: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
+    let reading = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+    let writing: BitFlags<AccessFs> = reading
+        | make_bitflags!(AccessFs::{
+            WriteFile | Truncate | MakeReg | MakeDir | RemoveFile | RemoveDir | Refer
+        });
+    let restricted = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .scope(Scope::from_all(KNOWN))?
+        .create()?
+        .add_rules(path_beneath_rules(read, reading))?
+        .add_rules(path_beneath_rules(written, writing))?
+        .restrict_self()?;
+    Ok(restricted.ruleset)
+}
+
+/// The parts of the machine that can be read; those that are not there are passed over.
+fn readable(needs: &Needs) -> BTreeSet<PathBuf> {
+    let mut read: BTreeSet<PathBuf> = OF_THE_SYSTEM.iter().map(PathBuf::from).collect();
+    if needs.sites {
+        read.extend(OF_SITES.iter().map(PathBuf::from));
+        read.extend(top_folders());
+    }
+    for path in &needs.read {
+        read.insert(part_of(path));
+        // Where a link leads is another part, perhaps.
+        read.extend(path.canonicalize().ok().map(|real| part_of(&real)));
+    }
+    read.retain(|folder| folder.exists());
+    read
+}
+
+/// The folders of `/` that sites may be put in by a later configuration.
+fn top_folders() -> Vec<PathBuf> {
+    let entries = Path::new("/").read_dir().into_iter().flatten().flatten();
+    let may_hold_sites = |name: &std::ffi::OsStr| {
+        let name = name.to_str();
+        name.is_none_or(folders::may_hold_sites)
+    };
+    entries
+        .filter(|entry| may_hold_sites(&entry.file_name()))
+        .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_file()))
+        .map(|entry| entry.path())
+        .take(MOST_FOLDERS)
+        .collect()
+}

@@ -1,0 +1,163 @@
+//! The seccomp filter, made of the lists in [`crate::calls`].
+//!
+//! A filter of seccompiler has one outcome for all that it does not name. So there are two of them, in one
+//! program: what the first does not name goes on to the second.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+
+use crate::calls;
+
+/// `PR_SET_VMA` (include/uapi/linux/prctl.h): glibc and Rust name their memory by it.
+const PR_SET_VMA: u64 = 0x5356_4d41;
+
+/// `PR_GET_AUXV` (the same): rustix looks the page size up in it.
+const PR_GET_AUXV: u64 = 0x4155_5856;
+
+/// Requests of ioctl(2) that the C library, tokio and name resolution make.
+// Their type is another one with musl.
+#[allow(clippy::unnecessary_cast)]
+const REQUESTS: [u64; 9] = [
+    libc::FIONREAD as u64,
+    libc::FIONBIO as u64,
+    libc::FIOCLEX as u64,
+    libc::TCGETS as u64,
+    libc::TIOCGWINSZ as u64,
+    libc::TIOCOUTQ as u64,
+    libc::SIOCGIFINDEX as u64,
+    libc::SIOCGIFNAME as u64,
+    libc::SIOCGIFFLAGS as u64,
+];
+
+/// Operations of prctl(2) on the process's own name, memory and state.
+const OPERATIONS: [u64; 8] = [
+    libc::PR_SET_NAME as u64,
+    libc::PR_GET_NAME as u64,
+    libc::PR_GET_DUMPABLE as u64,
+    libc::PR_GET_NO_NEW_PRIVS as u64,
+    libc::PR_CAPBSET_READ as u64,
+    libc::PR_GET_PDEATHSIG as u64,
+    PR_SET_VMA,
+    PR_GET_AUXV,
+];
+
+/// Kinds of sockets: to clients, to other servers, to who collects logs.
+const FAMILIES: [u64; 3] = [
+    libc::AF_UNIX as u64,
+    libc::AF_INET as u64,
+    libc::AF_INET6 as u64,
+];
+
+/// Protocols of netlink: name resolution asks for addresses of this machine, and the length of a Unix
+/// socket's queue is asked for.
+const NETLINK: [u64; 2] = [libc::NETLINK_ROUTE as u64, libc::NETLINK_SOCK_DIAG as u64];
+
+/// Installs the filter in every thread of this process, for good.
+///
+/// # Errors
+/// Why there is none, if the kernel refuses or the architecture is none that the filter knows.
+pub fn install() -> Result<(), String> {
+    let program = program(std::process::id()).map_err(|error| error.to_string())?;
+    let program: Vec<libc::sock_filter> = program
+        .iter()
+        .map(|line| libc::sock_filter {
+            code: line.code,
+            jt: line.jt,
+            jf: line.jf,
+            k: line.k,
+        })
+        .collect();
+    maitred_os::seccomp::install(&program).map_err(|error| error.to_string())
+}
+
+/// The program for process `pid`. What is allowed comes first: kernels without a cache of such calls
+/// (before 5.11) run it each time.
+fn program(pid: u32) -> Result<BpfProgram, seccompiler::BackendError> {
+    let arch = std::env::consts::ARCH.try_into()?;
+    let always = |calls: &[&[i64]]| -> BTreeMap<i64, Vec<SeccompRule>> {
+        let all = calls.iter().copied().flatten();
+        all.map(|&call| (call, Vec::new())).collect()
+    };
+    let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
+    let mut allowed = always(&[calls::ALLOWED, calls::ALLOWED_HERE]);
+    allowed.extend(conditional(pid)?);
+    let allowed = SeccompFilter::new(allowed, unknown.clone(), SeccompAction::Allow, arch)?;
+    let refused = SeccompFilter::new(
+        always(&[calls::REFUSED, calls::REFUSED_HERE]),
+        unknown,
+        SeccompAction::Errno(libc::EPERM as u32),
+        arch,
+    )?;
+    let (mut program, refused): (BpfProgram, BpfProgram) =
+        (allowed.try_into()?, refused.try_into()?);
+    // Its last instruction is the outcome of what it does not name. Jumps are relative: those that led
+    // there lead to the second filter.
+    program.pop();
+    program.extend(refused);
+    Ok(program)
+}
+
+/// What depends on arguments. None of it is done for every request.
+fn conditional(pid: u32) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+    let equals = |index: u8, value: u64| {
+        SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+    };
+    let any_of = |index: u8, values: &[u64]| -> Result<Vec<SeccompRule>, _> {
+        let rule = |&value: &u64| SeccompRule::new(vec![equals(index, value)?]);
+        values.iter().map(rule).collect()
+    };
+    let mut sockets = any_of(0, &FAMILIES)?;
+    for protocol in NETLINK {
+        let family = equals(0, libc::AF_NETLINK as u64)?;
+        sockets.push(SeccompRule::new(vec![family, equals(2, protocol)?])?);
+    }
+    let thread = libc::CLONE_THREAD as u64;
+    let threads_only = SeccompCondition::new(
+        0,
+        SeccompCmpArgLen::Qword,
+        SeccompCmpOp::MaskedEq(thread),
+        thread,
+    )?;
+    Ok(BTreeMap::from([
+        (libc::SYS_socket, sockets),
+        (libc::SYS_ioctl, any_of(1, &REQUESTS)?),
+        (libc::SYS_prctl, any_of(0, &OPERATIONS)?),
+        // The arguments of `clone3` lie in memory, where no filter can see them: as it does not exist,
+        // the C library starts threads by `clone`.
+        (libc::SYS_clone, vec![SeccompRule::new(vec![threads_only])?]),
+        // abort() and the like.
+        (libc::SYS_tgkill, any_of(0, &[u64::from(pid)])?),
+        (libc::SYS_prlimit64, any_of(0, &[0, u64::from(pid)])?),
+    ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_call_is_both_allowed_and_refused_or_listed_twice() {
+        let lists = [
+            calls::ALLOWED,
+            calls::ALLOWED_HERE,
+            calls::REFUSED,
+            calls::REFUSED_HERE,
+        ];
+        let conditional = conditional(1).unwrap();
+        let mut seen = HashSet::new();
+        for call in lists.into_iter().flatten().chain(conditional.keys()) {
+            assert!(seen.insert(*call), "system call {call} is listed twice");
+        }
+    }
+
+    #[test]
+    fn the_filter_fits_into_what_the_kernel_takes() {
+        assert!(program(1).unwrap().len() < libc::BPF_MAXINSNS as usize);
+    }
+}
