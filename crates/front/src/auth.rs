@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use maitred_http1::Head;
+use maitred_os::walk::{self, Rule};
 use maitred_rules::users::Users;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
@@ -200,14 +202,17 @@ fn identity(file: &Path) -> Option<(u64, u64, i64, i64, u64)> {
 pub fn load(file: &Path) -> Result<Users, String> {
     let name = file.display();
     let cannot = |error: std::io::Error| format!("{name} cannot be read: {error}");
-    let size = fs::metadata(file).map_err(cannot)?.len();
+    let opened = walk::open_to_read(file, Rule::of_reader()).map_err(cannot)?;
+    let size = opened.metadata().map_err(cannot)?.len();
     if size > MAX_FILE_BYTES {
         let most = MAX_FILE_BYTES >> 20;
         return Err(format!(
             "{name} is larger than {most} MiB, which no file of users is"
         ));
     }
-    let text = fs::read_to_string(file).map_err(cannot)?;
+    let mut text = String::new();
+    let read = opened.take(MAX_FILE_BYTES + 1).read_to_string(&mut text);
+    read.map_err(cannot)?;
     Users::parse(&text).map_err(|(line, why)| format!("{name}:{line}: this line {why}"))
 }
 

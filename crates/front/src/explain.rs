@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use maitred_config::{Config, Destination, Mode, Site, Upstream};
+use maitred_os::users;
+use maitred_os::walk::{self, Rule};
 use maitred_rules::SiteRules;
 use maitred_rules::coding::Coding;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
@@ -450,6 +452,7 @@ fn resolver_for(
         index: site.index.clone(),
         front_controller: site.front_controller.clone(),
         prefix: String::new(),
+        front: front_of(config),
     };
     let mut inner = path.as_bytes();
     let mut aliases: Vec<_> = site.rules.aliases.iter().collect();
@@ -472,8 +475,41 @@ fn resolver_for(
     let root = files.root.display().to_string();
     let mut resolver = Resolver::new(files, Limits::default())
         .map_err(|error| format!("the folder {root} cannot be opened: {error}"))?;
+    if let Some(why) = resolver.refusal() {
+        said.say("root", format!("{root} is not served: {why}"));
+    }
     resolver.compress(Compression::of(&site.output).map(Arc::new));
     Ok((resolver, encode_path(inner)))
+}
+
+/// The user that the front runs as; who it is where this process is not root.
+fn front_of(config: &Config) -> u32 {
+    let own = users::current().uid;
+    match own {
+        0 => users::look_up(&config.front_user, None).map_or(own, |front| front.uid),
+        own => own,
+    }
+}
+
+/// Folders of sites that are not served because of the links that lead to them: one sentence each.
+pub fn refused_folders(config: &Config) -> Vec<String> {
+    let of_site = |site| refused_folders_of(config, site);
+    config.sites.iter().flat_map(of_site).collect()
+}
+
+fn refused_folders_of(config: &Config, site: &Site) -> Vec<String> {
+    let aliases = site.rules.aliases.iter().map(|alias| &alias.folder);
+    let roots = site.output.sendfile_roots.iter().map(|root| &root.folder);
+    let own = front_of(config);
+    let folders = [&site.root].into_iter().chain(aliases).chain(roots);
+    let refused = folders.filter_map(|folder| {
+        let stopped = walk::look(folder, Rule::Read { own }).err()?;
+        let name = folder.display();
+        stopped
+            .is_foreign()
+            .then(|| format!("the folder {name} of a site is not served, and requests for it get a 503: {stopped}"))
+    });
+    refused.collect()
 }
 
 /// What is wrong with the files that the rules of sites name, beyond that they are there: one

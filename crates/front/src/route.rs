@@ -6,26 +6,29 @@
 
 pub mod beneath;
 pub mod listing;
+mod root;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use percent_encoding::{CONTROLS, utf8_percent_encode};
-use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::compress::{Compression, Siblings};
 use crate::files::{self, Body, Entry};
 use beneath::Opened;
+use maitred_os::walk::Stopped;
 use maitred_rules::coding::Coding;
 use maitred_rules::{path, source};
+use root::{Root, beneath_chroot};
 use table::{Expect, Table, Watch};
 
 pub use listing::Folder;
@@ -74,6 +77,8 @@ pub struct SiteFiles {
     /// What the paths of the root begin with, if the root is an alias: `/docs`, without a slash at its
     /// end.
     pub prefix: String,
+    /// The user that the front runs as.
+    pub front: u32,
     /// What is `/` for the site's scripts, if it is not ours: a real path that `root` lies beneath.
     pub chroot: Option<PathBuf>,
 }
@@ -115,9 +120,8 @@ pub struct Resolver {
     real_root: Arc<[u8]>,
     /// The same as scripts see it, also without a slash at the end; none: they do not.
     script_root: Option<Arc<[u8]>>,
-    root: OwnedFd,
-    /// Device and inode of `root`.
-    root_id: (u64, u64),
+    /// The root; or why it is refused.
+    root: Result<Root, Stopped>,
     table: Table,
     /// What files come in other codings, if some do.
     compression: Option<Arc<Compression>>,
@@ -127,24 +131,29 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Opens the document root.
+    /// Opens the document root. One that may not be followed is looked at again with each request.
     ///
     /// # Errors
     ///
     /// The root's own error if it cannot be opened as a directory.
     pub fn new(site: SiteFiles, limits: Limits) -> io::Result<Resolver> {
-        let root = open_root(&site.root)?;
         let mut root_name = site.root.clone().into_os_string().into_vec();
         while root_name.last() == Some(&b'/') {
             root_name.pop();
         }
-        let real_root = real_name(&root, &root_name);
+        let root = match Root::open(&site.root, &root_name, site.front) {
+            Err(Stopped::System(_, why)) => return Err(why),
+            root => root,
+        };
+        let real_root = match &root {
+            Ok(root) => Arc::clone(&root.real),
+            Err(_) => root_name.as_slice().into(),
+        };
         Ok(Resolver {
             script_root: beneath_chroot(&real_root, site.chroot.as_deref()),
             real_root,
             site,
             root_name,
-            root_id: file_id(&fs::fstat(&root)?),
             root,
             table: Table::new(limits),
             compression: None,
@@ -158,6 +167,18 @@ impl Resolver {
         self.looks_inside = false;
     }
 
+    /// Why the root is refused, if a symbolic link leads to it that may not be followed.
+    pub fn refusal(&self) -> Option<&Stopped> {
+        self.root.as_ref().err()
+    }
+
+    /// Logs why the root is refused, if it is.
+    pub fn log_refusal(&self) {
+        if let Err(why) = &self.root {
+            root::log_refused(&self.site.root, why);
+        }
+    }
+
     /// Files may be sent in other codings.
     pub fn compress(&mut self, compression: Option<Arc<Compression>>) {
         self.compression = compression;
@@ -165,8 +186,8 @@ impl Resolver {
 
     /// The file that lies beside another and holds the same in this coding, if there is one.
     pub fn sibling(&mut self, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
-        let root = self.root.as_fd();
-        self.siblings.find(root, entry, coding)
+        let root = self.root.as_ref().ok()?;
+        self.siblings.find(root.fd.as_fd(), entry, coding)
     }
 
     /// From now on it is `moment`, a number that is never 0 and changes at least whenever the
@@ -434,21 +455,35 @@ impl Resolver {
     }
 
     fn follow_root(&mut self) -> Result<(), Refused> {
-        let why = "the document root cannot be opened at the moment";
-        let gone = |_| Refused::notable(503, why);
-        let now = fs::stat(&self.site.root).map_err(gone)?;
-        if file_id(&now) != self.root_id {
-            self.root = open_root(&self.site.root).map_err(gone)?;
-            self.root_id = file_id(&fs::fstat(&self.root).map_err(gone)?);
-            self.real_root = real_name(&self.root, &self.root_name);
-            self.script_root = beneath_chroot(&self.real_root, self.site.chroot.as_deref());
-            self.table.clear();
+        let gone = || Refused::notable(503, "the document root cannot be opened at the moment");
+        let now = fs::stat(&self.site.root).map_err(|_| gone())?;
+        if self
+            .root
+            .as_ref()
+            .is_ok_and(|root| root.id == file_id(&now))
+        {
+            return Ok(());
         }
-        Ok(())
+        self.table.clear();
+        self.root = Root::open(&self.site.root, &self.root_name, self.site.front);
+        match &self.root {
+            Ok(root) => {
+                self.real_root = Arc::clone(&root.real);
+                self.script_root = beneath_chroot(&self.real_root, self.site.chroot.as_deref());
+                Ok(())
+            }
+            Err(Stopped::Foreign(_)) => {
+                self.log_refusal();
+                let why = "a symbolic link leads to the document root that may not be followed";
+                Err(Refused::notable(503, why))
+            }
+            Err(Stopped::System(..)) => Err(gone()),
+        }
     }
 
     fn open(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<Opened> {
-        beneath::open(self.root.as_fd(), name, flags)
+        let root = self.root.as_ref().map_err(|_| Errno::NOENT)?;
+        beneath::open(root.fd.as_fd(), name, flags)
     }
 
     fn absent(&self, name: &[u8]) -> Result<Watch, Refused> {
@@ -465,34 +500,6 @@ impl Resolver {
     fn file_name(&self, name: &[u8]) -> Vec<u8> {
         [&self.root_name, name].concat()
     }
-}
-
-/// The name of an open folder without symbolic links, or `name` where the system does not tell.
-fn real_name(folder: &OwnedFd, name: &[u8]) -> Arc<[u8]> {
-    use std::os::fd::AsRawFd;
-    let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    match std::fs::read_link(link) {
-        Ok(path) if path.is_absolute() => path.into_os_string().into_vec().into(),
-        _ => name.into(),
-    }
-}
-
-/// The name of `root` for scripts whose `/` is `chroot`; none if it does not lie beneath that.
-fn beneath_chroot(root: &Arc<[u8]>, chroot: Option<&Path>) -> Option<Arc<[u8]>> {
-    let Some(chroot) = chroot else {
-        return Some(Arc::clone(root));
-    };
-    let below = Path::new(OsStr::from_bytes(root))
-        .strip_prefix(chroot)
-        .ok()?;
-    let below = below.as_os_str().as_bytes();
-    let slash: &[u8] = if below.is_empty() { b"" } else { b"/" };
-    Some([slash, below].concat().into())
-}
-
-fn open_root(root: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = beneath::LOOK | OFlags::DIRECTORY;
-    fs::open(root.as_os_str().as_bytes(), flags, Mode::empty())
 }
 
 /// Where, up to `names_end`, a script's name could end and its PATH_INFO begin.

@@ -76,6 +76,7 @@ impl Site {
             index: settings.index.clone(),
             front_controller: settings.front_controller.clone(),
             prefix: String::new(),
+            front: rustix::process::geteuid().as_raw(),
         };
         let root = settings.root.display();
         let compression = Compression::of(&settings.output).map(Arc::new);
@@ -222,6 +223,7 @@ fn open_files(
     let resolver = Resolver::new(files, limits);
     let mut resolver =
         resolver.map_err(|error| format!("the document root {root} cannot be opened: {error}"))?;
+    resolver.log_refusal();
     resolver.compress(compression);
     Ok(Mutex::new(resolver))
 }

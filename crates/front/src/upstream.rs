@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use maitred_config::Upstream;
+use maitred_os::walk::{self, Rule};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, Sleep};
@@ -137,7 +138,11 @@ impl Foreign {
 /// What the system says.
 pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
     Ok(match upstream {
-        Upstream::Unix(path) => Box::new(UnixStream::connect(path).await?),
+        Upstream::Unix(path) => {
+            // A tenant's link leads to no pool of another's, which would run the tenant's script.
+            let socket = walk::look(path, Rule::of_reader())?;
+            Box::new(UnixStream::connect(socket.path()).await?)
+        }
         Upstream::Tcp { host, port } => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
             stream.set_nodelay(true)?;

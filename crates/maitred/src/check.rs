@@ -28,6 +28,8 @@ pub fn check(check: &Check) -> ExitCode {
             let warnings = maitred_supervisor::warnings(&config).into_iter();
             let remarks = remarks.iter().map(ToString::to_string);
             let warnings = warnings.chain(of_roots(&check.config, &config));
+            let refused = maitred_front::explain::refused_folders(&config).into_iter();
+            let warnings = warnings.chain(refused.map(|why| format!("{file}: {why}")));
             for warning in remarks.chain(warnings).chain(nobody_behind(&config)) {
                 complain(&format!("warning: {warning}"));
             }

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 pub mod acknowledged;
-mod acl;
+pub(crate) mod acl;
 pub mod inherited;
 pub mod unix;
 pub mod waiting;

@@ -126,6 +126,14 @@ pub fn owner_of(path: &Path) -> io::Result<Identity> {
     })
 }
 
+/// The name of a user for messages: the number where no name is known.
+pub fn name_of(uid: u32) -> String {
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}
+
 /// Becomes `identity` for good: supplementary groups, group, user, in that order, and checks that
 /// there is no way back.
 ///

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use maitred_config::{ClientCertificates, Config, Tls};
 use maitred_control::ToFront;
 use maitred_os::shared;
+use maitred_os::walk::{self, Rule};
 use maitred_tls::{Clients, Fault, Material, Pair, PemFile, Secret, Server, Validity};
 use tracing::{error, info, warn};
 
@@ -351,8 +352,9 @@ fn read_files(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
 /// Why it cannot be read.
 pub fn read_file(path: &Path) -> Result<PemFile, Fault> {
     let mut bytes = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
+    // A tenant's certificate may lie in his folder: his link leads to no key of somebody else's.
+    let opened = walk::open_to_read(path, Rule::of_reader());
+    let read = opened.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
     if let Err(why) = read {
         let sentence = format!("it cannot be read: {why}; correct the path or its rights");
         return Err(Fault::of(path, sentence));

@@ -260,6 +260,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     let complaints = certificates.map(|certificates| certificates.complaints());
     own.chain(groups::obstacle(config))
         .chain(complaints.into_iter().flatten())
+        .chain(logs::warnings(config))
         .collect()
 }
 

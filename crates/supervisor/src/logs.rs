@@ -1,16 +1,16 @@
 //! The log files: opened here, as root if the server is, and opened again on SIGUSR1, when
 //! somebody has renamed them. The front has given its privileges up and is sent what it writes to.
 
-use std::fs::{File, OpenOptions};
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use maitred_config::{Config, LogTarget};
+use maitred_config::{Config, LogTarget, SiteLog};
 use maitred_control::ToFront;
+use maitred_os::guarded;
 use maitred_os::users::{self, Identity};
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tracing::{error, info};
 
@@ -22,8 +22,12 @@ use crate::upgrade::Upgrade;
 /// Mode of a log file that we make: tenants have no business in it, and addresses carry secrets.
 pub const LOG_MODE: u32 = 0o640;
 
+/// Mode of a log file that php-fpm makes.
+const FPM_LOG_MODE: u32 = 0o600;
+
 /// Opens a log for appending, and makes it if it is not there. Neither this nor a write to it ever
-/// waits: a FIFO that nobody reads is refused, and one that is full takes no more.
+/// waits: a FIFO that nobody reads is refused, and one that is full takes no more. Where others than
+/// root may write, root opens no more than a file of one name ([`guarded::append`]).
 ///
 /// # Errors
 /// What `open(2)` says, in words for the person who named the file.
@@ -37,18 +41,14 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// What `open(2)` says, in words for the person who named the file.
 pub fn open_as_fpm(path: &Path) -> io::Result<File> {
-    const FPM_LOG_MODE: u32 = 0o600;
     open_with(path, FPM_LOG_MODE)
 }
 
 fn open_with(path: &Path, mode: u32) -> io::Result<File> {
-    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
-    let opened = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(mode)
-        .custom_flags(flags)
-        .open(path);
+    in_words(guarded::append(path, mode))
+}
+
+fn in_words(opened: io::Result<File>) -> io::Result<File> {
     opened.map_err(|why| match Errno::from_io_error(&why) {
         Some(Errno::NXIO) => io::Error::other("it is a FIFO, and nobody reads from it"),
         _ => why,
@@ -61,7 +61,7 @@ fn open_with(path: &Path, mode: u32) -> io::Result<File> {
 /// # Errors
 /// As [`open`].
 pub fn open_of_pool(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
-    with_rights_for(path, identity, open)
+    with_rights_for(path, identity, LOG_MODE)
 }
 
 /// Opens the access log of a pool's door, as [`open_of_pool`], and makes it as php-fpm does: for its
@@ -70,19 +70,16 @@ pub fn open_of_pool(path: &Path, identity: Option<&Identity>) -> io::Result<File
 /// # Errors
 /// As [`open`].
 pub fn open_of_door(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
-    with_rights_for(path, identity, open_as_fpm)
+    with_rights_for(path, identity, FPM_LOG_MODE)
 }
 
-fn with_rights_for(
-    path: &Path,
-    identity: Option<&Identity>,
-    open: fn(&Path) -> io::Result<File>,
-) -> io::Result<File> {
+fn with_rights_for(path: &Path, identity: Option<&Identity>, mode: u32) -> io::Result<File> {
     match identity {
         Some(identity) if users::is_root() && !trust::leads_where_root_says(path, identity) => {
-            users::with_rights_of(identity, || open(path))?
+            let open = || in_words(guarded::append_as_it_is(path, mode));
+            users::with_rights_of(identity, open)?
         }
-        _ => open(path),
+        _ => open_with(path, mode),
     }
 }
 
@@ -101,6 +98,35 @@ pub fn open_access_log(config: &Config) -> Result<Option<File>, Error> {
             path.display()
         ))
     })
+}
+
+/// Logs that others than root can change, since they may write to a folder on the way: one sentence
+/// each.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let file = |target: &LogTarget| match target {
+        LogTarget::File(path) => Some(path.clone()),
+        LogTarget::Stderr | LogTarget::Syslog | LogTarget::Collector(_) => None,
+    };
+    let of_sites = config
+        .sites
+        .iter()
+        .filter_map(|site| match &site.access_log {
+            SiteLog::File(path) => Some(("access_log", path.clone())),
+            SiteLog::Server | SiteLog::Off => None,
+        });
+    let own = [
+        ("error_log", file(&config.error_log)),
+        ("access_log", config.access_log.as_ref().and_then(file)),
+    ];
+    let own = own
+        .into_iter()
+        .filter_map(|(setting, path)| Some((setting, path?)));
+    let all: BTreeSet<_> = own.chain(of_sites).collect();
+    let said = all.iter().filter_map(|(setting, path)| {
+        let why = guarded::warning_of(path)?;
+        Some(format!("{setting}: {why}"))
+    });
+    said.filter(|_| users::is_root()).collect()
 }
 
 impl Supervisor {
@@ -212,6 +238,7 @@ pub fn stays(which: &str, name: &impl std::fmt::Display, why: &io::Error) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::OFlags;
     use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 

@@ -1,130 +1,60 @@
 //! Whom the way along a path has to be believed of: root opens no file, and takes on no user, by the
 //! word of a tenant who puts links into his folders.
 
-use std::collections::VecDeque;
-use std::ffi::OsString;
-use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use maitred_os::users::{self, Identity};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
-use rustix::io::Errno;
-
-/// Most links on the way (`MAXSYMLINKS` of the kernel).
-const MAX_LINKS: usize = 40;
-
-/// Where this process finds what it has open, by number.
-const OWN_DESCRIPTORS: &str = "/proc/self/fd";
+use maitred_os::walk::{self, Rule, Step};
+use rustix::fs::FileType;
 
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
 /// Whether none but root can have put a link on the way to `path`: every folder on it is root's, and
-/// neither `user` nor everybody may change what is in it.
+/// neither `user` nor everybody may change what is in it. A folder with an access control list is
+/// believed of nobody: that may name anybody.
 pub fn leads_where_root_says(path: &Path, user: &Identity) -> bool {
-    walk(path, |folder, next| is_roots(folder, next, user)).is_some()
+    let reached = walk::to(path, Rule::Change);
+    reached.is_ok_and(|reached| reached.steps.iter().all(|step| is_roots(step, user)))
 }
 
 /// The owner of the folder `path`. One who does not own a folder cannot make it pass for his own, nor
-/// his own for it: every link on the way is root's or the owner's, and nothing is changed meanwhile.
+/// his own for it: every link on the way is root's or the owner's.
 ///
 /// # Errors
 /// When it is not there, or a link of somebody else leads to it.
 pub fn owner_of(path: &Path) -> io::Result<Identity> {
-    let mut links = Vec::new();
-    let look = |_: &Path, next: &Path| match fs::symlink_metadata(next) {
-        Ok(meta) => {
-            links.extend(meta.is_symlink().then_some(meta.uid()));
-            true
-        }
-        Err(_) => false,
-    };
-    let real = walk(path, look).ok_or(io::ErrorKind::NotFound)?;
-    let owner = owner_of_what_is_no_link(&real)?;
-    match links.iter().all(|uid| *uid == 0 || *uid == owner.uid) {
-        true => Ok(owner),
+    let reached = walk::to(path, Rule::Any)?;
+    let place = reached.entry.ok_or(io::ErrorKind::NotFound)?;
+    let entries = reached.steps.iter().filter_map(|step| step.entry);
+    let mut links = entries.filter(|entry| entry.kind() == FileType::Symlink);
+    match links.all(|link| link.uid == 0 || link.uid == place.facts.uid) {
+        true => users::owner_of(&place.path()),
         false => Err(io::ErrorKind::PermissionDenied.into()),
     }
 }
 
-/// The owner of what was reached without a link, which it may have been replaced by since.
-fn owner_of_what_is_no_link(real: &Path) -> io::Result<Identity> {
-    let (flags, mode) = (OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    match openat2(CWD, real, flags, mode, ResolveFlags::NO_SYMLINKS) {
-        Ok(opened) => {
-            users::owner_of(&Path::new(OWN_DESCRIPTORS).join(opened.as_raw_fd().to_string()))
-        }
-        // Container runtimes older than it refuse it.
-        Err(Errno::NOSYS | Errno::PERM) => users::owner_of(real),
-        Err(why) => Err(why.into()),
-    }
-}
-
-/// Follows `path` to where it leads, as long as `goes_on` says so of a folder and what is next in it.
-fn walk(path: &Path, mut goes_on: impl FnMut(&Path, &Path) -> bool) -> Option<PathBuf> {
-    let mut ahead: VecDeque<OsString> = names(path);
-    let (mut folder, mut links) = (PathBuf::from("/"), 0);
-    while let Some(name) = ahead.pop_front() {
-        if name == ".." {
-            folder.pop();
-            continue;
-        }
-        let next = folder.join(&name);
-        if !goes_on(&folder, &next) {
-            return None;
-        }
-        let Ok(target) = fs::read_link(&next) else {
-            folder = next;
-            continue;
-        };
-        links += 1;
-        if links > MAX_LINKS {
-            return None;
-        }
-        if target.is_absolute() {
-            folder = PathBuf::from("/");
-        }
-        for name in names(&target).into_iter().rev() {
-            ahead.push_front(name);
-        }
-    }
-    Some(folder)
-}
-
-fn names(path: &Path) -> VecDeque<OsString> {
-    let names = path.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    });
-    names.collect()
-}
-
-/// Whether what is named `next` in `folder` is there because root says so. What is root's in a folder
-/// like `/tmp` cannot be replaced by others (inode(7), "sticky").
-fn is_roots(folder: &Path, next: &Path, user: &Identity) -> bool {
-    let Ok(meta) = fs::symlink_metadata(folder) else {
-        return false;
-    };
-    if meta.uid() != 0 {
+/// Whether a step leads where it does because root says so. What is root's in a folder like `/tmp`
+/// cannot be replaced by others (inode(7), "sticky").
+fn is_roots(step: &Step, user: &Identity) -> bool {
+    let folder = &step.folder;
+    if folder.uid != 0 {
         return false;
     }
-    let group_writes = meta.mode() & GROUP_WRITES != 0 && users::is_member(user, meta.gid());
-    if meta.mode() & OTHERS_WRITE == 0 && !group_writes {
+    let group_writes = folder.mode & GROUP_WRITES != 0 && users::is_member(user, folder.gid);
+    if folder.mode & OTHERS_WRITE == 0 && !group_writes && !folder.has_list {
         return true;
     }
-    let next = fs::symlink_metadata(next);
-    meta.mode() & STICKY != 0 && next.is_ok_and(|next| next.uid() == 0)
+    folder.mode & STICKY != 0 && step.entry.is_some_and(|entry| entry.uid == 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{lchown, symlink};
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
     fn somebody() -> Identity {
         users::look_up("nobody", None).unwrap()
@@ -146,6 +76,27 @@ mod tests {
         if is_root {
             lchown(&own, Some(somebody().uid), None).unwrap();
             assert!(!trusted(&own.join("slow.log")) && !trusted(&link.join("slow.log")));
+        }
+    }
+
+    #[test]
+    fn a_folder_whose_list_lets_somebody_write_is_not_trusted() {
+        if !users::is_root() {
+            return eprintln!("skipped: only root's folders are root's alone");
+        }
+        for entry in ["u:nobody:rwx", "d:u:nobody:rwx"] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+            let log = folder.path().join("slow.log");
+            assert!(leads_where_root_says(&log, &somebody()));
+            let set = std::process::Command::new("setfacl")
+                .args(["-m".as_ref(), entry.as_ref(), folder.path()])
+                .status();
+            assert!(
+                set.unwrap().success(),
+                "the tests need setfacl (package acl)"
+            );
+            assert!(!leads_where_root_says(&log, &somebody()), "{entry}");
         }
     }
 

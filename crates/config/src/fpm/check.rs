@@ -1,11 +1,12 @@
 //! What must hold of the settings, in the order and the words of php-fpm (`fpm_conf_post_process`,
 //! `fpm_conf_process_all_pools`), with the place of the mistake where php-fpm has none.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use maitred_os::guarded;
+use maitred_os::walk::{self, Rule};
 use nix::libc;
 
 use super::access_format::AccessFormat;
@@ -125,34 +126,32 @@ fn check_globals(
 }
 
 /// As php-fpm opens its logs: written at the end, made if need be, for the owner alone. Unlike there, a
-/// FIFO that nobody reads is not waited for.
+/// FIFO that nobody reads is not waited for, and root opens nothing by a tenant's word.
 fn open_log(path: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600);
-    open_now(&mut options, path)
-}
-
-/// Opens a log as `options` say, and waits for nobody.
-fn open_now(options: &mut OpenOptions, path: &str) -> io::Result<()> {
-    options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let opened = options.open(path).map(drop);
+    let opened = guarded::append(Path::new(path), 0o600).map(drop);
     opened.map_err(|why| match why.raw_os_error() {
         Some(libc::ENXIO) => io::Error::other("it is a FIFO, and nobody reads from it"),
         _ => why,
     })
 }
 
-/// Whether a pool's log can be opened. Root does not make it here: the server does, with the rights
-/// of the pool's user where its folder is not root's, and these could not open what root has made.
+/// Whether a pool's log can be opened. Root does not make it here, nor opens it where others may write:
+/// the server does, with the rights of the pool's user where its folder is not root's, and these could
+/// not open what root has made.
 fn try_log_of_pool(path: &str, options: &Options) -> io::Result<()> {
     if !options.is_root {
         return open_log(path);
     }
-    let error = match open_now(OpenOptions::new().append(true), path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => error,
-        opened => return opened,
+    let path = Path::new(path);
+    let error = match walk::to(path, Rule::Any) {
+        Ok(reached) => match (&reached.entry, reached.changed_by_others()) {
+            (Some(_), None) => return open_log(&path.to_string_lossy()),
+            (Some(_), Some(_)) => return Ok(()),
+            (None, _) => io::ErrorKind::NotFound.into(),
+        },
+        Err(stopped) => io::Error::from(stopped),
     };
-    match Path::new(path).parent() {
+    match path.parent() {
         Some(folder) => fs::read_dir(folder).map(drop),
         None => Err(error),
     }

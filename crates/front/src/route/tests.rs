@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::*;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::Mode;
 
 /// A directory that holds a document root `public`, and what lies beside it.
 struct Site {
@@ -34,6 +37,7 @@ impl Site {
             root,
             index: vec!["index.php".into(), "index.html".into()],
             front_controller: front_controller.map(String::from),
+            front: rustix::process::geteuid().as_raw(),
             prefix: String::new(),
             chroot: None,
         };
@@ -325,6 +329,7 @@ fn a_root_that_is_moved_by_a_deployment_is_followed() {
         index: vec![],
         front_controller: None,
         chroot: None,
+        front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
     let mut site = Site {
@@ -348,6 +353,7 @@ fn a_document_root_that_does_not_exist_is_an_error() {
         index: vec![],
         front_controller: None,
         chroot: None,
+        front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
     let error = Resolver::new(site, Limits::default()).err().unwrap();
@@ -440,7 +446,7 @@ fn the_walk_without_openat2_finds_the_same_files() {
     write(&home.join("out/d.txt"), "D");
     symlink("../../out", root.join("a/out")).unwrap();
     link_to_another_owner(home, &root.join("a/other"));
-    let root = open_root(&root).unwrap();
+    let root = Root::open(&root, b"", 0).unwrap().fd;
     let read = |path: &[u8]| {
         beneath::walk(root.as_fd(), path, beneath::READ).map(|opened| {
             assert_eq!(opened.kind(), FileType::RegularFile);
@@ -476,6 +482,7 @@ fn scripts_are_told_names_beneath_their_chroot_and_none_that_is_not_there() {
             index: vec![],
             front_controller: None,
             chroot: Some(real.join("jail")),
+            front: rustix::process::geteuid().as_raw(),
             prefix: String::new(),
         };
         match Resolver::new(site, Limits::default())

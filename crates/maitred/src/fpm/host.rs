@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use maitred_config::Config;
+use maitred_os::guarded::{self, Named};
 use maitred_supervisor::Host;
+use rustix::fs::FileType;
 use tracing::{error, info};
 
 use super::background::Waiting;
@@ -76,11 +77,21 @@ impl Fpm {
     /// Removes the pid file, unless another server has put its own there.
     fn remove_pid(&mut self) {
         if let Some(path) = self.pid_file.take()
-            && fs::read_to_string(&path).is_ok_and(|pid| pid == std::process::id().to_string())
+            && let Ok(named) = Named::at(&path)
+            && holds_our_id(&named)
         {
-            let _ = fs::remove_file(path);
+            let _ = named.remove();
         }
     }
+}
+
+/// Whether a pid file is the one that this process has written.
+fn holds_our_id(named: &Named) -> bool {
+    let Ok(Some(place)) = named.look() else {
+        return false;
+    };
+    place.facts.kind() == FileType::RegularFile
+        && fs::read_to_string(place.path()).is_ok_and(|pid| pid == std::process::id().to_string())
 }
 
 impl Drop for Fpm {
@@ -91,16 +102,7 @@ impl Drop for Fpm {
 
 /// Writes our process id to a new file: one that lies there is removed, so that a link leads nowhere.
 fn write_pid(path: &Path) -> Result<(), String> {
-    let removed = fs::remove_file(path);
-    let made = removed.or_else(|why| match why.kind() {
-        io::ErrorKind::NotFound => Ok(()),
-        _ => Err(why),
-    });
-    let made = made.and_then(|()| {
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create_new(true).mode(PID_MODE);
-        options.open(path)
-    });
+    let made = guarded::replace(path, PID_MODE);
     let failed = |why: io::Error| {
         let (path, why) = (path.display(), system_error(&why));
         format!("Unable to create the PID file ({path}).{why}")

@@ -7,6 +7,9 @@ use std::io;
 /// The attribute that holds a file's list.
 pub const ATTRIBUTE: &str = "system.posix_acl_access";
 
+/// The attribute of a folder that holds the list that new files in it get.
+pub const OF_NEW_FILES: &str = "system.posix_acl_default";
+
 /// Largest list that is read, in bytes: that of the largest attribute there can be
 /// (`XATTR_SIZE_MAX`, xattr(7)).
 pub const MAX_BYTES: usize = 64 << 10;

@@ -4,12 +4,13 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid, XattrFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use serde::{Deserialize, Serialize};
 
 use super::acl::{self, AccessList};
+use crate::guarded::Named;
 
 /// Longest path of a Unix socket, in bytes: `sun_path` without the zero at its end (unix(7)).
 pub const MAX_PATH_BYTES: usize = 107;
@@ -51,6 +52,15 @@ pub struct SocketFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileId(u64, u64);
 
+/// Removes the file of a socket, if `path` is still a name of it.
+pub fn remove_own(path: &Path, id: FileId) {
+    if let Ok(named) = Named::at(path)
+        && SocketFile::of(&named).is_ok_and(|file| file.id() == id)
+    {
+        let _ = named.remove();
+    }
+}
+
 /// Sees who listens at `path`, by connecting to it. Nobody is waited for.
 ///
 /// # Errors
@@ -79,28 +89,49 @@ pub fn who_listens(path: &Path) -> io::Result<Found> {
 ///
 /// # Errors
 /// When it cannot be removed.
-pub fn remove_stale(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::FileTypeExt;
-    let kind = std::fs::symlink_metadata(path)?.file_type();
-    match kind.is_socket() || kind.is_symlink() {
-        true => std::fs::remove_file(path),
-        false => Ok(()),
+pub fn remove_stale(named: &Named) -> io::Result<()> {
+    let found = named.look()?.map(|place| place.facts.kind());
+    match found {
+        Some(FileType::Socket | FileType::Symlink) => named.remove(),
+        Some(_) | None => Ok(()),
     }
 }
 
-/// Makes a socket at `path` that is not listened on yet, with permission bits `mode`.
+/// Makes a socket at `path`, which is `named`, that is not listened on yet, with permission bits
+/// `mode`. Where others may write to the folder, it is made with the rights of the folder's owner, and
+/// given back to this process: a folder that is replaced meanwhile gains nothing.
 ///
 /// # Errors
 /// `AddrInUse` when there is a file of that name; otherwise what `bind(2)` says.
-pub fn bind_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+pub fn bind_unix(path: &Path, named: &Named, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let socket = unix_socket()?;
-    let address = SocketAddrUnix::new(path)?;
+    let bind = |path: &Path| -> io::Result<()> {
+        Ok(rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?)
+    };
     // Never more than what is asked for, not even for a moment.
     let usual = rustix::process::umask(Mode::from_raw_mode(0o777 & !mode));
-    let bound = rustix::net::bind(&socket, &address);
+    let bound = match (named.creator(), named.is_shared()) {
+        (Some(_), _) => match named.with_rights(|| bind(path)) {
+            // One who may not write to his own folder moves nothing in it either.
+            Ok(Err(why)) if why.kind() == io::ErrorKind::PermissionDenied => bind(&named.path()),
+            bound => bound.and_then(|bound| bound),
+        },
+        (None, true) => bind(&named.path()),
+        (None, false) => bind(path),
+    };
     rustix::process::umask(usual);
     bound?;
-    Ok(socket)
+    let file = SocketFile::of(named)?;
+    if named.creator().is_some() {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        file.give(Some(uid.as_raw()), Some(gid.as_raw()))?;
+    }
+    if named.is_shared() {
+        // A folder's list for new files takes the place of the umask (acl(5)).
+        file.admit_nobody_else()?;
+        file.set_mode(mode)?;
+    }
+    Ok((socket, file))
 }
 
 fn unix_socket() -> io::Result<OwnedFd> {
@@ -122,14 +153,23 @@ impl SocketFile {
     /// # Errors
     /// When it cannot be reached, or something else lies there.
     pub fn at(path: &Path) -> io::Result<SocketFile> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::open(path, flags, Mode::empty())?;
-        let meta = rustix::fs::fstat(&file)?;
-        if FileType::from_raw_mode(meta.st_mode) != FileType::Socket {
+        SocketFile::of(&Named::at(path)?)
+    }
+
+    /// The socket of this name, which is not a link and has no other name.
+    ///
+    /// # Errors
+    /// As [`SocketFile::at`].
+    pub fn of(named: &Named) -> io::Result<SocketFile> {
+        let place = named.look()?.ok_or(Errno::NOENT)?;
+        if place.facts.kind() != FileType::Socket || place.facts.names != 1 {
             return Err(io::Error::other("something else lies there"));
         }
-        let id = FileId(meta.st_dev, meta.st_ino);
-        Ok(SocketFile { file, id })
+        let (device, inode) = place.facts.id;
+        Ok(SocketFile {
+            file: place.fd,
+            id: FileId(device, inode),
+        })
     }
 
     /// Which file it is.
@@ -233,11 +273,11 @@ mod tests {
         let (link, file) = (folder.path().join("link"), folder.path().join("file"));
         std::os::unix::fs::symlink("nowhere", &link).unwrap();
         assert_eq!(who_listens(&link).unwrap(), Found::Stale);
-        remove_stale(&link).unwrap();
+        remove_stale(&Named::at(&link).unwrap()).unwrap();
         assert!(link.symlink_metadata().is_err());
         std::fs::write(&file, "precious").unwrap();
         assert_eq!(who_listens(&file).unwrap(), Found::Stale);
-        remove_stale(&file).unwrap();
+        remove_stale(&Named::at(&file).unwrap()).unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"precious");
     }
 
@@ -252,12 +292,43 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_in_a_users_folder_is_roots_with_the_mode_that_was_asked_for() {
+        if !crate::users::is_root() {
+            return eprintln!("skipped: only root can give files to others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), open).unwrap();
+        std::os::unix::fs::chown(folder.path(), Some(5001), Some(5001)).unwrap();
+        let set = std::process::Command::new("setfacl")
+            .args(["-d", "-m", "u:5002:rwx"])
+            .arg(folder.path())
+            .status();
+        assert!(
+            set.unwrap().success(),
+            "the tests need setfacl (package acl)"
+        );
+        let path = folder.path().join("php.sock");
+        let named = Named::at(&path).unwrap();
+        let (_socket, _file) = bind_unix(&path, &named, 0o660).unwrap();
+        let made = std::fs::metadata(&path).unwrap();
+        assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (0, 0, 0o660));
+        let facl = std::process::Command::new("getfacl")
+            .args(["-cpn".as_ref(), path.as_os_str()])
+            .output();
+        assert!(!String::from_utf8_lossy(&facl.unwrap().stdout).contains("5002"));
+        let id = SocketFile::at(&path).unwrap().id();
+        remove_own(&path, id);
+        assert!(!path.exists());
+    }
+
+    #[test]
     fn a_list_says_what_getfacl_says() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("php.sock");
-        let _socket = bind_unix(&path, 0o600).unwrap();
+        let named = Named::at(&path).unwrap();
+        let (_socket, file) = bind_unix(&path, &named, 0o600).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        let file = SocketFile::at(&path).unwrap();
         file.admit(&[1, 33], &[1]).unwrap();
         let facl = std::process::Command::new("getfacl")
             .args(["-cpn".as_ref(), path.as_os_str()])

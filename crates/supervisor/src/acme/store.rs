@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use maitred_config::Acme;
 use maitred_control::acme::{MAX_ACCOUNT_BYTES, Secret};
+use maitred_os::guarded::Named;
 use maitred_os::users;
+use maitred_os::walk::{self, Rule};
 use maitred_tls::{Fault, Pair};
 
 use crate::certificates::read_file;
@@ -78,8 +80,9 @@ impl Store {
     /// What is kept of the account.
     pub fn account(&self) -> Option<Secret> {
         let path = self.folder.join(ACCOUNT);
-        let is_short = fs::metadata(&path).ok()?.len() <= MAX_ACCOUNT_BYTES as u64;
-        let text = is_short.then(|| fs::read_to_string(&path).ok()).flatten()?;
+        let file = walk::open_to_read(&path, Rule::of_reader()).ok()?;
+        let is_short = file.metadata().ok()?.len() <= MAX_ACCOUNT_BYTES as u64;
+        let text = is_short.then(|| io::read_to_string(file).ok()).flatten()?;
         (!text.is_empty()).then_some(Secret(text))
     }
 
@@ -102,7 +105,11 @@ impl Store {
     }
 
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
+        if let Some(there) = self.folder.ancestors().find(|folder| folder.exists()) {
+            refuse_shared(&there.join(ACCOUNT))?;
+        }
         self.make_folder()?;
+        refuse_shared(path)?;
         let beside = path.with_extension(format!("new-{}", std::process::id()));
         let written = write_new(&beside, text).and_then(|()| fs::rename(&beside, path));
         if written.is_err() {
@@ -123,6 +130,18 @@ impl Store {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(FOLDER_MODE);
         builder.create(&self.folder)
+    }
+}
+
+/// Private keys of root's are not written where others could take them away or lead root elsewhere.
+fn refuse_shared(path: &Path) -> io::Result<()> {
+    match Named::at(path)?.is_shared() {
+        false => Ok(()),
+        true => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "others than root may write to a folder on the way to it; keep certificates in one that \
+             is root's alone",
+        )),
     }
 }
 

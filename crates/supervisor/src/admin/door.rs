@@ -9,18 +9,19 @@ use std::time::{Duration, Instant};
 
 use maitred_config::Section;
 use maitred_control::admin::default_socket;
-use maitred_os::users;
+use maitred_os::guarded::Named;
+use maitred_os::sockets::unix::{self, FileId};
+use maitred_os::{sockets, users};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{FlockOperation, Mode, flock};
-use rustix::process::umask;
+use rustix::fs::{FileType, FlockOperation, flock};
 use tracing::{info, warn};
 
 use super::guest::Guest;
 use crate::error::Error;
 use crate::limits::Moment;
 
-/// The bits that nobody but the owner has on the socket: none.
-const OTHERS: u32 = 0o177;
+/// The bits of the socket: those of its owner.
+const OWNERS: u32 = 0o600;
 
 /// How long another server that makes its socket is waited for, and between two looks.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
@@ -31,8 +32,8 @@ const LOCK_RETRY: Duration = Duration::from_millis(5);
 pub struct Door {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of the socket's file: another one under that name is not ours to remove.
-    file: (u64, u64),
+    /// The socket's file: another one under that name is not ours to remove.
+    file: FileId,
 }
 
 /// What is wrong with a configured socket, beside that somebody may have it.
@@ -99,26 +100,25 @@ impl Door {
     /// Makes the socket `path`. One that a server left behind, which died, is replaced; the lock
     /// keeps two servers from taking each other's for such a one.
     fn take(path: &Path) -> io::Result<Door> {
-        let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
+        let named = Named::at(path)?;
+        let folder = named.open_folder()?;
         lock(&folder);
         match UnixStream::connect(path) {
             Ok(_) => return Err(ErrorKind::AddrInUse.into()),
             Err(why) if why.kind() == ErrorKind::WouldBlock => {
                 return Err(ErrorKind::AddrInUse.into());
             }
-            Err(why) if why.kind() == ErrorKind::ConnectionRefused => remove_socket(path)?,
+            Err(why) if why.kind() == ErrorKind::ConnectionRefused => remove_socket(&named)?,
             Err(_) => {}
         }
-        let usual = umask(Mode::from_raw_mode(OTHERS));
-        let bound = UnixListener::bind(path);
-        umask(usual);
-        let listener = bound?;
+        let (socket, file) = unix::bind_unix(path, &named, OWNERS)?;
+        sockets::listen(&socket, sockets::BACKLOG)?;
+        let listener = UnixListener::from(socket);
         listener.set_nonblocking(true)?;
-        let meta = std::fs::symlink_metadata(path)?;
         Ok(Door {
             listener,
             path: path.to_owned(),
-            file: (meta.dev(), meta.ino()),
+            file: file.id(),
         })
     }
 
@@ -142,19 +142,14 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        let meta = std::fs::symlink_metadata(&self.path);
-        if meta.is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file) {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        unix::remove_own(&self.path, self.file);
     }
 }
 
-/// Locks a folder in which sockets are made for as long as the answer lives; nothing when it cannot be
-/// opened.
-pub fn lock_folder(folder: &Path) -> Option<File> {
-    let folder = File::open(folder).ok()?;
+/// Locks a folder in which sockets are made for as long as the answer lives.
+pub fn lock_folder(folder: File) -> File {
     lock(&folder);
-    Some(folder)
+    folder
 }
 
 /// Locks the folder, unless somebody else keeps it: whoever may read it can, and is not waited for.
@@ -170,12 +165,11 @@ fn lock(folder: &File) {
 }
 
 /// Removes a socket that nobody listens on. Anything else of that name is kept: it was not ours.
-fn remove_socket(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::FileTypeExt;
-    if std::fs::symlink_metadata(path)?.file_type().is_socket() {
-        std::fs::remove_file(path)?;
+fn remove_socket(named: &Named) -> io::Result<()> {
+    match named.look()?.map(|place| place.facts.kind()) {
+        Some(FileType::Socket) => named.remove(),
+        Some(_) | None => Ok(()),
     }
-    Ok(())
 }
 
 /// Makes the folder of the default socket, or sees that nobody else can have put it there.

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use maitred_config::Door;
+use maitred_os::guarded;
 use maitred_os::sockets;
 use maitred_os::sockets::unix::{
     self, FileId, Found, MAX_PATH_BYTES, Rights, SocketFile, bind_unix, remove_stale, who_listens,
@@ -93,9 +94,7 @@ impl OwnFile {
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
-        if self.is_there() {
-            let _ = std::fs::remove_file(&self.0.path);
-        }
+        unix::remove_own(&self.0.path, self.0.id);
     }
 }
 
@@ -110,17 +109,17 @@ pub fn open(
     rights: &Rights,
     threads: usize,
 ) -> Result<(Vec<OwnedFd>, Option<OwnFile>), Error> {
-    // Two servers that start at once must not take each other's socket for a dead one's.
-    let _lock = path.parent().and_then(admin::lock_folder);
     let failed = |why| named.error(Refusal::Bind(why, None));
+    let place = guarded::Named::at(path).map_err(failed)?;
+    // Two servers that start at once must not take each other's socket for a dead one's.
+    let _lock = place.open_folder().map(admin::lock_folder);
     match who_listens(path) {
         Ok(Found::Nothing) => {}
-        Ok(Found::Stale) => remove_stale(path).map_err(failed)?,
+        Ok(Found::Stale) => remove_stale(&place).map_err(failed)?,
         Ok(Found::Living(pid)) => return Err(named.error(Refusal::Taken(pid.and_then(process)))),
         Err(why) => return Err(failed(why)),
     }
-    let socket = bind_unix(path, rights.mode).map_err(failed)?;
-    let file = SocketFile::at(path).map_err(failed)?;
+    let (socket, file) = bind_unix(path, &place, rights.mode).map_err(failed)?;
     // From here on it goes again if anything fails.
     let own = OwnFile::new(path, &file, rights);
     give(named, &file, rights)?;
@@ -202,7 +201,9 @@ fn process(pid: i32) -> Option<String> {
 
 /// Removes the file of a socket that has been closed, if it is one.
 pub fn remove(path: &Path) {
-    if let Ok(Found::Stale) = who_listens(path) {
-        let _ = unix::remove_stale(path);
+    if let Ok(Found::Stale) = who_listens(path)
+        && let Ok(place) = guarded::Named::at(path)
+    {
+        let _ = unix::remove_stale(&place);
     }
 }

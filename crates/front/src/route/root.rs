@@ -1,0 +1,104 @@
+//! The document root of a resolver: how it is opened, and by which names it is known.
+//!
+//! Whoever may write to a folder above the root can replace it by a symbolic link, and the front can
+//! read more than he can. So the way to the root is walked by the same rule that holds beneath it
+//! ([`maitred_os::walk`]), each time when the name leads to another folder than before.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use maitred_os::walk::{self, Rule, Stopped};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+/// How long a root that is refused is not logged again.
+const LOGGED_EVERY: Duration = Duration::from_secs(60);
+
+/// Most roots whose last line is remembered; with more, some are logged more often.
+const MAX_LOGGED: usize = 1024;
+
+/// When each root that is refused was logged last, for all threads.
+static LOGGED: Mutex<BTreeMap<PathBuf, Instant>> = Mutex::new(BTreeMap::new());
+
+/// A document root that is open.
+pub struct Root {
+    /// A descriptor that was opened with `O_PATH`.
+    pub fd: OwnedFd,
+    /// Device and inode.
+    pub id: (u64, u64),
+    /// The name without symbolic links.
+    pub real: Arc<[u8]>,
+}
+
+impl Root {
+    /// Opens a root for a front that runs as the user `own`; `name` is what it is known by where the
+    /// system does not tell its real name.
+    ///
+    /// # Errors
+    /// When there is no folder, or a link leads to it that may not be followed.
+    pub fn open(root: &Path, name: &[u8], own: u32) -> Result<Root, Stopped> {
+        let place = walk::look(root, Rule::Read { own })?;
+        if place.facts.kind() != FileType::Directory {
+            let why = Errno::NOTDIR.into();
+            return Err(Stopped::System(root.to_path_buf(), why));
+        }
+        Ok(Root {
+            real: real_name(&place.fd, name),
+            id: place.facts.id,
+            fd: place.fd,
+        })
+    }
+}
+
+/// Logs that a root is refused, unless that was logged a moment ago.
+pub fn log_refused(root: &Path, why: &Stopped) {
+    if is_to_be_logged(root, Instant::now()) {
+        let root = root.display();
+        tracing::error!(
+            "the folder {root} of a site is not served, and requests for it get a 503: {why}"
+        );
+    }
+}
+
+fn is_to_be_logged(root: &Path, now: Instant) -> bool {
+    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(last) = logged.get(root)
+        && now.saturating_duration_since(*last) < LOGGED_EVERY
+    {
+        return false;
+    }
+    if logged.len() >= MAX_LOGGED {
+        logged.clear();
+    }
+    logged.insert(root.to_path_buf(), now);
+    true
+}
+
+/// The name of an open folder without symbolic links, or `name` where the system does not tell.
+fn real_name(folder: &OwnedFd, name: &[u8]) -> Arc<[u8]> {
+    use std::os::fd::AsRawFd;
+    let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    match std::fs::read_link(link) {
+        Ok(path) if path.is_absolute() => path.into_os_string().into_vec().into(),
+        _ => name.into(),
+    }
+}
+
+/// The name of `root` for scripts whose `/` is `chroot`; none if it does not lie beneath that.
+pub fn beneath_chroot(root: &Arc<[u8]>, chroot: Option<&Path>) -> Option<Arc<[u8]>> {
+    let Some(chroot) = chroot else {
+        return Some(Arc::clone(root));
+    };
+    let below = Path::new(OsStr::from_bytes(root))
+        .strip_prefix(chroot)
+        .ok()?;
+    let below = below.as_os_str().as_bytes();
+    let slash: &[u8] = if below.is_empty() { b"" } else { b"/" };
+    Some([slash, below].concat().into())
+}

@@ -1,0 +1,262 @@
+//! Files that root opens, creates and removes by configured names, where others may write to a folder
+//! on the way: logs, sockets, pid files. Nothing that they can change there is trusted. Names are
+//! walked by descriptors ([`crate::walk`]), what others could have put there is looked at before it is
+//! opened, and what is created in a user's folder is created with that user's rights.
+//!
+//! A process that is not root can do no more than its user, and opens names as they are.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+
+use crate::users::{self, Identity};
+use crate::walk::{self, Facts, Reached, Rule};
+
+/// How often a way is walked again that has changed meanwhile.
+const MAX_TRIES: u32 = 3;
+
+const OTHERS_WRITE: u32 = 0o002;
+
+/// What a log is opened with: neither this nor a write to it waits for a reader.
+const APPEND: OFlags = OFlags::WRONLY
+    .union(OFlags::APPEND)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+/// What creates a file and never opens one that is there.
+const CREATE: OFlags = OFlags::CREATE
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// The rule for this process: root trusts nothing that others can change.
+pub fn rule() -> Rule {
+    match users::is_root() {
+        true => Rule::Change,
+        false => Rule::Any,
+    }
+}
+
+/// Opens a file to append to it, and creates it with permission bits `mode` if there is none.
+///
+/// # Errors
+/// What `open(2)` says; for root also when others could have put there what is there.
+pub fn append(path: &Path, mode: u32) -> io::Result<File> {
+    if !users::is_root() {
+        return append_as_it_is(path, mode);
+    }
+    retried(|| append_to(&walk::to(path, Rule::Change)?, mode))
+}
+
+/// As [`append`], with the rights of this process and whatever the name leads to.
+///
+/// # Errors
+/// What `open(2)` says.
+pub fn append_as_it_is(path: &Path, mode: u32) -> io::Result<File> {
+    let flags = APPEND | OFlags::CREATE;
+    Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?.into())
+}
+
+/// Creates a file with permission bits `mode` in the place of one that is there, which is removed, so
+/// that a link leads nowhere.
+///
+/// # Errors
+/// What `open(2)` and `unlink(2)` say; for root also when a foreign link leads to the folder.
+pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
+    retried(|| {
+        let place = Named::at(path)?;
+        place.remove()?;
+        let flags = CREATE | OFlags::WRONLY;
+        let create = || {
+            let mode = Mode::from_raw_mode(mode);
+            rustix::fs::openat(&place.folder.fd, &place.name, flags, mode)
+        };
+        let file = place.with_rights(create)??;
+        if place.creator().is_some() {
+            // Systemd believes a pid file of root's alone.
+            rustix::fs::fchown(&file, Some(Uid::ROOT), Some(Gid::ROOT))?;
+        }
+        Ok(file.into())
+    })
+}
+
+/// A name in a folder, which is held open. What has the name is not followed if it is a link.
+#[derive(Debug)]
+pub struct Named {
+    folder: walk::Place,
+    name: OsString,
+    /// Others than root may write to a folder on the way.
+    is_shared: bool,
+}
+
+impl Named {
+    /// The name at the end of `path`.
+    ///
+    /// # Errors
+    /// When its folder cannot be reached, or a foreign link leads there.
+    pub fn at(path: &Path) -> io::Result<Named> {
+        let none = || io::Error::from(io::ErrorKind::InvalidInput);
+        let name = path.file_name().ok_or_else(none)?.to_owned();
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let reached = walk::to(folder.unwrap_or(Path::new(".")), rule())?;
+        let by_others = reached.changed_by_others().is_some();
+        let folder = reached.entry.ok_or(Errno::NOENT)?;
+        if folder.facts.kind() != FileType::Directory {
+            return Err(Errno::NOTDIR.into());
+        }
+        let is_shared = by_others || !walk::only_root_changes(&folder.facts, None);
+        Ok(Named {
+            is_shared: is_shared && users::is_root(),
+            folder,
+            name,
+        })
+    }
+
+    /// What has the name now, not followed if it is a link; none: nothing.
+    ///
+    /// # Errors
+    /// What `open(2)` says.
+    pub fn look(&self) -> io::Result<Option<walk::Place>> {
+        walk::look_in(&self.folder, &self.name)
+    }
+
+    /// Removes what has the name, if anything has.
+    ///
+    /// # Errors
+    /// What `unlink(2)` says.
+    pub fn remove(&self) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.folder.fd, &self.name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+
+    /// Opens the folder itself, to lock it or to have it written to the disk.
+    ///
+    /// # Errors
+    /// What `open(2)` says.
+    pub fn open_folder(&self) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.folder.fd, ".", flags, Mode::empty())?.into())
+    }
+
+    /// The name in the folder that was found, wherever that has been moved to since.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
+
+    /// The owner of the folder, with whose rights files are created in it; none: root, or whoever this
+    /// process is.
+    pub fn creator(&self) -> Option<Identity> {
+        creator(&self.folder.facts)
+    }
+
+    /// Whether this is root, and others may write to a folder on the way.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Creates something with the rights that are due in this folder.
+    ///
+    /// # Errors
+    /// When these rights cannot be taken on.
+    pub fn with_rights<T>(&self, create: impl FnOnce() -> T) -> io::Result<T> {
+        with_rights(self.creator(), create)
+    }
+}
+
+fn retried<T>(act: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let mut tries = 1;
+    loop {
+        match act() {
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists && tries < MAX_TRIES => {}
+            done => return done,
+        }
+        tries += 1;
+    }
+}
+
+fn append_to(reached: &Reached, mode: u32) -> io::Result<File> {
+    let (folder, name) = (&reached.folder, &reached.name);
+    let create = Mode::from_raw_mode(mode);
+    if reached.changed_by_others().is_none() {
+        let flags = APPEND | OFlags::CREATE;
+        return Ok(rustix::fs::openat(&folder.fd, name, flags, create)?.into());
+    }
+    let Some(entry) = &reached.entry else {
+        let open = || rustix::fs::openat(&folder.fd, name, APPEND | CREATE, create);
+        return Ok(with_rights(creator(&folder.facts), open)??.into());
+    };
+    if let Err(why) = judge(&folder.facts, &entry.facts) {
+        let at = reached.real_name();
+        let said = format!("{} {why}", at.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, said));
+    }
+    Ok(rustix::fs::open(entry.path(), APPEND, Mode::empty())?.into())
+}
+
+/// Whether root may append to a file that others could have put into `folder`.
+fn judge(folder: &Facts, file: &Facts) -> Result<(), String> {
+    const WHERE: &str = "lies where others than root may write";
+    if file.kind() != FileType::RegularFile {
+        return Err(format!("is no regular file, and {WHERE}"));
+    }
+    if file.names != 1 {
+        return Err(format!(
+            "has another name as well (a hard link), and {WHERE}: it may be any file"
+        ));
+    }
+    let may_be_anybodys = folder.mode & OTHERS_WRITE != 0;
+    if may_be_anybodys && file.uid != 0 && file.uid != folder.uid {
+        let owner = users::name_of(file.uid);
+        return Err(format!("is of user `{owner}`, and {WHERE}: remove it"));
+    }
+    Ok(())
+}
+
+fn creator(folder: &Facts) -> Option<Identity> {
+    match users::is_root() && folder.uid != 0 {
+        true => users::look_up(&folder.uid.to_string(), None).ok(),
+        false => None,
+    }
+}
+
+fn with_rights<T>(creator: Option<Identity>, create: impl FnOnce() -> T) -> io::Result<T> {
+    match creator {
+        Some(creator) => users::with_rights_of(&creator, create),
+        None => Ok(create()),
+    }
+}
+
+/// Whose word the folder of a log is, if others than root may change what is opened there: a sentence
+/// for whoever configured it.
+pub fn warning_of(path: &Path) -> Option<String> {
+    let name = path.display();
+    match walk::to(path, Rule::Change) {
+        Err(stopped) if stopped.is_foreign() => {
+            Some(format!("{name} is not opened by root: {stopped}"))
+        }
+        Err(_) => None,
+        Ok(reached) => {
+            let step = reached.changed_by_others()?;
+            let (folder, owner) = (step.name.display(), users::name_of(step.folder.uid));
+            let who = match step.folder.uid {
+                0 => "others than root may write to it".to_owned(),
+                _ => format!("user `{owner}` owns it"),
+            };
+            Some(format!(
+                "{name} lies beneath {folder}, and {who}: who can write there can read, change and \
+                 remove what is logged, and have it refused; use a folder that is root's alone"
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "guarded_tests.rs"]
+mod tests;

@@ -1,0 +1,225 @@
+//! Document roots, aliases and `sendfile_roots` that a tenant replaces by symbolic links: to a
+//! neighbour's files, which the front can read and the tenant cannot, and to releases of his own.
+
+use std::fs;
+use std::os::unix::fs::{lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use maitred_tests::http;
+use maitred_tests::server::{
+    Server, Setup, is_root, public_folder, set_mode, user_ids, write_file,
+};
+use maitred_tests::{Target, maitred_program, wait};
+use tempfile::TempDir;
+
+/// The tenant.
+const TENANT: &str = "nobody";
+
+/// The neighbour, whose group is the front's.
+const NEIGHBOUR: &str = "daemon";
+
+/// A tenant's folder with a site in it, and a neighbour's with a secret that the front can read.
+struct Machine {
+    folder: TempDir,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let folder = public_folder();
+        write_file(folder.path(), "a/public/hello.txt", b"hello");
+        write_file(folder.path(), "b/shared/dump.sql", b"secret");
+        let machine = Machine { folder };
+        for name in ["a", "a/public", "a/public/hello.txt"] {
+            machine.give(name, TENANT);
+        }
+        let (uid, _) = user_ids(NEIGHBOUR);
+        let (_, front) = user_ids("www-data");
+        for (name, mode) in [("b/shared", 0o750), ("b/shared/dump.sql", 0o640)] {
+            let path = machine.path(name);
+            lchown(&path, Some(uid), Some(front)).expect("root can give files away");
+            set_mode(&path, mode);
+        }
+        machine
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn give(&self, name: &str, user: &str) {
+        let (uid, gid) = user_ids(user);
+        lchown(self.path(name), Some(uid), Some(gid)).expect("root can give files away");
+    }
+
+    /// Makes a link of this user's, in the place of one that is there.
+    fn link(&self, name: &str, target: &Path, user: &str) {
+        let beside = format!("{name}.new");
+        symlink(target, self.path(&beside)).expect("a link can be made");
+        self.give(&beside, user);
+        fs::rename(self.path(&beside), self.path(name)).expect("a link can be renamed");
+    }
+
+    /// The tenant puts a link to the neighbour in the place of a folder.
+    fn replace_by_link(&self, name: &str) {
+        let was = format!("{name}.was");
+        fs::rename(self.path(name), self.path(&was)).expect("a folder can be renamed");
+        self.link(name, &self.path("b/shared"), TENANT);
+    }
+
+    fn put_back(&self, name: &str) {
+        fs::remove_file(self.path(name)).expect("a link can be removed");
+        let was = format!("{name}.was");
+        fs::rename(self.path(&was), self.path(name)).expect("a folder can be renamed");
+    }
+
+    fn setup(&self) -> Setup {
+        Setup::new(&self.path("a/public")).workers(1)
+    }
+}
+
+fn get(server: &Server, path: &str) -> (u16, String) {
+    let response = http::get(server.address(), path);
+    (response.status, response.text())
+}
+
+fn assert_refused(server: &Server, path: &str) {
+    let (status, text) = get(server, path);
+    assert_ne!(status, 200, "{path}: {text}");
+    assert!(!text.contains("secret"), "{path}: {text}");
+}
+
+#[test]
+fn a_root_that_its_tenant_replaces_by_a_link_to_a_neighbour_is_refused_and_logged_with_the_reason()
+{
+    if !is_root() {
+        return eprintln!("skipped: only root can give files to several users");
+    }
+    let machine = Machine::new();
+    let server = machine.setup().start();
+    assert_eq!(get(&server, "/hello.txt"), (200, "hello".into()));
+    let mark = server.log().mark();
+    machine.replace_by_link("a/public");
+    assert_refused(&server, "/dump.sql");
+    assert_eq!(get(&server, "/hello.txt").0, 503);
+    let line = server.expect_log(mark, "is not served");
+    let (link, target) = (machine.path("a/public"), machine.path("b/shared"));
+    for part in [
+        format!("the symbolic link {} is of user `{TENANT}`", link.display()),
+        format!(
+            "leads to {}, which is of user `{NEIGHBOUR}`",
+            target.display()
+        ),
+    ] {
+        assert!(line.contains(&part), "{line}");
+    }
+    machine.put_back("a/public");
+    assert_eq!(get(&server, "/hello.txt"), (200, "hello".into()));
+}
+
+#[test]
+fn aliases_and_sendfile_roots_are_not_replaced_by_links_to_a_neighbour_either() {
+    if !is_root() {
+        return eprintln!("skipped: only root can give files to several users");
+    }
+    let machine = Machine::new();
+    for name in ["a/docs", "a/files"] {
+        write_file(machine.folder.path(), &format!("{name}/dump.sql"), b"own");
+        machine.give(name, TENANT);
+    }
+    let script = b"<?php header('X-Accel-Redirect: /protected/dump.sql');";
+    write_file(machine.folder.path(), "a/public/send.php", script);
+    let [docs, files] = ["a/docs", "a/files"].map(|name| machine.path(name));
+    let server = machine
+        .setup()
+        .site(&format!("aliases = {{ \"/docs/\" = {docs:?} }}"))
+        .site(&format!(
+            "sendfile_roots = {{ \"/protected/\" = {files:?} }}"
+        ))
+        .start();
+    assert_eq!(get(&server, "/docs/dump.sql"), (200, "own".into()));
+    assert_eq!(get(&server, "/send.php"), (200, "own".into()));
+    machine.replace_by_link("a/docs");
+    machine.replace_by_link("a/files");
+    assert_refused(&server, "/docs/dump.sql");
+    assert_refused(&server, "/send.php");
+}
+
+#[test]
+fn a_release_that_its_owner_or_root_switches_by_a_link_is_served_at_once() {
+    if !is_root() {
+        return eprintln!("skipped: only root can give files to several users");
+    }
+    let machine = Machine::new();
+    for number in 1..=4 {
+        let release = format!("a/releases/{number}");
+        let text = format!("release {number}");
+        write_file(
+            machine.folder.path(),
+            &format!("{release}/which.txt"),
+            text.as_bytes(),
+        );
+        machine.give(&release, TENANT);
+    }
+    machine.give("a/releases", TENANT);
+    // PHP's user has written this one, in the folder of the link's owner.
+    machine.give("a/releases/3", "www-data");
+    machine.give("a/releases/4", "root");
+    let of = |number: u32| PathBuf::from(format!("releases/{number}"));
+    machine.link("a/current", &of(1), TENANT);
+    let server = Setup::new(&machine.path("a/current")).workers(1).start();
+    let serves = |number: u32| {
+        let expected = (200, format!("release {number}"));
+        assert_eq!(get(&server, "/which.txt"), expected);
+    };
+    serves(1);
+    machine.link("a/current", &of(2), TENANT);
+    serves(2);
+    machine.link("a/current", &of(3), TENANT);
+    serves(3);
+    machine.link("a/current", &of(4), "root");
+    serves(4);
+    machine.link("a/current", &machine.path("a/releases/2"), TENANT);
+    serves(2);
+    machine.link("a/current", &machine.path("b/shared"), TENANT);
+    assert_refused(&server, "/dump.sql");
+    machine.link("a/current", &of(1), TENANT);
+    serves(1);
+}
+
+#[test]
+fn a_server_starts_with_a_root_that_it_refuses_and_check_and_explain_say_why() {
+    if !is_root() {
+        return eprintln!("skipped: only root can give files to several users");
+    }
+    let machine = Machine::new();
+    machine.replace_by_link("a/public");
+    let server = machine.setup().start();
+    assert_refused(&server, "/dump.sql");
+    let file = server.configuration();
+    let run = |words: &[&str]| {
+        let output = Command::new(maitred_program())
+            .args(words)
+            .arg("--config")
+            .arg(&file)
+            .output()
+            .expect("maitred can be started");
+        let said = [output.stdout, output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
+    };
+    let expected = format!("leads to {}, which is", machine.path("b/shared").display());
+    let (is_right, said) = run(&["check"]);
+    assert!(
+        is_right && said.contains("warning: ") && said.contains(&expected),
+        "{said}"
+    );
+    let (_, said) = run(&["explain", "http://localhost/dump.sql"]);
+    assert!(said.contains(&expected) && said.contains("503"), "{said}");
+    machine.put_back("a/public");
+    wait::until("the root to be served again", || {
+        (get(&server, "/hello.txt").0 == 200).then_some(())
+    });
+}
