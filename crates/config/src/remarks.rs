@@ -1,5 +1,5 @@
-//! Settings that mean nothing where they stand, or more than meets the eye: no mistake, but whoever wrote one
-//! expects something else of it.
+//! Settings that mean nothing where they stand, or more than meets the eye: no mistake, but whoever
+//! wrote one expects something else of it.
 
 use toml::de::DeTable;
 
@@ -127,10 +127,10 @@ fn of_open_door(pool: &Pool, settings: &DeTable<'_>) -> Option<Fault> {
     let door = pool.door.as_ref()?;
     let is_open = matches!(door.listen, Address::Tcp(_)) && door.allowed_clients.is_none();
     let value = settings.get("listen").filter(|_| is_open)?;
-    let sentence = "`listen` is a TCP address without `listen_allowed_clients`: whoever reaches it, and that is \
-                    every user of this machine, runs code as the pool's user (`PHP_VALUE`); listen on a Unix \
-                    socket, whose owner and mode say who may connect, or name the addresses of the web \
-                    servers";
+    let sentence = "`listen` is a TCP address without `listen_allowed_clients`: whoever reaches it, \
+                    and that is every user of this machine, runs code as the pool's user \
+                    (`PHP_VALUE`); listen on a Unix socket, whose owner and mode say who may \
+                    connect, or name the addresses of the web servers";
     Some(Fault::new(value.span(), sentence.to_owned()))
 }
 

@@ -2,10 +2,11 @@
 //! that have a file of their own log to one of these, too.
 //!
 //! Lines of all threads are collected in the order in which the requests were answered, and written
-//! together when a thread has a moment. In php-fpm's stead each is written before the web server can see
-//! the end of its answer, since php-fpm does so (`fpm_log_write` comes before `php_request_shutdown`, which
-//! sends the end), and what waits for an answer may look for its line or end the server. php-fpm's fields end at 128 or 512 bytes, and its lines at
-//! 1024; ours have room.
+//! together when a thread has a moment. In php-fpm's stead each is written before the web server
+//! can see the end of its answer, since php-fpm does so (`fpm_log_write` comes before
+//! `php_request_shutdown`, which sends the end), and what waits for an answer may look for its line
+//! or end the server. php-fpm's fields end at 128 or 512 bytes, and its lines at 1024; ours have
+//! room.
 
 mod entry;
 #[cfg(test)]

@@ -117,9 +117,9 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
     freeze: work::freeze,
 };
 
-/// What a callback finds behind its `exchange` pointer. Only shared references to it exist: PHP may call
-/// back while a callback is under way that calls into PHP itself, as when an application is booted or
-/// paths are looked up.
+/// What a callback finds behind its `exchange` pointer. Only shared references to it exist: PHP may
+/// call back while a callback is under way that calls into PHP itself, as when an application is
+/// booted or paths are looked up.
 struct Live<'a> {
     /// Somebody has the state.
     taken: Cell<bool>,
@@ -144,9 +144,9 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// Declares a callback. Its body runs with the request's [`State`] and cannot unwind into C: a panic
-/// is kept, and from then on every callback returns its default without running. So does one that is
-/// called from within another.
+/// Declares a callback. Its body runs with the request's [`State`] and cannot unwind into C: a
+/// panic is kept, and from then on every callback returns its default without running. So does one
+/// that is called from within another.
 macro_rules! callback {
     ($vis:vis fn $name:ident($live:ident $(, $arg:ident: $type:ty)*)
         $(-> $result:ty, else $default:expr)?, $body:block) => {
@@ -213,7 +213,8 @@ callback! {
 }
 
 callback! {
-    fn log_to_exchange(live, level: c_int, to_client: bool, message: *const c_char, length: usize), {
+    fn log_to_exchange(
+        live, level: c_int, to_client: bool, message: *const c_char, length: usize), {
         // SAFETY: as in `send`.
         let message = unsafe { slice::from_raw_parts(message.cast::<u8>(), length) };
         live.exchange.log(level_of(level), to_client, message);
@@ -518,8 +519,8 @@ impl<'a> Live<'a> {
             return None;
         }
         let _taken = Taken(&self.taken);
-        // SAFETY: one thread uses a `Live` (it is not `Sync`), and as long as `taken` is set, which it
-        // was not, this is the one reference to the state.
+        // SAFETY: one thread uses a `Live` (it is not `Sync`), and as long as `taken` is set, which
+        // it was not, this is the one reference to the state.
         Some(act(unsafe { &mut *self.state.get() }))
     }
 
