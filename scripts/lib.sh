@@ -2,7 +2,7 @@
 # What the scripts share. Source it; it does nothing by itself.
 
 # The oldest Rust that builds maitred; keep it equal to rust-version in Cargo.toml.
-readonly RUST_MINIMUM=1.85
+readonly RUST_MINIMUM=1.88
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }

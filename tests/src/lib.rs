@@ -41,6 +41,7 @@ pub mod redis;
 pub mod rules;
 pub mod server;
 pub mod session;
+pub mod spoilt;
 pub mod tls;
 pub mod traced;
 pub mod tuned;

@@ -167,6 +167,30 @@ fn hello(door: &Door, root: &TempDir) {
     assert_eq!(door.ask(&params, b"").unwrap().body(), "hello");
 }
 
+/// Requests one after the other, each of which has to find its line at once.
+const ONE_BY_ONE: usize = 200;
+
+#[test]
+fn a_line_is_in_the_log_when_the_end_of_its_answer_comes() {
+    let root = scripts();
+    for which in Which::BOTH {
+        let settings = "access.log = @FOLDER@/access.log\nping.path = /ping\n";
+        let daemon = Daemon::start(which, &usual(settings));
+        let log = daemon.place().file("access.log");
+        let folder = root.path().display().to_string();
+        let ping = Params::get(&folder, "/ping").with("SCRIPT_FILENAME", "/ping");
+        for count in 1..=ONE_BY_ONE {
+            match count % 2 {
+                0 => hello(&daemon.door(), &root),
+                _ => assert_eq!(daemon.door().ask(&ping, b"").unwrap().body(), "pong"),
+            }
+            let lines = fs::read_to_string(&log).unwrap().lines().count();
+            assert_eq!(lines, count, "{which:?}");
+        }
+        daemon.stop();
+    }
+}
+
 /// A door's log once that many lines are in it.
 fn wait_for_lines(daemon: &Daemon, name: &str, count: usize) -> String {
     let path = daemon.place().file(name);

@@ -66,7 +66,7 @@ fn ask_all(address: SocketAddr, first: usize, stop: &AtomicBool, answered: &Atom
             return;
         }
         let number = number % (SITES + 1);
-        let page = if number % 4 == 0 {
+        let page = if number.is_multiple_of(4) {
             "/name.php"
         } else {
             "/name.txt"

@@ -1,8 +1,10 @@
-//! Settings that mean nothing where they stand: no mistake, but whoever wrote one expects something of it.
+//! Settings that mean nothing where they stand, or more than meets the eye: no mistake, but whoever
+//! wrote one expects something else of it.
 
 use toml::de::DeTable;
 
 use crate::admin;
+use crate::door::Address;
 use crate::mistakes::Fault;
 use crate::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
 use crate::settings::{Config, DEFAULT_MAX_SPAWN_RATE, DEFAULT_OPCACHE_MEMORY_MAX_BYTES, Pool};
@@ -100,6 +102,7 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
         let settings = settings.get_ref().as_table();
         if let Some((pool, settings)) = pool.zip(settings) {
             remarks.extend(of_mode(pool, settings));
+            remarks.extend(of_open_door(pool, settings));
         }
     }
     let sites = table.get("sites");
@@ -142,6 +145,18 @@ fn of_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
         ))
     });
     found.collect()
+}
+
+/// A FastCGI listener that anybody may connect to who reaches it.
+fn of_open_door(pool: &Pool, settings: &DeTable<'_>) -> Option<Fault> {
+    let door = pool.door.as_ref()?;
+    let is_open = matches!(door.listen, Address::Tcp(_)) && door.allowed_clients.is_none();
+    let value = settings.get("listen").filter(|_| is_open)?;
+    let sentence = "`listen` is a TCP address without `listen_allowed_clients`: whoever reaches it, \
+                    and that is every user of this machine, runs code as the pool's user \
+                    (`PHP_VALUE`); listen on a Unix socket, whose owner and mode say who may \
+                    connect, or name the addresses of the web servers";
+    Some(Fault::new(value.span(), sentence.to_owned()))
 }
 
 impl Heeded {

@@ -190,6 +190,9 @@ pub enum FromFront {
         why: String,
         /// What it ran for too long, if that is why.
         overrun: Option<Overrun>,
+        /// It broke the rules of the seat link: others may have to suffer from what it wrote.
+        #[serde(default)]
+        broke_rules: bool,
     },
     /// A worker died while it ran a script: what the supervisor cannot know by itself.
     ScriptDied {

@@ -286,10 +286,10 @@ async fn fall_short<C: HttpClient>(
     let Err(failure) = outcome else {
         return Ok(after(form.reusable, way));
     };
-    if let (Some(fill), false) = (fill, sent.begun) {
-        if let Some(after) = fill.stand_in(client, &failure, answered).await {
-            return after;
-        }
+    if let (Some(fill), false) = (fill, sent.begun)
+        && let Some(after) = fill.stand_in(client, &failure, answered).await
+    {
+        return after;
     }
     if let (Failure::FileNamed, Some(said)) = (&failure, form.said()) {
         return sendfile::answer(client, head, (way, name), said, answered).await;

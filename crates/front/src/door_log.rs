@@ -2,8 +2,11 @@
 //! that have a file of their own log to one of these, too.
 //!
 //! Lines of all threads are collected in the order in which the requests were answered, and written
-//! together when a thread has a moment. php-fpm's fields end at 128 or 512 bytes, and its lines at
-//! 1024; ours have room.
+//! together when a thread has a moment. In php-fpm's stead each is written before the web server
+//! can see the end of its answer, since php-fpm does so (`fpm_log_write` comes before
+//! `php_request_shutdown`, which sends the end), and what waits for an answer may look for its line
+//! or end the server. php-fpm's fields end at 128 or 512 bytes, and its lines at 1024; ours have
+//! room.
 
 mod entry;
 #[cfg(test)]
@@ -65,6 +68,8 @@ pub struct DoorLog {
     /// The supervisor's process id.
     supervisor: u32,
     file: Arc<LogFile>,
+    /// Its lines are not collected.
+    at_once: bool,
     troubles: Arc<Troubles>,
 }
 
@@ -95,7 +100,8 @@ impl DoorLogs {
     }
 
     /// The log of a pool, if it has one and the supervisor has opened it.
-    pub fn of(&self, pool: &Pool, troubles: &Arc<Troubles>) -> Option<Arc<DoorLog>> {
+    /// `at_once`: each line is written before its answer ends.
+    pub fn of(&self, pool: &Pool, troubles: &Arc<Troubles>, at_once: bool) -> Option<Arc<DoorLog>> {
         let settings = pool.door_log.as_ref()?;
         let Some(file) = self.files().get(&settings.path).cloned() else {
             let path = settings.path.display();
@@ -115,6 +121,7 @@ impl DoorLogs {
             suppress_path: settings.suppress_path.clone(),
             supervisor: std::os::unix::process::parent_id(),
             file,
+            at_once,
             troubles: troubles.clone(),
         }))
     }
@@ -150,10 +157,15 @@ impl LogFile {
 
     /// Adds a line. It is written when a thread has a moment, or there are enough of them.
     pub fn add(&self, line: &[u8], troubles: &Troubles) {
+        self.add_up_to(BUFFER_BYTES, line, troubles);
+    }
+
+    /// The same, where so many bytes of lines are enough.
+    fn add_up_to(&self, most: usize, line: &[u8], troubles: &Troubles) {
         let mut open = self.lock();
         open.lines.extend_from_slice(line);
         self.is_behind.store(true, Ordering::Release);
-        if open.lines.len() >= BUFFER_BYTES {
+        if open.lines.len() >= most {
             open.flush(self, troubles);
         }
     }
@@ -184,7 +196,8 @@ impl DoorLog {
     }
 
     fn add(&self, line: &[u8]) {
-        self.file.add(line, &self.troubles);
+        let most = if self.at_once { 0 } else { BUFFER_BYTES };
+        self.file.add_up_to(most, line, &self.troubles);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use maitred_config::Config;
@@ -21,6 +21,7 @@ use crate::accept::accept;
 use crate::access::AccessLog;
 use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
+use crate::pool::rings::{DEAF_FOR, Rings};
 use crate::pool::{Pool, growth, local, watch};
 use crate::sandbox;
 use crate::shared::{Shared, Thread};
@@ -72,13 +73,26 @@ pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 /// Being woken is all that a worker's event is for: the hooks of the thread do the rest. The
 /// event is edge-triggered, so its counter need not be read.
-async fn listen_to(event: OwnedFd) {
-    let Ok(event) = readable(event) else {
-        tracing::error!("a worker's event cannot be waited for");
-        return;
-    };
-    while let Ok(mut ready) = event.readable().await {
-        ready.clear_ready();
+async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
+    let mut rings = Rings::default();
+    loop {
+        let Ok(listened) = event.try_clone().and_then(readable) else {
+            tracing::error!("a worker's event cannot be waited for");
+            return;
+        };
+        while let Ok(mut ready) = listened.readable().await {
+            ready.clear_ready();
+            let Some(generation) = generation.upgrade() else {
+                return;
+            };
+            if rings.rung(generation.news(thread)) {
+                break;
+            }
+        }
+        // As long as it is waited for, each ring wakes the thread. What was rung by then shows at
+        // once.
+        drop(listened);
+        tokio::time::sleep(DEAF_FOR).await;
     }
 }
 
@@ -142,7 +156,8 @@ impl Follower {
         let (number, event) = (generation.number, generation.event(self.thread.number));
         match event.map(|event| event.try_clone()) {
             Some(Ok(event)) => {
-                let task = tokio::spawn(listen_to(event));
+                let listens = listen_to(event, Arc::downgrade(&generation), self.thread.number);
+                let task = tokio::spawn(listens);
                 self.events.insert(number, task.abort_handle());
             }
             Some(Err(error)) => {

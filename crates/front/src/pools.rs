@@ -127,7 +127,7 @@ impl Known {
             settings.clone(),
             inboxes,
             supervisor,
-            (unaccepted, pools.wishes.clone()),
+            (unaccepted, &pools.wishes),
             pools.is_fpm,
         );
         let pool = Arc::new(pool);

@@ -185,7 +185,7 @@ impl Table {
             self.others.add(&class.figures);
         }
         self.gone += 1;
-        if self.gone % FORGETS_AFTER == 0 {
+        if self.gone.is_multiple_of(FORGETS_AFTER) {
             self.classes.values_mut().for_each(|class| class.score /= 2);
         }
     }

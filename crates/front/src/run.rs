@@ -18,7 +18,7 @@ use crate::cache::Cache;
 use crate::door_log::DoorLogs;
 use crate::orders::{self, Hearer, ThreadOrder, follow_thread, take_error_log};
 use crate::pool::local::{self, Inbox};
-use crate::pool::wishes::{Wish, Wishes};
+use crate::pool::wishes::Wishes;
 use crate::pools::Pools;
 use crate::sandbox;
 use crate::shared::{Shared, Thread};
@@ -55,7 +55,7 @@ struct Start {
     /// What can be opened since the front was restricted.
     readable: Readable,
     /// What scripts wish the front to do.
-    unheard: mpsc::Receiver<Wish>,
+    unheard: Wishes,
 }
 
 /// Runs the front until the supervisor lets it end. Returns the exit code. `follow` is told every
@@ -188,9 +188,9 @@ fn prepare(
     let files = usize::try_from(of_pages).unwrap_or(0);
     let cache = Cache::open(&config, (threads, files), supervisor.clone())
         .map_err(|error| format!("there is no page cache: {error}"))?;
-    let (wishes, unheard) = Wishes::new();
+    let wishes = Wishes::default();
     let is_fpm = config.fpm.is_some();
-    let pools = Pools::new(inboxes.clone(), supervisor.clone(), wishes, is_fpm);
+    let pools = Pools::new(inboxes.clone(), supervisor.clone(), wishes.clone(), is_fpm);
     let shared = Shared::new(
         pools,
         (access_log, orders.door_logs),
@@ -207,7 +207,7 @@ fn prepare(
         follow,
         early: orders.early,
         readable,
-        unheard,
+        unheard: wishes,
     })
 }
 
@@ -279,7 +279,7 @@ fn serve(start: Start) -> Result<(), String> {
 /// What each thread is given of what all share.
 type Given = (Arc<Shared>, Arc<[Inbox]>, Arc<Config>);
 /// Whoever hears the supervisor, what it has said already, and what scripts wish.
-type Hears = (Hearer, Vec<(ToFront, Vec<OwnedFd>)>, mpsc::Receiver<Wish>);
+type Hears = (Hearer, Vec<(ToFront, Vec<OwnedFd>)>, Wishes);
 
 fn serve_thread(
     number: u32,

@@ -331,7 +331,7 @@ impl Run<'_> {
                         answering.take_in_turns(&bytes, source, client).await?;
                     }
                     Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
-                    Event::Ended(ended) => answering.ended(ended, limits)?,
+                    Event::Ended(ended) => answering.ended(ended, limits, source)?,
                     Event::Lent => {
                         feeder.restart();
                         feeder.feed(source).await.map_err(Failure::Body)?;
@@ -486,7 +486,10 @@ impl<'a, F: Form> Answering<'a, F> {
                     break;
                 }
                 Ok(Some(said)) => self.form.take(said)?,
-                Err(error) => return Err(Failure::Invalid(error.to_string())),
+                Err(error) => {
+                    source.broke_rules("its answer is none in FastCGI");
+                    return Err(Failure::Invalid(error.to_string()));
+                }
             }
         }
         self.form.settle().await;
@@ -533,12 +536,16 @@ impl<'a, F: Form> Answering<'a, F> {
         );
     }
 
-    fn ended(&mut self, ended: Ended, limits: &Limits) -> Result<(), Failure> {
+    fn ended(&mut self, ended: Ended, limits: &Limits, source: &Source) -> Result<(), Failure> {
         if self.over {
             return Ok(());
         }
         match ended {
-            Ended::Finished => Err(Failure::Invalid("it ended without saying so".to_owned())),
+            Ended::Finished => {
+                let how = "it ended without saying so";
+                source.broke_rules(how);
+                Err(Failure::Invalid(how.to_owned()))
+            }
             Ended::TakenBack => Err(limits.failure(Failure::QueueTimeout)),
             Ended::TurnedAway(why) => Err(limits.refusal(why)),
             Ended::Silent => Err(Failure::Silent),

@@ -235,6 +235,13 @@ impl Source {
         }
     }
 
+    /// Has the worker ended that breaks the rules of the seat link, in words.
+    pub fn broke_rules(&self, how: &str) {
+        if let Source::Pool(exchange) = self {
+            exchange.report_breach(how);
+        }
+    }
+
     /// Tells, once, that the script is slow.
     pub fn report_slow(&self) {
         if let Source::Pool(exchange) = self {

@@ -96,7 +96,7 @@ pub fn count(value: u64) -> String {
     let plain = value.to_string();
     let mut text = String::with_capacity(plain.len() + plain.len() / 3);
     for (place, digit) in plain.chars().enumerate() {
-        if place > 0 && (plain.len() - place) % 3 == 0 {
+        if place > 0 && (plain.len() - place).is_multiple_of(3) {
             text.push(' ');
         }
         text.push(digit);

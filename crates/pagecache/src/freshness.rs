@@ -74,12 +74,13 @@ pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
     if let Some(seconds) = control.s_maxage.or(control.max_age) {
         return Lifetime::Explicit(seconds);
     }
-    if !is_targeted && !ignore.expires {
-        if let Some(expires) = fields::first(fields.clone(), "expires") {
-            let date = date_of(fields.clone(), now);
-            let expires = fields::date(expires).unwrap_or(0);
-            return Lifetime::Explicit(expires.saturating_sub(date));
-        }
+    if !is_targeted
+        && !ignore.expires
+        && let Some(expires) = fields::first(fields.clone(), "expires")
+    {
+        let date = date_of(fields.clone(), now);
+        let expires = fields::date(expires).unwrap_or(0);
+        return Lifetime::Explicit(expires.saturating_sub(date));
     }
     let is_for = |valid: &&crate::settings::Valid| match valid.status {
         Some(of) => of == status,

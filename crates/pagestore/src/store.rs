@@ -466,10 +466,10 @@ impl Store {
     }
 
     fn note_variance(&self, primary: &Key, vary: &Vary, now: Millis) -> Result<(), NotStored> {
-        if let Some(Entry::Varies(known)) = self.memory.get(primary) {
-            if *known == *vary {
-                return Ok(());
-            }
+        if let Some(Entry::Varies(known)) = self.memory.get(primary)
+            && *known == *vary
+        {
+            return Ok(());
         }
         self.put(primary, Entry::Varies(Arc::new(vary.clone())), now)
     }

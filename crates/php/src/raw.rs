@@ -15,8 +15,9 @@ use settings::{REFUSED, RawSettings, ScanDir, SettingTexts, UNKNOWN};
 use status::{RawPoolStatus, StatusTexts};
 
 use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::io;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::slice;
@@ -116,8 +117,17 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
     freeze: work::freeze,
 };
 
-/// What a callback finds behind its `exchange` pointer.
+/// What a callback finds behind its `exchange` pointer. Only shared references to it exist: PHP may
+/// call back while a callback is under way that calls into PHP itself, as when an application is
+/// booted or paths are looked up.
 struct Live<'a> {
+    /// Somebody has the state.
+    taken: Cell<bool>,
+    state: UnsafeCell<State<'a>>,
+}
+
+/// What the callbacks of a request work with.
+struct State<'a> {
     exchange: &'a mut dyn Exchange,
     panic: Option<Box<dyn Any + Send>>,
     status: Option<StatusTexts>,
@@ -125,29 +135,44 @@ struct Live<'a> {
     work: Option<work::Work<'a>>,
 }
 
-/// Declares a callback. Its body runs with the request's [`Live`] and cannot unwind into C: a panic
-/// is kept, and from then on every callback returns its default without running.
+/// Gives the state of a [`Live`] back, also when a panic passes.
+struct Taken<'l>(&'l Cell<bool>);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// Declares a callback. Its body runs with the request's [`State`] and cannot unwind into C: a
+/// panic is kept, and from then on every callback returns its default without running. So does one
+/// that is called from within another.
 macro_rules! callback {
     ($vis:vis fn $name:ident($live:ident $(, $arg:ident: $type:ty)*)
         $(-> $result:ty, else $default:expr)?, $body:block) => {
         $vis extern "C" fn $name(exchange: *mut c_void $(, $arg: $type)*) $(-> $result)? {
             // SAFETY: C passes back the pointer that `Engine::serve` gave it, during that call
-            // only, on the same thread, and never from within another callback, so this is the
-            // one reference to the `Live`.
-            let live = unsafe { &mut *exchange.cast::<Live<'_>>() };
-            if live.panic.is_some() {
-                return $($default)?;
-            }
-            let run = AssertUnwindSafe(|| {
-                let $live = &mut *live;
-                $body
-            });
-            match catch_unwind(run) {
-                Ok(result) => result,
-                Err(panic) => {
-                    live.panic = Some(panic);
-                    $($default)?
+            // only and on the same thread; all references to the `Live` are shared.
+            let live = unsafe { &*exchange.cast::<Live<'_>>() };
+            let done = live.with(|state| {
+                if state.panic.is_some() {
+                    return $($default)?;
                 }
+                let run = AssertUnwindSafe(|| {
+                    let $live = &mut *state;
+                    $body
+                });
+                match catch_unwind(run) {
+                    Ok(result) => result,
+                    Err(panic) => {
+                        state.panic = Some(panic);
+                        $($default)?
+                    }
+                }
+            });
+            match done {
+                Some(result) => result,
+                None => { $($default)? }
             }
         }
     };
@@ -188,11 +213,31 @@ callback! {
 }
 
 callback! {
-    fn log(live, level: c_int, to_client: bool, message: *const c_char, length: usize), {
+    fn log_to_exchange(
+        live, level: c_int, to_client: bool, message: *const c_char, length: usize), {
         // SAFETY: as in `send`.
         let message = unsafe { slice::from_raw_parts(message.cast::<u8>(), length) };
         live.exchange.log(level_of(level), to_client, message);
     }
+}
+
+/// A message that comes while the exchange is at work itself goes where PHP's go without a request.
+extern "C" fn log(
+    exchange: *mut c_void,
+    level: c_int,
+    to_client: bool,
+    message: *const c_char,
+    length: usize,
+) {
+    // SAFETY: as in `callback`.
+    let live = unsafe { &*exchange.cast::<Live<'_>>() };
+    if !live.taken.get() {
+        return log_to_exchange(exchange, level, to_client, message, length);
+    }
+    // SAFETY: as in `send`.
+    let message = unsafe { slice::from_raw_parts(message.cast::<u8>(), length) };
+    // Nobody is left to tell of a failure.
+    let _ = io::stderr().write_all(&[message, b"\n"].concat());
 }
 
 callback! {
@@ -343,9 +388,9 @@ impl Engine {
     }
 
     pub(crate) fn serve(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
-        let mut live = Live::new(exchange);
+        let live = Live::new(exchange);
         let mut request = fill_request(params, &mut self.params);
-        request.exchange = (&raw mut live).cast();
+        request.exchange = live.for_c();
         let served = if !brings_settings(params) || prepare(&request) {
             run(&request)
         } else {
@@ -360,10 +405,10 @@ impl Engine {
         params: &mut Params,
         exchange: &mut dyn Exchange,
     ) -> Served {
-        let mut live = Live::new(exchange);
+        let live = Live::new(exchange);
         if brings_settings(params) {
             let mut request = fill_request(params, &mut self.params);
-            request.exchange = (&raw mut live).cast();
+            request.exchange = live.for_c();
             let could = prepare(&request);
             // The variables may change now: nothing points to them any more.
             self.params.clear();
@@ -375,9 +420,12 @@ impl Engine {
             directives: path_directives(),
             engine: self,
         };
-        let foreign = live.exchange.translate(params, &paths);
+        let foreign = live.with(|state| state.exchange.translate(params, &paths));
+        let Some(foreign) = foreign else {
+            return live.end(not_started());
+        };
         let mut request = fill_request(params, &mut self.params);
-        request.exchange = (&raw mut live).cast();
+        request.exchange = live.for_c();
         fill_foreign(&mut request, params, foreign);
         let served = run(&request);
         self.params.clear();
@@ -450,16 +498,35 @@ fn path_directives() -> PathDirectives {
 impl<'a> Live<'a> {
     fn new(exchange: &'a mut dyn Exchange) -> Live<'a> {
         Live {
-            exchange,
-            panic: None,
-            status: None,
-            work: None,
+            taken: Cell::new(false),
+            state: UnsafeCell::new(State {
+                exchange,
+                panic: None,
+                status: None,
+                work: None,
+            }),
         }
     }
 
+    /// As C passes it back.
+    fn for_c(&self) -> *mut c_void {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Does something with the state; nothing is done if somebody has it already.
+    fn with<T>(&self, act: impl FnOnce(&mut State<'a>) -> T) -> Option<T> {
+        if self.taken.replace(true) {
+            return None;
+        }
+        let _taken = Taken(&self.taken);
+        // SAFETY: one thread uses a `Live` (it is not `Sync`), and as long as `taken` is set, which
+        // it was not, this is the one reference to the state.
+        Some(act(unsafe { &mut *self.state.get() }))
+    }
+
     /// What is known of the request, when C has returned.
-    fn end(mut self, served: RawServed) -> Served {
-        if let Some(panic) = self.panic.take() {
+    fn end(self, served: RawServed) -> Served {
+        if let Some(panic) = self.state.into_inner().panic {
             resume_unwind(panic);
         }
         served.known()
@@ -500,3 +567,6 @@ fn outcome(code: c_int) -> Outcome {
         _ => Outcome::Fatal,
     }
 }
+
+#[cfg(test)]
+mod tests;

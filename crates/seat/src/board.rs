@@ -86,6 +86,36 @@ pub struct SeatBoard {
 }
 
 impl SeatBoard {
+    /// Forgets the worker that has sat here, and what anybody has written in its name. What copies
+    /// count goes on.
+    pub fn clear(&self) {
+        for word in [&self.pid, &self.running] {
+            word.store(0, Ordering::Relaxed);
+        }
+        let words = [
+            &self.started_at,
+            &self.request_at,
+            &self.request_took,
+            &self.requests,
+            &self.content_length,
+            &self.cpu_micros,
+            &self.memory_peak,
+            &self.private_bytes,
+            &self.used_cpu,
+            &self.used_core_wait,
+            &self.request_since,
+            &self.program_most,
+        ];
+        for word in words {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.method.set(b"");
+        self.uri.set(b"");
+        self.query.set(b"");
+        self.script.set(b"");
+        self.user.set(b"");
+    }
+
     /// Since when its script runs, on the clock that never goes backwards and says `now`; nothing if none
     /// does. A worker of an older program tells it by the wall clock only, and no two looks have quite the
     /// same of that.

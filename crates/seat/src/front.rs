@@ -12,7 +12,7 @@ use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{Layout, SLOTS_PER_SEAT};
 use crate::spent::Spent;
 pub use crate::words::State as SlotState;
-use crate::words::{CACHE_FULL, GOES_ON, WHOEVER_SLEEPS};
+use crate::words::{CACHE_FULL, GOES_ON, WHOEVER_SLEEPS, is_same};
 
 /// What a slot that is lent to a worker needs kept on the front's side: the counters that the
 /// front must not read back from memory which the worker can write.
@@ -129,16 +129,21 @@ impl FrontEnd {
     /// slot the worker that sits there now still runs something in. `thread` waits for its end;
     /// the answer is thrown away;
     /// the slot is free when [`FrontEnd::progress`] says so.
+    ///
+    /// A worker can write to all of the file, so every word on which this seat depends is written
+    /// again, and the new worker begins with none of what its predecessor has left.
     pub fn adopt(&self, seat: u32, incarnation: u32, thread: u32) -> Vec<Lent> {
+        self.restore();
         let mut running = Vec::new();
         for slot in 0..SLOTS_PER_SEAT {
             let words = self.layout.slot(seat, slot);
             let (state, whose) = words.state.get();
-            if whose == incarnation && state == SlotState::Offered {
+            if is_same(whose, incarnation) && state == SlotState::Offered {
                 words.state.take_back(incarnation);
             }
             let (state, whose) = words.state.get();
-            if whose == incarnation && matches!(state, SlotState::Claimed | SlotState::Done) {
+            let is_its = is_same(whose, incarnation);
+            if is_its && matches!(state, SlotState::Claimed | SlotState::Done) {
                 words.front.thread.store(thread, Ordering::SeqCst);
                 words.front.gone.store(1, Ordering::Release);
                 let mut lent = Lent::new(seat, slot, incarnation, 0, Instant::now());
@@ -148,11 +153,28 @@ impl FrontEnd {
                 lent.wish = words.front.granted.load(Ordering::Relaxed);
                 running.push(lent);
             } else {
-                words.state.reset();
+                words.clear();
             }
         }
         self.wake_whatever_was_said(seat);
         running
+    }
+
+    /// Empties a seat whose worker is dead: what it has left must mislead nobody who comes before
+    /// [`FrontEnd::adopt`].
+    pub fn vacate(&self, seat: u32) {
+        self.restore();
+        for slot in 0..SLOTS_PER_SEAT {
+            self.layout.slot(seat, slot).clear();
+        }
+    }
+
+    /// Says once more which front the link has: every worker that reads another number takes its
+    /// client for gone.
+    pub fn restore(&self) {
+        if self.layout.epoch() != self.epoch {
+            self.layout.set_epoch(self.epoch);
+        }
     }
 
     /// Lends a free slot to a worker with the first bytes of a request; all of its head must be
@@ -241,11 +263,15 @@ impl FrontEnd {
     /// # Errors
     /// When the slot is in a state that no worker of ours leaves it in.
     pub fn progress(&self, lent: &Lent) -> Result<Began, Broken> {
-        match self.layout.slot(lent.seat, lent.slot).state.get() {
-            (SlotState::Offered, whose) if whose == lent.incarnation => Ok(Began::NotYet),
-            (SlotState::Claimed, whose) if whose == lent.incarnation => Ok(Began::Running),
-            (SlotState::Done, whose) if whose == lent.incarnation => Ok(Began::Done),
-            _ => Err(Broken),
+        let (state, whose) = self.layout.slot(lent.seat, lent.slot).state.get();
+        if !is_same(whose, lent.incarnation) {
+            return Err(Broken);
+        }
+        match state {
+            SlotState::Offered => Ok(Began::NotYet),
+            SlotState::Claimed => Ok(Began::Running),
+            SlotState::Done => Ok(Began::Done),
+            SlotState::Free => Err(Broken),
         }
     }
 
@@ -381,10 +407,10 @@ impl FrontEnd {
     }
 
     /// Wakes a seat's worker also if its word says that it is awake: a front that was killed when it was about to wake
-    /// it has taken the word back and done no more.
-    fn wake_whatever_was_said(&self, seat: u32) {
+    /// it has taken the word back and done no more, and workers can write to the word.
+    pub fn wake_whatever_was_said(&self, seat: u32) {
         let sleep = self.layout.worker_sleep(seat);
-        let _ = sleep.must_wake();
+        sleep.awake();
         let _ = futex::wake(sleep.word(), futex::Flags::empty(), WHOEVER_SLEEPS);
     }
 

@@ -117,7 +117,7 @@ impl Layout {
         self.at::<Header>(0).epoch.load(Ordering::Acquire)
     }
 
-    /// Takes the link over for front number `epoch`.
+    /// Takes the link over for front number `epoch`, or says once more whose it is.
     pub fn set_epoch(&self, epoch: u32) {
         self.at::<Header>(0).epoch.store(epoch, Ordering::SeqCst);
     }

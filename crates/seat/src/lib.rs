@@ -47,11 +47,14 @@ pub use {
     },
     snapshot::{Process, Snapshot},
     spent::Spent,
+    words::{MAX_INCARNATION, is_newer, next_incarnation},
     worker::{Verdict, WorkerEnd, sleep_word},
 };
 
 #[cfg(test)]
 mod tests {
+    #[cfg(not(loom))]
+    mod corrupted;
     #[cfg(not(loom))]
     mod figures;
     #[cfg(not(loom))]

@@ -12,8 +12,29 @@ const CLAIMED: u32 = 2;
 const DONE: u32 = 3;
 const STATE_BITS: u32 = 2;
 
-/// Incarnations above this wrap around; a seat would need a new worker every second for 34 years.
+/// Highest incarnation of a worker: a state word has no room for more. [`next_incarnation`] goes on
+/// with 1 after it.
 pub const MAX_INCARNATION: u32 = u32::MAX >> STATE_BITS;
+
+/// The incarnation after this one. 0 is none.
+pub fn next_incarnation(incarnation: u32) -> u32 {
+    match incarnation & MAX_INCARNATION {
+        MAX_INCARNATION => 1,
+        other => other + 1,
+    }
+}
+
+/// Whether two numbers name the same incarnation, also where one of them comes from a state word.
+pub fn is_same(one: u32, other: u32) -> bool {
+    (one ^ other) & MAX_INCARNATION == 0
+}
+
+/// Whether incarnation `other` came after `own`. Numbers wrap around: of two, the later one is less
+/// than half of all numbers ahead (RFC 1982).
+pub fn is_newer(other: u32, own: u32) -> bool {
+    let ahead = other.wrapping_sub(own) & MAX_INCARNATION;
+    (1..=MAX_INCARNATION / 2).contains(&ahead)
+}
 
 /// What a slot's state word says. Offers and claims name the worker (incarnation) they are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,6 +228,69 @@ pub struct SpentWords {
     pub children: AtomicU64,
     /// The most memory that the script had, in bytes.
     pub peak_memory: AtomicU64,
+}
+
+#[cfg(not(loom))]
+impl SlotWords {
+    /// Makes it a free slot in which nothing is left of what anybody has written.
+    pub fn clear(&self) {
+        let FrontWords {
+            request_head,
+            answer_tail,
+            thread,
+            epoch,
+            gone,
+            granted,
+            verdict,
+            lent_at,
+        } = &self.front;
+        let WorkerWords {
+            answer_head,
+            request_tail,
+            wish,
+            wish_bytes,
+            signs,
+            took,
+            spent,
+        } = &self.worker;
+        let all = [
+            request_head,
+            answer_tail,
+            thread,
+            epoch,
+            gone,
+            granted,
+            verdict,
+            answer_head,
+            request_tail,
+            wish,
+            wish_bytes,
+            signs,
+            took,
+        ];
+        for word in all {
+            word.store(0, Ordering::Relaxed);
+        }
+        lent_at.store(0, Ordering::Relaxed);
+        spent.clear();
+        self.state.reset();
+    }
+}
+
+#[cfg(not(loom))]
+impl SpentWords {
+    fn clear(&self) {
+        let SpentWords {
+            held,
+            cpu,
+            core_wait,
+            children,
+            peak_memory,
+        } = self;
+        for word in [held, cpu, core_wait, children, peak_memory] {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// All words of a slot. All zero is a free slot.

@@ -12,7 +12,7 @@ use rustix::time::Timespec;
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT, WISH_BYTES};
 use crate::spent::Spent;
-use crate::words::{CACHE_FULL, GOES_ON, MAX_INCARNATION, SleepWord, State, WHOEVER_SLEEPS};
+use crate::words::{CACHE_FULL, GOES_ON, SleepWord, State, WHOEVER_SLEEPS, is_newer, is_same};
 
 /// Unseen bytes in the answer ring that are shown without being asked: half of it, so that the
 /// front empties one half while the worker fills the other.
@@ -21,6 +21,13 @@ const SHOW_BYTES: u32 = (ANSWER_RING_BYTES / 2) as u32;
 /// How far the first numbers of the wishes of two workers are apart, so that no late word on one is
 /// taken for a word on another.
 const WISHES_APART: u32 = 1 << 16;
+
+/// How long a worker has to see that its seat belongs to a newer one before it believes so. What an
+/// earlier worker has left in the seat's words may say the same, until the front opens the seat.
+const SUCCEEDED_FOR: Duration = Duration::from_secs(1);
+
+/// How often it looks meanwhile.
+const DOUBTFUL_LOOKS: Duration = Duration::from_millis(5);
 
 /// Whether anybody still wants the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +122,7 @@ impl WorkerEnd {
     /// that says must also set the seat's [`sleep_word`] to 0, or end the sleep with a signal after.
     pub fn claim_unless(&mut self, leaves: impl Fn() -> bool) -> bool {
         let succeeded = Cell::new(false);
+        let mut succeeded_since = None;
         loop {
             if leaves() {
                 return false;
@@ -128,7 +136,12 @@ impl WorkerEnd {
                 // What woke this one was meant for the other, and there may be more of them.
                 let word = self.layout.worker_sleep(self.seat).word();
                 let _ = futex::wake(word, futex::Flags::empty(), WHOEVER_SLEEPS);
-                return false;
+                let since = *succeeded_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= SUCCEEDED_FOR {
+                    return false;
+                }
+                succeeded.set(false);
+                std::thread::sleep(DOUBTFUL_LOOKS);
             }
         }
     }
@@ -141,12 +154,11 @@ impl WorkerEnd {
     /// Whether it is offered a request, or has been `succeeded` by a newer worker. That happens to
     /// one whose announcement was lost on its way, with the zygote that made it.
     fn is_to_wake_up(&self, succeeded: &Cell<bool>) -> bool {
-        let own = self.incarnation & MAX_INCARNATION;
         (0..SLOTS_PER_SEAT).any(|slot| {
             let (state, whose) = self.layout.slot(self.seat, slot).state.get();
-            let is_another = state != State::Free && whose > own;
+            let is_another = state != State::Free && is_newer(whose, self.incarnation);
             succeeded.set(succeeded.get() || is_another);
-            is_another || (state, whose) == (State::Offered, own)
+            is_another || state == State::Offered && is_same(whose, self.incarnation)
         })
     }
 

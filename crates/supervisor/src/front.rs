@@ -12,6 +12,7 @@ use maitred_os::spawn::Program;
 use maitred_scoreboard::Page;
 use tracing::{error, info, warn};
 
+use crate::breaches::{BREACHES_MAX, BREACHES_WITHIN};
 use crate::life::Step;
 use crate::limits::FRONT_START;
 use crate::peer::Peer;
@@ -170,8 +171,12 @@ impl Supervisor {
                 incarnation,
                 why,
                 overrun,
+                broke_rules,
                 ..
-            } => self.end_worker(index, (seat, incarnation), &why, overrun.as_ref()),
+            } => match broke_rules {
+                true => self.end_breaker(index, (seat, incarnation), &why),
+                false => self.end_worker(index, (seat, incarnation), &why, overrun.as_ref()),
+            },
             FromFront::ScriptDied {
                 seat,
                 incarnation,
@@ -233,6 +238,33 @@ impl Supervisor {
         }
         let (pool, why) = (self.name(index), one_line(why));
         warn!("pool {pool} seat {seat}: its worker is ended: {why}");
+        self.pool_event(index, pool::Event::EndWorker { seat, incarnation });
+    }
+
+    /// A worker has broken the rules of the seat link: it is asked nothing any more. Where there
+    /// are many, its pool is started anew.
+    fn end_breaker(&mut self, index: usize, worker: (Seat, Incarnation), why: &str) {
+        let ((seat, incarnation), now) = (worker, self.now());
+        let pool = self.name(index).to_owned();
+        if self.pools[index].breaches.note(worker, now) && self.pools[index].is_current() {
+            warn!(
+                "pool `{pool}`: {BREACHES_MAX} workers have broken the rules of the seat link within \
+                 {} s; something that its scripts run writes to the memory of all of them, so the \
+                 pool is started again, with other memory",
+                BREACHES_WITHIN.as_secs()
+            );
+            self.renewals.want_fresh(&pool);
+        }
+        if !self.pools[index].pool.serves(seat, incarnation) {
+            return;
+        }
+        warn!(
+            "pool {pool} seat {seat}: its worker is ended: {}",
+            one_line(why)
+        );
+        if self.is_fpm() {
+            self.pools[index].to_be_replaced += 1;
+        }
         self.pool_event(index, pool::Event::EndWorker { seat, incarnation });
     }
 
@@ -377,10 +409,10 @@ impl Supervisor {
 impl Supervisor {
     /// Tells the front what PHP a generation runs, if it knows of it.
     pub(crate) fn tell_manner(&mut self, index: usize) {
-        let (program, line) = (self.pools[index].plan.program.clone(), self.front.line);
+        let line = self.front.line;
         // Those whose PHP was never started hear of it, too.
         let concerned = |at: usize, pool: &RunningPool| {
-            let is_asleep = pool.php.is_none() && pool.plan.program == program;
+            let is_asleep = pool.php.is_none() && pool.trusts_manner_of(&self.pools[index]);
             (at == index || is_asleep) && pool.introduced && pool.line == line
         };
         let pools = self.pools.iter().enumerate();
@@ -396,10 +428,11 @@ impl Supervisor {
 
 impl RunningPool {
     /// What answers say of this generation's PHP, and how it reads paths. As long as it was never
-    /// started (`pm = ondemand`), it is what another of `all` says that runs the same program.
+    /// started (`pm = ondemand`), it is what another of `all` says that runs the same program as
+    /// the same user: no user says anything in the name of another.
     fn manner(&self, all: &[RunningPool]) -> ToFront {
         let is_alike = |other: &&RunningPool| {
-            self.php.is_none() && other.php.is_some() && other.plan.program == self.plan.program
+            self.php.is_none() && other.php.is_some() && self.trusts_manner_of(other)
         };
         let alike = all.iter().find(is_alike);
         let manner = alike.map_or(&self.manner, |alike| &alike.manner);
@@ -407,6 +440,14 @@ impl RunningPool {
             generation: self.generation,
             manner: manner.clone(),
         }
+    }
+
+    fn trusts_manner_of(&self, other: &RunningPool) -> bool {
+        let user = |pool: &RunningPool| {
+            let identity = pool.plan.settings.identity.as_ref();
+            identity.map(|identity| (identity.uid, identity.gid))
+        };
+        self.plan.program == other.plan.program && user(self) == user(other)
     }
 
     /// Tells a front of this generation, to be used from now on.

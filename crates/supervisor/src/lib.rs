@@ -10,6 +10,7 @@ mod admin;
 mod adopt;
 mod apply;
 mod backoff;
+mod breaches;
 mod cache;
 mod certificates;
 mod changes;

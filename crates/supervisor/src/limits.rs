@@ -100,6 +100,17 @@ pub const OUTBOX_MESSAGES: usize = 16 * 1024;
 /// Most messages taken from the front before the others have their turn.
 pub const MESSAGES_PER_TURN: usize = 128;
 
+/// Most messages taken from the process that gets a certificate before the others have their turn.
+/// All that one order has to say is fewer.
+pub const ACME_MESSAGES_PER_TURN: usize = 16;
+
+/// Most signals that are acted on before the others have their turn: more than there are kinds.
+pub const SIGNALS_PER_TURN: usize = 16;
+
+/// Most children that are collected before the others have their turn. Scripts may leave processes
+/// behind as fast as the kernel makes them, and all of them become ours.
+pub const REAPED_PER_TURN: usize = 256;
+
 const _: () = assert!(
     BACKOFF_FIRST.as_nanos() < BACKOFF_LONGEST.as_nanos(),
     "waits grow from the first to the longest"

@@ -574,7 +574,7 @@ impl Pool {
             }
             if matches!(place.state, State::Empty { not_before } if not_before <= now) {
                 lacks -= 1;
-                place.incarnation += 1;
+                place.incarnation = maitred_seat::next_incarnation(place.incarnation);
                 place.state = State::Ordered {
                     deadline: now + WORKER_SPAWN,
                 };

@@ -1,5 +1,6 @@
-//! Applications that are booted once, and whose scripts have changed since, or whose OPcache is full: their
-//! pools get a new generation, and the one before serves until that is ready.
+//! Applications that are booted once, and whose scripts have changed since, or whose OPcache is
+//! full, and pools whose memory somebody has spoilt: they get a new generation, and the one before
+//! serves until that is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -39,6 +40,8 @@ struct Renewal {
     saved: bool,
     /// Because its OPcache is full.
     outgrown: bool,
+    /// Because somebody writes to its memory who should not.
+    spoilt: bool,
     /// When it was last renewed, and how long scripts that ask are left alone from then on.
     last: Option<(Moment, Duration)>,
     /// When the last renewal was over; nothing: it is going on, or there was none.
@@ -60,7 +63,12 @@ pub(crate) enum Heard {
 
 impl Renewal {
     fn is_wanted(&self) -> bool {
-        self.has_changed() || self.outgrown
+        self.saved || self.is_asked()
+    }
+
+    /// Whether it waits longer each time.
+    fn is_asked(&self) -> bool {
+        self.asked || self.outgrown || self.spoilt
     }
 
     /// Whether its scripts have.
@@ -71,7 +79,7 @@ impl Renewal {
     fn not_before(&self) -> Moment {
         let asked = self.last.map_or(Moment::ZERO, |(at, pause)| at + pause);
         let saved = self.ended.map_or(Moment::ZERO, |at| at + self.rest);
-        match (self.asked || self.outgrown, self.saved) {
+        match (self.is_asked(), self.saved) {
             (true, true) => asked.min(saved),
             (false, true) => saved,
             (true | false, false) => asked,
@@ -104,11 +112,12 @@ impl Renewal {
     /// It is renewed now.
     fn begin(&mut self, now: Moment) {
         let pause = match self.last {
-            Some((_, pause)) if !self.asked && !self.outgrown => pause,
+            Some((_, pause)) if !self.is_asked() => pause,
             Some((at, pause)) if now < at + CALM => (pause * 2).min(RENEWED_AT_LEAST_EVERY),
             Some(_) | None => RENEWED_EVERY,
         };
-        (self.asked, self.saved, self.outgrown) = (false, false, false);
+        (self.asked, self.saved) = (false, false);
+        (self.outgrown, self.spoilt) = (false, false);
         self.last = Some((now, pause));
         self.ended = None;
     }
@@ -128,6 +137,17 @@ impl Renewals {
     /// ask.
     pub(crate) fn want_larger(&mut self, pool: &str) {
         self.of(pool).outgrown = true;
+    }
+
+    /// The memory of this pool is spoilt. Where that happens again and again, it waits as scripts
+    /// do that ask.
+    pub(crate) fn want_fresh(&mut self, pool: &str) {
+        self.of(pool).spoilt = true;
+    }
+
+    /// Whether the memory of this pool is spoilt.
+    fn is_spoilt(&self, pool: &str) -> bool {
+        self.0.get(pool).is_some_and(|renewal| renewal.spoilt)
     }
 
     /// Whether scripts of this pool have changed.
@@ -199,18 +219,21 @@ impl Supervisor {
         let mut pools = self.renewals.due(self.now());
         // A reload may have removed one since, or given it another mode.
         let in_use = self.pools.iter().filter(|pool| pool.is_current());
-        let boots = in_use.filter(|pool| pool.is_booted());
-        let boots: Vec<&str> = boots.map(|pool| &*pool.plan.settings.pool).collect();
+        let in_use: Vec<_> = in_use
+            .map(|pool| (&*pool.plan.settings.pool, pool.is_booted()))
+            .collect();
         pools.retain(|name| {
             let is_due = known.have_changed(name) || self.is_outgrown(name);
-            is_due && boots.contains(&name.as_str())
+            let is_spoilt = known.is_spoilt(name);
+            let mut of_name = in_use.iter().filter(|(pool, _)| pool == name);
+            of_name.any(|(_, is_booted)| is_spoilt || is_due && *is_booted)
         });
         if pools.is_empty() {
             return;
         }
-        let all = pools.iter().cloned();
+        let others = pools.iter().filter(|name| !known.is_spoilt(name)).cloned();
         let (changed, outgrown): (BTreeSet<_>, BTreeSet<_>) =
-            all.partition(|name| known.have_changed(name));
+            others.partition(|name| known.have_changed(name));
         if !changed.is_empty() {
             let names = Vec::from_iter(changed).join("`, `");
             info!("pool `{names}`: its scripts have changed since its boot, and it is booted anew");
@@ -242,6 +265,21 @@ mod tests {
         assert_eq!(renewals.due(START), BTreeSet::new());
         assert_eq!(renewals.deadline(), Some(START + RENEWED_EVERY));
         assert_eq!(renewals.due(START + RENEWED_EVERY), shop());
+    }
+
+    #[test]
+    fn a_pool_whose_memory_is_spoilt_again_and_again_is_renewed_less_and_less() {
+        let (mut renewals, mut now, mut pauses) = (Renewals::default(), START, Vec::new());
+        for _ in 0..8 {
+            renewals.want_fresh("shop");
+            assert!(renewals.is_spoilt("shop") && !renewals.have_changed("shop"));
+            let next = renewals.deadline().unwrap().max(now);
+            pauses.push((next - now).as_secs());
+            now = next;
+            assert_eq!(renewals.due(now), shop());
+            assert_eq!(renewals.deadline(), None);
+        }
+        assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60]);
     }
 
     #[test]

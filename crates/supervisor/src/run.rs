@@ -17,7 +17,7 @@ use crate::cookies::CookieNames;
 use crate::emergency::Emergency;
 use crate::fpm::{self, Tidings};
 use crate::front_figures::FiguresLook;
-use crate::limits::{MESSAGES_PER_TURN, Moment, ZYGOTE_LINGER};
+use crate::limits::{MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN, ZYGOTE_LINGER};
 use crate::obituary::Obituaries;
 use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
@@ -34,7 +34,7 @@ use crate::traces::{TRACES_MAX, Traces};
 use crate::upgrade::Upgrade;
 use crate::wait::Ready;
 use crate::watch::Watches;
-use crate::words::one_line;
+use crate::words::{one_line, version_in};
 
 /// What the supervisor is told by signals. They are taken over before anything is started.
 pub const SIGNALS: [Signal; 7] = [
@@ -52,6 +52,8 @@ pub const SIGNALS: [Signal; 7] = [
 pub struct Supervisor {
     pub(crate) started: Instant,
     pub(crate) signals: SignalEvents,
+    /// Children may be left to collect, of whom no signal will tell.
+    pub(crate) reaps_on: bool,
     pub(crate) plan: Plan,
     pub(crate) phase: Phase,
     /// By the number of their generation, ascending.
@@ -98,6 +100,7 @@ impl Supervisor {
         Supervisor {
             started: Instant::now(),
             signals,
+            reaps_on: false,
             phase: Phase::new(Moment::ZERO, fpm::patience(&plan.config)),
             last_generation: u32::try_from(count).unwrap_or(u32::MAX),
             reloads: Reloads::default(),
@@ -143,6 +146,8 @@ impl Supervisor {
             old_fronts,
             last_generation,
             pools,
+            // The program before us may have been told of some and not have come to them.
+            reaps_on: true,
             ..Supervisor::new(plan, Vec::new(), signals, admin, scores)
         }
     }
@@ -217,16 +222,13 @@ impl Supervisor {
     /// Acts on signals, and collects the children that have ended.
     fn take_signals(&mut self, ready: &Ready) -> Vec<Ended> {
         let mut ended = Vec::new();
-        if !ready.signals {
-            return ended;
+        if std::mem::take(&mut self.reaps_on) {
+            self.reap(&mut ended);
         }
-        loop {
+        let most = if ready.signals { SIGNALS_PER_TURN } else { 0 };
+        for _ in 0..most {
             match self.signals.take() {
-                Ok(Some((Signal::SIGCHLD, _))) => {
-                    while let Ok(Some(child)) = fork::reap() {
-                        ended.push(child);
-                    }
-                }
+                Ok(Some((Signal::SIGCHLD, _))) => self.reap(&mut ended),
                 Ok(Some((signal, _))) if self.is_fpm() => self.obey_as_fpm(signal),
                 Ok(Some((signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT), _))) => {
                     let how = match self.phase.would_stop_at_once(self.now()) {
@@ -253,6 +255,18 @@ impl Supervisor {
                 }
             }
         }
+        ended
+    }
+
+    /// Collects children that have ended, up to what a turn takes; the rest waits for the next one.
+    fn reap(&mut self, ended: &mut Vec<Ended>) {
+        while ended.len() < REAPED_PER_TURN {
+            let Ok(Some(child)) = fork::reap() else {
+                return;
+            };
+            ended.push(child);
+        }
+        self.reaps_on = true;
     }
 
     fn hear_zygotes(&mut self, ready: &Ready, all: bool) {
@@ -288,6 +302,7 @@ impl Supervisor {
                 exposed,
                 by_path_info,
             } => {
+                let php = version_in(&php);
                 let manner = Manner {
                     powered_by: exposed.then(|| format!("PHP/{php}")),
                     by_path_info,

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use maitred_control::{Generation, Manner, ToFront, ToZygote};
 use maitred_scoreboard::CopiesTold;
 
+use crate::breaches::Breaches;
 use crate::cache::CacheLook;
 use crate::life::Life;
 use crate::limits::{FRONT_START, Moment};
@@ -63,6 +64,8 @@ pub(crate) struct RunningPool {
     pub(crate) told: CopiesTold,
     /// Its OPcache, if that is full.
     pub(crate) outgrown: Outgrown,
+    /// What its workers have done to the memory they share.
+    pub(crate) breaches: Breaches,
 }
 
 impl RunningPool {
@@ -92,6 +95,7 @@ impl RunningPool {
             shown: (0, 0),
             told: CopiesTold::default(),
             outgrown: Outgrown::default(),
+            breaches: Breaches::default(),
         }
     }
 

@@ -92,9 +92,12 @@ impl Supervisor {
     pub(crate) fn wait(&self) -> Ready {
         let listened = self.listened();
         let mut fds = listened.interests();
-        let timeout = self
-            .deadline()
-            .map(|deadline| deadline.saturating_sub(self.now()));
+        let timeout = match self.reaps_on {
+            true => Some(Duration::ZERO),
+            false => self
+                .deadline()
+                .map(|deadline| deadline.saturating_sub(self.now())),
+        };
         let timeout = timeout.and_then(|wait| Timespec::try_from(wait).ok());
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

@@ -139,6 +139,17 @@ pub fn one_line(words: &str) -> String {
     kept.trim_end().chars().map(plain).collect()
 }
 
+/// Longest version of PHP that is repeated, in characters.
+const MAX_VERSION_CHARS: usize = 64;
+
+/// What a zygote says is its PHP's version, without what no version has: it becomes part of a
+/// header.
+pub fn version_in(words: &str) -> String {
+    let is_of_versions = |c: &char| c.is_ascii_alphanumeric() || ".+~-_".contains(*c);
+    let kept = words.chars().filter(is_of_versions);
+    kept.take(MAX_VERSION_CHARS).collect()
+}
+
 /// So many workers, and at most so many in pools that find their size.
 pub fn some_workers(workers: usize, most_of_auto: usize) -> String {
     let some = |number| match number {
@@ -155,6 +166,14 @@ pub fn some_workers(workers: usize, most_of_auto: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_of_php_has_nothing_in_it_that_no_version_has() {
+        let debian = "8.2.29-1~deb12u1+b1";
+        assert_eq!(version_in(debian), debian);
+        assert_eq!(version_in("8.2\r\nSet-Cookie: a=b"), "8.2Set-Cookieab");
+        assert_eq!(version_in(&"8".repeat(1000)).len(), MAX_VERSION_CHARS);
+    }
 
     #[test]
     fn the_words_of_others_cannot_add_a_line_to_the_log() {

@@ -327,13 +327,9 @@ impl<'a> WorkerExchange<'a> {
     /// Tells the status functions that this worker was born.
     pub fn show_birth(&self, now_seconds: u64) {
         let board = self.end.seat_board(self.end.seat());
+        board.clear();
         board.pid.store(std::process::id(), Ordering::Relaxed);
-        board.running.store(0, Ordering::Relaxed);
         board.started_at.store(now_seconds, Ordering::Relaxed);
-        board.requests.store(0, Ordering::Relaxed);
-        board.private_bytes.store(0, Ordering::Relaxed);
-        board.used_cpu.store(0, Ordering::Relaxed);
-        board.program_most.store(0, Ordering::Relaxed);
         if let Some(meter) = &self.meter {
             meter.show(board);
         }

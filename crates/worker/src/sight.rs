@@ -10,6 +10,7 @@ use maitred_control::{Heard, Incarnation, Seat, hear, say};
 use maitred_os::channel::Channel;
 use maitred_os::memory::{ProcFolder, ProcessMemory};
 use maitred_php::{Memory, read_stack};
+use maitred_seat::is_newer;
 
 /// The memories of the workers a zygote has forked.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Sight {
             let newer = self
                 .memories
                 .get(&seat)
-                .is_none_or(|(known, _)| *known < incarnation);
+                .is_none_or(|(known, _)| is_newer(incarnation, *known));
             if let (Some(fd), true) = (fds.into_iter().next(), newer && seat < self.seats) {
                 let memory = ProcessMemory::from_fd(fd);
                 self.memories.insert(seat, (incarnation, memory));

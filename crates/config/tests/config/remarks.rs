@@ -112,6 +112,26 @@ fn what_says_no_more_than_holds_anyway_is_not_told() {
     }
 }
 
+#[test]
+fn a_fastcgi_listener_on_tcp_that_anybody_may_connect_to_is_told() {
+    let folder = Folder::new();
+    let told = |settings: &str| {
+        let text = format!("[pools.shop]\n{settings}\n");
+        let told = remarks(&folder, &text);
+        told.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for address in ["127.0.0.1:9000", "[::1]:9000", "0.0.0.0:9000"] {
+        let open = told(&format!("listen = \"{address}\""));
+        assert_eq!(open.len(), 1, "{address}: {open:?}");
+        let begins =
+            "maitred.toml:2:10: `listen` is a TCP address without `listen_allowed_clients`";
+        assert!(open[0].starts_with(begins), "{open:?}");
+        let bounded = format!("listen = \"{address}\"\nlisten_allowed_clients = [\"10.0.0.5\"]");
+        assert_eq!(told(&bounded), Vec::<String>::new());
+    }
+    assert_eq!(told("listen = \"/run/shop.sock\""), Vec::<String>::new());
+}
+
 /// All files with this ending beneath a folder of the project.
 fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {

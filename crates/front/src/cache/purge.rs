@@ -15,12 +15,12 @@ use maitred_pagecache::invalidate;
 use maitred_pagecache::purge::{Purge, Thoroughness};
 use maitred_pagecache::settings::KeyParts;
 use maitred_pagecache::tags;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::{Cache, key_host, request_of};
 use crate::access::Answered;
 use crate::http_client::{After, HttpClient};
-use crate::pool::wishes::Wish;
+use crate::pool::wishes::{Wish, Wishes};
 use crate::request::{self, Way};
 use crate::shared::Thread;
 use crate::sites::Hosts;
@@ -354,8 +354,9 @@ impl Cache {
 
     /// Does what scripts wish, for as long as the front serves. A script waits until the pages are
     /// gone in all fronts.
-    pub async fn hear(self: Arc<Cache>, mut wishes: mpsc::Receiver<Wish>) {
-        while let Some(wish) = wishes.recv().await {
+    pub async fn hear(self: Arc<Cache>, wishes: Wishes) {
+        loop {
+            let wish = wishes.next().await;
             let (fate, elsewhere) = self.fulfil(&wish);
             match elsewhere {
                 None => wish.grant(fate as u32),

@@ -41,7 +41,7 @@ impl Bed {
     }
 
     fn log(&self) -> Arc<DoorLog> {
-        self.logs.of(&self.pool, &self.troubles).unwrap()
+        self.logs.of(&self.pool, &self.troubles, false).unwrap()
     }
 
     fn written(&mut self) -> String {
@@ -113,6 +113,16 @@ fn every_token_says_what_php_fpms_says() {
     );
     let (began, ended) = years.trim_end().split_once(' ').unwrap();
     assert!(began.len() == 4 && ended.len() == 4, "{years}");
+}
+
+#[test]
+fn a_line_that_is_not_collected_is_written_before_anything_else_happens() {
+    let mut bed = Bed::new("%m %s", &[]);
+    let log = bed.logs.of(&bed.pool, &bed.troubles, true).unwrap();
+    log.begin(&params(&GET), None).write(200);
+    let mut text = String::new();
+    bed.reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "GET 200\n");
 }
 
 #[test]
@@ -200,10 +210,10 @@ fn lines_go_on_in_the_file_that_was_opened_last_and_those_of_nobody_are_forgotte
     reader.read_exact(&mut line).unwrap();
     assert_eq!(&line, b"404\n");
     bed.logs.sweep();
-    assert!(bed.logs.of(&bed.pool, &bed.troubles).is_some());
+    assert!(bed.logs.of(&bed.pool, &bed.troubles, false).is_some());
     drop(log);
     bed.logs.sweep();
-    assert!(bed.logs.of(&bed.pool, &bed.troubles).is_none());
+    assert!(bed.logs.of(&bed.pool, &bed.troubles, false).is_none());
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl DoorSite {
         is_for_status: bool,
     ) -> DoorSite {
         // As with php-fpm, whoever asks for the status alone is not logged.
-        let log = shared.door_logs.of(settings, &shared.troubles);
+        let is_fpm = config.fpm.is_some();
+        let log = shared.door_logs.of(settings, &shared.troubles, is_fpm);
         let pool = shared.pools.named(&Arc::new(settings.clone()));
         DoorSite {
             backend: Backend::Pool(pool.clone()),
@@ -60,7 +61,7 @@ impl DoorSite {
             is_for_status,
             log: log.filter(|_| !is_for_status),
             allowed: door.allowed_clients.clone(),
-            as_worker: config.fpm.is_some() && settings.catch_workers_output,
+            as_worker: is_fpm && settings.catch_workers_output,
         }
     }
 

@@ -3,6 +3,7 @@
 //! An exchange is shared by the task that serves the client, the pool's queue, and the front
 //! thread that empties answer rings ([`super::local`]).
 
+mod ends;
 mod events;
 
 use std::sync::atomic::AtomicBool;
@@ -15,7 +16,6 @@ use tokio::sync::oneshot;
 
 use super::generation::Generation;
 use super::queue::{Lane, Place};
-use super::slow;
 use super::{NotTaken, Pool, place_of};
 
 pub use events::{Ended, Event, Left, Pumped};
@@ -36,6 +36,10 @@ pub struct Loan {
 impl Loan {
     fn link(&self) -> &FrontEnd {
         self.generation.link()
+    }
+
+    fn place(&self) -> Place {
+        place_of(&self.generation, &self.lent)
     }
 }
 
@@ -94,6 +98,8 @@ struct State {
     detached: bool,
     /// It was told that its script is slow.
     told_slow: bool,
+    /// Where it was when it ended.
+    was_at: Option<Place>,
     script_micros: u32,
     /// What it has cost, once it has ended.
     spent: Option<Spent>,
@@ -114,7 +120,9 @@ impl State {
     fn take_over(&mut self) -> Option<Loan> {
         self.ended?;
         tell_end(self);
-        self.loan.take()
+        let loan = self.loan.take();
+        self.was_at = loan.as_ref().map(Loan::place).or(self.was_at);
+        loan
     }
 }
 
@@ -278,6 +286,14 @@ impl Exchange {
     }
 
     fn take_answer(&self, state: &mut State) -> bool {
+        let has_news = self.look_for_answer(state);
+        if has_news && let Some(news) = self.pool.news.get(self.thread as usize) {
+            news.came();
+        }
+        has_news
+    }
+
+    fn look_for_answer(&self, state: &mut State) -> bool {
         let State {
             loan: Some(loan),
             answer,
@@ -302,7 +318,9 @@ impl Exchange {
         }
         match (began, drained) {
             (Err(_), _) | (_, Err(_)) => {
-                self.pool.broken(loan);
+                let place = loan.place();
+                self.pool
+                    .broken(&loan.generation, place, "its counters are wrong");
                 state.ended = Some(Ended::Broken);
                 // The slot stays taken until the worker is dead.
                 state.loan = None;
@@ -370,8 +388,7 @@ impl Exchange {
     /// Where it is, if a worker has it.
     pub fn place(&self) -> Option<Place> {
         let state = self.lock();
-        let loan = state.loan.as_ref()?;
-        Some(place_of(&loan.generation, &loan.lent))
+        state.loan.as_ref().map(Loan::place)
     }
 
     /// What happens next. The task's side.
@@ -465,38 +482,6 @@ impl Exchange {
     /// Whether the answer was complete before the script was.
     pub fn is_detached(&self) -> bool {
         self.lock().detached
-    }
-
-    /// Has the worker ended that runs this for longer than `request_terminate_timeout`.
-    pub fn end_overrun(&self) {
-        let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
-        if let Some(loan) = &self.lock().loan
-            && loan.link().progress(&loan.lent) == Ok(Began::Running)
-        {
-            let overrun = slow::overrun(loan, ran);
-            let why = "its script ran longer than request_terminate_timeout";
-            self.pool.end_worker(loan, why, Some(overrun));
-        }
-    }
-
-    /// Whether [`Exchange::report_slow`] has done its work.
-    pub fn is_told_slow(&self) -> bool {
-        self.lock().told_slow
-    }
-
-    /// Counts the script as slow and has its stack written to the slow log, once, if it runs.
-    pub fn report_slow(&self) {
-        let Some(began) = self.began() else { return };
-        let report = {
-            let mut state = self.lock();
-            let loan = state.loan.as_ref().filter(|_| !state.told_slow);
-            let report = loan.and_then(|loan| slow::report(loan, began.elapsed(), &self.request));
-            state.told_slow |= report.is_some();
-            report
-        };
-        if let Some(report) = report {
-            self.pool.report_slow(&report);
-        }
     }
 
     /// How long the worker says that the script took, in microseconds, once the exchange has ended; 0 if

@@ -8,6 +8,7 @@ use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
 use maitred_seat::FrontEnd;
 
+use super::rings::News;
 use crate::supervisor::read_json;
 use crate::tally::Tally;
 
@@ -25,6 +26,8 @@ pub struct Generation {
     events: Vec<OwnedFd>,
     /// Exchanges of each front thread that wait in the pool or are lent.
     interest: Arc<[AtomicU32]>,
+    /// What the pool's workers have told each front thread.
+    news: Arc<[News]>,
 }
 
 impl Generation {
@@ -69,13 +72,18 @@ impl Generation {
             link,
             events,
             interest: Arc::new([]),
+            news: Arc::new([]),
         })
     }
 
-    /// Counts interest with the rest of its pool.
+    /// Counts interest and news with the rest of its pool.
     #[must_use]
-    pub(super) fn with_interest(self, interest: Arc<[AtomicU32]>) -> Generation {
-        Generation { interest, ..self }
+    pub(super) fn counting_with(self, interest: Arc<[AtomicU32]>, news: Arc<[News]>) -> Generation {
+        Generation {
+            interest,
+            news,
+            ..self
+        }
     }
 
     /// The seat link.
@@ -92,6 +100,11 @@ impl Generation {
     pub fn interests(&self, thread: u32) -> bool {
         let interest = self.interest.get(thread as usize);
         interest.is_some_and(|interest| interest.load(Ordering::Relaxed) > 0)
+    }
+
+    /// How often the pool's workers have had something to tell a front thread.
+    pub fn news(&self, thread: u32) -> u32 {
+        self.news.get(thread as usize).map_or(0, News::count)
     }
 
     /// Most seats of the pool that may be open while this is its newest generation.

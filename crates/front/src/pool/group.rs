@@ -2,7 +2,7 @@
 //! stays the one it is.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use maitred_config::Mode;
 use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
 
 use super::exchange::{Exchange, Left};
+use super::figures::Figures;
 use super::generation::Generation;
 use super::growth::Growth;
 use super::queue::{Place, Queue, SeatId};
@@ -28,6 +29,8 @@ pub struct Inner {
     pub queue: Queue<Arc<Exchange>>,
     /// The generations, in the order they came.
     pub generations: Vec<Arc<Generation>>,
+    /// What it has counted.
+    pub figures: Figures,
     /// How the pool grows and shrinks.
     pub growth: Growth,
     /// Requests that get no worker before others have ended that ask for the same, since that hangs.
@@ -60,6 +63,7 @@ impl Inner {
         Inner {
             queue: Queue::new(),
             generations: Vec::new(),
+            figures: Figures::default(),
             growth: Growth::none(),
             held_back: VecDeque::new(),
             unsaid: Vec::new(),
@@ -81,44 +85,18 @@ impl Inner {
     }
 
     /// Writes what there is now to every generation's board: their scripts read their own.
-    pub fn show_figures(&self) {
+    pub fn show_figures(&mut self) {
         let (queued, active) = (self.queued() as u32, self.queue.busy() as u32);
+        self.figures.see(queued, active);
         for generation in &self.generations {
-            let board = generation.link().board();
-            board.queued.store(queued, Ordering::Relaxed);
-            board.active.store(active, Ordering::Relaxed);
-            raise(&board.max_queued, queued);
-            raise(&board.max_active, active);
-        }
-    }
-
-    /// A worker is given a request.
-    pub fn count_one_accepted(&self) {
-        if let Some(newest) = self.newest() {
-            let accepted = &newest.link().board().accepted;
-            accepted.fetch_add(1, Ordering::Relaxed);
+            self.figures.show(generation.link().board(), queued, active);
         }
     }
 
     /// A request has a worker; one that gets another later counts once.
-    pub fn count_accepted(&self, exchange: &Exchange) {
+    pub fn count_accepted(&mut self, exchange: &Exchange) {
         if !exchange.accepted.swap(true, Ordering::Relaxed) {
-            self.count_one_accepted();
-        }
-    }
-
-    /// A request found all workers busy that there may be.
-    pub fn count_limit_reached(&self) {
-        if let Some(newest) = self.newest() {
-            let reached = &newest.link().board().max_children_reached;
-            reached.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// A script has outlived `request_slowlog_timeout`.
-    pub fn count_slow(&self) {
-        if let Some(newest) = self.newest() {
-            newest.link().board().slow.fetch_add(1, Ordering::Relaxed);
+            self.figures.accepted = self.figures.accepted.wrapping_add(1);
         }
     }
 
@@ -143,7 +121,8 @@ impl Generation {
 impl Pool {
     /// A generation comes. It gets no request before [`Pool::replace`].
     pub fn add(&self, generation: Generation) -> Arc<Generation> {
-        let mut generation = generation.with_interest(self.interest.clone());
+        let shared = (self.interest.clone(), self.news.clone());
+        let mut generation = generation.counting_with(shared.0, shared.1);
         // One mapping is enough: every generation of the pool counts on the same page.
         let tally = self.tally.get_or_init(|| generation.tally.clone());
         generation.tally = tally.clone();
@@ -171,7 +150,6 @@ impl Pool {
             return;
         };
         let settings = &generation.settings;
-        let before = inner.newest().cloned();
         let limit = settings.request_queue_length as usize;
         inner.queue.replace(new, generation.max_open(), limit);
         inner.queue.reserve(settings.reserved_workers as usize);
@@ -181,7 +159,9 @@ impl Pool {
         inner.growth = Growth::of(settings, generation.max_open()).after(grown);
         let serving = inner.growth.serving();
         inner.queue.serve_at_most(serving);
-        go_on_counting(&generation, before.as_deref());
+        let now = clock::since_1970().as_secs();
+        inner.figures.open(generation.link().board(), now);
+        inner.figures.queue_limit = settings.request_queue_length;
         self.show_size(&inner);
         self.settings.store(settings.clone());
         self.settle_all(inner);
@@ -272,8 +252,12 @@ impl Pool {
     pub fn seat_died(self: &Arc<Pool>, seat: SeatId, incarnation: Incarnation) {
         let mut inner = self.lock();
         if !inner.queue.forget_pending(seat, incarnation) {
+            let sat_there = inner.queue.incarnation(seat) == incarnation;
             let had = inner.queue.close(seat, incarnation);
             self.recover(&mut inner, had);
+            if let (true, Some(generation)) = (sat_there, inner.generation(seat.generation)) {
+                generation.link().vacate(seat.number);
+            }
         }
         self.settle_all(inner);
     }
@@ -399,36 +383,6 @@ impl Pool {
                 (true, _) => {}
             }
         }
-    }
-}
-
-/// A generation's board goes on where that of the one before has stopped.
-fn go_on_counting(generation: &Generation, before: Option<&Generation>) {
-    let board = generation.link().board();
-    let limit = generation.settings.request_queue_length;
-    board.queue_limit.store(limit, Ordering::Relaxed);
-    if let Some(before) = before.filter(|before| before.number != generation.number) {
-        let before = before.link().board();
-        let accepted = before.accepted.load(Ordering::Relaxed);
-        board.accepted.fetch_max(accepted, Ordering::Relaxed);
-        let slow = before.slow.load(Ordering::Relaxed);
-        board.slow.fetch_max(slow, Ordering::Relaxed);
-        raise(&board.max_queued, before.max_queued.load(Ordering::Relaxed));
-        raise(&board.max_active, before.max_active.load(Ordering::Relaxed));
-        let reached = before.max_children_reached.load(Ordering::Relaxed);
-        raise(&board.max_children_reached, reached);
-        let opened = before.opened_at.load(Ordering::Relaxed);
-        board.opened_at.store(opened, Ordering::Relaxed);
-    }
-    if board.opened_at.load(Ordering::Relaxed) == 0 {
-        let now = clock::since_1970().as_secs();
-        board.opened_at.store(now, Ordering::Relaxed);
-    }
-}
-
-fn raise(mark: &AtomicU32, to: u32) {
-    if mark.load(Ordering::Relaxed) < to {
-        mark.store(to, Ordering::Relaxed);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod auto;
 pub mod exchange;
+mod figures;
 pub mod generation;
 mod group;
 pub mod growth;
@@ -10,6 +11,7 @@ pub mod kind;
 pub mod local;
 mod overload;
 pub mod queue;
+pub mod rings;
 mod seats;
 mod slow;
 mod turned_away;
@@ -38,8 +40,9 @@ use generation::Generation;
 use group::Inner;
 use local::Inbox;
 use queue::{Depth, Next, Place, SeatId, Submitted};
+use rings::News;
 use watch::Watch;
-use wishes::Wishes;
+use wishes::{PoolWishes, Wishes};
 
 /// Scripts that take less than this on average, in microseconds, let the next request wait in the
 /// spare slots of a busy seat ("well under a millisecond").
@@ -81,6 +84,8 @@ pub struct Pool {
     inboxes: Arc<[Inbox]>,
     /// Exchanges of each front thread that wait or are lent.
     interest: Arc<[AtomicU32]>,
+    /// What its workers have told each front thread.
+    news: Arc<[News]>,
     average_micros: AtomicU32,
     /// The request that came last was turned away.
     is_turning_away: AtomicBool,
@@ -98,7 +103,7 @@ pub struct Pool {
     /// What waits before its door, among others.
     unaccepted: Arc<Unaccepted>,
     /// Where the wishes of its scripts go.
-    wishes: Wishes,
+    wishes: PoolWishes,
 }
 
 impl Pool {
@@ -107,7 +112,7 @@ impl Pool {
         settings: Arc<Settings>,
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
-        (unaccepted, wishes): (Arc<Unaccepted>, Wishes),
+        (unaccepted, wishes): (Arc<Unaccepted>, &Wishes),
         is_fpm: bool,
     ) -> Pool {
         Pool {
@@ -115,6 +120,7 @@ impl Pool {
             settings: ArcSwap::new(settings),
             inner: Mutex::new(Inner::new()),
             interest: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),
+            news: inboxes.iter().map(|_| News::default()).collect(),
             inboxes,
             average_micros: AtomicU32::new(u32::MAX),
             is_turning_away: AtomicBool::new(false),
@@ -125,7 +131,7 @@ impl Pool {
             manner: ArcSwap::default(),
             tally: OnceLock::new(),
             unaccepted,
-            wishes,
+            wishes: wishes.of_a_pool(),
         }
     }
 
@@ -243,7 +249,9 @@ impl Pool {
 
     /// A page of the pool's own was asked for at its door, and counts as a request.
     pub fn count_page(&self) {
-        self.lock().count_one_accepted();
+        let mut inner = self.lock();
+        inner.figures.accepted = inner.figures.accepted.wrapping_add(1);
+        inner.show_figures();
     }
 
     fn show_figures(&self, inner: &mut Inner) {
@@ -407,13 +415,18 @@ impl Pool {
         let mut inner = self.lock();
         // What waits in the queue is asked for already.
         let Some(from) = exchange.place() else { return };
+        let is_late = waited > WAKES_WITHIN;
         let Some(to) = inner.queue.idle_place(exchange.lane) else {
             let is_behind = inner.queue.is_shared(from.seat);
-            if is_behind || waited > WAKES_WITHIN {
+            if is_behind || is_late {
                 self.ask_for_workers(&mut inner, 1);
             }
             if is_behind {
                 self.come_back(&mut inner, exchange, from);
+            } else if let (true, Some(generation)) =
+                (is_late, inner.generation(from.seat.generation))
+            {
+                generation.link().wake_whatever_was_said(from.seat.number);
             }
             return;
         };
@@ -423,8 +436,12 @@ impl Pool {
             self.show_figures(&mut inner);
             let generation = inner.generation(to.seat.generation).cloned();
             drop(inner);
-            if let Some(generation) = generation {
-                generation.link().wake(to.seat.number);
+            match generation {
+                Some(generation) if is_late => {
+                    generation.link().wake_whatever_was_said(to.seat.number);
+                }
+                Some(generation) => generation.link().wake(to.seat.number),
+                None => {}
             }
         }
     }
@@ -443,9 +460,27 @@ impl Pool {
         self.begins_to_wait(inner);
     }
 
-    /// Has a worker ended that keeps to no rules.
-    pub fn broken(&self, loan: &Loan) {
-        self.end_worker(loan, "it broke the rules of the seat link", None);
+    /// A worker keeps to no rules, in words: it is ended, and what all others of its generation
+    /// depend on is written again.
+    pub fn broken(&self, generation: &Generation, place: Place, how: &str) {
+        generation.link().restore();
+        let script = generation.script_in(place.seat.number);
+        self.supervisor.report(&FromFront::EndWorker {
+            generation: generation.number,
+            seat: place.seat.number,
+            incarnation: place.incarnation,
+            why: format!("it broke the rules of the seat link: {how} ({script})"),
+            overrun: None,
+            broke_rules: true,
+        });
+    }
+
+    /// The same of a worker of any generation that is still there.
+    pub fn broke_rules(&self, place: Place, how: &str) {
+        let generation = self.lock().generation(place.seat.generation).cloned();
+        if let Some(generation) = generation {
+            self.broken(&generation, place, how);
+        }
     }
 
     /// Whether nothing waits and nothing runs.
@@ -464,6 +499,7 @@ impl Pool {
             incarnation: lent.incarnation(),
             why: format!("{why} ({})", generation.script_in(lent.seat())),
             overrun,
+            broke_rules: false,
         });
     }
 }

@@ -29,7 +29,8 @@ fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, Channel) {
     let growth = Growth::of(&settings, 4);
     let inboxes: Arc<[Inbox]> = Arc::new([Inbox::default()]);
     let supervisor = Arc::new(Supervisor::new(ours));
-    let others = (Arc::default(), Wishes::new().0);
+    let wishes = Wishes::default();
+    let others = (Arc::default(), &wishes);
     let pool = Arc::new(Pool::new(
         Arc::new(settings),
         inboxes,

@@ -90,11 +90,12 @@ impl Pool {
             // Somebody has to see to it that a worker comes, though one was asked for already.
             self.stirred.notify_one();
         }
-        self.show_figures(inner);
         let at_limit = inner.queue.open_seats() >= inner.queue.max_open();
+        let reached = &mut inner.figures.limit_reached;
+        *reached = reached.wrapping_add(at_limit.into());
+        self.show_figures(inner);
         self.watch.waits(at_limit);
         if at_limit {
-            inner.count_limit_reached();
             self.tally().inspect(|tally| tally.limit_reached());
         }
     }

@@ -1,17 +1,20 @@
-//! What scripts wish the front to do for them while they wait: a worker writes it into its seat, the
-//! thread that looks after its exchange finds it there, and one task hears them all.
+//! What scripts wish the front to do for them while they wait: a worker writes it into its seat,
+//! the thread that looks after its exchange finds it there, and one task hears them all, of each
+//! pool one in turn.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::exchange::Loan;
 use super::generation::Generation;
 
-/// Wishes that have not been heard. A worker has one at a time, as long as it keeps to the rules.
-const MAX_UNHEARD: usize = 4096;
+/// Wishes of one pool that have not been granted. A worker has one at a time, as long as it keeps
+/// to the rules; one that does not takes the room of its own pool only.
+const MAX_UNGRANTED: usize = 512;
 
-/// What a script is told that wishes for something while too many others do.
+/// What a script is told that wishes for something while too many of its pool do.
 const TOO_MANY: u32 = 0;
 
 /// A wish of a script.
@@ -21,46 +24,153 @@ pub struct Wish {
     pub pool: String,
     /// What the script wants, by the word of its worker.
     pub bytes: Vec<u8>,
+    place: Place,
+    /// Its room among those of its pool.
+    _room: OwnedSemaphorePermit,
+}
+
+/// Which script waits for it.
+#[derive(Debug)]
+struct Place {
     generation: Arc<Generation>,
     seat: u32,
     slot: usize,
     number: u32,
 }
 
-impl Wish {
-    /// The script may go on; `verdict` says what came of it.
-    pub fn grant(self, verdict: u32) {
+impl Place {
+    fn grant(&self, verdict: u32) {
         let link = self.generation.link();
         link.grant(self.seat, self.slot, self.number, verdict);
     }
 }
 
-/// Where wishes go.
-#[derive(Debug, Clone)]
-pub struct Wishes(mpsc::Sender<Wish>);
+impl Wish {
+    /// The script may go on; `verdict` says what came of it.
+    pub fn grant(self, verdict: u32) {
+        self.place.grant(verdict);
+    }
+}
 
-impl Wishes {
-    /// The way there, and its end.
-    pub fn new() -> (Wishes, mpsc::Receiver<Wish>) {
-        let (sender, receiver) = mpsc::channel(MAX_UNHEARD);
-        (Wishes(sender), receiver)
+/// Whatever waits, by whom it is from, in turns: each gets one after the others have had theirs.
+#[derive(Debug)]
+struct Turns<T>(VecDeque<(String, VecDeque<T>)>);
+
+impl<T> Turns<T> {
+    fn put(&mut self, pool: &str, item: T) {
+        match self.0.iter_mut().find(|(name, _)| name == pool) {
+            Some((_, items)) => items.push_back(item),
+            None => self.0.push_back((pool.to_owned(), [item].into())),
+        }
     }
 
-    /// Looks whether the script of a loan has one.
-    pub fn look(&self, pool: &str, loan: &mut Loan) {
+    fn take(&mut self) -> Option<T> {
+        let (pool, mut items) = self.0.pop_front()?;
+        let item = items.pop_front();
+        if !items.is_empty() {
+            self.0.push_back((pool, items));
+        }
+        item
+    }
+}
+
+#[derive(Debug)]
+struct Unheard {
+    turns: Mutex<Turns<Wish>>,
+    more: Notify,
+}
+
+/// The wishes of all pools that have not been heard.
+#[derive(Debug, Clone)]
+pub struct Wishes(Arc<Unheard>);
+
+impl Default for Wishes {
+    fn default() -> Wishes {
+        Wishes(Arc::new(Unheard {
+            turns: Mutex::new(Turns(VecDeque::new())),
+            more: Notify::new(),
+        }))
+    }
+}
+
+impl Wishes {
+    /// The way there for a pool.
+    pub fn of_a_pool(&self) -> PoolWishes {
+        PoolWishes {
+            all: self.clone(),
+            room: Arc::new(Semaphore::new(MAX_UNGRANTED)),
+        }
+    }
+
+    /// The next one. Others have their turn before.
+    pub async fn next(&self) -> Wish {
+        tokio::task::yield_now().await;
+        loop {
+            let more = self.0.more.notified();
+            if let Some(wish) = self.turns().take() {
+                return wish;
+            }
+            more.await;
+        }
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns<Wish>> {
+        let turns = self.0.turns.lock();
+        turns.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where the wishes of a pool's scripts go.
+#[derive(Debug)]
+pub struct PoolWishes {
+    all: Wishes,
+    room: Arc<Semaphore>,
+}
+
+impl PoolWishes {
+    /// Looks whether the script of a loan has one. True if it has.
+    pub fn look(&self, pool: &str, loan: &mut Loan) -> bool {
         let Some((number, bytes)) = loan.generation.link().wish(&mut loan.lent) else {
-            return;
+            return false;
         };
-        let wish = Wish {
-            pool: pool.to_owned(),
-            bytes,
+        let place = Place {
             generation: loan.generation.clone(),
             seat: loan.lent.seat(),
             slot: loan.lent.slot(),
             number,
         };
-        if let Err(refused) = self.0.try_send(wish) {
-            refused.into_inner().grant(TOO_MANY);
+        let Ok(room) = self.room.clone().try_acquire_owned() else {
+            place.grant(TOO_MANY);
+            return true;
+        };
+        let wish = Wish {
+            pool: pool.to_owned(),
+            bytes,
+            place,
+            _room: room,
+        };
+        self.all.turns().put(pool, wish);
+        self.all.0.more.notify_one();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_wishes_for_much_waits_and_not_who_wishes_for_little() {
+        let mut turns = Turns(VecDeque::new());
+        for number in 0..100 {
+            turns.put("much", number);
         }
+        turns.put("little", 1000);
+        assert_eq!(turns.take(), Some(0));
+        assert_eq!(turns.take(), Some(1000));
+        turns.put("little", 1001);
+        assert_eq!([turns.take(), turns.take()], [Some(1), Some(1001)]);
+        let rest: Vec<i32> = std::iter::from_fn(|| turns.take()).collect();
+        assert_eq!(rest, Vec::from_iter(2..100));
     }
 }

@@ -93,14 +93,16 @@ impl Engine {
     }
 
     fn run_script(&self, boot: &Params, exchange: &mut dyn Exchange, runner: Runner) -> Worked {
-        let mut live = Live::new(exchange);
-        let own: *mut c_void = (&raw mut live).cast();
-        live.work = Some(Work {
-            engine: self,
-            exchange: own,
-            params: Params::new(),
-            list: Vec::new(),
-            request: None,
+        let live = Live::new(exchange);
+        let own = live.for_c();
+        live.with(|state| {
+            state.work = Some(Work {
+                engine: self,
+                exchange: own,
+                params: Params::new(),
+                list: Vec::new(),
+                request: None,
+            });
         });
         let mut list = Vec::new();
         let mut request = fill_request(boot, &mut list);

@@ -52,7 +52,7 @@ impl Memory for Hostile {
             };
             chunk.copy_from_slice(&word.to_ne_bytes()[..chunk.len()]);
         }
-        self.random() % self.failures != 0
+        !self.random().is_multiple_of(self.failures)
     }
 }
 

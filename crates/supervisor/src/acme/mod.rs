@@ -26,7 +26,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::certificates::read_file;
 use crate::front::THIS_PROGRAM;
-use crate::limits::Moment;
+use crate::limits::{ACME_MESSAGES_PER_TURN, Moment};
 use crate::peer::Peer;
 use crate::roomy_name;
 use crate::run::Supervisor;
@@ -43,6 +43,9 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// How long fronts may take to show a proof. The authority looks then in any case.
 const PUBLISH: Duration = Duration::from_secs(5);
+
+/// Most accounts that are kept during one order: an authority may have forgotten the one there was.
+const MAX_ACCOUNTS: usize = 2;
 
 /// Most proofs that one order takes: one for each host of it, and each has one.
 const MAX_PROOFS: usize = 4;
@@ -80,6 +83,22 @@ struct Going {
     until: Moment,
     proofs: Vec<Proof>,
     publishing: Option<Publishing>,
+    /// How often an account was kept.
+    accounts: usize,
+}
+
+impl Going {
+    /// Keeps an account, which takes the disk some time: no more often than an order can need it.
+    fn keep_account(&mut self, account: &Secret) {
+        if account.0.len() > MAX_ACCOUNT_BYTES || self.accounts >= MAX_ACCOUNTS {
+            return;
+        }
+        self.accounts += 1;
+        if let Err(why) = self.store.save_account(account) {
+            let folder = self.store.folder().display();
+            warn!("the account cannot be kept in {folder}: {why}");
+        }
+    }
 }
 
 /// Fronts have been told a proof.
@@ -313,6 +332,7 @@ impl Supervisor {
             until: self.now() + PATIENCE + GRACE,
             proofs: Vec::new(),
             publishing: None,
+            accounts: 0,
         })
     }
 
@@ -321,20 +341,16 @@ impl Supervisor {
         if !spoken {
             return;
         }
-        while let Some(going) = &mut self.acme.going {
+        for _ in 0..ACME_MESSAGES_PER_TURN {
+            let Some(going) = &mut self.acme.going else {
+                return;
+            };
             going.peer.flush();
             let Some(report) = going.peer.hear::<FromAcme>() else {
                 return;
             };
             match report {
-                FromAcme::Account { account } => {
-                    let is_short = account.0.len() <= MAX_ACCOUNT_BYTES;
-                    let saved = is_short.then(|| going.store.save_account(&account));
-                    if let Some(Err(why)) = saved {
-                        let folder = going.store.folder().display();
-                        warn!("the account cannot be kept in {folder}: {why}");
-                    }
-                }
+                FromAcme::Account { account } => going.keep_account(&account),
                 FromAcme::Prove(proof) => self.publish(proof),
                 FromAcme::Issued { chain } => self.issued(&chain),
                 FromAcme::Failed {

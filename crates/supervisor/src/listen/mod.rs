@@ -295,10 +295,10 @@ impl Opened {
             let Some(listener) = listeners.iter_mut().find(|one| one.asked == door.listen) else {
                 continue;
             };
-            if let (Some(file), Some(rights)) = (&mut listener.file, rights) {
-                if let Err(why) = file.set_rights(rights) {
-                    warn!("{}: who may connect stays as it was: {why}", door.asked);
-                }
+            if let (Some(file), Some(rights)) = (&mut listener.file, rights)
+                && let Err(why) = file.set_rights(rights)
+            {
+                warn!("{}: who may connect stays as it was: {why}", door.asked);
             }
             for socket in &listener.sockets {
                 if let Err(why) = sockets::listen(socket, backlog(door)) {

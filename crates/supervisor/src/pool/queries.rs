@@ -1,5 +1,7 @@
 //! What others ask about a pool's workers.
 
+use maitred_control::{Incarnation, Seat};
+
 use super::place::{Boot, Place, State};
 use super::{Pool, Seated};
 use crate::limits::Moment;
@@ -25,6 +27,12 @@ impl Pool {
                 | State::Announced { .. }
                 | State::Taken { .. } => None,
             })
+    }
+
+    /// Whether this worker is one of [`Pool::seated`].
+    pub fn serves(&self, seat: Seat, incarnation: Incarnation) -> bool {
+        let mut seated = self.seated();
+        seated.any(|one| (one.seat, one.incarnation) == (seat, incarnation))
     }
 
     /// When the worker with this pid became our child.

@@ -1,0 +1,53 @@
+//! Workers that are ended, or told of, for what they do with an exchange.
+
+use std::time::Duration;
+
+use maitred_seat::Began;
+
+use super::{Exchange, Loan};
+use crate::pool::slow;
+
+impl Exchange {
+    /// Its worker has broken the rules of the seat link, in words.
+    pub fn report_breach(&self, how: &str) {
+        let place = {
+            let state = self.lock();
+            state.loan.as_ref().map(Loan::place).or(state.was_at)
+        };
+        if let Some(place) = place {
+            self.pool.broke_rules(place, how);
+        }
+    }
+
+    /// Has the worker ended that runs this for longer than `request_terminate_timeout`.
+    pub fn end_overrun(&self) {
+        let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
+        if let Some(loan) = &self.lock().loan
+            && loan.link().progress(&loan.lent) == Ok(Began::Running)
+        {
+            let overrun = slow::overrun(loan, ran);
+            let why = "its script ran longer than request_terminate_timeout";
+            self.pool.end_worker(loan, why, Some(overrun));
+        }
+    }
+
+    /// Whether [`Exchange::report_slow`] has done its work.
+    pub fn is_told_slow(&self) -> bool {
+        self.lock().told_slow
+    }
+
+    /// Counts the script as slow and has its stack written to the slow log, once, if it runs.
+    pub fn report_slow(&self) {
+        let Some(began) = self.began() else { return };
+        let report = {
+            let mut state = self.lock();
+            let loan = state.loan.as_ref().filter(|_| !state.told_slow);
+            let report = loan.and_then(|loan| slow::report(loan, began.elapsed(), &self.request));
+            state.told_slow |= report.is_some();
+            report
+        };
+        if let Some(report) = report {
+            self.pool.report_slow(&report);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Workers that break the rules of the seat link. Each is ended, and its seat is written again for
+//! the next one. Where that does not help, somebody else still writes to the pool's memory (a
+//! process that a script has left behind has it mapped): then the pool gets another generation,
+//! with memory that nobody has seen.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use maitred_control::{Incarnation, Seat};
+
+use crate::limits::Moment;
+
+/// So many workers of a generation that break the rules within [`BREACHES_WITHIN`] have it
+/// replaced. How often that may happen is up to the renewals.
+pub(crate) const BREACHES_MAX: usize = 3;
+
+/// How long a breach counts.
+pub(crate) const BREACHES_WITHIN: Duration = Duration::from_secs(60);
+
+/// The breaches of a generation that count.
+#[derive(Debug, Default)]
+pub(crate) struct Breaches(VecDeque<(Moment, (Seat, Incarnation))>);
+
+impl Breaches {
+    /// A worker has broken the rules. True if the generation is to be replaced.
+    pub(crate) fn note(&mut self, worker: (Seat, Incarnation), now: Moment) -> bool {
+        self.0.retain(|(at, _)| now < *at + BREACHES_WITHIN);
+        // All of its requests may say so.
+        if self.0.iter().any(|(_, known)| *known == worker) {
+            return false;
+        }
+        self.0.push_back((now, worker));
+        let are_too_many = self.0.len() >= BREACHES_MAX;
+        if are_too_many {
+            self.0.clear();
+        }
+        are_too_many
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_is_replaced_for_many_breaches_in_a_short_time_and_not_for_one_worker() {
+        let mut breaches = Breaches::default();
+        let second = Duration::from_secs(1);
+        for _ in 0..10 {
+            assert!(!breaches.note((0, 1), second));
+        }
+        assert!(!breaches.note((1, 1), second));
+        assert!(breaches.note((0, 2), second));
+        assert!(
+            !breaches.note((0, 3), second),
+            "they are counted from nothing"
+        );
+        let mut rare = Breaches::default();
+        for number in 1..10 {
+            assert!(!rare.note((0, number), BREACHES_WITHIN * number));
+        }
+    }
+}
