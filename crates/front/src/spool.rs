@@ -7,13 +7,23 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::body::blocking;
 
 /// Bytes of one answer kept in memory, where its client does not share them with others.
 pub const MEMORY_BYTES: usize = 512 * 1024;
+/// Bytes of each answer that are not counted towards [`COMMON_BYTES`].
+const OWN_BYTES: usize = 64 * 1024;
+/// Bytes that all answers together may have in memory beyond that, before files are used for what is more.
+const COMMON_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of one answer kept in memory from then on.
+const SHORT_BYTES: usize = 32 * 1024;
 /// Bytes moved to or from the file in one go.
 const PIECE_BYTES: usize = 256 * 1024;
+
+/// Bytes that all answers of this process have in memory, beyond [`OWN_BYTES`] of each.
+static COMMON: AtomicUsize = AtomicUsize::new(0);
 
 /// The unsent part of one answer. What concerns the file is in boxes: every answer would hold the room
 /// for it.
@@ -37,6 +47,8 @@ pub struct Spool<'a> {
     dir: &'a Path,
     /// Most bytes in memory before the file is used.
     memory_limit: usize,
+    /// Bytes that it has in [`COMMON`].
+    counted: usize,
     limit: u64,
     full_disk: bool,
 }
@@ -56,9 +68,29 @@ impl<'a> Spool<'a> {
             held: Vec::new(),
             dir,
             memory_limit,
+            counted: 0,
             limit,
             full_disk: false,
         }
+    }
+
+    /// Most bytes in memory now: less where many clients do not read.
+    fn memory_limit(&self) -> usize {
+        match COMMON.load(Ordering::Relaxed) < COMMON_BYTES {
+            true => self.memory_limit,
+            false => self.memory_limit.min(SHORT_BYTES),
+        }
+    }
+
+    /// Counts what is in memory now.
+    fn count(&mut self) {
+        let bytes = self.memory_bytes.saturating_sub(OWN_BYTES);
+        if bytes > self.counted {
+            COMMON.fetch_add(bytes - self.counted, Ordering::Relaxed);
+        } else if bytes < self.counted {
+            COMMON.fetch_sub(self.counted - bytes, Ordering::Relaxed);
+        }
+        self.counted = bytes;
     }
 
     /// Whether everything has been sent.
@@ -69,7 +101,7 @@ impl<'a> Spool<'a> {
     /// Whether more may be put in.
     pub fn has_room(&self) -> bool {
         let behind = self.read < self.written || !self.held.is_empty();
-        if self.memory_bytes < self.memory_limit && !behind {
+        if self.memory_bytes < self.memory_limit() && !behind {
             return true;
         }
         !self.full_disk && self.memory_bytes as u64 + self.written - self.read < self.limit
@@ -89,7 +121,7 @@ impl<'a> Spool<'a> {
             self.held.extend_from_slice(&bytes);
             return Ok(());
         }
-        if self.full_disk || (!behind_file && self.memory_bytes < self.memory_limit) {
+        if self.full_disk || (!behind_file && self.memory_bytes < self.memory_limit()) {
             self.keep(bytes);
             return Ok(());
         }
@@ -114,7 +146,7 @@ impl<'a> Spool<'a> {
     /// When the file cannot be written. The bytes are kept in memory all the same.
     pub async fn settle(&mut self) -> io::Result<()> {
         let is_last = self.read == self.written && self.held.is_empty();
-        if self.memory_bytes <= 2 * self.memory_limit || !is_last || self.full_disk {
+        if self.memory_bytes <= 2 * self.memory_limit() || !is_last || self.full_disk {
             return Ok(());
         }
         let mut unsent = std::mem::take(&mut self.first);
@@ -123,6 +155,7 @@ impl<'a> Spool<'a> {
             .drain(..)
             .for_each(|piece| unsent.extend_from_slice(&piece));
         self.memory_bytes = 0;
+        self.count();
         let (unsent, written) = Box::pin(self.write(unsent)).await;
         match written {
             Ok(count) => {
@@ -139,6 +172,7 @@ impl<'a> Spool<'a> {
 
     fn keep(&mut self, bytes: Vec<u8>) {
         self.memory_bytes += bytes.len();
+        self.count();
         if self.first.is_empty() {
             self.first = bytes;
         } else {
@@ -175,7 +209,7 @@ impl<'a> Spool<'a> {
         let length = usize::try_from(unread)
             .unwrap_or(PIECE_BYTES)
             .min(PIECE_BYTES)
-            .min(self.memory_limit);
+            .min(self.memory_limit());
         let (file, at) = (file.clone(), self.read);
         let piece = blocking(move || {
             let mut piece = vec![0; length];
@@ -213,9 +247,16 @@ impl<'a> Spool<'a> {
         self.sent += count;
         if self.sent >= self.first.len() {
             self.memory_bytes -= self.first.len();
+            self.count();
             self.first = self.memory.pop_front().unwrap_or_default();
             self.sent = 0;
         }
+    }
+}
+
+impl Drop for Spool<'_> {
+    fn drop(&mut self) {
+        COMMON.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
 
@@ -274,6 +315,26 @@ mod tests {
         expected.drain(..5);
         assert!(empty(&mut spool, 70_001).await == expected);
         assert!(spool.is_empty() && spool.has_room());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn many_spools_together_use_files_before_each_would_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spools = Vec::new();
+        while COMMON.load(Ordering::Relaxed) < COMMON_BYTES {
+            let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
+            for _ in 0..10 {
+                spool.push(vec![1; MEMORY_BYTES / 10]).await.unwrap();
+            }
+            spools.push(spool);
+        }
+        let most = COMMON_BYTES / (MEMORY_BYTES - 2 * OWN_BYTES);
+        assert!(spools.len() <= most, "{}", spools.len());
+        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
+        spool.push(vec![1; SHORT_BYTES]).await.unwrap();
+        spool.push(vec![1; SHORT_BYTES]).await.unwrap();
+        assert_eq!(spool.memory_bytes, SHORT_BYTES);
+        assert_eq!(empty(&mut spool, 1000).await.len(), 2 * SHORT_BYTES);
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -1,6 +1,6 @@
 //! Looks at the frames that a client sends as they pass (RFC 9113 §4.1), for what h2 does not count: fields
-//! that follow a body are kept in memory until the stream is over, at up to a hundred times what they came
-//! as.
+//! that follow a body are kept in memory until the stream is over, and fields that are not complete until they
+//! are, at up to a hundred times what they came as.
 
 /// What a client begins with (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -9,6 +9,20 @@ const HEAD_BYTES: usize = 9;
 /// Kinds of frames (RFC 9113 §6).
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
+
+/// The flag of HEADERS and CONTINUATION that no more of their fields follow.
+const END_HEADERS: u8 = 4;
+
+/// What a connection is to know of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Fields that follow the body of a stream's request, as so many bytes.
+    Trailers(u32, usize),
+    /// Fields have begun to come, and others are to follow.
+    Begun,
+    /// These have come.
+    Complete,
+}
 
 /// Where the bytes of a connection are in its frames.
 #[derive(Debug)]
@@ -22,6 +36,8 @@ pub struct Frames {
     last: u32,
     /// The last block of fields is one that follows a body.
     is_trailers: bool,
+    /// The last block of fields is not complete.
+    is_open: bool,
 }
 
 impl Frames {
@@ -33,12 +49,12 @@ impl Frames {
             skip: PREFACE.len(),
             last: 0,
             is_trailers: false,
+            is_open: false,
         }
     }
 
-    /// More has come. `trailers` is given each stream that fields came for which follow its body, and the
-    /// bytes that they came as.
-    pub fn take(&mut self, mut bytes: &[u8], mut trailers: impl FnMut(u32, usize)) {
+    /// More has come; `tell` is given what is in it.
+    pub fn take(&mut self, mut bytes: &[u8], mut tell: impl FnMut(Seen)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -49,14 +65,14 @@ impl Frames {
             bytes = &bytes[count..];
             if self.has == HEAD_BYTES {
                 self.has = 0;
-                self.begin(&mut trailers);
+                self.begin(&mut tell);
             }
         }
     }
 
     /// A frame begins.
-    fn begin(&mut self, trailers: &mut impl FnMut(u32, usize)) {
-        let [a, b, c, kind, _, stream @ ..] = self.head;
+    fn begin(&mut self, tell: &mut impl FnMut(Seen)) {
+        let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
         let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
         match kind {
@@ -68,7 +84,12 @@ impl Frames {
             _ => return,
         }
         if self.is_trailers {
-            trailers(stream, self.skip);
+            tell(Seen::Trailers(stream, self.skip));
+        }
+        let is_open = flags & END_HEADERS == 0;
+        if is_open != self.is_open {
+            self.is_open = is_open;
+            tell(if is_open { Seen::Begun } else { Seen::Complete });
         }
     }
 }
@@ -79,9 +100,9 @@ mod tests {
 
     const DATA: u8 = 0;
 
-    fn frame(kind: u8, stream: u32, length: usize) -> Vec<u8> {
+    fn frame(kind: u8, flags: u8, stream: u32, length: usize) -> Vec<u8> {
         let mut bytes = (length as u32).to_be_bytes()[1..].to_vec();
-        bytes.extend([kind, 0]);
+        bytes.extend([kind, flags]);
         bytes.extend(stream.to_be_bytes());
         bytes.resize(HEAD_BYTES + length, b'x');
         bytes
@@ -91,23 +112,32 @@ mod tests {
     fn fields_that_follow_a_body_are_seen_however_they_come() {
         let all = [
             PREFACE.to_vec(),
-            frame(4, 0, 12),
-            frame(HEADERS, 1, 100),
-            frame(CONTINUATION, 1, 50),
-            frame(HEADERS, 3, 0),
-            frame(DATA, 1, 20_000),
-            frame(HEADERS, 1, 7),
-            frame(CONTINUATION, 1, 8),
-            frame(HEADERS, 5, 9),
-            frame(HEADERS, 3, 10),
+            frame(4, 0, 0, 12),
+            frame(HEADERS, 0, 1, 100),
+            frame(CONTINUATION, END_HEADERS, 1, 50),
+            frame(HEADERS, END_HEADERS, 3, 0),
+            frame(DATA, 0, 1, 20_000),
+            frame(HEADERS, 0, 1, 7),
+            frame(CONTINUATION, END_HEADERS, 1, 8),
+            frame(HEADERS, END_HEADERS, 5, 9),
+            frame(HEADERS, END_HEADERS, 3, 10),
         ];
         let all = all.concat();
         for piece in [1, 2, 9, 10, 1000, all.len()] {
             let (mut frames, mut seen) = (Frames::new(), Vec::new());
             for bytes in all.chunks(piece) {
-                frames.take(bytes, |stream, length| seen.push((stream, length)));
+                frames.take(bytes, |what| seen.push(what));
             }
-            assert_eq!(seen, [(1, 7), (1, 8), (3, 10)], "{piece} bytes at a time");
+            let expected = [
+                Seen::Begun,
+                Seen::Complete,
+                Seen::Trailers(1, 7),
+                Seen::Begun,
+                Seen::Trailers(1, 8),
+                Seen::Complete,
+                Seen::Trailers(3, 10),
+            ];
+            assert_eq!(seen, expected, "{piece} bytes at a time");
         }
     }
 }

@@ -64,8 +64,7 @@ impl AsyncRead for Transport {
             let count = me.input.len().min(buffer.remaining());
             buffer.put_slice(&me.input[..count]);
             let (read, trunk) = (&me.input[..count], &me.trunk);
-            me.frames
-                .take(read, |stream, bytes| trunk.trailers(stream, bytes));
+            me.frames.take(read, |what| trunk.seen(what));
             me.input.advance(count);
             me.trunk.noise.read(count as u64);
             return Poll::Ready(Ok(()));
@@ -84,9 +83,8 @@ impl AsyncRead for Transport {
         };
         me.trunk.noise.read(count as u64);
         let (read, trunk) = (&buffer.filled()[before..], &me.trunk);
-        me.frames
-            .take(read, |stream, bytes| trunk.trailers(stream, bytes));
-        if me.trunk.has_too_many_trailers() {
+        me.frames.take(read, |what| trunk.seen(what));
+        if me.trunk.has_too_many_fields() {
             // No more is unpacked before the connection is cut.
             me.turn = TURN_BYTES;
         }

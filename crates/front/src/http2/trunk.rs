@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use super::frames::Seen;
 use super::noise::Noise;
 use crate::accept::Counted;
 use crate::connection::{Connection, TooSlow};
@@ -27,6 +28,8 @@ const REQUESTS_BYTES: usize = 2 * 1024 * 1024;
 const REQUEST_BYTES: usize = 8 * 1024;
 /// Bytes of fields that follow bodies, as they came, for all requests of a connection that are in hand.
 const TRAILERS_BYTES: usize = 4 * 1024;
+/// Bytes that fields may take of which more are to come.
+const FIELDS_BYTES: usize = 192 * 1024;
 /// The least of it that a stream is given.
 const LEAST_SHARE_BYTES: usize = 8 * 1024;
 /// Requests that a client may take back beyond as many as it has taken the answers of.
@@ -50,6 +53,8 @@ pub struct Trunk {
     requests: AtomicUsize,
     /// Bytes that these hold with their heads.
     held: AtomicUsize,
+    /// There was no memory for fields that are not complete.
+    is_refused: AtomicBool,
     /// What has come of fields that follow bodies, by stream, and the sum.
     trailers: Mutex<HashMap<u32, usize>>,
     trailers_bytes: AtomicUsize,
@@ -73,6 +78,7 @@ impl Trunk {
             noise: Noise::default(),
             requests: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
+            is_refused: AtomicBool::new(false),
             trailers: Mutex::default(),
             trailers_bytes: AtomicUsize::new(0),
             unsent: AtomicUsize::new(0),
@@ -122,15 +128,42 @@ impl Trunk {
         Err(why)
     }
 
+    /// This has come.
+    pub fn seen(&self, what: Seen) {
+        match what {
+            Seen::Trailers(stream, bytes) => self.trailers(stream, bytes),
+            Seen::Begun => {
+                let before = self.held.fetch_add(FIELDS_BYTES, Ordering::Relaxed);
+                let requests = &self.thread().shared.requests;
+                if !requests.grow(before, before + FIELDS_BYTES) {
+                    self.held.fetch_sub(FIELDS_BYTES, Ordering::Relaxed);
+                    self.is_refused.store(true, Ordering::Relaxed);
+                    self.thread().shared.refuse_head(self.peer.ip(), NO_ROOM);
+                }
+            }
+            Seen::Complete if self.is_refused.load(Ordering::Relaxed) => {}
+            Seen::Complete => self.let_go(FIELDS_BYTES),
+        }
+    }
+
+    /// So many bytes are not held any more.
+    fn let_go(&self, bytes: usize) {
+        let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
+        let requests = &self.thread().shared.requests;
+        requests.shrink(before, before.saturating_sub(bytes));
+    }
+
     /// Fields have come that follow the body of a request, as so many bytes.
-    pub fn trailers(&self, stream: u32, bytes: usize) {
+    fn trailers(&self, stream: u32, bytes: usize) {
         self.trailers_bytes.fetch_add(bytes, Ordering::Relaxed);
         *self.known_trailers().entry(stream).or_default() += bytes;
     }
 
-    /// Whether more of them have come than a client needs.
-    pub fn has_too_many_trailers(&self) -> bool {
+    /// Whether more fields have come that follow bodies than a client needs, or there was no memory for
+    /// fields that are not complete.
+    pub fn has_too_many_fields(&self) -> bool {
         self.trailers_bytes.load(Ordering::Relaxed) > TRAILERS_BYTES
+            || self.is_refused.load(Ordering::Relaxed)
     }
 
     /// The memory of what followed the body of a request is free, and where none is in hand, all of it.
@@ -155,9 +188,7 @@ impl Trunk {
     /// A request that counts for so many bytes is done with: it was answered, or its client has taken it
     /// back.
     pub fn end(&self, stream: u32, bytes: usize, answered: bool) {
-        let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
-        let requests = &self.thread().shared.requests;
-        requests.shrink(before, before.saturating_sub(bytes));
+        self.let_go(bytes);
         self.requests.fetch_sub(1, Ordering::Relaxed);
         self.forget_trailers(stream);
         let counter = match answered {
@@ -177,7 +208,7 @@ impl Trunk {
     pub fn asks_too_much(&self) -> bool {
         let answered = self.answered.load(Ordering::Relaxed);
         self.taken_back.load(Ordering::Relaxed) > answered + TAKEN_BACK
-            || self.has_too_many_trailers()
+            || self.has_too_many_fields()
             || self.noise.is_too_much()
     }
 
@@ -206,6 +237,13 @@ impl Trunk {
             bytes,
             trunk: self.clone(),
         })
+    }
+}
+
+impl Drop for Trunk {
+    fn drop(&mut self) {
+        // Fields that never became complete.
+        self.let_go(self.held.load(Ordering::Relaxed));
     }
 }
 
