@@ -158,12 +158,15 @@ fn what_a_forwarded_says_beside_addresses_is_part_of_the_key() {
         "host=evil.example",
         "proto=http",
         "for=\"x;host=evil.example\"",
-        "for=host=evil.example",
-        "evil.example",
     ];
     for (count, made_up) in (2..).zip(evil) {
         let told = format!("{made_up}, {OF_PROXY}");
         assert_eq!(run(&told), format!("run {count} "), "{made_up}");
+    }
+    for malformed in ["for=host=evil.example", "evil.example"] {
+        let line = format!("{malformed}, {OF_PROXY}");
+        let refused = with(&server, "/a", &[("Forwarded", &line)]);
+        assert_eq!(refused.status, 400, "{malformed}");
     }
     assert_eq!(run(OF_PROXY), "run 1 ");
 }
@@ -181,7 +184,7 @@ fn what_proxies_say_is_part_of_the_key_in_whatever_order_fields_come() {
         ),
         (
             &trusts_forwarded,
-            ("Forwarded", "proto=http"),
+            ("Forwarded", "for=192.0.2.1;proto=http"),
             ("Forwarded", "host=evil.example"),
         ),
     ] {

@@ -1,4 +1,4 @@
-//! PHP source is never sent, whatever its name; and what clients read of a refusal says nothing about
+//! PHP source is never sent, whatever its name; and what clients read of a refusal does not say
 //! what there is.
 
 use std::os::unix::fs::symlink;

@@ -1,5 +1,5 @@
-//! Who a client is that a trusted proxy speaks of: beside nginx's realip module, and behind the real
-//! nginx and HAProxy, whatever the client writes.
+//! Who a client is that a trusted proxy speaks of: beside nginx's realip module, and behind the
+//! real nginx and HAProxy, whatever the client writes.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// Where nginx and HAProxy connect from, so that they are not at their clients' address.
 const PROXY: &str = "127.0.0.7";
 
-/// What clients may write in front of the address that their proxy appends. Each character is a byte.
+/// What clients may write in front of the address that their proxy appends, a byte a character.
 const WRITTEN: [&str; 12] = [
     "\"",
     "\u{ff}",
@@ -270,7 +270,7 @@ fn well_formed_lists_mean_what_they_mean_to_nginx() {
         let expected = who(nginx.address(), &lines);
         assert_eq!(who(server.address(), &lines), expected, "{lines:?}");
     }
-    // What nginx cannot read, it takes for the proxy's own request, or for that of the proxy before.
+    // Where nginx cannot read an address, the proxy, or the one before it, is the client.
     for line in WRITTEN {
         let lines = [("X-Forwarded-For", line)];
         let seen = who(server.address(), &lines);

@@ -1,7 +1,7 @@
 //! What clients read of a refusal, and what the log does.
 //!
-//! A client reads the same of every 404 and of every 403: the reason would tell what there is. It is
-//! in the log, and `maitred explain` says it.
+//! A client reads the same of every 404 and of every 403: the reason would tell what there is. The
+//! log has it, and `maitred explain` says it.
 
 use maitred_http1::Head;
 use maitred_rules::path::Refused;

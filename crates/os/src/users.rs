@@ -186,8 +186,8 @@ pub fn with_rights_of<T>(identity: &Identity, act: impl FnOnce() -> T) -> io::Re
     Ok(done)
 }
 
-/// Whether files can be made in `folder` with the rights that hold now (those of [`with_rights_of`],
-/// access control lists included).
+/// Whether files can be made in `folder` with the rights that hold now (see [`with_rights_of`]),
+/// access control lists included.
 pub fn may_write_to(folder: &Path) -> bool {
     let (may, flags) = (
         nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK,

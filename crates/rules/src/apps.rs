@@ -82,7 +82,7 @@ static WORDPRESS: Preset = Preset {
         PROJECT_FILES,
         SECRET_FILES,
     ],
-    // Everything else there is written to by WordPress: uploads, upgrade, languages, backups, cache.
+    // WordPress writes to everything else there: uploads, upgrade, languages, backups, cache.
     deny_php: &[
         "!/wp-content/plugins/*",
         "!/wp-content/themes/*",

@@ -2,8 +2,8 @@
 //! `Forwarded` (RFC 7239).
 //!
 //! A proxy appends to what its client has sent, to the same line or in a line of its own. Lines and
-//! their elements are therefore read from the end, each on its own: nothing that a client writes can
-//! change how the end is read. Where the address that a trusted proxy names cannot be read, the
+//! their elements are therefore read from the end, each on its own: nothing that a client writes
+//! can change how the end is read. Where the address that a trusted proxy names cannot be read, the
 //! client is unknown. The proxy's own address never takes its place.
 
 mod element;

@@ -1,7 +1,7 @@
 //! Whether a file that is about to be sent holds PHP source, by what it begins with.
 //!
-//! A name says little: `config.php.txt`, `wp-config.old` and `settings.inc` all hold passwords. Pure:
-//! nothing here reads a file.
+//! A name says little: `config.php.txt`, `wp-config.old` and `settings.inc` all hold passwords.
+//! Pure: nothing here reads a file.
 
 use crate::path::mentions_php;
 
@@ -46,8 +46,8 @@ fn is_binary(of: &str) -> bool {
 /// Whether a file is PHP source, by its first [`LOOKED_AT`] bytes.
 ///
 /// Source begins with `<?php`, `<?=` or `<?` and white space, behind a byte order mark, white space
-/// and a `#!` line. A template has some text in front: it counts everywhere but under names of files
-/// that quote PHP, as `readme.md` and `notes.txt` do near their beginning. A name that mentions PHP
+/// and a `#!` line. A template has some text in front: it counts everywhere but under names of
+/// files that quote PHP, as `readme.md` and `notes.txt` do near their beginning. A name that mentions PHP
 /// (`header.php.txt`) is none of those.
 pub fn is_source(name: &[u8], beginning: &[u8]) -> bool {
     let beginning = &beginning[..beginning.len().min(LOOKED_AT)];

@@ -1,5 +1,5 @@
-//! What is made of `X-Forwarded-For` and `Forwarded`, beside an independent model: lines joined to one
-//! list and taken apart from the left, and the grammar of RFC 7239 as regular expressions.
+//! What is made of `X-Forwarded-For` and `Forwarded`, beside an independent model: lines joined to
+//! one list and taken apart from the left, and the grammar of RFC 7239 as regular expressions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;
@@ -306,7 +306,9 @@ proptest! {
             lines(PAIRS).prop_map(|lines| lines.concat()),
         ],
         appended in proptest::sample::select(vec![
-            ", for=203.0.113.9", ", for=\"203.0.113.9:80\"", ", for=203.0.113.9;proto=https;host=\"a:80\"",
+            ", for=203.0.113.9",
+            ", for=\"203.0.113.9:80\"",
+            ", for=203.0.113.9;proto=https;host=\"a:80\"",
         ]),
     ) {
         let line = [&written[..], appended.as_bytes()].concat();

@@ -1,5 +1,5 @@
-//! Folders that people upload to, by their names, in which PHP would run. Whoever finds a way to put a
-//! script there runs it as the pool's user.
+//! Folders that people upload to, by their names, in which PHP would run. A script that gets there
+//! runs as the pool's user.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -93,8 +93,8 @@ fn find(site: &Site, rules: &SiteRules) -> Vec<String> {
     found
 }
 
-/// The folders in a folder, as long as entries are `left`. Links are not followed: what they lead to
-/// has a path of its own, or lies outside.
+/// The folders in a folder, as long as entries are `left`. Links are not followed: their targets
+/// have a path of their own, or lie outside.
 fn below(folder: &Path, left: &mut usize) -> impl Iterator<Item = (String, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let entries: Vec<_> = entries.take(*left).collect();

@@ -21,6 +21,7 @@ use super::{Cache, key_host, request_of};
 use crate::access::Answered;
 use crate::http_client::{After, HttpClient};
 use crate::pool::wishes::{Wish, Wishes};
+use crate::refusal;
 use crate::request::{self, Way};
 use crate::shared::Thread;
 use crate::sites::Hosts;
@@ -423,7 +424,8 @@ pub async fn purge(
         .origin
         .map_or_else(|| client.peer(), |origin| origin.client);
     if !of.purge_from.contain(peer.ip()) {
-        let why = "This client may not drop pages: the site's purge_from does not name it.";
+        let why = "the site's purge_from does not name the client";
+        refusal::log(head, way, 403, why);
         return Some(request::refuse(client, head, answered, 403, why).await);
     }
     let asked = request_of(head, way);

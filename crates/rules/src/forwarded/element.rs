@@ -1,7 +1,7 @@
 //! The grammar of `Forwarded` (RFC 7239 §4 and §6), of one line.
 //!
-//! `OWS` around a semicolon is taken as well, as other fields have it (RFC 9110 §5.6.6): some proxies
-//! write it, and there is only one way to read it. Everything else is strict.
+//! `OWS` around a semicolon is taken as well, as other fields have it (RFC 9110 §5.6.6): some
+//! proxies write it, and there is only one way to read it. Everything else is strict.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
