@@ -200,3 +200,30 @@ fn check_warns_of_a_log_in_a_folder_that_others_may_write_to() {
     let warns = said.contains("warning: access_log: ") && said.contains(&folder);
     assert!(output.status.success() && warns, "{said}");
 }
+
+#[test]
+fn the_test_of_a_php_fpm_configuration_opens_no_log_through_a_tenants_link() {
+    if !is_root() {
+        return eprintln!("skipped: only root opens logs in folders of others");
+    }
+    let machine = Machine::new();
+    machine.link_to_root("logs/fpm.log", "by-test");
+    let file = machine.path("php-fpm.conf");
+    let (log, socket) = (machine.path("logs/fpm.log"), machine.path("www.sock"));
+    let text = format!(
+        "[global]\nerror_log = {}\n[www]\nuser = {TENANT}\nlisten = {}\npm = static\n\
+         pm.max_children = 1\n",
+        log.display(),
+        socket.display()
+    );
+    fs::write(&file, text).expect("a configuration can be written");
+    let output = Command::new(maitred_program())
+        .args(["fpm", "-t", "-y"])
+        .arg(&file)
+        .output()
+        .expect("maitred can be started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    machine.assert_root_has_nothing_new();
+    assert!(said.contains("failed to open error_log"), "{said}");
+    assert!(!output.status.success(), "{said}");
+}

@@ -38,6 +38,10 @@ pub use table::Limits;
 /// Files with this ending are run, and never sent.
 const SCRIPT_EXTENSION: &[u8] = b".php";
 
+/// Why a root is refused. The link and its owners are logged when it is ([`Resolver::log_refusal`]).
+pub const FOREIGN_LINK: &str =
+    "a symbolic link leads to the document root that may not be followed";
+
 /// What a request path stands for.
 #[derive(Clone, Debug)]
 pub enum Route {
@@ -474,8 +478,7 @@ impl Resolver {
             }
             Err(Stopped::Foreign(_)) => {
                 self.log_refusal();
-                let why = "a symbolic link leads to the document root that may not be followed";
-                Err(Refused::notable(503, why))
+                Err(Refused::notable(503, FOREIGN_LINK))
             }
             Err(Stopped::System(..)) => Err(gone()),
         }

@@ -180,6 +180,10 @@ impl From<Stopped> for io::Error {
 /// # Errors
 /// Where the way ends before, and why.
 pub fn to(path: &Path, rule: Rule) -> Result<Reached, Stopped> {
+    // As the kernel says of a name that is empty.
+    if path.as_os_str().is_empty() {
+        return Err(Stopped::system(PathBuf::new(), Errno::NOENT));
+    }
     let absolute =
         std::path::absolute(path).map_err(|why| Stopped::System(path.to_path_buf(), why))?;
     let mut walker = Walker::new(names(&absolute), rule)?;
