@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use maitred_http1::{CONTINUE, ChunkedBody, Framing, Head, Refusal};
 
@@ -15,6 +16,14 @@ use crate::connection::Connection;
 pub const MEMORY_BYTES: usize = 64 * 1024;
 /// Bytes collected before they are written to the file in one go.
 const WRITE_BYTES: usize = 256 * 1024;
+/// Bytes that all bodies together may have collected for their files; [`LEAST_WRITE_BYTES`] of each in any
+/// case.
+const COMMON_BYTES: usize = 64 * 1024 * 1024;
+/// See [`COMMON_BYTES`].
+const LEAST_WRITE_BYTES: usize = 64 * 1024;
+
+/// Bodies on their way that have a file.
+static IN_FILES: AtomicUsize = AtomicUsize::new(0);
 
 /// A request's body.
 #[derive(Debug)]
@@ -86,9 +95,31 @@ pub async fn blocking<T: Send + 'static>(
 pub struct Collected {
     memory: Vec<u8>,
     file: Option<(Arc<File>, u64)>,
+    in_file: Option<InFile>,
     /// Most bytes in memory before the file is used.
     memory_limit: usize,
     limit: u64,
+}
+
+/// Counts a body that has a file for as long as it is on its way.
+struct InFile;
+
+impl InFile {
+    fn new() -> InFile {
+        IN_FILES.fetch_add(1, Ordering::Relaxed);
+        InFile
+    }
+}
+
+impl Drop for InFile {
+    fn drop(&mut self) {
+        IN_FILES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that each of so many bodies collects before they are written.
+fn write_bytes(bodies: usize) -> usize {
+    (COMMON_BYTES / bodies.max(1)).clamp(LEAST_WRITE_BYTES, WRITE_BYTES)
 }
 
 impl Collected {
@@ -102,6 +133,7 @@ impl Collected {
         Collected {
             memory: Vec::new(),
             file: None,
+            in_file: None,
             memory_limit,
             limit,
         }
@@ -122,7 +154,8 @@ impl Collected {
         }
         self.memory.extend_from_slice(bytes);
         let most = if self.file.is_some() {
-            WRITE_BYTES.min(self.memory_limit * (WRITE_BYTES / MEMORY_BYTES))
+            let of_connection = self.memory_limit * (WRITE_BYTES / MEMORY_BYTES);
+            write_bytes(IN_FILES.load(Ordering::Relaxed)).min(of_connection)
         } else {
             self.memory_limit
         };
@@ -138,10 +171,9 @@ impl Collected {
             Some(file) => file,
             None => {
                 let dir = spool_dir.to_owned();
-                (
-                    Arc::new(blocking(move || tempfile::tempfile_in(dir)).await?),
-                    0,
-                )
+                let file = blocking(move || tempfile::tempfile_in(dir)).await?;
+                self.in_file.get_or_insert_with(InFile::new);
+                (Arc::new(file), 0)
             }
         };
         let target = file.clone();
@@ -238,4 +270,29 @@ async fn take_chunks(
     }
     connection.input().extend_from_slice(rest);
     Ok(complete)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_bodies_there_are_the_less_each_collects_before_it_is_written() {
+        assert_eq!(write_bytes(0), WRITE_BYTES);
+        assert_eq!(write_bytes(256), WRITE_BYTES);
+        assert_eq!(write_bytes(512), WRITE_BYTES / 2);
+        assert_eq!(write_bytes(1_000_000), LEAST_WRITE_BYTES);
+    }
+
+    #[tokio::test]
+    async fn a_body_with_a_file_is_counted_until_it_has_come() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut collected = Collected::within(1 << 30, 10);
+        collected.add(b"short", dir.path()).await.unwrap();
+        assert!(collected.in_file.is_none());
+        collected.add(b"and some more", dir.path()).await.unwrap();
+        assert!(collected.in_file.is_some());
+        let body = collected.finish(dir.path()).await.unwrap();
+        assert_eq!(body.len(), 18);
+    }
 }

@@ -26,8 +26,10 @@ pub struct Heap {
     began: Instant,
     /// When it is looked at next, since it began.
     next: Mutex<Duration>,
-    /// Bytes that were resident when it was given back the last time.
-    floor: AtomicU64,
+    /// Bytes that it had when it began.
+    floor: u64,
+    /// Bytes that were not in use and could not be given back.
+    waste: AtomicU64,
 }
 
 impl Heap {
@@ -39,7 +41,8 @@ impl Heap {
             statm,
             began: Instant::now(),
             next: Mutex::new(LOOK_EVERY),
-            floor: AtomicU64::new(floor),
+            floor,
+            waste: AtomicU64::new(0),
         }
     }
 
@@ -57,19 +60,22 @@ impl Heap {
         let Some(own) = self.statm.as_ref().and_then(own_bytes) else {
             return;
         };
-        if has_grown(own, self.floor.load(Ordering::Relaxed)) {
+        if has_grown(own, self.floor) {
             let heap = self.clone();
             tokio::task::spawn_blocking(move || heap.give_back(own));
         }
     }
 
     fn give_back(&self, own: u64) {
-        if !is_worth_it(own, heap::in_use()) {
+        let free = own.saturating_sub(heap::in_use());
+        let waste = self.waste.fetch_min(free, Ordering::Relaxed);
+        if !is_worth_it(free, waste) {
             return;
         }
         heap::give_back();
         if let Some(after) = self.statm.as_ref().and_then(own_bytes) {
-            self.floor.store(after, Ordering::Relaxed);
+            let waste = after.saturating_sub(heap::in_use());
+            self.waste.store(waste, Ordering::Relaxed);
             let (before, after) = (own >> 20, after >> 20);
             tracing::debug!("the front gave memory back: {before} MiB became {after} MiB");
         }
@@ -81,9 +87,9 @@ fn has_grown(own: u64, floor: u64) -> bool {
     own > floor.saturating_add(WORTH_BYTES)
 }
 
-/// Whether much of a process's memory is not in use.
-fn is_worth_it(own: u64, in_use: u64) -> bool {
-    own > in_use.saturating_add(WORTH_BYTES)
+/// Whether much is not in use beside what cannot be given back.
+fn is_worth_it(free: u64, waste: u64) -> bool {
+    free > waste.saturating_add(WORTH_BYTES)
 }
 
 /// Bytes of memory that a process has for itself alone, by its `statm`.
@@ -107,15 +113,15 @@ mod tests {
         assert!(!has_grown(floor, floor) && !has_grown(much - 1, floor));
         assert!(has_grown(much, floor));
         assert!(is_worth_it(much, floor) && !is_worth_it(much, much));
-        assert!(!is_worth_it(much, u64::MAX));
+        assert!(!is_worth_it(0, 0) && !is_worth_it(WORTH_BYTES, 0));
     }
 
     #[test]
     fn a_process_knows_what_memory_it_has_for_itself() {
         let statm = File::open("/proc/self/statm").unwrap();
-        let before = own_bytes(&statm).unwrap();
         let bytes = vec![1_u8; 64 << 20];
-        assert!(own_bytes(&statm).unwrap() >= before + (32 << 20));
+        let own = own_bytes(&statm).unwrap();
+        assert!(own >= bytes.len() as u64, "{own}");
         drop(bytes);
     }
 }

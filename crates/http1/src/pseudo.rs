@@ -21,7 +21,7 @@ pub struct Pseudo<'a> {
 /// Room made for a head that is no longer than most, in bytes.
 const USUAL_BYTES: usize = 512;
 /// A value of so many bytes is looked for among the fields before it: HPACK repeats one in a byte.
-const LONG_BYTES: usize = 64;
+const LONG_BYTES: usize = 128;
 /// Among so many of the fields before it.
 const LOOKED_AT: usize = 32;
 
