@@ -36,7 +36,7 @@ pub type Header<'a> = (&'a [u8], &'a [u8]);
 /// The type of an answer of our own.
 pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
 
-/// What a client without the token of the admin door is told to send (RFC 6750 §3).
+/// The challenge for a client without the token of the admin listener (RFC 6750 §3).
 const CHALLENGE: Header<'static> = (b"WWW-Authenticate", b"Bearer realm=\"maitred\"");
 
 /// The type that authorities expect of the file they look for (RFC 8555 §8.3).
@@ -71,7 +71,7 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     }
 }
 
-/// Answers a request that came through the admin door.
+/// Answers a request that came to the admin listener.
 async fn for_admin(
     client: &mut impl HttpClient,
     head: &Head,
