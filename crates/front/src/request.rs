@@ -1,7 +1,6 @@
 //! The life of a request: which site, which file or script, what answer, one line in the log.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -448,7 +447,7 @@ pub async fn refuse_body(
     head: &Head,
     answered: &mut Answered,
     no_body: NoBody,
-    spool_dir: &Path,
+    way: &Way<'_>,
 ) -> io::Result<After> {
     let (status, why) = match no_body {
         NoBody::TooLarge => (413, "The body is larger than max_body_size allows."),
@@ -459,12 +458,15 @@ pub async fn refuse_body(
         }
         NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
         NoBody::Spool(error) => {
-            let (method, target, dir) = (head.method(), head.target(), spool_dir.display());
+            let dir = way.site.spool_dir.display();
+            let (method, target) = (head.method(), head.target());
             let id = answered.id();
             let id = id.as_str();
-            tracing::error!(
-                "{method} {target}: its body cannot be kept in {dir}: {error} [request {id}]"
-            );
+            if way.backend.may_log(target.len()) {
+                tracing::error!(
+                    "{method} {target}: its body cannot be kept in {dir}: {error} [request {id}]"
+                );
+            }
             (
                 507,
                 "The body could not be kept: the disk is full or cannot be written.",
